@@ -59,10 +59,12 @@ class SizeError(CompileError):
 
 
 class LimitError(CompileError):
-    """The interpreter met a loop that takes more turns than its limit."""
+    """The interpreter met a loop that takes more iterations than its limit."""
 
-    def __init__(self, turns: int | None = None) -> None:
-        most = "turns than its limit" if turns is None else f"than {turns} turns"
+    def __init__(self, iterations: int | None = None) -> None:
+        most = (
+            "iterations than its limit" if iterations is None else f"than {iterations} iterations"
+        )
         super().__init__("", f"a loop takes more {most}", "--max-iterations allows more")
 
 

@@ -76,7 +76,7 @@ def _check_lists(imported: Imported) -> None:
                 raise BackendIsNotSupposedToImplementIt(f"{what} (rnncc.compile gives it)")
 
 
-class Prepared(_BackendRep):
+class PreparedModel(_BackendRep):
     """A model that runs on arrays.
 
     Args:
@@ -239,11 +239,11 @@ class Backend(_Backend):
         return True
 
     @classmethod
-    def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> Prepared:
+    def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> PreparedModel:
         """Read a model, and compile it when it first runs."""
         if not cls.supports_device(device):
             raise CompileError("", f"device {device!r} is not CPU")
-        return Prepared(model, cls.interpret)
+        return PreparedModel(model, cls.interpret)
 
     @classmethod
     def run_node(

@@ -49,11 +49,11 @@ class Kern:
         size: Size,
         dtype: str = "f32",
         ring: int | None = None,
-        stand_in: Size | None = None,
+        fallback_size: Size | None = None,
     ) -> SSAValue:
         op = Buffer(label, role, dtype, Dim.of(size))
         op.ring = None if ring is None else IntAttr(ring)
-        op.fallback = None if stand_in is None else dim_attr(stand_in)
+        op.fallback = None if fallback_size is None else dim_attr(fallback_size)
         return self.add(op).results[0]
 
     def row(self, buffer: SSAValue, index: Size, stride: Size) -> SSAValue:
@@ -133,7 +133,7 @@ def port(name: str, *dims: Size, dtype: str = "f32") -> Port:
 
 
 def lstm(hidden: int, depth: int, panel: int = 4, chunk: int = 8) -> KernelProgram:
-    """An LSTM: the input's products in chunks of time, then a step a turn; gates i, f, o, g.
+    """An LSTM: the input's products in chunks of time, then a step an iteration; gates i, f, o, g.
 
     hidden_all may be absent: a ring of two rows stands in for it.
     """
@@ -142,7 +142,7 @@ def lstm(hidden: int, depth: int, panel: int = 4, chunk: int = 8) -> KernelProgr
     h0, c0 = k.buffer("h0", "input", step), k.buffer("c0", "input", step)
     w = k.buffer("w", "param", 4 * hidden * depth)
     u = k.buffer("u", "param", 4 * hidden * hidden)
-    hidden_all = k.buffer("hidden_all", "output", T * step, ring=2, stand_in=step * 2)
+    hidden_all = k.buffer("hidden_all", "output", T * step, ring=2, fallback_size=step * 2)
     last = k.buffer("hidden_last", "output", step)
     cell = k.buffer("cell", "state", step)
     gates = k.buffer("gates", "scratch", (N + chunk) * 4 * hidden)

@@ -10,7 +10,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from rnncc.packaging.compiled import Compiled
+from rnncc.packaging.compiled import CompiledModel
 
 TRIPLE = llvm.get_default_triple()
 
@@ -127,9 +127,9 @@ def source(name: str = "twice") -> str:
     """
 
 
-def compiled(name: str = "twice", triple: str = TRIPLE) -> Compiled:
+def compiled(name: str = "twice", triple: str = TRIPLE) -> CompiledModel:
     """The model for any machine that LLVM knows."""
-    return Compiled(name, metadata(name), _object(source(name), triple), triple)
+    return CompiledModel(name, metadata(name), _object(source(name), triple), triple)
 
 
 def needing(function: str) -> bytes:

@@ -344,7 +344,7 @@ def _when(draw: Draw, b: Builder, pool: Pool, lengths: SSAValue, depth: int) -> 
 
 
 def _while(draw: Draw, b: Builder, pool: Pool, lengths: SSAValue, depth: int) -> None:
-    """A loop that ends by a count, or by what it computes, or after four turns."""
+    """A loop that ends by a count, or by what it computes, or after four iterations."""
     consts, inits = _some(draw, pool), _some(draw, pool)
     last = b.reduce("sum", lengths, [0])
     zero = b.fill(0, [], "i32")

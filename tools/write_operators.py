@@ -65,12 +65,12 @@ def _page(head: str, families: Mapping[str, Sequence[str]], refused: Mapping[str
     return wrap("".join(parts))
 
 
-def _caffe2_line(entry: caffe2_reference.Entry) -> str:
+def _caffe2_line(entry: caffe2_reference.OperatorGroup) -> str:
     counts = f"{_count(entry.inputs, 'input')}, {_count(entry.outputs, 'output')}"
     return _line(f"{_names(entry.kinds)} ({counts})", entry.about, entry.refused)
 
 
-def _onnx_lines(entries: Sequence[onnx_reference.Entry]) -> list[str]:
+def _onnx_lines(entries: Sequence[onnx_reference.OperatorEntry]) -> list[str]:
     """Operators of which the same is said share a line."""
     same: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for entry in entries:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rnncc.bench.least import Bound, least
 from rnncc.bench.machine import Ceilings
-from rnncc.bench.work import product_flops
+from rnncc.bench.op_counts import product_flops
+from rnncc.bench.roofline import Bound, least
 
 MUCH = 1.15
 """Where one figure is this much more than another, it is what counts."""
@@ -63,7 +63,7 @@ def _reached(total: float, seconds: float | None) -> str:
 
 
 def _step(one: Bound, total: float, ceilings: Ceilings) -> str:
-    """A loop: what a turn of it reads and computes."""
+    """A loop: what an iteration of it reads and computes."""
     phase, times = one.phase, one.phase.times
     level = ceilings.level(phase.footprint)
     reads = (
@@ -72,8 +72,8 @@ def _step(one: Bound, total: float, ceilings: Ceilings) -> str:
         else f"reads {_amount(phase.read, 'B')}"
     )
     return (
-        f"A loop of {times} turns, {one.seconds / total:.0%} of that: a turn {reads}; it touches"
-        f" {_amount(phase.footprint, 'B')}, which {_lie(level)}, so that reading takes"
+        f"A loop of {times} iterations, {one.seconds / total:.0%} of that: an iteration {reads}; it"
+        f" touches {_amount(phase.footprint, 'B')}, which {_lie(level)}, so that reading takes"
         f" {_time(one.reading / times)} at"
         f" {ceilings.bandwidth(phase.footprint) / 1e9:.0f} GB/s, products"
         f" {_time(one.products / times)}, activations and the like"

@@ -153,17 +153,17 @@ def _measure_core(
 
 
 def _rate(work: Callable[[int], object], how: Measuring) -> float:
-    """Turns a second of the best round."""
-    turns, taken = 1, _seconds(work, 1)
+    """Iterations a second of the best round."""
+    iterations, taken = 1, _seconds(work, 1)
     while taken < how.seconds / 4:
-        turns = max(turns * 2, int(turns * how.seconds / max(taken, 1e-7) / 2))
-        taken = _seconds(work, turns)
-    return turns / min(taken, *(_seconds(work, turns) for _ in range(how.rounds)))
+        iterations = max(iterations * 2, int(iterations * how.seconds / max(taken, 1e-7) / 2))
+        taken = _seconds(work, iterations)
+    return iterations / min(taken, *(_seconds(work, iterations) for _ in range(how.rounds)))
 
 
-def _seconds(work: Callable[[int], object], turns: int) -> float:
+def _seconds(work: Callable[[int], object], iterations: int) -> float:
     begun = time.perf_counter()
-    work(turns)
+    work(iterations)
     return time.perf_counter() - begun
 
 

@@ -17,7 +17,7 @@ from rnncc.cells import graves_lstm, gru, lstm, milstm
 from rnncc.driver.drawn import lengths, normal
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
-from rnncc.ir.rewriting import Loop, Rows, scans_of
+from rnncc.ir.rewriting import Loop, LoopSequence, scans_of
 from rnncc.ir.types import dims_of, tensor
 from rnncc.nn.axes import cut
 from rnncc.nn.normalisation import softmax
@@ -55,7 +55,7 @@ def addlengths(program: Program) -> None:
     net.name_added(["lengths"])
     lengths = net.body.block.insert_arg(tensor([batch], "i32"), len(net.body.block.args))
     ends, t = loop.add_const(lengths), loop.add_arg(tensor([], "i32"))
-    loop.xs.append(Rows(Builder.before(scan).iota([loop.steps], 0), t))
+    loop.xs.append(LoopSequence(Builder.before(scan).iota([loop.steps], 0), t))
     b = Builder.before(loop.yields)
     inside = b.reshape(b.compare("lt", b.broadcast(t, [batch], []), ends), [batch, 1])
     for carry in loop.carries:

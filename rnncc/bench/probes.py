@@ -19,7 +19,7 @@ from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import FLOAT, I32, I64, POINTER, Emit, Pointer, Value, vector_type
 
 UNROLLED = 16
-"""Vectors read in one turn."""
+"""Vectors read in one iteration."""
 SUMS = 8
 """Independent sums of what is read: latency times how many a cycle can start."""
 
@@ -35,8 +35,9 @@ class Probes:
     """Functions of a machine, in memory.
 
     Attributes:
-        arithmetic: by the weights' element type: `f(turns)` does `turns` times `flops` of it.
-        read: `read(address, blocks, sweeps)` reads so many blocks of `block_bytes` from the front,
+        arithmetic: by the weights' element type: `f(iterations)` does `iterations` times `flops` of
+        it. read: `read(address, blocks, sweeps)` reads so many blocks of `block_bytes` from the
+        front,
             as often as `sweeps` says, and gives the sum of it all.
         there_and_back: twice as much, every other time from the back.
     """
@@ -47,7 +48,7 @@ class Probes:
     target: CpuTarget
 
     def flops(self, dtype: str) -> int:
-        """Of one turn."""
+        """Of one iteration."""
         products = DOTS[dtype][1] if dtype in DOTS else 1
         return 2 * products * _chains(self.target) * self.target.lanes
 
@@ -75,7 +76,7 @@ def probes(target: CpuTarget) -> Probes:
 
 
 def block_bytes(target: CpuTarget) -> int:
-    """What `read` reads in one turn."""
+    """What `read` reads in one iteration."""
     return 4 * UNROLLED * target.lanes
 
 
@@ -108,7 +109,7 @@ def _multiply_adds(module: ir.Module, target: CpuTarget, dtype: str) -> None:
     whole = vector_type(I32, target.lanes)
     add = _dot(module, target, dtype) if dtype in DOTS else None
 
-    def turn(index: Value, sums: list[Value]) -> list[Value]:
+    def iteration(index: Value, sums: list[Value]) -> list[Value]:
         if add is None:
             factor, addend = vector.splat(0.999999), vector.splat(1e-6)
             return [vector.fma(b, total, factor, addend) for total in sums]
@@ -118,7 +119,7 @@ def _multiply_adds(module: ir.Module, target: CpuTarget, dtype: str) -> None:
     starts: list[Value] = [vector.splat(float(i)) for i in range(_chains(target))]
     if dtype == "u8":
         starts = [ir.Constant(whole, [i] * target.lanes) for i in range(_chains(target))]
-    sums = emit.loop(b.function.args[0], turn, starts)
+    sums = emit.loop(b.function.args[0], iteration, starts)
     _end(emit, [b.bitcast(total, vector.type) for total in sums])
 
 
@@ -139,7 +140,7 @@ def _read(module: ir.Module, target: CpuTarget, name: str, backwards: tuple[bool
     type_ = vector_type(FLOAT, lanes)
 
     def sweep(sums: list[Value], back: bool) -> list[Value]:
-        def turn(index: Value, sums: list[Value]) -> list[Value]:
+        def iteration(index: Value, sums: list[Value]) -> list[Value]:
             block = b.sub(b.sub(blocks, I64(1)), index) if back else index
             start = emit.at(memory, b.mul(block, I64(UNROLLED * lanes)))
             order = reversed(range(UNROLLED)) if back else range(UNROLLED)
@@ -148,7 +149,7 @@ def _read(module: ir.Module, target: CpuTarget, name: str, backwards: tuple[bool
                 sums[k % len(sums)] = b.fadd(sums[k % len(sums)], value)
             return sums
 
-        return emit.loop(blocks, turn, sums)
+        return emit.loop(blocks, iteration, sums)
 
     def both(index: Value, sums: list[Value]) -> list[Value]:
         for back in backwards:

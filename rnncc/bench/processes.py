@@ -33,7 +33,7 @@ def settings(threads: int) -> dict[str, str]:
     }
 
 
-class Left(Exception):
+class LeftOut(Exception):
     """A contender is left out of a case: why, or nothing where it never could compute it."""
 
 
@@ -65,7 +65,7 @@ class Process:
         if "refused" in answer:
             raise CompileError(*answer["refused"])
         if "why" in answer:
-            raise Left(answer["why"])
+            raise LeftOut(answer["why"])
 
     def time(self, count: int) -> float:
         """Seconds of so many runs of the case."""
@@ -90,7 +90,7 @@ class Process:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise Left(self._why(process))
+            raise LeftOut(self._why(process))
         return json.loads(line)
 
     def _why(self, process: subprocess.Popen[str]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from rnncc.bench.cases import Case
 from rnncc.bench.peers import Contender
-from rnncc.bench.processes import Left, Process, Processes
+from rnncc.bench.processes import LeftOut, Process, Processes
 from rnncc.driver.timing import Times, alternate
 from rnncc.errors import CompileError
 
@@ -122,7 +122,7 @@ def _one(case: Case, processes: Sequence[Process], effort: Effort, told: Told) -
         told(f"{name} makes it")
         try:
             process.make(case)
-        except Left as reason:
+        except LeftOut as reason:
             left[name] = str(reason)
             continue
         ready[name] = process
@@ -130,7 +130,7 @@ def _one(case: Case, processes: Sequence[Process], effort: Effort, told: Told) -
     while ready:
         try:
             times = alternate({n: p.time for n, p in ready.items()}, effort.rounds, effort.seconds)
-        except Left as reason:  # one crashed: the others begin again
+        except LeftOut as reason:  # one crashed: the others begin again
             dead = [name for name, process in ready.items() if not process.alive]
             left |= dict.fromkeys(dead, str(reason))
             ready = {name: process for name, process in ready.items() if process.alive}

@@ -10,7 +10,7 @@ from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
 from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Parameter, gate_parameters, weights_of
-from rnncc.cells.settings import Options, Settings
+from rnncc.cells.settings import LayerOptions, Settings
 from rnncc.ir.builder import Builder
 from rnncc.nn.cells import Elman
 from rnncc.nn.layer import Cell
@@ -23,7 +23,7 @@ def elman(
     *,
     activation: Activation = "tanh",
     layer_norm: bool = False,
-    **options: Unpack[Options],
+    **options: Unpack[LayerOptions],
 ) -> Layer:
     """The Elman network: x [T, N, nIn] -> y [T, N, H], h_last [N, H].
 

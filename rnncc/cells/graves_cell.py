@@ -12,7 +12,7 @@ from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
 from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Parameter, gate_parameters, weights_of
-from rnncc.cells.settings import Options, Settings
+from rnncc.cells.settings import LayerOptions, Settings
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import dims_of
 from rnncc.nn.cells import Lstm
@@ -28,7 +28,7 @@ def graves_lstm(
     activation: Activation = "tanh",
     gate_activation: Activation = "sigmoid",
     layer_norm: bool = False,
-    **options: Unpack[Options],
+    **options: Unpack[LayerOptions],
 ) -> Layer:
     """The Graves LSTM: x [N, nIn, T] -> y [N, H, T], h_last and c_last [N, H].
 

@@ -9,8 +9,8 @@ from rnncc.cells import activations
 from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
 from rnncc.cells.layer import CellKind, Layer
-from rnncc.cells.parameters import Parameter, Vector, gate_parameters, weights_of
-from rnncc.cells.settings import Options, Settings
+from rnncc.cells.parameters import Parameter, ParameterVector, gate_parameters, weights_of
+from rnncc.cells.settings import LayerOptions, Settings
 from rnncc.ir.builder import Builder
 from rnncc.nn.cells import Gru
 from rnncc.nn.layer import Cell
@@ -25,7 +25,7 @@ def gru(
     activation: Activation = "tanh",
     gate_activation: Activation = "sigmoid",
     layer_norm: bool = False,
-    **options: Unpack[Options],
+    **options: Unpack[LayerOptions],
 ) -> Layer:
     """The GRU: x [T, N, nIn] -> y [T, N, H], h_last [N, H].
 
@@ -65,7 +65,7 @@ class _Gru(CellKind):
 
     def parameters(self, n_in: int, n_out: int) -> dict[str, Parameter]:
         made = gate_parameters(n_in, n_out, (0.0,) * 3, self.norm)
-        return {**made, "rb": Vector(n_out)} if self.linear else made
+        return {**made, "rb": ParameterVector(n_out)} if self.linear else made
 
     def cell(self, b: Builder, p: Named) -> Cell:
         weights, late = weights_of(p, self.norm), p["rb"] if self.linear else None

@@ -10,7 +10,7 @@ from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
 from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Parameter, gate_parameters, weights_of
-from rnncc.cells.settings import Options, Settings
+from rnncc.cells.settings import LayerOptions, Settings
 from rnncc.ir.builder import Builder
 from rnncc.nn.cells import Lstm
 from rnncc.nn.layer import Cell
@@ -24,7 +24,7 @@ def lstm(
     activation: Activation = "tanh",
     gate_activation: Activation = "sigmoid",
     layer_norm: bool = False,
-    **options: Unpack[Options],
+    **options: Unpack[LayerOptions],
 ) -> Layer:
     """The LSTM: x [T, N, nIn] -> y [T, N, H], h_last and c_last [N, H].
 

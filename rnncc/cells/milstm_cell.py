@@ -9,10 +9,10 @@ from rnncc.cells import activations
 from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
 from rnncc.cells.layer import CellKind, Layer
-from rnncc.cells.parameters import Parameter, Vector, gate_parameters
-from rnncc.cells.settings import Options, Settings
+from rnncc.cells.parameters import Parameter, ParameterVector, gate_parameters
+from rnncc.cells.settings import LayerOptions, Settings
 from rnncc.ir.builder import Builder
-from rnncc.nn.cells import Lstm, Weights
+from rnncc.nn.cells import CellWeights, Lstm
 from rnncc.nn.layer import Cell
 from rnncc.nn.steps import Function, Named
 
@@ -24,7 +24,7 @@ def milstm(
     activation: Activation = "tanh",
     gate_activation: Activation = "sigmoid",
     layer_norm: bool = False,
-    **options: Unpack[Options],
+    **options: Unpack[LayerOptions],
 ) -> Layer:
     """The MI-LSTM: x [T, N, nIn] -> y [T, N, H], h_last and c_last [N, H].
 
@@ -61,11 +61,11 @@ class _MiLstm(CellKind):
     def parameters(self, n_in: int, n_out: int) -> dict[str, Parameter]:
         made = gate_parameters(n_in, n_out, (0.0, 1.0, 0.0, 0.0), self.norm)
         factors = ("alpha", "beta_x", "beta_h")
-        return {**made, **{name: Vector(n_out, (1.0,) * 4) for name in factors}}
+        return {**made, **{name: ParameterVector(n_out, (1.0,) * 4) for name in factors}}
 
     def cell(self, b: Builder, p: Named) -> Cell:
         names = ["alpha", "beta_x", "beta_h", *([] if self.norm else ["b"])]
         norm = (p["gain"], p["b"]) if self.norm else None
-        weights = Weights(p["W"], p["RW"], norm=norm, by_unit=False)
+        weights = CellWeights(p["W"], p["RW"], norm=norm, by_unit=False)
         integration = {name: p[name] for name in names}
         return Lstm(weights, "ifgo", self.gate, self.act, integration=integration)

@@ -10,7 +10,7 @@ import numpy as np
 
 from rnncc.errors import CompileError
 from rnncc.ir.types import shape_text
-from rnncc.nn.cells import Weights
+from rnncc.nn.cells import CellWeights
 from rnncc.nn.steps import Named
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +31,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Vector:
+class ParameterVector:
     """A parameter of one number a unit; `values` are those of each gate's block at the start."""
 
     units: int
@@ -45,7 +45,7 @@ class Vector:
         return np.repeat(np.array(self.values, np.float32), self.units)
 
 
-Parameter = Matrix | Vector
+Parameter = Matrix | ParameterVector
 Ends = tuple[str, str]
 """What a parameter's name starts and ends with."""
 
@@ -58,16 +58,16 @@ def gate_parameters(
     made: dict[str, Parameter] = {
         "W": Matrix((n_in, width), fans),
         "RW": Matrix((n_out, width + extra), fans),
-        "b": Vector(n_out, biases),
+        "b": ParameterVector(n_out, biases),
     }
-    return {**made, "gain": Vector(n_out, (1.0,) * len(biases))} if norm else made
+    return {**made, "gain": ParameterVector(n_out, (1.0,) * len(biases))} if norm else made
 
 
-def weights_of(p: Named, norm: bool) -> Weights:
+def weights_of(p: Named, norm: bool) -> CellWeights:
     """W, RW and b; with layer norm b is added after it."""
     if norm:
-        return Weights(p["W"], p["RW"], norm=(p["gain"], p["b"]), by_unit=False)
-    return Weights(p["W"], p["RW"], [p["b"]], by_unit=False)
+        return CellWeights(p["W"], p["RW"], norm=(p["gain"], p["b"]), by_unit=False)
+    return CellWeights(p["W"], p["RW"], [p["b"]], by_unit=False)
 
 
 def sizes_from(

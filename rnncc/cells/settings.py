@@ -14,7 +14,7 @@ Merge = Literal["add", "multiply", "average", "concatenate"]
 Layout = Literal["NCT", "NTC", "TNC", "NC"]
 
 
-class Options(TypedDict, total=False):
+class LayerOptions(TypedDict, total=False):
     """Keyword arguments of every builder; `Settings` says what they mean."""
 
     layout: Layout

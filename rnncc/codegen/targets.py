@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Row:
+class TargetRow:
     """What can be told of a target before it is imported.
 
     Attributes:
@@ -38,17 +38,17 @@ class Row:
     versions: str | None = None
 
 
-def _cpu(system: str) -> Row:
+def _cpu(system: str) -> TargetRow:
     """CPUs of a system; what none is named for is as Linux."""
     told = SYSTEMS.get(system, SYSTEMS["linux"])
     knobs = ("cache", "vectors", "chains")
     versions = "rnncc.codegen.cpu.versions"
-    return Row("rnncc.codegen.cpu.machines", told.products, told.by_default, knobs, versions)
+    return TargetRow("rnncc.codegen.cpu.machines", told.products, told.by_default, knobs, versions)
 
 
 CPU = _cpu("linux")
-REFERENCE = Row("rnncc.codegen.reference.target", products=("c", "h"), by_default=("c", "h"))
-NVPTX = Row("rnncc.codegen.nvptx.target", CPU.products, CPU.by_default)
+REFERENCE = TargetRow("rnncc.codegen.reference.target", products=("c", "h"), by_default=("c", "h"))
+NVPTX = TargetRow("rnncc.codegen.nvptx.target", CPU.products, CPU.by_default)
 TARGETS = {
     "cpu": CPU,
     **{name: _cpu(platform.system) for name, platform in PLATFORMS.items()},
@@ -61,7 +61,7 @@ BY_DEVICE = {"cpu": None, "cuda": "nvptx"}
 """What computes, as a user names it -> the target that is meant."""
 
 
-def row_of(target: str | None) -> Row:
+def row_of(target: str | None) -> TargetRow:
     """The row of a target's name, or of a triple; of this machine for None."""
     return TARGETS.get(target or "cpu") or _cpu(system_of(target or ""))
 

@@ -18,8 +18,8 @@ from rnncc.bench.cases import NET, SUITES, Case, cases_of
 from rnncc.bench.chart import draw
 from rnncc.bench.explain import Offer
 from rnncc.bench.explain import explain as in_words
-from rnncc.bench.least import bounds, least, library_of
 from rnncc.bench.machine import Ceilings, Measuring, cpu_name, measure
+from rnncc.bench.roofline import bounds, least, library_of
 from rnncc.bench.running import Effort, Result, run
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.commands import libraries
@@ -29,7 +29,7 @@ from rnncc.commands.tables import print_table, printable
 from rnncc.errors import CompileError
 from rnncc.kern.library import Library
 from rnncc.options import PRECISIONS
-from rnncc.planning.teamwork import Teamwork
+from rnncc.planning.threading_cost import ThreadingCost
 from rnncc.sizes import parse_sizes
 from rnncc.stages.reading import import_source
 from rnncc.writing import write_file
@@ -215,7 +215,7 @@ def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:
 
 def offer(library: Library, case: Case) -> Offer:
     """What this compiler offers beside fp32 on one thread."""
-    team = Teamwork.of(library.programs.values(), resolve_target().lanes)
+    team = ThreadingCost.of(library.programs.values(), resolve_target().lanes)
     return Offer(PRECISIONS, team.threads(case.dims))
 
 

@@ -43,7 +43,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class Row:
+class CheckRow:
     """One comparison.
 
     Attributes:
@@ -67,7 +67,7 @@ class Row:
 class Report:
     """All comparisons, and the sizes at which they were made."""
 
-    rows: list[Row]
+    rows: list[CheckRow]
     sizes: dict[str, int]
 
     @property
@@ -127,7 +127,7 @@ def _check_precision(
     given: Arrays,
     sizes: dict[str, int],
     precision: str,
-) -> list[Row]:
+) -> list[CheckRow]:
     """What weights of low precision change, on random inputs, and on given ones with random ones.
 
     Args:
@@ -135,7 +135,7 @@ def _check_precision(
     """
     drawn = _draw(program, sizes, ())
     cases = {"random inputs": drawn, **({"given inputs": {**drawn, **given}} if given else {})}
-    rows: list[Row] = []
+    rows: list[CheckRow] = []
     for told, inputs in cases.items():
         got, want = (model.run(inputs) for model in models)
         rows += _compare("output", f"{precision}, fp32; {told}", got, want, LOW[precision])
@@ -144,7 +144,7 @@ def _check_precision(
 
 def _check_training(
     program: Program, model: TrainableModel, inputs: Arrays, outputs: Arrays, sizes: dict[str, int]
-) -> list[Row]:
+) -> list[CheckRow]:
     """Forward, backward, and the gradients' own slopes.
 
     Args:
@@ -229,9 +229,9 @@ def _draw(program: Program, sizes: Mapping[str, int], given: Collection[str]) ->
 
 def _compare(
     kind: str, compared: str, got: Arrays, want: Arrays, tolerance: tuple[float, float]
-) -> list[Row]:
+) -> list[CheckRow]:
     return [
-        Row(kind, name, compared, *_worst(array, want[name], tolerance))
+        CheckRow(kind, name, compared, *_worst(array, want[name], tolerance))
         for name, array in got.items()
     ]
 
@@ -259,11 +259,11 @@ class _Slopes:
         self.program, self.outer, self.sizes = program, outer, sizes
         self.point = {**program.arrays, **inputs}
 
-    def row(self, name: str, grad: Array) -> Row:
+    def row(self, name: str, grad: Array) -> CheckRow:
         """The gradient along a random direction, which moves every value equally far."""
         compared = "interpreter, differences"
         if grad.size == 0:
-            return Row("gradient", name, compared, 0.0, SLOPE)
+            return CheckRow("gradient", name, compared, 0.0, SLOPE)
         sides = np.random.default_rng(2).choice([-1.0, 1.0], grad.shape) / grad.size**0.5
         start = self.point[name].astype(np.float64)
         ahead, behind = (self._weighted(name, start + s * STEP * sides) for s in (1, -1))
@@ -272,7 +272,7 @@ class _Slopes:
         told = float((grad * sides).sum())
         tolerance = SLOPE * max(1.0, abs(slope)) + ROUNDING * summed
         error = abs(told - slope)
-        return Row("gradient", name, compared, error if error == error else np.inf, tolerance)
+        return CheckRow("gradient", name, compared, error if error == error else np.inf, tolerance)
 
     def _weighted(self, name: str, moved: Array) -> list[Array]:
         known = {n: a for n, a in self.point.items() if n not in self.program.arrays}

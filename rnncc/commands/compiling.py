@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from rnncc.options import Options
-    from rnncc.packaging.compiled import Artifacts, Compiled
+    from rnncc.packaging.compiled import Artifacts, CompiledModel
     from rnncc.sources import NetFile
 
 
@@ -38,7 +38,7 @@ def write_form(
         arrays.write(emitted.arrays, path.with_name(f"{stem_of(path)}.npz"))
 
 
-def tell(compiled: Compiled, written: Artifacts, options: Options, seconds: float) -> None:
+def tell(compiled: CompiledModel, written: Artifacts, options: Options, seconds: float) -> None:
     """What was written, what it takes, and how long that took."""
     from rnncc.commands.tables import bytes_text
 

@@ -19,13 +19,13 @@ from rnncc.ir.ops.control import Scan, Yield, terminator
 from rnncc.ir.ops.source import Iota
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
-from rnncc.netdef.drawing.graph import LONGEST, Graph, Line, Node, line
+from rnncc.netdef.drawing.graph import LONGEST, DrawnGraph, DrawnNode, Line, line
 
 LONG = 7
 """Operations of a formula that is written out in another."""
 
 
-def read(program: Program) -> Graph:
+def read(program: Program) -> DrawnGraph:
     """The graph of a program."""
     net = program.net
     block = net.body.block
@@ -46,7 +46,7 @@ class _Block:
     """
 
     def __init__(self, block: Block, formulas: Formulas) -> None:
-        self.block, self.formulas, self.graph = block, formulas, Graph()
+        self.block, self.formulas, self.graph = block, formulas, DrawnGraph()
         self.nodes = dict[SSAValue, int]()
         self._alive = dict.fromkeys(_alive(block))
         self._lengths = dict[SSAValue, int]()
@@ -59,15 +59,17 @@ class _Block:
         """Something that comes in."""
         self._called(value, name)
         self.nodes[value] = self.graph.add(
-            Node(kind, _lines("blob", [_sized(name, value)]) + _lines("note", [note]), name)
+            DrawnNode(kind, _lines("blob", [_sized(name, value)]) + _lines("note", [note]), name)
         )
 
     def result(self, value: SSAValue, name: str, note: str = "") -> None:
         """Something that goes out."""
         lines = _lines("blob", [_sized(name, value)]) + _lines("note", [note])
-        node = self.graph.add(Node("output", lines, name))
+        node = self.graph.add(DrawnNode("output", lines, name))
         if value in self._weights:
-            self.graph.nodes[node] = Node("output", (*lines, line(self._of(value), "note")), name)
+            self.graph.nodes[node] = DrawnNode(
+                "output", (*lines, line(self._of(value), "note")), name
+            )
         self.graph.edges += [(source, node) for source in self._sources([value])]
 
     def equations(self) -> None:
@@ -96,7 +98,9 @@ class _Block:
         text, sources = self._of(value), self._sources(value.owner.operands)
         name = self._called(value, name_of(value))
         head = (line(_sized(name, value), "type"),)
-        node = Node("op", head + _lines("note", _wrapped(text)), _told(f"{name} = {text}", value))
+        node = DrawnNode(
+            "op", head + _lines("note", _wrapped(text)), _told(f"{name} = {text}", value)
+        )
         self._add(value, node, sources)
 
     def _loop(self, op: Scan | Chunks) -> None:
@@ -108,14 +112,16 @@ class _Block:
         where = source_of(op.results[0]) if op.results else ""
         source = _lines("name", [where.rpartition(": ")[2]])
         heads = (line(_title(op, self.formulas), "type"), *source)
-        node = Node("op", heads, where, ((_each(op), inner),))
+        node = DrawnNode("op", heads, where, ((_each(op), inner),))
         number = self.graph.add(node)
         self.graph.edges += [(source, number) for source in sources]
         for value in shown:
             name = self._called(value, _result_name(value))
-            self._add(value, Node("blob", _lines("blob", [_sized(name, value)]), name), [number])
+            self._add(
+                value, DrawnNode("blob", _lines("blob", [_sized(name, value)]), name), [number]
+            )
 
-    def _add(self, value: SSAValue, node: Node, sources: Iterable[int]) -> None:
+    def _add(self, value: SSAValue, node: DrawnNode, sources: Iterable[int]) -> None:
         number = self.nodes[value] = self.graph.add(node)
         self.graph.edges += [(source, number) for source in sources]
 
@@ -169,7 +175,7 @@ def _step(
     around: Formulas,
     weights: Mapping[SSAValue, str],
     shown: Sequence[SSAValue],
-) -> Graph:
+) -> DrawnGraph:
     """The graph of a loop's body.
 
     Args:

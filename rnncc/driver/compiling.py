@@ -13,7 +13,7 @@ from rnncc.driver.versions import cpus_of, write_versions
 from rnncc.errors import CompileError
 from rnncc.kern.library import Library
 from rnncc.options import Options
-from rnncc.packaging.compiled import Compiled
+from rnncc.packaging.compiled import CompiledModel
 from rnncc.stages import ir_text
 from rnncc.stages.compilation import Array, Compilation, Step
 from rnncc.stages.threads import beside
@@ -29,7 +29,7 @@ DESCRIBED = 1
 
 def compile_object(
     net: Any, init: Any, options: Options, meanwhile: Callable[[], object] | None = None
-) -> Compiled:
+) -> CompiledModel:
     """A library's object code.
 
     Args:
@@ -39,7 +39,7 @@ def compile_object(
     c = _coded(net, init, options, pipeline.CODE, meanwhile)
     name, triple = options.name, c.target.triple
     products = targets.row_of(options.target).products
-    return Compiled(name, c.metadata, c.product, triple, options.tuning, products)
+    return CompiledModel(name, c.metadata, c.product, triple, options.tuning, products)
 
 
 def _coded(

@@ -89,7 +89,7 @@ class Const:
 
 
 @dataclass(eq=False)
-class Rows:
+class LoopSequence:
     """A sequence that the loop reads, and the body's name for one row."""
 
     outer: SSAValue
@@ -107,7 +107,7 @@ class Carry:
 
 
 @dataclass(eq=False)
-class Made:
+class Yielded:
     """A row that the loop yields; `result` is the result of the scan taken apart, if any."""
 
     row: SSAValue
@@ -134,8 +134,8 @@ class Loop:
         self.consts = [Const(outer, arg) for outer, arg in pairs]
         parts = zip(scan.inits, carry_args, carry, scan.finals, strict=True)
         self.carries = [Carry(*part) for part in parts]
-        self.xs = [Rows(outer, arg) for outer, arg in zip(scan.xs, row_args, strict=True)]
-        self.ys = [Made(row, result) for row, result in zip(rows, scan.ys, strict=True)]
+        self.xs = [LoopSequence(outer, arg) for outer, arg in zip(scan.xs, row_args, strict=True)]
+        self.ys = [Yielded(row, result) for row, result in zip(rows, scan.ys, strict=True)]
 
     @property
     def steps(self) -> Dim:

@@ -117,7 +117,7 @@ class Buffer(IRDLOperation):
         return None if self.ring is None else self.ring.data
 
     @property
-    def stand_in(self) -> Dim:
+    def fallback_size(self) -> Dim:
         """Elements of workspace that an absent output takes."""
         return Dim.of(0) if self.fallback is None else get_dim(self.fallback)
 
@@ -182,7 +182,7 @@ class For(IRDLOperation):
     Buffers may be loop-carried: the block takes them, its yield gives the next ones, the results
     are the last. With `chunk` an iteration covers a run of steps: `index` is the first, the symbol
     `extent` their number, as many as make about `chunk` rows of `rows` a step, at least one. The
-    symbol `turn` is the run's number in the order of steps.
+    symbol `iteration` is the run's number in the order of steps.
     """
 
     name = "kern.for"
@@ -194,7 +194,7 @@ class For(IRDLOperation):
     extent = opt_prop_def(StringAttr)
     chunk = opt_prop_def(IntAttr)
     rows = opt_prop_def(StringAttr)
-    turn = opt_prop_def(StringAttr)
+    iteration = opt_prop_def(StringAttr)
     finals = var_result_def(BufferType)
     body = region_def("single_block")
 
@@ -207,7 +207,7 @@ class For(IRDLOperation):
         body: Block,
         reverse: bool = False,
         chunk: tuple[str, int, Dim] | None = None,
-        turn: str | None = None,
+        iteration: str | None = None,
     ) -> None:
         """`chunk`: the extent's symbol, about how many rows, rows a step."""
         properties: dict[str, Attribute] = {
@@ -223,8 +223,8 @@ class For(IRDLOperation):
                 "chunk": IntAttr(target),
                 "rows": dim_attr(rows),
             }
-        if turn:
-            properties["turn"] = StringAttr(turn)
+        if iteration:
+            properties["iteration"] = StringAttr(iteration)
         super().__init__(
             operands=[list(inits)],
             properties=properties,

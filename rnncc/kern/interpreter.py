@@ -24,8 +24,8 @@ from rnncc.ir.types import NUMPY, dtype_of
 from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Contract, Gemm, Index, Kernel, Reduce
-from rnncc.kern.memory import POISON, Memory, lay_out
-from rnncc.kern.moves import ByIndex, ListRows, Pack, Reverse, Scatter
+from rnncc.kern.memory import POISON, BufferMemory, lay_out
+from rnncc.kern.moves import IndexedMove, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.packing import GROUP, OFFSET, pack, packed_depth, unpack
 from rnncc.kern.program import KernelProgram
 
@@ -75,10 +75,10 @@ def _sizes(
 class _Machine:
     """What each buffer name stands for; symbols and loop indices are the context's sizes."""
 
-    def __init__(self, context: Context, memories: Mapping[Buffer, Memory | None]) -> None:
+    def __init__(self, context: Context, memories: Mapping[Buffer, BufferMemory | None]) -> None:
         self.context = Context(sizes := dict(context.sizes))
         self.sizes = sizes
-        self.names: dict[SSAValue, Memory | None] = {b.y: m for b, m in memories.items()}
+        self.names: dict[SSAValue, BufferMemory | None] = {b.y: m for b, m in memories.items()}
 
     def run_block(self, block: Block) -> Gate | None:
         """Run a block's ops in order, up to a gate that is closed, which is returned."""
@@ -105,7 +105,7 @@ class _Machine:
                 self._run_pack(op)
             case Reverse():
                 self._run_reverse(op)
-            case ByIndex():
+            case IndexedMove():
                 self._run_by_index(op)
             case Contract():
                 self._run_contract(op)
@@ -114,7 +114,7 @@ class _Machine:
             case _:
                 assert isinstance(op, Buffer | Yield), f"{op.name} has no meaning here"
 
-    def _row(self, op: Row | ShiftedRow) -> Memory | None:
+    def _row(self, op: Row | ShiftedRow) -> BufferMemory | None:
         memory = self.names[op.buffer]
         index, stride = self._size(op.index), self._size(op.stride)
         if isinstance(op, ShiftedRow):
@@ -127,10 +127,10 @@ class _Machine:
 
     def _run_for(self, loop: For) -> None:
         carried = [self.names[v] for v in loop.inits]
-        for number, first, extent in self._turns(loop):
+        for number, first, extent in self._iterations(loop):
             self.sizes[loop.index.data] = first
-            if loop.turn is not None:
-                self.sizes[loop.turn.data] = number
+            if loop.iteration is not None:
+                self.sizes[loop.iteration.data] = number
             if loop.extent is not None:
                 self.sizes[loop.extent.data] = extent
             self.names.update(zip(loop.body.block.args, carried, strict=True))
@@ -141,7 +141,7 @@ class _Machine:
                 break
         self.names.update(zip(loop.finals, carried, strict=True))
 
-    def _turns(self, loop: For) -> Iterator[tuple[int, int, int]]:
+    def _iterations(self, loop: For) -> Iterator[tuple[int, int, int]]:
         """The number of each iteration, its first step and how many it covers."""
         start, count, most = self._size(loop.start), self._size(loop.count), 1
         if loop.chunk is not None and loop.rows is not None:
@@ -276,7 +276,7 @@ class _Machine:
         for n, length in enumerate(lengths):
             out[:length, n] = x[:length, n][::-1]
 
-    def _run_by_index(self, op: ByIndex) -> None:
+    def _run_by_index(self, op: IndexedMove) -> None:
         rows, numbered = get_dims(op.dims), op.numbered
         _, count, _ = self.context.shape(rows)
         index = self._flat(op.index, count)

@@ -35,7 +35,7 @@ from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.ops.control import terminator
 from rnncc.ir.types import tensor
 from rnncc.kern.access import Access, BufferType, access_attr, get_access
-from rnncc.kern.some_rows import SomeRows, chosen
+from rnncc.kern.active_rows import ListedRows, chosen
 
 
 @irdl_op_definition
@@ -86,12 +86,12 @@ class Kernel(IRDLOperation):
         return [get_access(a) for a in self.accesses.data[len(self.ins) :]]
 
     @property
-    def some_rows(self) -> SomeRows | None:
+    def some_rows(self) -> ListedRows | None:
         """The rows that are computed; None where all are."""
         if self.rows is None:
             return None
         assert self.row_axes is not None and self.where is not None
-        return SomeRows(self.rows, self.row_axes.data, bool(self.where))
+        return ListedRows(self.rows, self.row_axes.data, bool(self.where))
 
     @property
     def yields(self) -> tuple[SSAValue, ...]:
@@ -110,7 +110,7 @@ class Map(Kernel):
         ins: Sequence[tuple[SSAValue, Access]],
         outs: Sequence[tuple[SSAValue, Access]],
         body: Block,
-        some: SomeRows | None = None,
+        some: ListedRows | None = None,
     ) -> None:
         rows, told = chosen(some)
         super().__init__(
@@ -149,7 +149,7 @@ class Reduce(Kernel):
         body: Block,
         order: str = "any",
         init: SSAValue | None = None,
-        some: SomeRows | None = None,
+        some: ListedRows | None = None,
     ) -> None:
         start = [] if init is None else [init]
         rows, told = chosen(some)
@@ -202,7 +202,7 @@ class Gemm(Kernel):
         outs: Sequence[tuple[SSAValue, Access]],
         body: Block,
         converted: tuple[SSAValue | None, SSAValue | None] = (None, None),
-        some: SomeRows | None = None,
+        some: ListedRows | None = None,
     ) -> None:
         """`a` is accessed over the rows' axes and k; `geometry`: depth, slots, panel.
 

@@ -19,17 +19,17 @@ POISON = 0xFF
 
 
 @dataclass(frozen=True)
-class Memory:
+class BufferMemory:
     """Elements of a buffer from `start` on; `ring`: how many rows of a sequence it holds."""
 
     flat: Array
     start: int = 0
     ring: int | None = None
 
-    def row(self, index: int, stride: int) -> Memory:
+    def row(self, index: int, stride: int) -> BufferMemory:
         """Row `index` of rows `stride` elements apart."""
         place = index if self.ring is None else index % self.ring
-        return Memory(self.flat, self.start + place * stride)
+        return BufferMemory(self.flat, self.start + place * stride)
 
     def view(self, offset: int, shape: tuple[int, ...], strides: Sequence[int]) -> Array:
         """The elements of an access; `AssertionError` where one of them is outside."""
@@ -49,7 +49,7 @@ def lay_out(
     inputs: Mapping[str, Array],
     context: Context,
     absent: Collection[str],
-) -> dict[Buffer, Memory | None]:
+) -> dict[Buffer, BufferMemory | None]:
     """The memory of each buffer; None for an absent output that nothing stands in for.
 
     A buffer with an offset lies at that place of the workspace, or of the packed weights; others
@@ -57,21 +57,21 @@ def lay_out(
     """
     workspace = np.full(program.workspace.evaluate(context.sizes), POISON, np.uint8)
     weights = np.full(program.weights, POISON, np.uint8)
-    placed: dict[Buffer, Memory | None] = {}
+    placed: dict[Buffer, BufferMemory | None] = {}
     for buffer in program.buffers:
         label, elements = buffer.label.data, buffer.elements.evaluate(context.sizes)
         match buffer.role.data:
             case "input":
                 array = inputs.get(label)
                 array = _default(program, buffer, elements) if array is None else array
-                placed[buffer] = Memory(_filled(buffer, elements, array))
+                placed[buffer] = BufferMemory(_filled(buffer, elements, array))
             case "param":
                 flat = _part(weights, buffer, elements, context)
                 flat[:] = _filled(buffer, elements, program.arrays[label])
-                placed[buffer] = Memory(flat)
+                placed[buffer] = BufferMemory(flat)
             case "output" if label not in absent:
-                placed[buffer] = Memory(_own(buffer, elements))
-            case "output" if buffer.stand_in == 0:
+                placed[buffer] = BufferMemory(_own(buffer, elements))
+            case "output" if buffer.fallback_size == 0:
                 placed[buffer] = None
             case "scratch" | "state" if not buffer.y.first_use:
                 placed[buffer] = None
@@ -79,9 +79,9 @@ def lay_out(
                 held = next(b for b in placed if b.label == buffer.within)
                 placed[buffer] = placed[held]
             case role:
-                kept = buffer.stand_in if role == "output" else buffer.elements
+                kept = buffer.fallback_size if role == "output" else buffer.elements
                 flat = _part(workspace, buffer, kept.evaluate(context.sizes), context)
-                placed[buffer] = Memory(flat, ring=buffer.rows_kept)
+                placed[buffer] = BufferMemory(flat, ring=buffer.rows_kept)
     return placed
 
 

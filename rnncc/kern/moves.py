@@ -80,7 +80,7 @@ class Reverse(IRDLOperation):
         super().__init__(operands=[x, lengths, out], properties={"dims": dims_attr(dims)})
 
 
-class ByIndex(IRDLOperation):
+class IndexedMove(IRDLOperation):
     """What kernels share whose `index` numbers rows: `size` of them, for each of `dims`' first."""
 
     x = operand_def(BufferType)
@@ -106,7 +106,7 @@ class ByIndex(IRDLOperation):
 
 
 @irdl_op_definition
-class Gather(ByIndex):
+class Gather(IndexedMove):
     """out[a, j, c] = x[a, index[j], c] over `dims`, x having `size` rows for each a; all dense
 
     An index outside of 0..size - 1 ends the call with error 5.
@@ -116,7 +116,7 @@ class Gather(ByIndex):
 
 
 @irdl_op_definition
-class Scatter(ByIndex):
+class Scatter(IndexedMove):
     """out = init, then out[a, index[j], c] folded with x[a, j, c] over `dims`, j upwards; all dense
 
     `kind` is sum, max or min. out has `size` rows for each a; without init it starts at zero.
@@ -142,7 +142,7 @@ class Scatter(ByIndex):
         return (self.out,)
 
 
-GoesOn = Contract | Reduce | Scatter
+ContinuedSum = Contract | Reduce | Scatter
 """Kernels that add to `init`, which may be the memory of the result."""
 
 

@@ -18,7 +18,7 @@ POINTER_BYTES = SEAL_BYTES = 8
 
 
 @dataclass(frozen=True)
-class Slot:
+class TapeSlot:
     """A block of the tape: a port of both programs, and its offset in bytes."""
 
     port: Port
@@ -59,7 +59,7 @@ class Training:
     output_grads: list[Port]
     grads: list[Port]
     kept: list[str]
-    slots: list[Slot]
+    slots: list[TapeSlot]
     tape: Dim
     checkpoints: str = ""
 
@@ -69,12 +69,12 @@ class Training:
         return [one.port for one in self.initial]
 
     @staticmethod
-    def lay_out(kept: Sequence[str], saved: Sequence[Port]) -> tuple[list[Slot], Dim]:
+    def lay_out(kept: Sequence[str], saved: Sequence[Port]) -> tuple[list[TapeSlot], Dim]:
         """The slots, those of the widest elements first, and the tape's size."""
         head = SEAL_BYTES + POINTER_BYTES * len(kept)
-        slots, end = list[Slot](), Dim.of(-(-head // LINE) * LINE)
+        slots, end = list[TapeSlot](), Dim.of(-(-head // LINE) * LINE)
         for port in sorted(saved, key=lambda port: -ITEM_BYTES[port.dtype]):
-            slots.append(Slot(port, end))
+            slots.append(TapeSlot(port, end))
             end = end + port.bytes
         return slots, end
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def emit_chunks(lowering: Lowering, op: Chunks) -> None:
-    """A loop whose turns take a run of steps each; buffers inside are as long as a run.
+    """A loop whose iterations take a run of steps each; buffers inside are as long as a run.
 
-    The carry has one place: a turn reads it there, and the next one is put there at its end.
+    The carry has one place: an iteration reads it there, and the next one is put there at its end.
 
     Before:
 
@@ -54,17 +54,17 @@ def emit_chunks(lowering: Lowering, op: Chunks) -> None:
     """
     ends = zip(op.inits, op.yields[0], op.finals, strict=True)
     homes = [_home(lowering, init, value, final) for init, value, final in ends]
-    first, turn = lowering.fresh_index("t"), lowering.fresh_index("t")
+    first, iteration = lowering.fresh_index("t"), lowering.fresh_index("t")
     body, extent, chunk = Block(), op.extent.data, op.chunk.data
     lowering.builders.append(OpBuilder(InsertPoint.at_end(body)))
-    _enter(lowering, op, homes, Dim.of(first), Dim.of(turn))
+    _enter(lowering, op, homes, Dim.of(first), Dim.of(iteration))
     lowering.bounds[extent] = Dim.of(chunk)
-    _emit_body(lowering, op, homes, Dim.of(first), Dim.of(turn))
+    _emit_body(lowering, op, homes, Dim.of(first), Dim.of(iteration))
     lowering.builder.insert(Yield([]))
     lowering.builders.pop()
     runs = (extent, chunk, Dim.of(1))
     reverse = bool(op.reverse)
-    lowering.builder.insert(kern.For(first, ZERO, op.steps, [], body, reverse, runs, turn))
+    lowering.builder.insert(kern.For(first, ZERO, op.steps, [], body, reverse, runs, iteration))
     lowering.places.update(zip(op.finals, homes, strict=True))
     for final in op.limited:
         lowering.builder.insert(kern.Limit(lowering.pointer(final)))
@@ -81,20 +81,22 @@ def _home(lowering: Lowering, init: SSAValue, value: SSAValue, final: SSAValue) 
     return home
 
 
-def _enter(lowering: Lowering, op: Chunks, homes: list[Placed], first: Dim, turn: Dim) -> None:
+def _enter(lowering: Lowering, op: Chunks, homes: list[Placed], first: Dim, iteration: Dim) -> None:
     """What the body's arguments stand for."""
     consts, carry, segments, marks = op.groups
     lowering.outer.update({a: (v, None) for a, v in zip(consts, op.consts, strict=True)})
-    lowering.outer.update({a: (v, turn) for a, v in zip(marks, op.marks, strict=True)})
+    lowering.outer.update({a: (v, iteration) for a, v in zip(marks, op.marks, strict=True)})
     lowering.segments.update({a: (v, first) for a, v in zip(segments, op.xs, strict=True)})
     lowering.places.update(zip(carry, homes, strict=True))
 
 
-def _emit_body(lowering: Lowering, op: Chunks, homes: list[Placed], first: Dim, turn: Dim) -> None:
+def _emit_body(
+    lowering: Lowering, op: Chunks, homes: list[Placed], first: Dim, iteration: Dim
+) -> None:
     """One run: segments of ys and rows of marked go to their places, then the carry."""
     carry, ys, marked = op.yields
     shown = [(value, y, first, op.chunk.data) for value, y in zip(ys, op.ys, strict=True)]
-    shown += [(value, y, turn, 1) for value, y in zip(marked, op.marked, strict=True)]
+    shown += [(value, y, iteration, 1) for value, y in zip(marked, op.marked, strict=True)]
     wanted, rows = list[Item](), list[kern.Row]()
     for value, y, index, most in shown:
         if not y.first_use:
@@ -121,7 +123,7 @@ def _emit_body(lowering: Lowering, op: Chunks, homes: list[Placed], first: Dim, 
 
 
 def _row(lowering: Lowering, y: SSAValue, index: Dim, most: int) -> kern.Row:
-    """Where a turn's part of a result begins, and the most rows that it has.
+    """Where an iteration's part of a result begins, and the most rows that it has.
 
     Where the result is a part itself, that is told of the whole: absent, it has but those rows.
     """

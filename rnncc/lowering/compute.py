@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, SSAValue
 
+from rnncc.ir.active_rows import ActiveRows, chosen_by, rows_lead, wide_axes
 from rnncc.ir.dims import Dim
-from rnncc.ir.needed_rows import Rows, chosen_by, rows_lead, wide_axes
 from rnncc.ir.ops.elementwise import Select
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.types import dims_of
 from rnncc.kern import kernels
 from rnncc.kern.access import Access
-from rnncc.kern.some_rows import SomeRows
+from rnncc.kern.active_rows import ListedRows
+from rnncc.lowering.active_rows import Ahead, list_of
 from rnncc.lowering.groups import Group, Item
-from rnncc.lowering.listed_rows import Ahead, list_of
 from rnncc.lowering.maps import ZERO, Placed, aligned, identity
 from rnncc.lowering.region import CannotFuse
 
@@ -75,7 +75,7 @@ def emit_map(
     outs: Outs,
     dims: Sequence[Dim],
     ahead: Ahead | None = None,
-    some: SomeRows | None = None,
+    some: ListedRows | None = None,
 ) -> None:
     """An elementwise kernel."""
     first, domain = _domain(dims, ahead)
@@ -92,7 +92,7 @@ def emit_product(
     outs: Outs,
     dims: Sequence[Dim],
     ahead: Ahead | None = None,
-    some: SomeRows | None = None,
+    some: ListedRows | None = None,
 ) -> None:
     """A product with its epilogue; apart from each other where they do not fit together."""
     first, domain = _domain(dims, ahead)
@@ -124,7 +124,7 @@ def _stores(outs: Outs, dims: Sequence[Dim]) -> list[tuple[SSAValue, Access]]:
     return [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
 
 
-def some_rows(lowering: Lowering, value: SSAValue, dims: Sequence[Dim]) -> SomeRows | None:
+def some_rows(lowering: Lowering, value: SSAValue, dims: Sequence[Dim]) -> ListedRows | None:
     """The rows that are needed of a value, the first axes of a kernel's domain; None for all."""
     rows = lowering.needed.get(value)
     if rows is None or not rows_lead(rows, dims_of(value)):
@@ -138,7 +138,7 @@ class _Part:
 
     product: Matmul | None
     outs: Outs
-    rows: Rows | None = None
+    rows: ActiveRows | None = None
 
 
 def _parts(
@@ -167,13 +167,13 @@ def _parts(
     if product is not None and len(readers) != 1:
         return whole
     return [
-        _Part(product if where in readers else None, some, Rows(rows.mask, rows.axes, where))
+        _Part(product if where in readers else None, some, ActiveRows(rows.mask, rows.axes, where))
         for where, some in branches.items()
         if some
     ]
 
 
-def _rows_of(lowering: Lowering, value: SSAValue) -> Rows | None:
+def _rows_of(lowering: Lowering, value: SSAValue) -> ActiveRows | None:
     """The rows of a value that are needed, or those that a select takes from its first branch."""
     rows, op = lowering.needed.get(value), value.owner
     if rows is None and not isinstance(op, Block):
@@ -198,12 +198,12 @@ def _reach(lowering: Lowering, outs: Outs, wanted: SSAValue) -> bool:
 
 
 def _some(
-    lowering: Lowering, rows: Rows, dims: Sequence[Dim], ahead: Ahead | None
-) -> SomeRows | None:
+    lowering: Lowering, rows: ActiveRows, dims: Sequence[Dim], ahead: Ahead | None
+) -> ListedRows | None:
     """The listed rows of a domain whose first axes are those of rows."""
     listed = list_of(lowering, rows.mask, ahead)
     last = wide_axes(dims)[len(rows.axes) - 1]
-    return None if listed is None else SomeRows(listed, last + 1, rows.where)
+    return None if listed is None else ListedRows(listed, last + 1, rows.where)
 
 
 def _domain(dims: Sequence[Dim], ahead: Ahead | None) -> tuple[Dim, list[Dim]]:

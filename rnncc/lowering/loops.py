@@ -10,10 +10,10 @@ from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
+from rnncc.ir.active_rows import row_masks
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.naming import state_name
-from rnncc.ir.needed_rows import row_masks
 from rnncc.ir.ops.base import Elementwise, dim_attr
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Transpose
@@ -22,11 +22,11 @@ from rnncc.kern import dialect as kern
 from rnncc.kern import kernels
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer
-from rnncc.kern.moves import GoesOn
+from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.signatures import TIME
 from rnncc.lowering import compute
+from rnncc.lowering.active_rows import Ahead
 from rnncc.lowering.groups import Group, Item
-from rnncc.lowering.listed_rows import Ahead
 from rnncc.lowering.maps import ZERO, Placed, strip_units
 
 if TYPE_CHECKING:
@@ -257,7 +257,7 @@ def _in_place(home: Home, previous: SSAValue) -> bool:
     """Whether the state is read only where, and by the kernel by which, it is replaced."""
     for use in previous.uses:
         kernel = use.operation
-        if isinstance(kernel, GoesOn):
+        if isinstance(kernel, ContinuedSum):
             if use.index != _init_index(kernel) or home.row not in kernel.outs:
                 return False
             continue
@@ -269,7 +269,7 @@ def _in_place(home: Home, previous: SSAValue) -> bool:
     return True
 
 
-def _init_index(kernel: GoesOn) -> int | None:
+def _init_index(kernel: ContinuedSum) -> int | None:
     """The number of the operand that a sum starts at; each sum reads its own element alone."""
     operands = list(kernel.operands)
     starts = [i for i, v in enumerate(operands) if v is kernel.init]

@@ -15,9 +15,9 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rnncc.codegen.target import Target
+from rnncc.ir.active_rows import Needed, active_rows, row_masks
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.naming import name_of
-from rnncc.ir.needed_rows import Needed, needed_rows, row_masks
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.linear import Accumulating, Matmul
@@ -31,9 +31,11 @@ from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.program import KernelProgram, Port
 from rnncc.lowering import compute, moves, rows, sums
+from rnncc.lowering.absent_inputs import set_default_zeros
+from rnncc.lowering.absent_outputs import set_fallbacks
+from rnncc.lowering.active_rows import Ahead
 from rnncc.lowering.chunks import emit_chunks
 from rnncc.lowering.groups import Group, Item, is_product, schedule
-from rnncc.lowering.listed_rows import Ahead
 from rnncc.lowering.loops import emit_scan
 from rnncc.lowering.maps import (
     AxisIndex,
@@ -44,9 +46,7 @@ from rnncc.lowering.maps import (
     view_placed,
 )
 from rnncc.lowering.region import Region
-from rnncc.lowering.stand_ins import give_stand_ins
-from rnncc.lowering.weights import Weights
-from rnncc.lowering.zeros import give_zeros
+from rnncc.lowering.weights import WeightTable
 
 EMITTERS = {**moves.EMITTERS, **sums.EMITTERS}
 """Of the ops that stand alone, loops aside."""
@@ -78,8 +78,8 @@ def lower(
     lowering.weights.precision, lowering.max_steps = precision, max_steps
     func = lowering.run(net)
     result.module.body.block.add_op(func)
-    give_stand_ins(result)
-    give_zeros(result, program.zeros)
+    set_fallbacks(result)
+    set_default_zeros(result, program.zeros)
     _drop_unused(result)
     return result
 
@@ -127,7 +127,7 @@ class Lowering:
         self._buffers: list[Buffer] = []
         self._indices = 0
         self._labels: dict[str, int] = {}
-        self.weights = Weights(self)
+        self.weights = WeightTable(self)
         self.max_steps: int | None = None
 
     def run(self, net: Net) -> kern.Func:
@@ -349,7 +349,7 @@ class Lowering:
         scan = block.parent_op()
         masks = row_masks(scan) if isinstance(scan, Scan) else []
         self.masks.update(masks)
-        self.needed |= needed_rows(block, masks)
+        self.needed |= active_rows(block, masks)
         known = [*block.args, *(op.y for op in block.ops if isinstance(op, Param))]
         plan = schedule(block, wanted, known, self._is_product)
         for step in plan.steps:

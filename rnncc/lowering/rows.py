@@ -65,19 +65,19 @@ def place(lowering: Lowering, value: SSAValue, sequence: SSAValue, t: Dim) -> Pl
 def copy_shift(lowering: Lowering, op: Shift) -> Placed:
     """A dense copy of a shifted sequence, row by row."""
     steps, *dims = dims_of(op.y)
-    dest, t, turn = lowering.scratch(op.y), lowering.fresh_index("t"), Block()
+    dest, t, iteration = lowering.scratch(op.y), lowering.fresh_index("t"), Block()
     scalar = Block(arg_types=[tensor((), dtype_of(op.y))])
     scalar.add_op(Yield(scalar.args))
     assert op.parent is not None
     with lowering.at(op.parent):
-        lowering.builders.append(OpBuilder(InsertPoint.at_end(turn)))
+        lowering.builders.append(OpBuilder(InsertPoint.at_end(iteration)))
         source = _shifted(lowering, op, Dim.of(t))
         row = lowering.builder.insert(kern.Row(dest.buffer, Dim.of(t), product(dims))).y
         ends = (source.buffer, source.access), (row, source.access)
         lowering.builder.insert(kernels.Map(dims, ends[:1], ends[1:], scalar))
         lowering.builder.insert(Yield([]))
         lowering.builders.pop()
-        lowering.builder.insert(kern.For(t, ZERO, steps, [], turn))
+        lowering.builder.insert(kern.For(t, ZERO, steps, [], iteration))
     return dest
 
 

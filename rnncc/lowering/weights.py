@@ -29,7 +29,7 @@ Geometry = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Packed:
+class ProductOperands:
     """What a product takes: weights; scales where they are whole numbers; room for rows."""
 
     buffer: SSAValue
@@ -37,7 +37,7 @@ class Packed:
     converted: tuple[SSAValue | None, SSAValue | None] = (None, None)
 
 
-class Weights:
+class WeightTable:
     """Arrays that the library holds, and the packed forms made of them, each made once.
 
     Before:
@@ -98,7 +98,7 @@ class Weights:
         self.keep(placed.buffer, op.array())
         return placed
 
-    def packed(self, op: Matmul, starts: list[int], units: int) -> Packed:
+    def packed(self, op: Matmul, starts: list[int], units: int) -> ProductOperands:
         """The right operand's columns from each of `starts` on, `units` of them, packed."""
         lowering = self._lowering
         place = lowering.place(op.b)
@@ -115,10 +115,10 @@ class Weights:
                 home = self._home(op.b, place)
                 made = self._pack_later(place.buffer, sources, units, depth, panel, home)
                 if home is None:
-                    return Packed(made, (depth, len(starts), panel))
+                    return ProductOperands(made, (depth, len(starts), panel))
             self._packed[key] = made
         made = self._packed[key]
-        return Packed(made, (depth, len(starts), panel), self._converted(made, depth))
+        return ProductOperands(made, (depth, len(starts), panel), self._converted(made, depth))
 
     def _converted(self, made: SSAValue, depth: int) -> tuple[SSAValue | None, SSAValue | None]:
         """The scales of whole numbers, and room for a product's rows where they are converted."""

@@ -18,7 +18,7 @@ EPSILON = 1e-5
 
 
 @dataclass(frozen=True)
-class Weights:
+class CellWeights:
     """What one direction of a layer multiplies its rows and its state with.
 
     Attributes:
@@ -63,7 +63,7 @@ def normalise(b: Builder, z: SSAValue, shared: Named) -> SSAValue:
 class Elman:
     """The simple recurrent network (Elman, 1990): h = act(x w + h' u + bias)."""
 
-    weights: Weights
+    weights: CellWeights
     act: Function = Builder.tanh
 
     def prepare(self, b: Builder, x: SSAValue) -> tuple[Named, Values]:
@@ -87,7 +87,7 @@ class Lstm:
             bias, and not here.
     """
 
-    weights: Weights
+    weights: CellWeights
     order: str = "ifgo"
     gate: Function = Builder.sigmoid
     act: Function = Builder.tanh
@@ -139,7 +139,7 @@ class Gru:
         late: [H], the candidate's bias within what is reset; None for none.
     """
 
-    weights: Weights
+    weights: CellWeights
     order: str = "rzn"
     gate: Function = Builder.sigmoid
     act: Function = Builder.tanh

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.nn.cells import Weights
+from rnncc.nn.cells import CellWeights
 from rnncc.nn.convolution import Window, convolution
 from rnncc.nn.linear import matmul
 from rnncc.nn.reduction import reduce_keepdims
@@ -162,7 +162,7 @@ def dynamic_matmul(
 
 
 @dataclass(frozen=True)
-class WholeWeights(Weights):
+class WholeWeights(CellWeights):
     """Weights of whole numbers; x is quantised over all steps, h in each step.
 
     Attributes:

@@ -14,7 +14,7 @@ OBJECT_PRODUCTS = SYSTEMS["linux"].products
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledModel:
     """A model as code.
 
     Attributes:

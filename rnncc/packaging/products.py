@@ -9,7 +9,7 @@ from rnncc.errors import CompileError
 from rnncc.names import SYSTEM_HEADERS, SYSTEM_LIBRARIES, hides_module
 from rnncc.packaging import texts
 from rnncc.packaging.ar import archive
-from rnncc.packaging.compiled import OBJECT_PRODUCTS, Artifacts, Compiled
+from rnncc.packaging.compiled import OBJECT_PRODUCTS, Artifacts, CompiledModel
 from rnncc.packaging.link import link_shared
 from rnncc.packaging.wheel import DEFAULT_VERSION, check_version, wheel
 from rnncc.platforms import system_of
@@ -78,7 +78,7 @@ def prepare(kinds: Iterable[str]) -> None:
 
 
 def write_products(
-    compiled: Compiled,
+    compiled: CompiledModel,
     out: Path,
     kinds: Iterable[str] = DEFAULT_KINDS,
     version: str = DEFAULT_VERSION,
@@ -107,7 +107,7 @@ def write_products(
         raise CompileError(error.filename, f"cannot write: {error.strerror}") from error
 
 
-def _write(compiled: Compiled, out: Path, wanted: set[str], version: str) -> Artifacts:
+def _write(compiled: CompiledModel, out: Path, wanted: set[str], version: str) -> Artifacts:
     name, metadata, code = compiled.name, compiled.metadata, compiled.code
     library, packed, imports = _linked(compiled, out, wanted), None, None
     if library is not None:
@@ -145,7 +145,7 @@ _OF = {"lib": "dll", "wheel": "so"}
 """Kinds that are made of such a file, or with it."""
 
 
-def _linked(compiled: Compiled, out: Path, wanted: set[str]) -> Path | None:
+def _linked(compiled: CompiledModel, out: Path, wanted: set[str]) -> Path | None:
     kinds = LINKED.keys() & {_OF.get(kind, kind) for kind in wanted}
     if not kinds:
         return None
@@ -165,17 +165,17 @@ def _kind(library: Path) -> str:
     return library.suffix.removeprefix(".")
 
 
-def _wheel(compiled: Compiled, library: Path, version: str) -> Path:
+def _wheel(compiled: CompiledModel, library: Path, version: str) -> Path:
     wrapper, content = texts.wrapper(compiled.metadata), library.read_bytes()
     name, packed = wheel(compiled.metadata, wrapper, content, compiled.triple, version)
     return _put(library.with_name(name), packed)
 
 
-def _suffix(compiled: Compiled) -> str:
+def _suffix(compiled: CompiledModel) -> str:
     return "obj" if system_of(compiled.triple) == "windows" else "o"
 
 
-def _archive(compiled: Compiled, path: Path) -> Path:
+def _archive(compiled: CompiledModel, path: Path) -> Path:
     member = f"{compiled.name}.{_suffix(compiled)}"
     is_apple = system_of(compiled.triple) in ("macos", "ios")
     return _put(path, archive(member, compiled.code, compiled.exports, is_apple))

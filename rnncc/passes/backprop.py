@@ -17,7 +17,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.order import post_order
-from rnncc.ir.rewriting import Loop, Made, Rows, dce
+from rnncc.ir.rewriting import Loop, LoopSequence, Yielded, dce
 from rnncc.ir.types import dims_of
 from rnncc.passes.concat_slice_grads import concat_slice_grads
 
@@ -159,7 +159,7 @@ def _connect(forward: Scan, backward: Scan) -> Scan:
         if value in sequences and value not in outside:
             known[value] = loop.add_arg(value.type)
             known[value].name_hint = value.name_hint
-            loop.xs.append(Rows(sequences[value], known[value]))
+            loop.xs.append(LoopSequence(sequences[value], known[value]))
         else:
             _remake(loop, value, outside, known, first)
         value.replace_uses_with_if(known[value], lambda use: use.operation.parent is loop.body)
@@ -180,13 +180,13 @@ def _share_gate(forward: Scan, backward: Loop) -> Scan:
         # a step that runs yields true; bools of steps that do not run are false by definition
         ran = Builder.before(loop.yields).fill(1, (), "i1")
         ran.name_hint = "ran"
-        loop.ys.append(Made(ran))
+        loop.ys.append(Yielded(ran))
         forward = loop.rebuild()
         flags = forward.sequence_of(ran)
     else:
         flags = dict(zip(forward.groups[2], forward.xs, strict=True))[gate]
     backward.gate = backward.add_arg(gate.type)
-    backward.xs.append(Rows(flags, backward.gate))
+    backward.xs.append(LoopSequence(flags, backward.gate))
     return forward
 
 
@@ -228,7 +228,7 @@ def _save(forward: Scan, values: list[SSAValue]) -> Scan:
     after = {} if forward.skips else {c.arg: c.next for c in loop.carries}
     available = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
     needed = dict.fromkeys(after.get(v, v) for v in values if v not in available)
-    new = [Made(value) for value in needed if value not in available]
+    new = [Yielded(value) for value in needed if value not in available]
     loop.ys += new
     return loop.rebuild() if new else forward
 

@@ -16,7 +16,7 @@ from rnncc.ir.ops.base import Array
 from rnncc.ir.ports import fresh
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, shape_text
-from rnncc.passes.streaming import Kept, Streamed
+from rnncc.passes.streaming import StateValue, Streamed
 
 
 def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
@@ -50,7 +50,7 @@ def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
     for name, (held, _) in titles.items():
         value = net.inputs[name]
         firsts[held] = begin.input(name, dims_of(value), dtype_of(value))
-    state = [Kept(held, following, name) for name, (held, following) in titles.items()]
+    state = [StateValue(held, following, name) for name, (held, following) in titles.items()]
     arrays = {n: a for n, a in program.arrays.items() if n not in pairs}
     held = {n: a for n, a in program.arrays.items() if n in pairs}
     init = begin.finish(firsts, held, program.source)

@@ -13,7 +13,7 @@ from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
-from rnncc.ir.rewriting import Loop, NetPass, Rows, dce, run_all, scans_of
+from rnncc.ir.rewriting import Loop, LoopSequence, NetPass, dce, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
@@ -88,7 +88,7 @@ def _hoist(scan: Scan, functions: bool) -> bool:
             loop.swap(value, loop.add_const(outer))
         else:
             arg = loop.add_arg(value.type)
-            loop.xs.append(Rows(outer, arg))
+            loop.xs.append(LoopSequence(outer, arg))
             loop.swap(value, arg)
     dce(loop.body)
     loop.drop_unused()

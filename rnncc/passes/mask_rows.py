@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.needed_rows import chosen_by, needed_rows, wide_axes
+from rnncc.ir.active_rows import active_rows, chosen_by, wide_axes
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.elementwise import Select
 from rnncc.ir.ops.linear import Matmul
-from rnncc.ir.rewriting import Loop, NetPass, Rows, dce, run_all, scans_of
+from rnncc.ir.rewriting import Loop, LoopSequence, NetPass, dce, run_all, scans_of
 from rnncc.ir.types import dims_of
 from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
@@ -70,7 +70,7 @@ def _rewrite(scan: Scan) -> bool:
     outside = Outside(scan, loop.steps, kinds, consts, {x.arg: x.outer for x in loop.xs})
     for mask in masks:
         row = loop.add_arg(mask.type)
-        loop.xs.append(Rows(outside.all_steps(mask), row))
+        loop.xs.append(LoopSequence(outside.all_steps(mask), row))
         loop.swap(mask, row)
     dce(loop.body)
     loop.drop_unused()
@@ -98,7 +98,7 @@ def _candidates(scan: Scan, kinds: dict[SSAValue, Kind]) -> list[SSAValue]:
 
 def _useful(scan: Scan, masks: list[SSAValue]) -> list[SSAValue]:
     """Those that keep rows of a product from being read."""
-    needed = needed_rows(scan.body.block, masks)
+    needed = active_rows(scan.body.block, masks)
     products = [op.y for op in scan.body.block.ops if isinstance(op, Matmul)]
     kept = {needed[y].mask for y in products if y in needed}
     return [mask for mask in masks if mask in kept]

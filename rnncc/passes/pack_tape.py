@@ -17,7 +17,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import Elementwise, get_dim
 from rnncc.ir.ops.control import Net, Scan, names_of
 from rnncc.ir.ops.shape import Slice
-from rnncc.ir.rewriting import Loop, Made
+from rnncc.ir.rewriting import Loop, Yielded
 from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.passes.split_phases import Phases
 
@@ -133,7 +133,7 @@ def _join_outputs(net: Net, names: Sequence[str]) -> None:
     rows = [scan.row_of(outputs[name]) for name in names]
     loop = Loop(scan)
     joined = Builder.before(loop.yields).concat(rows, len(dims_of(rows[0])) - 1)
-    loop.ys.append(Made(joined))
+    loop.ys.append(Yielded(joined))
     every = loop.rebuild().ys[-1]
     values = {**net.outputs, names[0]: every}
     net.give({name: value for name, value in values.items() if name not in names[1:]})

@@ -36,14 +36,14 @@ REFERENCE = 64
 
 
 @dataclass(frozen=True)
-class Rows:
+class AllSteps:
     """A value of a loop's body, for all steps."""
 
     scan: Scan
     row: SSAValue
 
 
-Node = SSAValue | Rows
+Node = SSAValue | AllSteps
 """A value of the net's block, one of a loop's body at some step, or one for all steps."""
 
 
@@ -65,7 +65,7 @@ class Choice:
 
     def stores(self, row: SSAValue, scan: Scan) -> bool:
         """Whether a value of a loop's body is there for all steps."""
-        key = Rows(scan, row)
+        key = AllSteps(scan, row)
         return key in self.kept or key in self.saved
 
 
@@ -126,7 +126,7 @@ class _Graph:
         self.choice = Choice(pairs_of(self.net))
         self.late = late_ops(self.net)
         self.args: dict[SSAValue, Node] = {}
-        self.after: dict[SSAValue, tuple[Rows, SSAValue]] = {}
+        self.after: dict[SSAValue, tuple[AllSteps, SSAValue]] = {}
         self.scans: dict[Block, Scan] = {}
         for pair in self.choice.pairs:
             self._add_links(pair.forward)
@@ -143,12 +143,12 @@ class _Graph:
             self.args[arg] = self._top(outer)
         parts = zip(carry, scan.inits, scan.yields[0], strict=True)
         if not scan.skips:  # else rows of steps that did not run hold no state
-            self.after |= {arg: (Rows(scan, new), init) for arg, init, new in parts}
+            self.after |= {arg: (AllSteps(scan, new), init) for arg, init, new in parts}
 
     def _top(self, value: SSAValue) -> Node:
         """A value of the net's block; a loop's ys are known by the rows that they hold."""
         op = value.owner
-        return Rows(op, op.row_of(value)) if isinstance(op, Scan) and value in op.ys else value
+        return AllSteps(op, op.row_of(value)) if isinstance(op, Scan) and value in op.ys else value
 
     def _outputs(self) -> dict[Node, str]:
         outputs: dict[Node, str] = {}
@@ -187,7 +187,7 @@ class _Graph:
                 work += self.costs[node].operands
 
     def _cost(self, node: Node) -> _Costs:
-        if isinstance(node, Rows):
+        if isinstance(node, AllSteps):
             size = _elements(node.row, node.scan.steps) * ITEM_BYTES[dtype_of(node.row)]
             return _Costs(0 if node in self.outputs else size, inf, [])
         if node in self.args:  # it is what it stands for
@@ -204,7 +204,7 @@ class _Graph:
             steps, at_hand = Dim.of(1), node in self.outputs
             operands = [self._top(v) for v in op.operands]
         else:
-            steps, at_hand = scan.steps, Rows(scan, node) in self.outputs
+            steps, at_hand = scan.steps, AllSteps(scan, node) in self.outputs
             operands = list[Node](op.operands)
         keep = 0 if at_hand else _elements(node, steps) * ITEM_BYTES[dtype_of(node)]
         work = _work(op, steps)
@@ -243,7 +243,7 @@ class _Graph:
         """
         while True:
             stored, repeated = self._demanded(self._cut())
-            rows = [n.row for n in stored if isinstance(n, Rows)]
+            rows = [n.row for n in stored if isinstance(n, AllSteps)]
             shared = [v for v in rows if v in self.costs and self.costs[v].keep > 0]
             if not shared:
                 break
@@ -251,10 +251,10 @@ class _Graph:
                 self.costs[value].keep = 0
         for node in stored:
             scan = self._loop_of(node) if isinstance(node, SSAValue) else None
-            form = Rows(scan, node) if scan and isinstance(node, SSAValue) else node
+            form = AllSteps(scan, node) if scan and isinstance(node, SSAValue) else node
             if form in self.outputs:
                 self.choice.kept[form] = self.outputs[form]
-            elif isinstance(form, Rows) or self.costs[node].keep > 0:
+            elif isinstance(form, AllSteps) or self.costs[node].keep > 0:
                 self.choice.saved[form] = None
         self.choice.repeated = {n: self.costs[n].repeat for n in repeated if n not in self.args}
 

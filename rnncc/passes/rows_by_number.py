@@ -12,7 +12,7 @@ from rnncc.ir.ops.elementwise import Add, Cast
 from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.ops.source import Fill, Iota, Size
-from rnncc.ir.rewriting import Loop, Rows
+from rnncc.ir.rewriting import Loop, LoopSequence
 from rnncc.ir.types import dims_of
 
 
@@ -32,7 +32,7 @@ def find_rows(loop: Loop) -> bool:
         order = [axis, *(a for a in range(len(dims_of(x))) if a != axis)]
         rows = b.transpose(b.slice(x, axis, first, loop.steps), order)
         arg = loop.add_arg(row_type(rows))
-        loop.xs.append(Rows(rows, arg))
+        loop.xs.append(LoopSequence(rows, arg))
         loop.swap(op.y, Builder.before(op).reshape(arg, dims_of(op.y)))
         changed = True
     return changed

@@ -16,9 +16,9 @@ from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.rewriting import (
     Carry,
     Loop,
-    Made,
+    LoopSequence,
     NetPass,
-    Rows,
+    Yielded,
     blocks_of,
     dce,
     is_used,
@@ -143,7 +143,7 @@ def _find_invariants(loop: Loop) -> bool:
     return bool(still or equal)
 
 
-def _is_one_row(loop: Loop, x: Rows) -> bool:
+def _is_one_row(loop: Loop, x: LoopSequence) -> bool:
     """Whether all rows are equal; that row is then computed in the body."""
     owner, b = x.outer.owner, Builder.before(loop.first)
     if isinstance(owner, Fill):
@@ -185,7 +185,7 @@ def _merge_ys(loop: Loop) -> None:
     Behind a gate bools are left alone: they are false in steps that do not run, a broadcast is not.
     """
     rows = {y.row for y in loop.ys if loop.gate is None or dtype_of(y.row) != "i1"}
-    known, kept = {x.arg: x.outer for x in loop.xs if x.arg in rows}, list[Made]()
+    known, kept = {x.arg: x.outer for x in loop.xs if x.arg in rows}, list[Yielded]()
     for const in (c for c in loop.consts if c.arg in rows):
         known[const.arg] = spread(Builder.before(loop.scan), const.outer, loop.steps)
     for y in loop.ys:

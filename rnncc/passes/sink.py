@@ -17,7 +17,7 @@ from rnncc.ir.ops.base import RnnOp, get_ints
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, is_zero
 from rnncc.ir.ops.shape import Reshape, Slice, Transpose
-from rnncc.ir.rewriting import Loop, Made, NetPass, run_all, scans_of
+from rnncc.ir.rewriting import Loop, NetPass, Yielded, run_all, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.dependence import kinds_of
 from rnncc.passes.materialise_outside import Outside
@@ -72,7 +72,7 @@ def _sink(scan: Scan) -> bool:
         return False
     loop = Loop(scan)
     yielded = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
-    loop.ys += [Made(value) for value in plan.leaving if value not in yielded]
+    loop.ys += [Yielded(value) for value in plan.leaving if value not in yielded]
     scan = loop.rebuild()
     consts, _, rows = scan.groups
     known = dict(zip(scan.yields[1], scan.ys, strict=True)) | dict(zip(rows, scan.xs, strict=True))

@@ -18,11 +18,11 @@ from rnncc.ir.ops.control import Scan, names_of
 from rnncc.ir.order import post_order
 from rnncc.ir.ports import Role, labelled
 from rnncc.ir.program import Program
-from rnncc.ir.rewriting import Loop, Made
-from rnncc.ir.rewriting import Rows as Read
+from rnncc.ir.rewriting import Loop, Yielded
+from rnncc.ir.rewriting import LoopSequence as Read
 from rnncc.ir.types import dims_of
 from rnncc.passes.dce import Dce
-from rnncc.passes.rematerialise import Choice, Node, Rows
+from rnncc.passes.rematerialise import AllSteps, Choice, Node
 from rnncc.passes.step_pairs import Pair
 
 
@@ -116,7 +116,7 @@ def saved_role(row: SSAValue) -> Role:
 
 
 def _row(node: Node) -> SSAValue:
-    return node.row if isinstance(node, Rows) else node
+    return node.row if isinstance(node, AllSteps) else node
 
 
 class _Sequences:
@@ -126,8 +126,8 @@ class _Sequences:
         loop, old, finals = Loop(scan), list(scan.body.block.args), list(scan.finals)
         yielded = {y.row for y in loop.ys}
         nodes = [*choice.saved, *choice.kept]
-        rows = [n.row for n in nodes if isinstance(n, Rows) and n.scan is scan]
-        loop.ys += [Made(row) for row in dict.fromkeys(rows) if row not in yielded]
+        rows = [n.row for n in nodes if isinstance(n, AllSteps) and n.scan is scan]
+        loop.ys += [Yielded(row) for row in dict.fromkeys(rows) if row not in yielded]
         self.scan = loop.rebuild()
         new = self.scan.body.block.args
         self.args = dict[SSAValue, SSAValue](zip(old, new, strict=True))

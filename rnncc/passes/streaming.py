@@ -23,7 +23,7 @@ from rnncc.ir.types import dims_of, dtype_of
 from rnncc.passes.causality import TIME, Availability, NotCausal, availability_of, time_axis
 from rnncc.passes.default_initial_state import default_initial_state
 
-__all__ = ["Kept", "NotCausal", "Streamed", "split_stream"]
+__all__ = ["NotCausal", "StateValue", "Streamed", "split_stream"]
 
 MOST_STEPS = 2**31 - 1
 """Step numbers are i32, as front ends write them."""
@@ -34,7 +34,7 @@ Values = dict[SSAValue, SSAValue]
 
 
 @dataclass(frozen=True)
-class Kept:
+class StateValue:
     """One value of the state: an output of `init`, an input of `step`.
 
     Attributes:
@@ -58,7 +58,7 @@ class Streamed:
 
     init: Program
     step: Program
-    state: list[Kept]
+    state: list[StateValue]
     defaults: dict[str, int | None]
 
 
@@ -111,7 +111,7 @@ class _Split:
         self.once: Values = {}
         self.often: Values = {}
         self.given = set(program.net.inputs.values())
-        self.kept: list[Kept] = []
+        self.kept: list[StateValue] = []
         self.firsts: dict[str, SSAValue] = {}
         self.nexts: dict[str, SSAValue] = {}
         self.defaults: dict[str, int | None] = {}
@@ -142,13 +142,13 @@ class _Split:
     def finish(self) -> Streamed:
         """Both programs, with their outputs."""
         outputs = {n: self._in_step(v) for n, v in self.program.net.outputs.items()}
-        state: list[Kept] = []
+        state: list[StateValue] = []
         for kept in self.kept:
             following = None
             if kept.name in self.nexts:
                 following = fresh(f"next:{kept.name.removeprefix('state:')}", outputs)
                 outputs[following] = self.nexts[kept.name]
-            state.append(Kept(kept.name, following, kept.given))
+            state.append(StateValue(kept.name, following, kept.given))
         arrays, source = self.program.arrays, self.program.source
         init = self.init.finish(self.firsts, arrays, source)
         return Streamed(init, self.step.finish(outputs, arrays, source), state, self.defaults)
@@ -209,7 +209,7 @@ class _Split:
         taken = {*self.firsts, *self.program.net.inputs, *self.defaults}
         name = fresh(f"state:{hint}", taken)
         self.step.input(name, dims_of(first), dtype_of(first))
-        self.kept.append(Kept(name, given=source))
+        self.kept.append(StateValue(name, given=source))
         self.firsts[name] = first
         return name
 

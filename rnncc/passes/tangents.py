@@ -15,7 +15,7 @@ from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.program import Program
-from rnncc.ir.rewriting import Carry, Loop, Made, Rows
+from rnncc.ir.rewriting import Carry, Loop, LoopSequence, Yielded
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.activity import dependent_values
 from rnncc.passes.dce import Dce
@@ -116,7 +116,7 @@ class _Forward:
             arg = inside[stand_ins[carry.arg]]
             loop.carries.append(Carry(init, arg, tangent(carry.next)))
         yielded = [i for i, y in enumerate(loop.ys) if y.row in known]
-        loop.ys += [Made(tangent(loop.ys[i].row)) for i in yielded]
+        loop.ys += [Yielded(tangent(loop.ys[i].row)) for i in yielded]
         scan = loop.rebuild()
         for results, numbers in ((scan.finals, carried), (scan.ys, yielded)):
             new = results[len(results) - len(numbers) :]
@@ -128,7 +128,7 @@ class _Forward:
         rows = {x.arg: x.outer for x in loop.xs}
         new = loop.add_const(self._known[fixed[arg]]) if arg in fixed else loop.add_arg(arg.type)
         if arg in rows:
-            loop.xs.append(Rows(self._known[rows[arg]], new))
+            loop.xs.append(LoopSequence(self._known[rows[arg]], new))
         loop.swap(stand_in, new)
         return new
 

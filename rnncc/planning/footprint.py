@@ -38,7 +38,7 @@ class Footprint:
     def over_iterations(self, loop: For) -> Footprint | None:
         """The elements of all iterations of a loop; None where they are no such set."""
         index, start, count = loop.index.data, get_dim(loop.start), get_dim(loop.count)
-        names = {index} | {name.data for name in (loop.extent, loop.turn) if name is not None}
+        names = {index} | {name.data for name in (loop.extent, loop.iteration) if name is not None}
         if any(names & (size.symbols | stride.symbols) for size, stride in self.axes):
             return None
         if loop.chunk is not None and names & self.offset.symbols:

@@ -10,7 +10,7 @@ from collections import defaultdict
 
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.kernels import Gemm, Map
-from rnncc.kern.moves import GoesOn
+from rnncc.kern.moves import ContinuedSum
 from rnncc.planning.lifetimes import Lifetime
 from rnncc.planning.uses import Timeline, Use
 
@@ -40,7 +40,7 @@ def inherited(line: Timeline, alive: dict[Buffer, Lifetime]) -> dict[Buffer, Buf
 
 def _reads_own_points(use: Use) -> bool:
     """Whether each point reads its own elements alone; other points read a product's factors."""
-    if isinstance(use.op, GoesOn):
+    if isinstance(use.op, ContinuedSum):
         return use.value is use.op.init
     # by identity, without a call for each input of a sum of many
     return isinstance(use.op, Map | Gemm) and id(use.value) in map(id, use.op.ins)

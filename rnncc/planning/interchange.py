@@ -197,7 +197,9 @@ class _Proof:
         if len(buffers) != 1 or write.along[-1] != 1:
             return False
         [buffer] = buffers
-        if buffer.within is not None or (buffer.stand_in == 0 and buffer.role.data == "output"):
+        if buffer.within is not None or (
+            buffer.fallback_size == 0 and buffer.role.data == "output"
+        ):
             return False  # in another's memory; or perhaps nowhere
         if not all(self._is_alike(write, touch) for touch in self.touches):
             return False

@@ -20,7 +20,7 @@ from rnncc.kern.library import params_of, place_weights
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.inplace import OWNED, inherited
 from rnncc.planning.lifetimes import Lifetime, lifetimes
-from rnncc.planning.placement import Block, place
+from rnncc.planning.offsets import PlannedBlock, place
 from rnncc.planning.uses import Timeline, timeline
 
 
@@ -48,7 +48,7 @@ class Plan:
 
     buffers: list[Planned]
     params: list[Planned]
-    blocks: list[Block]
+    blocks: list[PlannedBlock]
     workspace: Largest
 
     def bound(self, sizes: Mapping[str, int]) -> int:
@@ -101,12 +101,12 @@ def workspace_bytes(buffer: Buffer) -> Dim:
         return Dim.of(0)
     if buffer.role.data in OWNED:
         return buffer.bytes
-    return buffer.stand_in * ITEM_BYTES[buffer.dtype]
+    return buffer.fallback_size * ITEM_BYTES[buffer.dtype]
 
 
 def _place_workspace(
     program: KernelProgram, line: Timeline
-) -> tuple[list[Planned], list[Block], Largest]:
+) -> tuple[list[Planned], list[PlannedBlock], Largest]:
     alive = lifetimes(line)
     held = [b for b in program.buffers if b in alive and workspace_bytes(b) != 0]
     heirs = inherited(line, alive)
@@ -118,7 +118,7 @@ def _place_workspace(
         owner = owners[buffer]
         spans[owner] = spans.get(owner, alive[buffer]).joined(alive[buffer])
     blocks = {
-        owner: Block(workspace_bytes(owner), span, ITEM_BYTES[owner.dtype])
+        owner: PlannedBlock(workspace_bytes(owner), span, ITEM_BYTES[owner.dtype])
         for owner, span in spans.items()
     }
     offsets, workspace = place(list(blocks.values()))

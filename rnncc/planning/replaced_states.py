@@ -9,11 +9,11 @@ from collections.abc import Mapping
 
 from rnncc.kern.dialect import Limit
 from rnncc.kern.kernels import Map
-from rnncc.kern.moves import ByIndex, Reverse
+from rnncc.kern.moves import IndexedMove, Reverse
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.uses import Use, timeline
 
-MAY_FAIL = (ByIndex, Limit, Reverse)
+MAY_FAIL = (IndexedMove, Limit, Reverse)
 """They may end the call with an error, after which the state must be what it was before."""
 
 

@@ -20,7 +20,7 @@ from rnncc.kern.largest import Largest
 from rnncc.kern.program import KernelProgram, Port
 from rnncc.planning.layout import Plan, Planned
 from rnncc.planning.lifetimes import lifetimes
-from rnncc.planning.placement import TYPICAL, TYPICAL_OTHER
+from rnncc.planning.offsets import TYPICAL, TYPICAL_OTHER
 from rnncc.planning.rows import (
     BufferRow,
     KernelRow,
@@ -35,7 +35,7 @@ from rnncc.planning.uses import Timeline, timeline
 Sizes = Mapping[str, int]
 
 
-class Slot(Protocol):
+class BlockSlot(Protocol):
     """A port's place in a block of memory that programs share."""
 
     @property
@@ -55,7 +55,7 @@ class SharedBlock:
 
     title: str
     role: str
-    slots: Sequence[Slot]
+    slots: Sequence[BlockSlot]
     size: Dim
 
 

@@ -17,7 +17,7 @@ from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.dialect import Buffer, For, Func, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
-from rnncc.kern.moves import ByIndex, ListRows, Pack, Reverse, Scatter
+from rnncc.kern.moves import IndexedMove, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.packing import GROUP, packed_depth
 from rnncc.planning.footprint import Footprint
 
@@ -102,7 +102,7 @@ def accesses(op: Operation) -> Iterator[Touch]:
             yield op.x, False, Access(ZERO, dense(dims)), dims
             yield _flat(op.lengths, False, dims[1])
             yield op.out, True, Access(ZERO, dense(dims)), dims
-        case ByIndex():
+        case IndexedMove():
             yield from _indexed_accesses(op)
         case ListRows():
             yield op.flags, False, get_access(op.access), op.dims
@@ -143,7 +143,7 @@ def _kernel_accesses(op: Kernel) -> Iterator[Touch]:
         yield value, True, here, kept
 
 
-def _indexed_accesses(op: ByIndex) -> Iterator[Touch]:
+def _indexed_accesses(op: IndexedMove) -> Iterator[Touch]:
     rows = product(get_dims(op.dims))
     numbered = product(op.numbered)
     adds = isinstance(op, Scatter)

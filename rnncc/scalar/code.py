@@ -23,7 +23,7 @@ KEPT = {
 
 
 @dataclass(frozen=True)
-class Code:
+class FunctionCode:
     """One function as LLVM IR, `i32 SYMBOL(ptr result, ptr unused, float...)`, which returns 0.
 
     Attributes:

@@ -20,7 +20,7 @@ from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from rnncc.errors import CompileError
 from rnncc.scalar import rules
-from rnncc.scalar.code import KEPT, MATH, Code
+from rnncc.scalar.code import KEPT, MATH, FunctionCode
 from rnncc.scalar.dual import plain, seeded, slope_of, value_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ REALS = {"f32": types.float32, "f64": types.float64}
 """Element types as numba has them."""
 
 
-def compile_scalar(scalar: Scalar, dtype: str) -> Code:
+def compile_scalar(scalar: Scalar, dtype: str) -> FunctionCode:
     """The code for an element type, named by what it holds.
 
     Raises:
@@ -51,7 +51,7 @@ def compile_scalar(scalar: Scalar, dtype: str) -> Code:
     text = re.sub(r" #\d+|, !\S+ !\d+", "", text[text.index("define") :])
     digest = blake2b(text.replace(made.fndesc.llvm_func_name, "").encode(), digest_size=8)
     symbol = f"scalar.{_NO_NAME.sub('_', scalar.name)}.{digest.hexdigest()}"
-    code = Code(symbol, text.replace(made.fndesc.llvm_func_name, symbol), dtype)
+    code = FunctionCode(symbol, text.replace(made.fndesc.llvm_func_name, symbol), dtype)
     unknown = sorted(code.calls - MATH[dtype].keys() - KEPT[dtype])
     if unknown:
         raise CompileError(location, f"calls {', '.join(unknown)}", f"there are {SUPPORTED}")

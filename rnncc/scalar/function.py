@@ -13,7 +13,7 @@ import numpy as np
 from rnncc.errors import CompileError
 
 if TYPE_CHECKING:
-    from rnncc.scalar.code import Code
+    from rnncc.scalar.code import FunctionCode
 
 Array = np.ndarray[Any, Any]
 Numbers = Callable[..., Any]
@@ -76,7 +76,7 @@ class Scalar:
             raise CompileError(f"function {self.name!r}", what, "give `derivative` for the first")
         return replace(self, along=argument)
 
-    def code(self, dtype: str = "f32") -> Code:
+    def code(self, dtype: str = "f32") -> FunctionCode:
         """As LLVM IR for an element type, f32 or f64; compiled once.
 
         Raises:
@@ -90,7 +90,7 @@ class Scalar:
         return self._codes[dtype]
 
     @cached_property
-    def _codes(self) -> dict[str, Code]:
+    def _codes(self) -> dict[str, FunctionCode]:
         return {}
 
     @cached_property

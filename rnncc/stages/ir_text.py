@@ -30,7 +30,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Net
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY, dims_of, dtype_of
-from rnncc.passes.streaming import Kept, Streamed
+from rnncc.passes.streaming import StateValue, Streamed
 from rnncc.sources import called, read_bytes
 from rnncc.stages.compilation import Array, Compilation
 from rnncc.stages.ir_checks import check_facts, check_order, check_types, completed
@@ -153,7 +153,7 @@ def _restore(
         typed = _typed(program)
         _check_arrays({n: a for n, a in c.initial.items() if n in typed}, typed, source)
     if "state" in facts:
-        state = [Kept(*row) for row in facts["state"]]
+        state = [StateValue(*row) for row in facts["state"]]
         defaults = dict(facts["defaults"])
         c.streamed = Streamed(c.programs["init"], c.programs["step"], state, defaults)
     if "saved" in facts:

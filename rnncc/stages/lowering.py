@@ -11,8 +11,8 @@ from rnncc.kern.program import Port
 from rnncc.kern.signatures import TIME
 from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Initial, Training
+from rnncc.lowering.absent_outputs import drop_fallbacks
 from rnncc.lowering.lower import lower as lower_net
-from rnncc.lowering.stand_ins import take_stand_ins
 from rnncc.planning.layout import plan as plan_memory
 from rnncc.planning.replaced_states import in_place
 from rnncc.planning.tape_reuse import reuse_tape as take_over_slots
@@ -35,7 +35,7 @@ def lower(compilation: Compilation) -> None:
 def absent_outputs(compilation: Compilation) -> None:
     """Let forward write nothing where a caller of training wants no output."""
     if compilation.phases is not None:
-        take_stand_ins(compilation.kernels["forward"], compilation.phases.saved)
+        drop_fallbacks(compilation.kernels["forward"], compilation.phases.saved)
 
 
 def reuse_tape(compilation: Compilation) -> None:

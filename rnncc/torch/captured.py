@@ -17,7 +17,7 @@ import torch._dynamo
 from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.cell import Places, Step, scan_program
+from rnncc.frontends.torch.cell import CellStep, Places, scan_program
 from rnncc.frontends.torch.site import location
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph, fake_mode
 from rnncc.torch.devices import check_tensor
@@ -151,7 +151,7 @@ class _Captured:
                 self.loops[kinds] = TorchNet.of(*scan_program(step, reading.reverse))
             return self.loops[kinds]
 
-    def _step(self, reading: Reading, places: Places) -> Step:
+    def _step(self, reading: Reading, places: Places) -> CellStep:
         results: Any = self.graph.graph.output_node().args[0]
         before, after = len(reading.states), len(results) - self.ys
         if before != after:
@@ -162,7 +162,9 @@ class _Captured:
             [x if at is None else self.inputs[at] for x, at in zip(kind, found, strict=True)]
             for kind, found in ((reading.rows, places.rows), (reading.states, places.states))
         )
-        return Step(self.graph, self.inputs, places, row_types, state_types, reading.names, self.ys)
+        return CellStep(
+            self.graph, self.inputs, places, row_types, state_types, reading.names, self.ys
+        )
 
 
 def _unguarded(reading: Reading, places: Places) -> Any:

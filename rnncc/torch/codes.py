@@ -29,7 +29,7 @@ Arrays = dict[str, Array]
 Named = Mapping[str, torch.Tensor]
 
 
-class Code(Protocol):
+class NetCode(Protocol):
     """A net that can be run; arrays go by the net's names."""
 
     def prepare(self, train: bool) -> None:
@@ -100,7 +100,7 @@ class CompiledCode:
 class HostCode:
     """A net on arrays as one on tensors: they share their memory, or are copied from a GPU."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: NetCode) -> None:
         self._code = code
 
     def prepare(self, train: bool) -> None:

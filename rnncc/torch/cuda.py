@@ -30,7 +30,7 @@ Sizes = Mapping[str, int]
 
 
 @dataclass(eq=False)
-class Tape:
+class DeviceTape:
     """What forward leaves for backward: memory, and the tensors that backward reads besides."""
 
     memory: torch.Tensor
@@ -62,7 +62,7 @@ class GpuCode:
         blocks = {"inputs": entry.table("inputs", inputs), "outputs": entry.table("outputs", out)}
         entry.call("run", blocks, sizes, self._can_fail)
 
-    def forward(self, inputs: Named, out: Named) -> Tape:
+    def forward(self, inputs: Named, out: Named) -> DeviceTape:
         """Compute the outputs; returns the tape."""
         entry = self._entry(True)
         sizes = entry.sizes(inputs)
@@ -75,9 +75,9 @@ class GpuCode:
         }
         entry.call("forward", blocks, sizes, self._can_fail)
         held = {name: tensor.detach() for name, tensor in out.items()}  # these know no graph
-        return Tape(memory, inputs, held, sizes)
+        return DeviceTape(memory, inputs, held, sizes)
 
-    def backward(self, tape: Tape, grads: Named, out: Named) -> None:
+    def backward(self, tape: DeviceTape, grads: Named, out: Named) -> None:
         """Compute the gradients that have a place in `out`; uses the tape up.
 
         What is wrong with values, forward has found: there is nothing to wait for.

@@ -25,7 +25,7 @@ _OWN = ("_parameters", "_buffers", "_modules")
 
 
 @dataclass(frozen=True, eq=False)
-class Place:
+class StatePlace:
     """An attribute of an object, or an entry of a dict or list.
 
     Attributes:
@@ -70,33 +70,33 @@ class Snapshot:
     def __init__(self, cell: Callable[..., Any]) -> None:
         self._held = {id(owner): (owner, _entries(owner)) for owner in _owners(cell)}
 
-    def changed(self) -> list[Place]:
+    def changed(self) -> list[StatePlace]:
         """Where tensors are that were put there, or have been changed in place, since then.
 
         Raises:
             CompileError: a list has grown, a parameter was changed, or a tensor that is in several
                 places was changed in place.
         """
-        places = list[Place]()
+        places = list[StatePlace]()
         for owner, before in self._held.values():
             for key, (value, version) in _entries(owner).items():
                 old, old_version = before.get(key, (None, 0))
                 in_place = value is old and version != old_version
                 if (in_place or value is not old) and tensors_of(value):
                     _check(owner, key, value, key not in before)
-                    places.append(Place(owner, key, in_place))
+                    places.append(StatePlace(owner, key, in_place))
         _check_shared(places)
         return places
 
-    def places_of(self, tensors: Iterable[torch.Tensor]) -> list[Place]:
+    def places_of(self, tensors: Iterable[torch.Tensor]) -> list[StatePlace]:
         """Where tensors are that are changed in place, though no version of theirs tells."""
         wanted = {id(tensor) for tensor in tensors}
-        found = list[Place]()
+        found = list[StatePlace]()
         for owner, _ in self._held.values():
             for key, (value, _) in _entries(owner).items():
                 if id(value) in wanted:
                     _check(owner, key, value, is_new=False)
-                    found.append(Place(owner, key, in_place=True, silent=True))
+                    found.append(StatePlace(owner, key, in_place=True, silent=True))
         _check_shared(found)
         return found
 
@@ -111,13 +111,13 @@ class Snapshot:
                     put(owner, key, value)
 
 
-def together(known: Iterable[Place], more: Iterable[Place]) -> list[Place]:
+def together(known: Iterable[StatePlace], more: Iterable[StatePlace]) -> list[StatePlace]:
     """The places of both."""
     found = {(id(place.owner), place.key): place for place in known}
     for place in more:
         old = found.get((id(place.owner), place.key), place)
         flags = place.in_place and old.in_place, place.silent and old.silent
-        found[id(place.owner), place.key] = Place(place.owner, place.key, *flags)
+        found[id(place.owner), place.key] = StatePlace(place.owner, place.key, *flags)
     return list(found.values())
 
 
@@ -134,7 +134,7 @@ def _check(owner: Any, key: Any, value: Any, is_new: bool) -> None:
         raise CompileError("", f"a step changes the parameter {key}", "keep a buffer instead")
 
 
-def _check_shared(places: Iterable[Place]) -> None:
+def _check_shared(places: Iterable[StatePlace]) -> None:
     """Refuse a change in place that other places would see."""
     held = [(place, x.untyped_storage()) for place in places for x in tensors_of(place.value)]
     count = Counter(memory._cdata for _, memory in held)

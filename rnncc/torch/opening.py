@@ -26,7 +26,7 @@ SCAN = torch.ops.higher_order.scan
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedInputs:
     """Stand-ins for a graph's inputs.
 
     Attributes:
@@ -55,7 +55,7 @@ class Opened:
                 env.evaluate_expr(guard.expr.xreplace(replaced))
 
 
-def opened(module: GraphModule) -> Opened | None:
+def opened(module: GraphModule) -> OpenedInputs | None:
     """Stand-ins that leave open the sizes that tell how often loops run; None if there are none."""
     places = module.graph.find_nodes(op="placeholder")
     axes = {place: _axes(place, lengths) for place, lengths in _lengths(module).items()}
@@ -78,7 +78,7 @@ def opened(module: GraphModule) -> Opened | None:
             return torch.empty(shape, dtype=value.dtype, device=value.device)
 
     inputs = [stand_in(place) for place in places]
-    return Opened(inputs, mode, symbols.names, symbols.old, symbols.hints)
+    return OpenedInputs(inputs, mode, symbols.names, symbols.old, symbols.hints)
 
 
 class _Symbols:

@@ -20,7 +20,7 @@ from rnncc.torch.autograd import apply
 from rnncc.torch.captured import Reading
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exporting import exported_scan
-from rnncc.torch.kept import Place, Snapshot, put, tensors_of, together
+from rnncc.torch.kept import Snapshot, StatePlace, put, tensors_of, together
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.tracing import code_of, read
 from rnncc.torch.transforms import within_transforms
@@ -105,7 +105,7 @@ def _first_steps_apart(
     It may make what is kept, or the state itself, out of None, numbers and empty tensors. Another
     step shows what the first has put where it was already.
     """
-    before, known, ys = Snapshot(cell), list[Place](), list[Any]()
+    before, known, ys = Snapshot(cell), list[StatePlace](), list[Any]()
     refusal = CompileError("", "a cell that keeps tensors, or makes its state, needs a step")
     try:
         while _steps(xs) > 0 and len(ys) < MOST_APART:
@@ -146,7 +146,7 @@ def _parted(xs: Any, reverse: bool) -> tuple[Any, Any]:
 
 
 def _with_places(
-    cell: Callable[..., Any], xs: Any, state: Any, places: Sequence[Place], reverse: bool
+    cell: Callable[..., Any], xs: Any, state: Any, places: Sequence[StatePlace], reverse: bool
 ) -> tuple[Any, Any]:
     """All steps, with what the cell keeps taken from its places and put back at the end."""
     values = [place.value for place in places]
@@ -191,7 +191,7 @@ def _loop(
     kept: Sequence[Any],
     reverse: bool,
     is_first: bool,
-    places: Sequence[Place] = (),
+    places: Sequence[StatePlace] = (),
 ) -> tuple[Any, Any, Any]:
     """The ys, the last state, and what the cell keeps at its places after the last step."""
     sequences, carried = pytree.tree_leaves(xs), (state, list(kept))

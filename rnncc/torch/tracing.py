@@ -25,7 +25,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.site import reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.torch.captured import Reading, captured, readings, row, state
-from rnncc.torch.kept import Place, get, put
+from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import in_order_of
 from rnncc.torch.transforms import outside_of_transforms
 from rnncc.torch.versions import compile_often, quiet
@@ -46,7 +46,7 @@ def read(
     cell: Callable[..., Any],
     rows: Any,
     states: Any,
-    places: Sequence[Place],
+    places: Sequence[StatePlace],
     kept: Sequence[Any],
     reading: Reading,
     is_open: bool,

@@ -6,7 +6,7 @@ CODES = {
     1: "memory that is needed is NULL",
     2: "a size is negative or too large",
     3: "a sequence length is beyond T",
-    4: "a loop takes more turns than its limit",
+    4: "a loop takes more iterations than its limit",
     5: "an index is outside of its table",
     6: "the tape is not one that forward left for these sizes, or was used up",
     9: "blocks on the GPU have waited for each other for too long",

@@ -16,7 +16,7 @@ Held = list[Any]
 
 
 @dataclass(frozen=True)
-class Slot:
+class ArraySlot:
     """An array of a call: its place in a table of pointers, and what it must be."""
 
     name: str
@@ -40,8 +40,8 @@ class Prepared:
 
     def __init__(
         self,
-        inputs: Sequence[Slot],
-        outputs: Sequence[Slot],
+        inputs: Sequence[ArraySlot],
+        outputs: Sequence[ArraySlot],
         lengths: tuple[int, int],
         more: Sequence[int],
     ) -> None:

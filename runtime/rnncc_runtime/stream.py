@@ -26,7 +26,7 @@ from rnncc_runtime.arrays import (
 from rnncc_runtime.compiled import Arrays, Compiled, Shape, Shapeds, remember, shape_of
 from rnncc_runtime.errors import ArrayError, StreamError
 from rnncc_runtime.memory import Block, Memory
-from rnncc_runtime.prepared import Prepared, Slot
+from rnncc_runtime.prepared import ArraySlot, Prepared
 from rnncc_runtime.sizes import Size, solve
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -327,13 +327,13 @@ class Stream(Compiled):
         values = solve([*fixed, *told], [_TIME.text])
         symbols = self._ordered(self._sizes, values[_TIME.text])
         inputs = [
-            Slot(name, self._order.index(name), spec.dtype, array.shape)
+            ArraySlot(name, self._order.index(name), spec.dtype, array.shape)
             for (name, spec), array in zip(self.inputs.items(), given, strict=True)
             if array is not None
         ]
         wanted = [True] * len(absent) if results is None else [a is not None for a in results]
         outputs = [
-            Slot(name, index, spec.dtype, shape_of(name, _row(spec, single), symbols))
+            ArraySlot(name, index, spec.dtype, shape_of(name, _row(spec, single), symbols))
             for index, (name, spec) in enumerate(self.outputs.items())
             if wanted[index]
         ]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from rnncc.bench.explain import Offer, bounded_by, explain
-from rnncc.bench.least import bound
 from rnncc.bench.machine import Ceilings
-from rnncc.bench.work import Phase
+from rnncc.bench.op_counts import Phase
+from rnncc.bench.roofline import bound
 
 CEILINGS = Ceilings(
     16, {"L1": 32 << 10, "L2": 1 << 20}, {"f32": 1e11}, [(1 << 15, 4e11), (1 << 20, 1e11)]
@@ -23,7 +23,7 @@ def words(*phases: Phase, offer: Offer = SMALL_OFFER, seconds: float | None = No
 def test_reading_bounds_a_step_of_one_row() -> None:
     told = words(STEP)
     assert bounded_by([bound(STEP, CEILINGS)]) == "reading"
-    assert "A loop of 100 turns, 100%" in told
+    assert "A loop of 100 iterations, 100%" in told
     assert "524 kB of weights" in told and "which L2 holds" in told
     assert "So reading bounds it" in told and "A batch helps" in told
     assert "Smaller weights" not in told and "Threads" not in told

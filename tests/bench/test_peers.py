@@ -14,7 +14,7 @@ from rnncc.bench import nets
 from rnncc.bench.cases import CUSTOM, STANDARD, Case
 from rnncc.bench.peers import PEERS, Array, Contender, Setup, ours, own_full, padded
 from rnncc.bench.peers.own import make
-from rnncc.bench.processes import Left, Process, Processes
+from rnncc.bench.processes import LeftOut, Process, Processes
 from rnncc.bench.running import Effort, cores, run
 from rnncc.errors import CompileError
 from rnncc.ir.interpreter import run as interpret
@@ -154,7 +154,7 @@ def test_a_process_that_ends_is_left_out() -> None:
         process.make(Case("lstm", 4, 1, 2))
         assert process.alive
         _kill(process)
-        with pytest.raises(Left, match="ended"):
+        with pytest.raises(LeftOut, match="ended"):
             process.time(1)
         assert not process.alive
 
@@ -196,5 +196,5 @@ def test_two_threads_have_two_cores() -> None:
             inner = process._process
             assert inner is not None
             assert os.sched_getaffinity(inner.pid) == set(SMALL.cores[:count])
-        with pytest.raises(Left):
+        with pytest.raises(LeftOut):
             processes.all[1].make(Case("lstm", 4, 1, 1, "step"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rnncc.bench.cases import Case
-from rnncc.bench.least import bound, bounds, least, library_of
 from rnncc.bench.machine import Ceilings
-from rnncc.bench.work import Phase, phases, product_flops
+from rnncc.bench.op_counts import Phase, phases, product_flops
+from rnncc.bench.roofline import bound, bounds, least, library_of
 from rnncc.codegen.cpu.machines import resolve_target
 
 GATES = {"lstm": 4, "gru": 3, "milstm": 4, "layernorm_lstm": 4, "peephole_lstm": 4}

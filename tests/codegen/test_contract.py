@@ -50,7 +50,7 @@ class Case:
         init = k.buffer("init", "input", m * n) if self.init else None
         first = k.buffer("first", "input", N * self.shifted) if self.shift else None
         scratch = k.buffer("scratch", "scratch", room)
-        y = k.buffer("y", "output", m * n, stand_in=0 if not self.in_place else m * n)
+        y = k.buffer("y", "output", m * n, fallback_size=0 if not self.in_place else m * n)
         if self.in_place and init is not None:
             k.copy([m * n], init, y)
             init = y

@@ -83,25 +83,25 @@ def test_a_conditional_in_a_loop_over_time() -> None:
     check(b.finish({"ys": ys}, {}), inputs)
 
 
-@pytest.mark.parametrize("turns", [0, 1, 5, 6])
-def test_loops_end_at_their_limit(turns: int) -> None:
-    """Five turns are allowed; the error comes from within a loop over time."""
+@pytest.mark.parametrize("iterations", [0, 1, 5, 6])
+def test_loops_end_at_their_limit(iterations: int) -> None:
+    """Five iterations are allowed; the error comes from within a loop over time."""
     b = Builder.net("limit")
     x, k = b.input("x", ["T", 4]), b.input("k", [], "i64")
 
-    def turn(inner: Builder, consts: Values, carry: Values) -> Values:
+    def iteration(inner: Builder, consts: Values, carry: Values) -> Values:
         count = inner.add(carry[1], inner.full_like(carry[1], 1))
         return [inner.compare("lt", count, consts[0]), count, inner.tanh(carry[2])]
 
     def body(inner: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         zero = inner.full_like(consts[0], 0)
         start = [inner.compare("lt", zero, consts[0]), zero, rows[0]]
-        return [], [repeat(inner, [consts[0]], start, turn, 5)[2]]
+        return [], [repeat(inner, [consts[0]], start, iteration, 5)[2]]
 
     _, (ys,) = b.scan([k], [], [x], body)
     program = b.finish({"ys": ys}, {})
-    inputs = {"x": drawn(3, 4), "k": np.array(turns, np.int64)}
-    if turns <= 5:
+    inputs = {"x": drawn(3, 4), "k": np.array(iterations, np.int64)}
+    if iterations <= 5:
         check(program, inputs)
         return
     with pytest.raises(LimitError):

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.dims import Dim
 from rnncc.kern import interpreter as kern_interpreter
+from rnncc.kern.active_rows import ListedRows
 from rnncc.kern.kernels import Map, Reduce
 from rnncc.kern.moves import ListRows
 from rnncc.kern.program import KernelProgram
-from rnncc.kern.some_rows import SomeRows
 from rnncc.planning.layout import plan
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
@@ -51,12 +51,12 @@ def computing() -> KernelProgram:
     domain, access = [T, N, Dim.of(5)], row_major([T, N, 5])
     ins, outs = [(x, access)], [(y, access)]
     twice = region(ins, lambda b, v: [b.add(v, v)])
-    k.add(Map(domain, ins, outs, twice, SomeRows(order, 2, True)))
+    k.add(Map(domain, ins, outs, twice, ListedRows(order, 2, True)))
     less = region(ins, lambda b, v: [b.sub(v, b.fill(1.0, []))])
-    k.add(Map(domain, ins, outs, less, SomeRows(order, 2, False)))
+    k.add(Map(domain, ins, outs, less, ListedRows(order, 2, False)))
     block = region(ins, lambda b, v: [v])
     out = (total, strided(N, 1, 0))
-    k.add(Reduce("sum", 1, domain, ins, out, block, some=SomeRows(order, 2, True)))
+    k.add(Reduce("sum", 1, domain, ins, out, block, some=ListedRows(order, 2, True)))
     inputs = [port("flags", T, N, dtype="i1"), port("x", T, N, 5)]
     made = k.program(inputs, [port("y", T, N, 5), port("total", T, N)])
     plan(made)

@@ -10,7 +10,7 @@ import pytest
 
 import rnncc
 from rnncc import cells
-from rnncc.codegen.cpu import shared
+from rnncc.codegen.cpu import outlined
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
@@ -62,7 +62,7 @@ def test_equal_layers(
     net = build(WIDTH, WIDTH, layers=2, direction=direction, seed=5)
     assert functions(net, train=train)
     found = results(net, train)
-    monkeypatch.setattr(shared, "_is_long", lambda op: False)
+    monkeypatch.setattr(outlined, "_is_long", lambda op: False)
     assert not functions(net, train=train)
     assert found == results(net, train)
 
@@ -99,7 +99,7 @@ def test_sizes_that_a_function_is_given(cpu: str | None, monkeypatch: pytest.Mon
     x = np.random.default_rng(1).standard_normal((13, WIDTHS[0]), np.float32)
     found = list[list[bytes]]()
     for many in (1000, 0):
-        monkeypatch.setattr(shared, "MANY", many)
+        monkeypatch.setattr(outlined, "MANY", many)
         code, of_batches = Bare(made, target), list[bytes]()
         for batch in (1, 2, 5, 13):
             with guards(True) as memory:
@@ -112,7 +112,7 @@ def test_sizes_that_a_function_is_given(cpu: str | None, monkeypatch: pytest.Mon
 def test_functions_of_a_large_program_grow_with_its_kinds_of_kernels_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shared, "MANY", 0)
+    monkeypatch.setattr(outlined, "MANY", 0)
     b = Builder.net("made")
     x = b.input("x", ("N", 40))
     for width in range(65, 81):

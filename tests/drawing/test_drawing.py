@@ -19,7 +19,7 @@ from rnncc.drawing.reading import read
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
-from rnncc.netdef.drawing.graph import Graph
+from rnncc.netdef.drawing.graph import DrawnGraph
 from tests.codegen.random_programs import examples
 from tests.golden import CASES, CONTROL_KINDS, arrays_of
 from tests.ir.ops_by_name import samples
@@ -30,7 +30,7 @@ LSTM = [str(ROOT / "examples/lstm.pbtxt"), str(ROOT / "examples/lstm_init.pbtxt"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def texts(graph: Graph) -> dict[str, str]:
+def texts(graph: DrawnGraph) -> dict[str, str]:
     """Of each box, by its first line without the shape, the other lines; loops by their titles."""
     found = dict[str, str]()
     for node in graph.nodes:
@@ -41,7 +41,7 @@ def texts(graph: Graph) -> dict[str, str]:
     return found
 
 
-def edges(graph: Graph) -> set[tuple[str, str]]:
+def edges(graph: DrawnGraph) -> set[tuple[str, str]]:
     names = [node.lines[0].text.partition(" [")[0] for node in graph.nodes]
     return {(names[a], names[b]) for a, b in graph.edges}
 

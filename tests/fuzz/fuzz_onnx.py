@@ -44,7 +44,7 @@ nested (float[T, N, 4] x, float[N, 4] h, bool flag) => (float[N, 4] last, float[
     then_branch = one () => (float[N, 4] a) { a = Identity (h) },
     else_branch = two () => (float[N, 4] b) { b = Neg (h) }
   >
-  more = Loop (count, yes, start) <body = turn (int64 i, bool c, float[N, 4] v)
+  more = Loop (count, yes, start) <body = iteration (int64 i, bool c, float[N, 4] v)
     => (bool c2, float[N, 4] v2) { c2 = Identity (c) v2 = Tanh (v) }>
   last, ys = Scan (more, wide) <num_scan_inputs = 1, body = step (float[N, 4] s, float[N, 4] r)
     => (float[N, 4] s2, float[N, 4] y) { s2 = Add (s, r) y = Mul (s2, r) }>
@@ -71,7 +71,7 @@ lists (float[4, 3] x, bool flag, int64 k) => (float[4, 3] y, float[R, 3] joined,
     else_branch = other () => (seq(float[4, 3]) b) { n = Neg (x) b = SequenceConstruct (n, x) }
   >
   empty = SequenceEmpty ()
-  kept, z = Loop (count, , chosen, empty) <body = turn (int64 i, bool c, seq(float[4, 3]) s,
+  kept, z = Loop (count, , chosen, empty) <body = iteration (int64 i, bool c, seq(float[4, 3]) s,
     seq(float[4, 3]) t) => (bool c2, seq(float[4, 3]) s2, seq(float[4, 3]) t2)
     { c2 = Identity (c) p = SequenceAt (s, zero) q = Tanh (p) s2 = SequenceConstruct (q, p)
       t2 = SequenceInsert (t, q) }>

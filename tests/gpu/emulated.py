@@ -17,9 +17,9 @@ from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.emit import I32, I64, POINTER, Value
 from rnncc.codegen.nvptx import target as nvptx
 from rnncc.codegen.nvptx.primitives import PARAMETERS, VOID, GiveUp, Primitives
-from rnncc.codegen.nvptx.ptx import DeviceMachine, Image
+from rnncc.codegen.nvptx.ptx import ChipImage, DeviceMachine
 from rnncc.codegen.nvptx.target import NvptxTarget
-from rnncc.codegen.targets import NVPTX, TARGETS, Row
+from rnncc.codegen.targets import NVPTX, TARGETS, TargetRow
 from tests.gpu.images import image_of
 
 NAME = "emulated"
@@ -164,8 +164,8 @@ class EmulatedTarget(NvptxTarget):
     def finished(self, text: str) -> str:
         return self.change(text) if self.change else text
 
-    def images(self, text: str, linked: Sequence[str]) -> list[Image]:
-        return [Image("ptx", image_of(text, linked))]
+    def images(self, text: str, linked: Sequence[str]) -> list[ChipImage]:
+        return [ChipImage("ptx", image_of(text, linked))]
 
 
 def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> EmulatedTarget:
@@ -180,4 +180,4 @@ def load(code: bytes) -> Any:
 
 def register() -> None:
     """Make `--target emulated` known in this process."""
-    TARGETS[NAME] = Row("tests.gpu.emulated", NVPTX.products, NVPTX.by_default, ("threads",))
+    TARGETS[NAME] = TargetRow("tests.gpu.emulated", NVPTX.products, NVPTX.by_default, ("threads",))

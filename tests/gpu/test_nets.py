@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
 SIZES = [(0, 1, 3), (3, 5, 4), (6, 2, 3)]
 """T, N, S."""
 LIMIT = 6
-"""The loops of the golden nets take up to five turns."""
+"""The loops of the golden nets take up to five iterations."""
 SEEDS = [2, 3, 4]
 
 

@@ -157,7 +157,7 @@ def within() -> Any:
     """A loop in a loop, each with a product: h = g(5), g(i + 1) = tanh(g(i) V + tanh(x + h W))."""
     rng = np.random.default_rng(2)
     weights = {n: rng.standard_normal((12, 12)).astype(np.float32) / 4 for n in "WV"}
-    turn = graph(
+    iteration = graph(
         [
             node("MatMul", "g V", "gv"),
             node("Add", "gv u", "sum"),
@@ -172,7 +172,7 @@ def within() -> Any:
             node("MatMul", "h W", "hw"),
             node("Add", "hw xt", "hx"),
             node("Tanh", "hx", "u"),
-            node("Loop", "times _ u", "last", body=turn),
+            node("Loop", "times _ u", "last", body=iteration),
             node("Identity", "last", "y"),
         ],
         [info("h", None), info("xt", None)],

@@ -163,7 +163,7 @@ def test_tensor_cores(cell: str, units: int, chip: str, tmp_path: Path) -> None:
     found, _ = assemble(text, chip, tmp_path)
     for usage in found:
         assert -(-usage.registers // 8) * 8 * target.threads <= REGISTERS, usage
-        assert usage.spilled <= 128, usage  # as weights are read, before the first turn
+        assert usage.spilled <= 128, usage  # as weights are read, before the first iteration
 
 
 def test_old_chips_have_no_tensor_cores() -> None:
@@ -198,7 +198,7 @@ def test_launches_expect_the_threads_that_they_get(name: str) -> None:
 LOCAL = re.compile(r"\b(?:LDL|STL)\b")
 FENCE = re.compile(r"\bMEMBAR\.(\S+)")
 TILE = 8
-"""Terms that a turn of such a loop adds, at least; others are of small products."""
+"""Terms that an iteration of such a loop adds, at least; others are of small products."""
 TERM = re.compile(r"\b(?:FFMA|HMMA)\b")
 
 

@@ -65,7 +65,7 @@ def test_a_ring_stands_in_for_an_absent_output() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "reverse", "firsts", "turns"),
+    ("rows", "reverse", "firsts", "iterations"),
     [
         (3, False, [0, 0, 2, 2, 4], [0, 0, 1, 1, 2]),
         (3, True, [0, 0, 2, 2, 4], [2, 2, 1, 1, 0]),
@@ -73,28 +73,28 @@ def test_a_ring_stands_in_for_an_absent_output() -> None:
         (0, False, [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]),
     ],
 )
-def test_chunks(rows: int, reverse: bool, firsts: list[int], turns: list[int]) -> None:
-    """As many steps a turn as make 8 rows, at least one; in reverse, the last steps come first."""
+def test_chunks(rows: int, reverse: bool, firsts: list[int], iterations: list[int]) -> None:
+    """As many steps an iteration as make 8 rows, at least one; in reverse, the last come first."""
     k = Kern()
     y = k.buffer("y", "output", T * 2, "i32")
-    turn = k.buffer("turn", "state", 1, "i32")
-    k.map([], [], [(turn, strided())], lambda b: [b.fill(0, (), "i32")])
+    iteration = k.buffer("iteration", "state", 1, "i32")
+    k.map([], [], [(iteration, strided())], lambda b: [b.fill(0, (), "i32")])
 
     def body(k: Kern) -> list:
         here = k.row(y, Dim.of("t"), 2)
         k.map(
             [Dim.of("run")],
-            [(turn, strided(0))],
+            [(iteration, strided(0))],
             [(here, strided(2)), (here, strided(2, offset=1))],
             lambda b, n: [b.size(Dim.of("t"), "i32"), n],
         )
-        ins = [(turn, strided())]
+        ins = [(iteration, strided())]
         k.map([], ins, ins, lambda b, n: [b.add(n, b.fill(1, (), "i32"))])
         return []
 
     k.loop("t", T, [], body, reverse=reverse, chunk=("run", 8, Dim.of(rows)))
     got = run(k.program([], [port("y", T, 2, dtype="i32")]), {}, {"T": 5, "N": 1})["y"]
-    assert got.T.tolist() == [firsts, turns]
+    assert got.T.tolist() == [firsts, iterations]
 
 
 def test_carried_buffers_swap() -> None:

@@ -84,8 +84,8 @@ def _buffer(op: Buffer) -> Iterator[str]:
     role, notes = op.role.data, list[str]()
     if op.rows_kept is not None:
         notes.append(f"ring of {op.rows_kept}")
-    if op.stand_in != 0:
-        notes.append(f"stand-in of {op.stand_in}")
+    if op.fallback_size != 0:
+        notes.append(f"stand-in of {op.fallback_size}")
     if op.default is not None:
         notes.append(f"or {op.default.data}")
     if role in ("scratch", "state") or notes:

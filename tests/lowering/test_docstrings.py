@@ -13,6 +13,8 @@ from rnncc.codegen import targets
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.lowering import (
+    absent_inputs,
+    absent_outputs,
     chunks,
     compute,
     groups,
@@ -21,10 +23,8 @@ from rnncc.lowering import (
     moves,
     region,
     rows,
-    stand_ins,
     sums,
     weights,
-    zeros,
 )
 from rnncc.lowering.lower import lower
 from rnncc.passes.checkpointing.checkpoint import checkpoint
@@ -159,7 +159,7 @@ def listed() -> Program:
 
 
 def absent() -> Program:
-    return replace(program_of(decay), zeros=frozenset(["x"]))
+    return replace(program_of(decay), absent_inputs=frozenset(["x"]))
 
 
 def net(values: Callable[[Builder], Values]) -> Callable[[], Program]:
@@ -182,9 +182,9 @@ EXAMPLES: dict[Callable[..., Any], Callable[[], Program]] = {
     moves.emit_gather: net(chosen),
     moves.emit_scatter: net(counted),
     moves.emit_reverse: net(turned),
-    weights.Weights: net(product),
-    stand_ins.give_stand_ins: net(states),
-    zeros.give_zeros: absent,
+    weights.WeightTable: net(product),
+    absent_outputs.set_fallbacks: net(states),
+    absent_inputs.set_default_zeros: absent,
 }
 
 

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.nn.activations import hard_sigmoid, soft_sign
-from rnncc.nn.cells import Elman, Gru, Lstm, Weights, reset_after_biases
+from rnncc.nn.cells import CellWeights, Elman, Gru, Lstm, reset_after_biases
 from rnncc.nn.layer import Cell, Direction, laid_out, run_layers, stack_states, time_first
 from tests.passes.gradients import check_gradients
 from tests.strategies import make_inputs
@@ -65,8 +65,8 @@ def projected(p: Arrays, x: Array, states: Sequence[Array]) -> list[Array]:
     return [h @ p["projection"].T, c]
 
 
-def weights(p: dict[str, SSAValue], **options: Any) -> Weights:
-    return Weights(p["w"], p["u"], [p[n] for n in "bc" if n in p], **options)
+def weights(p: dict[str, SSAValue], **options: Any) -> CellWeights:
+    return CellWeights(p["w"], p["u"], [p[n] for n in "bc" if n in p], **options)
 
 
 def peepholes(p: dict[str, SSAValue]) -> dict[str, SSAValue]:
@@ -75,11 +75,11 @@ def peepholes(p: dict[str, SSAValue]) -> dict[str, SSAValue]:
 
 def gru_after(b: Builder, p: dict[str, SSAValue]) -> Cell:
     biases, late = reset_after_biases(b, p["b"], p["c"])
-    return Gru(Weights(p["w"], p["u"], biases), "zrn", late=late)
+    return Gru(CellWeights(p["w"], p["u"], biases), "zrn", late=late)
 
 
-def by_column(p: dict[str, SSAValue]) -> Weights:
-    return Weights(p["w"], p["u"], by_unit=False)
+def by_column(p: dict[str, SSAValue]) -> CellWeights:
+    return CellWeights(p["w"], p["u"], by_unit=False)
 
 
 GATES = {"w": (4 * H, IN), "u": (4 * H, H), "b": (4 * H,), "c": (4 * H,)}
@@ -191,7 +191,7 @@ def test_stacks_and_layouts() -> None:
     w = [b.input(f"w{k}", shape) for k, shape in enumerate(shapes)]
     u = [b.input(f"u{k}", (H, H)) for k in range(4)]
     start = b.fill(0.0, ["N", H])
-    cells = [Direction(Elman(Weights(w[k], u[k])), [start], bool(k % 2)) for k in range(4)]
+    cells = [Direction(Elman(CellWeights(w[k], u[k])), [start], bool(k % 2)) for k in range(4)]
     doubled = lambda y: b.add(y, y)  # noqa: E731, what layers do to the y before them
     y, finals = run_layers(b, time_first(b, x, "NTC"), [cells[:2], cells[2:]], between=doubled)
     (h,) = stack_states(b, finals)

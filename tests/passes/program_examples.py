@@ -20,7 +20,7 @@ from rnncc.passes.fold_constants import fold_constants
 from rnncc.passes.gradient_program import gradient_program
 from rnncc.passes.instances import instances
 from rnncc.passes.pack_tape import pack_tape
-from rnncc.passes.rematerialise import Choice, Rows, rematerialise
+from rnncc.passes.rematerialise import AllSteps, Choice, rematerialise
 from rnncc.passes.split_phases import Phases, split_phases
 from rnncc.passes.streaming import split_stream
 from rnncc.passes.tangents import tangents
@@ -133,7 +133,7 @@ def _told(choice: Choice, names: dict[SSAValue, str]) -> list[str]:
         f"{word} {names[node]}"
         for word, nodes in groups.items()
         for node in nodes
-        if not isinstance(node, Rows) and node in names
+        if not isinstance(node, AllSteps) and node in names
     ]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from xdsl.ir import SSAValue
 
+from rnncc.ir.active_rows import ActiveRows, active_rows, row_masks
 from rnncc.ir.builder import Builder
-from rnncc.ir.needed_rows import Rows, needed_rows, row_masks
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.program import Program
@@ -40,16 +40,16 @@ def test_a_mask_becomes_a_sequence_of_bools() -> None:
 def test_products_of_loops_and_ahead_of_them_are_spared(form: str) -> None:
     program = masked("gru", form, 5, 3)
     whole_sequence(program)
-    outside = needed_rows(program.net.body.block, [])
+    outside = active_rows(program.net.body.block, [])
     where = form != "finished"
     for scan in scans(program):
         (mask,) = row_masks(scan)
         sequence = dict(zip(scan.groups[2], scan.xs, strict=True))[mask]
-        inside = needed_rows(scan.body.block, [mask])
+        inside = active_rows(scan.body.block, [mask])
         assert [inside.get(op.y) for op in products(scan.body.block)] == 2 * [
-            Rows(mask, (0,), where)
+            ActiveRows(mask, (0,), where)
         ]
-        assert Rows(sequence, (0, 1), where) in outside.values()
+        assert ActiveRows(sequence, (0, 1), where) in outside.values()
     ahead = products(program.net.body.block)
     assert ahead and all(op.y in outside for op in ahead)
 
@@ -81,6 +81,6 @@ def test_a_state_that_is_shown_is_needed_in_all_rows() -> None:
         op for op in masked("lstm", "flags", 5, 3).net.body.block.ops if isinstance(op, Scan)
     )
     (mask,) = row_masks(scan)
-    needed = needed_rows(scan.body.block, [mask])
+    needed = active_rows(scan.body.block, [mask])
     assert all(state not in needed for state in (*scan.groups[1], *scan.yields[0]))
     assert all(dtype_of(value) == "f32" for value in needed)

@@ -40,7 +40,7 @@ def planned(
     k = Kern()
     h0, h = k.buffer("h0", "input", ROW), k.buffer("h", "state", ROW, ring=1)
     x = k.buffer("x", "scratch" if places[0] == places[1] else "input", T * ROW)
-    z = k.buffer("z", "output", T * ROW, stand_in=ROW)
+    z = k.buffer("z", "output", T * ROW, fallback_size=ROW)
     domain = [N, units]
 
     def body(inner: Kern, state: SSAValue) -> Sequence[SSAValue]:

@@ -164,7 +164,7 @@ def test_lstm_plan() -> None:
 
 def test_outputs_that_nothing_stands_in_for_and_idle_buffers_take_no_memory() -> None:
     k = Kern()
-    y = k.buffer("y", "output", STEP, stand_in=0)
+    y = k.buffer("y", "output", STEP, fallback_size=0)
     k.buffer("idle", "scratch", STEP)
     k.map([N, H], [], [(y, row_major([N, H]))], lambda b: [b.fill(1, ())])
     program = k.program([], [port("y", N, H)])

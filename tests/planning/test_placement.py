@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rnncc.ir.dims import Dim
 from rnncc.planning.lifetimes import Lifetime
-from rnncc.planning.placement import Block, place
+from rnncc.planning.offsets import PlannedBlock, place
 
 MONOMIALS = [(), ("N",), ("T",), ("T", "N"), ("N", "S")]
 VALUES = [{"T": t, "N": n, "S": s} for t in (0, 1, 7, 1000) for n in (0, 1, 3, 64) for s in (0, 5)]
@@ -24,11 +24,11 @@ lifetimes = st.tuples(st.integers(0, 12), st.integers(0, 12)).map(
     lambda pair: Lifetime(min(pair), max(pair))
 )
 blocks = st.builds(
-    lambda size, alive, item: Block(size * item, alive, item), sizes, lifetimes, items
+    lambda size, alive, item: PlannedBlock(size * item, alive, item), sizes, lifetimes, items
 )
 
 
-def assert_apart(blocks: Sequence[Block]) -> None:
+def assert_apart(blocks: Sequence[PlannedBlock]) -> None:
     """Blocks alive at once lie apart at many sizes, and all within the height."""
     offsets, total = place(blocks)
     for env in VALUES:
@@ -42,20 +42,20 @@ def assert_apart(blocks: Sequence[Block]) -> None:
 
 
 @given(st.lists(blocks, max_size=12))
-def test_what_lives_at_once_lies_apart(blocks: list[Block]) -> None:
+def test_what_lives_at_once_lies_apart(blocks: list[PlannedBlock]) -> None:
     assert_apart(blocks)
 
 
-def random_blocks(seed: int, count: int) -> list[Block]:
+def random_blocks(seed: int, count: int) -> list[PlannedBlock]:
     """Blocks as nets have them: of few kinds of sizes, most of them alive for a short time."""
     random = Random(seed)
     kinds = [Dim.parse(f"{random.randint(1, 200)}*{kind}") for kind in ("T*N", "N", "N*S", "64")]
-    found: list[Block] = []
+    found: list[PlannedBlock] = []
     for _ in range(count):
         size = random.choice(kinds) * random.choice([1, 1, 4]) + random.choice([0, 0, 4096])
         first, item = random.randrange(2 * count), random.choice([1, 4, 4, 4, 8])
         last = first + min(random.randint(0, 20) ** random.choice([1, 1, 2]), 2 * count)
-        found.append(Block(size * item, Lifetime(first, last), item))
+        found.append(PlannedBlock(size * item, Lifetime(first, last), item))
     return found
 
 
@@ -67,7 +67,7 @@ def test_many_blocks(seed: int, count: int) -> None:
 
 def test_very_many_blocks_are_placed_in_reasonable_time() -> None:
     """As a long unrolled net has them."""
-    many = [Block(Dim.parse("40*N"), Lifetime(i, i + i % 7), 4) for i in range(1500)]
+    many = [PlannedBlock(Dim.parse("40*N"), Lifetime(i, i + i % 7), 4) for i in range(1500)]
     began = time.process_time()
     offsets, total = place(many)
     assert time.process_time() - began < 5
@@ -80,13 +80,13 @@ def test_blocks_of_one_size_take_no_more_than_live_at_once(
     alive: list[Lifetime], size: str
 ) -> None:
     unit = Dim.parse(size)
-    _, total = place([Block(unit, lifetime, 4) for lifetime in alive])
+    _, total = place([PlannedBlock(unit, lifetime, 4) for lifetime in alive])
     most = max(sum(a.first <= at <= a.last for a in alive) for at in range(13))
     assert total.formulas == (unit * most,)
 
 
 @given(st.lists(blocks, max_size=12))
-def test_blocks_start_at_multiples_of_their_elements(blocks: list[Block]) -> None:
+def test_blocks_start_at_multiples_of_their_elements(blocks: list[PlannedBlock]) -> None:
     offsets, _ = place(blocks)
     for block, offset in zip(blocks, offsets, strict=True):
         assert all(f % block.item == 0 for part in offset.formulas for _, f in part.terms)
@@ -94,7 +94,9 @@ def test_blocks_start_at_multiples_of_their_elements(blocks: list[Block]) -> Non
 
 def test_rows_that_fill_lines_start_at_lines() -> None:
     """Whatever other blocks there are."""
-    blocks = [Block(Dim.parse(f"{row}*N"), Lifetime(0, 1), 4) for row in (20, 64, 84, 640, 4)]
+    blocks = [
+        PlannedBlock(Dim.parse(f"{row}*N"), Lifetime(0, 1), 4) for row in (20, 64, 84, 640, 4)
+    ]
     offsets, total = place(blocks)
     assert offsets[1].evaluate({"N": 1}) % 64 == offsets[3].evaluate({"N": 1}) % 64 == 0
     assert str(total) == "812*N"
@@ -102,7 +104,7 @@ def test_rows_that_fill_lines_start_at_lines() -> None:
 
 def test_a_size_that_may_be_negative_takes_its_positive_part() -> None:
     """T*N - N is -N at T = 0."""
-    offsets, total = place([Block(Dim.parse("64*T*N - 64*N"), Lifetime(0, 1), 4)] * 2)
+    offsets, total = place([PlannedBlock(Dim.parse("64*T*N - 64*N"), Lifetime(0, 1), 4)] * 2)
     assert [str(offset) for offset in offsets] == ["0", "64*T*N"]
     assert str(total) == "128*T*N"
 
@@ -116,7 +118,7 @@ def test_nothing_takes_nothing() -> None:
 def test_phases_of_different_growth_do_not_add_up() -> None:
     """Only one of them is the largest at any sizes; the workspace is no sum of both."""
     sizes = [("40*T*N", 0), ("16*T*N + 24576", 1)]
-    blocks = [Block(Dim.parse(size), Lifetime(at, at), 4) for size, at in sizes]
+    blocks = [PlannedBlock(Dim.parse(size), Lifetime(at, at), 4) for size, at in sizes]
     _, total = place(blocks)
     assert total.evaluate({"T": 1, "N": 1}) == 24592
     assert total.evaluate({"T": 100, "N": 100}) == 400000
@@ -125,7 +127,9 @@ def test_phases_of_different_growth_do_not_add_up() -> None:
 def test_growing_blocks_at_both_ends_of_life() -> None:
     """Neither T*N nor N wins at all sizes: only a largest of several formulas is tight."""
     sizes = [("24*T*N", 0, 4), ("16*T*N", 3, 7), ("96*N + 18432", 1, 2), ("64*N + 12288", 5, 6)]
-    blocks = [Block(Dim.parse(size), Lifetime(first, last), 4) for size, first, last in sizes]
+    blocks = [
+        PlannedBlock(Dim.parse(size), Lifetime(first, last), 4) for size, first, last in sizes
+    ]
     offsets, total = place(blocks)
     for env in VALUES:
         most = max(
@@ -138,7 +142,9 @@ def test_growing_blocks_at_both_ends_of_life() -> None:
 
 def test_an_odd_constant_does_not_move_rows_off_their_lines() -> None:
     sizes = [("196", 0, 5), ("100352*N", 1, 4), ("256*T*N", 0, 9), ("512*N", 3, 9)]
-    blocks = [Block(Dim.parse(size), Lifetime(first, last), 4) for size, first, last in sizes]
+    blocks = [
+        PlannedBlock(Dim.parse(size), Lifetime(first, last), 4) for size, first, last in sizes
+    ]
     offsets, _ = place(blocks)
     for env in VALUES:
         assert all(offset.evaluate(env) % 64 == 0 for offset in offsets)

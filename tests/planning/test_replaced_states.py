@@ -30,7 +30,7 @@ class Case:
         self.a, self.b = (self.k.buffer(name, "input", N * H) for name in "ab")
         self.y = self.k.buffer("y", "output", N * H)
         self.next_a, self.next_b = (
-            self.k.buffer(name, "output", N * H, stand_in=N * H) for name in NEXTS.values()
+            self.k.buffer(name, "output", N * H, fallback_size=N * H) for name in NEXTS.values()
         )
 
     def in_place(self) -> set[str]:
@@ -75,22 +75,22 @@ def test_elements_elsewhere(case: Case) -> None:
 
 
 def test_a_loop_that_may_end_as_it_began(case: Case) -> None:
-    def turn(k: Kern, carried: SSAValue) -> list[SSAValue]:
+    def iteration(k: Kern, carried: SSAValue) -> list[SSAValue]:
         k.copy(ROWS, carried, case.y)
         return [case.y]
 
-    (last,) = case.k.loop("t", T, [case.a], turn)
+    (last,) = case.k.loop("t", T, [case.a], iteration)
     case.k.copy(ROWS, last, case.next_a)
     case.add(last, case.b, case.next_b)
     assert case.in_place() == {"b"}
 
 
 def test_written_within_a_loop(case: Case) -> None:
-    def turn(k: Kern) -> list[SSAValue]:
+    def iteration(k: Kern) -> list[SSAValue]:
         k.copy(ROWS, case.a, case.next_a)
         return []
 
-    case.k.loop("t", T, [], turn)
+    case.k.loop("t", T, [], iteration)
     case.k.copy(ROWS, case.b, case.next_b)
     assert case.in_place() == {"b"}
 

@@ -10,7 +10,7 @@ from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.driver.compiling import build_library
 from rnncc.ir.program import Program
 from rnncc.options import Options
-from rnncc.planning.teamwork import Teamwork
+from rnncc.planning.threading_cost import ThreadingCost
 
 
 def worth(layer: Program, steps: int, batch: int, train: bool = False) -> int:
@@ -19,9 +19,9 @@ def worth(layer: Program, steps: int, batch: int, train: bool = False) -> int:
     return model._functions["threads"](steps, batch)
 
 
-def formulas(layer: Program) -> Teamwork:
+def formulas(layer: Program) -> ThreadingCost:
     library = build_library(layer, None, Options())
-    return Teamwork.of(library.programs.values(), resolve_target().lanes)
+    return ThreadingCost.of(library.programs.values(), resolve_target().lanes)
 
 
 def test_waits_are_counted() -> None:

@@ -291,8 +291,8 @@ def test_streams_of_one_model_in_threads(lstm: Model) -> None:
     wrong: list[int] = []
 
     def work(seed: int) -> None:
-        for turn in range(50):
-            inputs = given(lstm, 5, 1 + seed % 3, seed * 100 + turn)
+        for iteration in range(50):
+            inputs = given(lstm, 5, 1 + seed % 3, seed * 100 + iteration)
             stream = lstm.stream(inputs={n: a for n, a in inputs.items() if n != "x"})
             results = parts(stream, inputs, (2, 3))
             got = np.concatenate([result["rnn/hidden_state_all"] for result in results])

@@ -18,7 +18,7 @@ EVERYWHERE = bool(os.environ.get("RNNCC_TARGETS"))
 NAMES = ["x86-64-v2", "aarch64", "armv7", "riscv64", "wasm32", "windows-x64", "c99"]
 NAMES += [name for name, row in PLATFORMS.items() if row.compact]
 LIMIT = 6
-"""The loops of the golden nets take up to five turns."""
+"""The loops of the golden nets take up to five iterations."""
 pytestmark = [
     pytest.mark.skipif(not EVERYWHERE, reason="with RNNCC_TARGETS=1 (make targets)"),
     pytest.mark.skipif(not CONTROL, reason="no golden data here"),

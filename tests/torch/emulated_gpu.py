@@ -85,7 +85,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Generator[EmulatedGpu]:
     monkeypatch.setattr(driver, "_found", None)
     monkeypatch.setattr(device, "_devices", {})
     row = targets.NVPTX
-    emulated = targets.Row("tests.gpu.emulated", row.products, row.by_default, row.knobs)
+    emulated = targets.TargetRow("tests.gpu.emulated", row.products, row.by_default, row.knobs)
     monkeypatch.setitem(targets.TARGETS, "nvptx", emulated)
     monkeypatch.setattr(devices, "gpu_of", lambda _: GPU)
     monkeypatch.setattr(nets, "_codes", WeakValueDictionary())

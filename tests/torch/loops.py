@@ -105,19 +105,19 @@ class Loop(nn.Module):
         choose = random.Random(seed)
         self.layers = nn.ModuleList(choose.choice(CELLS)() for _ in range(choose.choice((1, 1, 2))))
         self.read = choose.choice(list(READS))
-        self.end, self.turn = choose.choice(ENDS), choose.choice(TURNS)
+        self.end, self.iteration = choose.choice(ENDS), choose.choice(TURNS)
         self.extra = choose.choice(EXTRAS)
         self.out = nn.Linear(WIDTH, WIDTH)
 
     def extra_repr(self) -> str:
         """The choices."""
-        return f"{self.read}, {self.turn}, {self.extra}, {self.end}"
+        return f"{self.read}, {self.iteration}, {self.extra}, {self.end}"
 
     def forward(self, x: Any) -> Any:
         """The loop over x of [N, T, C]."""
         rows = READS[self.read](x)
-        if self.turn != "no":
-            rows = list(reversed(rows)) if self.turn == "list" else rows[::-1]
+        if self.iteration != "no":
+            rows = list(reversed(rows)) if self.iteration == "list" else rows[::-1]
         states = [self.first(x, layer) for layer in self.layers]
         ys: list[Any] = []
         late, total = x[:, 0], x.new_zeros(x.shape[0], WIDTH)

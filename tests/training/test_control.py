@@ -27,7 +27,7 @@ from tests.training.checkpoints import compiled
 from tests.training.models import assert_same_bits, run_guarded, with_gradients
 
 TURNS = 8
-"""The most turns of loops whose number is not known."""
+"""The most iterations of loops whose number is not known."""
 STEP = 1e-6
 
 
@@ -178,15 +178,15 @@ LOOPS = [case for case in CASES if case.name in ("while_rnn_k3", "while_axpy_k3"
 
 
 @pytest.mark.parametrize("case", LOOPS, ids=lambda path: path.name)
-@pytest.mark.parametrize("turns", [0, 1, TURNS, TURNS + 1])
-def test_the_bound(case: Path, turns: int) -> None:
-    """As many turns as allowed are right, one more is an error, forward and backward."""
-    inputs = {**inputs_of(case), "k": np.array([turns], np.int64)}
+@pytest.mark.parametrize("iterations", [0, 1, TURNS, TURNS + 1])
+def test_the_bound(case: Path, iterations: int) -> None:
+    """As many iterations as allowed are right, one more is an error, forward and backward."""
+    inputs = {**inputs_of(case), "k": np.array([iterations], np.int64)}
     model = rnncc.compile(case / "net.pb", case / "init.pb", **options_of(case))
     train = trainable(case)
-    if turns > TURNS:
+    if iterations > TURNS:
         for refused in (lambda: model.run(inputs), lambda: train.forward(inputs)):
-            with pytest.raises(RunError, match="a loop takes more turns than its limit"):
+            with pytest.raises(RunError, match="a loop takes more iterations than its limit"):
                 refused()
         return
     want = run(imported(case), inputs, np.float64)
@@ -199,17 +199,17 @@ def test_the_bound(case: Path, turns: int) -> None:
 @pytest.mark.parametrize("chunks", [(3,), (4, 2)], ids=str)
 @pytest.mark.parametrize("case", LOOPS, ids=lambda path: path.name)
 def test_checkpoints_change_no_bit(case: Path, chunks: tuple[int, ...]) -> None:
-    """Turns are cut as time is, and one too many is still an error."""
+    """Iterations are cut as time is, and one too many is still an error."""
     program = import_net(case / "net.pb", case / "init.pb", **options_of(case))
     whole, cut = compiled(program, chunks, outputs_with_grads=list(loss_of(case)))
-    for turns in (0, 1, 3, 5, TURNS):
-        inputs = {**inputs_of(case), "k": np.array([turns], np.int64)}
+    for iterations in (0, 1, 3, 5, TURNS):
+        inputs = {**inputs_of(case), "k": np.array([iterations], np.int64)}
         sizes = sizes_of(imported(case), inputs)
         with guards(end=True) as memory:
             results = [run_guarded(m, inputs, loss_of(case), sizes, memory) for m in (whole, cut)]
         for one, other in zip(*results, strict=True):
-            assert_same_bits(one, other, f"{turns} turns")
-    with pytest.raises(RunError, match="a loop takes more turns than its limit"):
+            assert_same_bits(one, other, f"{iterations} iterations")
+    with pytest.raises(RunError, match="a loop takes more iterations than its limit"):
         cut.forward({**inputs_of(case), "k": np.array([TURNS + 1], np.int64)})
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from rnncc.bench import nets
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Call
+from rnncc.bench.peers import Runner
 
 STANDARD = ("lstm", "gru")
 WRITTEN = ("milstm", "layernorm_lstm", "peephole_lstm", "attention_lstm")
@@ -22,7 +22,9 @@ GRADIENT = 0.01
 Wrap = Callable[[Any], Any]
 
 
-def make_call(case: Case, threads: int, dtype: str, wrap: Wrap, device: str = "cpu") -> Call | None:
+def make_call(
+    case: Case, threads: int, dtype: str, wrap: Wrap, device: str = "cpu"
+) -> Runner | None:
     """The case, with `wrap` around the module or the function that computes it."""
     torch: Any = import_module("torch")
     torch.set_num_threads(threads)
@@ -53,15 +55,15 @@ def make_call(case: Case, threads: int, dtype: str, wrap: Wrap, device: str = "c
     return made if device == "cpu" else replace(made, wait=torch.cuda.synchronize)
 
 
-def _inference(torch: Any, forward: Any, given: Any) -> Call:
+def _inference(torch: Any, forward: Any, given: Any) -> Runner:
     def run() -> Any:
         with torch.inference_mode():
             return forward(*given)[0]
 
-    return Call(run, lambda: run().float().cpu().numpy())
+    return Runner(run, lambda: run().float().cpu().numpy())
 
 
-def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Call:
+def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Runner:
     for leaf in (x, *leaves):
         leaf.requires_grad_()
 
@@ -72,7 +74,7 @@ def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Call:
         y.backward(torch.full_like(y, GRADIENT))
         return y
 
-    return Call(run, lambda: run().detach().cpu().numpy())
+    return Runner(run, lambda: run().detach().cpu().numpy())
 
 
 def module_of(torch: Any, case: Case) -> Any:

@@ -83,7 +83,7 @@ class _ContractCode:
         if buffers.init is not None and not tiling.swapped:
             chunks = b.select(once, I64(1), chunks)  # without rows the sums are what they start as
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             source = sums
             if buffers.init is not None and not tiling.swapped:
                 fresh = b.icmp_signed("==", i, I64(0))
@@ -91,7 +91,7 @@ class _ContractCode:
             self._chunk(b.mul(i, I64(DEPTH)), source, sums)
             return []
 
-        emit.loop(chunks, turn)
+        emit.loop(chunks, iteration)
         if tiling.swapped:
             emit.together()
             self._turn_back()
@@ -179,14 +179,14 @@ class _ContractCode:
         code = _ChunkCode(self, self._sides(start), count, source, sums)
         full, width = divmod(tiling.columns, tiling.panel)
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             first = b.mul(i, I64(tiling.block))
             room = b.sub(I64(full), first)
             panels = b.select(b.icmp_signed("<", room, I64(tiling.block)), room, I64(tiling.block))
             code.block(b.mul(first, I64(tiling.panel)), panels, tiling.panel, full > 1)
             return []
 
-        self.emit.loop(I64(-(-full // tiling.block)), turn)
+        self.emit.loop(I64(-(-full // tiling.block)), iteration)
         if width:
             code.block(I64(full * tiling.panel), I64(1), width, False)
 
@@ -222,7 +222,7 @@ class _ChunkCode:
         full, left = divmod(tiling.rows, tiling.height)
         packs_left = several or self.code.is_shifted(left=True)
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             row = b.mul(i, I64(tiling.height))
             self._row(_Tile(row, tiling.height, column, width), panels, packs_left)
             return []
@@ -231,13 +231,13 @@ class _ChunkCode:
             row = I64(full * tiling.height)
             self._row(_Tile(row, left, column, width), panels, packs_left)
 
-        self.emit.shared(I64(full), turn, last=last if left else None)
+        self.emit.shared(I64(full), iteration, last=last if left else None)
 
     def _pack_right(self, column: Value, panels: Value, width: int) -> None:
         """What fills up a panel's last vector is zero."""
         emit, b, panel = self.emit, self.emit.b, self.tiling.panel
 
-        def turn(j: Value, carried: list[Value]) -> list[Value]:
+        def iteration(j: Value, carried: list[Value]) -> list[Value]:
             source = emit.at(self.right(j), column)
             target = emit.at(self.code.right_room, b.mul(j, I64(panel)))
 
@@ -252,31 +252,31 @@ class _ChunkCode:
             emit.loop(panels, copy)
             return []
 
-        emit.shared(self.count, turn)
+        emit.shared(self.count, iteration)
 
     def _row(self, first: _Tile, panels: Value, packs_left: bool) -> None:
         """A row of tiles."""
         emit, b, tiling = self.emit, self.emit.b, self.tiling
         left = self._pack_left(first) if packs_left else None
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             column = b.add(first.column, b.mul(i, I64(tiling.panel)))
             right = emit.at(self.code.right_room, b.mul(i, I64(tiling.panel * DEPTH)))
             self._tile(replace(first, column=column), left, right if self.packs_right else None)
             return []
 
-        emit.loop(panels, turn)
+        emit.loop(panels, iteration)
 
     def _pack_left(self, tile: _Tile) -> Pointer:
         emit, room = self.emit, self.emit.stack
 
-        def turn(j: Value, carried: list[Value]) -> list[Value]:
+        def iteration(j: Value, carried: list[Value]) -> list[Value]:
             value = emit.load(emit.at(self.left(j), tile.row), tile.height)
             target = emit.at(room, emit.b.mul(j, I64(tile.height)))
             emit.store(value, target, tile.height)
             return []
 
-        emit.loop(self.count, turn)
+        emit.loop(self.count, iteration)
         return room
 
     def _vectors(self, width: int) -> list[tuple[int, Value | None]]:
@@ -294,10 +294,10 @@ class _ChunkCode:
             places += [(b.add(start, I64(v)), mask) for v, mask in self._vectors(tile.width)]
         total = [emit.load(emit.at(self.source, at), lanes, mask) for at, mask in places]
 
-        def turn(j: Value, carried: list[Value]) -> list[Value]:
+        def iteration(j: Value, carried: list[Value]) -> list[Value]:
             return self._step(tile, left, right, j, carried)
 
-        total = emit.loop(self.count, turn, total)
+        total = emit.loop(self.count, iteration, total)
         for value, (at, mask) in zip(total, places, strict=True):
             emit.store(value, emit.at(self.sums, at), lanes, mask)
 

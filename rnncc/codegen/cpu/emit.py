@@ -14,7 +14,7 @@ from rnncc.codegen.llvm.vector import Real, declared
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.target import CpuTarget
-    from rnncc.codegen.cpu.team import Team
+    from rnncc.codegen.cpu.threads import Team
 
 SUMS = 48
 """Vectors of sums that products may keep on the stack: those of a row of any panel, at least."""
@@ -35,8 +35,8 @@ class CpuEmit(Emit):
         super().__init__(module, target, builder)
         self._cpu, self._wide = target, target.of("f64")
         self.team: Team | None = None
-        self.turn: Value | None = None
-        """The number of the innermost loop's turn."""
+        self.iteration: Value | None = None
+        """The number of the innermost loop's iteration."""
         self.step: Value = I64(1)
         """From an index of the last `shared` loop to its next one: 1, or -1 on the way back."""
         self._stacks = dict[str, Pointer]()
@@ -72,11 +72,11 @@ class CpuEmit(Emit):
         """`loop` without anything carried, of which each thread of a team does a part.
 
         Args:
-            to_and_fro: every other turn of the loop around it goes backwards, so that what memory
-                near the core still holds of the turn before is read first.
-            last: what is left behind these turns, done by the thread whose part ends there.
-            part: the first turn of this thread and how many it does, the last one included; left
-                out, all threads have about as many.
+            to_and_fro: every other iteration of the loop around it goes backwards, so that what
+                memory near the core still holds of the iteration before is read first.
+            last: what is left behind these iterations, done by the thread whose part ends there.
+            part: the first iteration of this thread and how many it does, the last one included;
+                left out, all threads have about as many.
         """
         b, first, mine, ends = self.b, None, count, None
         if self.team is not None:
@@ -86,15 +86,15 @@ class CpuEmit(Emit):
                 reaches = b.icmp_signed("==", b.add(first, mine), total)
                 ends = b.and_(reaches, b.icmp_signed(">", mine, I64(0)))
                 mine = b.sub(mine, b.zext(ends, I64))
-        back = b.trunc(self.turn, I1) if to_and_fro and self.turn is not None else None
+        back = b.trunc(self.iteration, I1) if to_and_fro and self.iteration is not None else None
         self.step = I64(1) if back is None else b.select(back, I64(-1), I64(1))
 
-        def turn(i: Value, carried: list[Value]) -> Sequence[Value]:
+        def iteration(i: Value, carried: list[Value]) -> Sequence[Value]:
             if back is not None:
                 i = b.select(back, b.sub(b.sub(mine, I64(1)), i), i)
             return body(i if first is None else b.add(first, i), carried)
 
-        self.loop(mine, turn)
+        self.loop(mine, iteration)
         if last is not None:
             with nullcontext() if ends is None else self.when(ends):
                 last()

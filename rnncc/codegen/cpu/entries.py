@@ -17,16 +17,16 @@ from rnncc.codegen.cpu.denormals import flushing
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.entry_points import emit_entry_point
 from rnncc.codegen.cpu.function import emit_kernel, emit_program
-from rnncc.codegen.cpu.shared import Shared
+from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.sizes import emit_size, emit_threads
-from rnncc.codegen.cpu.team import alone
+from rnncc.codegen.cpu.threads import alone
 from rnncc.codegen.llvm.emit import I8, I32, POINTER
 from rnncc.codegen.llvm.user_functions import applied_texts
 from rnncc.kern.entry_points import entry_points
 from rnncc.kern.exports import size_functions
 from rnncc.kern.library import Library
 from rnncc.kern.signatures import BATCH, TIME
-from rnncc.planning.teamwork import CYCLE, Teamwork
+from rnncc.planning.threading_cost import CYCLE, ThreadingCost
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.target import CpuTarget
@@ -60,7 +60,7 @@ def emit_module(
     module = ir.Module(library.name)
     module.triple = target.triple
     code = LibraryModule(module, linked=applied_texts(library, target))
-    shared = Shared(library.programs.values(), target, emit_kernel)
+    shared = OutlinedKernels(library.programs.values(), target, emit_kernel)
     calls = _programs(module, library, target, shared)
     if len(calls) == 1:
         code.entries |= _emit_plain(library, calls["run"], target)
@@ -79,7 +79,7 @@ def emit_module(
         emit_size(module, name, size.bytes, size.symbols, target, size.bounds)
         code.sizes.append(size.name)
     if library.shared:
-        worth = Teamwork.of(library.programs.values(), target.lanes)
+        worth = ThreadingCost.of(library.programs.values(), target.lanes)
         emit_threads(module, f"{library.name}_threads", worth, library.symbols, target)
         code.sizes.append("threads")
     if metadata is not None:
@@ -88,7 +88,7 @@ def emit_module(
 
 
 def _programs(
-    module: ir.Module, library: Library, target: CpuTarget, shared: Shared
+    module: ir.Module, library: Library, target: CpuTarget, shared: OutlinedKernels
 ) -> dict[str, ir.Function]:
     """The programs, each for one of several threads if the library is; what calls them checks its
     sizes, but where it is the caller."""
@@ -109,12 +109,12 @@ def _programs(
 
 
 def _single_step(
-    module: ir.Module, library: Library, target: CpuTarget, shared: Shared
+    module: ir.Module, library: Library, target: CpuTarget, shared: OutlinedKernels
 ) -> ir.Function | None:
     """One step of one sequence, where it is so short that it counts to know that beforehand."""
     step = library.programs["step"]
     fixed = {symbol: 1 for symbol in (TIME, BATCH) if symbol in step.symbols}
-    work = Teamwork.of([step], target.lanes).work.evaluate(dict.fromkeys(step.symbols, 1))
+    work = ThreadingCost.of([step], target.lanes).work.evaluate(dict.fromkeys(step.symbols, 1))
     if not fixed or work > SHORT or target.compact:
         return None
     prefix = f"{library.name}_step"

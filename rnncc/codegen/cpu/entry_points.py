@@ -15,7 +15,7 @@ from llvmlite import ir
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.tape_seal import TapeSeal
-from rnncc.codegen.cpu.team import Team, alone
+from rnncc.codegen.cpu.threads import Team, alone
 from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.dims import Dim
@@ -65,7 +65,7 @@ def emit_entry_point(
     return writer.function
 
 
-class EntryWriter:
+class LlvmEntryWriter:
     """A function that does what an entry point states, and pointers as its steps name them.
 
     Args:
@@ -118,7 +118,7 @@ class EntryWriter:
         return pointer
 
 
-class _Writer(EntryWriter):
+class _Writer(LlvmEntryWriter):
     """Writes one function, step after step."""
 
     def __init__(

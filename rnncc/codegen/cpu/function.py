@@ -21,10 +21,10 @@ from rnncc.codegen.cpu.interchanged import emit_interchanged, fits
 from rnncc.codegen.cpu.list_rows import emit_list_rows
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse, emit_scatter
+from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.reduce import emit_reduce
-from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import bad_size
-from rnncc.codegen.cpu.team import Team
+from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.llvm.emit import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
 from rnncc.codegen.llvm.vector import Real
 from rnncc.codegen.llvm.walk import Walk
@@ -46,7 +46,7 @@ def emit_program(
     program: KernelProgram,
     prefix: str,
     target: CpuTarget,
-    shared: Shared,
+    shared: OutlinedKernels,
     team: bool = False,
     checked: bool = False,
     fixed: Mapping[str, int] | None = None,
@@ -81,7 +81,7 @@ class _Body(Walk[CpuEmit]):
     """The function's body: checks, buffers, then kernels and loops in order."""
 
     def __init__(
-        self, emit: CpuEmit, program: KernelProgram, function: ir.Function, shared: Shared
+        self, emit: CpuEmit, program: KernelProgram, function: ir.Function, shared: OutlinedKernels
     ) -> None:
         weights, inputs, outputs, workspace = function.args[:4]
         super().__init__(emit, program, weights, workspace)
@@ -121,10 +121,10 @@ class _Body(Walk[CpuEmit]):
         self.emit.together()
 
     @contextmanager
-    def turn(self, number: Value) -> Generator[None]:
-        around, self.emit.turn = self.emit.turn, number
+    def iteration(self, number: Value) -> Generator[None]:
+        around, self.emit.iteration = self.emit.iteration, number
         yield
-        self.emit.turn = around
+        self.emit.iteration = around
 
     def loop(self, op: For) -> None:
         plan = self.interchanges.get(op)

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.interchanged_run import InterchangedLoop, Places, Rows, Run
-from rnncc.codegen.cpu.shared import Shared
+from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.llvm.emit import FAR, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.ir.dims import Dim
@@ -60,7 +60,7 @@ def _moved(plan: Interchange) -> set[tuple[SSAValue, Dim]]:
     return found
 
 
-def fits(emit: CpuEmit, plan: Interchange, shared: Shared) -> bool:
+def fits(emit: CpuEmit, plan: Interchange, shared: OutlinedKernels) -> bool:
     """Whether lanes run along the units of every kernel, none is a function of its own, and
     something stays in registers."""
     if emit.target.compact or int(plan.frame[-1]) < emit.target.lanes:
@@ -110,7 +110,7 @@ class _Loop(InterchangedLoop):
         size = I64(1 if single else self.steps)
         like = [self.pointers[value] for value in loop.inits]
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             for argument, base, one in zip(loop.body.block.args, carried, like, strict=True):
                 self.pointers[argument] = Pointer(base, one.dtype)
             done = b.mul(i, size)
@@ -120,7 +120,7 @@ class _Loop(InterchangedLoop):
             return self._run(Run(self, begin, steps))
 
         finals = emit.loop(
-            count if single else emit.parts(count, size), turn, [p.base for p in like]
+            count if single else emit.parts(count, size), iteration, [p.base for p in like]
         )
         for result, base, one in zip(loop.finals, finals, like, strict=True):
             self.pointers[result] = Pointer(base, one.dtype)

@@ -159,7 +159,7 @@ class Places:
         ]
         begin = [first for first, _ in self.moving.values()]
 
-        def turn(k: Value, carried: list[Value]) -> list[Value]:
+        def iteration(k: Value, carried: list[Value]) -> list[Value]:
             places = dict(zip(self.moving, carried[len(states) :], strict=True))
             step = _Step(self, places)
             for (c, offset), value in zip(elements, carried, strict=False):
@@ -169,7 +169,7 @@ class Places:
             ahead = [emit.b.add(places[key], by) for key, (_, by) in self.moving.items()]
             return [*(step.known[c.row, offset] for c, offset in elements), *ahead]
 
-        after = emit.loop(run.steps, turn, [*states, *begin])
+        after = emit.loop(run.steps, iteration, [*states, *begin])
         last = {(c.row, offset): (c, v) for (c, offset), v in zip(elements, after, strict=False)}
         for (row, offset), (c, value) in last.items():
             if row in plan.last:

@@ -41,11 +41,11 @@ class _Code:
         if axis == len(self.dims) - 1:
             return self._rows(first, size, flags, found)
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             inner = emit.at(flags, b.mul(i, step))
             return [self._axis(axis + 1, b.add(first, i), inner, carried[0])]
 
-        return emit.loop(size, turn, [found])[0]
+        return emit.loop(size, iteration, [found])[0]
 
     def _rows(self, first: Value, count: Value, flags: Pointer, found: Value) -> Value:
         """Neighbouring rows."""
@@ -54,11 +54,11 @@ class _Code:
             return self._one_by_one(first, count, flags, found)
         vectors = self.emit.quotient(count, I64(self.lanes))
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             at = b.mul(i, I64(self.lanes))
             return [self._vector(b.add(first, at), self.emit.at(flags, at), carried[0])]
 
-        [found] = self.emit.loop(vectors, turn, [found])
+        [found] = self.emit.loop(vectors, iteration, [found])
         done = b.mul(vectors, I64(self.lanes))
         rest, behind = b.sub(count, done), self.emit.at(flags, done)
         return self._one_by_one(b.add(first, done), rest, behind, found)
@@ -86,7 +86,7 @@ class _Code:
         by the number of a later row, or is this one's."""
         emit, b, step = self.emit, self.emit.b, self.emit.dim(self.steps[-1])
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             row, [found] = b.add(first, i), carried
             others = b.sub(row, found)
             for place in (b.sub(self.last, others), found):
@@ -94,7 +94,7 @@ class _Code:
             flag = emit.load(emit.at(flags, b.mul(i, step)))
             return [b.add(found, b.zext(flag, I64))]
 
-        return emit.loop(count, turn, [found])[0]
+        return emit.loop(count, iteration, [found])[0]
 
     def _number(self, value: Value, lanes: int = 1) -> Value:
         """Numbers in the list's type."""

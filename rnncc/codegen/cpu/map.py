@@ -8,9 +8,9 @@ from typing import cast
 
 from xdsl.ir import SSAValue
 
+from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.row_list import RowList
-from rnncc.codegen.cpu.transposing import Tiling, TransposingMap
+from rnncc.codegen.cpu.transposing import TransposeTiling, TransposingMap
 from rnncc.codegen.llvm.emit import FAR, I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest, indexed_axes, joined, make_nest, split_nest
 from rnncc.codegen.llvm.region import RegionCode
@@ -59,7 +59,7 @@ def _innermost(nest: Nest) -> str | None:
 
 
 def _emit_nest(emit: CpuEmit, op: Map, nest: Nest, pointers: list[Pointer]) -> None:
-    tiling = Tiling.of(emit, op, nest, pointers)
+    tiling = TransposeTiling.of(emit, op, nest, pointers)
     if tiling is not None:
         TransposingMap(emit, op, nest, pointers, tiling).run()
         return
@@ -140,11 +140,11 @@ class _MapCode:
         b = self.emit.b
         pieces = self.emit.quotient(b.sub(count, first), I64(size))
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             vector(b.add(first, b.mul(i, I64(size))), size, None)
             return []
 
-        self.emit.loop(pieces, turn)
+        self.emit.loop(pieces, iteration)
         return b.add(first, b.mul(pieces, I64(size)))
 
     def _load(self, pointer: Pointer, number: int, lanes: int, mask: Value | None) -> Value:

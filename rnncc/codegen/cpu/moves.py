@@ -10,7 +10,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.emit import BAD_INDEX, BAD_LENGTH, I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.ir.ops.base import get_dim, get_dims
-from rnncc.kern.moves import ByIndex, Gather, Pack, Reverse, Scatter
+from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 
 Pair = tuple[Value, Value]
 RUN = 32
@@ -38,20 +38,20 @@ def emit_pack(emit: CpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None
     def run(k: Value, rows: int) -> None:
         """Some rows of all panels."""
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             copy(i, panel, k, rows)
             return []
 
         def last() -> None:
             copy(I64(full), width, k, rows)
 
-        emit.shared(I64(full), turn, last=last if width else None)
+        emit.shared(I64(full), iteration, last=last if width else None)
 
-    def turn(i: Value, carried: list[Value]) -> list[Value]:
+    def iteration(i: Value, carried: list[Value]) -> list[Value]:
         run(b.mul(i, I64(RUN)), RUN)
         return []
 
-    emit.loop(I64(depth // RUN), turn)
+    emit.loop(I64(depth // RUN), iteration)
     if depth % RUN:
         run(I64(depth - depth % RUN), depth % RUN)
 
@@ -152,7 +152,7 @@ class _Places:
     """Where rows are that have numbers, once all numbers are known to be of rows."""
 
     def __init__(
-        self, emit: CpuEmit, op: ByIndex, index: Pointer, fail: Callable[[int], None]
+        self, emit: CpuEmit, op: IndexedMove, index: Pointer, fail: Callable[[int], None]
     ) -> None:
         self.emit, self.index = emit, index
         self.outer, self.count, self.inner = (emit.dim(d) for d in get_dims(op.dims))

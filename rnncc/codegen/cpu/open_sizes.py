@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedKernel:
     """A kernel whose numbers are names.
 
     Attributes:
@@ -37,7 +37,7 @@ class Opened:
     product: GemmSizes | None = None
 
     @staticmethod
-    def of(target: CpuTarget, op: Operation) -> Opened | None:
+    def of(target: CpuTarget, op: Operation) -> OpenedKernel | None:
         """None for a kernel whose code depends on its numbers."""
         if isinstance(op, Gemm):
             return _opened_product(target, op)
@@ -50,7 +50,7 @@ class Opened:
         return clone
 
 
-def _opened_product(target: CpuTarget, op: Gemm) -> Opened | None:
+def _opened_product(target: CpuTarget, op: Gemm) -> OpenedKernel | None:
     """What is read and written of units must be dense: else each is code of its own."""
     reads = all(access.strides[-1] in (0, 1) for access in op.in_accesses)
     writes = all(access.strides[-1] == 1 for access in op.out_accesses)
@@ -59,10 +59,10 @@ def _opened_product(target: CpuTarget, op: Gemm) -> Opened | None:
         return None
     unit_bytes = op.slots.data * op.depth.data * ITEM_BYTES[dtype]
     sizes, opened = GemmSizes.of(target.of(dtype), op, unit_bytes, Terms.chains), _opened(op)
-    return Opened(opened.properties, {**opened.numbers, **sizes.numbers}, sizes.named)
+    return OpenedKernel(opened.properties, {**opened.numbers, **sizes.numbers}, sizes.named)
 
 
-def _opened(op: Kernel) -> Opened:
+def _opened(op: Kernel) -> OpenedKernel:
     names = _Names()
     properties: dict[str, Attribute] = {
         "domain": dims_attr(names.dims(op.dims)),
@@ -73,7 +73,7 @@ def _opened(op: Kernel) -> Opened:
         properties["a_access"] = left.access(op.a_access)
         properties["depth"] = IntAttr(0)
         names.found |= left.found
-    return Opened(properties, names.found)
+    return OpenedKernel(properties, names.found)
 
 
 class _Names:

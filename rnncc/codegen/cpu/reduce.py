@@ -14,8 +14,8 @@ from math import prod
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
+from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit, Part
-from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding, Lanes, fold_together, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
@@ -116,14 +116,14 @@ class _ReduceCode:
         chunks = emit.parts(size, I64(ROWS))
         chunks = b.select(b.icmp_signed("<", chunks, I64(1)), I64(1), chunks)
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             first = b.mul(i, I64(ROWS))
             rest = b.sub(size, first)
             count = b.select(b.icmp_signed("<", rest, I64(ROWS)), rest, I64(ROWS))
             self._results(indices, (first, count))
             return []
 
-        emit.loop(chunks, turn)
+        emit.loop(chunks, iteration)
 
     def _results(self, indices: list[Value], part: Part | None) -> None:
         """A row of results, a few vectors at a time, then single ones; `part`: a chunk's rows."""
@@ -172,7 +172,7 @@ class _ReduceCode:
         """A row of results, as many at a time as a vector holds."""
         emit, b, lanes = self.emit, self.emit.b, self.lanes
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             first = b.mul(i, I64(lanes))
             places = [_Place([*indices, b.add(first, I64(j))]) for j in range(lanes)]
             totals = [self._start(place, 1, None) for place in places]
@@ -187,7 +187,7 @@ class _ReduceCode:
             )
             return []
 
-        emit.loop(I64(int(self.op.dims[self.kept - 1]) // lanes), turn)
+        emit.loop(I64(int(self.op.dims[self.kept - 1]) // lanes), iteration)
 
     def _result(self, places: list[_Place], part: Part | None) -> None:
         """Vectors of results at some places, or the `part` of them that a chunk of rows adds."""
@@ -221,11 +221,11 @@ class _ReduceCode:
         b, dims = self.emit.b, self.op.dims[self.kept :]
         first, count = part
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             k = self._counted(b.add(first, i), self.emit.dim(dims[0]))
             return self._sum(places, [k], dims[1:], carried)
 
-        return self.emit.loop(count, turn, totals)
+        return self.emit.loop(count, iteration, totals)
 
     def _counted(self, i: Value, size: Value) -> Value:
         """The i-th index in the order of the sum."""
@@ -255,10 +255,10 @@ class _ReduceCode:
                 totals = self._sum(places, [*reduced, k], dims[1:], totals)
             return totals
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             return self._sum(places, [*reduced, self._counted(i, size)], dims[1:], carried)
 
-        return emit.loop(size, turn, totals)
+        return emit.loop(size, iteration, totals)
 
     def _sum_lanes(
         self, places: list[_Place], reduced: list[Value], size: Value, totals: list[Value]
@@ -266,11 +266,11 @@ class _ReduceCode:
         """The last reduced axis, several terms at a time; then the rest, masked."""
         emit, lanes = self.emit, I64(self.lanes)
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             return self._sum(places, [*reduced, emit.b.mul(i, lanes)], [], carried)
 
         full = emit.quotient(size, lanes)
-        totals = emit.loop(full, turn, totals)
+        totals = emit.loop(full, iteration, totals)
         if self.lanes == 1:
             return totals
         start = emit.b.mul(full, lanes)

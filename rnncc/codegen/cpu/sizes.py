@@ -11,7 +11,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.emit import I64, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.largest import Largest
-from rnncc.planning.teamwork import START, Teamwork
+from rnncc.planning.threading_cost import START, ThreadingCost
 from rnncc.platforms import pointer_bytes
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def emit_size(
 
 
 def emit_threads(
-    module: ir.Module, name: str, worth: Teamwork, symbols: Sequence[str], target: CpuTarget
+    module: ir.Module, name: str, worth: ThreadingCost, symbols: Sequence[str], target: CpuTarget
 ) -> None:
     """Add `name(sizes...)`: how many threads are worth it, from 1 up."""
     emit = _begin(module, name, symbols, target, I64(1))

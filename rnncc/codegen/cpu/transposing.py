@@ -22,7 +22,7 @@ TURNED = ("f32", "f64", "i32")
 
 
 @dataclass(frozen=True)
-class Tiling:
+class TransposeTiling:
     """The axis along which some inputs are dense, and how many elements a tile has along each.
 
     Attributes:
@@ -34,7 +34,9 @@ class Tiling:
     columns: list[int]
 
     @staticmethod
-    def of(emit: CpuEmit, op: Map, nest: Nest, pointers: Sequence[Pointer]) -> Tiling | None:
+    def of(
+        emit: CpuEmit, op: Map, nest: Nest, pointers: Sequence[Pointer]
+    ) -> TransposeTiling | None:
         """None for a map that does not transpose: all lies densely along the last axis, or not."""
         count, last = len(op.ins), len(nest.dims) - 1
         if (
@@ -54,14 +56,21 @@ class Tiling:
         static = [int(d) for d in (nest.dims[axis], nest.dims[last]) if d.is_static]
         lanes = emit.target.lanes_for(min(static, default=emit.target.lanes))
         fits = len(columns) * lanes * lanes <= stack_size(emit.target)
-        return Tiling(axis, lanes, columns) if fits and min(static, default=2) > 1 else None
+        return (
+            TransposeTiling(axis, lanes, columns) if fits and min(static, default=2) > 1 else None
+        )
 
 
 class TransposingMap:
     """The loops of such a map."""
 
     def __init__(
-        self, emit: CpuEmit, op: Map, nest: Nest, pointers: Sequence[Pointer], tiling: Tiling
+        self,
+        emit: CpuEmit,
+        op: Map,
+        nest: Nest,
+        pointers: Sequence[Pointer],
+        tiling: TransposeTiling,
     ) -> None:
         self.emit, self.op, self.nest, self.tiling = emit, op, nest, tiling
         self.lanes, self.axis, self.last = tiling.lanes, tiling.axis, len(nest.dims) - 1
@@ -112,11 +121,11 @@ class TransposingMap:
                     self._tile(bases, at, starts, inside)
 
         def along(i: Value, carried: list[Value]) -> list[Value]:
-            def turn(j: Value, carried: list[Value]) -> list[Value]:
+            def iteration(j: Value, carried: list[Value]) -> list[Value]:
                 tile(i, j)
                 return []
 
-            emit.loop(emit.parts(sizes[1], lanes), turn)
+            emit.loop(emit.parts(sizes[1], lanes), iteration)
             return []
 
         loop = emit.loop if at else emit.shared
@@ -152,11 +161,11 @@ class TransposingMap:
                 emit.store(vector, to, self.lanes)
         mask = None if inside is None else emit.first_lanes(inside[1], self.lanes)
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             self._row(here, {**at, self.axis: b.add(row, i)}, i, column, mask)
             return []
 
-        emit.loop(I64(self.lanes) if inside is None else inside[0], turn)
+        emit.loop(I64(self.lanes) if inside is None else inside[0], iteration)
 
     def _turned(self, pointer: Pointer, number: int, inside: Sequence[Value] | None) -> list[Value]:
         """The rows of a tile whose columns are dense."""

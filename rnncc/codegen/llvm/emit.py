@@ -202,8 +202,8 @@ class Emit:
         """`body(i, carried) -> carried` for i from 0 below `count`; returns the last carried.
 
         Args:
-            goes_on: after each turn, whether there may be another.
-            often: turns, about, for LLVM, which takes all loops for equally long otherwise.
+            goes_on: after each iteration, whether there may be another.
+            often: iterations, about, for LLVM, which takes all loops for equally long otherwise.
         """
         if isinstance(count, ir.Constant) and count.constant in (0, 1):
             return list(body(I64(0), list(carried))) if count.constant else list(carried)
@@ -251,12 +251,12 @@ class Emit:
                 body(indices)
                 return
 
-            def turn(i: Value, carried: list[Value]) -> list[Value]:
+            def iteration(i: Value, carried: list[Value]) -> list[Value]:
                 level(depth + 1, [*indices, i])
                 return []
 
             loop = self.loop if depth or outermost is None else outermost
-            loop(counts[depth], turn)
+            loop(counts[depth], iteration)
 
         level(0, [])
 
@@ -266,18 +266,18 @@ class Emit:
         """`body(start, mask)` for every `lanes` of `count` elements; a rest is masked."""
         b = self.b
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             body(b.mul(i, I64(lanes)), None)
             return []
 
         if isinstance(count, ir.Constant):
             full, rest = divmod(cast(int, count.constant), lanes)
-            self.loop(I64(full), turn)
+            self.loop(I64(full), iteration)
             if rest:
                 body(I64(full * lanes), self.first_lanes(rest, lanes))
             return
         full = self.quotient(count, I64(lanes))
-        self.loop(full, turn)
+        self.loop(full, iteration)
         if lanes > 1:
             start = b.mul(full, I64(lanes))
             rest = b.sub(count, start)

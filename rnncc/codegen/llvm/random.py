@@ -18,10 +18,10 @@ def uniform(b: ir.IRBuilder, seed: Value, index: Value, stream: int, lanes: int)
 
     wide, word = vector_type(_WIDE, lanes), vector_type(_WORD, lanes)
     x, y = index, splat(_WORD, stream & MASK)
-    for turn in range(ROUNDS):
+    for iteration in range(ROUNDS):
         product = b.mul(b.zext(x, wide), splat(_WIDE, MULTIPLIER))
         high = b.trunc(b.lshr(product, splat(_WIDE, 32)), word)
-        key = b.add(seed, splat(_WORD, turn * WEYL & MASK))
+        key = b.add(seed, splat(_WORD, iteration * WEYL & MASK))
         x, y = b.xor(b.xor(high, key), y), b.trunc(product, word)
     top = b.lshr(x, splat(_WORD, 32 - BITS))
     scale = ir.Constant(ir.FloatType(), 2.0**-BITS)

@@ -17,7 +17,7 @@ _FUNCTION = ".text."
 
 
 @dataclass(frozen=True)
-class Parts:
+class SectionBytes:
     """Bytes of an object that become part of a program.
 
     Attributes:
@@ -30,7 +30,7 @@ class Parts:
     functions: dict[str, int] = field(default_factory=dict[str, int])
 
 
-def parts_of(code: bytes) -> Parts:
+def parts_of(code: bytes) -> SectionBytes:
     """What an object holds."""
     text, constants, functions = 0, 0, dict[str, int]()
     for section in llvm.ObjectFileRef.from_data(code).sections():
@@ -41,4 +41,4 @@ def parts_of(code: bytes) -> Parts:
                 functions[name.removeprefix(_FUNCTION)] = size
         elif name.startswith(CONSTANTS):
             constants += size
-    return Parts(text, constants, functions)
+    return SectionBytes(text, constants, functions)

@@ -14,7 +14,7 @@ from rnncc.codegen.llvm.vector import FORMATS, Vector, declared, real_of
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.kern.library import Library
-from rnncc.scalar.code import MATH, Code
+from rnncc.scalar.code import MATH, FunctionCode
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 POINTER = ir.PointerType()
@@ -27,7 +27,7 @@ def applied_type(lanes: int, count: int, dtype: str) -> ir.FunctionType:
     return ir.FunctionType(type_, [type_] * count)
 
 
-def applied_name(code: Code, lanes: int) -> str:
+def applied_name(code: FunctionCode, lanes: int) -> str:
     """Of the function for so many lanes."""
     return f"{code.symbol}.x{lanes}"
 
@@ -39,7 +39,7 @@ def applied_texts(library: Library, target: Machine) -> list[str]:
     return [applied_text(code, count, target) for code, count in functions.items()]
 
 
-def applied_text(code: Code, count: int, target: Machine) -> str:
+def applied_text(code: FunctionCode, count: int, target: Machine) -> str:
     """The module, as LLVM IR, not yet optimised."""
     module = ir.Module()
     module.triple = target.triple
@@ -60,7 +60,7 @@ def _element(dtype: str) -> ir.Type:
     return FORMATS[real_of(dtype)][0]
 
 
-def _add_vector(module: ir.Module, scalar: ir.Function, code: Code, lanes: int) -> None:
+def _add_vector(module: ir.Module, scalar: ir.Function, code: FunctionCode, lanes: int) -> None:
     """The lanes lie in memory while the loop runs; LLVM keeps them in registers."""
     count, element, align = len(scalar.args) - 2, _element(code.dtype), ITEM_BYTES[code.dtype]
     kind = applied_type(lanes, count, code.dtype)
@@ -99,7 +99,9 @@ def _add_math(module: ir.Module, name: str, target: Machine, dtype: str) -> str:
     return symbol
 
 
-def declare_applied(module: ir.Module, code: Code, lanes: int, count: int) -> ir.GlobalValue:
+def declare_applied(
+    module: ir.Module, code: FunctionCode, lanes: int, count: int
+) -> ir.GlobalValue:
     """The function for so many lanes, in the module that calls it."""
     kind = applied_type(lanes, count, code.dtype)
     return declared(module, applied_name(code, lanes), kind.return_type, kind.args)

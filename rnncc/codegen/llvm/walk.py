@@ -21,7 +21,7 @@ from rnncc.ir.ops.control import Yield
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Kernel
 from rnncc.kern.largest import Largest
-from rnncc.kern.moves import GoesOn
+from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.program import KernelProgram
 
 E = TypeVar("E", bound=Emit)
@@ -61,8 +61,8 @@ class Walk(ABC, Generic[E]):
     def require(self, op: Buffer, pointer: Value) -> None:
         """Refuse an input that is NULL and read, where nobody did so before."""
 
-    def turn(self, number: Value) -> AbstractContextManager[Any]:
-        """Around the code of a loop's turn."""
+    def iteration(self, number: Value) -> AbstractContextManager[Any]:
+        """Around the code of a loop's iteration."""
         return nullcontext()
 
     # Buffers
@@ -103,10 +103,10 @@ class Walk(ABC, Generic[E]):
     def _output(self, op: Buffer) -> Pointer:
         base = self.given(op)
         absent = self.emit.is_null(base)
-        if op.stand_in == 0:
+        if op.fallback_size == 0:
             return Pointer(base, op.dtype, absent, None, skippable=True)
-        stand_in = self._within(op, self.workspace).base
-        chosen = self.emit.b.select(absent, stand_in, base)
+        fallback_size = self._within(op, self.workspace).base
+        chosen = self.emit.b.select(absent, fallback_size, base)
         return Pointer(chosen, op.dtype, absent, op.rows_kept)
 
     def _within(self, op: Buffer, block: Value) -> Pointer:
@@ -155,7 +155,7 @@ class Walk(ABC, Generic[E]):
 
     def _guarded(self, op: Operation) -> None:
         """A kernel; skipped when nothing that it writes is wanted."""
-        outs = self.all(op.outs) if isinstance(op, Kernel | GoesOn) else []
+        outs = self.all(op.outs) if isinstance(op, Kernel | ContinuedSum) else []
         absent = [p.absent for p in outs if p.skippable and p.absent is not None]
         if absent and len(absent) == len(outs):
             with self.emit.when(self.emit.b.not_(reduce(self.emit.b.and_, absent))):
@@ -169,15 +169,15 @@ class Walk(ABC, Generic[E]):
         emit, b = self.emit, self.emit.b
         start, count = emit.dim(get_dim(op.start)), emit.dim(get_dim(op.count))
         size = self._chunk_steps(op) if op.chunk is not None else I64(1)
-        turns = count
+        iterations = count
         if op.chunk is not None:
-            turns = emit.parts(count, size)
+            iterations = emit.parts(count, size)
         types = [self.pointers[v] for v in op.inits]
         before, gate, after = _split_at_gate(op)
         opened: list[Value] = []
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            number = b.sub(b.sub(turns, I64(1)), i) if op.reverse else i
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
+            number = b.sub(b.sub(iterations, I64(1)), i) if op.reverse else i
             first = b.mul(number, size) if op.chunk is not None else number
             symbols: dict[str, Value] = {op.index.data: b.add(start, first)}
             if op.extent is not None:
@@ -185,11 +185,11 @@ class Walk(ABC, Generic[E]):
                 short = b.icmp_signed("<", rest, size)
                 one = isinstance(size, ir.Constant)  # step by step, each is whole
                 symbols[op.extent.data] = size if one else b.select(short, rest, size)
-            if op.turn is not None:
-                symbols[op.turn.data] = number
+            if op.iteration is not None:
+                symbols[op.iteration.data] = number
             for argument, base, like in zip(op.body.block.args, carried, types, strict=True):
                 self.pointers[argument] = Pointer(base, like.dtype)
-            with self.turn(i), emit.symbols_set(symbols):
+            with self.iteration(i), emit.symbols_set(symbols):
                 if gate is None:
                     return [p.base for p in self.block(before)]
                 self.block(before)
@@ -197,7 +197,7 @@ class Walk(ABC, Generic[E]):
                 return self._where(opened[-1], after, carried)
 
         goes_on = (lambda: opened[-1]) if gate is not None and bool(gate.last) else None
-        finals = emit.loop(turns, turn, [p.base for p in types], goes_on)
+        finals = emit.loop(iterations, iteration, [p.base for p in types], goes_on)
         for result, base, like in zip(op.finals, finals, types, strict=True):
             self.pointers[result] = Pointer(base, like.dtype)
 

@@ -88,14 +88,14 @@ class _ContractCode:
         at = self._place(m, n)
         begin = ZERO if self.init is None else emit.load(emit.at(self.init, at))
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             x, y = (
                 emit.load(emit.at(side.row(i), place))
                 for side, place in ((self.left, m), (self.right, n))
             )
             return [emit.math(1).fma(b, x, y, carried[0])]
 
-        [total] = emit.loop(self.depth, turn, [begin])
+        [total] = emit.loop(self.depth, iteration, [begin])
         emit.store(total, emit.at(self.out, at))
 
     def _tile(self, m: Value, n: Value, quads: int) -> None:

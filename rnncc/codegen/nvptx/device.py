@@ -13,7 +13,7 @@ from rnncc.codegen.llvm.user_functions import applied_texts
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import SIDE, is_low
 from rnncc.codegen.nvptx.limits import POINTERS
-from rnncc.codegen.nvptx.program import Program
+from rnncc.codegen.nvptx.program import DeviceProgram
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import get_dim, get_dims
@@ -96,7 +96,7 @@ def _emit_kernel(
     emit.symbols = dict(zip(program.symbols, given[ports:], strict=True))
     split = len(program.inputs)
     ports_given = given[:split], given[split:ports]
-    code = Program(emit, program, own, ports_given, _stored(library, name))
+    code = DeviceProgram(emit, program, own, ports_given, _stored(library, name))
     code.write(SEALS.get(name))
     points = Largest(_points(program.func.body.block, {}))
     return DeviceKernel(symbol, target.threads, code.shared, points, target.threads)
@@ -128,7 +128,7 @@ def _points(block: Block, sizes: Mapping[str, Dim | int]) -> list[Dim]:
     for op in block.ops:
         if isinstance(op, For):
             count = get_dim(op.count).substitute(sizes)
-            names = [(op.index, 0), (op.turn, 0), (op.extent, count)]
+            names = [(op.index, 0), (op.iteration, 0), (op.extent, count)]
             inner = {n.data: v for n, v in names if n is not None}
             found += _points(op.body.block, {**sizes, **inner})
         elif isinstance(op, Reduce):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Team:
+class GridTeam:
     """Whether this thread is one of a team's, and the grid around it."""
 
     member: Value
@@ -46,7 +46,7 @@ class GpuEmit(Emit):
         self.me = self.b.add(before, self.thread64)
         self.everyone = self.b.mul(self.b.zext(self.blocks, I64), I64(self.threads))
         self.first = self.b.icmp_unsigned("==", self.me, I64(0))
-        self.team: Team | None = None
+        self.team: GridTeam | None = None
         self._goals = {word: self._goal() for word in (Sync.COUNTER, Sync.TEAM)}
 
     def _goal(self) -> Value:
@@ -124,7 +124,7 @@ class GpuEmit(Emit):
         """Let the first so many blocks alone compute what follows, and wait for each other."""
         assert self.team is None, "a team within a team"
         member = self.b.icmp_unsigned("<", self.block, blocks)
-        self.team = Team(member, self.blocks, self.everyone)
+        self.team = GridTeam(member, self.blocks, self.everyone)
         self.blocks = blocks
         self.everyone = self.b.mul(self.b.zext(blocks, I64), I64(self.threads))
 

@@ -1,14 +1,14 @@
 """Rows that go from turn to turn of a loop without a wait of all blocks for each other.
 
-Where a loop is one product, whose rows of a are what it wrote in the turn before, blocks hand these
-on as words of 64 bits: two neighbours as bf16, and the number of the turn that they are for. Who
-reads a word sees by itself whether it has come, so that nothing else need be ordered. All other
-values that the product reads are of the same point, which the same thread has in every turn, or
-nobody writes them in the loop.
+Where a loop is one product, whose rows of a are what it wrote in the iteration before, blocks hand
+these on as words of 64 bits: two neighbours as bf16, and the number of the iteration that they are
+for. Who reads a word sees by itself whether it has come, so that nothing else need be ordered. All
+other values that the product reads are of the same point, which the same thread has in every
+iteration, or nobody writes them in the loop.
 
-There are two words for each pair of neighbours, for even and for odd turns. A word is written again
-two turns later, by a block that has read all words of its rows of the turn between: each of those
-was written by a block that had read its words of the turn before.
+There are two words for each pair of neighbours, for even and for odd iterations. A word is written
+again two iterations later, by a block that has read all words of its rows of the iteration between:
+each of those was written by a block that had read its words of the iteration before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rnncc.kern.kernels import Gemm
 
 
 def handed_on(loop: For, gemms: Sequence[Gemm]) -> int | None:
-    """Which result of the loop's one product its next turn reads as rows; None if it is not so."""
+    """Which result of the loop's one product its next iteration reads as rows; None if none."""
     *ops, end = loop.body.block.ops
     others = [op for op in ops if not isinstance(op, Row | ShiftedRow)]
     if len(gemms) != 1 or others != list(gemms) or not isinstance(end, Yield):
@@ -73,7 +73,7 @@ class Exchange:
     def __init__(self, emit: GpuEmit, op: Gemm, out: int, words: Pointer) -> None:
         self.emit, self.op, self.out, self.words = emit, op, out, words
         self.pairs = op.depth.data // 2
-        self._turn = emit.room(I32, 4)
+        self._iteration = emit.room(I32, 4)
         self.on: Value = None
 
     def begin(self, on: Value) -> None:
@@ -81,7 +81,7 @@ class Exchange:
         emit, b = self.emit, self.emit.b
         rows = emit.dim(product(self.op.dims[:-1]))
         self.on = b.and_(on, b.icmp_signed("<=", rows, I64(EXCHANGED_ROWS)))
-        b.store(I32(0), self._turn, align=4)
+        b.store(I32(0), self._iteration, align=4)
         with emit.when(self.on):
             with emit.members():
                 emit.each(I64(2 * EXCHANGED_ROWS * self.pairs), self._clear)
@@ -92,27 +92,27 @@ class Exchange:
         self.emit.b.store(I64(0), place, align=8)
 
     @property
-    def turn(self) -> Value:
+    def iteration(self) -> Value:
         """The turn's number, from 0 up."""
-        return self.emit.b.load(self._turn, typ=I32, align=4)
+        return self.emit.b.load(self._iteration, typ=I32, align=4)
 
     def next_turn(self) -> None:
         b = self.emit.b
-        b.store(b.add(self.turn, I32(1)), self._turn, align=4)
+        b.store(b.add(self.iteration, I32(1)), self._iteration, align=4)
 
-    def place(self, turn: Value, row: Value, pair: Value) -> Value:
-        """Where a word for a turn lies."""
+    def place(self, iteration: Value, row: Value, pair: Value) -> Value:
+        """Where a word for an iteration lies."""
         b = self.emit.b
-        number = b.mul(b.and_(turn, I32(1)), I32(EXCHANGED_ROWS))
+        number = b.mul(b.and_(iteration, I32(1)), I32(EXCHANGED_ROWS))
         at = b.add(b.mul(b.add(number, row), I32(self.pairs)), pair)
         return b.gep(self.words.base, [b.zext(at, I64)], source_etype=I64)
 
     def hand_on(self, own: Value, row: Value, unit: Value, value: Value) -> None:
-        """A result of a point, for the next turn; neighbouring lanes have neighbouring units."""
+        """A point's result, for the next iteration; neighbouring lanes have neighbouring units."""
         emit, b = self.emit, self.emit.b
         other = emit.gpu.shuffle_down(value, 1)
         even = b.icmp_unsigned("==", b.and_(unit, I32(1)), I32(0))
         with emit.when(b.and_(b.and_(own, even), self.on)):
-            turn = b.add(self.turn, I32(1))
-            place = self.place(turn, row, b.lshr(unit, I32(1)))
-            emit.gpu.post(place, emit.gpu.halves(value, other), turn)
+            iteration = b.add(self.iteration, I32(1))
+            place = self.place(iteration, row, b.lshr(unit, I32(1)))
+            emit.gpu.post(place, emit.gpu.halves(value, other), iteration)

@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.emit import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.gemm import Product, Weights
+from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.kernels import Gemm
@@ -88,7 +88,7 @@ class WeightWords:
         first: the first unit.
     """
 
-    def __init__(self, emit: GpuEmit, op: Gemm, source: Weights, first: Value) -> None:
+    def __init__(self, emit: GpuEmit, op: Gemm, source: DeviceWeights, first: Value) -> None:
         self.emit, self.op, self.source, self.first = emit, op, source, first
         self.slots = op.slots.data
 

@@ -15,14 +15,14 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.rows import Rows, begins, unit_steps, values_of
+from rnncc.codegen.nvptx.rows import KernelRows, begins, unit_steps, values_of
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access, get_access
 from rnncc.kern.kernels import Gemm
 from rnncc.kern.packing import GROUP
 
 
-class Weights:
+class DeviceWeights:
     """Packed weights of a product in device memory.
 
     Attributes:
@@ -84,7 +84,7 @@ class Product:
         outs: list[Pointer],
         listed: Pointer | None,
     ) -> None:
-        self.emit, self.op, self.weights = emit, op, Weights(emit, op, weights)
+        self.emit, self.op, self.weights = emit, op, DeviceWeights(emit, op, weights)
         self.slots, self.depth, self.units = op.slots.data, op.depth.data, op.units
         left = get_access(op.a_access)
         self.k_step = left.strides[-1]
@@ -92,7 +92,7 @@ class Product:
         accesses = [over_rows, *op.in_accesses, *op.out_accesses]
         self.pointers = begins(emit, [a, *ins, *outs], accesses)
         self.steps = unit_steps(accesses)
-        self.rows = Rows(emit, op, accesses, len(op.dims) - 1, listed)
+        self.rows = KernelRows(emit, op, accesses, len(op.dims) - 1, listed)
 
     @property
     def is_dense(self) -> bool:
@@ -151,7 +151,7 @@ class Product:
         group = self.weights.group
         zero = ir.Constant(FLOAT, 0.0)
 
-        def turn(word: Value, sums: list[Value]) -> list[Value]:
+        def iteration(word: Value, sums: list[Value]) -> list[Value]:
             at = b.add(first, b.mul(word, b.mul(step, I64(self.slots))))
             for i in range(group):
                 k = b.add(b.mul(word, I64(group)), I64(i))
@@ -161,7 +161,7 @@ class Product:
                     sums[slot] = emit.math(1).fma(b, value, self.weights.load(here), sums[slot])
             return sums
 
-        return emit.loop(I64(self.weights.words), turn, [zero] * self.slots)
+        return emit.loop(I64(self.weights.words), iteration, [zero] * self.slots)
 
     def _left(self, row: Pointer, k: Value) -> Value:
         """A row's value; zero behind the last one, where a group is not full."""

@@ -13,7 +13,7 @@ from rnncc.kern.kernels import Gemm
 from rnncc.kern.moves import Gather, Reverse, Scatter
 
 _UNIFORM = (Gate, Limit, Gather, Reverse, Scatter)
-"""What all blocks must see: whether the turn, or the call, goes on."""
+"""What all blocks must see: whether the iteration, or the call, goes on."""
 
 
 class HeldLoop:
@@ -27,10 +27,10 @@ class HeldLoop:
 
     @staticmethod
     def steady(loop: For) -> list[Gemm]:
-        """The products of a loop's body whose sizes are the same in every turn."""
+        """The products of a loop's body whose sizes are the same in every iteration."""
         if loop.chunk is not None:
             return []
-        own = {name.data for name in (loop.index, loop.turn) if name is not None}
+        own = {name.data for name in (loop.index, loop.iteration) if name is not None}
         gemms = (op for op in loop.body.block.ops if isinstance(op, Gemm))
         return [op for op in gemms if not any(set(d.symbols) & own for d in op.dims)]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.entry_points import EntryWriter
+from rnncc.codegen.cpu.entry_points import LlvmEntryWriter
 from rnncc.codegen.cpu.sizes import bad_size, emit_size
 from rnncc.codegen.cpu.supported import supported_text
 from rnncc.codegen.cpu.tape_seal import TapeSeal
@@ -43,7 +43,7 @@ from rnncc.kern.signatures import CUDA_SUFFIX, cuda_parameters
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.device import DeviceCode
-    from rnncc.codegen.nvptx.ptx import Image
+    from rnncc.codegen.nvptx.ptx import ChipImage
     from rnncc.codegen.nvptx.target import NvptxTarget
 
 _NULL = ir.Constant(POINTER, None)
@@ -56,7 +56,7 @@ def write_host(
     target: NvptxTarget,
     device: DeviceCode,
     metadata: Mapping[str, Any],
-    images: Sequence[Image],
+    images: Sequence[ChipImage],
     in_memory: bool = False,
 ) -> str:
     """The host's part of a library, as LLVM IR for `target.host`.
@@ -108,7 +108,7 @@ def kernel_metadata(device: DeviceCode) -> dict[str, dict[str, Any]]:
     }
 
 
-class _Writer(EntryWriter):
+class _Writer(LlvmEntryWriter):
     """Writes one function: all refusals, then what is enqueued, step after step."""
 
     def __init__(

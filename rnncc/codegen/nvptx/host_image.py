@@ -13,7 +13,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.device import DeviceKernel
-    from rnncc.codegen.nvptx.ptx import Image
+    from rnncc.codegen.nvptx.ptx import ChipImage
 
 VERSION = 1
 """Of the structs that library and loader share."""
@@ -53,7 +53,7 @@ class _Constants:
 
 def image_text(
     name: str,
-    images: Sequence[Image],
+    images: Sequence[ChipImage],
     kernels: Sequence[DeviceKernel],
     weights: int,
     metadata: Mapping[str, Any],

@@ -20,7 +20,7 @@ EXCHANGED_ROWS = 64
 
 
 def room_bytes(depth: int) -> int:
-    """Of those words, 64 bits for two neighbours, for even and odd turns."""
+    """Of those words, 64 bits for two neighbours, for even and odd iterations."""
     return 2 * EXCHANGED_ROWS * -(-depth // 2) * 8
 
 

@@ -6,7 +6,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.llvm.emit import Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.rows import Rows, begins, values_of
+from rnncc.codegen.nvptx.rows import KernelRows, begins, values_of
 from rnncc.kern.kernels import Map
 
 
@@ -16,7 +16,7 @@ def emit_map(
     """Write a map; `listed`: the rows that are computed, if not all are."""
     accesses = [*op.in_accesses, *op.out_accesses]
     pointers = begins(emit, [*ins, *outs], accesses)
-    rows = Rows(emit, op, accesses, len(op.dims), listed)
+    rows = KernelRows(emit, op, accesses, len(op.dims), listed)
 
     def point(number: Value) -> None:
         indices = rows.indices(number)

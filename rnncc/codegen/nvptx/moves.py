@@ -12,7 +12,7 @@ from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.ir.dims import product
 from rnncc.ir.ops.base import get_dim, get_dims
-from rnncc.kern.moves import ByIndex, Gather, Pack, Reverse, Scatter
+from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 
 
 def emit_pack(emit: GpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
@@ -77,7 +77,7 @@ def emit_reverse(emit: GpuEmit, op: Reverse, x: Pointer, lengths: Pointer, out: 
     emit.points(dims, element)
 
 
-def check_index(emit: GpuEmit, op: ByIndex, index: Pointer) -> None:
+def check_index(emit: GpuEmit, op: IndexedMove, index: Pointer) -> None:
     """Find numbers of rows that there are not."""
     _, count, _ = get_dims(op.dims)
 
@@ -129,7 +129,7 @@ def emit_scatter(emit: GpuEmit, op: Scatter, x: Pointer, index: Pointer, out: Po
 
 
 def _places(
-    emit: GpuEmit, op: ByIndex, indices: list[Value], index: Pointer
+    emit: GpuEmit, op: IndexedMove, indices: list[Value], index: Pointer
 ) -> tuple[Value, Value]:
     """An element's place in the rows, and in what they are numbers of."""
     b, [a, j, c] = emit.b, indices

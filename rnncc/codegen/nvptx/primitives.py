@@ -98,7 +98,7 @@ class Primitives:
         return _cast(self.b, _cast(self.b, pointer, GLOBAL), POINTER)
 
     def hidden(self, number: int) -> Value:
-        """A number that no compiler knows, so that a loop of so many turns stays one."""
+        """A number that no compiler knows, so that a loop of so many iterations stays one."""
         size = self.shared_bytes()  # below 2**31
         return self.b.add(self.b.zext(self.b.lshr(size, I32(31)), I64), I64(number))
 

@@ -33,7 +33,7 @@ from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
 
 
-class Program(Walk[GpuEmit]):
+class DeviceProgram(Walk[GpuEmit]):
     """One kernel; `shared`: bytes of shared memory that it has use for.
 
     Args:

@@ -57,7 +57,7 @@ class DeviceMachine:
 
 
 @dataclass(frozen=True)
-class Image:
+class ChipImage:
     """Code for a chip; that of `ptx` is text that the driver compiles, and ends in NUL."""
 
     chip: str

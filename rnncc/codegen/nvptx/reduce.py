@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding, Lanes, lanes_of
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.rows import Rows, begins, values_of
+from rnncc.codegen.nvptx.rows import KernelRows, begins, values_of
 from rnncc.kern.kernels import Reduce
 
 LANES = 16
@@ -49,7 +49,7 @@ class _ReduceCode:
         accesses = [*reads, written, written]
         self.pointers = begins(emit, [*ins, out, out if init is None else init], accesses)
         self.starts = init is not None
-        self.rows = Rows(emit, op, accesses, self.kept, listed)
+        self.rows = KernelRows(emit, op, accesses, self.kept, listed)
         self.inner = [a.strides[self.kept :] for a in reads]
 
     def run(self) -> None:
@@ -105,7 +105,7 @@ class _ReduceCode:
             return self.folding.combined(total, term, 1)
         size = emit.dim(op.dims[axis])
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             k = emit.b.sub(emit.b.sub(size, I64(1)), i) if self.down else i
             here = [
                 emit.along(p, [strides[depth]], [k])
@@ -114,8 +114,8 @@ class _ReduceCode:
             return [self._sum(here, {**by_axis, axis: k}, depth + 1, carried[0], lane)]
 
         if lane is None or axis != len(op.dims) - 1:
-            return emit.loop(size, turn, [total])[0]
-        return self._part(lane, size, lambda i, sum_: turn(i, [sum_])[0], total)
+            return emit.loop(size, iteration, [total])[0]
+        return self._part(lane, size, lambda i, sum_: iteration(i, [sum_])[0], total)
 
     def _part(
         self, lane: Value, size: Value, add: Callable[[Value, Value], Value], total: Value
@@ -126,10 +126,10 @@ class _ReduceCode:
         above = b.icmp_signed("<", lane, size)
         count = b.select(above, count, I64(0))
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             return [add(b.add(lane, b.mul(i, I64(LANES))), carried[0])]
 
-        return emit.loop(count, turn, [total])[0]
+        return emit.loop(count, iteration, [total])[0]
 
     def _fold(self, total: Value) -> Value:
         """The lanes' sums as one, in the lowest lane."""

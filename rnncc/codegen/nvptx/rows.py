@@ -15,7 +15,7 @@ from rnncc.kern.access import Access
 from rnncc.kern.kernels import Kernel
 
 
-class Rows:
+class KernelRows:
     """The rows of a kernel, over the first `axes` axes of its domain.
 
     Args:

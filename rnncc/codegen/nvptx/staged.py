@@ -16,7 +16,7 @@ from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.limits import WARP
 
 if TYPE_CHECKING:
-    from rnncc.codegen.nvptx.stationary import Step
+    from rnncc.codegen.nvptx.stationary import StationaryStep
 
 GROUP_UNITS = 8
 """Units of a warp; its other lanes have other rows."""
@@ -49,7 +49,9 @@ class StagedTile:
         works: whether this lane has rows; else it only copies.
     """
 
-    def __init__(self, step: Step, height: int, start: Value, tile: Value, runs: Value) -> None:
+    def __init__(
+        self, step: StationaryStep, height: int, start: Value, tile: Value, runs: Value
+    ) -> None:
         self.step, self.height, self.start, self.tile, self.runs = step, height, start, tile, runs
         self.emit, self.made = step.emit, step.made
         b = self.emit.b
@@ -181,7 +183,7 @@ class StagedTile:
         whole = b.zext(b.lshr(count, I32(2)), I64)
         last = b.sub(whole, I64(1))
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             following = b.add(i, I64(1))
             more = b.icmp_signed("<", following, whole)
             ahead = read(b.select(more, following, last))  # while these terms are added
@@ -192,7 +194,7 @@ class StagedTile:
             sums = emit.loop(whole, lambda i, carried: self._multiply(read(i), carried, RUN), sums)
         else:  # reads of shared memory take as long as some runs: the next one is on its way
             first = read(I64(0))
-            sums = emit.loop(whole, turn, [*first, *sums])[len(first) :]
+            sums = emit.loop(whole, iteration, [*first, *sums])[len(first) :]
         rest = made.depth % RUN
         if not rest:
             return sums

@@ -22,7 +22,7 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.llvm.emit import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.gemm import Product, Weights
+from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.staged import COPIED, GROUP_UNITS, ROW_LANES, RUN, StagedTile
@@ -40,7 +40,7 @@ HEIGHTS = {4: (8, 8), 2: (2, 4), 1: (0, 0)}
 more than so many pairs of a group and `ROW_LANES` rows, and more than so many rows."""
 SCHEDULERS = 4
 """Of a processor: so many warps are enough where each has many independent sums."""
-LEAST_TURNS = 4
+LEAST_ITERATIONS = 4
 MOST_ROWS = 1 << 20
 """Numbers of rows, and of units times rows, are of 32 bits here."""
 MOST_SUMS = 32
@@ -48,7 +48,7 @@ MOST_SUMS = 32
 
 
 @dataclass
-class Held:
+class StationaryProduct:
     """A product whose weights are held: its place in shared memory, given the groups."""
 
     op: Gemm
@@ -67,7 +67,7 @@ class Stationary(HeldLoop):
         self, emit: GpuEmit, loop: For, gemms: Sequence[Gemm], pointers: dict[SSAValue, Pointer]
     ) -> None:
         super().__init__(emit, loop, gemms, pointers)
-        self.held = dict[Gemm, Held]()
+        self.held = dict[Gemm, StationaryProduct]()
 
     # Choice
 
@@ -100,8 +100,8 @@ class Stationary(HeldLoop):
         """Choose, and copy weights."""
         emit, b = self.emit, self.emit.b
         room = b.sub(b.lshr(emit.gpu.shared_bytes(), I32(2)), I32(STAGED))
-        turns = emit.dim(get_dim(self.loop.count))
-        long = b.icmp_signed(">=", turns, I64(LEAST_TURNS))
+        iterations = emit.dim(get_dim(self.loop.count))
+        long = b.icmp_signed(">=", iterations, I64(LEAST_ITERATIONS))
         for op in self.gemms:
             few = b.icmp_signed("<", emit.dim(product(op.dims[:-1])), I64(MOST_ROWS))
             long = b.and_(long, few)
@@ -125,7 +125,7 @@ class Stationary(HeldLoop):
         self._restrict()
         offset: Value = I32(0)
         for op in self.gemms:
-            self.held[op] = Held(op, offset)
+            self.held[op] = StationaryProduct(op, offset)
             mine = b.mul(self.groups, I32(_floats(op)))
             offset = b.add(offset, mine)
         emit.gpu.block_wait()  # until nobody reads what lay there before
@@ -179,7 +179,7 @@ class Stationary(HeldLoop):
     def _load(self, op: Gemm) -> None:
         """A block's groups of units: runs of k, slots, units, and k within the run."""
         emit, b = self.emit, self.emit.b
-        source = Weights(emit, op, self.pointers[op.weights])
+        source = DeviceWeights(emit, op, self.pointers[op.weights])
         slots, depth, runs = op.slots.data, op.depth.data, -(-op.depth.data // RUN)
         part = b.urem(emit.block, self.parts(op))
         first = b.zext(b.shl(part, self.shift), I64)
@@ -208,19 +208,19 @@ class Stationary(HeldLoop):
     # A step
 
     def write(self, made: Product) -> None:
-        """The product in a turn of the loop; by the plain code where weights are not held."""
+        """The product in an iteration of the loop; by the plain code where weights are not held."""
         b, holds, dense = self.emit.b, self.holds, made.is_dense
         if dense:
             holds = b.and_(holds, made.aligned())
         with b.if_else(holds) as (held, plain):
             with held:
-                Step(self, made, dense).write()
+                StationaryStep(self, made, dense).write()
             with plain:
                 made.write()
 
 
-class Step:
-    """One product in one turn of the loop."""
+class StationaryStep:
+    """One product in one iteration of the loop."""
 
     def __init__(self, around: Stationary, made: Product, dense: bool) -> None:
         self.around, self.made, self.emit, self.dense = around, made, around.emit, dense

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.nvptx.limits import room_bytes
-from rnncc.codegen.nvptx.ptx import BASELINE, DeviceMachine, Image, assembled, ptx_of
+from rnncc.codegen.nvptx.ptx import BASELINE, ChipImage, DeviceMachine, assembled, ptx_of
 from rnncc.codegen.target import Code, Forms
 from rnncc.errors import CompileError
 from rnncc.platforms import LINE
@@ -123,17 +123,17 @@ class NvptxTarget:
             text = QUOTIENT.sub(NEARLY, text)
         return re.sub(r"(define ptx_kernel void [^\n]*)", rf"\1 {bounds}", text)
 
-    def images(self, text: str, linked: Sequence[str]) -> list[Image]:
+    def images(self, text: str, linked: Sequence[str]) -> list[ChipImage]:
         """Code for the driver to choose from: each chip's, then PTX."""
         images = [
-            Image(chip, assembled(ptx_of(text, DeviceMachine(chip), linked), chip))
+            ChipImage(chip, assembled(ptx_of(text, DeviceMachine(chip), linked), chip))
             for chip in self.chips
         ]
         machine = self.machine
         if TENSOR in text and machine == DeviceMachine():
             machine = DeviceMachine(WITH_TENSORS)
         ptx = ptx_of(text, machine, linked)
-        return [*images, Image("ptx", ptx.encode() + b"\0")]
+        return [*images, ChipImage("ptx", ptx.encode() + b"\0")]
 
     def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
         """LLVM IR of the kernels; then their images and the host's functions as one object."""

@@ -1,13 +1,14 @@
 """Products of a loop's body by tensor cores, whose bf16 weights stay in registers.
 
 A block owns some units of each product, with all their slots, and a warp of it a part of k, an
-eighth: the fragments of A that it needs in every turn stay in its threads' registers. A turn is
+eighth: the fragments of A that it needs in every iteration stay in its threads' registers. An
+iteration is
 
     rows of a, rounded to bf16 -> shared memory -> sums of each part -> shared memory -> the body
 
 A sum is eight chains, one a part of k, which are added in order: no bit of a row depends on the
 rows beside it, on the blocks there are or on how long the loop is. Where blocks or registers do not
-do for all units, weights come from device memory in each turn, in the same order.
+do for all units, weights come from device memory in each iteration, in the same order.
 """
 
 from __future__ import annotations
@@ -29,10 +30,18 @@ from rnncc.codegen.nvptx.fragments import (
     WeightWords,
     is_low,
 )
-from rnncc.codegen.nvptx.gemm import Product, Weights
+from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.codegen.nvptx.tensor_step import PARTS, Fragment, Held, Shared, Source, Step, deep
+from rnncc.codegen.nvptx.tensor_step import (
+    PARTS,
+    Fragment,
+    Source,
+    StepMemory,
+    TensorProduct,
+    TensorStep,
+    deep,
+)
 from rnncc.ir.dims import product
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Gemm
@@ -73,7 +82,7 @@ class TensorLoop(HeldLoop):
 
     def most_shared(self) -> int:
         """Bytes of shared memory that the products have use for."""
-        return max(Shared(self.emit, held).bytes for held in self.held.values())
+        return max(StepMemory(self.emit, held).bytes for held in self.held.values())
 
     @property
     def most_loaded(self) -> int:
@@ -97,7 +106,7 @@ class TensorLoop(HeldLoop):
             [held] = self.held.values()
             self.exchange.begin(I1(0) if held.fits is None else held.fits)
 
-    def _load(self, held: Held) -> None:
+    def _load(self, held: TensorProduct) -> None:
         part = self.emit.b.urem(self.emit.block, I32(held.blocks))
         source = self.from_memory(held, part)
         held.fragments = {
@@ -107,10 +116,10 @@ class TensorLoop(HeldLoop):
             for k in range(deep(held.op.depth.data))
         }
 
-    def from_memory(self, held: Held, part: Value) -> Source:
+    def from_memory(self, held: TensorProduct, part: Value) -> Source:
         """Fragments of a block's units, read when they are asked for."""
         emit, b = self.emit, self.emit.b
-        weights = Weights(emit, held.op, self.pointers[held.op.weights])
+        weights = DeviceWeights(emit, held.op, self.pointers[held.op.weights])
         words = WeightWords(emit, held.op, weights, b.mul(part, I32(held.groups.units)))
         count = deep(held.op.depth.data)
         sure = count * PARTS * SIDE == held.op.depth.data
@@ -152,32 +161,32 @@ class TensorLoop(HeldLoop):
         with self.emit.when(self.emit.b.not_(self.exchange.on)):
             self.emit.together()
 
-    # A turn
+    # An iteration
 
     def write(self, made: Product) -> None:
-        """The product in a turn of the loop."""
+        """The product in an iteration of the loop."""
         emit, b, held = self.emit, self.emit.b, self.held[made.op]
         emit.gpu.block_wait()  # until nobody reads what lies in shared memory
         if held.fits is None:
-            Step(self, made, held).from_memory()
+            TensorStep(self, made, held).from_memory()
             return
         with b.if_else(held.fits) as (fits, plain):
             with fits:
-                Step(self, made, held).from_registers()
+                TensorStep(self, made, held).from_registers()
             with plain:
-                Step(self, made, held).from_memory()
+                TensorStep(self, made, held).from_memory()
         if self.exchange is not None:
             self.exchange.next_turn()
 
 
-def _chosen(emit: GpuEmit, gemms: Sequence[Gemm]) -> list[Held]:
+def _chosen(emit: GpuEmit, gemms: Sequence[Gemm]) -> list[TensorProduct]:
     """Units of a block, for each product: fewer where registers do not do for all."""
     rounds = PARTS // (emit.threads // WARP)
     for tiles in (MOST_TILES, MOST_TILES // 2, 1):
-        found: list[Held] = []
+        found: list[TensorProduct] = []
         for op in gemms:
             least = Groups.least(op.slots.data)
-            found.append(Held(op, least.times(max(1, tiles // least.tiles)), rounds))
+            found.append(TensorProduct(op, least.times(max(1, tiles // least.tiles)), rounds))
         if sum(held.registers for held in found) <= MOST_HELD:
             break
     return found

@@ -110,7 +110,7 @@ class _Tile:
         self._store(self._load(I32(0), whole), I32(0))
         emit.gpu.block_wait()
 
-        def turn(i: Value, sums: list[Value]) -> list[Value]:
+        def iteration(i: Value, sums: list[Value]) -> list[Value]:
             number = b.trunc(i, I32)
             following = b.add(number, I32(1))
             last = b.icmp_unsigned("==", following, I32(count))
@@ -121,7 +121,7 @@ class _Tile:
             emit.gpu.block_wait()
             return sums
 
-        sums = emit.loop(I64(count), turn, [ZERO] * (4 * self.tiles * self.columns))
+        sums = emit.loop(I64(count), iteration, [ZERO] * (4 * self.tiles * self.columns))
         self._keep(sums)
         emit.gpu.block_wait()
         self._points()

@@ -1,4 +1,4 @@
-"""One turn of a product by tensor cores, whose weights stay in registers: see `tensor`.
+"""One iteration of a product by tensor cores, whose weights stay in registers: see `tensor`.
 
 rows of a, rounded to bf16 -> shared memory -> sums of each part -> shared memory -> the body
 """
@@ -47,7 +47,7 @@ def deep(depth: int) -> int:
 
 
 @dataclass
-class Held:
+class TensorProduct:
     """A product of the loop.
 
     Attributes:
@@ -71,10 +71,10 @@ class Held:
         return -(-self.op.units // self.groups.units)
 
 
-class Shared:
+class StepMemory:
     """What a step keeps in shared memory: rows as bf16, then the sums of each part."""
 
-    def __init__(self, emit: GpuEmit, held: Held) -> None:
+    def __init__(self, emit: GpuEmit, held: TensorProduct) -> None:
         self.emit = emit
         self.depth = deep(held.op.depth.data) * PARTS * SIDE
         self.pitch = self.depth + PADDING
@@ -91,12 +91,12 @@ class Shared:
         return self.emit.at(Pointer(self.emit.gpu.shared(), "f32"), I64(self._rows // 4))
 
 
-class Step:
-    """One product in one turn of the loop."""
+class TensorStep:
+    """One product in one iteration of the loop."""
 
-    def __init__(self, around: TensorLoop, made: Product, held: Held) -> None:
+    def __init__(self, around: TensorLoop, made: Product, held: TensorProduct) -> None:
         self.around, self.made, self.held, self.emit = around, made, held, around.emit
-        self.lane, self.shared = around.lane, Shared(around.emit, held)
+        self.lane, self.shared = around.lane, StepMemory(around.emit, held)
         self.reader = RowReader(self.emit, made)
         self.deep = deep(made.depth)
         self.count = self.emit.b.trunc(made.rows.count, I32)
@@ -143,7 +143,7 @@ class Step:
 class _Tile:
     """Rows of a step, up to `size` of them from `start` on."""
 
-    def __init__(self, step: Step, part: Value, start: Value, size: Value) -> None:
+    def __init__(self, step: TensorStep, part: Value, start: Value, size: Value) -> None:
         self.step, self.made, self.held, self.emit = step, step.made, step.held, step.emit
         self.lane, self.shared, self.start = step.lane, step.shared, start
         b = self.emit.b
@@ -176,12 +176,12 @@ class _Tile:
     # Rows
 
     def _take(self, most: int) -> None:
-        """Rows of a, from the turn before."""
+        """Rows of a, from the iteration before."""
         exchange, b = self.exchange, self.emit.b
         if exchange is None:
             self._stage(most)
             return
-        later = b.icmp_unsigned(">", exchange.turn, I32(0))
+        later = b.icmp_unsigned(">", exchange.iteration, I32(0))
         with b.if_else(b.and_(later, exchange.on)) as (handed, stored):
             with handed:
                 self._await_rows(exchange, most)
@@ -211,13 +211,13 @@ class _Tile:
             for row in rows
             for tile in range(self.step.deep)
         ]
-        depth, turn = I32(self.made.depth), exchange.turn
+        depth, iteration = I32(self.made.depth), exchange.iteration
         insides = [b.icmp_unsigned("<", k, depth) for _, k in runs]
         places: list[Value] = []
         for own, (row, k) in zip(insides, runs, strict=True):
             pair = b.lshr(b.select(own, k, I32(0)), I32(1))
-            places.append(exchange.place(turn, b.add(self.start, row), pair))
-        words = iter(emit.gpu.awaited(places, turn, emit.give_up))
+            places.append(exchange.place(iteration, b.add(self.start, row), pair))
+        words = iter(emit.gpu.awaited(places, iteration, emit.give_up))
         for own, (row, k) in zip(insides, runs, strict=True):
             two: Value = ir.Constant(ir.VectorType(I32, 2), None)
             for i in range(2):
@@ -332,14 +332,14 @@ class _Tile:
         emit, b = self.emit, self.emit.b
         sums: list[Value] = []
 
-        def turn(m: int, k: Value, carried: list[Value]) -> list[Value]:
+        def iteration(m: int, k: Value, carried: list[Value]) -> list[Value]:
             emit.gpu.not_unrolled()
             words = emit.gpu.matrices(emit.at(place, b.mul(k, I64(SIDE))).base, 2)
             return self._multiply([source(round_, m, b.trunc(k, I32))], words, carried)
 
         count = emit.gpu.hidden(self.step.deep)
         for m in range(self.held.groups.tiles):
-            sums += emit.loop(count, partial(turn, m), [ZERO] * 4)
+            sums += emit.loop(count, partial(iteration, m), [ZERO] * 4)
         return sums
 
     def _multiply(self, tiles: list[Fragment], columns: Fragment, sums: list[Value]) -> list[Value]:

@@ -85,7 +85,7 @@ class Tile:
             self._store(self._load(I64(0)), I64(0))
         emit.gpu.block_wait()
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             following = b.add(i, I64(1))
             ahead = self._load(b.mul(following, I64(DEPTH)))
             number = b.and_(i, I64(1))
@@ -95,7 +95,7 @@ class Tile:
             emit.gpu.block_wait()
             return carried
 
-        sums = emit.loop(runs, turn, begin)
+        sums = emit.loop(runs, iteration, begin)
         last = b.and_(runs, I64(1))
         return emit.loop(rest, lambda k, carried: self._add(last, k, carried), sums)
 

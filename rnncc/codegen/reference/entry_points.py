@@ -33,7 +33,7 @@ STRUCTS = {"parameters": "trained"}
 """Structs whose entry in the metadata has another name."""
 
 
-class EntryWriter:
+class CEntryWriter:
     """Writes exported functions.
 
     Args:

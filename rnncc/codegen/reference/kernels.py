@@ -14,7 +14,7 @@ from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.ir.types import FLOATS, dtype_of, shape_text
 from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
-from rnncc.kern.moves import ByIndex, Gather, ListRows, Pack, Reverse, Scatter
+from rnncc.kern.moves import Gather, IndexedMove, ListRows, Pack, Reverse, Scatter
 
 BAD_LENGTH, BAD_INDEX = 3, 5
 """Codes of rnncc.h."""
@@ -298,14 +298,14 @@ def _reverse(op: Reverse, names: Mapping[SSAValue, str]) -> list[str]:
     return [*c.loops([("i1", columns)], column), "return 0;"]
 
 
-def _check_index(op: ByIndex, names: Mapping[SSAValue, str]) -> list[str]:
+def _check_index(op: IndexedMove, names: Mapping[SSAValue, str]) -> list[str]:
     count, rows = c.factor(get_dims(op.dims)[1]), c.factor(get_dim(op.size))
     at = f"{names[op.index]}[i1]"
     check = [f"if ({at} < 0 || {at} >= {rows})", f"    return {BAD_INDEX};"]
     return c.loops([("i1", count)], lambda: check)
 
 
-def _by_index(op: ByIndex, names: Mapping[SSAValue, str], *statements: str) -> list[str]:
+def _by_index(op: IndexedMove, names: Mapping[SSAValue, str], *statements: str) -> list[str]:
     """Statements for each element of `dims`: `row` and `numbered` are its places."""
     outer, count, inner = map(c.factor, get_dims(op.dims))
     places = [

@@ -6,7 +6,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
-from rnncc.kern.moves import ByIndex, ListRows, Pack, Reverse
+from rnncc.kern.moves import IndexedMove, ListRows, Pack, Reverse
 from rnncc.kern.program import KernelProgram
 
 
@@ -43,7 +43,7 @@ def _used(op: Operation) -> set[SSAValue]:
             return {value for value in (*own, *read, *op.outs) if value is not None}
         case Contract():
             return {v for v in (op.a, op.b, op.out, op.init, op.first) if v is not None}
-        case Pack() | Reverse() | ByIndex() | ListRows() | Gate() | Limit():
+        case Pack() | Reverse() | IndexedMove() | ListRows() | Gate() | Limit():
             return set(op.operands)
         case _:
             return set()

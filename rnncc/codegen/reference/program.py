@@ -17,7 +17,7 @@ from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Kernel
 from rnncc.kern.largest import Largest
-from rnncc.kern.moves import GoesOn
+from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.program import KernelProgram
 from rnncc.names import c_names
 
@@ -123,7 +123,9 @@ class ProgramWriter:
             return f"{given} != NULL ? {cast}{given} : {self._home(self.labels[op.default.data])}"
         if op.role.data == "output":
             assert given is not None
-            return given if op.stand_in == 0 else f"{given} != NULL ? {given} : {self._home(op)}"
+            return (
+                given if op.fallback_size == 0 else f"{given} != NULL ? {given} : {self._home(op)}"
+            )
         if op.within is not None:
             return self.names[self.labels[op.within.data].y]
         return self._home(op)
@@ -227,7 +229,7 @@ class ProgramWriter:
     def _kernel(self, op: Operation) -> list[str]:
         """Write a kernel's function, and call it unless nothing that it writes is wanted."""
         self._count += 1
-        outs = list(op.outs) if isinstance(op, Kernel | GoesOn) else [op.operands[-1]]
+        outs = list(op.outs) if isinstance(op, Kernel | ContinuedSum) else [op.operands[-1]]
         labels = {value: self.label_of(value) for value in op.operands if value in self.live}
         [tail] = c_names([labels[outs[0]]])
         name = f"{self.prefix}_{self._count}_{tail}"
@@ -287,9 +289,9 @@ class ProgramWriter:
             last = c.size(start + count - 1)
             head = f"for (int64_t {index} = {last}; {index} >= {c.size(start)}; {index}--) {{"
         more = list[str]()
-        if op.turn is not None:
+        if op.iteration is not None:
             number = c.size(Dim.of(op.index.data) - start)
-            more = [f"const int64_t {self._index(op.turn.data)} = {number};"]
+            more = [f"const int64_t {self._index(op.iteration.data)} = {number};"]
         return [head], more
 
     def _chunks(self, op: For) -> tuple[list[str], list[str]]:
@@ -309,8 +311,8 @@ class ProgramWriter:
             f"const int64_t {index} = {first};",
             f"const int64_t {extent} = rnncc_smaller({most}, {rest});",
         ]
-        if op.turn is not None:
-            more.append(f"const int64_t {self._index(op.turn.data)} = {number};")
+        if op.iteration is not None:
+            more.append(f"const int64_t {self._index(op.iteration.data)} = {number};")
         return [f"const int64_t {most} = rnncc_larger({per_chunk}, 1);", head], more
 
     def _index(self, symbol: str) -> str:
@@ -324,7 +326,7 @@ class ProgramWriter:
         return f"({_kind(value)} *){self.names[value]}" if held else self.names[value]
 
     def _carry(self, pairs: Sequence[tuple[SSAValue, SSAValue]]) -> list[str]:
-        """What the next turn begins with; all at once where one needs another's old value."""
+        """What the next iteration begins with; all at once where one needs another's old value."""
         moved = [(arg, value) for arg, value in pairs if self.names[arg] != self.names[value]]
         old = {self.names[arg] for arg, _ in moved}
         if not any(self.names[value] in old for _, value in moved):
@@ -343,7 +345,7 @@ def _kind(value: SSAValue) -> str:
 
 def _is_skippable(value: SSAValue) -> bool:
     op = value.owner
-    return isinstance(op, Buffer) and op.role.data == "output" and op.stand_in == 0
+    return isinstance(op, Buffer) and op.role.data == "output" and op.fallback_size == 0
 
 
 def _pointer(value: SSAValue, name: str, text: str) -> list[str]:

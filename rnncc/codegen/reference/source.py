@@ -10,7 +10,7 @@ import numpy as np
 
 from rnncc.codegen.prototypes import size_names
 from rnncc.codegen.reference import expressions as c
-from rnncc.codegen.reference.entry_points import EntryWriter
+from rnncc.codegen.reference.entry_points import CEntryWriter
 from rnncc.codegen.reference.prelude import prelude
 from rnncc.codegen.reference.program import RESERVED, ProgramWriter
 from rnncc.errors import CompileError
@@ -38,7 +38,7 @@ def write_source(library: Library, metadata: Mapping[str, Any]) -> str:
         for part, program in library.programs.items()
     }
     code = [line for writer in programs.values() for line in writer.write()]
-    entries = EntryWriter(metadata, programs, symbols, params)
+    entries = CEntryWriter(metadata, programs, symbols, params)
     for entry in entry_points(library):
         code += entries.write(entry)
     for function in size_functions(library):

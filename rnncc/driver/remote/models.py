@@ -10,7 +10,7 @@ from rnncc.codegen import targets
 from rnncc.codegen.target import Target
 from rnncc.driver import compiling, in_memory
 from rnncc.driver.remote.calls import RemoteFunctions
-from rnncc.driver.remote.runners import Program, find_runner
+from rnncc.driver.remote.runners import RemoteProgram, find_runner
 from rnncc.errors import CompileError
 from rnncc.options import Options
 
@@ -38,7 +38,7 @@ def compile_remote(net: Any, init: Any, options: Options) -> Model | TrainableMo
         raise CompileError("--threads", "code for other machines is run by one thread")
     runner = find_runner(options.target)
     compiled = compiling.compile_object(net, init, options)
-    program = Program(runner, compiled)
+    program = RemoteProgram(runner, compiled)
     functions = RemoteFunctions(compiled.metadata, program.answer).functions()
     kind = TrainableModel if "trained" in compiled.metadata else Model
     return kind(compiled.metadata, functions, program)

@@ -19,7 +19,7 @@ from rnncc.codegen import targets
 from rnncc.driver.remote.calls import exported, pointers_of, symbols_of
 from rnncc.errors import CompileError
 from rnncc.packaging import texts
-from rnncc.packaging.compiled import Compiled
+from rnncc.packaging.compiled import CompiledModel
 from rnncc.packaging.linkers import find_linker, find_zig, zig_target
 from rnncc.packaging.products import LINKED, write_products
 from rnncc.platforms import architecture_of, platform_of, system_of
@@ -211,14 +211,14 @@ def _compiler(target: str, names: Sequence[str], triple: str | None) -> tuple[st
     return zig
 
 
-class Program:
+class RemoteProgram:
     """A compiled model with what serves it, in a folder that lives as long.
 
     Raises:
         CompileError: it does not compile or link.
     """
 
-    def __init__(self, runner: Runner, compiled: Compiled) -> None:
+    def __init__(self, runner: Runner, compiled: CompiledModel) -> None:
         self.runner, self.metadata = runner, compiled.metadata
         self._folder = tempfile.TemporaryDirectory(prefix="rnncc-")
         self.folder = Path(self._folder.name)
@@ -232,13 +232,13 @@ class Program:
         _run(self.command, self.folder, b"")
         return (self.folder / "response").read_bytes()
 
-    def _wasm(self, compiled: Compiled) -> list[str]:
+    def _wasm(self, compiled: CompiledModel) -> list[str]:
         write_products(compiled, self.folder, ["wasm"])
         functions = [[f"{compiled.name}_{n}", n in self.metadata["sizes"]] for n in self._names]
         module = self.folder / LINKED["wasm"].format(compiled.name)
         return [*self.runner.emulator, str(module), json.dumps(functions)]
 
-    def _native(self, compiled: Compiled) -> list[str]:
+    def _native(self, compiled: CompiledModel) -> list[str]:
         folder, board = self.folder, self.runner.board
         is_source = "c" in compiled.products
         (folder / f"{compiled.name}.h").write_text(texts.header(self.metadata))

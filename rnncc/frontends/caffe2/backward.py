@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rnncc.errors import Location
-from rnncc.frontends.caffe2.graph import GraphMaker, Scope
+from rnncc.frontends.caffe2.graph import Resolver, Scope
 from rnncc.frontends.caffe2.operator import Blob, Operator
 from rnncc.frontends.caffe2.recurrent import read_links, read_net
 from rnncc.netdef import NetDef
@@ -34,7 +34,7 @@ class Backward:
     made: Pairs
 
 
-def read_backward(op: Operator, forward: RecurrentNetwork, maker: GraphMaker) -> Backward:
+def read_backward(op: Operator, forward: RecurrentNetwork, maker: Resolver) -> Backward:
     """Read and check the arguments of a RecurrentNetworkGradient and resolve its net.
 
     Raises:

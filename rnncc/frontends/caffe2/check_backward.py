@@ -35,7 +35,7 @@ BASES = (2, 9, 65)
 
 
 @dataclass(frozen=True)
-class Part:
+class BackwardPart:
     """Some operators, and those that a net holds for their gradient.
 
     Attributes:
@@ -54,7 +54,7 @@ class Part:
     in_place: bool = False
 
 
-def check_backward(op: Operator, part: Part, shapes: Shapes) -> None:
+def check_backward(op: Operator, part: BackwardPart, shapes: Shapes) -> None:
     """Compute a part both ways: each operator of its gradient by itself, and the whole by reverse
     mode.
 
@@ -89,7 +89,7 @@ def _gap(ours: Array, its: Array, tolerance: float) -> float:
     return 0.0 if np.allclose(its, ours, tolerance, tolerance, equal_nan=True) else np.inf
 
 
-def _program(part: Part, shapes: Shapes) -> tuple[Program, list[tuple[str, str]]]:
+def _program(part: BackwardPart, shapes: Shapes) -> tuple[Program, list[tuple[str, str]]]:
     """Outputs `our i` and `its i` for each gradient of a part, and (blob, gradient) names."""
     b = Builder.net("step")
     e = Emitter(b, shapes)
@@ -110,7 +110,7 @@ def _program(part: Part, shapes: Shapes) -> tuple[Program, list[tuple[str, str]]
     return b.finish(outputs), names
 
 
-def _inputs(part: Part) -> list[Blob]:
+def _inputs(part: BackwardPart) -> list[Blob]:
     """What a part and its gradient read."""
     ends = {gradient for _, gradient in part.given}
     written = {y for op in part.forward for y in op.produced()}
@@ -120,7 +120,7 @@ def _inputs(part: Part) -> list[Blob]:
     return [x for x in found if x.value is None and not x.opaque]
 
 
-def _sizes(op: Operator, part: Part, program: Program) -> dict[str, int]:
+def _sizes(op: Operator, part: BackwardPart, program: Program) -> dict[str, int]:
     """A small number for each symbol, so that every size is one."""
     values = _values(program)
     for base in BASES:

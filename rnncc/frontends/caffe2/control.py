@@ -14,7 +14,7 @@ from rnncc.ir.dims import Dim
 from rnncc.netdef import NetDef
 
 if TYPE_CHECKING:
-    from rnncc.frontends.caffe2.graph import GraphMaker, Scope
+    from rnncc.frontends.caffe2.graph import Resolver, Scope
 
 MAX_TWICE = 5_000
 """How many operators may be built again: While builds its condition net twice, and what stands in
@@ -60,7 +60,7 @@ class Control(Operator, ABC):
     takes_opaque = True
 
     @abstractmethod
-    def resolve(self, maker: GraphMaker, scope: Scope) -> None:
+    def resolve(self, maker: Resolver, scope: Scope) -> None:
         """Resolve the nets inside, and put what all of it writes into `scope`."""
 
     def mark(self) -> bool:
@@ -75,7 +75,7 @@ class Control(Operator, ABC):
         return read_outside(self.inside)
 
     def operators_inside(
-        self, maker: GraphMaker, net: NetDef, scope: Scope, word: str
+        self, maker: Resolver, net: NetDef, scope: Scope, word: str
     ) -> list[Operator]:
         """A net's operators; `word` says in messages what they are."""
         location = Location(self.location.file, self.location.node)
@@ -94,7 +94,7 @@ class Control(Operator, ABC):
             what = f"has condition nets in condition nets: more than {MAX_TWICE} operators"
             raise self.error(f"{what} would be built again")
 
-    def declared(self, maker: GraphMaker, scope: Scope, why: str) -> list[Blob]:
+    def declared(self, maker: Resolver, scope: Scope, why: str) -> list[Blob]:
         """The blobs of its outputs; those that nothing wrote stay what they were, if anything."""
         for name in (name for name in self.op.output if name not in scope):
             scope[name] = maker.absent(name) or Blob(name, opaque=True, lacks=why)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.caffe2.earlier import Earlier
+from rnncc.frontends.caffe2.forward_index import ForwardIndex
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
@@ -94,7 +94,7 @@ class PlainGradient(Gradient):
     written: ClassVar[str]
     settings: ClassVar[dict[str, int | float]] = {}
 
-    def find_forward(self, earlier: Earlier) -> None:
+    def find_forward(self, earlier: ForwardIndex) -> None:
         known = next(i for i, word in enumerate(self.read.split()) if word[0] != "d")
         candidates = earlier.of(self.kind, self.xs[known]) if known < len(self.xs) else []
         wrong = [(self._difference(c), c) for c in candidates]
@@ -131,7 +131,7 @@ class PlainGradient(Gradient):
         return None
 
     def _without_forward(
-        self, earlier: Earlier, nearest: tuple[str | None, Operator] | None, read: list[Blob]
+        self, earlier: ForwardIndex, nearest: tuple[str | None, Operator] | None, read: list[Blob]
     ) -> None:
         if nearest is not None:
             raise self.error(f"differs from {nearest[1].text}: {nearest[0]}")
@@ -153,7 +153,7 @@ class OutputGradient(PlainGradient):
     formula: ClassVar[Formula]
 
     def _without_forward(
-        self, earlier: Earlier, nearest: tuple[str | None, Operator] | None, read: list[Blob]
+        self, earlier: ForwardIndex, nearest: tuple[str | None, Operator] | None, read: list[Blob]
     ) -> None:
         self.given = [(self.xs[0], self.xs[1])]
         self.made = [(self.xs[0], self.ys[0])]

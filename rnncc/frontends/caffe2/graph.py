@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.control import Control
-from rnncc.frontends.caffe2.earlier import Earlier
+from rnncc.frontends.caffe2.forward_index import ForwardIndex
 from rnncc.frontends.caffe2.operator import Blob, Operator
 from rnncc.frontends.caffe2.trip_count import Loops
 from rnncc.netdef import NetDef, OperatorDef
@@ -25,7 +25,7 @@ def _nothing(name: str) -> Blob | None:
 
 
 @dataclass(frozen=True)
-class GraphMaker:
+class Resolver:
     """Makes operators from nets, and from the nets inside operators.
 
     Attributes:
@@ -58,7 +58,7 @@ class GraphMaker:
         word: str = "step op",
         forward: Sequence[Operator] = (),
         absent: Callable[[str], Blob | None] = _nothing,
-    ) -> GraphMaker:
+    ) -> Resolver:
         """The maker of a net inside an operator; `protected` blobs must not be written there."""
         if self.depth >= MAX_DEPTH:
             raise CompileError(location, f"nets stand more than {MAX_DEPTH} deep in each other")
@@ -79,7 +79,7 @@ class GraphMaker:
         only repeats one of the step net is that one.
         """
         made = list[Operator]()
-        earlier = Earlier(self.forward)
+        earlier = ForwardIndex(self.forward)
         for index, op in enumerate(net.op):
             location = self._locate(index, op)
             operator_type = self._type(op, location)
@@ -109,7 +109,7 @@ class GraphMaker:
             earlier.add(operator)
         return made
 
-    def _again(self, op: OperatorDef, inputs: list[Blob], earlier: Earlier) -> Operator | None:
+    def _again(self, op: OperatorDef, inputs: list[Blob], earlier: ForwardIndex) -> Operator | None:
         """In a backward step net, the step net's operator that this one merely repeats."""
         for old in earlier.of(op.type, inputs[0]) if inputs and self.forward else ():
             same = old.reads == inputs and old.op.output == op.output

@@ -13,7 +13,7 @@ from rnncc.errors import CompileError, Location, SizeError
 from rnncc.frontends.bindings import constant_of, natural_type
 from rnncc.frontends.caffe2.constants import NAMES, known_fill
 from rnncc.frontends.caffe2.control import mark_versions
-from rnncc.frontends.caffe2.graph import GraphMaker, Scope
+from rnncc.frontends.caffe2.graph import Resolver, Scope
 from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator, hint_of
 from rnncc.frontends.caffe2.ops.fill import MAX_VECTOR
 from rnncc.frontends.caffe2.ops.recurrent_network import RECOMPUTE, RecurrentNetwork
@@ -53,7 +53,7 @@ def import_net(
         seed: for random fills of `init`.
         recompute: blobs of step nets that backward passes compute again, in place of those that
             the net names.
-        max_iterations: the most turns of a While whose number of turns nothing shows.
+        max_iterations: the most iterations of a While whose number of iterations nothing shows.
         training: whether the program will be differentiated: then such a While needs it.
         bind: inputs that are constants -> these.
     Returns:
@@ -127,7 +127,7 @@ def _solved(
     shapes: Sizes | None,
     loops: Loops,
     bind: Constants | None = None,
-) -> tuple[Graph, Shapes]:
+) -> tuple[ResolvedNet, Shapes]:
     """A net's operators over blobs whose shapes are known."""
     location = Location(called(net, "<net>"))
     fills = dict[str, Fill]()
@@ -135,8 +135,8 @@ def _solved(
         init_file = called(init, "<init>")
         fills = declared_fills(load(init, init_file), init_file)
     if bind:
-        fills |= _bound(Graph(message, fills, location, loops), shapes or {}, bind)
-    graph = Graph(message, fills, location, loops)
+        fills |= _bound(ResolvedNet(message, fills, location, loops), shapes or {}, bind)
+    graph = ResolvedNet(message, fills, location, loops)
     s = Shapes()
     graph.declare(s, shapes or {})
     try:
@@ -146,7 +146,7 @@ def _solved(
     return graph, s
 
 
-def _bound(graph: Graph, shapes: Sizes, bind: Constants) -> dict[str, Fill]:
+def _bound(graph: ResolvedNet, shapes: Sizes, bind: Constants) -> dict[str, Fill]:
     """Constants in the place of inputs, of the types that the net reads them as.
 
     Raises:
@@ -185,7 +185,7 @@ class _Absent:
         return self.blobs.setdefault(name, Blob(name))
 
 
-class Graph:
+class ResolvedNet:
     """A net with its names resolved: operators over SSA blobs.
 
     Attributes:
@@ -208,7 +208,7 @@ class Graph:
         for name, fill in fills.items():
             scope[name].known = known_fill(fill)
         absent = _Absent()
-        maker = GraphMaker(
+        maker = Resolver(
             OPERATORS, REFUSED, location, loops, absent=absent.blob, gradients=GRADIENTS
         )
         self.operators: list[Operator] = maker.operators_of(net, scope)

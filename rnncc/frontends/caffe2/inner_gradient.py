@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.caffe2.check_backward import Part
+from rnncc.frontends.caffe2.check_backward import BackwardPart
 from rnncc.frontends.caffe2.operator import Blob
 from rnncc.netdef import Arguments, OperatorDef, parse_text
 
 if TYPE_CHECKING:
-    from rnncc.frontends.caffe2.graph import GraphMaker, Scope
+    from rnncc.frontends.caffe2.graph import Resolver, Scope
     from rnncc.frontends.caffe2.ops.do import Do
 
 COPY, GIVEN = "/_DO_OPERATOR_INNER_GRAD_COPY_", "/_DO_OPERATOR_INNER_GRAD_"
@@ -19,8 +19,8 @@ COPY, GIVEN = "/_DO_OPERATOR_INNER_GRAD_COPY_", "/_DO_OPERATOR_INNER_GRAD_"
 
 
 def read_inner(
-    maker: GraphMaker, op: OperatorDef, location: Location, forward: Do, bound: Mapping[str, str]
-) -> Part:
+    maker: Resolver, op: OperatorDef, location: Location, forward: Do, bound: Mapping[str, str]
+) -> BackwardPart:
     """What the net inside the gradient of a Do computes, and of what.
 
     Raises:
@@ -44,7 +44,7 @@ def read_inner(
         if name not in scope:
             raise CompileError(location, f'no operator inside writes "{name}"')
         made.append((_blob(forward.entries, name, COPY, location), scope[name]))
-    return Part("net", forward.inside, operators, given, made, writes_in_place(forward))
+    return BackwardPart("net", forward.inside, operators, given, made, writes_in_place(forward))
 
 
 def writes_in_place(forward: Do) -> bool:

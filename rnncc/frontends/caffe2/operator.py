@@ -20,8 +20,8 @@ from rnncc.ir.types import FLOATS
 from rnncc.netdef import Arguments, OperatorDef
 
 if TYPE_CHECKING:
-    from rnncc.frontends.caffe2.earlier import Earlier
-    from rnncc.frontends.caffe2.graph import GraphMaker
+    from rnncc.frontends.caffe2.forward_index import ForwardIndex
+    from rnncc.frontends.caffe2.graph import Resolver
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -153,7 +153,7 @@ class Operator(ABC):
         inputs: Sequence[Blob],
         outputs: Sequence[Blob],
         location: Location,
-        maker: GraphMaker,
+        maker: Resolver,
     ) -> None:
         self.op = op
         self.xs = list(inputs)
@@ -178,10 +178,10 @@ class Operator(ABC):
         """It in messages about another operator of the same net: `op 3 (FC "y")`."""
         return self.location.node.rpartition(": ")[2]
 
-    def setup(self, maker: GraphMaker) -> None:  # noqa: B027, by default nothing
+    def setup(self, maker: Resolver) -> None:  # noqa: B027, by default nothing
         """Read the arguments; raises `CompileError` where they are wrong."""
 
-    def find_forward(self, earlier: Earlier) -> None:  # noqa: B027, by default nothing
+    def find_forward(self, earlier: ForwardIndex) -> None:  # noqa: B027, by default nothing
         """Find the operator that this one is the gradient of, if it is one."""
 
     @abstractmethod

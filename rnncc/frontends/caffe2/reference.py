@@ -18,7 +18,7 @@ _ATTRIBUTES = "Attributes:"
 
 
 @dataclass(frozen=True)
-class Entry:
+class OperatorGroup:
     """Operator types that are imported alike.
 
     Attributes:
@@ -35,20 +35,20 @@ class Entry:
     outputs: str
 
 
-def entries() -> dict[str, list[Entry]]:
+def entries() -> dict[str, list[OperatorGroup]]:
     """All that is supported, by family."""
     found = {family: _entries(operators) for family, operators in FAMILIES.items()}
     return {**found, "Gradients of control": _entries(GRADIENTS)}
 
 
-def _entries(operators: Mapping[str, type[Operator]]) -> list[Entry]:
+def _entries(operators: Mapping[str, type[Operator]]) -> list[OperatorGroup]:
     kinds: dict[type[Operator], list[str]] = {}
     for kind, operator in operators.items():
         kinds.setdefault(operator, []).append(kind)
     return [_entry(tuple(names), operator) for operator, names in kinds.items()]
 
 
-def _entry(kinds: tuple[str, ...], operator: type[Operator]) -> Entry:
+def _entry(kinds: tuple[str, ...], operator: type[Operator]) -> OperatorGroup:
     about = " ".join(
         text
         for text in _paragraphs(operator)
@@ -56,7 +56,7 @@ def _entry(kinds: tuple[str, ...], operator: type[Operator]) -> Entry:
     )
     stated = [text for made in operator.__mro__ if (text := _refused(made))]
     refused = stated[0] if stated else "nothing"
-    return Entry(
+    return OperatorGroup(
         kinds,
         about,
         () if refused == "nothing" else tuple(refused.split("; ")),

@@ -9,7 +9,7 @@ from rnncc.frontends.caffe2.constants import Known
 from rnncc.frontends.caffe2.operator import Blob, Operator
 
 MAX_EVALUATIONS = 300_000
-"""How many operators may be evaluated to count turns, in one import: about half a second."""
+"""How many operators may be evaluated to count iterations, in one import: about half a second."""
 
 State = dict[Blob, Known | None]
 
@@ -19,7 +19,7 @@ class Loops:
     """What is asked of the loops of one import.
 
     Attributes:
-        max_iterations: the most turns of loops whose number of turns is not known.
+        max_iterations: the most iterations of loops whose number of iterations is not known.
         training: whether the program is to be differentiated: then every loop needs a bound.
         evaluations: how many more there may be.
     """
@@ -30,13 +30,13 @@ class Loops:
 
 
 @dataclass(frozen=True)
-class Turns:
+class TripCount:
     """How often a loop runs.
 
     Attributes:
         most: no more than this.
         exact: always just so often.
-        last: what is known after the last turn.
+        last: what is known after the last iteration.
     """
 
     most: int
@@ -45,13 +45,13 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class Turning:
+class CountedLoop:
     """One while loop.
 
     Attributes:
         condition, body: the operators of its nets; the condition's run first.
-        gate: what is looked at before each turn, as the condition net leaves it.
-        back: what a turn starts with -> what takes its place after the turn.
+        gate: what is looked at before each iteration, as the condition net leaves it.
+        back: what an iteration starts with -> what takes its place after the iteration.
     """
 
     condition: Sequence[Operator]
@@ -60,7 +60,9 @@ class Turning:
     back: Mapping[Blob, Blob]
 
 
-def count_turns(loop: Turning, start: Mapping[Blob, Known | None], loops: Loops) -> Turns | None:
+def count_iterations(
+    loop: CountedLoop, start: Mapping[Blob, Known | None], loops: Loops
+) -> TripCount | None:
     """Follow what is known until it ends the loop; None where that never shows.
 
     Args:
@@ -73,19 +75,19 @@ def count_turns(loop: Turning, start: Mapping[Blob, Known | None], loops: Loops)
     )
     back = {blob: after for blob, after in loop.back.items() if blob in needed}
     state: State = {blob: start.get(blob) for blob in back}
-    turns, exact = 0, True
+    iterations, exact = 0, True
     while loops.evaluations > 0:
         env = dict(state)
         _run(condition, env, loops)
         gate = _look(env, loop.gate)
         if gate == ("i1", 0):
-            return Turns(turns, exact, {**env, **{b: _look(env, b) for b in loop.back}})
+            return TripCount(iterations, exact, {**env, **{b: _look(env, b) for b in loop.back}})
         exact = exact and gate is not None
         _run(body, env, loops)
         after = {blob: _look(env, end) for blob, end in back.items()}
         if after == state:
             return None
-        state, turns = after, turns + 1
+        state, iterations = after, iterations + 1
     return None
 
 
@@ -99,8 +101,8 @@ def _look(env: State, blob: Blob) -> Known | None:
     return env.get(blob, blob.known)
 
 
-def _needed(loop: Turning) -> set[Blob]:
-    """The blobs that the gate depends on, through all turns."""
+def _needed(loop: CountedLoop) -> set[Blob]:
+    """The blobs that the gate depends on, through all iterations."""
     makers = {y: op for op in _flat([*loop.condition, *loop.body]) for y in op.ys}
     needed, work = set[Blob](), [loop.gate]
     while work:

@@ -31,7 +31,7 @@ class Unproven(Exception):
     """What ends a loop is no formula of sizes."""
 
 
-class Names(Protocol):
+class KnownNames(Protocol):
     """What is known of a graph's names."""
 
     def value(self, name: str) -> Value | None:
@@ -66,7 +66,7 @@ class Conditions:
         self.rounded += [(EXACT[x.dtype], each) for each in (a, b)] if x.dtype in EXACT else []
 
 
-def conditions_of(names: Names, name: str, some: bool = False) -> Conditions:
+def conditions_of(names: KnownNames, name: str, some: bool = False) -> Conditions:
     """What must hold for a bool to be true.
 
     Args:
@@ -88,7 +88,9 @@ def conditions_of(names: Names, name: str, some: bool = False) -> Conditions:
     return found
 
 
-def _parts(names: Names, name: str, wanted: bool, found: Conditions) -> Iterable[tuple[str, bool]]:
+def _parts(
+    names: KnownNames, name: str, wanted: bool, found: Conditions
+) -> Iterable[tuple[str, bool]]:
     """The bools that decide whether one is as wanted; what is none of bools is added to `found`."""
     value, op = names.value(name), names.writer(name)
     numbers = None if value is None else value.numbers
@@ -110,7 +112,7 @@ def _parts(names: Names, name: str, wanted: bool, found: Conditions) -> Iterable
     return ()
 
 
-def _branches(names: Names, op: NodeProto, wanted: bool) -> list[tuple[str, bool]]:
+def _branches(names: KnownNames, op: NodeProto, wanted: bool) -> list[tuple[str, bool]]:
     """An `If` of which one branch is not as wanted: the other one is taken, and is so.
 
     Python's `and` and `or` are exported as such.

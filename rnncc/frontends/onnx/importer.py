@@ -15,8 +15,8 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.functions import function_key
 from rnncc.frontends.onnx.inputs import Given, Inputs
 from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, Learnt
-from rnncc.frontends.onnx.lists import Names, Nothing, Rows, element_names, elements
-from rnncc.frontends.onnx.model import Model
+from rnncc.frontends.onnx.lists import Names, Nothing, StackedRows, element_names, elements
+from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import FLOATS
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.partial_rules import build_partial
@@ -76,7 +76,7 @@ def read_model(
         shapes: sizes of inputs that the file leaves open: numbers, symbols' names, or None for
             what the file says.
         name: the program's name; by default the file's stem, or the graph's own name.
-        max_iterations: the most turns of a loop whose number of turns nothing shows.
+        max_iterations: the most iterations of a loop whose number of iterations nothing shows.
         training: whether the program will be differentiated.
         functions: DOMAIN.NAME -> the function of numbers that an operator is.
         bind: inputs that are constants -> these, checked; the others' sizes follow from theirs.
@@ -94,7 +94,7 @@ def read_model(
     opsets, tensors, known = opsets_of(message), Tensors(source), Known()
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     for _ in range(MOST_LEARNT):
-        model = Model(
+        model = ModelContext(
             file,
             tensors,
             opsets,
@@ -149,12 +149,12 @@ def _add_output(scope: Scope, name: str, value: Value, outputs: dict[str, SSAVal
     scope.b.loc = Location(scope.model.file, f'output "{name}"')
     if isinstance(value, Nothing):
         return None
-    items = elements(scope.b, value) if isinstance(value, Rows) else [value]
-    names = element_names(name, len(items)) if isinstance(value, Rows) else [name]
+    items = elements(scope.b, value) if isinstance(value, StackedRows) else [value]
+    names = element_names(name, len(items)) if isinstance(value, StackedRows) else [name]
     if any(each in outputs for each in names):
         raise CompileError(scope.b.loc, "has an element of the name of another output")
     outputs.update(zip(names, (scope.ssa(item) for item in items), strict=True))
-    return names if isinstance(value, Rows) else name
+    return names if isinstance(value, StackedRows) else name
 
 
 def _check_outputs(graph: Any, file: str) -> None:
@@ -198,7 +198,7 @@ def _add_inputs(
     for name in (info.name for info in infos):
         names = given.held.get(name, name)
         one = made[names] if isinstance(names, str) else Nothing()
-        value = Rows.listing([made[n] for n in names]) if isinstance(names, list) else one
+        value = StackedRows.listing([made[n] for n in names]) if isinstance(names, list) else one
         scope.define(name, value, model.file)
     for fact in model.known.facts:
         if not is_natural(fact):

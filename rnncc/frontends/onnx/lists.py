@@ -25,13 +25,13 @@ Names = str | list[str] | None
 
 
 @dataclass(frozen=True, eq=False)
-class Rows(Value):
+class StackedRows(Value):
     """A list of tensors.
 
     Attributes:
         stacked: its first elements, as rows of one tensor.
         items: the others.
-        earlier: in the body of a loop, the list to which turns append, whose elements so far
+        earlier: in the body of a loop, the list to which iterations append, whose elements so far
             nobody reads there.
     """
 
@@ -42,9 +42,9 @@ class Rows(Value):
     @staticmethod
     def listing(
         items: Sequence[Value] = (), stacked: Value | None = None, earlier: object = None
-    ) -> Rows:
+    ) -> StackedRows:
         """A list of these elements."""
-        return Rows("list", (), stacked=stacked, items=tuple(items), earlier=earlier)
+        return StackedRows("list", (), stacked=stacked, items=tuple(items), earlier=earlier)
 
     @property
     def form(self) -> tuple[Any, ...]:
@@ -59,24 +59,24 @@ class Rows(Value):
     @staticmethod
     def may_grow(value: Value) -> bool:
         """Whether a value is a list to which a loop may append: one without elements."""
-        return isinstance(value, Rows) and value.is_empty
+        return isinstance(value, StackedRows) and value.is_empty
 
     @staticmethod
     def may_grow_on(value: Value) -> bool:
         """The same of a list that has elements already, which the loop does not read."""
-        return isinstance(value, Rows) and value.earlier is None
+        return isinstance(value, StackedRows) and value.earlier is None
 
     def tensors(self) -> list[Value]:
         """The tensors that it holds."""
         return [*([] if self.stacked is None else [self.stacked]), *self.items]
 
-    def holding(self, tensors: Sequence[Value]) -> Rows:
+    def holding(self, tensors: Sequence[Value]) -> StackedRows:
         """The same list of other tensors."""
         first = len(tensors) - len(self.items)
         stacked = tensors[0] if first else None
         return replace(self, stacked=stacked, items=tuple(tensors[first:]))
 
-    def appended(self, value: Value) -> Rows:
+    def appended(self, value: Value) -> StackedRows:
         """With one more at the end."""
         return replace(self, items=(*self.items, value))
 
@@ -115,16 +115,16 @@ def refilled(values: Iterable[Value], tensors: Iterable[SSAValue]) -> list[Value
     return [v.holding([Value.computed(next(waiting)) for _ in v.tensors()]) for v in values]
 
 
-def check_readable(b: Builder, rows: Rows) -> None:
-    """Raise `NeedsValue` if a list is one that the turns of a loop append to."""
+def check_readable(b: Builder, rows: StackedRows) -> None:
+    """Raise `NeedsValue` if a list is one that the iterations of a loop append to."""
     if rows.earlier is not None:
-        what = "reads a list that the turns of a loop append to"
-        raise NeedsValue(b.loc, what, "a loop of up to 64 known turns may", [])
+        what = "reads a list that the iterations of a loop append to"
+        raise NeedsValue(b.loc, what, "a loop of up to 64 known iterations may", [])
     if isinstance(rows.stacked, Partial):
         raise Unsupported(b.loc, "reads a list whose length the run decides", PARTIAL_LISTS)
 
 
-def elements(b: Builder, rows: Rows) -> list[Value]:
+def elements(b: Builder, rows: StackedRows) -> list[Value]:
     """The elements of a list, each by itself.
 
     Raises:

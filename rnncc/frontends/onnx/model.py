@@ -18,11 +18,11 @@ from rnncc.ir.size_proofs import is_natural
 from rnncc.scalar import Scalar
 
 if TYPE_CHECKING:
-    from rnncc.frontends.onnx.node import Node, Operator
+    from rnncc.frontends.onnx.node import Node, OnnxOperator
 
 
 @dataclass
-class Model:
+class ModelContext:
     """What all graphs of a model share.
 
     Attributes:
@@ -40,7 +40,7 @@ class Model:
         dequantised: floats -> the inputs of the node that they are from, and its axis.
         wide: narrow values -> the same as they are computed with, of floats before they are rounded
             for a result that a node stores.
-        max_iterations: the most turns of a loop whose number of turns nothing shows.
+        max_iterations: the most iterations of a loop whose number of iterations nothing shows.
         training: whether the program will be differentiated.
         scalars: DOMAIN.NAME -> the function of numbers that an operator is.
         trip_counts: symbol of a loop's iteration number -> how many iterations there are.
@@ -54,8 +54,8 @@ class Model:
     tensors: Tensors
     opsets: Mapping[str, int]
     functions: Mapping[FunctionKey, Any]
-    operators: Mapping[str, Operator]
-    build_partial: Callable[[Node, str, Operator], list[Any]]
+    operators: Mapping[str, OnnxOperator]
+    build_partial: Callable[[Node, str, OnnxOperator], list[Any]]
     max_iterations: int | None = None
     training: bool = False
     scalars: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])

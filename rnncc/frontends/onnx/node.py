@@ -44,7 +44,7 @@ Fold = FoldOne | Callable[["Node", list[Array]], Sequence[Array] | Value | None]
 
 
 @dataclass(frozen=True)
-class Operator:
+class OnnxOperator:
     """How an operator is read.
 
     Attributes:

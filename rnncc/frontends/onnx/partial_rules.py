@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import Node, Operator
+from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.ops import activations, arithmetic, elementwise, logic
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.ops.shape import axes_input
@@ -22,7 +22,7 @@ Rule = Callable[[Node, Given], int | None]
 _HINT = "operators that compute row by row, Shape and outputs may"
 
 
-def build_partial(n: Node, name: str, operator: Operator) -> list[Any]:
+def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     """The outputs of a node that reads such tensors.
 
     Raises:

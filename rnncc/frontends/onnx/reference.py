@@ -16,7 +16,7 @@ _REFUSED = "Refused: "
 
 
 @dataclass(frozen=True)
-class Entry:
+class OperatorEntry:
     """An operator.
 
     Attributes:
@@ -29,18 +29,20 @@ class Entry:
     refused: tuple[str, ...]
 
 
-def entries() -> dict[str, list[Entry]]:
+def entries() -> dict[str, list[OperatorEntry]]:
     """All that is supported, by family."""
     found = {
         family: [_entry(name, operator.build.__doc__ or "") for name, operator in table.items()]
         for family, table in FAMILIES.items()
     }
     about = "As the standard defines it by other operators."
-    return {**found, "By definition": [Entry(name, about, ()) for name in BY_DEFINITION]}
+    return {**found, "By definition": [OperatorEntry(name, about, ()) for name in BY_DEFINITION]}
 
 
-def _entry(name: str, doc: str) -> Entry:
+def _entry(name: str, doc: str) -> OperatorEntry:
     paragraphs = [" ".join(part.split()) for part in inspect.cleandoc(doc).split("\n\n")]
     refused = [p.removeprefix(_REFUSED) for p in paragraphs if p.startswith(_REFUSED)]
     about = " ".join(p for p in paragraphs if not p.startswith(_REFUSED))
-    return Entry(name, about, tuple(refused[0].removesuffix(".").split("; ")) if refused else ())
+    return OperatorEntry(
+        name, about, tuple(refused[0].removesuffix(".").split("; ")) if refused else ()
+    )

@@ -17,8 +17,8 @@ from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.functions import definition_of, function_key, inlined
 from rnncc.frontends.onnx.learning import Learnt
-from rnncc.frontends.onnx.model import Model
-from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, Operator
+from rnncc.frontends.onnx.model import ModelContext
+from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.order import in_order
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.reading import opsets_of, plain_domain
@@ -62,7 +62,7 @@ class Scope:
         nodes: name -> the node that writes it, where that is an operator as the standard has it.
     """
 
-    def __init__(self, model: Model, b: Builder, outer: Scope | None = None) -> None:
+    def __init__(self, model: ModelContext, b: Builder, outer: Scope | None = None) -> None:
         self.model, self.b, self.outer = model, b, outer
         self.names: dict[str, Value] = {}
         self.opsets = model.opsets if outer is None else outer.opsets
@@ -242,19 +242,19 @@ class Scope:
         except Exception as error:
             raise InternalError.at(location, error) from error
 
-    def _results(self, node: Node, name: str, operator: Operator) -> Any:
+    def _results(self, node: Node, name: str, operator: OnnxOperator) -> Any:
         """The outputs, folded or built."""
         if any(isinstance(value, Partial) for value in node.inputs):
             return self.model.build_partial(node, name, operator)
         folded = self._fold(node, operator)
         return operator.build(node) if folded is None else folded
 
-    def _operator(self, name: str) -> Operator | None:
+    def _operator(self, name: str) -> OnnxOperator | None:
         """How an operator is read: by a user's function, where there is one."""
         user = self.model.scalars.get(name)
         return self.model.operators.get(name) if user is None else _applied(user)
 
-    def _fold(self, node: Node, operator: Operator) -> Any:
+    def _fold(self, node: Node, operator: OnnxOperator) -> Any:
         """The outputs, where all inputs are known and that decides them."""
         known = [None if value is None else value.known for value in node.inputs]
         if operator.fold is None or not all(
@@ -333,7 +333,7 @@ class Scope:
         try:
             for index, inside in enumerate(inlined(op, function)):
                 inner.run_node(inside, index, f"{place}: ")
-        finally:  # a loop that cannot be a scan is built again, turn by turn
+        finally:  # a loop that cannot be a scan is built again, iteration by iteration
             self.model.calls -= 1
         for name, outer in zip(function.output, op.output, strict=False):
             if outer:
@@ -351,13 +351,13 @@ class Scope:
         return found
 
 
-def _applied(function: Scalar) -> Operator:
+def _applied(function: Scalar) -> OnnxOperator:
     """An operator that a user's function of numbers is."""
 
     def build(n: Node) -> SSAValue:
         return n.b.apply(function, *(n.x(i, FLOATS) for i in range(len(n.inputs))))
 
-    return Operator(build)
+    return OnnxOperator(build)
 
 
 def _place(op: NodeProto, index: int) -> str:

@@ -1,6 +1,6 @@
 """The operators that are read by a function each, by family."""
 
-from rnncc.frontends.onnx.node import Operator
+from rnncc.frontends.onnx.node import OnnxOperator
 from rnncc.frontends.onnx.ops import (
     activations,
     arithmetic,
@@ -28,7 +28,7 @@ from rnncc.frontends.onnx.ops import (
     whole_products,
 )
 
-FAMILIES: dict[str, dict[str, Operator]] = {
+FAMILIES: dict[str, dict[str, OnnxOperator]] = {
     "Recurrent layers": recurrent.OPERATORS,
     "Control": {**control.OPERATORS, **loop.OPERATORS},
     "Products": linear.OPERATORS,
@@ -52,7 +52,7 @@ FAMILIES: dict[str, dict[str, Operator]] = {
     "Written by ONNX Runtime's optimisers": contributed.OPERATORS,
 }
 
-OPERATORS: dict[str, Operator] = {
+OPERATORS: dict[str, OnnxOperator] = {
     name: operator for family in FAMILIES.values() for name, operator in family.items()
 }
 """Operator -> how it is read; with its domain in front where that is not the standard's."""

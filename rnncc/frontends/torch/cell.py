@@ -40,7 +40,7 @@ class Places:
 
 
 @dataclass(frozen=True)
-class Step:
+class CellStep:
     """One step of a cell.
 
     Attributes:
@@ -61,7 +61,7 @@ class Step:
     ys: int
 
 
-def scan_program(step: Step, reverse: bool) -> tuple[Program, Dtypes]:
+def scan_program(step: CellStep, reverse: bool) -> tuple[Program, Dtypes]:
     """The net of all steps: inputs x0.., s0.., p0.., seed; outputs y0.., final0...
 
     Xs have T rows; p are the tensors that the cell holds; the seed, i32 of rank 0, is there where
@@ -118,7 +118,7 @@ def _names(inputs: Sequence[Any]) -> dict[str, str]:
     return {text: f"N{i + 1 if i else ''}" for i, text in enumerate(dict.fromkeys(texts))}
 
 
-def _check_dtypes(step: Step) -> None:
+def _check_dtypes(step: CellStep) -> None:
     """Two that are computed in one type are not one: after the step another would follow."""
     nodes: Any = step.graph.graph.output_node().args[0]
     for name, old, node in zip(step.names, step.state_types, nodes[step.ys :], strict=True):

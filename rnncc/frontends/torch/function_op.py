@@ -38,7 +38,7 @@ def _values(values: Sequence[torch.Tensor], *_: Any) -> list[torch.Tensor]:
     return [torch.empty_like(value) for value in values]
 
 
-class Context:
+class FunctionContext:
     """What a Function's methods know as `ctx`; they may put anything else there."""
 
     def __init__(self, args: Sequence[Any], inside: Sequence[Any]) -> None:
@@ -98,7 +98,7 @@ def applied(
         NotImplementedError, RuntimeError: it does what is not supported, or what PyTorch refuses.
     """
     inside = tuple([_detached(x) for x in args])
-    context = Context(args, inside)
+    context = FunctionContext(args, inside)
     if setup_context is None:
         made = forward(context, *inside)
     else:
@@ -144,7 +144,7 @@ def with_graphs(
         raise NotImplementedError("a torch.autograd.Function in the form of an older PyTorch")
     inside = tuple([_detached(x) for x in args])
     made, saved = run(forward, *inside)
-    context = Context(args, inside)
+    context = FunctionContext(args, inside)
     context.save_for_backward(*saved)
     outputs = tuple(made) if isinstance(made, (tuple, list)) else (made,)
     _check(args, outputs)

@@ -42,17 +42,17 @@ class Lengths:
         return torch.arange(self.steps, device=self.of.device)[:, None] < self.of
 
 
-class Packed(NamedTuple):
+class PackedSequenceParts(NamedTuple):
     """What _VF._pack_padded_sequence gives."""
 
     data: torch.Tensor
     batch_sizes: Lengths
 
 
-def pack(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> Packed:
+def pack(x: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> PackedSequenceParts:
     """Padded sequences [T, N, ...], or [N, T, ...]."""
     rows = x.transpose(0, 1) if batch_first else x
-    return Packed(rows, Lengths(lengths, rows.shape[0], rows.shape[1]))
+    return PackedSequenceParts(rows, Lengths(lengths, rows.shape[0], rows.shape[1]))
 
 
 def unpack(

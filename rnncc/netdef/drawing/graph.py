@@ -33,7 +33,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Node:
+class DrawnNode:
     """A box, or a blob.
 
     Attributes:
@@ -45,17 +45,17 @@ class Node:
     kind: str
     lines: tuple[Line, ...]
     told: str = ""
-    parts: tuple[tuple[str, Graph], ...] = ()
+    parts: tuple[tuple[str, DrawnGraph], ...] = ()
 
 
 @dataclass
-class Graph:
+class DrawnGraph:
     """Nodes, and arrows as pairs of their positions."""
 
-    nodes: list[Node] = field(default_factory=list[Node])
+    nodes: list[DrawnNode] = field(default_factory=list[DrawnNode])
     edges: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
-    def add(self, node: Node) -> int:
+    def add(self, node: DrawnNode) -> int:
         self.nodes.append(node)
         return len(self.nodes) - 1
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from rnncc.netdef.drawing.graph import Graph, Line, Node, line
+from rnncc.netdef.drawing.graph import DrawnGraph, DrawnNode, Line, line
 from rnncc.netdef.inner import nets_in
 from rnncc.netdef.netdef_pb2 import Argument, NetDef, OperatorDef
 from rnncc.netdef.versions import Value, ssa
@@ -45,7 +45,7 @@ class Surroundings:
     results: frozenset[str] = frozenset()
 
 
-def read(net: NetDef, parameters: Collection[str]) -> Graph:
+def read(net: NetDef, parameters: Collection[str]) -> DrawnGraph:
     """The graph of a net; `parameters` are drawn as weights, as are those that operators read as
     weights.
 
@@ -60,7 +60,7 @@ class _Reader:
     """Makes the graph of one net."""
 
     def __init__(self, net: NetDef, around: Surroundings) -> None:
-        self.graph = Graph()
+        self.graph = DrawnGraph()
         self._around = around
         self._steps, last = ssa(net)
         self._results = {(name, last.get(name, 0)) for name in around.results}
@@ -97,7 +97,7 @@ class _Reader:
     def _is_weight(self, value: Value) -> bool:
         return value[1] == 0 and value[0] in self._around.parameters
 
-    def _label(self, value: Value, written: bool, again: bool = False) -> Node:
+    def _label(self, value: Value, written: bool, again: bool = False) -> DrawnNode:
         name = value[0]
         if written:
             kind = "output" if value in self._results else "blob"
@@ -108,9 +108,9 @@ class _Reader:
         note = self._around.notes.get(name, "") if ends else ""
         told = f"{name}, version {value[1]}" if value[1] else name
         lines = (line(name, "blob"), *([line(note, "note")] if note else []))
-        return Node(kind, lines, told)
+        return DrawnNode(kind, lines, told)
 
-    def _box(self, index: int, op: OperatorDef, weights: Collection[Value]) -> Node:
+    def _box(self, index: int, op: OperatorDef, weights: Collection[Value]) -> DrawnNode:
         parts = tuple(
             (title, _Reader(net, self._inside(op, net, title)).graph)
             for title, net in _drawn_nets(op)
@@ -119,7 +119,7 @@ class _Reader:
         lines += [line(op.name, "name")] if op.name else []
         if not parts:
             lines += [line(name, "name") for name, _ in weights]
-        return Node("op", tuple(lines), _told(index, op), parts)
+        return DrawnNode("op", tuple(lines), _told(index, op), parts)
 
     def _inside(self, op: OperatorDef, net: NetDef, title: str) -> Surroundings:
         if op.type.startswith("RecurrentNetwork"):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from rnncc.netdef.drawing.colours import DARK, INK, LIGHT, rules
-from rnncc.netdef.drawing.graph import SIZES, Graph, Line, Node, line
+from rnncc.netdef.drawing.graph import SIZES, DrawnGraph, DrawnNode, Line, line
 from rnncc.netdef.drawing.layout import Edge, Layout, Point, Size
 
 Place = Callable[[Sequence[Size], Sequence[Edge], frozenset[int]], Layout]
@@ -40,16 +40,16 @@ text.name, text.note, text.title, .unread text {{ fill: {INK["dark"][1]}; }}
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedGraph:
     """A graph with its layout, and those of the nets in its boxes."""
 
-    graph: Graph
+    graph: DrawnGraph
     layout: Layout
     sizes: list[Size]
-    inner: list[list[Placed]]
+    inner: list[list[PlacedGraph]]
 
 
-def write(graph: Graph, title: str, place: Place) -> str:
+def write(graph: DrawnGraph, title: str, place: Place) -> str:
     """The SVG of a graph."""
     placed = _placed(graph, place)
     heading = line(title, "title")
@@ -72,14 +72,14 @@ def write(graph: Graph, title: str, place: Place) -> str:
     )
 
 
-def _placed(graph: Graph, place: Place) -> Placed:
+def _placed(graph: DrawnGraph, place: Place) -> PlacedGraph:
     inner = [[_placed(net, place) for _, net in node.parts] for node in graph.nodes]
     sizes = [_size(node, parts) for node, parts in zip(graph.nodes, inner, strict=True)]
     forks = frozenset(n for n, node in enumerate(graph.nodes) if node.kind != "op")
-    return Placed(graph, place(sizes, graph.edges, forks), sizes, inner)
+    return PlacedGraph(graph, place(sizes, graph.edges, forks), sizes, inner)
 
 
-def _size(node: Node, parts: Sequence[Placed]) -> Size:
+def _size(node: DrawnNode, parts: Sequence[PlacedGraph]) -> Size:
     text = max(entry.width for entry in node.lines), sum(entry.height for entry in node.lines)
     if not parts:
         bare = node.kind in ("blob", "unread")
@@ -90,14 +90,14 @@ def _size(node: Node, parts: Sequence[Placed]) -> Size:
     return max(width, text[0] + 2 * INSET), height
 
 
-def _frame(title: str, net: Placed) -> Size:
+def _frame(title: str, net: PlacedGraph) -> Size:
     """The size of the frame around a net in a box."""
     heading = line(title, "title")
     width = max(net.layout.size[0], heading.width) + 2 * INSET
     return width, net.layout.size[1] + heading.height + 2.5 * INSET
 
 
-def _drawn(placed: Placed, at: Point) -> Iterable[str]:
+def _drawn(placed: PlacedGraph, at: Point) -> Iterable[str]:
     yield f'<g transform="translate({at[0]:.1f} {at[1]:.1f})">'
     for (_, target), points in zip(placed.graph.edges, placed.layout.curves, strict=True):
         if points:
@@ -109,7 +109,9 @@ def _drawn(placed: Placed, at: Point) -> Iterable[str]:
     yield "</g>"
 
 
-def _node(node: Node, corner: Point, size: Size, inner: Sequence[Placed]) -> Iterable[str]:
+def _node(
+    node: DrawnNode, corner: Point, size: Size, inner: Sequence[PlacedGraph]
+) -> Iterable[str]:
     yield f'<g class="{node.kind}-node{" unread" if node.kind == "unread" else ""}">'
     yield f"<title>{escape(node.told)}</title>"
     kind = ("group" if inner else "box") if node.kind == "op" else node.kind

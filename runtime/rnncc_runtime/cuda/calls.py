@@ -10,7 +10,7 @@ from typing import Any
 
 from rnncc_runtime.arrays import Array
 from rnncc_runtime.cuda.arrays import DeviceArray, Given, Givens
-from rnncc_runtime.cuda.code import Code
+from rnncc_runtime.cuda.code import DeviceCode
 from rnncc_runtime.cuda.device import ALIGNMENT, Device, DeviceMemory, aligned
 from rnncc_runtime.errors import ArrayError, RunError
 from rnncc_runtime.library import symbols_of
@@ -57,7 +57,10 @@ class Calls:
     """
 
     def __init__(
-        self, metadata: Mapping[str, Any], functions: Mapping[str, Callable[..., int]], code: Code
+        self,
+        metadata: Mapping[str, Any],
+        functions: Mapping[str, Callable[..., int]],
+        code: DeviceCode,
     ) -> None:
         self.device, self.code = code.device, code
         self._metadata, self._functions = metadata, functions

@@ -74,7 +74,7 @@ class _Cuda(ctypes.Structure):
     ]
 
 
-class Code:
+class DeviceCode:
     """A library as it is loaded on a device.
 
     Args:

@@ -11,7 +11,7 @@ enum rnncc_error {
     RNNCC_NULL_POINTER = 1, /* the inputs, one of them, or a workspace that is needed */
     RNNCC_BAD_SIZE = 2,     /* T, N or a further size is negative or too large */
     RNNCC_BAD_LENGTH = 3,   /* a sequence length beyond T where the net cannot allow it */
-    RNNCC_PAST_LIMIT = 4,   /* a loop takes more turns than the limit it was compiled with */
+    RNNCC_PAST_LIMIT = 4,   /* a loop takes more iterations than the limit it was compiled with */
     RNNCC_BAD_INDEX = 5,    /* an index is outside of the table that it chooses from */
     RNNCC_BAD_TAPE = 6      /* no tape of the same library's forward at these sizes, or a used one */
 };
@@ -23,7 +23,7 @@ static inline const char *rnncc_error_string(int code) {
     case RNNCC_NULL_POINTER: return "memory that is needed is NULL";
     case RNNCC_BAD_SIZE: return "a size is negative or too large";
     case RNNCC_BAD_LENGTH: return "a sequence length is beyond T";
-    case RNNCC_PAST_LIMIT: return "a loop takes more turns than its limit";
+    case RNNCC_PAST_LIMIT: return "a loop takes more iterations than its limit";
     case RNNCC_BAD_INDEX: return "an index is outside of its table";
     case RNNCC_BAD_TAPE:
         return "the tape is not one that forward left for these sizes, or was used up";

@@ -15,7 +15,7 @@ from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.nvptx.device import DeviceCode, DeviceKernel
 from rnncc.codegen.nvptx.host import write_host
-from rnncc.codegen.nvptx.ptx import Image
+from rnncc.codegen.nvptx.ptx import ChipImage
 from rnncc.driver import compiling
 from rnncc.ir.dims import Dim
 from rnncc.kern.largest import Largest
@@ -117,7 +117,7 @@ def hosted(net: Any, init: Any = None, **options: Any) -> Hosted:
     device = device_of(library)
     target: Any = HostOnly(resolve_target(None, None))
     metadata = describe(library, target)
-    images = [Image("ptx", b"// nothing\0"), Image("sm_80", bytes(range(256)))]
+    images = [ChipImage("ptx", b"// nothing\0"), ChipImage("sm_80", bytes(range(256)))]
     text = write_host(library, target, device, metadata, images, in_memory=True)
     engine = objects.load(objects.optimise(text, target.host, jit=True))
     functions: dict[str, Any] = {

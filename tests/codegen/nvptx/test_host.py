@@ -14,7 +14,7 @@ import pytest
 
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.nvptx.host import needed_inputs, write_host
-from rnncc.codegen.nvptx.ptx import Image
+from rnncc.codegen.nvptx.ptx import ChipImage
 from rnncc.errors import CompileError
 from rnncc.kern.entry_points import Call, EntryPoint, entry_points
 from tests.codegen.nvptx.hosted import (
@@ -313,7 +313,7 @@ def test_weights_of_a_file_are_filled_in_by_the_assembler() -> None:
     library = made.library
     target: Any = HostOnly(host=_host())
     metadata = {"features": target.host.extensions}
-    text = write_host(library, target, device_of(library), metadata, [Image("ptx", b"\0")])
+    text = write_host(library, target, device_of(library), metadata, [ChipImage("ptx", b"\0")])
     weights = library.name, library.weights_block()
     assert objects.optimise(text, target.host, False, weights).object_code[:4] == b"\x7fELF"
 

@@ -28,7 +28,7 @@ QUICK = {
 }
 """One net of each kind; the others are slow."""
 LIMIT = 6
-"""The loops of the golden nets take up to five turns."""
+"""The loops of the golden nets take up to five iterations."""
 
 
 def cases(paths: list[Path]) -> list[object]:

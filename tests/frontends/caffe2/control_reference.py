@@ -87,7 +87,7 @@ def _repeat(o: OperatorDef, args: dict[str, Any], blobs: MutableMapping[str, Arr
 
 
 class RandomNet:
-    """A random net over the vectors a, b, c, the bools p, q and the input n, how often loops turn.
+    """A random net over the vectors a, b, c, the bools p, q and the input n, the trip count.
 
     Attributes:
         size: how many more operators there may be.

@@ -95,8 +95,8 @@ def test_has_scope_counts_workspaces() -> None:
     ops = [scope(), op("HasScope", "s", "before"), made, op("HasScope", "s", "after")]
     got = computed(net(ops, "x", "y before after"), x=X)
     assert (got["before"], got["after"]) == ([False], [True])
-    turn = loop("go x s", "go y s", body(made, op("Not", "go", "go")))
-    ops = [scope(), turn, op("HasScope", "s", "after"), op("Not", "after", "z")]
+    iteration = loop("go x s", "go y s", body(made, op("Not", "go", "go")))
+    ops = [scope(), iteration, op("HasScope", "s", "after"), op("Not", "after", "z")]
     text = refused(net(ops, "x go", "z"))
     assert text == (
         'op 3 (Not "z"): reads "after", which depends on how many workspaces a loop has made'

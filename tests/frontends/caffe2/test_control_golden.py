@@ -31,10 +31,10 @@ TRAIN = [case for case in CONTROL if (case / "train.pb").exists()]
 KEPT = ("if_alone_t", "if_empty_else_t", "if_empty_then_f")
 """Where y is no input, as the branch that overwrites it is known to run."""
 GATED = ("while_norm", "while_if", "while_scaled", "while_while", "if_computed_t", "if_computed_f")
-"""What floats, or the turns of another loop, decide."""
+"""What floats, or the iterations of another loop, decide."""
 
 LIMIT = 6
-"""The loops of the golden nets take up to five turns."""
+"""The loops of the golden nets take up to five iterations."""
 
 REFUSED = {
     "do_wrong_duplicate": 'op 2 (Do "y"): lists the input "x" twice',

@@ -96,15 +96,15 @@ def test_a_step_that_keeps_its_state() -> None:
 
 
 def test_a_loop_in_a_step() -> None:
-    """Step t takes t turns of h = tanh(h w + x)."""
-    turn = body(op("Mul", "h w", "p"), op("Add", "p x_t", "q"), op("Tanh", "q", "h"))
+    """Step t takes t iterations of h = tanh(h w + x)."""
+    iteration = body(op("Mul", "h w", "p"), op("Add", "p x_t", "q"), op("Tanh", "q", "h"))
     condition = body(op("LT", "i timestep", "go"), op("Add", "i one", "i"))
     steps = [
         op("Copy", "h_prev", "h"),
         constant("i", 0, INT32),
         constant("one", 1, INT32),
         constant("go", 0, BOOL),
-        loop("go h w x_t i one timestep", "h i go", turn, condition),
+        loop("go h w x_t i one timestep", "h i go", iteration, condition),
     ]
     inputs = arrays()
     h, want = inputs["h0"], list[np.ndarray]()
@@ -157,17 +157,22 @@ def test_a_recurrent_net_in_a_branch(taken: bool) -> None:
     np.testing.assert_allclose(got, want, 1e-12)
 
 
-@pytest.mark.parametrize("turns", [0, 1, 3])
-def test_a_recurrent_net_in_a_loop(turns: int) -> None:
-    """Each turn runs over the sequence again, from where the last one ended."""
-    turn = body(recurrent(sum_step(), inputs="x y"), op("Copy", "h_last", "y"))
+@pytest.mark.parametrize("iterations", [0, 1, 3])
+def test_a_recurrent_net_in_a_loop(iterations: int) -> None:
+    """Each iteration runs over the sequence again, from where the last one ended."""
+    iteration = body(recurrent(sum_step(), inputs="x y"), op("Copy", "h_last", "y"))
     condition = body(op("LT", "i k", "go"), op("Add", "i one", "i"))
-    starts = [constant("i", 0), constant("one", 1), constant("k", turns), constant("go", 0, BOOL)]
-    while_ = loop("go x y i one k", "y i go", turn, condition)
+    starts = [
+        constant("i", 0),
+        constant("one", 1),
+        constant("k", iterations),
+        constant("go", 0, BOOL),
+    ]
+    while_ = loop("go x y i one k", "y i go", iteration, condition)
     made = net([op("Copy", "h0", "y"), *starts, while_], "x h0", "y")
     inputs = arrays()
     got = run(import_net(made, shapes={"x": "T,N,3", "h0": "1,N,3"}), inputs, np.float64)["y"]
     want = inputs["h0"]
-    for _ in range(turns):
+    for _ in range(iterations):
         want = history(inputs, want)[-1:]
     np.testing.assert_allclose(got, want, 1e-12)

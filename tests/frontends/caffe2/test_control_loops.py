@@ -54,18 +54,18 @@ def refused(made: NetDef, **options: Any) -> str:
 # How often
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2, 7])
+@pytest.mark.parametrize("iterations", [0, 1, 2, 7])
 @pytest.mark.parametrize("dtype", [INT32, INT64])
-def test_a_count_that_the_net_holds_makes_a_plain_loop(turns: int, dtype: int) -> None:
-    names = {"i": 0, "one": 1, "k": turns}
+def test_a_count_that_the_net_holds_makes_a_plain_loop(iterations: int, dtype: int) -> None:
+    names = {"i": 0, "one": 1, "k": iterations}
     starts = [constant(name, value, dtype) for name, value in names.items()]
     program = imported(counted(*starts, constant("go", 0, BOOL)))
     assert [(scan.gate, str(scan.steps)) for scan in loops(program)] == (
-        [(None, str(turns))] if turns else []
+        [(None, str(iterations))] if iterations else []
     )
     got = run(program, {"y0": Y, "w": W}, np.float64)
-    np.testing.assert_allclose(got["y"], Y * W**turns)
-    assert got["i"] == [turns + 1]
+    np.testing.assert_allclose(got["y"], Y * W**iterations)
+    assert got["i"] == [iterations + 1]
 
 
 def test_parameters_decide_as_constants_do() -> None:
@@ -125,21 +125,21 @@ def test_a_bound_shows_where_the_data_may_end_the_loop_before() -> None:
     program = imported(made, training=True)
     (scan,) = loops(program)
     assert (str(scan.steps), scan.is_limited) == ("3", False)
-    for limit, turns in ((1e9, 3), (5.5, 2), (5.0, 0)):
+    for limit, iterations in ((1e9, 3), (5.5, 2), (5.0, 0)):
         got = run(program, {"y0": Y, "w": W, "limit": np.array(limit)}, np.float64)
-        np.testing.assert_allclose(got["y"], Y * W**turns)
+        np.testing.assert_allclose(got["y"], Y * W**iterations)
 
 
-@pytest.mark.parametrize("turns", [0, 1, 4])
-def test_the_limit_given(turns: int) -> None:
+@pytest.mark.parametrize("iterations", [0, 1, 4])
+def test_the_limit_given(iterations: int) -> None:
     program = imported(counted(), max_iterations=4, training=True)
     (scan,) = loops(program)
     assert (str(scan.steps), scan.is_limited) == ("4", True)
     assert dtype_of(program.net.inputs["k"]) == "i64"
     one = np.ones(1, np.int64)
-    inputs = {"y0": Y, "w": W, "i": 0 * one, "one": one, "k": turns * one, "go": one > 0}
-    np.testing.assert_allclose(run(program, inputs, np.float64)["y"], Y * W**turns)
-    with pytest.raises(LimitError, match="more than 4 turns"):
+    inputs = {"y0": Y, "w": W, "i": 0 * one, "one": one, "k": iterations * one, "go": one > 0}
+    np.testing.assert_allclose(run(program, inputs, np.float64)["y"], Y * W**iterations)
+    with pytest.raises(LimitError, match="more than 4 iterations"):
         run(program, {**inputs, "k": 5 * one}, np.float64)
 
 
@@ -147,7 +147,7 @@ def test_without_a_limit() -> None:
     (scan,) = loops(imported(counted()))
     assert str(scan.steps) == "100000"
     assert refused(counted(), training=True) == (
-        'op 1 (While "y"): may take any number of turns, and training keeps values of each '
+        'op 1 (While "y"): may take any number of iterations, and training keeps values of each '
         "(give the most that there can be: --max-iterations)"
     )
 
@@ -186,18 +186,18 @@ def test_many_loops_share_what_counting_may_cost() -> None:
 
 @pytest.mark.parametrize("go", [True, False])
 def test_without_a_condition_net_the_body_writes_the_condition(go: bool) -> None:
-    turn = body(op("Mul", "y w", "y"), op("Not", "go", "go"))
-    made = net([op("Copy", "y0", "y"), loop("go y w", "y go", turn)], "y0 w go", "y go")
+    iteration = body(op("Mul", "y w", "y"), op("Not", "go", "go"))
+    made = net([op("Copy", "y0", "y"), loop("go y w", "y go", iteration)], "y0 w go", "y go")
     got = run(imported(made), {"y0": Y, "w": W, "go": np.array([go])}, np.float64)
     np.testing.assert_allclose(got["y"], Y * W if go else Y)
     assert got["go"] == [False]
 
 
 def test_values_change_places() -> None:
-    turn = body(op("Copy", "a", "t"), op("Copy", "b", "a"), op("Copy", "t", "b"))
+    iteration = body(op("Copy", "a", "t"), op("Copy", "b", "a"), op("Copy", "t", "b"))
     condition = body(op("Add", "i one", "i"), op("LE", "i k", "go"))
     ops = [op("Copy", "y0", "a"), op("Copy", "w", "b"), *STARTS]
-    ops.append(loop("go a b i one k", "a b i go", turn, condition))
+    ops.append(loop("go a b i one k", "a b i go", iteration, condition))
     got = run(imported(net(ops, "y0 w", "a b")), {"y0": Y, "w": W}, np.float64)
     np.testing.assert_array_equal(got["a"], W)
     np.testing.assert_array_equal(got["b"], Y)
@@ -214,9 +214,9 @@ def test_what_the_condition_writes_the_body_reads() -> None:
 
 
 def test_what_a_turn_makes_is_there_behind_the_loop_where_one_surely_runs() -> None:
-    turn = body(op("Mul", "y w", "p"), op("Tanh", "p", "y"))
+    iteration = body(op("Mul", "y w", "p"), op("Tanh", "p", "y"))
     condition = body(op("Add", "i one", "i"), op("LE", "i k", "go"))
-    while_ = loop("go y w i one k", "y i go p", turn, condition)
+    while_ = loop("go y w i one k", "y i go p", iteration, condition)
     inside = do(
         body(op("Copy", "y0", "y"), *STARTS, while_),
         {"y0": "y0", "w": "w", "y": "y", "p": "p"},
@@ -238,9 +238,9 @@ def test_what_a_turn_makes_is_there_behind_the_loop_where_one_surely_runs() -> N
 
 def test_a_branch_in_a_loop_and_a_loop_in_a_branch() -> None:
     odd = branch("odd y w", "y", body(op("Mul", "y w", "y")), body(op("Add", "y w", "y")))
-    turn = body(odd, op("Not", "odd", "odd"))
+    iteration = body(odd, op("Not", "odd", "odd"))
     condition = body(op("Add", "i one", "i"), op("LE", "i k", "go"))
-    while_ = loop("go odd y w i one k", "odd y i go", turn, condition)
+    while_ = loop("go odd y w i one k", "odd y i go", iteration, condition)
     made = net(
         [op("Copy", "y0", "y"), branch("c y w", "y i", body(*STARTS, while_))], "c y0 w odd", "y"
     )
@@ -251,13 +251,13 @@ def test_a_branch_in_a_loop_and_a_loop_in_a_branch() -> None:
 
 
 def test_a_loop_in_a_loop() -> None:
-    """Turn i takes i turns of y = tanh(y w)."""
+    """Turn i takes i iterations of y = tanh(y w)."""
     inner_condition = body(op("Add", "j one", "j"), op("LE", "j i", "on"))
     step = body(op("Mul", "y w", "p"), op("Tanh", "p", "y"))
     inner = loop("on y w i j one", "y j on", step, inner_condition)
-    turn = body(constant("j", 0), constant("on", 0, BOOL), inner)
+    iteration = body(constant("j", 0), constant("on", 0, BOOL), inner)
     condition = body(op("Add", "i one", "i"), op("LE", "i k", "go"))
-    while_ = loop("go y w i one k", "y i go", turn, condition)
+    while_ = loop("go y w i one k", "y i go", iteration, condition)
     program = imported(net([op("Copy", "y0", "y"), *STARTS, while_], "y0 w", "y"), max_iterations=3)
     want = Y
     for _ in range(1 + 2 + 3):
@@ -288,11 +288,11 @@ def test_errors_of_while() -> None:
     assert text == 'op 1 (While "y"): writes its condition "go" nowhere: it would never end'
     text = refused(net([start, op("While", "go y", "y")], "y0 w go", "y"))
     assert text == "op 1 (While \"y\"): lacks the argument 'loop_net'"
-    turn = body(op("Concat", "y y", "y sizes", axis=0), op("Not", "go", "go"))
-    text = refused(net([start, loop("go y", "y go", turn)], "y0 w go", "y"))
+    iteration = body(op("Concat", "y y", "y sizes", axis=0), op("Not", "go", "go"))
+    text = refused(net([start, loop("go y", "y go", iteration)], "y0 w go", "y"))
     assert text.startswith('op 1 (While "y"): ') and '"y" has shape' in text
-    turn = body(op("Cast", "y", "y", to=INT64), op("Not", "go", "go"))
-    ops = [op("FC", "y0 w2 b2", "y"), loop("go y", "y go", turn)]
+    iteration = body(op("Cast", "y", "y", to=INT64), op("Not", "go", "go"))
+    ops = [op("FC", "y0 w2 b2", "y"), loop("go y", "y go", iteration)]
     shapes = {"y0": (2, 3), "w2": (4, 3), "b2": (4,)}
     with pytest.raises(CompileError, match=r'body op 0 \(Cast "y"\): "y" has elements of type'):
         import_net(net(ops, "y0 w2 b2 go", "y"), shapes=shapes)

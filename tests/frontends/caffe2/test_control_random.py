@@ -24,9 +24,9 @@ def test_random_nets(first: int) -> None:
         program = import_net(made, shapes=SHAPES, max_iterations=3)
         program.module.verify()
         rng = np.random.default_rng(seed)
-        for turns in range(3):
+        for iterations in range(3):
             blobs = {"x": rng.standard_normal(3), "w": rng.standard_normal(3)}
-            blobs |= {"p0": rng.random(1) < 0.5, "n": np.array([turns])}
+            blobs |= {"p0": rng.random(1) < 0.5, "n": np.array([iterations])}
             inputs = {name: blobs[name] for name in program.net.inputs}
             got = run(program, inputs, np.float64)
             execute(made, blobs)
@@ -42,9 +42,9 @@ def test_gradients_of_random_nets(first: int) -> None:
         both.module.verify()
         rng = np.random.default_rng(seed)
         outside = {f"grad:{name}": rng.standard_normal(3) for name in OUTPUTS}
-        for turns in range(3):
+        for iterations in range(3):
             inputs = {"x": rng.random(3), "w": rng.random(3), "p0": rng.random(1) < 0.5}
-            inputs = {**inputs, "n": np.array([turns])}
+            inputs = {**inputs, "n": np.array([iterations])}
             got = run(both, {**inputs, **outside}, np.float64)
             for name in ("x", "w"):
                 want = slopes(program, inputs, outside, name)

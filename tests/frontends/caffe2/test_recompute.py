@@ -13,7 +13,7 @@ from rnncc.ir.rewriting import scans_of
 from rnncc.netdef import NetDef, load
 from rnncc.options import Options
 from rnncc.passes.differentiate import differentiate
-from rnncc.passes.rematerialise import Rows, rematerialise
+from rnncc.passes.rematerialise import AllSteps, rematerialise
 from tests.compiling import training_of
 from tests.frontends.caffe2.train import TRAIN
 from tests.frontends.caffe2.training_nets import forward, training_net
@@ -77,4 +77,4 @@ def test_named_values_are_computed_again_and_nothing_else(case: Path) -> None:
 def names_saved(program: Program, rule: str | frozenset[str]) -> set[str | None]:
     """What the values are called that a rule keeps for all steps."""
     choice = rematerialise(program, rule)
-    return {node.row.name_hint for node in choice.saved if isinstance(node, Rows)}
+    return {node.row.name_hint for node in choice.saved if isinstance(node, AllSteps)}

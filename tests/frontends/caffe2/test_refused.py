@@ -9,7 +9,7 @@ import pytest
 
 from rnncc.errors import CompileError
 from rnncc.frontends.caffe2 import REFUSED, import_net
-from rnncc.frontends.caffe2.reference import Entry, entries
+from rnncc.frontends.caffe2.reference import OperatorGroup, entries
 from rnncc.netdef import NetDef, parse_text
 from tests.frontends.caffe2.bad.cases import CASES
 from tests.frontends.caffe2.nets import net, op
@@ -326,7 +326,7 @@ def test_all_forms_have_a_case() -> None:
 
 
 @pytest.mark.parametrize("entry", PLAIN, ids=lambda entry: entry.kinds[0])
-def test_every_operator_says_what_it_does(entry: Entry) -> None:
+def test_every_operator_says_what_it_does(entry: OperatorGroup) -> None:
     assert entry.about.endswith(".")
     assert not any(form.endswith(".") for form in entry.refused)
 

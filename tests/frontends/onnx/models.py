@@ -118,8 +118,12 @@ def checked(made: Any) -> Any:
 def body(
     nodes: list[Any], states: str = "v", rows: str = "", condition: str = "go", first: str = "i go"
 ) -> Any:
-    """A Loop's body: its inputs are the turn, the condition and states; `v` becomes `v2`."""
-    turn, flag = first.split()
-    inputs = [info(turn, [], "i64"), info(flag, [], "i1"), *(info(s, None) for s in states.split())]
+    """A Loop's body: its inputs are the iteration, the condition and states; `v` becomes `v2`."""
+    iteration, flag = first.split()
+    inputs = [
+        info(iteration, [], "i64"),
+        info(flag, [], "i1"),
+        *(info(s, None) for s in states.split()),
+    ]
     outputs = [info(condition, [], "i1"), *(info(f"{s}2", None) for s in states.split())]
     return graph(nodes, inputs, [*outputs, *(info(r, None) for r in rows.split())])

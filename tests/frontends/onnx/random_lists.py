@@ -112,17 +112,17 @@ class Lists:
         self.lists[name] = shapes
 
     def loop(self) -> None:
-        """Each turn appends one more, of the number of elements so far or of the turn."""
-        name, given, turns = self.fresh(), self.some(), self.draw(st.integers(0, 3))
+        """Each iteration appends one more, of the number of elements so far or of the iteration."""
+        name, given, iterations = self.fresh(), self.some(), self.draw(st.integers(0, 3))
         counted = self.draw(st.booleans())
         inner = [node("SequenceLength", "s", "k")] if counted else [node("Identity", "i", "k")]
         inner += [node("Cast", "k", "q", to=1), node("Add", "x q", "y")]
         inner += [node("SequenceInsert", "s y", "s2"), node("Identity", "go", "go2")]
         inputs = [info("i", [], "i64"), info("go", [], "i1"), list_info("s")]
         body = graph(inner, inputs, [info("go2", [], "i1"), list_info("s2")])
-        count = self.constant(np.array(turns))
+        count = self.constant(np.array(iterations))
         self.nodes.append(node("Loop", f"{count} _ {given}", name, body=body))
-        self.lists[name] = self.lists[given] + [(4, WIDTH)] * turns
+        self.lists[name] = self.lists[given] + [(4, WIDTH)] * iterations
 
     # Outputs
 

@@ -61,7 +61,7 @@ def external(location: str) -> Any:
 
 
 def loops(levels: int) -> Any:
-    """Loops in loops, each of which changes its value's shape, so that turns are built apart."""
+    """Loops in loops, each of which changes its value's shape: iterations are built apart."""
     body = [node("Concat", "v v", "v2", axis=0)]
     for level in range(levels):
         inputs = [info("i", [], "i64"), info("c", [], "i1"), info("v", None)]

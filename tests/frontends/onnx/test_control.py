@@ -83,14 +83,14 @@ SMALL = [node("ReduceMax", "v2", "m", keepdims=0), node("Greater", "m limit", "m
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("turns", [0, 1, 4])
-def test_loop_that_a_count_ends(turns: int) -> None:
-    """With rows of each turn; the count is known."""
+@pytest.mark.parametrize("iterations", [0, 1, 4])
+def test_loop_that_a_count_ends(iterations: int) -> None:
+    """With rows of each iteration; the count is known."""
     nodes = [node("Loop", "n yes h", "y ys", body=body([*GROW, node("Exp", "v2", "r")], rows="r"))]
-    constants = {"n": np.array(turns), "yes": np.array(True), "w": W}
+    constants = {"n": np.array(iterations), "yes": np.array(True), "w": W}
     made = model(nodes, [info("h", [2, 3])], [info("y", None)], constants)
     check(made, {"h": H})
-    if turns:
+    if iterations:
         made.graph.output.append(info("ys", None))
         check(made, {"h": H})
 
@@ -105,15 +105,15 @@ def test_loop_that_a_condition_ends(limit: float) -> None:
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("turns", [0, 2, 50])
+@pytest.mark.parametrize("iterations", [0, 2, 50])
 @pytest.mark.parametrize("starts", [True, False])
-def test_loop_that_both_end(turns: int, starts: bool) -> None:
-    """The count, the first condition and the number of the turn are those of the run."""
+def test_loop_that_both_end(iterations: int, starts: bool) -> None:
+    """The count, the first condition and the number of the iteration are those of the run."""
     count = [node("Cast", "i", "f", to=1), node("Add", "p0 f", "p"), node("Tanh", "p", "v2")]
     inside = body([node("MatMul", "v w", "p0"), *count, *SMALL], condition="more")
     nodes = [node("Loop", "n c h", "y", body=inside)]
     made = model(nodes, [STATE, FLAG, COUNT], [info("y", None)], {"w": W, "limit": np.float32(0.9)})
-    check(made, {"h": H, "c": np.array(starts), "n": np.array(turns)})
+    check(made, {"h": H, "c": np.array(starts), "n": np.array(iterations)})
 
 
 @pytest.mark.peers
@@ -146,8 +146,8 @@ def test_loops_that_call_functions_whose_shapes_a_turn_decides() -> None:
             row = Constant <value_floats = [{", ".join(f"{k}.0" for k in range(20))}]> ()
             square = MatMul (row, row)
             one = Constant <value_ints = [1]> ()
-            turn = Reshape (i, one)
-            count = Add (turn, one)
+            iteration = Reshape (i, one)
+            count = Add (iteration, one)
             sum = Add (v, square)
             w = Expand (sum, count)
         }}
@@ -180,7 +180,7 @@ def test_a_limit_is_an_error_of_the_run() -> None:
     made = model(nodes, [STATE, COUNT], [info("y", None)], {"yes": np.array(True)})
     compiled = rnncc.compile(made, max_iterations=10)
     compiled.run({"h": H, "n": np.array(10)})
-    with pytest.raises(Exception, match="a loop takes more turns than its limit"):
+    with pytest.raises(Exception, match="a loop takes more iterations than its limit"):
         compiled.run({"h": H, "n": np.array(11)})
 
 

@@ -62,7 +62,7 @@ def test_random_compositions(case: tuple[Any, dict[str, Any]]) -> None:
 GROWS = [node("Add", "x v", "v2"), node("Identity", "go", "go2")]
 
 
-def turn(nodes: list[Any], lists: str, states: str = "v") -> Any:
+def iteration(nodes: list[Any], lists: str, states: str = "v") -> Any:
     """A loop's body that carries lists too, each named by a letter."""
     inside = body(nodes, states=states, condition="go2")
     inside.input.extend(list_info(name) for name in lists)
@@ -70,15 +70,15 @@ def turn(nodes: list[Any], lists: str, states: str = "v") -> Any:
     return inside
 
 
-def loop(nodes: list[Any], carried: str, turns: str = "three") -> list[Any]:
+def loop(nodes: list[Any], carried: str, iterations: str = "three") -> list[Any]:
     """A loop that carries x and lists, s and t in its body, from these; it gives y, z and w."""
     lists = "st"[: len(carried.split())]
-    inside = turn([*GROWS, *nodes], lists)
+    inside = iteration([*GROWS, *nodes], lists)
     outputs = " ".join("yzw"[: 1 + len(lists)])
     return [
         node("SequenceEmpty", "", "e"),
         node("SequenceConstruct", "x x", "d"),
-        node("Loop", f"{turns} _ x {carried}", outputs, body=inside),
+        node("Loop", f"{iterations} _ x {carried}", outputs, body=inside),
     ]
 
 
@@ -158,7 +158,7 @@ def test_rows_of_an_axis_in_a_scan(split: str) -> None:
         node("SplitToSequence", f"x {split}", "rows", axis=1, keepdims=0),
         node("SequenceLength", "rows", "n"),
         node("SequenceEmpty", "", "e"),
-        node("Loop", "n _ h e", "y z", body=turn(cell, "s")),
+        node("Loop", "n _ h e", "y z", body=iteration(cell, "s")),
         node("ConcatFromSequence", "z", "all", axis=0, new_axis=1),
     ]
     inputs, outputs = [info("x", [3, "T"]), info("h", [3])], [info("y", None), info("all", None)]
@@ -229,15 +229,15 @@ def test_elements_that_decide_a_shape_are_constants() -> None:
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("turns", [0, 1, 70])
-def test_states_in_a_list_of_a_loop_whose_count_the_run_decides(turns: int) -> None:
+@pytest.mark.parametrize("iterations", [0, 1, 70])
+def test_states_in_a_list_of_a_loop_whose_count_the_run_decides(iterations: int) -> None:
     cell = [node("SequenceAt", "s zero", "a"), node("SequenceAt", "s one", "b")]
     cell += [node("Sub", "a b", "q"), node("SequenceConstruct", "b q", "s2")]
-    inside = turn([*cell, node("Identity", "go", "go2")], "s", states="")
+    inside = iteration([*cell, node("Identity", "go", "go2")], "s", states="")
     nodes = [node("SequenceConstruct", "x x", "d"), node("Loop", "k _ d", "y", body=inside)]
     made = model(nodes, [info("x", [4, 3]), info("k", [], "i64")], [list_info("y")], PLACES)
     assert "rnn.scan" in str(imported(made).module)
-    check(made, {"x": X / 1e14, "k": np.array(turns)})
+    check(made, {"x": X / 1e14, "k": np.array(iterations)})
 
 
 def test_if_on_empty_lists() -> None:
@@ -343,10 +343,10 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         "node 'y' (Loop): input \"k\" is computed by the model, and must be known "
         "(it decides the shape or form of the result)",
     ),
-    "many turns that read what they append": (
+    "many iterations that read what they append": (
         loop(COUNTS, "e", "many"),
-        "node 'y' (Loop): node 'k' (SequenceLength): reads a list that the turns of a loop append "
-        "to (a loop of up to 64 known turns may)",
+        "node 'y' (Loop): node 'k' (SequenceLength): reads a list that the iterations of a loop "
+        "append to (a loop of up to 64 known iterations may)",
     ),
 }
 

@@ -12,7 +12,7 @@ from onnx import helper
 from rnncc.cli import main
 from rnncc.errors import CompileError, InternalError
 from rnncc.frontends.onnx.importer import import_model
-from rnncc.frontends.onnx.node import Operator
+from rnncc.frontends.onnx.node import OnnxOperator
 from rnncc.frontends.onnx.table import OPERATORS
 from tests.frontends.onnx.models import info, model, node
 
@@ -151,7 +151,7 @@ def test_what_nobody_foresaw_is_our_fault(
     def build(n: Any) -> Any:
         return n.b.transpose(n.x(), None)
 
-    monkeypatch.setitem(OPERATORS, "Neg", Operator(build))
+    monkeypatch.setitem(OPERATORS, "Neg", OnnxOperator(build))
     (tmp_path / "m.onnx").write_bytes(of("Neg").SerializeToString())
     with pytest.raises(InternalError) as caught:
         import_model(tmp_path / "m.onnx")

@@ -90,7 +90,7 @@ def test_compress(axis: int | None) -> None:
 
 
 def until(outputs: list[Any], count: str = "_", extra: Sequence[Any] = ()) -> Any:
-    """x is halved until no element is above a limit; a row for each turn, and a list of them."""
+    """x is halved until no element is above a limit; a row an iteration, and a list of them."""
     nodes = [node("Mul", "v half", "v2"), node("ReduceMax", "v2", "m", keepdims=0)]
     nodes += [node("Greater", "m limit", "go2"), node("SequenceInsert", "l v2", "l2")]
     listed = helper.make_tensor_sequence_value_info("l", TensorProto.FLOAT, None)

@@ -46,7 +46,7 @@ def test_against_onnxruntime(kind: str) -> None:
 
     @random
     @given(layers(kind), st.integers(0, COMPILED - 1))
-    def examples(case: Case, turn: int) -> None:
-        check(case, turn == 0)
+    def examples(case: Case, iteration: int) -> None:
+        check(case, iteration == 0)
 
     examples()

@@ -234,7 +234,7 @@ def test_sizes_that_float32_rounds_are_errors_of_the_run() -> None:
 
 
 def sliced(start: str, end: str, steps: str) -> Any:
-    """A loop over all rows but the last along axis 1 of x, of which each turn takes a part."""
+    """A loop over all rows but the last along axis 1 of x, of which each iteration takes a part."""
     part = [
         *[node("Add", "k one", "k2"), node("Add", "k two", "k3")],
         *[node("Add", "k t", "kt"), node("Mod", "kt t", "km")],

@@ -13,7 +13,7 @@ from llvmlite import ir
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
-from rnncc.codegen.cpu.gemm.terms import Left
+from rnncc.codegen.cpu.gemm.terms import LeftOperand
 from rnncc.codegen.llvm.emit import FLOAT, I8, I16, I32, I64, Pointer, Value, vector_type
 from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.precision import LEAST, MOST
@@ -105,7 +105,13 @@ class ScaledTerms(ExactTerms):
     """Of rows of floats: they are quantised as they come, and sums are scaled back."""
 
     def __init__(
-        self, emit: CpuEmit, op: Gemm, left: Left, weights: Pointer, room: Pointer, scales: Pointer
+        self,
+        emit: CpuEmit,
+        op: Gemm,
+        left: LeftOperand,
+        weights: Pointer,
+        room: Pointer,
+        scales: Pointer,
     ) -> None:
         super().__init__(emit, op, left, weights, room)
         self.scales = scales

@@ -11,14 +11,14 @@ from typing import Any, cast
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
 from rnncc.codegen.cpu.gemm.bf16 import DotTerms, WidenedTerms
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.int8 import ExactTerms, ScaledTerms
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.sums import Sums, Width
-from rnncc.codegen.cpu.gemm.terms import Left, Terms
-from rnncc.codegen.cpu.row_list import RowList
+from rnncc.codegen.cpu.gemm.terms import LeftOperand, Terms
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import indexed_axes, make_nest
 from rnncc.errors import CompileError
@@ -73,7 +73,9 @@ class _GemmCode:
         self.row_dims = list(nest.dims)
         self.listed = RowList.of(emit, op, nest.dims, listed)
         steps = nest.accesses[0].strides
-        left = Left(emit.at(a, emit.dim(offset)), steps, emit.dim(strides[-1]), self._indices)
+        left = LeftOperand(
+            emit.at(a, emit.dim(offset)), steps, emit.dim(strides[-1]), self._indices
+        )
         self.terms = terms = _terms(emit, op, left, weights)
         unit_bytes = terms.words * terms.bytes
         self.sizes = sizes or GemmSizes.of(emit.target, op, unit_bytes, terms.chains)
@@ -121,14 +123,14 @@ class _GemmCode:
             return
         blocks = emit.parts(count, most)
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             even = b.mul(emit.parts(count, b.mul(blocks, I64(EVEN))), I64(EVEN))
             first = b.mul(i, even)
             rest = b.sub(count, first)
             block(first, b.select(b.icmp_signed("<", rest, even), rest, even))
             return []
 
-        emit.loop(blocks, turn)
+        emit.loop(blocks, iteration)
 
     def _some_rows(self, outer: list[Value], count: Value) -> None:
         """All panels for rows from the first one of a block on."""
@@ -151,7 +153,7 @@ class _GemmCode:
     def _single_row(self, outer: list[Value], number: Value) -> None:
         """One row: several panels side by side, for independent chains of sums."""
         emit, together, full = self.emit, self.sizes.together, self.sizes.full
-        turns, left = emit.divided(full, together)
+        iterations, left = emit.divided(full, together)
 
         def row(numbers: list[Value], width: Width) -> None:
             offsets = [self.sums.unit(width, i) for i in range(self.slots * width.vectors)]
@@ -161,7 +163,7 @@ class _GemmCode:
         def panels(first: Value, count: int) -> None:
             row([emit.b.add(first, I64(i)) for i in range(count)], self.whole)
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             panels(emit.b.mul(i, I64(together)), together)
             return []
 
@@ -178,7 +180,9 @@ class _GemmCode:
                 row([self.full], self.rest)
 
         several = together > 1 and (not full.is_static or int(full) % together > 0)
-        emit.shared(turns, turn, self.sizes.far, last if several or self.rest.vectors else None)
+        emit.shared(
+            iterations, iteration, self.sizes.far, last if several or self.rest.vectors else None
+        )
 
     def _tiles(self, outer: list[Value], count: Value) -> None:
         """Many rows: a panel at a time."""
@@ -186,7 +190,7 @@ class _GemmCode:
         panels = self.emit.b.add(full, I64(int(rest.vectors > 0)))
         of_rows, of_panels = self._parts(count, panels)
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             self._panel(outer, of_rows, i, self.whole)
             return []
 
@@ -194,7 +198,7 @@ class _GemmCode:
             self._panel(outer, of_rows, full, rest)
 
         end = last if rest.vectors else None
-        self.emit.shared(full, turn, self.sizes.far, end, of_panels)
+        self.emit.shared(full, iteration, self.sizes.far, end, of_panels)
 
     def _parts(self, count: Value, panels: Value) -> tuple[Part, Part | None]:
         """This thread's rows and panels: a part of those that are shared more evenly."""
@@ -220,14 +224,14 @@ class _GemmCode:
         least = self.emit.quotient(count, b.select(none, I64(1), tiles))
         higher = b.sub(count, b.mul(least, tiles))
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             (row,) = carried
             height = b.add(least, b.zext(b.icmp_signed("<", i, higher), I64))
             self._save_sums(outer, row, panel, width, height, self._heights(count, most))
             self._finish_saved(outer, row, height, panel, width)
             return [b.add(row, height)]
 
-        self.emit.loop(tiles, turn, [first])
+        self.emit.loop(tiles, iteration, [first])
 
     def _heights(self, count: Value, most: int) -> list[int]:
         """Those that even tiles of so many rows may have."""
@@ -276,13 +280,13 @@ class _GemmCode:
 
         if width is self.whole and vectors % together == 0:
 
-            def turn(i: Value, carried: list[Value]) -> list[Value]:
+            def iteration(i: Value, carried: list[Value]) -> list[Value]:
                 first = b.mul(i, I64(together))
                 places = [b.add(first, I64(n)) for n in range(together)]
                 part([b.mul(place, I64(self.lanes)) for place in places], first, True)
                 return []
 
-            self.emit.loop(I64(vectors // together), turn)
+            self.emit.loop(I64(vectors // together), iteration)
             return
         for first in range(0, vectors, together):
             places = range(first, min(first + together, vectors))
@@ -294,7 +298,7 @@ class _GemmCode:
         """The epilogue of a tile whose sums are on the stack."""
         b, stack, vectors = self.emit.b, self._stack, self.slots * width.vectors
 
-        def turn(r: Value, carried: list[Value]) -> list[Value]:
+        def iteration(r: Value, carried: list[Value]) -> list[Value]:
             here = self._on_stack(stack, b.mul(r, I64(vectors)))
 
             def saved(_: int, number: int) -> Value:
@@ -303,7 +307,7 @@ class _GemmCode:
             self._finish(outer, b.add(row, r), [panel], width, saved)
             return []
 
-        self.emit.loop(height, turn)
+        self.emit.loop(height, iteration)
 
     def _finish(
         self,
@@ -349,7 +353,7 @@ class _GemmCode:
         return self.terms.row(outer, self.first, number)
 
 
-def _terms(emit: CpuEmit, op: Gemm, left: Left, weights: list[Pointer]) -> Terms:
+def _terms(emit: CpuEmit, op: Gemm, left: LeftOperand, weights: list[Pointer]) -> Terms:
     """How the terms of weights of a type are summed."""
     match weights:
         case [packed, room, scales]:

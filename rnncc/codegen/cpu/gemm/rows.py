@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD, ConvertedRows
-from rnncc.codegen.cpu.gemm.terms import Left, Terms, neighbours
+from rnncc.codegen.cpu.gemm.terms import LeftOperand, Terms, neighbours
 from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value, vector_type
 from rnncc.kern.kernels import Gemm
 
@@ -22,7 +22,7 @@ class RowTerms(Terms):
     """Rows lie in the product's room; a word of one is what multiplies a word of weights."""
 
     def __init__(
-        self, emit: CpuEmit, op: Gemm, left: Left, weights: Pointer, room: Pointer
+        self, emit: CpuEmit, op: Gemm, left: LeftOperand, weights: Pointer, room: Pointer
     ) -> None:
         super().__init__(emit, op, left, weights)
         self.room = room
@@ -37,12 +37,12 @@ class RowTerms(Terms):
     def prepare(self, outer: list[Value], first: Value, count: Value) -> None:
         """Convert rows."""
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             self.convert(super(RowTerms, self).row(outer, first, i), self._place(i))
             return []
 
         self.emit.together()  # another thread may still read the rows before these
-        self.emit.shared(count, turn)
+        self.emit.shared(count, iteration)
         self.emit.together()
 
     def row(self, outer: list[Value], first: Value, number: Value) -> Pointer:
@@ -63,11 +63,11 @@ class RowTerms(Terms):
         emit, b, lanes = self.emit, self.emit.b, self.lanes
         full, rest = divmod(self.depth, lanes)
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
             at = b.mul(i, I64(lanes))
             return [add(self._values(source, at, lanes), at, carried[0])]
 
-        [value] = emit.loop(I64(full), turn, [ir.Constant(self.integers, None)])
+        [value] = emit.loop(I64(full), iteration, [ir.Constant(self.integers, None)])
         if rest:
             at = I64(full * lanes)
             value = add(self._values(source, at, rest), at, value)

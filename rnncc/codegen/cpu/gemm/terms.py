@@ -19,7 +19,7 @@ from rnncc.kern.packing import GROUP
 
 
 @dataclass(frozen=True)
-class Left:
+class LeftOperand:
     """A product's left operand: steps along the rows' axes and along k.
 
     Attributes:
@@ -78,7 +78,7 @@ class Terms:
     most_rows = 0
     chains = 3
 
-    def __init__(self, emit: CpuEmit, op: Gemm, left: Left, weights: Pointer) -> None:
+    def __init__(self, emit: CpuEmit, op: Gemm, left: LeftOperand, weights: Pointer) -> None:
         self.emit, self.a, self.weights = emit, left, weights
         self.lanes, self.depth = emit.target.lanes, op.depth.data
         self.group = GROUP[weights.dtype]

@@ -16,7 +16,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.gates import when
 
 if TYPE_CHECKING:
-    from rnncc.frontends.caffe2.graph import GraphMaker, Scope
+    from rnncc.frontends.caffe2.graph import Resolver, Scope
 
 NETS = (("then_net", "then op"), ("else_net", "else op"))
 
@@ -60,7 +60,7 @@ class If(Control):
     inputs = (1, ANY)
     outputs = (0, ANY)
 
-    def resolve(self, maker: GraphMaker, scope: Scope) -> None:
+    def resolve(self, maker: Resolver, scope: Scope) -> None:
         self.condition = self.xs[0]
         self.check_condition(self.condition)
         self.condition.uses += 1
@@ -93,7 +93,7 @@ class If(Control):
             self._merge(maker, scope, changes)
         self.ys = self.declared(maker, scope, f"is written by neither branch of {self.text}")
 
-    def _merge(self, maker: GraphMaker, scope: Scope, changes: Sequence[Scope]) -> None:
+    def _merge(self, maker: Resolver, scope: Scope, changes: Sequence[Scope]) -> None:
         for name in dict.fromkeys([*changes[0], *changes[1]]):
             earlier, ends = scope.get(name), [change.get(name) for change in changes]
             if earlier is None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
@@ -28,7 +28,7 @@ class Unit(Operator):
     gates: int
     states: int
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.has_lengths = self.args.flag("sequence_lengths", default=True)
         want = self.states + 2 + self.has_lengths
         if len(self.xs) != want:
@@ -97,7 +97,7 @@ class LSTMUnit(Unit):
     gates = 4
     states = 2
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         super().setup(maker)
         self.forget_bias = self.args.float("forget_bias", 0.0)
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.bindings import read_bindings
-from rnncc.frontends.caffe2.check_backward import Part, check_backward
+from rnncc.frontends.caffe2.check_backward import BackwardPart, check_backward
 from rnncc.frontends.caffe2.control import Control, ScopeBlob
-from rnncc.frontends.caffe2.earlier import Earlier
+from rnncc.frontends.caffe2.forward_index import ForwardIndex
 from rnncc.frontends.caffe2.gradient import Gradient
-from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.inner_gradient import COPY, GIVEN, read_inner, writes_in_place
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.ops.branch import NETS, If
@@ -30,7 +30,7 @@ AUTOSPLIT = re.compile(r"_(.+)_autosplit_\d+\Z")
 
 
 @dataclass(frozen=True)
-class Names:
+class GradientNames:
     """What the gradient of a Do says, all by names outside.
 
     Attributes:
@@ -53,11 +53,11 @@ class ControlGradient(Gradient, ABC):
     outputs = (1, ANY)
     kind: type[Control]
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.maker = maker
-        self.parts = list[Part]()
+        self.parts = list[BackwardPart]()
 
-    def find_forward(self, earlier: Earlier) -> None:
+    def find_forward(self, earlier: ForwardIndex) -> None:
         spaces = [x for x in self.xs if isinstance(x, ScopeBlob)]
         found = [op for space in spaces for op in earlier.of(self.op.type, space)]
         found = [op for op in found if isinstance(op, self.kind) and not op.has_gradient]
@@ -83,11 +83,11 @@ class ControlGradient(Gradient, ABC):
             blob.uses += 1
 
     @abstractmethod
-    def match(self, forward: Control, earlier: Earlier) -> Names:
+    def match(self, forward: Control, earlier: ForwardIndex) -> GradientNames:
         """What the nets inside say; raises `CompileError` where it does not fit the forward
         operator."""
 
-    def kept(self, forward: Control, names: Names) -> list[tuple[Blob, Blob]]:
+    def kept(self, forward: Control, names: GradientNames) -> list[tuple[Blob, Blob]]:
         """Blobs whose gradient is what stands for that of an output, if nothing overwrites it."""
         return []
 
@@ -153,7 +153,7 @@ class ControlGradient(Gradient, ABC):
             e[y] = e.b.fill(0, e.dims(y), y.dtype or "f32")
         self.made = made
 
-    def read_do(self, op: OperatorDef, forward: Do, where: str) -> Names:
+    def read_do(self, op: OperatorDef, forward: Do, where: str) -> GradientNames:
         """The names in the gradient of a Do, compared with those of the Do."""
         location = Location(self.location.file, f"{self.location.node}: {where} (Do)")
         if op.type != "Do" or not op.is_gradient_op or not op.input:
@@ -176,7 +176,7 @@ class ControlGradient(Gradient, ABC):
         except CompileError:
             if not writes_in_place(forward):
                 raise
-        return Names(given, made)
+        return GradientNames(given, made)
 
 
 class DoGradient(ControlGradient):
@@ -185,7 +185,7 @@ class DoGradient(ControlGradient):
 
     kind = Do
 
-    def match(self, forward: Control, earlier: Earlier) -> Names:
+    def match(self, forward: Control, earlier: ForwardIndex) -> GradientNames:
         assert isinstance(forward, Do)
         return self.read_do(self.op, forward, "itself")
 
@@ -196,7 +196,7 @@ class IfGradient(ControlGradient):
 
     kind = If
 
-    def match(self, forward: Control, earlier: Earlier) -> Names:
+    def match(self, forward: Control, earlier: ForwardIndex) -> GradientNames:
         assert isinstance(forward, If)
         if self.xs[0] is not forward.condition:
             raise self.error(f"has another condition than {forward.text}")
@@ -213,7 +213,7 @@ class IfGradient(ControlGradient):
                 else:
                     fills.append(self._fill(op, where))
         self._check_fills(forward, given, made, fills)
-        return Names(given, made)
+        return GradientNames(given, made)
 
     def _branch(self, forward: If, index: int) -> Do:
         branch = [op for op in forward.branches[index] if not op.implied]
@@ -246,7 +246,7 @@ class IfGradient(ControlGradient):
                 what = f'fills "{gradient}" from "{source}"'
                 raise self.error(f"{what}, which does not go with {forward.text}")
 
-    def kept(self, forward: Control, names: Names) -> list[tuple[Blob, Blob]]:
+    def kept(self, forward: Control, names: GradientNames) -> list[tuple[Blob, Blob]]:
         """A blob that a branch leaves as it was although the If does not list it as an input."""
         assert isinstance(forward, If)
         ways = {merged.y.name: merged.earlier for merged in forward.merged}
@@ -261,7 +261,7 @@ class WhileGradient(ControlGradient):
 
     kind = While
 
-    def match(self, forward: Control, earlier: Earlier) -> Names:
+    def match(self, forward: Control, earlier: ForwardIndex) -> GradientNames:
         assert isinstance(forward, While)
         body = [op for op in forward.body if not op.implied]
         if len(body) != 1 or not isinstance(body[0], Do):
@@ -282,9 +282,9 @@ class WhileGradient(ControlGradient):
             back = len(pair) == 2 and found.made.get(pair[0]) == found.given.get(pair[1], "")
             if op.type != "Copy" or not back:
                 raise self.error(f"has condition op {at} ({op.type}), which does not go with it")
-        return Names(found.given, made)
+        return GradientNames(found.given, made)
 
-    def _check_condition(self, cond: NetDef, do: Do, earlier: Earlier) -> None:
+    def _check_condition(self, cond: NetDef, do: Do, earlier: ForwardIndex) -> None:
         first = cond.op[0] if cond.op else OperatorDef()
         here = earlier.of("HasScope", self.xs[0])
         asked = [op for op in here if isinstance(op, HasScope) and op.space is do.space]

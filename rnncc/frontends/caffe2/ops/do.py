@@ -14,7 +14,7 @@ from rnncc.frontends.caffe2.recurrent import needed_net
 from rnncc.frontends.caffe2.shapes import Shapes
 
 if TYPE_CHECKING:
-    from rnncc.frontends.caffe2.graph import GraphMaker, Scope
+    from rnncc.frontends.caffe2.graph import Resolver, Scope
 
 
 class CreateScope(Operator):
@@ -25,7 +25,7 @@ class CreateScope(Operator):
 
     inputs = (0, 0)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.ys[0] = ScopeBlob(self.ys[0].name, opaque=True, lacks="is a scope, not a tensor")
 
     def infer(self, s: Shapes) -> None:
@@ -44,7 +44,7 @@ class HasScope(Operator):
 
     takes_opaque = True
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         (space,) = self.xs
         if not isinstance(space, ScopeBlob):
             raise self.error(f'reads "{space.name}", which is no scope')
@@ -81,7 +81,7 @@ class Do(Control):
     inputs = (1, ANY)
     outputs = (1, ANY)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         space = self.xs[-1]
         if self.op.input[-1] != self.op.output[-1]:
             what = f'ends its inputs with "{self.op.input[-1]}", its outputs with '
@@ -91,7 +91,7 @@ class Do(Control):
         self.space = space
         self.bound = read_bindings(self.op, self.location)
 
-    def resolve(self, maker: GraphMaker, scope: Scope) -> None:
+    def resolve(self, maker: Resolver, scope: Scope) -> None:
         space, bound = self.space, self.bound
         inner: Scope = {}
         if self.args.flag("reuse_workspace") and space.bound is not None:

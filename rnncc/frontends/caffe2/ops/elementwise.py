@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.constants import Known, cast
-from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
@@ -70,7 +70,7 @@ class Clip(Unary):
     Refused: a bound that is NaN.
     """
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.low, self.high = (self.args.float("min", -inf), self.args.float("max", inf))
 
     def build(self, e: Emitter) -> None:
@@ -86,7 +86,7 @@ class Scale(Unary):
     Refused: elements other than float32.
     """
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.factor = self.args.float("scale", 1.0)
 
     def build(self, e: Emitter) -> None:
@@ -99,7 +99,7 @@ class Power(Unary):
     Refused: exponents in a tensor; tensors of integers or bools.
     """
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         if "exponent" not in self.args:
             raise self.error("lacks the argument 'exponent'")
         self.exponent = self.args.float("exponent", 0.0)
@@ -129,7 +129,7 @@ class Cast(Operator):
     Refused: types other than float, double, int32, int64 and bool.
     """
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         names = {TensorProto.DataType.Name(k).lower(): k for k in TYPES}
         held = self.op.arg[[a.name for a in self.op.arg].index("to")] if "to" in self.args else None
         if held is None:
@@ -221,7 +221,7 @@ class Binary(Operator):
     result: ClassVar[str | None] = None
     operand: ClassVar[str | None] = None
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.legacy = self.args.flag("broadcast")
         if "axis_str" in self.args or (not self.legacy and self.args.int("axis", -1) != -1):
             raise self.error("names an axis, which takes broadcast = 1 and a number")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rnncc.frontends.caffe2.constants import NAMES, Known, known_fill
-from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.elementwise import Identity
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
@@ -33,7 +33,7 @@ class ConstantFill(Operator):
 
     inputs = (0, 1)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         dtype, self.value = fill_constant(self.args)
         self.dtype = NAMES[dtype.name]
         self.shape = fill_shape(self.args)
@@ -79,7 +79,7 @@ class GivenTensorFill(Operator):
 
     inputs = (0, 0)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.fill = FILLS[self.op.type](self.ys[0].name, self.args)
         if np.prod(self.fill.shape, dtype=np.float64) > MAX_LITERAL:
             what = f"holds more than {MAX_LITERAL} values"
@@ -109,7 +109,7 @@ class Dropout(Identity):
 
     outputs = (1, 2)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         if not self.args.flag("is_test"):
             raise self.error("drops at random: argument 'is_test' is not 1")
         for mask in self.ys[1:]:

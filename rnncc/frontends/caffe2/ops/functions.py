@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.elementwise import Unary, unary
 from rnncc.ir.builder import Builder
@@ -17,7 +17,7 @@ class Elu(Unary):
     Refused: tensors of integers or bools.
     """
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.alpha, self.scale = self.args.float("alpha", 1.0), 1.0
 
     def build(self, e: Emitter) -> None:
@@ -27,7 +27,7 @@ class Elu(Unary):
 class Selu(Elu):
     """Y = scale * X where it is positive, else scale * alpha * (exp(X) - 1)."""
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.alpha = self.args.float("alpha", 1.6732632423543772)
         self.scale = self.args.float("scale", 1.0507009873554805)
 
@@ -38,7 +38,7 @@ class LeakyRelu(Unary):
     Refused: tensors of integers or bools.
     """
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.alpha = self.args.float("alpha", 0.01)
 
     def build(self, e: Emitter) -> None:
@@ -51,7 +51,7 @@ class HardSigmoid(Unary):
     Refused: tensors of integers or bools.
     """
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.alpha, self.beta = self.args.float("alpha", 0.2), self.args.float("beta", 0.5)
 
     def build(self, e: Emitter) -> None:

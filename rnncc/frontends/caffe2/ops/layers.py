@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
 from rnncc.nn.axes import row
-from rnncc.nn.cells import Lstm, Weights
+from rnncc.nn.cells import CellWeights, Lstm
 from rnncc.nn.layer import Direction, laid_out, run_layers, stack_states, time_first
 
 
@@ -23,7 +23,7 @@ class InferenceLSTM(Operator):
     inputs = (5, ANY)
     outputs = (3, 3)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.layers = self.args.int("num_layers", 1)
         self.directions = 1 + self.args.flag("bidirectional")
         self.each = 2 + 2 * self.args.flag("has_biases", default=True)
@@ -84,7 +84,7 @@ class InferenceLSTM(Operator):
         for way in range(self.directions):
             w, u, *biases = (e[blob] for blob in self._weights(number, way))
             starts = [row(e.b, e[x], number * self.directions + way) for x in self.xs[1:3]]
-            yield Direction(Lstm(Weights(w, u, biases)), starts, reverse=way == 1)
+            yield Direction(Lstm(CellWeights(w, u, biases)), starts, reverse=way == 1)
 
 
 OPERATORS: dict[str, type[Operator]] = {"InferenceLSTM": InferenceLSTM}

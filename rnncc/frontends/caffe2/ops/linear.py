@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.dims import Dim, product
@@ -25,7 +25,7 @@ class FC(Operator):
     inputs = (3, 3)
     transposed: ClassVar[bool] = False
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         if self.args.int("axis_w", 1) != 1:
             raise self.error("argument 'axis_w' is not 1, which is not supported")
 
@@ -101,7 +101,7 @@ class BatchMatMul(Operator):
     inputs = (2, 2)
     batched: ClassVar[bool] = True
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.flips = (self.args.flag("trans_a"), self.args.flag("trans_b"))
         self.spread = self.args.flag("broadcast")
 
@@ -168,7 +168,7 @@ class MatMul(BatchMatMul):
 
     batched = False
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         super().setup(maker)
         for name in ("axis_a", "axis_b"):
             if self.args.int(name, 1) != 1:
@@ -214,7 +214,7 @@ class LayerNorm(Operator):
     inputs = (1, 3)
     outputs = (1, 3)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.affine = self.args.flag("elementwise_affine")
         if self.affine and len(self.xs) != 3:
             raise self.error(f"has {len(self.xs)} inputs, elementwise_affine takes 3")

@@ -14,17 +14,17 @@ from rnncc.frontends.caffe2.recurrent import names_written, needed_net, read_net
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.frontends.caffe2.solve import walk
 from rnncc.frontends.caffe2.trip_count import (
+    CountedLoop,
     Loops,
-    Turning,
-    Turns,
-    count_turns,
+    TripCount,
+    count_iterations,
 )
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.gates import DEFAULT_LIMIT, NESTED_LIMIT, Branch, repeat
 
 if TYPE_CHECKING:
-    from rnncc.frontends.caffe2.graph import GraphMaker, Scope
+    from rnncc.frontends.caffe2.graph import Resolver, Scope
 
 
 @dataclass
@@ -38,7 +38,8 @@ class Carried:
         start: where the body begins; None where nothing has written it then.
         end: where the body ends.
         is_gate: whether it is the condition.
-        live: whether a turn reads what the turn before wrote, or something behind the loop does.
+        live: whether an iteration reads what the iteration before wrote, or something behind the
+        loop does.
     """
 
     y: Blob
@@ -76,17 +77,18 @@ class While(Control):
     """Run `cond_net`, if there is one; while the first input, one bool, holds, run `loop_net` and
     `cond_net` again. What they write keeps its shape and type.
 
-    The number of turns is found at import where integers and bools of the net and its parameters
-    decide it; otherwise there are at most `max_iterations`, 100,000 where that is not given.
+    The number of iterations is found at import where integers and bools of the net and its
+    parameters decide it; otherwise there are at most `max_iterations`, 100,000 where that is not
+    given.
 
     Refused: a condition that is not one bool, or that nothing inside writes; a blob whose shape or
-    type a turn changes; training where the number of turns has no bound.
+    type an iteration changes; training where the number of iterations has no bound.
     """
 
     inputs = (1, ANY)
     outputs = (0, ANY)
 
-    def resolve(self, maker: GraphMaker, scope: Scope) -> None:
+    def resolve(self, maker: Resolver, scope: Scope) -> None:
         loop_net, cond_net = needed_net(self, "loop_net"), read_net(self, "cond_net")
         nets = [loop_net] if cond_net is None else [cond_net, loop_net]
         names = dict.fromkeys(n for net in nets for n in names_written(self, net))
@@ -104,7 +106,7 @@ class While(Control):
         self.inside = [*self.before, *self.body]
         self.weigh(self.body, self.before)
         self._check_condition(names, starts)
-        self.turns = self._count(maker.loops, scope, entries, inner)
+        self.iterations = self._count(maker.loops, scope, entries, inner)
         self.limit = self._limit(maker.loops)
         self._count_levels(maker.loops)
         self.carried = self._carry(maker, names, scope, entries, starts, inner)
@@ -117,43 +119,43 @@ class While(Control):
         self.gate = starts[name]
         self.check_condition(self.gate)
 
-    def _count(self, loops: Loops, scope: Scope, entries: Scope, ends: Scope) -> Turns | None:
+    def _count(self, loops: Loops, scope: Scope, entries: Scope, ends: Scope) -> TripCount | None:
         back = {entry: ends[name] for name, entry in entries.items()}
         start = {entry: scope[name].known for name, entry in entries.items()}
-        return count_turns(Turning(self.before, self.body, self.gate, back), start, loops)
+        return count_iterations(CountedLoop(self.before, self.body, self.gate, back), start, loops)
 
     def _limit(self, loops: Loops) -> int:
-        given, known = loops.max_iterations, self.turns
+        given, known = loops.max_iterations, self.iterations
         if known is not None and (known.exact or given is None):
             return known.most
         if known is not None and given is not None:
             return min(known.most, given)
         if loops.training and given is None:
-            what = "may take any number of turns, and training keeps values of each"
+            what = "may take any number of iterations, and training keeps values of each"
             raise self.error(what, "give the most that there can be: --max-iterations")
         return DEFAULT_LIMIT if given is None else given
 
     def _count_levels(self, loops: Loops) -> None:
         """How many loops without a bound stand in each other here."""
         self.around = self.levels = 0
-        if self.turns is None and loops.max_iterations is None:
+        if self.iterations is None and loops.max_iterations is None:
             inner = [op for op in walk(self.inside) if isinstance(op, While) and op.levels]
             self.levels = 1 + max((op.levels for op in inner), default=0)
             for op in inner:
                 op.around += 1
 
     def _kept_limit(self) -> int:
-        """The limit; smaller where the turns of loops in loops are kept for a gradient."""
+        """The limit; smaller where the iterations of loops in loops are kept for a gradient."""
         if not self.has_gradient or self.around + self.levels < 2:
             return self.limit
         if self.around + self.levels > 2:
-            what = "stands with others in each other, and their gradients need values of each turn"
-            raise self.error(what, "give the most turns that there can be: --max-iterations")
+            what = "stands with others in each other, and gradients need each iteration's values"
+            raise self.error(what, "give the most iterations that there can be: --max-iterations")
         return NESTED_LIMIT
 
     def _carry(
         self,
-        maker: GraphMaker,
+        maker: Resolver,
         names: dict[str, None],
         scope: Scope,
         entries: Scope,
@@ -162,20 +164,22 @@ class While(Control):
     ) -> list[Carried]:
         """The blobs that the loop writes; what may hold nothing behind it is marked."""
         found = list[Carried]()
-        turns = self.turns if self.is_counted else None
+        iterations = self.iterations if self.is_counted else None
         for name in (n for n in names if n in ends and ends[n] is not scope.get(n)):
             end, entry, outer = ends[name], entries.get(name), scope.get(name)
             start = None if starts.get(name) is outer else starts.get(name)
             if outer is None and end is maker.absent(name):
                 continue
-            if start is None and outer is None and not (turns and turns.most):
+            if start is None and outer is None and not (iterations and iterations.most):
                 outer = maker.absent(name)
                 start = entry = None if outer is None else Blob(name)
-            if end.opaque or (start is None and not (turns and turns.most)):
+            if end.opaque or (start is None and not (iterations and iterations.most)):
                 why = f"holds nothing unless the loop_net of {self.text} runs"
                 scope[name] = Blob(name, opaque=True, lacks=end.lacks if end.opaque else why)
                 continue
-            known = None if turns is None or entry is None else turns.last.get(start or end)
+            known = (
+                None if iterations is None or entry is None else iterations.last.get(start or end)
+            )
             y = Blob(name, shared=end.shared, known=known)
             scope[name] = y
             made = Carried(y, outer if entry else None, entry, start, end, name == self.op.input[0])
@@ -198,14 +202,14 @@ class While(Control):
     @property
     def is_counted(self) -> bool:
         """Whether it is known how often it runs."""
-        return self.turns is not None and self.turns.exact
+        return self.iterations is not None and self.iterations.exact
 
     def captured(self) -> Sequence[Blob]:
         inits = [c.begins[0] for c in self.carried if c.begins is not None]
         return list(dict.fromkeys([*inits, *self._consts()]))
 
     def _consts(self) -> list[Blob]:
-        """What every turn reads of the net around."""
+        """What every iteration reads of the net around."""
         own = {blob for c in self.carried for blob in (c.entry, c.start)}
         return [x for x in read_outside(self.inside) if x not in own]
 
@@ -253,11 +257,11 @@ class While(Control):
             e[c.y] = final
 
     def _first(self, e: Emitter, c: Carried) -> SSAValue:
-        """What a blob is as the first turn begins."""
+        """What a blob is as the first iteration begins."""
         return e.b.fill(0, e.dims(c.y), c.y.dtype or "f32") if c.start is None else e[c.start]
 
     def _build_turn(self, step: Emitter) -> None:
-        """The body, then the condition for the next turn."""
+        """The body, then the condition for the next iteration."""
         for op in self.body:
             step.build(op)
         ends = [(c.entry, c.end) for c in self.carried if c.entry is not None]
@@ -269,11 +273,11 @@ class While(Control):
     def _loop(
         self, b: Builder, consts: list[SSAValue], inits: list[SSAValue], body: Branch
     ) -> list[SSAValue]:
-        """The loop; a plain scan where the number of turns is known."""
+        """The loop; a plain scan where the number of iterations is known."""
         if self.limit == 0:
             return inits
         if not self.is_counted:
-            proven = self.turns is not None and self.limit == self.turns.most
+            proven = self.iterations is not None and self.limit == self.iterations.most
             return repeat(b, consts, inits, body, self._kept_limit(), limited=not proven)
 
         def step(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rnncc.frontends.caffe2.backward import Backward, read_backward
-from rnncc.frontends.caffe2.check_backward import Part, check_backward
-from rnncc.frontends.caffe2.earlier import Earlier
+from rnncc.frontends.caffe2.check_backward import BackwardPart, check_backward
+from rnncc.frontends.caffe2.forward_index import ForwardIndex
 from rnncc.frontends.caffe2.gradient import Gradient
-from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.ops.recurrent_network import RecurrentNetwork
 from rnncc.frontends.caffe2.shapes import Shapes
@@ -39,10 +39,10 @@ class RecurrentNetworkGradient(Gradient):
     inputs = (3, ANY)
     outputs = (1, ANY)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.maker = maker
 
-    def find_forward(self, earlier: Earlier) -> None:
+    def find_forward(self, earlier: ForwardIndex) -> None:
         found = earlier.of("RecurrentNetwork", self.xs[-1])
         forward = next((op for op in found if self.xs[-1] in op.ys), None)
         if not isinstance(forward, RecurrentNetwork):
@@ -123,7 +123,9 @@ class RecurrentNetworkGradient(Gradient):
     def build(self, e: Emitter) -> None:
         steps, backward = self.network.steps, self.backward
         name, operators = "backward_step_net", backward.operators
-        check_backward(self, Part(name, steps, operators, backward.given, backward.made), e.shapes)
+        check_backward(
+            self, BackwardPart(name, steps, operators, backward.given, backward.made), e.shapes
+        )
         super().build(e)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.caffe2.graph import GraphMaker, Scope
+from rnncc.frontends.caffe2.graph import Resolver, Scope
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.recurrent import (
     Alias,
@@ -43,7 +43,7 @@ class RecurrentNetwork(Operator):
     inputs = (1, ANY)
     outputs = (1, ANY)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.structure: Structure = read_structure(self)
         self._extent: Dims | None = None
         named = self.args.strings(RECOMPUTE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim, product
@@ -19,7 +19,7 @@ class SequenceMask(Operator):
 
     inputs = (2, 2)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         mode = self.args.str("mode")
         if mode != "sequence":
             raise self.error(f"argument 'mode' is {mode!r}, which is not supported", "sequence is")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rnncc.errors import CompileError
-from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.dims import Dim, product
@@ -23,7 +23,7 @@ class Split(Operator):
     inputs = (1, 2)
     outputs = (1, ANY)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.parts = [int(size) for size in self.args.ints("split")]
         if self.parts and len(self.parts) != len(self.ys):
             raise self.error(
@@ -78,7 +78,7 @@ class Concat(Operator):
     inputs = (1, ANY)
     outputs = (1, 2)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         self.adds = self.args.flag("add_axis")
 
     def infer(self, s: Shapes) -> None:
@@ -187,7 +187,7 @@ class Squeeze(Operator):
 
     adds: ClassVar[bool] = False
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         axes = [int(axis) for axis in self.args.ints("dims")]
         if not axes or axes != sorted(set(axes)) or axes[0] < 0 or axes[-1] >= MAX_RANK:
             raise self.error(f"argument 'dims' is {axes}, expected axes in rising order")
@@ -257,7 +257,7 @@ class Slice(Operator):
 
     inputs = (1, 3)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         if len(self.xs) == 2:
             raise self.error("has 2 inputs, expected 1 or 3")
 

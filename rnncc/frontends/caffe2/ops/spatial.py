@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
-from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.dims import Dim
@@ -21,7 +21,7 @@ MAX_GROUPS = 256
 class Spatial(Operator):
     """An operator over windows of X [N, C, size of each axis...]."""
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         for name, plain in (("order", "NCHW"), ("legacy_pad", 0)):
             if name in self.args:
                 read = self.args.str if isinstance(plain, str) else self.args.int
@@ -80,7 +80,7 @@ class Conv(Spatial):
 
     inputs = (2, 3)
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         super().setup(maker)
         self.group = self.args.int("group", 1)
         if self.group < 1:
@@ -134,7 +134,7 @@ class ConvTranspose(Conv):
     """Y = the opposite of Conv: X times windows W [C, M / group, kernels...], laid over each other,
     + b [M]."""
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         super().setup(maker)
         rank = len(self.windows)
         self.extra = self._each("adj", ("h", "w"), 0, rank)
@@ -169,7 +169,7 @@ class MaxPool(Spatial):
     Refused: `order` other than NCHW; `legacy_pad`; elements other than float32.
     """
 
-    def setup(self, maker: GraphMaker) -> None:
+    def setup(self, maker: Resolver) -> None:
         super().setup(maker)
         if any(window.dilation != 1 for window in self.windows):
             raise self.error("has dilations, which pooling does not")

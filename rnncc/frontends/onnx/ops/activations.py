@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.elementwise import folded, of_floats
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.types import dtype_of, shape_text
@@ -150,21 +150,21 @@ def _fold_clip(n: Node, arrays: list[Array]) -> Array | None:
     return x
 
 
-OPERATORS: dict[str, Operator] = {
-    "Softplus": Operator(of_floats(softplus, "ln(1 + e^X).")),
-    "Softsign": Operator(of_floats(soft_sign, "X / (1 + |X|).")),
-    "HardSwish": Operator(of_floats(hard_swish, "X · min(max(X / 6 + 1/2, 0), 1).")),
-    "Mish": Operator(of_floats(mish, "X · tanh(ln(1 + e^X)).")),
-    "Relu": Operator(_relu, folded(lambda x: np.maximum(x, 0))),
-    "Elu": Operator(_elu),
-    "Selu": Operator(_selu),
-    "Celu": Operator(_celu),
-    "LeakyRelu": Operator(_leaky_relu),
-    "ThresholdedRelu": Operator(_thresholded_relu),
-    "HardSigmoid": Operator(_hard_sigmoid),
-    "Swish": Operator(_swish),
-    "Gelu": Operator(_gelu),
-    "PRelu": Operator(_prelu),
-    "Shrink": Operator(_shrink),
-    "Clip": Operator(_clip, _fold_clip),
+OPERATORS: dict[str, OnnxOperator] = {
+    "Softplus": OnnxOperator(of_floats(softplus, "ln(1 + e^X).")),
+    "Softsign": OnnxOperator(of_floats(soft_sign, "X / (1 + |X|).")),
+    "HardSwish": OnnxOperator(of_floats(hard_swish, "X · min(max(X / 6 + 1/2, 0), 1).")),
+    "Mish": OnnxOperator(of_floats(mish, "X · tanh(ln(1 + e^X)).")),
+    "Relu": OnnxOperator(_relu, folded(lambda x: np.maximum(x, 0))),
+    "Elu": OnnxOperator(_elu),
+    "Selu": OnnxOperator(_selu),
+    "Celu": OnnxOperator(_celu),
+    "LeakyRelu": OnnxOperator(_leaky_relu),
+    "ThresholdedRelu": OnnxOperator(_thresholded_relu),
+    "HardSigmoid": OnnxOperator(_hard_sigmoid),
+    "Swish": OnnxOperator(_swish),
+    "Gelu": OnnxOperator(_gelu),
+    "PRelu": OnnxOperator(_prelu),
+    "Shrink": OnnxOperator(_shrink),
+    "Clip": OnnxOperator(_clip, _fold_clip),
 }

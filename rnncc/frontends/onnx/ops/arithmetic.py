@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
-from rnncc.frontends.onnx.node import FLOATS, INTEGERS, NUMBERS, FoldOne, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, INTEGERS, NUMBERS, FoldOne, Node, OnnxOperator
 from rnncc.frontends.onnx.values import EXACT, NEAR, Array, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -209,26 +209,26 @@ def _direction(n: Node) -> str:
 
 ADD, SUB, MUL = Builder.add, Builder.sub, Builder.mul
 
-OPERATORS: dict[str, Operator] = {
-    "Add": Operator(_binary(ADD, "A + B."), folded(np.add, sizes.add)),
-    "Sub": Operator(_binary(SUB, "A - B."), folded(np.subtract, sizes.subtract)),
-    "Mul": Operator(_binary(MUL, "A · B."), folded(np.multiply, sizes.multiply)),
-    "Div": Operator(
+OPERATORS: dict[str, OnnxOperator] = {
+    "Add": OnnxOperator(_binary(ADD, "A + B."), folded(np.add, sizes.add)),
+    "Sub": OnnxOperator(_binary(SUB, "A - B."), folded(np.subtract, sizes.subtract)),
+    "Mul": OnnxOperator(_binary(MUL, "A · B."), folded(np.multiply, sizes.multiply)),
+    "Div": OnnxOperator(
         _binary(Builder.div, "A / B; of integers towards zero, where A / 0 is 0."), _fold_div
     ),
-    "Mod": Operator(_mod, _fold_mod),
-    "Pow": Operator(_pow, _fold_pow),
-    "Min": Operator(
+    "Mod": OnnxOperator(_mod, _fold_mod),
+    "Pow": OnnxOperator(_pow, _fold_pow),
+    "Min": OnnxOperator(
         _several(Builder.minimum, "The smallest."), _fold_several(np.minimum, sizes.smaller, False)
     ),
-    "Max": Operator(
+    "Max": OnnxOperator(
         _several(Builder.maximum, "The largest."), _fold_several(np.maximum, sizes.larger, False)
     ),
-    "Sum": Operator(_several(ADD, "The sum."), _fold_several(np.add, sizes.add)),
-    "Mean": Operator(_mean),
-    "BitwiseAnd": Operator(_bitwise("and"), folded(np.bitwise_and, None)),
-    "BitwiseOr": Operator(_bitwise("or"), folded(np.bitwise_or, None)),
-    "BitwiseXor": Operator(_bitwise("xor"), folded(np.bitwise_xor, None)),
-    "BitwiseNot": Operator(_bitwise_not, _fold_not),
-    "BitShift": Operator(_bit_shift, _fold_bit_shift),
+    "Sum": OnnxOperator(_several(ADD, "The sum."), _fold_several(np.add, sizes.add)),
+    "Mean": OnnxOperator(_mean),
+    "BitwiseAnd": OnnxOperator(_bitwise("and"), folded(np.bitwise_and, None)),
+    "BitwiseOr": OnnxOperator(_bitwise("or"), folded(np.bitwise_or, None)),
+    "BitwiseXor": OnnxOperator(_bitwise("xor"), folded(np.bitwise_xor, None)),
+    "BitwiseNot": OnnxOperator(_bitwise_not, _fold_not),
+    "BitShift": OnnxOperator(_bit_shift, _fold_bit_shift),
 }

@@ -11,7 +11,7 @@ from functools import wraps
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Function, Node, Operator, Result
+from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Function, Node, OnnxOperator, Result
 from rnncc.frontends.onnx.ops.conv import convolved
 from rnncc.frontends.onnx.ops.gate_functions import FUNCTIONS
 from rnncc.frontends.onnx.ops.linear import general_product, square_matrices
@@ -32,7 +32,7 @@ FUSED = "Relu Sigmoid Tanh Softplus Softsign LeakyRelu Elu ThresholdedRelu HardS
 """Activations that are fused."""
 
 
-def contributed(function: Function, inputs: tuple[int, int], attributes: str) -> Operator:
+def contributed(function: Function, inputs: tuple[int, int], attributes: str) -> OnnxOperator:
     """An operator without a schema.
 
     Args:
@@ -53,7 +53,7 @@ def contributed(function: Function, inputs: tuple[int, int], attributes: str) ->
             n.value(index)
         return function(n)
 
-    return Operator(build)
+    return OnnxOperator(build)
 
 
 def _activated(n: Node, x: SSAValue, parameters: Sequence[float]) -> SSAValue:
@@ -313,7 +313,7 @@ def _inverse(n: Node) -> SSAValue:
 _CONV = "auto_pad dilations group kernel_shape pads strides activation activation_params"
 _GEMM = "alpha beta transA transB activation activation_alpha activation_beta activation_gamma"
 _ATTENTION = "num_heads unidirectional mask_filter_value scale"
-OPERATORS: dict[str, Operator] = {
+OPERATORS: dict[str, OnnxOperator] = {
     f"com.microsoft.{name}": operator
     for name, operator in {
         "FusedConv": contributed(_fused_conv, (2, 4), _CONV),

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.lists import refilled
-from rnncc.frontends.onnx.node import STORED, TEXT, Node, Operator
+from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Body, Builder
@@ -235,7 +235,7 @@ def _scan_8(n: Node) -> list[Any]:
     return list(ys)
 
 
-OPERATORS: dict[str, Operator] = {
-    "If": Operator(_if),
-    "Scan": Operator(_scan),
+OPERATORS: dict[str, OnnxOperator] = {
+    "If": OnnxOperator(_if),
+    "Scan": OnnxOperator(_scan),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import at_most, larger
 from rnncc.ir.types import dims_of, shape_text
@@ -238,12 +238,12 @@ def _global(kind: str, formula: str) -> Any:
     return build
 
 
-OPERATORS: dict[str, Operator] = {
-    "Conv": Operator(convolved),
-    "ConvTranspose": Operator(_conv_transpose),
-    "MaxPool": Operator(_max_pool),
-    "AveragePool": Operator(_average_pool),
-    "LpPool": Operator(_lp_pool),
-    "GlobalAveragePool": Operator(_global("mean", "The mean")),
-    "GlobalMaxPool": Operator(_global("max", "The largest element")),
+OPERATORS: dict[str, OnnxOperator] = {
+    "Conv": OnnxOperator(convolved),
+    "ConvTranspose": OnnxOperator(_conv_transpose),
+    "MaxPool": OnnxOperator(_max_pool),
+    "AveragePool": OnnxOperator(_average_pool),
+    "LpPool": OnnxOperator(_lp_pool),
+    "GlobalAveragePool": OnnxOperator(_global("mean", "The mean")),
+    "GlobalMaxPool": OnnxOperator(_global("max", "The largest element")),
 }

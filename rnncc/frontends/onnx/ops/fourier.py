@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import FLOATS, MAX_FOLDED, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, MAX_FOLDED, Node, OnnxOperator
 from rnncc.frontends.onnx.values import Array, Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -153,8 +153,8 @@ def _mel_weight_matrix(n: Node) -> Array:
     return made.astype(NUMPY[dtype])
 
 
-OPERATORS: dict[str, Operator] = {
-    "DFT": Operator(_dft),
-    "STFT": Operator(_stft),
-    "MelWeightMatrix": Operator(_mel_weight_matrix),
+OPERATORS: dict[str, OnnxOperator] = {
+    "DFT": OnnxOperator(_dft),
+    "STFT": OnnxOperator(_stft),
+    "MelWeightMatrix": OnnxOperator(_mel_weight_matrix),
 }

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, STORED, Node, Operator
+from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, STORED, Node, OnnxOperator
 from rnncc.frontends.onnx.sizes import Undecided, decide
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.dims import Dim, product
@@ -313,16 +313,16 @@ def reversed_along(n: Node, x: SSAValue, axis: int) -> SSAValue:
     return strided(n.b, x, axis, size - 1, size, -1)
 
 
-OPERATORS: dict[str, Operator] = {
-    "Gather": Operator(_gather, _fold_gather),
-    "GatherElements": Operator(_gather_elements),
-    "GatherND": Operator(_gather_nd),
-    "ScatterElements": Operator(_scatter_elements),
-    "Scatter": Operator(_scatter_elements),
-    "ScatterND": Operator(_scatter_nd, _fold_scatter_nd),
-    "TensorScatter": Operator(_tensor_scatter),
-    "OneHot": Operator(_one_hot),
-    "Trilu": Operator(_trilu),
-    "ReverseSequence": Operator(_reverse_sequence),
-    "EyeLike": Operator(_eye_like),
+OPERATORS: dict[str, OnnxOperator] = {
+    "Gather": OnnxOperator(_gather, _fold_gather),
+    "GatherElements": OnnxOperator(_gather_elements),
+    "GatherND": OnnxOperator(_gather_nd),
+    "ScatterElements": OnnxOperator(_scatter_elements),
+    "Scatter": OnnxOperator(_scatter_elements),
+    "ScatterND": OnnxOperator(_scatter_nd, _fold_scatter_nd),
+    "TensorScatter": OnnxOperator(_tensor_scatter),
+    "OneHot": OnnxOperator(_one_hot),
+    "Trilu": OnnxOperator(_trilu),
+    "ReverseSequence": OnnxOperator(_reverse_sequence),
+    "EyeLike": OnnxOperator(_eye_like),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.whole_products import dequantised_product
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
@@ -183,9 +183,9 @@ def square_matrices(n: Node) -> SSAValue:
     return x
 
 
-OPERATORS: dict[str, Operator] = {
-    "Det": Operator(_determinant),
-    "MatMul": Operator(_matmul),
-    "Gemm": Operator(general_product),
-    "Einsum": Operator(_einsum),
+OPERATORS: dict[str, OnnxOperator] = {
+    "Det": OnnxOperator(_determinant),
+    "MatMul": OnnxOperator(_matmul),
+    "Gemm": OnnxOperator(general_product),
+    "Einsum": OnnxOperator(_einsum),
 }

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
-from rnncc.frontends.onnx.node import COMPUTED, FoldOne, Node, Operator
+from rnncc.frontends.onnx.node import COMPUTED, FoldOne, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import folded
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.types import dtype_of
@@ -66,15 +66,15 @@ def _fold_compare(numpy: Callable[..., Any], kind: str) -> FoldOne:
     return decided
 
 
-OPERATORS: dict[str, Operator] = {
-    "Equal": Operator(_compare("eq", "="), _fold_compare(np.equal, "eq")),
-    "Less": Operator(_compare("lt", "<"), _fold_compare(np.less, "lt")),
-    "LessOrEqual": Operator(_compare("le", "≤"), _fold_compare(np.less_equal, "le")),
-    "Greater": Operator(_compare("gt", ">"), _fold_compare(np.greater, "gt")),
-    "GreaterOrEqual": Operator(_compare("ge", "≥"), _fold_compare(np.greater_equal, "ge")),
-    "And": Operator(_logical("and"), folded(np.logical_and, None)),
-    "Or": Operator(_logical("or"), folded(np.logical_or, None)),
-    "Xor": Operator(_logical("xor"), folded(np.logical_xor, None)),
-    "Not": Operator(_not, lambda n, arrays: np.logical_not(arrays[0])),
-    "Where": Operator(_where, _fold_where),
+OPERATORS: dict[str, OnnxOperator] = {
+    "Equal": OnnxOperator(_compare("eq", "="), _fold_compare(np.equal, "eq")),
+    "Less": OnnxOperator(_compare("lt", "<"), _fold_compare(np.less, "lt")),
+    "LessOrEqual": OnnxOperator(_compare("le", "≤"), _fold_compare(np.less_equal, "le")),
+    "Greater": OnnxOperator(_compare("gt", ">"), _fold_compare(np.greater, "gt")),
+    "GreaterOrEqual": OnnxOperator(_compare("ge", "≥"), _fold_compare(np.greater_equal, "ge")),
+    "And": OnnxOperator(_logical("and"), folded(np.logical_and, None)),
+    "Or": OnnxOperator(_logical("or"), folded(np.logical_or, None)),
+    "Xor": OnnxOperator(_logical("xor"), folded(np.logical_xor, None)),
+    "Not": OnnxOperator(_not, lambda n, arrays: np.logical_not(arrays[0])),
+    "Where": OnnxOperator(_where, _fold_where),
 }

@@ -12,8 +12,8 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.lists import Rows, refilled
-from rnncc.frontends.onnx.node import STORED, Node, Operator
+from rnncc.frontends.onnx.lists import StackedRows, refilled
+from rnncc.frontends.onnx.node import STORED, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.control import (
     Inside,
     captures_of,
@@ -37,14 +37,15 @@ if TYPE_CHECKING:
     from rnncc.frontends.onnx.scope import Scope
 
 MAX_UNROLLED = 64
-"""Turns that are built one after another, where a loop's values change their shapes."""
+"""Iterations that are built one after another, where a loop's values change their shapes."""
 
 
 def _loop(n: Node) -> list[Any]:
     """Run a graph again and again: so often, or while its condition holds.
 
-    Refused: values that change shape, type or length from turn to turn, but in 64 known turns; more
-    turns than `--max-iterations`; scan outputs of a loop that data ends where nothing bounds it.
+    Refused: values that change shape, type or length from one iteration to the next, but in 64
+    known iterations; more than `--max-iterations`; scan outputs of a loop that data ends where
+    nothing bounds it.
     """
     graph = n.graph("body")
     carried = [n.value(i) for i in range(2, len(n.inputs))]
@@ -61,7 +62,7 @@ def _loop(n: Node) -> list[Any]:
         return _ended(parts)
     except NeedsValue:
         for index in (i for i in (0, 1) if trips.always and n.has(i)):
-            n.known(index)  # with a known count and first condition it could be built turn by turn
+            n.known(index)  # with a known count and first condition it could be unrolled
         raise
 
 
@@ -133,21 +134,21 @@ def _as_declared(scope: Scope, info: Any, value: Value) -> Value:
 
 
 def _counted(loop: _Parts, count: Dim) -> list[Any]:
-    """A loop of known number of turns: a scan, or built turn by turn where shapes change."""
+    """A loop of known trip count: a scan, or one iteration after another where shapes change."""
     small = count.is_static and int(count) <= MAX_UNROLLED
     if count == 0:
         return _never(loop)
     try:
-        found = _scanned(loop, count, Rows.may_grow)
-        if found is None and any(map(Rows.may_grow_on, loop.starts)):
-            found = _scanned(loop, count, Rows.may_grow_on)
+        found = _scanned(loop, count, StackedRows.may_grow)
+        if found is None and any(map(StackedRows.may_grow_on, loop.starts)):
+            found = _scanned(loop, count, StackedRows.may_grow_on)
     except NeedsValue:
         if not small:
             raise
-        found = None  # the number of the turn decides a shape
+        found = None  # the number of the iteration decides a shape
     if found is None and not small:
-        what = f"carries values whose shapes, types or lengths change, over {count} turns"
-        raise loop.n.unsupported(what, f"up to {MAX_UNROLLED} known turns are supported")
+        what = f"carries values whose shapes, types or lengths change, over {count} iterations"
+        raise loop.n.unsupported(what, f"up to {MAX_UNROLLED} known iterations are supported")
     if found is None:
         return _unrolled(loop.n, loop.graph, int(count), list(loop.carried))
     return found
@@ -156,10 +157,12 @@ def _counted(loop: _Parts, count: Dim) -> list[Any]:
 def _scanned(loop: _Parts, count: Dim, may_grow: Callable[[Value], bool]) -> list[Any] | None:
     """A loop as a scan; None where its values do not keep their shapes, types and lengths.
 
-    A list that may grow, to which each turn appends one element, becomes rows.
+    A list that may grow, to which each iteration appends one element, becomes rows.
     """
     n, grows = loop.n, [may_grow(v) for v in loop.starts]
-    starts = [Rows.listing() if grown else v for v, grown in zip(loop.starts, grows, strict=True)]
+    starts = [
+        StackedRows.listing() if grown else v for v, grown in zip(loop.starts, grows, strict=True)
+    ]
     held = [t for v in starts for t in v.tensors()]
     if any(t.dtype not in STORED for t in held):
         return None
@@ -176,8 +179,8 @@ def _scanned(loop: _Parts, count: Dim, may_grow: Callable[[Value], bool]) -> lis
         return None
     stacks = [row for row in rows if row is not None] + scans
     results = [*tensors_in(inside.scope, kept), *(inside.scope.ssa(v) for v in stacks)]
-    inits, turns = tensors_in(n.scope, starts), n.b.iota((count,), 0, "i64")
-    finals, ys = n.b.scan_of(captures.consts, inits, [turns], inside.b, results, count)
+    inits, iterations = tensors_in(n.scope, starts), n.b.iota((count,), 0, "i64")
+    finals, ys = n.b.scan_of(captures.consts, inits, [iterations], inside.b, results, count)
     stacked = iter(ys)
     last = [
         _behind(n, first, next(stacked) if row is not None else None) if grown else last
@@ -191,7 +194,7 @@ def _scanned(loop: _Parts, count: Dim, may_grow: Callable[[Value], bool]) -> lis
 def _growing(values: Sequence[Value], grows: Sequence[bool]) -> list[Value]:
     """What the body is given: lists that may grow are others than those it appends to."""
     pairs = zip(values, grows, strict=True)
-    return [Rows.listing(earlier=object()) if grown else value for value, grown in pairs]
+    return [StackedRows.listing(earlier=object()) if grown else value for value, grown in pairs]
 
 
 def _kept(
@@ -201,8 +204,10 @@ def _kept(
     grows: Sequence[bool],
     rows: list[Value | None],
 ) -> list[Value] | None:
-    """The values that go on to the next turn, without the elements that this one appends, which
-    `rows` gets; None where shapes, types or lengths change."""
+    """The values that go on to the next iteration; None where shapes, types or lengths change.
+
+    Without the elements that this one appends, which `rows` gets.
+    """
     rows[:] = [_appended(*each) for each in zip(given, after, grows, strict=True)]
     kept = [new if row is None else old for old, new, row in zip(given, after, rows, strict=True)]
     fits = types_in(kept) == types_in(given) and all(map(_fits, loop.starts, rows))
@@ -213,33 +218,38 @@ def _fits(start: Value, row: Value | None) -> bool:
     """Whether the elements that a list begins with are like those that are appended to it."""
     if row is None:
         return True
-    assert isinstance(start, Rows)
+    assert isinstance(start, StackedRows)
     first = [] if start.stacked is None else [(start.stacked.dtype, start.stacked.dims[1:])]
     first += [(item.dtype, item.dims) for item in start.items]
     return all(each == (row.dtype, row.dims) for each in first)
 
 
 def _behind(n: Node, start: Value, rows: SSAValue | None) -> Value:
-    """A list of the elements that it began with and of rows, if turns append some."""
-    assert isinstance(start, Rows)
+    """A list of the elements that it began with and of rows, if iterations append some."""
+    assert isinstance(start, StackedRows)
     if rows is None:
         return start
     first = [] if start.stacked is None else [n.scope.ssa(start.stacked)]
     for item in start.items:
         first.append(n.b.reshape(n.scope.ssa(item), (1, *item.dims)))
     joined = n.b.concat([*first, rows], 0) if first else rows
-    return Rows.listing(stacked=Value.computed(joined))
+    return StackedRows.listing(stacked=Value.computed(joined))
 
 
 def _appended(old: Value, new: Value, grows: bool) -> Value | None:
-    """The one element that a turn appends to a list that may grow."""
-    if not (grows and isinstance(old, Rows) and isinstance(new, Rows) and len(new.items) == 1):
+    """The one element that an iteration appends to a list that may grow."""
+    if not (
+        grows
+        and isinstance(old, StackedRows)
+        and isinstance(new, StackedRows)
+        and len(new.items) == 1
+    ):
         return None
     return new.items[0] if new.form == old.appended(new.items[0]).form else None
 
 
 def _never(loop: _Parts) -> list[Any]:
-    """A loop without turns: the values as they are, and no rows of its scan outputs.
+    """A loop without iterations: the values as they are, and no rows of its scan outputs.
 
     What shape such rows would have is what the graph says, else what its nodes would make. Where
     these do not tell either, sizes that are not declared are 0, as ONNX Runtime has them.
@@ -247,7 +257,7 @@ def _never(loop: _Parts) -> list[Any]:
     n, infos = loop.n, loop.graph.output[1 + len(loop.carried) :]
     if not all(map(_has_known_shape, infos)):
         try:
-            found = _scanned(loop, Dim.of(0), Rows.may_grow)
+            found = _scanned(loop, Dim.of(0), StackedRows.may_grow)
         except CompileError:
             found = None
         if found is not None:
@@ -267,18 +277,18 @@ def _has_known_shape(info: Any) -> bool:
 
 
 def _no_rows(n: Node, info: Any) -> SSAValue:
-    """A scan output of a loop without turns, as it is declared."""
+    """A scan output of a loop without iterations, as it is declared."""
     dtype = dtype_name(info.type.tensor_type.elem_type)
     if dtype not in STORED or not _has_shape(info):
-        raise n.unsupported("takes no turn, and does not say what its rows would be")
+        raise n.unsupported("takes no iteration, and does not say what its rows would be")
     return n.b.fill(0, (0, *(d.dim_value for d in info.type.tensor_type.shape.dim)), dtype)
 
 
 def _unrolled(n: Node, graph: GraphProto, trips: int, carried: list[Value]) -> list[Any]:
     rows, count = list[list[Value]](), len(carried)
-    for turn in range(trips):
+    for iteration in range(trips):
         names = [info.name for info in graph.input]
-        arguments = [Value.of(np.array(turn, np.int64)), Value.of(np.array(True)), *carried]
+        arguments = [Value.of(np.array(iteration, np.int64)), Value.of(np.array(True)), *carried]
         made = inline(n, graph, dict(zip(names, arguments, strict=True)))
         carried = made[1 : 1 + count]
         rows.append(made[1 + count :])
@@ -294,9 +304,9 @@ def _ended(loop: _Parts) -> list[Any]:
     try:
         return _gated(loop, lambda value: False)
     except NeedsValue:
-        if not any(map(Rows.may_grow_on, loop.starts)):
+        if not any(map(StackedRows.may_grow_on, loop.starts)):
             raise
-    return _gated(loop, Rows.may_grow_on)
+    return _gated(loop, StackedRows.may_grow_on)
 
 
 def _gated(loop: _Parts, may_grow: Callable[[Value], bool]) -> list[Any]:
@@ -305,7 +315,9 @@ def _gated(loop: _Parts, may_grow: Callable[[Value], bool]) -> list[Any]:
     Of scan outputs, and of lists that may grow, the run decides how many rows count.
     """
     n, most, grows = loop.n, given_count(loop.n), [may_grow(v) for v in loop.starts]
-    starts = [Rows.listing() if grown else v for v, grown in zip(loop.starts, grows, strict=True)]
+    starts = [
+        StackedRows.listing() if grown else v for v, grown in zip(loop.starts, grows, strict=True)
+    ]
     stacks = any(grows) or len(loop.graph.output) > 1 + len(loop.carried)
     length, limited = _row_limit(loop, most) if stacks else _limit(n, most)
     b, captures = n.b, loop.captures()
@@ -318,7 +330,7 @@ def _gated(loop: _Parts, may_grow: Callable[[Value], bool]) -> list[Any]:
         gate = b.logical("and", gate, b.compare("lt", number, consts[-1]))
     appended = list[Value | None]()
 
-    def turn(inner: Builder, held: Any, carry: Any, rows: Any) -> tuple[Any, Any]:
+    def iteration(inner: Builder, held: Any, carry: Any, rows: Any) -> tuple[Any, Any]:
         scope = captures.inside(inner, held[: len(captures.consts)])
         given = _growing(refilled(starts, carry[2:]), grows)
         loop.bind(scope, Value.computed(carry[1]), given)
@@ -335,7 +347,13 @@ def _gated(loop: _Parts, may_grow: Callable[[Value], bool]) -> list[Any]:
         return [goes_on, following, *values], [scope.ssa(row) for row in stacked]
 
     finals, ys = b.scan(
-        consts, [gate, number, *inits], [], turn, length=length, gate=len(consts), limited=limited
+        consts,
+        [gate, number, *inits],
+        [],
+        iteration,
+        length=length,
+        gate=len(consts),
+        limited=limited,
     )
     waiting = iter(ys)
     ends = refilled(starts, finals[2:])
@@ -349,16 +367,18 @@ def _gated(loop: _Parts, may_grow: Callable[[Value], bool]) -> list[Any]:
 def _partly(n: Node, start: Value, rows: SSAValue, count: SSAValue) -> Value:
     """A list of the elements that it began with and of rows, of which the first count."""
     behind = _behind(n, start, rows)
-    assert isinstance(behind, Rows) and behind.stacked is not None
+    assert isinstance(behind, StackedRows) and behind.stacked is not None
     joined = n.scope.ssa(behind.stacked)
     first = dims_of(joined)[0] - dims_of(rows)[0]
     together = n.b.add(count, n.b.size(first, "i64"))
-    return Rows.listing(stacked=first_rows(n.b, joined, together))
+    return StackedRows.listing(stacked=first_rows(n.b, joined, together))
 
 
 def _row_limit(loop: _Parts, most: Dim | None) -> tuple[Dim, bool]:
-    """The rows of outputs of which the run decides how many count, and whether more turns are an
-    error of the run."""
+    """The rows of outputs of which the run decides how many count.
+
+    And whether more iterations are an error of the run.
+    """
     n, model = loop.n, loop.n.scope.model
     if model.training:
         what = "has outputs whose number of rows the run decides"
@@ -374,21 +394,21 @@ def _row_limit(loop: _Parts, most: Dim | None) -> tuple[Dim, bool]:
 
 def _early(n: Node, what: str) -> NeedsValue:
     return NeedsValue(
-        n.location, f"may end early, and {what}", "a loop of a known number of turns may", []
+        n.location, f"may end early, and {what}", "a loop of a known number of iterations may", []
     )
 
 
 def _limit(n: Node, trips: Dim | None) -> tuple[Dim, bool]:
-    """The most turns, and whether more are an error of the run."""
+    """The most iterations, and whether more are an error of the run."""
     model = n.scope.model
     if trips is not None and trips.is_static:
         return trips, False
     if model.training and model.max_iterations is None:
-        what = "takes a number of turns that the run decides"
+        what = "takes a number of iterations that the run decides"
         raise n.unsupported(what, "training needs --max-iterations")
     return Dim.of(model.max_iterations or DEFAULT_LIMIT), True
 
 
-OPERATORS: dict[str, Operator] = {
-    "Loop": Operator(_loop),
+OPERATORS: dict[str, OnnxOperator] = {
+    "Loop": OnnxOperator(_loop),
 }

@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.arithmetic import plus, power, reciprocal, times
@@ -159,14 +159,14 @@ def _local_response(n: Node) -> SSAValue:
     return b.div(x, power(b, plus(b, mean, n.real("bias")), n.real("beta")))
 
 
-OPERATORS: dict[str, Operator] = {
-    "Softmax": Operator(_softmax),
-    "LogSoftmax": Operator(_log_softmax),
-    "Hardmax": Operator(_hardmax),
-    "LayerNormalization": Operator(layer_norm_outputs),
-    "RMSNormalization": Operator(rms_normalised),
-    "BatchNormalization": Operator(_batch_norm),
-    "InstanceNormalization": Operator(_instance_norm),
-    "LpNormalization": Operator(_lp_norm),
-    "LRN": Operator(_local_response),
+OPERATORS: dict[str, OnnxOperator] = {
+    "Softmax": OnnxOperator(_softmax),
+    "LogSoftmax": OnnxOperator(_log_softmax),
+    "Hardmax": OnnxOperator(_hardmax),
+    "LayerNormalization": OnnxOperator(layer_norm_outputs),
+    "RMSNormalization": OnnxOperator(rms_normalised),
+    "BatchNormalization": OnnxOperator(_batch_norm),
+    "InstanceNormalization": OnnxOperator(_instance_norm),
+    "LpNormalization": OnnxOperator(_lp_norm),
+    "LRN": OnnxOperator(_local_response),
 }

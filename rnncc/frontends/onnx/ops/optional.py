@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from rnncc.frontends.onnx.lists import Nothing
-from rnncc.frontends.onnx.node import Node, Operator
+from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.values import Array, Value
 
 
@@ -27,8 +27,8 @@ def _get_element(n: Node) -> Value:
     return value
 
 
-OPERATORS: dict[str, Operator] = {
-    "Optional": Operator(_optional),
-    "OptionalHasElement": Operator(_has_element),
-    "OptionalGetElement": Operator(_get_element),
+OPERATORS: dict[str, OnnxOperator] = {
+    "Optional": OnnxOperator(_optional),
+    "OptionalHasElement": OnnxOperator(_has_element),
+    "OptionalGetElement": OnnxOperator(_get_element),
 }

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import INTEGERS, SINGLE, TEXT, Node, Operator
+from rnncc.frontends.onnx.node import INTEGERS, SINGLE, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.ops.conv import averaged
 from rnncc.frontends.onnx.ops.elementwise import Unary
@@ -243,21 +243,23 @@ def _concat(n: Node) -> SSAValue:
     return quantised_by(n, n.b.concat(parts, axis), 0)
 
 
-_QUANTISE, _DEQUANTISE = Operator(_quantise), Operator(_dequantise, _fold_dequantise)
-OPERATORS: dict[str, Operator] = {
+_QUANTISE, _DEQUANTISE = OnnxOperator(_quantise), OnnxOperator(_dequantise, _fold_dequantise)
+OPERATORS: dict[str, OnnxOperator] = {
     "QuantizeLinear": _QUANTISE,
     "DequantizeLinear": _DEQUANTISE,
-    "DynamicQuantizeLinear": Operator(_dynamic_quantise),
+    "DynamicQuantizeLinear": OnnxOperator(_dynamic_quantise),
     "com.microsoft.QuantizeLinear": _QUANTISE,
     "com.microsoft.DequantizeLinear": _DEQUANTISE,
-    "com.microsoft.QLinearAdd": Operator(_binary(Builder.add, "A + B")),
-    "com.microsoft.QLinearMul": Operator(_binary(Builder.mul, "A · B")),
-    "com.microsoft.QLinearSigmoid": Operator(_unary(_plain(Builder.sigmoid), "1 / (1 + e^-X)")),
-    "com.microsoft.QLinearLeakyRelu": Operator(
+    "com.microsoft.QLinearAdd": OnnxOperator(_binary(Builder.add, "A + B")),
+    "com.microsoft.QLinearMul": OnnxOperator(_binary(Builder.mul, "A · B")),
+    "com.microsoft.QLinearSigmoid": OnnxOperator(_unary(_plain(Builder.sigmoid), "1 / (1 + e^-X)")),
+    "com.microsoft.QLinearLeakyRelu": OnnxOperator(
         _unary(lambda n, x: leaky_relu(n.b, x, n.real("alpha", 0.01)), "X, below 0 alpha · X")
     ),
-    "com.microsoft.QLinearSoftmax": Operator(_unary(_softmax, "The softmax along an axis")),
-    "com.microsoft.QLinearGlobalAveragePool": Operator(_unary(_pool, "The mean of each channel")),
-    "com.microsoft.QLinearAveragePool": Operator(_unary(_means, "The mean of each window")),
-    "com.microsoft.QLinearConcat": Operator(_concat),
+    "com.microsoft.QLinearSoftmax": OnnxOperator(_unary(_softmax, "The softmax along an axis")),
+    "com.microsoft.QLinearGlobalAveragePool": OnnxOperator(
+        _unary(_pool, "The mean of each channel")
+    ),
+    "com.microsoft.QLinearAveragePool": OnnxOperator(_unary(_means, "The mean of each window")),
+    "com.microsoft.QLinearConcat": OnnxOperator(_concat),
 }

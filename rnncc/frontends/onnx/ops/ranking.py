@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.sizes import may_be_natural
 from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, as_objects
@@ -139,11 +139,11 @@ def _fold_range(n: Node, arrays: list[Array]) -> Array | None:
     return (start + delta * np.arange(count)).astype(arrays[0].dtype)
 
 
-OPERATORS: dict[str, Operator] = {
-    "ArgMax": Operator(_extremum_place("max", "largest")),
-    "ArgMin": Operator(_extremum_place("min", "smallest")),
-    "TopK": Operator(_top_k),
-    "CumSum": Operator(_cumulative(Builder.add, 0, "Running sums along an axis."), _fold_sums),
-    "CumProd": Operator(_cumulative(Builder.mul, 1, "Running products along an axis.")),
-    "Range": Operator(_range, _fold_range),
+OPERATORS: dict[str, OnnxOperator] = {
+    "ArgMax": OnnxOperator(_extremum_place("max", "largest")),
+    "ArgMin": OnnxOperator(_extremum_place("min", "smallest")),
+    "TopK": OnnxOperator(_top_k),
+    "CumSum": OnnxOperator(_cumulative(Builder.add, 0, "Running sums along an axis."), _fold_sums),
+    "CumProd": OnnxOperator(_cumulative(Builder.mul, 1, "Running products along an axis.")),
+    "Range": OnnxOperator(_range, _fold_range),
 }

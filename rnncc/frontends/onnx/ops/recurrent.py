@@ -10,13 +10,13 @@ from typing import ClassVar
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.gate_functions import Function, gate_functions
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.axes import cut, row
-from rnncc.nn.cells import Elman, Gru, Lstm, Weights, reset_after_biases
+from rnncc.nn.cells import CellWeights, Elman, Gru, Lstm, reset_after_biases
 from rnncc.nn.layer import Cell, Direction, run_layers, stack_states
 
 DIRECTIONS = ("forward", "reverse", "bidirectional")
@@ -32,12 +32,12 @@ class Stacked:
     r: SSAValue
     bias: SSAValue | None
 
-    def of(self, b: Builder, index: int, biases: Sequence[SSAValue]) -> Weights:
+    def of(self, b: Builder, index: int, biases: Sequence[SSAValue]) -> CellWeights:
         """Those of one direction, with biases [kH] each."""
-        return Weights(row(b, self.w, index), row(b, self.r, index), biases)
+        return CellWeights(row(b, self.w, index), row(b, self.r, index), biases)
 
 
-class Layer(ABC):
+class RecurrentOperator(ABC):
     """A recurrent operator: its inputs checked, then one loop a direction."""
 
     gates: ClassVar[int]
@@ -136,7 +136,7 @@ class Layer(ABC):
         return partial(_clipped, function, self.limit) if self.limit else function
 
     @abstractmethod
-    def cell(self, weights: Weights, functions: Sequence[Function], index: int) -> Cell:
+    def cell(self, weights: CellWeights, functions: Sequence[Function], index: int) -> Cell:
         """The cell of one direction."""
 
 
@@ -153,7 +153,7 @@ def _stack_directions(b: Builder, ys: Sequence[SSAValue]) -> SSAValue:
     return b.concat(wide, 1)
 
 
-class LstmLayer(Layer):
+class LstmLayer(RecurrentOperator):
     """Gates i, o, f, c; peepholes of i, o, f."""
 
     gates, states = 4, 2
@@ -168,7 +168,7 @@ class LstmLayer(Layer):
             raise n.error(f"has peepholes of shape {shown}, expected {shape_text(want)}")
         self.coupled = n.flag("input_forget", 0)
 
-    def cell(self, weights: Weights, functions: Sequence[Function], index: int) -> Cell:
+    def cell(self, weights: CellWeights, functions: Sequence[Function], index: int) -> Cell:
         gate, act, out = functions
         own = [] if self.peep is None else cut(self.b, row(self.b, self.peep, index), 3)
         peepholes = dict(zip("iof", own, strict=False))
@@ -183,7 +183,7 @@ class LstmLayer(Layer):
         )
 
 
-class GruLayer(Layer):
+class GruLayer(RecurrentOperator):
     """Gates z, r, h; the biases of both products may be one, but for that which r multiplies."""
 
     gates, states = 3, 1
@@ -193,7 +193,7 @@ class GruLayer(Layer):
         super().__init__(n, weights)
         self.reset_after = n.flag("linear_before_reset", 0)
 
-    def cell(self, weights: Weights, functions: Sequence[Function], index: int) -> Cell:
+    def cell(self, weights: CellWeights, functions: Sequence[Function], index: int) -> Cell:
         gate, act = map(self.clipped, functions)
         cell = Gru(weights, "zrn", gate, act, self.reset_after)
         if not (weights.biases and self.reset_after):
@@ -202,13 +202,13 @@ class GruLayer(Layer):
         return replace(cell, weights=replace(weights, biases=biases), late=late)
 
 
-class ElmanLayer(Layer):
+class ElmanLayer(RecurrentOperator):
     """One function of all sums."""
 
     gates, states = 1, 1
     activations = ("Tanh",)
 
-    def cell(self, weights: Weights, functions: Sequence[Function], index: int) -> Cell:
+    def cell(self, weights: CellWeights, functions: Sequence[Function], index: int) -> Cell:
         return Elman(weights, self.clipped(functions[0]))
 
 
@@ -245,8 +245,8 @@ def _rnn(n: Node) -> list[SSAValue]:
     return ElmanLayer(n, _weights(n)).run()
 
 
-OPERATORS: dict[str, Operator] = {
-    "LSTM": Operator(_lstm),
-    "GRU": Operator(_gru),
-    "RNN": Operator(_rnn),
+OPERATORS: dict[str, OnnxOperator] = {
+    "LSTM": OnnxOperator(_lstm),
+    "GRU": OnnxOperator(_gru),
+    "RNN": OnnxOperator(_rnn),
 }

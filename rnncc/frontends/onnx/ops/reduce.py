@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, OnnxOperator
 from rnncc.frontends.onnx.sizes import Undecided, add, larger, multiply, smaller
 from rnncc.frontends.onnx.values import EXACT, Array
 from rnncc.ir.builder import Builder
@@ -93,19 +93,19 @@ OF_SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
 }
 """A reduction of numbers by NumPy -> the function of two that it is of sizes."""
 EXTREMA = (*NUMBERS, "i1")
-OPERATORS: dict[str, Operator] = {
-    "ReduceSum": Operator(_reduction(total, "The sum"), _fold(np.sum)),
-    "ReduceMean": Operator(_reduction(mean, "The mean", FLOATS), _fold(np.mean)),
-    "ReduceMax": Operator(_reduction(largest, "The largest", EXTREMA), _fold(np.max)),
-    "ReduceMin": Operator(_reduction(smallest, "The smallest", EXTREMA), _fold(np.min)),
-    "ReduceProd": Operator(_reduction(multiplied, "The product"), _fold(np.prod)),
-    "ReduceL1": Operator(
+OPERATORS: dict[str, OnnxOperator] = {
+    "ReduceSum": OnnxOperator(_reduction(total, "The sum"), _fold(np.sum)),
+    "ReduceMean": OnnxOperator(_reduction(mean, "The mean", FLOATS), _fold(np.mean)),
+    "ReduceMax": OnnxOperator(_reduction(largest, "The largest", EXTREMA), _fold(np.max)),
+    "ReduceMin": OnnxOperator(_reduction(smallest, "The smallest", EXTREMA), _fold(np.min)),
+    "ReduceProd": OnnxOperator(_reduction(multiplied, "The product"), _fold(np.prod)),
+    "ReduceL1": OnnxOperator(
         _reduction(lambda b, x, axes: total(b, absolute(b, x), axes), "The sum of |X|")
     ),
-    "ReduceL2": Operator(_reduction(root_of_powers, "√ of the sum of X²", FLOATS)),
-    "ReduceSumSquare": Operator(_reduction(_squares, "The sum of X²")),
-    "ReduceLogSum": Operator(
+    "ReduceL2": OnnxOperator(_reduction(root_of_powers, "√ of the sum of X²", FLOATS)),
+    "ReduceSumSquare": OnnxOperator(_reduction(_squares, "The sum of X²")),
+    "ReduceLogSum": OnnxOperator(
         _reduction(lambda b, x, axes: b.log(total(b, x, axes)), "ln of the sum", FLOATS)
     ),
-    "ReduceLogSumExp": Operator(_reduction(log_sum_exp, "ln of the sum of e^X", FLOATS)),
+    "ReduceLogSumExp": OnnxOperator(_reduction(log_sum_exp, "ln of the sum of e^X", FLOATS)),
 }

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import shape_text
 from rnncc.nn.grid_sampling import PADDINGS, grid_sample
@@ -202,8 +202,8 @@ def _grid_sample(n: Node) -> SSAValue:
     return grid_sample(n.b, x, grid, names.get(mode, mode), padding, n.flag("align_corners"))
 
 
-OPERATORS: dict[str, Operator] = {
-    "Resize": Operator(_resize),
-    "Upsample": Operator(_upsample),
-    "GridSample": Operator(_grid_sample),
+OPERATORS: dict[str, OnnxOperator] = {
+    "Resize": OnnxOperator(_resize),
+    "Upsample": OnnxOperator(_upsample),
+    "GridSample": OnnxOperator(_grid_sample),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import NUMBERS, Node, Operator
+from rnncc.frontends.onnx.node import NUMBERS, Node, OnnxOperator
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value
 from rnncc.ir.dims import product
@@ -68,7 +68,7 @@ def _non_zero(n: Node) -> Partial:
     return Partial.counted(Value.computed(b.concat(rows, 0)), 1, count)
 
 
-OPERATORS: dict[str, Operator] = {
-    "Compress": Operator(_compress),
-    "NonZero": Operator(_non_zero, _fold_non_zero),
+OPERATORS: dict[str, OnnxOperator] = {
+    "Compress": OnnxOperator(_compress),
+    "NonZero": OnnxOperator(_non_zero, _fold_non_zero),
 }

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.lists import MAX_LISTED, Rows, check_readable, elements
-from rnncc.frontends.onnx.node import Node, Operator
+from rnncc.frontends.onnx.lists import MAX_LISTED, StackedRows, check_readable, elements
+from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
 from rnncc.frontends.onnx.partial import Partial
@@ -20,7 +20,7 @@ from rnncc.nn.axes import move_axis
 
 def _empty(n: Node) -> Value:
     """A list without elements."""
-    return Rows.listing()
+    return StackedRows.listing()
 
 
 def _construct(n: Node) -> Value:
@@ -28,13 +28,13 @@ def _construct(n: Node) -> Value:
     return _list(n, [_element(n, index) for index in range(len(n.inputs))])
 
 
-def _list(n: Node, items: Sequence[Value]) -> Rows:
+def _list(n: Node, items: Sequence[Value]) -> StackedRows:
     """A list of tensors of one element type."""
     types = sorted({item.dtype for item in items})
     if len(types) > 1:
         raise n.error(f"makes a list of elements of the types {', '.join(types)}")
     _check_length(n, len(items))
-    return Rows.listing(items)
+    return StackedRows.listing(items)
 
 
 def _check_length(n: Node, count: int) -> None:
@@ -50,9 +50,9 @@ def _element(n: Node, index: int) -> Value:
     return value
 
 
-def _rows(n: Node, index: int = 0) -> Rows:
+def _rows(n: Node, index: int = 0) -> StackedRows:
     value = n.value(index)
-    if not isinstance(value, Rows):
+    if not isinstance(value, StackedRows):
         raise n.error(f'input "{n.op.input[index]}" is {value}, not a list')
     return value
 
@@ -88,7 +88,7 @@ def _erase(n: Node) -> Value:
     if not items:
         raise n.error("takes an element from an empty list")
     del items[_place(n, 1, len(items), len(items) - 1) if n.has(1) else -1]
-    return Rows.listing(items)
+    return StackedRows.listing(items)
 
 
 def _at(n: Node) -> Value:
@@ -131,7 +131,7 @@ def _split(n: Node) -> Value:
     if single and x.known is None:
         rows = move_axis(n.b, n.x(0), axis, 0)
         kept = [*dims[:axis], 1, *dims[axis + 1 :]] if whole else dims_of(rows)[1:]
-        return Rows.listing(stacked=Value.computed(n.b.reshape(rows, (dims[axis], *kept))))
+        return StackedRows.listing(stacked=Value.computed(n.b.reshape(rows, (dims[axis], *kept))))
     if not dims[axis].is_static:
         what = f"splits an axis of {dims[axis]} elements, which is open"
         raise n.unsupported(what, "--shape gives an input's sizes")
@@ -215,7 +215,7 @@ def _map(n: Node) -> list[Value]:
     given = list[list[Value]]()
     for index in range(len(n.inputs)):
         value = n.value(index)
-        items = elements(n.b, value) if isinstance(value, Rows) else [value] * len(first)
+        items = elements(n.b, value) if isinstance(value, StackedRows) else [value] * len(first)
         if len(items) != len(first):
             raise n.error(f"goes through lists of {len(first)} and {len(items)} elements")
         given.append(items)
@@ -227,14 +227,14 @@ def _map(n: Node) -> list[Value]:
     return [_list(n, [results[index] for results in found]) for index in range(len(graph.output))]
 
 
-OPERATORS: dict[str, Operator] = {
-    "SequenceEmpty": Operator(_empty),
-    "SequenceConstruct": Operator(_construct),
-    "SequenceInsert": Operator(_insert),
-    "SequenceErase": Operator(_erase),
-    "SequenceAt": Operator(_at),
-    "SequenceLength": Operator(_length),
-    "SequenceMap": Operator(_map),
-    "SplitToSequence": Operator(_split),
-    "ConcatFromSequence": Operator(_concat),
+OPERATORS: dict[str, OnnxOperator] = {
+    "SequenceEmpty": OnnxOperator(_empty),
+    "SequenceConstruct": OnnxOperator(_construct),
+    "SequenceInsert": OnnxOperator(_insert),
+    "SequenceErase": OnnxOperator(_erase),
+    "SequenceAt": OnnxOperator(_at),
+    "SequenceLength": OnnxOperator(_length),
+    "SequenceMap": OnnxOperator(_map),
+    "SplitToSequence": OnnxOperator(_split),
+    "ConcatFromSequence": OnnxOperator(_concat),
 }

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import Node, Operator
+from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.sizes import may_equal
 from rnncc.frontends.onnx.values import Array, Value, as_objects, size_value, sizes_value
 from rnncc.ir.dims import MOST_DIVISOR, Dim, Excess, product
@@ -307,21 +307,21 @@ def _space_to_depth(n: Node) -> SSAValue:
     return n.b.reshape(n.b.transpose(apart, order), (batch, c * size * size, high, wide))
 
 
-OPERATORS: dict[str, Operator] = {
-    "Shape": Operator(_shape),
-    "Size": Operator(_size),
-    "Reshape": Operator(_reshape, _fold_reshape),
-    "Flatten": Operator(_flatten),
-    "Transpose": Operator(_transpose, lambda n, arrays: np.transpose(arrays[0], _perm(n))),
-    "Squeeze": Operator(
+OPERATORS: dict[str, OnnxOperator] = {
+    "Shape": OnnxOperator(_shape),
+    "Size": OnnxOperator(_size),
+    "Reshape": OnnxOperator(_reshape, _fold_reshape),
+    "Flatten": OnnxOperator(_flatten),
+    "Transpose": OnnxOperator(_transpose, lambda n, arrays: np.transpose(arrays[0], _perm(n))),
+    "Squeeze": OnnxOperator(
         _squeeze, lambda n, arrays: arrays[0].reshape([int(d) for d in _squeezed(n)])
     ),
-    "Unsqueeze": Operator(
+    "Unsqueeze": OnnxOperator(
         _unsqueeze, lambda n, arrays: arrays[0].reshape([int(d) for d in _unsqueezed(n)])
     ),
-    "Concat": Operator(_concat, _fold_concat),
-    "Expand": Operator(_expand, _fold_expand),
-    "Tile": Operator(_tile, _fold_tile),
-    "DepthToSpace": Operator(_depth_to_space),
-    "SpaceToDepth": Operator(_space_to_depth),
+    "Concat": OnnxOperator(_concat, _fold_concat),
+    "Expand": OnnxOperator(_expand, _fold_expand),
+    "Tile": OnnxOperator(_tile, _fold_tile),
+    "DepthToSpace": OnnxOperator(_depth_to_space),
+    "SpaceToDepth": OnnxOperator(_space_to_depth),
 }

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.onnx.node import Node, Operator
+from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.values import NEAR, Array, varies
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import is_natural, larger, smaller
@@ -278,8 +278,8 @@ def _edge(n: Node, x: SSAValue, axis: int, count: Dim, mode: str, at_end: bool) 
         raise n.unsupported(f"{what}, which is not supported") from error
 
 
-OPERATORS: dict[str, Operator] = {
-    "Split": Operator(_split, _fold_split),
-    "Slice": Operator(_slice, _fold_slice),
-    "Pad": Operator(_pad),
+OPERATORS: dict[str, OnnxOperator] = {
+    "Split": OnnxOperator(_split, _fold_split),
+    "Slice": OnnxOperator(_slice, _fold_slice),
+    "Pad": OnnxOperator(_pad),
 }

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import STORED, TEXT, Node, Operator
+from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.values import Value, name_of
 
 SMALL = 1 << 20
@@ -51,7 +51,7 @@ def _constant_of_shape(n: Node) -> SSAValue | Value:
     return n.b.fill(float(number), dims, dtype)
 
 
-OPERATORS: dict[str, Operator] = {
-    "Constant": Operator(_constant),
-    "ConstantOfShape": Operator(_constant_of_shape),
+OPERATORS: dict[str, OnnxOperator] = {
+    "Constant": OnnxOperator(_constant),
+    "ConstantOfShape": OnnxOperator(_constant_of_shape),
 }

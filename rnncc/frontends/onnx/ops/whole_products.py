@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import INTEGERS, SINGLE, Node, Operator
+from rnncc.frontends.onnx.node import INTEGERS, SINGLE, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.conv import windows_of
 from rnncc.frontends.onnx.ops.quantised import check_training, saturated, scalar
 from rnncc.frontends.onnx.ops.recurrent import LstmLayer, Stacked
@@ -18,7 +18,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.arithmetic import times
 from rnncc.nn.axes import row
-from rnncc.nn.cells import Weights
+from rnncc.nn.cells import CellWeights
 from rnncc.nn.linear import matmul
 from rnncc.nn.quantisation import (
     WholeWeights,
@@ -272,7 +272,7 @@ class _WholeStacked(Stacked):
     scales: Sequence[SSAValue] = ()
     zeros: Sequence[Zero] = ()
 
-    def of(self, b: Builder, index: int, biases: Sequence[SSAValue]) -> Weights:
+    def of(self, b: Builder, index: int, biases: Sequence[SSAValue]) -> CellWeights:
         w_scale, r_scale = (row(b, scale, index) for scale in self.scales)
         w_zero, r_zero = (None if zero is None else row(b, zero, index) for zero in self.zeros)
         w, r = row(b, self.w, index), row(b, self.r, index)
@@ -307,14 +307,14 @@ def _dynamic_quantize_lstm(n: Node) -> list[SSAValue]:
     return LstmLayer(n, weights).run()
 
 
-OPERATORS: dict[str, Operator] = {
-    "MatMulInteger": Operator(_matmul_integer),
-    "ConvInteger": Operator(_conv_integer),
-    "QLinearMatMul": Operator(_qlinear_matmul),
-    "QLinearConv": Operator(_qlinear_conv),
-    "com.microsoft.QGemm": Operator(_qgemm),
-    "com.microsoft.MatMulIntegerToFloat": Operator(_integer_to_float),
-    "com.microsoft.DynamicQuantizeMatMul": Operator(_dynamic_matmul),
-    "com.microsoft.MatMulNBits": Operator(_matmul_bits),
-    "com.microsoft.DynamicQuantizeLSTM": Operator(_dynamic_quantize_lstm),
+OPERATORS: dict[str, OnnxOperator] = {
+    "MatMulInteger": OnnxOperator(_matmul_integer),
+    "ConvInteger": OnnxOperator(_conv_integer),
+    "QLinearMatMul": OnnxOperator(_qlinear_matmul),
+    "QLinearConv": OnnxOperator(_qlinear_conv),
+    "com.microsoft.QGemm": OnnxOperator(_qgemm),
+    "com.microsoft.MatMulIntegerToFloat": OnnxOperator(_integer_to_float),
+    "com.microsoft.DynamicQuantizeMatMul": OnnxOperator(_dynamic_matmul),
+    "com.microsoft.MatMulNBits": OnnxOperator(_matmul_bits),
+    "com.microsoft.DynamicQuantizeLSTM": OnnxOperator(_dynamic_quantize_lstm),
 }

@@ -33,7 +33,7 @@ def is_complex(args: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Parts:
+class PartsOperator:
     """An operator on the parts: the one of floats.
 
     Attributes:
@@ -277,14 +277,14 @@ PARTWISE = (
     "triu diag_embed _unsafe_index lift_fresh lift squeeze_copy unsqueeze_copy"
 )
 OPERATORS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(PARTWISE.split(), Parts()),
-    **dict.fromkeys("add sub rsub copy".split(), Parts((0, 1))),
-    "where": Parts((1, 2)),
-    "masked_fill": Parts((0, 2)),
-    "select_scatter": Parts((0, 1)),
-    "slice_scatter": Parts((0, 1)),
-    **dict.fromkeys(("index_put", "constant_pad_nd"), Parts((0, 2))),
-    **dict.fromkeys(("index_add", "scatter_add"), Parts((0, 3))),
+    **dict.fromkeys(PARTWISE.split(), PartsOperator()),
+    **dict.fromkeys("add sub rsub copy".split(), PartsOperator((0, 1))),
+    "where": PartsOperator((1, 2)),
+    "masked_fill": PartsOperator((0, 2)),
+    "select_scatter": PartsOperator((0, 1)),
+    "slice_scatter": PartsOperator((0, 1)),
+    **dict.fromkeys(("index_put", "constant_pad_nd"), PartsOperator((0, 2))),
+    **dict.fromkeys(("index_add", "scatter_add"), PartsOperator((0, 3))),
     **dict.fromkeys("mul mm bmm matmul mv dot".split(), product),
     **dict.fromkeys("addmm baddbmm".split(), added_product),
     "div": divided,

@@ -10,7 +10,7 @@ from rnncc.frontends.torch.aten.random import dropped
 from rnncc.frontends.torch.site import Site, Table, Value
 from rnncc.ir.builder import Builder
 from rnncc.nn.axes import row
-from rnncc.nn.cells import Elman, Gru, Lstm, Weights, reset_after_biases
+from rnncc.nn.cells import CellWeights, Elman, Gru, Lstm, reset_after_biases
 from rnncc.nn.layer import Cell, Direction, laid_out, run_layers, stack_states, time_first
 
 KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
@@ -73,7 +73,7 @@ def _cell(b: Builder, kind: str, values: Sequence[Value], biased: bool) -> Cell:
     biases, late = (rest[:2] if biased else []), None
     if kind == "gru" and biased:
         biases, late = reset_after_biases(b, *biases)
-    weights = Weights(w, u, biases)
+    weights = CellWeights(w, u, biases)
     match kind:
         case "lstm":
             return Lstm(weights, projection=rest[-1] if len(rest) % 2 else None)

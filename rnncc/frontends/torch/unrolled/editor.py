@@ -14,7 +14,7 @@ from torch.fx.node import map_arg
 
 from rnncc.frontends.torch.constant_op import CONSTANT, number_of
 from rnncc.frontends.torch.trace import fake_mode
-from rnncc.frontends.torch.unrolled.places import END, Place, Sweep, read_of, sweep_of
+from rnncc.frontends.torch.unrolled.places import END, Sweep, TensorPart, read_of, sweep_of
 from rnncc.frontends.torch.unrolled.view import known, name_of, value_of
 
 aten: Any = torch.ops.aten
@@ -183,7 +183,7 @@ class Editor:
         self.graph.erase_node(node)
 
 
-def _is_row(place: Place | None, bases: set[Node]) -> bool:
+def _is_row(place: TensorPart | None, bases: set[Node]) -> bool:
     return place is not None and place.base in bases and place.parts[0].drops
 
 

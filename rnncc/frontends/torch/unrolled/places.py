@@ -17,7 +17,7 @@ END = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Part:
+class AxisPart:
     """Part of an axis: `size` places from `start` on, or one place, which leaves no axis.
 
     All of an axis is a part without a size.
@@ -33,15 +33,15 @@ class Part:
         return 1 if self.size is None else self.size
 
 
-ALL = Part()
+ALL = AxisPart()
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorPart:
     """Part of a tensor: a part of each axis; those that are not named are whole."""
 
     base: Node
-    parts: tuple[Part, ...]
+    parts: tuple[AxisPart, ...]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Sweep:
     step: int
     extent: int
     drops: bool
-    rest: tuple[Part, ...]
+    rest: tuple[AxisPart, ...]
 
     @property
     def is_whole(self) -> bool:
@@ -78,7 +78,7 @@ def put(x: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
     return made
 
 
-def read_of(node: Node) -> Place | None:
+def read_of(node: Node) -> TensorPart | None:
     """The place that a node reads, if that is all that it does."""
     source, path = producer(node)
     if path is not None:
@@ -97,7 +97,7 @@ def read_of(node: Node) -> Place | None:
             return None
 
 
-def write_of(node: Node) -> tuple[Place, Any] | None:
+def write_of(node: Node) -> tuple[TensorPart, Any] | None:
     """The place that a node's result has replaced in its first argument, and by what."""
     match name_of(node):
         case "put" | "setitem":
@@ -115,7 +115,7 @@ def write_of(node: Node) -> tuple[Place, Any] | None:
     return None if place is None else (place, source)
 
 
-def sweep_of(places: Sequence[Place | None]) -> tuple[Sweep, int] | None:
+def sweep_of(places: Sequence[TensorPart | None]) -> tuple[Sweep, int] | None:
     """Places of one tensor that differ along one axis alone, by equal steps; and how many do."""
     if len(places) < 2 or places[0] is None or places[1] is None:
         return None
@@ -127,9 +127,9 @@ def sweep_of(places: Sequence[Place | None]) -> tuple[Sweep, int] | None:
     axis = moving[0]
     own, step = first.parts[axis], second.parts[axis].start - first.parts[axis].start
 
-    def place(number: int) -> Place:
-        part = Part(own.start + number * step, own.size, own.drops)
-        return Place(first.base, (*first.parts[:axis], part, *first.parts[axis + 1 :]))
+    def place(number: int) -> TensorPart:
+        part = AxisPart(own.start + number * step, own.size, own.drops)
+        return TensorPart(first.base, (*first.parts[:axis], part, *first.parts[axis + 1 :]))
 
     count = next((i for i, p in enumerate(places) if p != place(i)), len(places))
     if own.size is None or step == 0 or count < 2:
@@ -144,7 +144,7 @@ def _arguments(node: Node, **names: Any) -> dict[str, Any]:
     return {**names, **given, **{key: x for key, x in node.kwargs.items() if key in names}}
 
 
-def _split_part(source: Node, number: int) -> Place | None:
+def _split_part(source: Node, number: int) -> TensorPart | None:
     kind = name_of(source)
     if kind == "unbind":
         found = _arguments(source, dim=0)
@@ -160,7 +160,7 @@ def _split_part(source: Node, number: int) -> Place | None:
     return _on_axis(source, found, "narrow")
 
 
-def _on_axis(node: Node, found: dict[str, Any], kind: str) -> Place | None:
+def _on_axis(node: Node, found: dict[str, Any], kind: str) -> TensorPart | None:
     base: Any = node.args[0] if node.args else None
     tensor = value_of(base) if isinstance(base, Node) else None
     if not isinstance(tensor, torch.Tensor) or any(
@@ -179,10 +179,10 @@ def _on_axis(node: Node, found: dict[str, Any], kind: str) -> Place | None:
             part = _part(slice(found["start"], found["end"], found["step"]), tensor.shape[axis])
     if part is None:
         return None
-    return Place(base, tuple(part if i == axis else ALL for i in range(tensor.dim())))
+    return TensorPart(base, tuple(part if i == axis else ALL for i in range(tensor.dim())))
 
 
-def _indexed(base: Any, index: Any) -> Place | None:
+def _indexed(base: Any, index: Any) -> TensorPart | None:
     """`base[index]`, where the index has numbers, slices and ... alone."""
     tensor = value_of(base) if isinstance(base, Node) else None
     if not isinstance(tensor, torch.Tensor):
@@ -197,17 +197,17 @@ def _indexed(base: Any, index: Any) -> Place | None:
     if len(entries) != tensor.dim():
         return None
     parts = [_part(e, size) for e, size in zip(entries, tensor.shape, strict=True)]
-    return None if None in parts else Place(base, tuple(parts))  # pyright: ignore
+    return None if None in parts else TensorPart(base, tuple(parts))  # pyright: ignore
 
 
-def _part(entry: Any, size: Any) -> Part | None:
+def _part(entry: Any, size: Any) -> AxisPart | None:
     """A number or a slice of an axis, counted from its start; None for anything else."""
     total = known(size)
     if type(entry) is int:
         if entry < 0 and total is None:
             return None
         place = entry + total if entry < 0 and total is not None else entry
-        return Part(place, 1, True)
+        return AxisPart(place, 1, True)
     if not isinstance(entry, slice) or entry.step not in (None, 1):
         return None
     start, stop = entry.start or 0, END if entry.stop is None else entry.stop
@@ -216,4 +216,4 @@ def _part(entry: Any, size: Any) -> Part | None:
     if type(start) is not int or type(stop) is not int or total is None:
         return None
     start, stop, _ = slice(start, stop).indices(total)
-    return ALL if (start, stop) == (0, total) else Part(start, max(stop - start, 0))
+    return ALL if (start, stop) == (0, total) else AxisPart(start, max(stop - start, 0))

@@ -15,7 +15,7 @@ import torch
 from torch.fx import Node
 
 from rnncc.frontends.torch.graphs import held_graph
-from rnncc.frontends.torch.unrolled.places import Place, Sweep, read_of, sweep_of, write_of
+from rnncc.frontends.torch.unrolled.places import Sweep, TensorPart, read_of, sweep_of, write_of
 from rnncc.frontends.torch.unrolled.view import (
     Path,
     is_number,
@@ -73,7 +73,7 @@ Role = Same | Numbers | Inner | Sweep
 
 
 @dataclass(frozen=True)
-class Call:
+class BodyNode:
     """A node of the body, and the roles of the leaves of its arguments."""
 
     roles: tuple[Role, ...]
@@ -96,15 +96,15 @@ class Write:
 
 
 @dataclass(frozen=True)
-class Outside:
+class Invariant:
     """What all repeats compute alike, of tensors from outside: the first one's serves all."""
 
 
-Kind = Call | Read | Write | Outside
+Kind = BodyNode | Read | Write | Invariant
 
 
 @dataclass(frozen=True)
-class Loop:
+class Repeats:
     """Repeats that are one body.
 
     Attributes:
@@ -118,7 +118,7 @@ class Loop:
 
 def loops_of(
     rows: Sequence[Sequence[Node]], least: int, most: int = 8
-) -> Generator[Loop, None, None]:
+) -> Generator[Repeats, None, None]:
     """The loops that some repeats of equal labels are, one after another.
 
     What follows a loop is looked at when the next one is asked for: the loop may be gone by then.
@@ -138,13 +138,13 @@ def loops_of(
         first += 1 if loop is None else len(loop.rows)
 
 
-def _longest(rows: Sequence[Sequence[Node]], least: int) -> Loop | None:
+def _longest(rows: Sequence[Sequence[Node]], least: int) -> Repeats | None:
     """As many of the repeats as are one body, from the first one on."""
     while len(rows) >= least:
         comparison = _Comparison(rows)
         body = comparison.body()
         if comparison.end == len(rows):
-            return Loop(rows, body)
+            return Repeats(rows, body)
         rows = rows[: comparison.end]
     return None
 
@@ -185,12 +185,12 @@ class _Comparison:
         free = {i for i in free if dtype_of_numbers(nodes[0], leaves[i]) is not None}
         roles = tuple(self._role(values, i in free) for i, values in enumerate(leaves))
         if name_of(nodes[0]) in VIEWS and all(map(self._is_outside, roles)):
-            return Outside()
-        return Call(roles)
+            return Invariant()
+        return BodyNode(roles)
 
     def _is_outside(self, role: Role) -> bool:
         if isinstance(role, Inner):
-            return role.lag == 0 and isinstance(self.kinds[role.number], Outside)
+            return role.lag == 0 and isinstance(self.kinds[role.number], Invariant)
         return isinstance(role, Same)
 
     def _stop(self, end: int) -> None:
@@ -243,7 +243,7 @@ class _Comparison:
         kind = type_of(made if path is None else made[path])
         return all(type_of(value_of(init)) == kind for init in inits)
 
-    def _swept(self, places: Sequence[Place | None]) -> Sweep | None:
+    def _swept(self, places: Sequence[TensorPart | None]) -> Sweep | None:
         """The sweep that places of a tensor from outside are, as far as it goes."""
         bases = [None if p is None else self._anchor(p.base) for p in places]
         moved = [p and b and replace(p, base=b) for p, b in zip(places, bases, strict=True)]
@@ -259,7 +259,7 @@ class _Comparison:
         if at is None:
             return node
         number = at[1]
-        known = number < len(self.kinds) and isinstance(self.kinds[number], Outside)
+        known = number < len(self.kinds) and isinstance(self.kinds[number], Invariant)
         return self.rows[0][number] if known and producer(node)[1] is None else None
 
     def _reread(self, number: int, nodes: Sequence[Node]) -> Sweep | None:

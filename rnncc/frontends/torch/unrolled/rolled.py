@@ -14,12 +14,12 @@ from rnncc.frontends.torch.graphs import held_graph
 from rnncc.frontends.torch.unrolled.editor import Editor, aten
 from rnncc.frontends.torch.unrolled.places import Sweep, write_of
 from rnncc.frontends.torch.unrolled.roles import (
-    Call,
+    BodyNode,
     Inner,
-    Loop,
+    Invariant,
     Numbers,
-    Outside,
     Read,
+    Repeats,
     Role,
     Write,
     dtype_of_numbers,
@@ -38,13 +38,13 @@ _GETITEM = operator.getitem
 _Value = tuple[int, Path]
 
 
-def roll(loop: Loop, editor: Editor) -> set[Node]:
+def roll(loop: Repeats, editor: Editor) -> set[Node]:
     """Replace a loop's repeats; what is new among the graph's tensors of rows."""
     return _Rolling(loop, editor).roll()
 
 
 class _Rolling:
-    def __init__(self, loop: Loop, editor: Editor) -> None:
+    def __init__(self, loop: Repeats, editor: Editor) -> None:
         self.loop, self.editor, self.count = loop, editor, len(loop.rows)
         self.body = Graph()
         self.own = {node for row in loop.rows for node in row}
@@ -61,7 +61,7 @@ class _Rolling:
     def roll(self) -> set[Node]:
         """Write the body, then the loop, then what follows."""
         for number, kind in enumerate(self.loop.body):
-            if isinstance(kind, Call):
+            if isinstance(kind, BodyNode):
                 self.made[number] = self._copy(number, kind)
         finals, ys = self._outputs()
         next_carry = self._next()
@@ -72,7 +72,7 @@ class _Rolling:
 
     # The body
 
-    def _copy(self, number: int, kind: Call) -> Node:
+    def _copy(self, number: int, kind: BodyNode) -> Node:
         """A node of the first repeat, over what the body has."""
         node = self.loop.rows[0][number]
         leaves = leaves_of(node)
@@ -88,7 +88,7 @@ class _Rolling:
                 return self._row(role, lambda: self.editor.rows(role, self.count), value_of(leaf))
             case Numbers():
                 return self._number(role, user)
-            case Inner() if isinstance(self.loop.body[role.number], Outside) and not role.lag:
+            case Inner() if isinstance(self.loop.body[role.number], Invariant) and not role.lag:
                 return self._from_outside(leaf)
             case Inner():
                 return self._carried(role) if role.lag else self._value(role.number, role.path)
@@ -102,7 +102,7 @@ class _Rolling:
             row = value_of(self.loop.rows[0][number])
             sweep = kind.sweep
             return self._row(sweep, lambda: self.editor.rows(sweep, self.count), row)
-        if isinstance(kind, Outside):
+        if isinstance(kind, Invariant):
             return self._from_outside(self._result(0, number, path))
         node = self.made[number]
         if path is None:
@@ -214,7 +214,7 @@ class _Rolling:
         found = dict[_Value, set[int]]()
         for i, row in enumerate(self.loop.rows):
             for number, node in enumerate(row):
-                if isinstance(self.loop.body[number], Call):
+                if isinstance(self.loop.body[number], BodyNode):
                     for path in self._leaving(node):
                         found.setdefault((number, path), set()).add(i)
         return found

@@ -19,7 +19,7 @@ from rnncc.frontends.torch.site import location
 from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.places import read_of
 from rnncc.frontends.torch.unrolled.repeats import Repeat, repeats
-from rnncc.frontends.torch.unrolled.roles import Call, Loop, Write, loops_of
+from rnncc.frontends.torch.unrolled.roles import BodyNode, Repeats, Write, loops_of
 from rnncc.frontends.torch.unrolled.rolled import roll
 from rnncc.frontends.torch.unrolled.view import (
     is_call,
@@ -208,8 +208,8 @@ def copied(graph: Graph) -> Graph:
     return made
 
 
-def _computes(loop: Loop) -> bool:
-    return any(isinstance(kind, (Call, Write)) for kind in loop.body)
+def _computes(loop: Repeats) -> bool:
+    return any(isinstance(kind, (BodyNode, Write)) for kind in loop.body)
 
 
 def _labels(nodes: Sequence[Node], strict: bool = True) -> list[int]:

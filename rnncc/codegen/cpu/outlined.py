@@ -1,10 +1,10 @@
 """Kernels that a library holds more than once, such as those of equal layers: one function each.
 
 A function takes the kernel's pointers, the thread's part if there are several, the number of the
-loop's turn, and the sizes and indices that it uses. What stands once, and what is so short that a
-call would count, is written where it stands; but in a large program, since LLVM's time grows with
-the square of a function's length, each kernel is a function, which serves all that differ from it
-in numbers alone: they are arguments (`open_sizes.py`).
+loop's iteration, and the sizes and indices that it uses. What stands once, and what is so short
+that a call would count, is written where it stands; but in a large program, since LLVM's time grows
+with the square of a function's length, each kernel is a function, which serves all that differ from
+it in numbers alone: they are arguments (`open_sizes.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from xdsl.ir import Attribute, Operation, SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
-from rnncc.codegen.cpu.open_sizes import Opened
-from rnncc.codegen.cpu.team import Team
+from rnncc.codegen.cpu.open_sizes import OpenedKernel
+from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.llvm.emit import I1, I64, POINTER, Pointer
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Contract, Gemm, Map, Reduce
@@ -43,7 +43,7 @@ MANY, LARGE = 100, 2000
 _WORD = re.compile(r"\w+")
 
 
-class Shared:
+class OutlinedKernels:
     """The functions of kernels of one module.
 
     Args:
@@ -55,7 +55,7 @@ class Shared:
         self.write, self.target = write, target
         self.counts = Counter[str]()
         self.forms = dict[Operation, tuple[str, list[str]]]()
-        self.opened = dict[Operation, Opened]()
+        self.opened = dict[Operation, OpenedKernel]()
         self.functions = dict[tuple[object, ...], ir.Function]()
         for program in programs:
             self._count(program)
@@ -63,14 +63,14 @@ class Shared:
     def _count(self, program: KernelProgram) -> None:
         loops = [op for op in program.func.walk() if isinstance(op, For)]
         names = [
-            name for op in loops for name in (op.index, op.extent, op.turn) if name is not None
+            name for op in loops for name in (op.index, op.extent, op.iteration) if name is not None
         ]
         own, ops = {name.data for name in names}, list(program.func.walk())
         taken = own | set(program.symbols)
         large = len(ops) > LARGE or sum(isinstance(op, _KERNELS) for op in ops) > MANY
         for op in ops:
             if _is_long(op) or (large and isinstance(op, _KERNELS)):
-                opened = Opened.of(self.target, op) if large else None
+                opened = OpenedKernel.of(self.target, op) if large else None
                 if opened is not None and not opened.numbers.keys().isdisjoint(taken):
                     opened = None
                 if opened is not None:
@@ -99,9 +99,9 @@ class Shared:
         opened = self.opened.get(op)
         numbers = {} if opened is None else opened.numbers
         sizes = [I64(numbers[n]) if n in numbers else emit.symbols[n] for n in symbols]
-        turn = I64(0) if emit.turn is None else emit.turn
+        iteration = I64(0) if emit.iteration is None else emit.iteration
         team = [] if emit.team is None else [emit.team.struct]
-        emit.b.call(function, [*(p.base for p in held.values()), *team, turn, *absent, *sizes])
+        emit.b.call(function, [*(p.base for p in held.values()), *team, iteration, *absent, *sizes])
         return True
 
     def _define(
@@ -114,14 +114,14 @@ class Shared:
         function = ir.Function(emit.module, ir.FunctionType(ir.VoidType(), types), name)
         function.linkage = "internal"
         function.attributes.add("nounwind")
-        turn, *rest = function.args[places:]
+        iteration, *rest = function.args[places:]
         absent = dict(zip(flags, rest, strict=False))
         pointers = {
             value: replace(p, base=base, absent=absent.get(value))
             for (value, p), base in zip(held.items(), function.args, strict=False)
         }
         inner = CpuEmit.begin(function, emit.target, symbols)
-        inner.turn = turn
+        inner.iteration = iteration
         if emit.team is not None:
             inner.team = Team(emit.module, inner.b, function.args[len(held)])
         opened = self.opened.get(op)
@@ -146,7 +146,7 @@ def _is_long(op: Operation) -> bool:
 
 
 def _form(
-    op: Operation, sizes: frozenset[str], own: set[str], opened: Opened | None
+    op: Operation, sizes: frozenset[str], own: set[str], opened: OpenedKernel | None
 ) -> tuple[str, list[str]]:
     """What equal kernels have in common, loops' indices named by the order in which they occur;
     and the symbols that a kernel uses, in that order."""

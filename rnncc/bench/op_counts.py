@@ -22,7 +22,7 @@ from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Contract, Gemm, Kernel
-from rnncc.kern.moves import ByIndex, Pack, Reverse
+from rnncc.kern.moves import IndexedMove, Pack, Reverse
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.uses import data_accesses
 
@@ -93,9 +93,9 @@ class _Walk:
         phase = Phase(times, looped, footprint=sum(_touched(block, sizes).values()))
         for op in block.ops:
             if isinstance(op, For):
-                for turns, inner in _turns(op, sizes):
+                for iterations, inner in _iterations(op, sizes):
                     steps = looped or op.chunk is None
-                    self.block(op.body.block, times * turns, steps, inner)
+                    self.block(op.body.block, times * iterations, steps, inner)
             elif uses := _uses(op, sizes):
                 phase.kernels += 1
                 phase.read += sum(use.bytes for use in uses if not use.written)
@@ -113,7 +113,7 @@ class _Walk:
                 self._vectors[op] = instructions(op.body.block, self.target)
             extents = [d.evaluate(sizes) for d in op.dims] or [1]
             return prod(extents[:-1]) * -(-extents[-1] // self.target.lanes) * self._vectors[op]
-        if isinstance(op, Pack | Reverse | ByIndex):
+        if isinstance(op, Pack | Reverse | IndexedMove):
             return sum(use.elements for use in _uses(op, sizes) if use.written) // self.target.lanes
         return 0
 
@@ -141,18 +141,18 @@ class _AnySize(dict[str, ir.Constant]):
         return I64(1)
 
 
-def _turns(op: For, sizes: dict[str, int]) -> list[tuple[int, dict[str, int]]]:
+def _iterations(op: For, sizes: dict[str, int]) -> list[tuple[int, dict[str, int]]]:
     """How often a loop's body runs, with the sizes it has then."""
     count = Dim.parse(op.count.data).evaluate(sizes)
     sizes = {**sizes, op.index.data: 0}
-    if op.turn is not None:
-        sizes[op.turn.data] = 0
+    if op.iteration is not None:
+        sizes[op.iteration.data] = 0
     if op.chunk is None or op.rows is None or op.extent is None:
         return [(max(count, 0), {**sizes, op.extent.data: 1} if op.extent else sizes)]
     most = max(1, op.chunk.data // max(Dim.parse(op.rows.data).evaluate(sizes), 1))
     full, rest = divmod(count, most)
-    turns = [(full, {**sizes, op.extent.data: most})] if full else []
-    return turns + ([(1, {**sizes, op.extent.data: rest})] if rest else [])
+    iterations = [(full, {**sizes, op.extent.data: most})] if full else []
+    return iterations + ([(1, {**sizes, op.extent.data: rest})] if rest else [])
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ def _uses(op: Operation, sizes: Sizes) -> list[_Use]:
     for value, written, access, dims in data_accesses(op):
         moving = [d for d, s in zip(dims, access.strides, strict=True) if s != 0]
         elements = prod(d.evaluate(sizes) for d in moving)
-        if isinstance(op, ByIndex):  # of the rows that there are it touches those with a number
+        if isinstance(op, IndexedMove):  # of the rows that there are it touches those with a number
             elements = min(elements, prod(d.evaluate(sizes) for d in get_dims(op.dims)))
         weights = isinstance(op, Gemm) and value is op.weights
         uses.append(_Use(value, elements, written, weights, access.offset))
@@ -208,10 +208,10 @@ def _touched(block: Block, sizes: dict[str, int]) -> dict[Buffer, int]:
     touched: dict[Buffer, int] = {}
     for op in block.ops:
         if isinstance(op, For):
-            for turns, inner in _turns(op, sizes):
+            for iterations, inner in _iterations(op, sizes):
                 for buffer, size in _touched(op.body.block, inner).items():
                     most = buffer.bytes.evaluate(sizes)
-                    touched[buffer] = max(touched.get(buffer, 0), min(most, turns * size))
+                    touched[buffer] = max(touched.get(buffer, 0), min(most, iterations * size))
         for buffer, size in _places(_uses(op, sizes)).items():
             most = buffer.bytes.evaluate(sizes)
             touched[buffer] = max(touched.get(buffer, 0), min(most, size))

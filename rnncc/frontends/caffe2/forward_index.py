@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rnncc.frontends.caffe2.operator import Blob, Operator
 
 
-class Earlier:
+class ForwardIndex:
     """Operators by type and blob."""
 
     def __init__(self, operators: Iterable[Operator] = ()) -> None:

@@ -22,7 +22,7 @@ Axes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Rows:
+class ActiveRows:
     """Rows of a value: those for which `mask` is `where`.
 
     Attributes:
@@ -34,7 +34,7 @@ class Rows:
     where: bool = True
 
 
-Needed = dict[SSAValue, Rows]
+Needed = dict[SSAValue, ActiveRows]
 
 
 def row_masks(scan: Scan) -> list[SSAValue]:
@@ -45,7 +45,7 @@ def row_masks(scan: Scan) -> list[SSAValue]:
     return [row for row in rows if dtype_of(row) == "i1" and len(wide_axes(dims_of(row))) == 1]
 
 
-def needed_rows(block: Block, masks: Iterable[SSAValue]) -> Needed:
+def active_rows(block: Block, masks: Iterable[SSAValue]) -> Needed:
     """The values of a block of which only some rows are read.
 
     Args:
@@ -63,7 +63,7 @@ def needed_rows(block: Block, masks: Iterable[SSAValue]) -> Needed:
     return found
 
 
-def chosen_by(op: Operation, masks: Iterable[SSAValue]) -> Rows | None:
+def chosen_by(op: Operation, masks: Iterable[SSAValue]) -> ActiveRows | None:
     """The rows of a select's result that come from its first branch, where a mask tells."""
     rows = _mask_of(op.condition) if isinstance(op, Select) else None
     return rows if rows is not None and rows.mask in masks else None
@@ -76,35 +76,35 @@ def wide_axes(dims: Sequence[Dim]) -> Axes:
 
 def _share(
     op: Operation, number: int, found: Needed, masks: set[SSAValue], inner: dict[Scan, Needed]
-) -> Rows | None:
+) -> ActiveRows | None:
     """What an op reads of its operand of that number; None for all of it."""
     if isinstance(op, Scan):
         return _share_of_scan(op, number, inner)
     if number > 0 and (rows := chosen_by(op, masks)) is not None:
-        return Rows(rows.mask, rows.axes, number == 1)
+        return ActiveRows(rows.mask, rows.axes, number == 1)
     rows = found.get(op.results[0]) if len(op.results) == 1 else None
     if rows is None:
         return None
     moved = _axes_of_operand(op, number, rows.axes)
-    return None if moved is None else Rows(rows.mask, moved, rows.where)
+    return None if moved is None else ActiveRows(rows.mask, moved, rows.where)
 
 
-def _share_of_scan(scan: Scan, number: int, inner: dict[Scan, Needed]) -> Rows | None:
+def _share_of_scan(scan: Scan, number: int, inner: dict[Scan, Needed]) -> ActiveRows | None:
     """Of a sequence whose rows a loop reads: a row of the mask tells of a row of the sequence."""
     number -= len(scan.consts) + len(scan.inits)
     if number < 0 or not (masks := row_masks(scan)):
         return None
     if scan not in inner:
-        inner[scan] = needed_rows(scan.body.block, masks)
+        inner[scan] = active_rows(scan.body.block, masks)
     args = list(scan.groups[2])
     rows = inner[scan].get(args[number])
     if rows is None or scan.steps == 1:
         return None
     axes = (0, *(axis + 1 for axis in rows.axes))
-    return Rows(scan.xs[args.index(rows.mask)], axes, rows.where)
+    return ActiveRows(scan.xs[args.index(rows.mask)], axes, rows.where)
 
 
-def _mask_of(condition: SSAValue) -> Rows | None:
+def _mask_of(condition: SSAValue) -> ActiveRows | None:
     """The value that a condition repeats, and where its axes are."""
     views = list[View]()
     while isinstance(op := condition.owner, Broadcast | Reshape | Transpose):
@@ -113,7 +113,7 @@ def _mask_of(condition: SSAValue) -> Rows | None:
     axes: Axes | None = wide_axes(dims_of(condition))
     for view in reversed(views):
         axes = None if axes is None else _axes_of_result(view, axes)
-    return None if axes is None else Rows(condition, axes)
+    return None if axes is None else ActiveRows(condition, axes)
 
 
 def _axes_of_result(view: View, axes: Axes) -> Axes | None:
@@ -140,6 +140,6 @@ def _same_axis(op: RnnOp, number: int, axis: int) -> int | None:
     return source
 
 
-def rows_lead(rows: Rows, dims: Sequence[Dim]) -> bool:
+def rows_lead(rows: ActiveRows, dims: Sequence[Dim]) -> bool:
     """Whether the axes of rows are a value's first ones."""
     return wide_axes(dims)[: len(rows.axes)] == rows.axes

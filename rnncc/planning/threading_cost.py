@@ -37,7 +37,7 @@ Sizes = Mapping[str, Dim | int]
 
 
 @dataclass(frozen=True)
-class Teamwork:
+class ThreadingCost:
     """What a call takes.
 
     Attributes:
@@ -49,9 +49,9 @@ class Teamwork:
     waits: Dim = NOTHING
 
     @staticmethod
-    def of(programs: Iterable[KernelProgram], lanes: int) -> Teamwork:
+    def of(programs: Iterable[KernelProgram], lanes: int) -> ThreadingCost:
         """Of programs that run one after another, in vectors of so many floats."""
-        total = Teamwork()
+        total = ThreadingCost()
         for program in programs:
             total += _of_block(program.func.body.block, {}, lanes)
         return total
@@ -65,30 +65,30 @@ class Teamwork:
         """How many are worth it, from 1 up; `NAME_threads` computes the same."""
         return max(1, self.work.evaluate(sizes) // self.overhead.evaluate(sizes))
 
-    def __add__(self, other: Teamwork) -> Teamwork:
-        return Teamwork(self.work + other.work, self.waits + other.waits)
+    def __add__(self, other: ThreadingCost) -> ThreadingCost:
+        return ThreadingCost(self.work + other.work, self.waits + other.waits)
 
 
-def _of_block(block: Block, sizes: Sizes, lanes: int) -> Teamwork:
-    total = Teamwork()
+def _of_block(block: Block, sizes: Sizes, lanes: int) -> ThreadingCost:
+    total = ThreadingCost()
     for op in block.ops:
         if isinstance(op, For):
             total += _of_loop(op, sizes, lanes)
         elif isinstance(op, Gate | Limit):
-            total += Teamwork(waits=Dim.of(1))
+            total += ThreadingCost(waits=Dim.of(1))
         elif work := _work(op, sizes, lanes):
-            total += Teamwork(work, Dim.of(1))
+            total += ThreadingCost(work, Dim.of(1))
     return total
 
 
-def _of_loop(op: For, sizes: Sizes, lanes: int) -> Teamwork:
+def _of_loop(op: For, sizes: Sizes, lanes: int) -> ThreadingCost:
     """All iterations; chunks of steps are done as one."""
     count = get_dim(op.count).substitute(sizes)
     once = op.chunk is not None
-    names = [(op.index, 0), (op.turn, 0), (op.extent, count if once else 1)]
+    names = [(op.index, 0), (op.iteration, 0), (op.extent, count if once else 1)]
     inner = {**sizes, **{name.data: value for name, value in names if name is not None}}
     body = _of_block(op.body.block, inner, lanes)
-    return body if once else Teamwork(body.work * count, body.waits * count)
+    return body if once else ThreadingCost(body.work * count, body.waits * count)
 
 
 def _work(op: Operation, sizes: Sizes, lanes: int) -> Dim | None:

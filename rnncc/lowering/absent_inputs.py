@@ -20,7 +20,7 @@ from rnncc.kern.kernels import Map
 from rnncc.kern.program import KernelProgram
 
 
-def give_zeros(program: KernelProgram, names: Collection[str]) -> None:
+def set_default_zeros(program: KernelProgram, names: Collection[str]) -> None:
     """Let those inputs be absent that are read row by row, or that do not grow with time.
 
     Before:

@@ -11,11 +11,11 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import dim_attr, get_dim
 from rnncc.kern.dialect import Buffer, Row
 from rnncc.kern.kernels import Kernel
-from rnncc.kern.moves import GoesOn
+from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.program import KernelProgram
 
 
-def give_stand_ins(program: KernelProgram) -> None:
+def set_fallbacks(program: KernelProgram) -> None:
     """Set `fallback` on every output, and drop the ring where the whole sequence is needed.
 
     Before:
@@ -42,7 +42,7 @@ def give_stand_ins(program: KernelProgram) -> None:
                 buffer.properties["ring"] = IntAttr(ring)
 
 
-def take_stand_ins(program: KernelProgram, names: Collection[str]) -> None:
+def drop_fallbacks(program: KernelProgram, names: Collection[str]) -> None:
     """Let outputs that are never absent, such as slots of a tape, have none."""
     for buffer in program.buffers:
         if buffer.role.data == "output" and buffer.label.data in names:
@@ -65,6 +65,6 @@ def _stand_in(buffer: Buffer) -> tuple[Dim, int]:
 
 def _writes_nothing_else(op: Operation, buffer: Buffer) -> bool:
     """A sum that goes on in place reads the buffer, but only to write it."""
-    writes = isinstance(op, Kernel | GoesOn) and list(op.outs) == [buffer.y]
-    goes_on = isinstance(op, GoesOn) and op.init is buffer.y
+    writes = isinstance(op, Kernel | ContinuedSum) and list(op.outs) == [buffer.y]
+    goes_on = isinstance(op, ContinuedSum) and op.init is buffer.y
     return writes and list(op.operands).count(buffer.y) == 1 + goes_on

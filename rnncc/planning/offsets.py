@@ -17,7 +17,7 @@ import numpy as np
 from rnncc.ir.dims import Dim, Monomial
 from rnncc.kern.largest import Largest
 from rnncc.planning.lifetimes import Lifetime
-from rnncc.planning.stacking import (
+from rnncc.planning.order import (
     Floats,
     Layers,
     Order,
@@ -50,7 +50,7 @@ TYPICAL, TYPICAL_OTHER = {"T": 50, "N": 8}, 50
 
 
 @dataclass(frozen=True)
-class Block:
+class PlannedBlock:
     """Bytes, when they must be the block's own, and how many each of its elements takes."""
 
     size: Dim
@@ -58,7 +58,7 @@ class Block:
     item: int
 
 
-def place(blocks: Sequence[Block]) -> tuple[list[Largest], Largest]:
+def place(blocks: Sequence[PlannedBlock]) -> tuple[list[Largest], Largest]:
     """An offset for each block, and the bytes that all of them take.
 
     Each starts at a multiple of its elements' size; one whose rows fill lines of the cache at a
@@ -82,7 +82,7 @@ def place(blocks: Sequence[Block]) -> tuple[list[Largest], Largest]:
 class _Stack:
     """Blocks to be stacked, with all that is the same for every order."""
 
-    def __init__(self, blocks: Sequence[Block], monomials: Sequence[Monomial]) -> None:
+    def __init__(self, blocks: Sequence[PlannedBlock], monomials: Sequence[Monomial]) -> None:
         self.monomials = monomials
         self.sizes = [tuple(max(b.size.coefficient(m), 0) for m in monomials) for b in blocks]
         self.grains = [(b.item, LINE if _fills_lines(b.size) else b.item) for b in blocks]

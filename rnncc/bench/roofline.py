@@ -9,7 +9,7 @@ from typing import Any
 from rnncc.bench import nets
 from rnncc.bench.cases import Case
 from rnncc.bench.machine import Ceilings
-from rnncc.bench.work import Phase, phases
+from rnncc.bench.op_counts import Phase, phases
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.kern.library import Library
 from rnncc.options import Options

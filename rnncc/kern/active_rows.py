@@ -9,7 +9,7 @@ from xdsl.ir import Attribute, SSAValue
 
 
 @dataclass(frozen=True)
-class SomeRows:
+class ListedRows:
     """Rows that a list names.
 
     Attributes:
@@ -23,7 +23,7 @@ class SomeRows:
     where: bool
 
 
-def chosen(some: SomeRows | None) -> tuple[list[SSAValue], dict[str, Attribute | None]]:
+def chosen(some: ListedRows | None) -> tuple[list[SSAValue], dict[str, Attribute | None]]:
     """The operand and the properties of a kernel that say which rows are computed."""
     if some is None:
         return [], {}
