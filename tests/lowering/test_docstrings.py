@@ -159,7 +159,7 @@ def listed() -> Program:
 
 
 def absent() -> Program:
-    return replace(program_of(decay), absent_inputs=frozenset(["x"]))
+    return replace(program_of(decay), zeros=frozenset(["x"]))
 
 
 def net(values: Callable[[Builder], Values]) -> Callable[[], Program]:
