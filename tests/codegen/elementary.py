@@ -60,7 +60,12 @@ def loop(name: str, vector: Vector, triple: str, inputs: int = 1) -> ir.Module:
 
 def machine(triple: str, cpu: str, features: str = "", jit: bool = False) -> llvm.TargetMachine:
     return llvm.Target.from_triple(triple).create_target_machine(
-        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small", jit=jit
+        cpu=cpu,
+        features=features,
+        opt=3,
+        reloc="pic",
+        codemodel="jitdefault" if jit else "small",  # code and constants may lie far apart
+        jit=jit,
     )
 
 
