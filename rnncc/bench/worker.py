@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Runner, Setup
+from rnncc.bench.peers import Setup, Workload
 from rnncc.errors import CompileError
 
 WARM = 1
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
     setup = Setup(precision, len(cores))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    call: Runner | None = None
+    call: Workload | None = None
     for line in sys.stdin:
         request = json.loads(line)
         if "make" in request:
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def seconds(call: Runner, count: int) -> float:
+def seconds(call: Workload, count: int) -> float:
     """How long so many calls take."""
     if count > 1:
         call.repeat(WARM)
@@ -53,7 +53,7 @@ def seconds(call: Runner, count: int) -> float:
     return time.perf_counter() - begun
 
 
-def _make(module: str, setup: Setup, case: Case) -> tuple[Runner | None, dict[str, Any]]:
+def _make(module: str, setup: Setup, case: Case) -> tuple[Workload | None, dict[str, Any]]:
     try:
         call = import_module(f"rnncc.bench.peers.{module}").make(case, setup)
     except CompileError as error:

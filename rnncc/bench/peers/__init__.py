@@ -25,7 +25,7 @@ HEADERS = ("/usr/local/include", "/usr/include")
 
 
 @dataclass(frozen=True)
-class Runner:
+class Workload:
     """A way to compute a case.
 
     Attributes:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Runner, Setup
+from rnncc.bench.peers import ALONE, Setup, Workload
 from rnncc.bench.peers.jax_cells import forward_of
 
 
-def make(case: Case, setup: Setup = ALONE) -> Runner | None:
+def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """A module that runs in the caller's thread; whole sequences only."""
     compiler: Any = import_module("iree.compiler.tools")
     runtime: Any = import_module("iree.runtime")
@@ -36,4 +36,4 @@ def make(case: Case, setup: Setup = ALONE) -> Runner | None:
     (name,) = (name for name in context.modules if name.startswith("jit"))
     main = context.modules[name]["main"]
     given = runtime.asdevicearray(config.device, np.asarray(x))
-    return Runner(lambda: main(given), lambda: main(given).to_host())
+    return Workload(lambda: main(given), lambda: main(given).to_host())

@@ -7,10 +7,10 @@ from importlib import import_module
 from typing import Any
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Runner, Setup, jax_scan
+from rnncc.bench.peers import ALONE, Setup, Workload, jax_scan
 
 
-def make(case: Case, setup: Setup = ALONE) -> Runner | None:
+def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """The case, if JAX's first device is a GPU."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax: Any = import_module("jax")

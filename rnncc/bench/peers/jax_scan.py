@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Runner, Setup
+from rnncc.bench.peers import ALONE, Setup, Workload
 from rnncc.bench.peers.jax_cells import forward_of
 
 GRADIENT = 0.01
 
 
-def make(case: Case, setup: Setup = ALONE) -> Runner | None:
+def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """The case, compiled as it is first called."""
     jax: Any = import_module("jax")
     made = forward_of(case)
@@ -27,7 +27,7 @@ def make(case: Case, setup: Setup = ALONE) -> Runner | None:
     def run() -> Any:
         return jax.block_until_ready(compiled(x, arrays))
 
-    return Runner(run, lambda: np.asarray(run() if case.mode == "run" else run()[0]))
+    return Workload(run, lambda: np.asarray(run() if case.mode == "run" else run()[0]))
 
 
 def _with_gradients(jax: Any, forward: Any) -> Any:

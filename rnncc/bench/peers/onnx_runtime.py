@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import Any
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Runner, Setup
+from rnncc.bench.peers import ALONE, Setup, Workload
 from rnncc.bench.peers.onnx_model import feeds, has_operator, onnx_model
 
 
-def make(case: Case, setup: Setup = ALONE) -> Runner | None:
+def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """A session on so many threads."""
     if not has_operator(case):
         return None
@@ -20,7 +20,7 @@ def make(case: Case, setup: Setup = ALONE) -> Runner | None:
     provider = ["CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(onnx_model(case), options, providers=provider)
     given = feeds(case)
-    return Runner(
+    return Workload(
         lambda: session.run(None, given),
         lambda: session.run(None, given)[0].reshape(case.steps, case.batch, case.units),
     )

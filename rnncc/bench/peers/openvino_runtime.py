@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import Any
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Runner, Setup
+from rnncc.bench.peers import ALONE, Setup, Workload
 from rnncc.bench.peers.onnx_model import feeds, has_operator, onnx_model
 
 
-def make(case: Case, setup: Setup = ALONE) -> Runner | None:
+def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """A request on so many threads, in 32-bit floats."""
     if not has_operator(case) or case.cell == "peephole_lstm":
         return None
@@ -21,4 +21,4 @@ def make(case: Case, setup: Setup = ALONE) -> Runner | None:
     compiled = core.compile_model(core.read_model(onnx_model(case)), "CPU")
     request, given = compiled.create_infer_request(), feeds(case)
     shape = case.steps, case.batch, case.units
-    return Runner(lambda: request.infer(given), lambda: request.infer(given)["Y"].reshape(shape))
+    return Workload(lambda: request.infer(given), lambda: request.infer(given)["Y"].reshape(shape))

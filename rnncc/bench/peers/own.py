@@ -17,7 +17,7 @@ from rnncc_runtime.memory import Memory
 import rnncc
 from rnncc.bench import nets
 from rnncc.bench.cases import NET, Case
-from rnncc.bench.peers import ALONE, Array, Runner, Setup
+from rnncc.bench.peers import ALONE, Array, Setup, Workload
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import I32, I64, POINTER, Emit, Value
@@ -29,7 +29,7 @@ GRADIENT = 0.01
 """Of every element of the outputs, as training starts backward."""
 
 
-def make(case: Case, setup: Setup = ALONE) -> Runner | None:
+def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """The case's net, compiled for this machine."""
     net, init = nets.source(case)
     if case.mode == "step" and setup.threads > 1:
@@ -48,7 +48,7 @@ def make(case: Case, setup: Setup = ALONE) -> Runner | None:
     return _run(cast(Model, rnncc.compile(net, init, **chosen)), case, pool)
 
 
-def _of_library(path: Path, case: Case, pool: Pool | None) -> Runner:
+def _of_library(path: Path, case: Case, pool: Pool | None) -> Workload:
     """A library that was compiled before, whatever its file is called."""
     name = describe(path)["name"]
     if case.mode == "train":
@@ -64,7 +64,7 @@ def _library(net: Any, init: Any, options: dict[str, Any]) -> Model:
         return load(built.library)
 
 
-def _run(model: Model, case: Case, pool: Pool | None) -> Runner:
+def _run(model: Model, case: Case, pool: Pool | None) -> Workload:
     """Whole sequences, into the same arrays each time; of a cell all of y alone."""
     inputs = drawn(model.inputs, case.dims, case.ragged)
     names = list(model.outputs) if case.cell == NET else ["y"]
@@ -73,10 +73,10 @@ def _run(model: Model, case: Case, pool: Pool | None) -> Runner:
     def run() -> object:
         return model.run(inputs, out=out, pool=pool)
 
-    return Runner(run, _result(run, out))
+    return Workload(run, _result(run, out))
 
 
-def _training(model: TrainableModel, case: Case, pool: Pool | None) -> Runner:
+def _training(model: TrainableModel, case: Case, pool: Pool | None) -> Workload:
     """Forward and backward, into the same arrays each time."""
     inputs = drawn(model.inputs, case.dims, case.ragged)
     outputs, tape = model.forward(inputs)
@@ -89,10 +89,10 @@ def _training(model: TrainableModel, case: Case, pool: Pool | None) -> Runner:
         _, tape = model.forward(inputs, out=outputs, pool=pool)
         return model.backward(tape, output_grads, out=grads, pool=pool)
 
-    return Runner(run, _result(run, outputs))
+    return Workload(run, _result(run, outputs))
 
 
-def _step(model: Model, case: Case) -> Runner:
+def _step(model: Model, case: Case) -> Workload:
     """One step of a stream, called from C as often as asked."""
     stream: Stream = model.stream(batch=case.batch)
     arrays = drawn(stream.inputs, {**case.dims, "T": 1})
@@ -104,7 +104,7 @@ def _step(model: Model, case: Case) -> Runner:
         return stream.step(inputs, out=out)
 
     run()
-    return Runner(run, _result(run, out), _from_c(stream))
+    return Workload(run, _result(run, out), _from_c(stream))
 
 
 def _aligned(array: Array) -> Array:

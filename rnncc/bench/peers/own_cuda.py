@@ -11,7 +11,7 @@ from rnncc_runtime.cuda import CudaModel, Device, DeviceArray
 import rnncc
 from rnncc.bench import nets
 from rnncc.bench.cases import NET, Case
-from rnncc.bench.peers import ALONE, Array, Runner, Setup
+from rnncc.bench.peers import ALONE, Array, Setup, Workload
 from rnncc.driver.drawn import drawn
 
 GRADIENT = 0.01
@@ -20,7 +20,7 @@ STREAM = 0
 """Calls are put on it, and waited for together."""
 
 
-def make(case: Case, setup: Setup = ALONE) -> Runner | None:
+def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """The case's net, compiled for the first GPU; results stay there."""
     if setup.threads > 1 or (case.mode == "train" and setup.precision != "fp32"):
         return None
@@ -34,14 +34,14 @@ def make(case: Case, setup: Setup = ALONE) -> Runner | None:
     return _step(model, case) if case.mode == "step" else _run(model, case)
 
 
-def _run(model: CudaModel, case: Case) -> Runner:
+def _run(model: CudaModel, case: Case) -> Workload:
     inputs = _there(drawn(model.inputs, case.dims, case.ragged))
     names = list(model.outputs) if case.cell == NET else ["y"]
     out = _empty({name: model.outputs[name] for name in names}, case)
     return _call(lambda: model.run(inputs, out=out, stream=STREAM), model.device, out)
 
 
-def _step(model: CudaModel, case: Case) -> Runner:
+def _step(model: CudaModel, case: Case) -> Workload:
     """A step of a stream, called from Python."""
     stream = model.stream(batch=case.batch, on=STREAM)
     sizes = {**case.dims, "T": 1}
@@ -51,7 +51,7 @@ def _step(model: CudaModel, case: Case) -> Runner:
     return _call(lambda: stream.step(inputs, out=out), model.device, out)
 
 
-def _training(model: Any, case: Case) -> Runner:
+def _training(model: Any, case: Case) -> Workload:
     inputs = _there(drawn(model.inputs, case.dims, case.ragged))
     outputs, tape = model.forward(inputs)
     floats = [name for name, spec in model.outputs.items() if spec.dtype.kind == "f"]
@@ -75,7 +75,7 @@ def _empty(specs: Mapping[str, Any], case: Case) -> dict[str, DeviceArray]:
     return _there(drawn(specs, case.dims))
 
 
-def _call(run: Callable[[], object], device: Device, out: Mapping[str, DeviceArray]) -> Runner:
+def _call(run: Callable[[], object], device: Device, out: Mapping[str, DeviceArray]) -> Workload:
     def wait() -> None:
         with device.current():
             device.wait(STREAM)
@@ -85,4 +85,4 @@ def _call(run: Callable[[], object], device: Device, out: Mapping[str, DeviceArr
         wait()
         return out["y"].numpy()
 
-    return Runner(run, result if "y" in out else None, wait=wait)
+    return Workload(run, result if "y" in out else None, wait=wait)

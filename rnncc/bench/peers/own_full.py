@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Runner, Setup, own
+from rnncc.bench.peers import ALONE, Setup, Workload, own
 
 
-def make(case: Case, setup: Setup = ALONE) -> Runner | None:
+def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """The same net on sequences that are all as long as can be."""
     made = own.make(replace(case, ragged=False), setup) if case.ragged else None
     return None if made is None else replace(made, result=None)

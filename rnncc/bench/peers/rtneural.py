@@ -17,7 +17,7 @@ import numpy as np
 
 from rnncc.bench import nets
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Array, Runner, Setup, find_header
+from rnncc.bench.peers import ALONE, Array, Setup, Workload, find_header
 
 HEADER = "RTNeural/RTNeural.h"
 SOURCE = """
@@ -53,7 +53,7 @@ extern "C" void reset() { model.reset(); }
 """
 
 
-def make(case: Case, setup: Setup = ALONE) -> Runner | None:
+def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """One step of one sequence, called from C."""
     folder, compiler = find_header(HEADER), shutil.which(os.environ.get("CXX", "c++"))
     if folder is None or compiler is None:
@@ -73,7 +73,7 @@ def make(case: Case, setup: Setup = ALONE) -> Runner | None:
         many(1)
         return y
 
-    return Runner(lambda: many(1), result, many)
+    return Workload(lambda: many(1), result, many)
 
 
 def _compile(case: Case, folder: Path, compiler: str) -> Any:

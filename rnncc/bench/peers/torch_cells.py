@@ -12,7 +12,7 @@ import numpy as np
 
 from rnncc.bench import nets
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Runner
+from rnncc.bench.peers import Workload
 
 STANDARD = ("lstm", "gru")
 WRITTEN = ("milstm", "layernorm_lstm", "peephole_lstm", "attention_lstm")
@@ -24,7 +24,7 @@ Wrap = Callable[[Any], Any]
 
 def make_call(
     case: Case, threads: int, dtype: str, wrap: Wrap, device: str = "cpu"
-) -> Runner | None:
+) -> Workload | None:
     """The case, with `wrap` around the module or the function that computes it."""
     torch: Any = import_module("torch")
     torch.set_num_threads(threads)
@@ -55,15 +55,15 @@ def make_call(
     return made if device == "cpu" else replace(made, wait=torch.cuda.synchronize)
 
 
-def _inference(torch: Any, forward: Any, given: Any) -> Runner:
+def _inference(torch: Any, forward: Any, given: Any) -> Workload:
     def run() -> Any:
         with torch.inference_mode():
             return forward(*given)[0]
 
-    return Runner(run, lambda: run().float().cpu().numpy())
+    return Workload(run, lambda: run().float().cpu().numpy())
 
 
-def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Runner:
+def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Workload:
     for leaf in (x, *leaves):
         leaf.requires_grad_()
 
@@ -74,7 +74,7 @@ def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Runner:
         y.backward(torch.full_like(y, GRADIENT))
         return y
 
-    return Runner(run, lambda: run().detach().cpu().numpy())
+    return Workload(run, lambda: run().detach().cpu().numpy())
 
 
 def module_of(torch: Any, case: Case) -> Any:

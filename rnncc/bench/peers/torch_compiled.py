@@ -6,11 +6,11 @@ from importlib import import_module
 from typing import Any
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Runner, Setup
+from rnncc.bench.peers import ALONE, Setup, Workload
 from rnncc.bench.peers.torch_cells import make_call
 
 
-def make(case: Case, setup: Setup = ALONE) -> Runner | None:
+def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """The case, compiled as it is first called."""
     torch: Any = import_module("torch")
     return make_call(case, setup.threads, "float32", torch.compile)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Runner, Setup
+from rnncc.bench.peers import ALONE, Setup, Workload
 from rnncc.bench.peers.torch_cells import STANDARD, make_call
 
 
-def make(case: Case, setup: Setup = ALONE) -> Runner | None:
+def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """The case; in bf16 only what it has an operator for, and no training."""
     if setup.precision == "fp32":
         return make_call(case, setup.threads, "float32", lambda forward: forward)

@@ -10,7 +10,7 @@ from typing import Any
 
 from rnncc_runtime.arrays import Array
 from rnncc_runtime.cuda.arrays import DeviceArray, Given, Givens
-from rnncc_runtime.cuda.code import DeviceCode
+from rnncc_runtime.cuda.code import LoadedCode
 from rnncc_runtime.cuda.device import ALIGNMENT, Device, DeviceMemory, aligned
 from rnncc_runtime.errors import ArrayError, RunError
 from rnncc_runtime.library import symbols_of
@@ -60,7 +60,7 @@ class Calls:
         self,
         metadata: Mapping[str, Any],
         functions: Mapping[str, Callable[..., int]],
-        code: DeviceCode,
+        code: LoadedCode,
     ) -> None:
         self.device, self.code = code.device, code
         self._metadata, self._functions = metadata, functions

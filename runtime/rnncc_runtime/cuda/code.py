@@ -74,7 +74,7 @@ class _Cuda(ctypes.Structure):
     ]
 
 
-class DeviceCode:
+class LoadedCode:
     """A library as it is loaded on a device.
 
     Args:

@@ -25,7 +25,7 @@ from rnncc_runtime.cuda.calls import (
     refuse_pool,
     upload,
 )
-from rnncc_runtime.cuda.code import DeviceCode
+from rnncc_runtime.cuda.code import LoadedCode
 from rnncc_runtime.cuda.device import Device, aligned
 from rnncc_runtime.cuda.stream import CudaStream
 from rnncc_runtime.errors import ArrayError
@@ -61,7 +61,7 @@ class OnDevice(Compiled):
     ) -> None:
         self._made_of = metadata, functions, image, keep, weights
         self.device = Device.at(device)
-        self._calls = Calls(metadata, functions, DeviceCode(self.device, image, weights, keep))
+        self._calls = Calls(metadata, functions, LoadedCode(self.device, image, weights, keep))
         super().__init__(metadata, self._calls.for_models(), keep)
 
     def on(self, device: int) -> Self:
