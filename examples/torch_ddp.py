@@ -25,11 +25,19 @@ from torch_cell import Net, sequences
 import rnncc.torch
 
 
-def train(rank: int, given: argparse.Namespace, store: Path) -> None:
-    """What one process does; the first tells how it goes."""
+def run(rank: int, given: argparse.Namespace, store: Path) -> None:
+    """What one process does."""
     count = given.processes
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=count)
     torch.set_num_threads(1)
+    train(rank, given)  # what holds the group is gone behind it: its threads end below, not at exit
+    dist.barrier()  # a process that ends first would leave others waiting for it
+    dist.destroy_process_group()
+
+
+def train(rank: int, given: argparse.Namespace) -> None:
+    """Train a net on one process's part of each batch; the first process tells how it goes."""
+    count = given.processes
     torch.manual_seed(0)
     net = DistributedDataParallel(Net(given.units, rnncc.torch.scan))
     optimiser, begun = torch.optim.Adam(net.parameters(), 0.01), 0.0
@@ -49,8 +57,6 @@ def train(rank: int, given: argparse.Namespace, store: Path) -> None:
     if rank == 0:
         taken = (time.perf_counter() - begun) / given.updates
         print(f"{count} processes: {taken * 1000:.1f} ms an update", flush=True)
-    dist.barrier()  # a process that ends first would leave others waiting for it
-    dist.destroy_process_group()
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -63,7 +69,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if given.batch % given.processes:
         parser.error("the batch is to be divisible by the number of processes")
     with tempfile.TemporaryDirectory() as folder:
-        spawn(train, (given, Path(folder) / "store"), nprocs=given.processes)
+        spawn(run, (given, Path(folder) / "store"), nprocs=given.processes)
 
 
 if __name__ == "__main__":
