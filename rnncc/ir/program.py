@@ -14,6 +14,7 @@ from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 
 Counts = dict[str, tuple[str, int]]
+"""Output -> the output that tells how many of its rows count, and the axis of the rows."""
 
 
 @dataclass(repr=False)
@@ -39,7 +40,7 @@ class Program:
     recompute: frozenset[str] = frozenset()
     zeros: frozenset[str] = frozenset()
     bounds: tuple[Dim, ...] = ()
-    counts: Counts = field(default_factory=dict[str, tuple[str, int]])
+    counts: Counts = field(default_factory=Counts)
 
     def __repr__(self) -> str:
         return str(self.module)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from rnncc.ir.dims import Dim, used_symbols
 from rnncc.ir.ops.base import dim_attr, get_dim
+from rnncc.ir.program import Counts
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.largest import Largest
 from rnncc.kern.program import KernelProgram, Port
@@ -52,7 +53,7 @@ class Library:
     refusal: str = ""
     shared: bool = False
     bounds: tuple[Dim, ...] = ()
-    counts: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
+    counts: Counts = field(default_factory=Counts)
     flushes: bool = False
     max_steps: int | None = None
 

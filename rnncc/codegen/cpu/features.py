@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
 
+from rnncc.codegen.llvm.machine import Named
 from rnncc.platforms import architecture_of
 
 BASELINE = {"x86_64": "x86-64", "aarch64": "generic"}
@@ -99,17 +99,6 @@ _LEVEL3 = (*_LEVEL2, "movbe", "avx", "f16c", "fma", "lzcnt", "bmi", "bmi2", "avx
 _LEVEL4 = (*_LEVEL3, "avx512f", "avx512dq", "avx512cd", "avx512bw", "avx512vl")
 LEVELS = {"x86-64-v2": _LEVEL2, "x86-64-v3": _LEVEL3, "x86-64-v4": _LEVEL4}
 """What the levels of x86-64 are, which need not be found out."""
-
-
-class Named(Protocol):
-    """A machine as LLVM names it."""
-
-    @property
-    def triple(self) -> str: ...
-    @property
-    def cpu(self) -> str: ...
-    @property
-    def features(self) -> str: ...
 
 
 def needed(target: Named) -> list[str]:

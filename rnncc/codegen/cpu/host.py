@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import llvmlite.binding
 
-from rnncc.codegen.cpu.features import Named, needed
+from rnncc.codegen.cpu.features import needed
+from rnncc.codegen.llvm.machine import Named
 from rnncc.errors import CompileError
 from rnncc.platforms import architecture_of, system_of
 

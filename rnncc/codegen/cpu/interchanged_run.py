@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from xdsl.ir import SSAValue
 
@@ -24,8 +24,6 @@ FIXED = 12
 
 ZERO = Dim.of(0)
 Rows = Callable[[Row | ShiftedRow], Pointer]
-_Key = tuple[SSAValue, Dim, Strides]
-"""A value, the offset of an element of the frame's first place, the strides along the frame."""
 _Moving = tuple[Strides, object]
 """Strides along the frame, and the step from row to row."""
 
@@ -65,6 +63,27 @@ class _Stream:
 
     at: Pointer | None = None
     step: Dim | Value = ZERO
+
+
+@dataclass(frozen=True)
+class _Element:
+    """What a place of the frame reads or writes of a value.
+
+    Attributes:
+        offset: of the frame's first place.
+        along: strides along the frame.
+        start: the access's own offset, by which a run has its stream.
+    """
+
+    value: SSAValue
+    offset: Dim
+    along: Strides
+    start: Dim = field(compare=False)
+
+    @staticmethod
+    def of(part: Part, value: SSAValue, access: Access, indices: Mapping[int, int]) -> _Element:
+        """The one at some indices beside the frame."""
+        return _Element(value, part.beside(access, indices), part.along(access), access.offset)
 
 
 class Run:
@@ -143,7 +162,7 @@ class Places:
         self.run, self.emit, self.loop, self.mask = run, run.emit, run.loop, mask
         self.indices, self.unit, self.lanes = indices, unit, run.loop.lanes
         self.shifts = dict[Strides, Value]()
-        self.fixed = dict[_Key, Value]()
+        self.fixed = dict[_Element, Value]()
         self.moving = dict[_Moving, tuple[Value, Value]]()
 
     def emit_steps(self) -> None:
@@ -203,36 +222,22 @@ class Places:
 
     def _read_fixed(self, part: Part, value: SSAValue, access: Access) -> None:
         for indices in part.points((*part.short, *part.reduced)):
-            key = value, part.beside(access, indices), part.along(access)
-            if key not in self.fixed and len(self.fixed) < FIXED:
-                self.fixed[key] = self.read(part, value, access, indices, {})
+            element = _Element.of(part, value, access, indices)
+            if element not in self.fixed and len(self.fixed) < FIXED:
+                self.fixed[element] = self.read(element, {})
 
-    def address(
-        self,
-        part: Part,
-        value: SSAValue,
-        access: Access,
-        indices: Mapping[int, int],
-        places: Mapping[_Moving, Value],
-    ) -> Pointer:
-        """Of the first unit, at some indices beside the frame."""
-        emit, along = self.emit, part.along(access)
-        stream = self.run.streams[value, access.offset]
-        at = stream.at or self.run.found(value, access.offset)
+    def address(self, element: _Element, places: Mapping[_Moving, Value]) -> Pointer:
+        """Of the first unit's."""
+        emit, along, start = self.emit, element.along, element.start
+        stream = self.run.streams[element.value, start]
+        at = stream.at or self.run.found(element.value, start)
         moved = places.get((along, stream.step)) if stream.at is not None else None
         at = emit.at(at, self.shift(along) if moved is None else moved)
-        return emit.at(at, emit.dim(part.beside(access, indices) - access.offset))
+        return emit.at(at, emit.dim(element.offset - start))
 
-    def read(
-        self,
-        part: Part,
-        value: SSAValue,
-        access: Access,
-        indices: Mapping[int, int],
-        places: Mapping[_Moving, Value],
-    ) -> Value:
+    def read(self, element: _Element, places: Mapping[_Moving, Value]) -> Value:
         """A vector, or what is the same for all its units."""
-        at, step = self.address(part, value, access, indices, places), int(part.along(access)[-1])
+        at, step = self.address(element, places), int(element.along[-1])
         if step == 0:
             return self.emit.load(at)
         return self.emit.spaced(at, step, self.lanes, self.mask)
@@ -295,13 +300,12 @@ class _Step:
     def _read(
         self, part: Part, value: SSAValue, access: Access, indices: Mapping[int, int]
     ) -> Value:
-        offset, along = part.beside(access, indices), part.along(access)
-        if (value, offset) in self.known:
-            return self.known[value, offset]
-        if (value, offset, along) not in self.read:
-            made = self.places.read(part, value, access, indices, self.at)
-            self.read[value, offset, along] = made
-        return self.read[value, offset, along]
+        element = _Element.of(part, value, access, indices)
+        if (value, element.offset) in self.known:
+            return self.known[value, element.offset]
+        if element not in self.read:
+            self.read[element] = self.places.read(element, self.at)
+        return self.read[element]
 
     def _write(
         self,
@@ -311,10 +315,10 @@ class _Step:
         indices: Mapping[int, int],
         value: Value,
     ) -> None:
-        places = self.places
-        self.known[out, part.beside(access, indices)] = value
+        places, element = self.places, _Element.of(part, out, access, indices)
+        self.known[out, element.offset] = value
         if out not in self.loop.plan.inside:
-            at = places.address(part, out, access, indices, self.at)
+            at = places.address(element, self.at)
             self.emit.store(value, at, places.lanes, places.mask)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Machine(Protocol):
-    """A machine as LLVM names it, and the vectors that its code is written in."""
+class Named(Protocol):
+    """A machine as LLVM names it."""
 
     @property
     def triple(self) -> str: ...
@@ -16,6 +16,10 @@ class Machine(Protocol):
 
     @property
     def features(self) -> str: ...
+
+
+class Machine(Named, Protocol):
+    """A machine, and the vectors that its code is written in."""
 
     @property
     def lanes(self) -> int:
