@@ -92,12 +92,14 @@ def _transpose(n: Node, given: Given) -> int | None:
     return order.index(x.axis) if sorted(order) == [*range(x.rank)] else None
 
 
+def _left(x: Partial, gone: Sequence[int]) -> int | None:
+    """Where the axis of the rows is when others are gone; None where it is one of these."""
+    return None if x.axis in gone else x.axis - sum(axis < x.axis for axis in gone)
+
+
 def _squeeze(n: Node, given: Given) -> int | None:
     x, axes = _single(given), axes_input(n)
-    if x is None or not axes:
-        return None
-    gone = n.axes(axes, x.rank)
-    return None if x.axis in gone else x.axis - sum(axis < x.axis for axis in gone)
+    return None if x is None or not axes else _left(x, n.axes(axes, x.rank))
 
 
 def _unsqueeze(n: Node, given: Given) -> int | None:
@@ -175,9 +177,7 @@ def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
         if x is None or not axes:
             return None
         gone = n.axes(axes, x.rank)
-        if x.axis in gone:
-            return None
-        return x.axis if n.flag("keepdims", 1) else x.axis - sum(axis < x.axis for axis in gone)
+        return _left(x, gone) if x.axis in gone or not n.flag("keepdims", 1) else x.axis
 
     return rule
 

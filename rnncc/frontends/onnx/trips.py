@@ -123,8 +123,9 @@ class _Body:
         self._around, self.step = _Around(n.scope), n.scope.model.new_step()
         self._inputs = [info.name for info in graph.input]
         self._kept = [info.name for info in graph.output][1:]
-        self._nodes = _writers(graph, n.scope)
-        self._held = _held_inside(graph, n.scope)
+        writers, self._held = _within_branches(graph, n.scope)
+        own = {name: op for op in graph.node for name in op.output if name}
+        self._nodes = {**writers, **own}
         self.fixed = frozenset(i for i in range(len(carried)) if self._is_fixed(i))
         self.counters = self._find_counters()
         self._check_counters()
@@ -224,23 +225,22 @@ class _Body:
             self._scope.run_node(op, 0, self._n.inside)
 
 
-def _held_inside(graph: GraphProto, around: Scope) -> dict[str, Any]:
-    """The initialisers in branches of an `If`, where no other has the name."""
-    inner = [g for op in graph.node if op.op_type == "If" for g in graphs_in(op)]
-    held = [tensor for g in inner for tensor in g.initializer]
-    names = [name for g in inner for op in g.node for name in op.output]
-    times = Counter([*names, *(tensor.name for tensor in held)])
-    return {t.name: t for t in held if times[t.name] == 1 and around.find(t.name) is None}
+def _within_branches(
+    graph: GraphProto, around: Scope
+) -> tuple[dict[str, NodeProto], dict[str, Any]]:
+    """The nodes that write names in branches of an `If`, and the initialisers there.
 
-
-def _writers(graph: GraphProto, around: Scope) -> dict[str, NodeProto]:
-    """The nodes that write names; those in branches of an `If` too, where no other has the name."""
-    own = {name: op for op in graph.node for name in op.output if name}
+    Of names that stand for one thing alone.
+    """
     inner = [g for op in graph.node if op.op_type == "If" for g in graphs_in(op)]
-    within = [(name, op) for g in inner for op in g.node for name in op.output if name]
-    times = Counter(name for name, _ in within)
-    single = {n: op for n, op in within if times[n] == 1 and around.find(n) is None}
-    return {**single, **own}
+    writers = [(name, op) for g in inner for op in g.node for name in op.output if name]
+    held = [(tensor.name, tensor) for g in inner for tensor in g.initializer]
+    times = Counter(name for name, _ in [*writers, *held])
+    single = {name for name, count in times.items() if count == 1 and around.find(name) is None}
+    return (
+        {name: op for name, op in writers if name in single},
+        {name: tensor for name, tensor in held if name in single},
+    )
 
 
 def _is_integer(value: Value) -> bool:

@@ -72,10 +72,16 @@ def _write(part: GraphModule, node: Node) -> None:
         delattr(part, str(node.target))
 
 
+def content_of(held: torch.Tensor) -> Hashable:
+    """What is equal of equal constants, on whatever device they are."""
+    values = held.detach().cpu().reshape(-1)
+    return held.dtype, held.shape, values.view(torch.uint8).numpy().tobytes()
+
+
 def number_of(held: torch.Tensor) -> int:
     """What stands for a constant; it is kept."""
     values = held.detach().cpu().clone()
-    key = values.dtype, values.shape, values.reshape(-1).view(torch.uint8).numpy().tobytes()
+    key = content_of(values)
     with _lock:
         if key not in _numbers:
             _constants.append(values)

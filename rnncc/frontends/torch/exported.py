@@ -25,7 +25,7 @@ from torch.fx import Graph, GraphModule, Node
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.constant_op import write_constants
+from rnncc.frontends.torch.constant_op import content_of, write_constants
 from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor
@@ -132,7 +132,7 @@ def _share_constants(exported: ExportedProgram, graph: Graph) -> None:
             continue
         tensor, place = held_tensor(exported, spec.target), places[spec.arg.name]
         if tensor.numel() <= LARGEST_CONSTANT:
-            key = tensor.dtype, tensor.device, tensor.shape, repr(tensor.tolist())
+            key = tensor.device, content_of(tensor)
             place.replace_all_uses_with(known.setdefault(key, place))
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.detach_.default):
         if node.args[0].target is torch.ops.aten.lift_fresh_copy.default:  # a constant anyway

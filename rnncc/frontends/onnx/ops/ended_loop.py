@@ -1,0 +1,135 @@
+"""A Loop that data may end: the run decides how many rows of its outputs count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.errors import NeedsValue
+from rnncc.frontends.onnx.lists import StackedRows, refilled
+from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.ops.control import results_of, tensors_in
+from rnncc.frontends.onnx.ops.loop_body import (
+    LoopBody,
+    emptied,
+    growing,
+    kept_values,
+    with_rows,
+)
+from rnncc.frontends.onnx.partial import first_rows
+from rnncc.frontends.onnx.trips import given_count, is_endless
+from rnncc.frontends.onnx.values import Value
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
+from rnncc.ir.gates import DEFAULT_LIMIT
+from rnncc.ir.types import dims_of
+
+
+def ended(loop: LoopBody) -> list[Any]:
+    """A loop that a condition may end, whose lists may grow."""
+    try:
+        return _gated(loop, lambda value: False)
+    except NeedsValue:
+        if not any(map(StackedRows.may_grow_on, loop.starts)):
+            raise
+    return _gated(loop, StackedRows.may_grow_on)
+
+
+def _gated(loop: LoopBody, may_grow: Callable[[Value], bool]) -> list[Any]:
+    """A loop that a condition may end.
+
+    Of scan outputs, and of lists that may grow, the run decides how many rows count.
+    """
+    n, most, grows = loop.n, given_count(loop.n), [may_grow(v) for v in loop.starts]
+    starts = emptied(loop.starts, grows)
+    stacks = any(grows) or len(loop.graph.output) > 1 + len(loop.carried)
+    length, limited = _row_limit(loop, most) if stacks else _limit(n, most)
+    b, captures = n.b, loop.captures()
+    consts, inits = list(captures.consts), tensors_in(n.scope, starts)
+    number, gate = b.fill(0, (), "i64"), b.fill(1, (), "i1")
+    gate = b.reshape(n.x(1, ("i1",)), ()) if n.has(1) else gate
+    counted = n.has(0) and not (most is not None and most.is_static) and not is_endless(n)
+    if counted:
+        consts.append(b.reshape(n.x(0, ("i64",)), ()))
+        gate = b.logical("and", gate, b.compare("lt", number, consts[-1]))
+    appended = list[Value | None]()
+
+    def iteration(inner: Builder, held: Any, carry: Any, rows: Any) -> tuple[Any, Any]:
+        scope = captures.inside(inner, held[: len(captures.consts)])
+        given = growing(refilled(starts, carry[2:]), grows)
+        loop.bind(scope, Value.computed(carry[1]), given)
+        condition, *made = results_of(n, scope, loop.graph)
+        kept = kept_values(loop, given, loop.chosen(made), grows, appended)
+        if kept is None:
+            raise _early(n, "carries values whose shapes, types or lengths change")
+        following = inner.add(carry[1], inner.fill(1, (), "i64"))
+        goes_on = inner.reshape(scope.ssa(condition), ())
+        if counted:
+            goes_on = inner.logical("and", goes_on, inner.compare("lt", following, held[-1]))
+        stacked = [row for row in appended if row is not None] + made[len(loop.carried) :]
+        values = tensors_in(scope, kept)
+        return [goes_on, following, *values], [scope.ssa(row) for row in stacked]
+
+    finals, ys = b.scan(
+        consts,
+        [gate, number, *inits],
+        [],
+        iteration,
+        length=length,
+        gate=len(consts),
+        limited=limited,
+    )
+    waiting = iter(ys)
+    ends = refilled(starts, finals[2:])
+    last = [
+        _partly(n, first, next(waiting), finals[1]) if row is not None else first if grown else end
+        for first, end, row, grown in zip(loop.starts, ends, appended, grows, strict=True)
+    ]
+    return [*loop.finals(last), *(first_rows(b, y, finals[1]) for y in waiting)]
+
+
+def _partly(n: Node, start: Value, rows: SSAValue, count: SSAValue) -> Value:
+    """A list of the elements that it began with and of rows, of which the first count."""
+    behind = with_rows(n, start, rows)
+    assert isinstance(behind, StackedRows) and behind.stacked is not None
+    joined = n.scope.ssa(behind.stacked)
+    first = dims_of(joined)[0] - dims_of(rows)[0]
+    together = n.b.add(count, n.b.size(first, "i64"))
+    return StackedRows.listing(stacked=first_rows(n.b, joined, together))
+
+
+def _row_limit(loop: LoopBody, most: Dim | None) -> tuple[Dim, bool]:
+    """The rows of outputs of which the run decides how many count.
+
+    And whether more iterations are an error of the run.
+    """
+    n, model = loop.n, loop.n.scope.model
+    if model.training:
+        what = "has outputs whose number of rows the run decides"
+        raise n.unsupported(what, "for inference that is supported")
+    if most is not None:
+        return most, not most.is_static
+    if model.max_iterations is None and loop.trips.most is None:
+        what = "may end early, and has scan outputs, whose number of rows the run would decide"
+        inputs = model.inputs_behind(n.value(0)) if n.has(0) and not is_endless(n) else []
+        raise NeedsValue(n.location, what, "--max-iterations bounds it", inputs)
+    return loop.trips.most or Dim.of(model.max_iterations or 0), True
+
+
+def _early(n: Node, what: str) -> NeedsValue:
+    return NeedsValue(
+        n.location, f"may end early, and {what}", "a loop of a known number of iterations may", []
+    )
+
+
+def _limit(n: Node, trips: Dim | None) -> tuple[Dim, bool]:
+    """The most iterations, and whether more are an error of the run."""
+    model = n.scope.model
+    if trips is not None and trips.is_static:
+        return trips, False
+    if model.training and model.max_iterations is None:
+        what = "takes a number of iterations that the run decides"
+        raise n.unsupported(what, "training needs --max-iterations")
+    return Dim.of(model.max_iterations or DEFAULT_LIMIT), True

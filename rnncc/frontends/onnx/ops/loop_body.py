@@ -1,0 +1,155 @@
+"""The body of a Loop: the values that it carries, lists among them that iterations append to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.lists import StackedRows
+from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.ops.control import captures_of, types_in
+from rnncc.frontends.onnx.trips import Trips
+from rnncc.frontends.onnx.values import Value
+from rnncc.ir.dims import Dim
+
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
+    from rnncc.frontends.onnx.captures import Captures
+    from rnncc.frontends.onnx.scope import Scope
+
+
+@dataclass(frozen=True)
+class LoopBody:
+    """A loop, and what its body may know of the values that it carries.
+
+    Attributes:
+        carried: all values, as they are before the loop.
+        moving: the numbers of those whose values the body computes; the others never change, or
+            are formulas of the iteration's number.
+    """
+
+    n: Node
+    graph: GraphProto
+    trips: Trips
+    carried: Sequence[Value]
+    moving: Sequence[int]
+
+    @staticmethod
+    def of(n: Node, graph: GraphProto, trips: Trips, carried: Sequence[Value]) -> LoopBody:
+        """The parts of a Loop."""
+        known = {*trips.fixed, *(trips.counters if trips.count is not None else ())}
+        return LoopBody(
+            n, graph, trips, carried, [i for i in range(len(carried)) if i not in known]
+        )
+
+    @property
+    def starts(self) -> list[Value]:
+        """What the moving values are before the loop."""
+        return [self.carried[index] for index in self.moving]
+
+    def captures(self) -> Captures:
+        """What the body reads of the graph around, and the values that never change."""
+        named = {self.graph.input[2 + i].name: self.carried[i] for i in self.trips.fixed}
+        return captures_of(self.n, self.graph, named)
+
+    def bind(self, scope: Scope, number: Value, values: Sequence[Value]) -> None:
+        """Give the body its arguments: an iteration's number, and the moving values."""
+        names, step = [info.name for info in self.graph.input], Dim.of(self.trips.step)
+        arguments = [number, Value.of(np.array(True))]
+        for info, value in zip(self.graph.input, arguments, strict=False):
+            scope.names[info.name] = _as_declared(scope, info, value)
+        scope.names.update((names[2 + i], v) for i, v in zip(self.moving, values, strict=True))
+        for index in set(self.trips.counters).difference(self.moving):
+            value = self.trips.counter(index, self.carried[index], step)
+            scope.names[names[2 + index]] = value
+
+    def chosen(self, made: Sequence[Value]) -> list[Value]:
+        """The moving ones among values for all that are carried."""
+        return [made[index] for index in self.moving]
+
+    def finals(self, values: Sequence[Value]) -> list[Value]:
+        """All carried values behind the loop, of what the moving ones are there."""
+        made = list(self.carried)
+        for index, value in zip(self.moving, values, strict=True):
+            made[index] = value
+        for index in set(self.trips.counters).difference(self.moving):
+            assert self.trips.count is not None
+            made[index] = self.trips.counter(index, self.carried[index], self.trips.count)
+        return made
+
+
+def _as_declared(scope: Scope, info: Any, value: Value) -> Value:
+    """A number or bool with one axis, if the graph says that it has one."""
+    if len(info.type.tensor_type.shape.dim) != 1 or value.dims:
+        return value
+    if value.known is not None:
+        return Value.of(value.known.reshape(1), dtype=value.dtype)
+    return Value.computed(scope.b.reshape(scope.ssa(value), (1,)))
+
+
+def emptied(values: Sequence[Value], grows: Sequence[bool]) -> list[Value]:
+    """What a loop carries first: of lists that may grow, none of what they hold already."""
+    pairs = zip(values, grows, strict=True)
+    return [StackedRows.listing() if grown else value for value, grown in pairs]
+
+
+def growing(values: Sequence[Value], grows: Sequence[bool]) -> list[Value]:
+    """What the body is given: lists that may grow are others than those it appends to."""
+    pairs = zip(values, grows, strict=True)
+    return [StackedRows.listing(earlier=object()) if grown else value for value, grown in pairs]
+
+
+def kept_values(
+    loop: LoopBody,
+    given: Sequence[Value],
+    after: Sequence[Value],
+    grows: Sequence[bool],
+    rows: list[Value | None],
+) -> list[Value] | None:
+    """The values that go on to the next iteration; None where shapes, types or lengths change.
+
+    Without the elements that this one appends, which `rows` gets.
+    """
+    rows[:] = [_appended(*each) for each in zip(given, after, grows, strict=True)]
+    kept = [new if row is None else old for old, new, row in zip(given, after, rows, strict=True)]
+    fits = types_in(kept) == types_in(given) and all(map(_fits, loop.starts, rows))
+    return kept if fits else None
+
+
+def _fits(start: Value, row: Value | None) -> bool:
+    """Whether the elements that a list begins with are like those that are appended to it."""
+    if row is None:
+        return True
+    assert isinstance(start, StackedRows)
+    first = [] if start.stacked is None else [(start.stacked.dtype, start.stacked.dims[1:])]
+    first += [(item.dtype, item.dims) for item in start.items]
+    return all(each == (row.dtype, row.dims) for each in first)
+
+
+def with_rows(n: Node, start: Value, rows: SSAValue | None) -> Value:
+    """A list of the elements that it began with and of rows, if iterations append some."""
+    assert isinstance(start, StackedRows)
+    if rows is None:
+        return start
+    first = [] if start.stacked is None else [n.scope.ssa(start.stacked)]
+    for item in start.items:
+        first.append(n.b.reshape(n.scope.ssa(item), (1, *item.dims)))
+    joined = n.b.concat([*first, rows], 0) if first else rows
+    return StackedRows.listing(stacked=Value.computed(joined))
+
+
+def _appended(old: Value, new: Value, grows: bool) -> Value | None:
+    """The one element that an iteration appends to a list that may grow."""
+    if not (
+        grows
+        and isinstance(old, StackedRows)
+        and isinstance(new, StackedRows)
+        and len(new.items) == 1
+    ):
+        return None
+    return new.items[0] if new.form == old.appended(new.items[0]).form else None
