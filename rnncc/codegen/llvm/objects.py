@@ -137,6 +137,7 @@ def optimise(
     manager.add_sroa_pass()
     manager.add_simplify_cfg_pass()
     if not twice:
+        manager.add_sccp_pass()  # NewGVN takes the square of code that is never reached
         manager.add_new_gvn_pass()
         manager.add_instruction_combine_pass()
         manager.add_simplify_cfg_pass()
