@@ -43,11 +43,11 @@ class RowList:
     def indices(self, number: Value) -> list[Value]:
         """The indices of a listed row."""
         emit = self.emit
-        row, found = self._number(emit.at(self.entries, number)), list[Value]()
+        row, inner = self._number(emit.at(self.entries, number)), list[Value]()
         for size in (emit.dim(d) for d in reversed(self.dims[1:])):
-            found.append(emit.remainder(row, size))
+            inner.append(emit.remainder(row, size))
             row = emit.quotient(row, size)
-        return [row, *reversed(found)][: len(self.dims)]
+        return [row, *reversed(inner)][: len(self.dims)]
 
     def _number(self, entry: Pointer) -> Value:
         number = self.emit.load(entry)

@@ -161,8 +161,10 @@ class _ContractCode:
         else:
             own, other = b.sub(k, shift), k
             outside = b.icmp_signed("<", k, shift)
-        there = emit.at(first, b.mul(other, emit.dim(rows.width)))
-        return Pointer(b.select(outside, there.base, self._own_row(rows, own).base), first.dtype)
+        other_row = emit.at(first, b.mul(other, emit.dim(rows.width)))
+        return Pointer(
+            b.select(outside, other_row.base, self._own_row(rows, own).base), first.dtype
+        )
 
     def _own_row(self, rows: _Rows, k: Value) -> Pointer:
         emit, access = self.emit, rows.access
@@ -243,10 +245,10 @@ class _ChunkCode:
 
             def copy(i: Value, carried: list[Value]) -> list[Value]:
                 here = emit.at(source, b.mul(i, I64(panel)))
-                there = emit.at(target, b.mul(i, I64(panel * DEPTH)))
+                panel_row = emit.at(target, b.mul(i, I64(panel * DEPTH)))
                 for v, mask in self._vectors(width):
                     value = emit.load(emit.at(here, I64(v)), self.tiling.lanes, mask)
-                    emit.store(value, emit.at(there, I64(v)), self.tiling.lanes)
+                    emit.store(value, emit.at(panel_row, I64(v)), self.tiling.lanes)
                 return []
 
             emit.loop(panels, copy)

@@ -118,10 +118,10 @@ def _single_step(
     if not fixed or work > SHORT or target.compact:
         return None
     prefix = f"{library.name}_step"
-    made = emit_program(module, step, prefix, target, shared, checked=True, fixed=fixed)
-    made.linkage = "internal"
-    made.attributes.add("alwaysinline")  # so that tables of pointers become registers
-    return made
+    function = emit_program(module, step, prefix, target, shared, checked=True, fixed=fixed)
+    function.linkage = "internal"
+    function.attributes.add("alwaysinline")  # so that tables of pointers become registers
+    return function
 
 
 def _emit_plain(library: Library, call: ir.Function, target: CpuTarget) -> dict[str, ir.Function]:
@@ -132,9 +132,9 @@ def _emit_plain(library: Library, call: ir.Function, target: CpuTarget) -> dict[
     signature = ir.FunctionType(I32, types)
     function = ir.Function(call.module, signature, f"{library.name}_run_alone")
     emit = CpuEmit.begin(function, target, library.symbols)
-    given = list(function.args)
-    given.insert(PART, alone(emit))
-    emit.b.ret(emit.b.call(call, given))
+    arguments = list(function.args)
+    arguments.insert(PART, alone(emit))
+    emit.b.ret(emit.b.call(call, arguments))
     return {"run": function, "run_part": call}
 
 
@@ -198,8 +198,8 @@ def add_metadata(module: ir.Module, name: str, metadata: dict[str, Any]) -> None
 
 def text_constant(module: ir.Module, name: str, text: str) -> ir.GlobalVariable:
     """A text as C has it, ended by a zero; no other module sees it."""
-    held = bytearray(text.encode() + b"\0")
-    constant = ir.GlobalVariable(module, ir.ArrayType(I8, len(held)), name)
-    constant.initializer = ir.Constant(constant.value_type, held)
+    characters = bytearray(text.encode() + b"\0")
+    constant = ir.GlobalVariable(module, ir.ArrayType(I8, len(characters)), name)
+    constant.initializer = ir.Constant(constant.value_type, characters)
     constant.global_constant, constant.linkage = True, "private"
     return constant

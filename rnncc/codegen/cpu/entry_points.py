@@ -96,8 +96,8 @@ class LlvmEntryWriter:
             case Field(struct, number):
                 return self.emit.field(self.blocks[struct], number)
             case Default(field, held):
-                given = self.pointer(field)
-                return self.emit.b.select(self.emit.is_null(given), self.pointer(held), given)
+                argument = self.pointer(field)
+                return self.emit.b.select(self.emit.is_null(argument), self.pointer(held), argument)
             case Stored(place):
                 return self.stored(self.pointer(place))
             case Place():

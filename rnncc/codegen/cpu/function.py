@@ -106,7 +106,7 @@ class _Body(Walk[CpuEmit]):
         self.block(self.program.func.body.block.ops)
         self.emit.b.ret(I32(OK))
 
-    def given(self, op: Buffer) -> Value:
+    def argument(self, op: Buffer) -> Value:
         if op.role.data == "input":
             return self.emit.field(self.inputs, self.numbers[op.label.data])
         return self.emit.field(self.outputs, self.places[op.label.data])

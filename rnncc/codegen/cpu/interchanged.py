@@ -49,15 +49,15 @@ def steps_of(plan: Interchange) -> int:
 
 def _moved(plan: Interchange) -> set[tuple[SSAValue, Dim]]:
     """The elements that a step of a place reads from sequences, or writes to them."""
-    found = set[tuple[SSAValue, Dim]]()
+    elements = set[tuple[SSAValue, Dim]]()
     for part in plan.parts:
         for value, access in part.operands:
             row, timed = value.owner, plan.loop.index.data in access.offset.symbols
             if isinstance(row, Row | ShiftedRow) and value not in plan.inside:
-                found |= {(row.buffer, offset) for offset in part.offsets(access)}
+                elements |= {(row.buffer, offset) for offset in part.offsets(access)}
             elif timed and part.along(access)[-1] != 0:
-                found |= {(value, offset) for offset in part.offsets(access)}
-    return found
+                elements |= {(value, offset) for offset in part.offsets(access)}
+    return elements
 
 
 def fits(emit: CpuEmit, plan: Interchange, shared: OutlinedKernels) -> bool:

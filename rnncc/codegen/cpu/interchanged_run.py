@@ -115,21 +115,21 @@ class Run:
 
     def _stream(self, value: SSAValue, offset: Dim) -> _Stream:
         emit, row = self.emit, self._row(value)
-        held = self.loop.pointers[value if row is None else row.buffer]
+        buffer = self.loop.pointers[value if row is None else row.buffer]
         start = ZERO if row is None else get_dim(row.index) * get_dim(row.stride)
         step = self._step(start + offset)
-        many = row is not None and held.ring not in (None, 1)
+        many = row is not None and buffer.ring not in (None, 1)
         if step is None or isinstance(row, ShiftedRow) or many:
             return _Stream()
-        if row is None or held.ring is None:
-            return _Stream(emit.at(replace(held, ring=None), emit.dim(start + offset)), step)
+        if row is None or buffer.ring is None:
+            return _Stream(emit.at(replace(buffer, ring=None), emit.dim(start + offset)), step)
         if self._step(offset) != 0:
             return _Stream()
         at, ahead = I64(0), ZERO  # a ring of one row, unless the caller has them all
-        if held.absent is not None:
-            at = emit.b.select(held.absent, at, emit.dim(start))
-            ahead = emit.b.select(held.absent, I64(0), emit.dim(step))
-        return _Stream(emit.at(emit.at(replace(held, ring=None), at), emit.dim(offset)), ahead)
+        if buffer.absent is not None:
+            at = emit.b.select(buffer.absent, at, emit.dim(start))
+            ahead = emit.b.select(buffer.absent, I64(0), emit.dim(step))
+        return _Stream(emit.at(emit.at(replace(buffer, ring=None), at), emit.dim(offset)), ahead)
 
     def _row(self, value: SSAValue) -> Row | ShiftedRow | None:
         """What makes a value within the loop."""
@@ -143,7 +143,7 @@ class Run:
             return None
         return -move if self.loop.back else move
 
-    def found(self, value: SSAValue, offset: Dim) -> Pointer:
+    def operand_at(self, value: SSAValue, offset: Dim) -> Pointer:
         """Where an operand is that has no stream, at the step that the symbols tell."""
         row = self._row(value)
         at = self.loop.pointers[value] if row is None else self.loop.rows(row)
@@ -230,7 +230,7 @@ class Places:
         """Of the first unit's."""
         emit, along, start = self.emit, element.along, element.start
         stream = self.run.streams[element.value, start]
-        at = stream.at or self.run.found(element.value, start)
+        at = stream.at or self.run.operand_at(element.value, start)
         moved = places.get((along, stream.step)) if stream.at is not None else None
         at = emit.at(at, self.shift(along) if moved is None else moved)
         return emit.at(at, emit.dim(element.offset - start))

@@ -33,19 +33,19 @@ class _Code:
         """The number of true flags, as it is stored."""
         return self._number(self._axis(0, I64(0), self.flags, I64(0)))
 
-    def _axis(self, axis: int, row: Value, flags: Pointer, found: Value) -> Value:
+    def _axis(self, axis: int, row: Value, flags: Pointer, count: Value) -> Value:
         """The rows of an axis and those inside; `row`: the number of the row outside."""
         emit, b = self.emit, self.emit.b
         size, step = emit.dim(self.dims[axis]), emit.dim(self.steps[axis])
         first = b.mul(row, size)
         if axis == len(self.dims) - 1:
-            return self._rows(first, size, flags, found)
+            return self._rows(first, size, flags, count)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             inner = emit.at(flags, b.mul(i, step))
             return [self._axis(axis + 1, b.add(first, i), inner, carried[0])]
 
-        return emit.loop(size, iteration, [found])[0]
+        return emit.loop(size, iteration, [count])[0]
 
     def _rows(self, first: Value, count: Value, flags: Pointer, found: Value) -> Value:
         """Neighbouring rows."""
@@ -63,7 +63,7 @@ class _Code:
         rest, behind = b.sub(count, done), self.emit.at(flags, done)
         return self._one_by_one(b.add(first, done), rest, behind, found)
 
-    def _vector(self, first: Value, flags: Pointer, found: Value) -> Value:
+    def _vector(self, first: Value, flags: Pointer, count: Value) -> Value:
         emit, b, lanes = self.emit, self.emit.b, self.lanes
         bits = b.bitcast(emit.load(flags, lanes), ir.IntType(lanes))
         every = b.icmp_unsigned("==", bits, ir.Constant(bits.type, -1))
@@ -71,10 +71,10 @@ class _Code:
             with all_true:
                 lane = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
                 numbers = self._number(b.add(emit.splat(first, lanes), lane), lanes)
-                emit.store(numbers, emit.at(self.out, found), lanes)
-                quick, after_quick = b.add(found, I64(lanes)), b.block
+                emit.store(numbers, emit.at(self.out, count), lanes)
+                quick, after_quick = b.add(count, I64(lanes)), b.block
             with mixed:
-                slow = self._one_by_one(first, I64(lanes), flags, found)
+                slow = self._one_by_one(first, I64(lanes), flags, count)
                 after_slow = b.block
         phi = b.phi(I64)
         phi.add_incoming(quick, after_quick)

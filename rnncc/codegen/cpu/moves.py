@@ -176,8 +176,8 @@ class _Places:
         return b.mul(numbered, self.inner), b.mul(row, self.inner)
 
     def _number(self, j: Value) -> Value:
-        found = self.emit.load(self.emit.at(self.index, j))
-        return found if self.index.dtype == "i64" else self.emit.b.sext(found, I64)
+        index = self.emit.load(self.emit.at(self.index, j))
+        return index if self.index.dtype == "i64" else self.emit.b.sext(index, I64)
 
 
 class _Copy:

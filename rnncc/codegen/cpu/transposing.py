@@ -175,8 +175,8 @@ class TransposingMap:
         for j in range(lanes):
             mask = None
             if inside is not None:
-                there = b.icmp_signed(">", inside[1], I64(j))
-                mask = emit.first_lanes(b.select(there, inside[0], I64(0)), lanes)
+                in_range = b.icmp_signed(">", inside[1], I64(j))
+                mask = emit.first_lanes(b.select(in_range, inside[0], I64(0)), lanes)
             columns.append(emit.load(emit.at(pointer, b.mul(I64(j), step)), lanes, mask))
         return transposed(emit, columns)
 

@@ -351,17 +351,17 @@ class Emit:
         if step == 1 or lanes == 1:
             return self.load(pointer, lanes, mask)
         b, flags = self.b, ir.VectorType(I1, lanes)
-        wanted: Value = ir.Constant(flags, [1] * lanes) if mask is None else mask
-        found: Value = ir.Constant(vector_type(VALUE[pointer.dtype], lanes), None)
+        enabled: Value = ir.Constant(flags, [1] * lanes) if mask is None else mask
+        gathered: Value = ir.Constant(vector_type(VALUE[pointer.dtype], lanes), None)
         for first in range(0, lanes * step, lanes):
             inside = {i: i * step - first for i in range(lanes) if 0 <= i * step - first < lanes}
             lane_of = {place: i for i, place in inside.items()}
             read = [lane_of.get(place, lanes) for place in range(lanes)]
-            some = b.shuffle_vector(wanted, ir.Constant(flags, None), _numbers(read))
+            some = b.shuffle_vector(enabled, ir.Constant(flags, None), _numbers(read))
             part = self.load(self.at(pointer, I64(first)), lanes, some)
             chosen = [lanes + inside[i] if i in inside else i for i in range(lanes)]
-            found = b.shuffle_vector(found, part, _numbers(chosen))
-        return found
+            gathered = b.shuffle_vector(gathered, part, _numbers(chosen))
+        return gathered
 
     def store(
         self, value: Value, pointer: Pointer, lanes: int = 1, mask: Value | None = None

@@ -54,10 +54,10 @@ class MathEmitter(VectorEmitter):
 
         With n - 1 the largest results need no second factor; the smallest n then needs a denormal.
         """
-        held = self.minimum(b, x, self.splat(self.table.exp_end))
+        clamped = self.minimum(b, x, self.splat(self.table.exp_end))
         rounder = self.splat(self.table.rounder - 1)
-        biased = self.fma(b, held, self.splat(LOG2_E), rounder)
-        r = self._remainder(b, held, b.fsub(biased, rounder), -1.0)
+        biased = self.fma(b, clamped, self.splat(LOG2_E), rounder)
+        r = self._remainder(b, clamped, b.fsub(biased, rounder), -1.0)
         twice = self.fma(b, r, self.polynomial(b, r, self.table.exp), self.splat(2.0))
         power = self.bits(b, self._power_of_two(b, biased))
         least = self.splat_bits(1 << (self.table.shift - 1))
@@ -67,10 +67,10 @@ class MathEmitter(VectorEmitter):
 
     def expm1(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """e**x - 1 as 2 * (s*(e**r - 1) + (s - 1/2)), s = 2**(n-1), n the nearest to x / ln 2."""
-        held = self.clamp(b, x, -40.0, self.table.exp_end)
+        clamped = self.clamp(b, x, -40.0, self.table.exp_end)
         rounder = self.splat(self.table.rounder - 1)
-        biased = self.fma(b, held, self.splat(LOG2_E), rounder)
-        r = self._remainder(b, held, b.fsub(biased, rounder), -1.0)
+        biased = self.fma(b, clamped, self.splat(LOG2_E), rounder)
+        r = self._remainder(b, clamped, b.fsub(biased, rounder), -1.0)
         power = self._power_of_two(b, biased)
         rest = self.fma(b, b.fmul(r, r), self.polynomial(b, r, self.table.expm1), r)
         half = self.fma(b, power, rest, b.fsub(power, self.splat(0.5)))

@@ -52,13 +52,13 @@ class RegionCode:
 
         Which are does not depend on the lanes, as the result's last bit would then.
         """
-        found: list[Operation] = []
+        fused: list[Operation] = []
         for op in self._ops:
             if isinstance(op, ew.Add | ew.Sub) and dtype_of(op.y) in FLOATS:
                 mul = next((v.owner for v in op.operands if _is_only_summed(v)), None)
                 if isinstance(mul, ew.Mul):
-                    found.append(mul)
-        return found
+                    fused.append(mul)
+        return fused
 
     def invariants(
         self, known: Mapping[SSAValue, Value], index: Callable[[int], Value]

@@ -72,14 +72,14 @@ class GpuEmit(Emit):
         b.cbranch(b.icmp_signed("<", following, count), head, done)
         b.position_at_end(done)
 
-    def each(self, count: Value, body: Callable[[Value], None]) -> None:
+    def for_each(self, count: Value, body: Callable[[Value], None]) -> None:
         """`body(i)` for every i below count, each by one thread of the grid."""
         self.strided(self.me, count, self.everyone, body)
 
     def points(self, sizes: Sequence[Dim], body: Callable[[list[Value]], None]) -> None:
         """`body(indices)` for every point, each by one thread; the last axis along the lanes."""
         counts = [self.dim(size) for size in sizes]
-        self.each(self.multiplied(counts), lambda i: body(self.unravel(i, counts)))
+        self.for_each(self.multiplied(counts), lambda i: body(self.unravel(i, counts)))
 
     def multiplied(self, counts: Sequence[Value]) -> Value:
         """How many points axes of these sizes have."""
@@ -87,12 +87,12 @@ class GpuEmit(Emit):
 
     def unravel(self, number: Value, counts: Sequence[Value]) -> list[Value]:
         """The indices of a point, given its number in row-major order."""
-        b, found = self.b, list[Value]()
+        b, inner = self.b, list[Value]()
         for count in reversed(counts[1:]):
             above = b.sdiv(number, count)
-            found.append(b.sub(number, b.mul(above, count)))
+            inner.append(b.sub(number, b.mul(above, count)))
             number = above
-        return [number, *reversed(found)][: len(counts)]
+        return [number, *reversed(inner)][: len(counts)]
 
     # Waits
 
@@ -163,7 +163,7 @@ class GpuEmit(Emit):
         del looks
         return self.b.icmp_unsigned("!=", self.gpu.look(self.word(Sync.FAILED)), I32(0))
 
-    def found(self, condition: Value, code: int) -> None:
+    def record_error(self, condition: Value, code: int) -> None:
         """Leave an error for all to see behind the next wait, where the condition holds."""
         with self.when(condition):
             self.b.store(I32(code), self.word(Sync.FOUND), align=4)

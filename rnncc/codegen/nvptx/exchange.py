@@ -84,7 +84,7 @@ class Exchange:
         b.store(I32(0), self._iteration, align=4)
         with emit.when(self.on):
             with emit.members():
-                emit.each(I64(2 * EXCHANGED_ROWS * self.pairs), self._clear)
+                emit.for_each(I64(2 * EXCHANGED_ROWS * self.pairs), self._clear)
             emit.together()
 
     def _clear(self, number: Value) -> None:

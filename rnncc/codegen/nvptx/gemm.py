@@ -118,7 +118,7 @@ class Product:
             here = self.rows.at(self.pointers, indices)
             self.loaded(indices, here, unit)(None, self._sums(here[0], unit))
 
-        emit.each(total, point)
+        emit.for_each(total, point)
 
     def loaded(self, indices: list[Value], here: list[Pointer], unit: Value) -> Finish:
         """Read the inputs of a unit and row, whose pointers are `here`."""

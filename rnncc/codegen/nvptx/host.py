@@ -84,12 +84,12 @@ def write_host(
         symbol = f"{name}_{size.name}{CUDA_SUFFIX}"
         emit_size(module, symbol, bytes_, size.symbols, target.host, size.bounds)
     kernels = list(device.kernels.values())
-    told = {**metadata, "kernels": kernel_metadata(device), "images": [i.chip for i in images]}
+    extended = {**metadata, "kernels": kernel_metadata(device), "images": [i.chip for i in images]}
     parts = [
         str(module),
         helpers_text(name),
         supported_text(name, metadata["features"], target.host),
-        image_text(name, images, kernels, library.weights, told, in_memory),
+        image_text(name, images, kernels, library.weights, extended, in_memory),
     ]
     return "\n".join(parts)
 

@@ -29,4 +29,4 @@ def emit_map(
         for value, pointer in zip(values, here[len(ins) :], strict=True):
             emit.store(value, pointer)
 
-    emit.each(rows.count, point)
+    emit.for_each(rows.count, point)

@@ -174,10 +174,10 @@ class Primitives:
     def awaited(self, places: Sequence[Value], mark: Value, give_up: GiveUp) -> list[Value]:
         """The values of pairs of words, at multiples of 16 bytes, once all have the mark."""
         pairs = [self._two_words(place) for place in places]
-        found: list[Value] = []
+        values: list[Value] = []
         for place, pair in zip(places, pairs, strict=True):
-            found += self._settled(place, pair, mark, give_up)
-        return found
+            values += self._settled(place, pair, mark, give_up)
+        return values
 
     def _settled(
         self, place: Value, pair: list[Value], mark: Value, give_up: GiveUp

@@ -56,7 +56,7 @@ class _ReduceCode:
         if lanes_of(self.op) is Lanes.ALONG:
             self._run_along()
         else:
-            self.emit.each(self.rows.count, self._alone)
+            self.emit.for_each(self.rows.count, self._alone)
 
     def _alone(self, number: Value) -> None:
         """One result, by one thread, term after term."""

@@ -93,8 +93,8 @@ class CEntryWriter:
                 place, check = self._pointer(target), list[str]()
                 if isinstance(target, Field):
                     check = [f"if ({place} == NULL)", f"    return {NULL_POINTER};"]
-                held = self._pointer(source)
-                return [*check, f"memcpy({place}, {held}, (size_t){c.factor(size)});"]
+                source_pointer = self._pointer(source)
+                return [*check, f"memcpy({place}, {source_pointer}, (size_t){c.factor(size)});"]
             case Keep(pointer, place):
                 kept = self._pointer(pointer)
                 check = [f"if ({kept} == NULL)", f"    return {NULL_POINTER};"]
@@ -141,8 +141,8 @@ class CEntryWriter:
             case Stored(place):
                 return f"rnncc_kept({self._pointer(place)})"
             case Default(field, held):
-                given = self._pointer(field)
-                return f"{given} != NULL ? {given} : {self._pointer(held)}"
+                argument = self._pointer(field)
+                return f"{argument} != NULL ? {argument} : {self._pointer(held)}"
             case Place("weights", offset):
                 return self.params[int(offset)]
             case Place(block, offset):

@@ -135,7 +135,7 @@ class ScaledTerms(ExactTerms):
 
         def rounded(values: Value) -> Value:
             bits = b.bitcast(b.fadd(b.fmul(values, factors), rounder), self.integers)
-            return b.sub(bits, self.each(ROUNDER_BITS))
+            return b.sub(bits, self.splat(ROUNDER_BITS))
 
         self.convert_by(source, row, rounded)
         emit.store(scale, self._field(row, 0, "f32"))
@@ -143,7 +143,7 @@ class ScaledTerms(ExactTerms):
     def _largest(self, source: Pointer) -> Value:
         """The bits of the largest |x|; as integers, those of NaN and inf are above all others."""
         b = self.emit.b
-        magnitude = self.each(0x7FFFFFFF)
+        magnitude = self.splat(0x7FFFFFFF)
 
         def add(values: Value, at: Value, most: Value) -> Value:
             bits = b.and_(b.bitcast(values, self.integers), magnitude)

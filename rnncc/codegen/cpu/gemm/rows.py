@@ -77,6 +77,6 @@ class RowTerms(Terms):
         """Neighbours along k; zeros beyond their count."""
         return neighbours(self.emit, source, first, self.a.k_step, count, self.lanes)
 
-    def each(self, value: int) -> Value:
+    def splat(self, value: int) -> Value:
         """An integer in all lanes."""
         return self.emit.splat(I32(value), self.lanes)

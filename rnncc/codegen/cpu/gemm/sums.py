@@ -93,8 +93,8 @@ def _pairs(
         for c, r, column, row in _pairs(columns, rows):
             yield r, c, row, column
         return
-    held = [load() for load in rows]
+    loaded = [load() for load in rows]
     for c, load in enumerate(columns):
         column = load()
-        for r, row in enumerate(held):
+        for r, row in enumerate(loaded):
             yield r, c, row, column
