@@ -80,8 +80,8 @@ class Dim:
     def symbols(self) -> frozenset[str]:
         """The names that occur, those in atoms too."""
         names = (name for monomial, _ in self.terms for name in monomial)
-        found = (name.inner.symbols if isinstance(name, Atom) else (name,) for name in names)
-        return frozenset(name for several in found for name in several)
+        per_name = (name.inner.symbols if isinstance(name, Atom) else (name,) for name in names)
+        return frozenset(name for several in per_name for name in several)
 
     @property
     def atoms(self) -> frozenset[Atom]:
@@ -156,8 +156,8 @@ class Dim:
         lead, *others = divisor.terms
         if not others:
             parts = [_part(term, lead) for term in self.terms]
-            found = [part for part in parts if part is not None]
-            return Dim(found) if len(found) == len(parts) else None
+            quotients = [part for part in parts if part is not None]
+            return Dim(quotients) if len(quotients) == len(parts) else None
         rest, quotient = self, list[Term]()
         while rest.terms:
             part = _part(rest.terms[0], lead)

@@ -118,8 +118,10 @@ def _run_chunks(
     context: Context, params: Mapping[str, Array], op: Chunks, env: Mapping[SSAValue, Array]
 ) -> list[Array]:
     consts, carry, xs, marks = ([env[v] for v in g] for g in (op.consts, op.inits, op.xs, op.marks))
-    made = (*op.ys, *op.marked)
-    results = [np.zeros(context.shape(dims_of(y)), context.numpy_type(dtype_of(y))) for y in made]
+    outputs = (*op.ys, *op.marked)
+    results = [
+        np.zeros(context.shape(dims_of(y)), context.numpy_type(dtype_of(y))) for y in outputs
+    ]
     steps, chunk = op.steps.evaluate(context.sizes), op.chunk.data
     order = range(-(-steps // chunk))
     for number in reversed(order) if op.reverse else order:

@@ -73,8 +73,8 @@ class Program:
     @property
     def symbols(self) -> list[str]:
         """T, N, then the net's further size symbols in order of appearance."""
-        found = ["T", "N"]
+        symbols = ["T", "N"]
         for value in (*self.net.inputs.values(), *(p.y for p in self.params.values())):
             for dim in dims_of(value):
-                found += sorted(dim.symbols - set(found))
-        return found
+                symbols += sorted(dim.symbols - set(symbols))
+        return symbols

@@ -56,8 +56,8 @@ def run(
     with np.errstate(all="ignore"):
         _Machine(context, memories).run_block(program.func.body.block)
     shapes = {port.name: context.shape(port.dims) for port in program.outputs}
-    found = {b.label.data: m for b, m in memories.items() if b.role.data == "output" and m}
-    return {n: found[n].flat.reshape(s) for n, s in shapes.items() if n not in absent}
+    written = {b.label.data: m for b, m in memories.items() if b.role.data == "output" and m}
+    return {n: written[n].flat.reshape(s) for n, s in shapes.items() if n not in absent}
 
 
 def _sizes(

@@ -93,8 +93,8 @@ class Library:
     @property
     def precision(self) -> str:
         """Of the weights of products: fp32 where none are of less."""
-        held = {b.dtype for program in self.programs.values() for b in params_of(program)}
-        return "int8" if held & {"i8", "u8"} else "bf16" if "bf16" in held else "fp32"
+        dtypes = {b.dtype for program in self.programs.values() for b in params_of(program)}
+        return "int8" if dtypes & {"i8", "u8"} else "bf16" if "bf16" in dtypes else "fp32"
 
     @property
     def workspace(self) -> Largest:

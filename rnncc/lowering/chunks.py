@@ -97,14 +97,14 @@ def _emit_body(
     carry, ys, marked = op.yields
     shown = [(value, y, first, op.chunk.data) for value, y in zip(ys, op.ys, strict=True)]
     shown += [(value, y, iteration, 1) for value, y in zip(marked, op.marked, strict=True)]
-    wanted, rows = list[Item](), list[kern.Row]()
+    live_out, rows = list[Item](), list[kern.Row]()
     for value, y, index, most in shown:
         if not y.first_use:
             continue
         rows.append(_row(lowering, y, index, most))
         buffer, bare = rows[-1].y, strip_units(value)
         if not lowering.direct(bare, Placed.densely(buffer, dims_of(bare))):
-            wanted.append(Item(value, Placed.densely(buffer, dims_of(value))))
+            live_out.append(Item(value, Placed.densely(buffer, dims_of(value))))
     late: list[tuple[SSAValue, Placed]] = []
     for value, argument, home in zip(carry, op.groups[1], homes, strict=True):
         if value is argument or _goes_on(lowering, value, argument, home):
@@ -112,8 +112,8 @@ def _emit_body(
         late.append((value, home))
         base = base_of(value)
         if is_lazy(base.owner) or isinstance(value.owner, Block):
-            wanted.append(Item(base))
-    lowering.lower_block(op.body.block, wanted)
+            live_out.append(Item(base))
+    lowering.lower_block(op.body.block, live_out)
     for value, home in late:
         lowering.emit_map([(value, home)], dims_of(value))
     for row in rows:

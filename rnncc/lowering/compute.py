@@ -153,11 +153,11 @@ def _parts(
         return whole
     branches: dict[bool, list[tuple[SSAValue, Placed]]] = {True: [], False: []}
     for value, dest in outs:
-        found = _rows_of(lowering, value)
-        if found is None or found.mask != rows.mask:
+        value_rows = _rows_of(lowering, value)
+        if value_rows is None or value_rows.mask != rows.mask:
             return whole
-        if lowering.needed.get(value) == found:
-            branches[found.where].append((value, dest))
+        if lowering.needed.get(value) == value_rows:
+            branches[value_rows.where].append((value, dest))
         else:
             op = value.owner
             assert isinstance(op, Select)
@@ -183,12 +183,12 @@ def _rows_of(lowering: Lowering, value: SSAValue) -> ActiveRows | None:
     return rows if rows_lead(rows, dims_of(value)) else None
 
 
-def _reach(lowering: Lowering, outs: Outs, wanted: SSAValue) -> bool:
+def _reach(lowering: Lowering, outs: Outs, target: SSAValue) -> bool:
     """Whether values are computed from another one."""
     todo, seen = [value for value, _ in outs], set[SSAValue]()
     while todo:
         value = todo.pop()
-        if value is wanted:
+        if value is target:
             return True
         if value in seen or isinstance(value.owner, Block) or lowering.find(value) is not None:
             continue

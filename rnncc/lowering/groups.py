@@ -65,7 +65,7 @@ class Schedule:
 
 def schedule(
     block: Block,
-    wanted: Sequence[Item],
+    live_out: Sequence[Item],
     known: Iterable[SSAValue],
     is_product: Callable[[Operation], TypeGuard[Matmul]],
 ) -> Schedule:
@@ -92,22 +92,22 @@ def schedule(
         known: values that have a place already: arguments, parameters.
         is_product: whether `kern.gemm` computes an op.
     """
-    return _Scheduler(block, wanted, known, is_product).run()
+    return _Scheduler(block, live_out, known, is_product).run()
 
 
 class _Scheduler:
     def __init__(
         self,
         block: Block,
-        wanted: Sequence[Item],
+        live_out: Sequence[Item],
         known: Iterable[SSAValue],
         is_product: Callable[[Operation], TypeGuard[Matmul]],
     ) -> None:
         self._is_product = is_product
         self.ops = [op for op in block.ops if op.results]  # a loop without results does nothing
-        self.wanted = wanted
+        self.wanted = live_out
         self.known = set(known)
-        self.roots: dict[SSAValue, None] = dict.fromkeys(item.value for item in wanted)
+        self.roots: dict[SSAValue, None] = dict.fromkeys(item.value for item in live_out)
         self.parts: dict[SSAValue, list[Item]] = defaultdict(list)
         self.levels: dict[SSAValue, int] = {}
         self.readers: dict[SSAValue, dict[Terminal, bool]] = {}
@@ -173,22 +173,24 @@ class _Scheduler:
 
     def _final_readers(self, value: SSAValue) -> dict[Terminal, bool]:
         """Final reader -> whether it reads each element many times (through a broadcast)."""
-        found: dict[Terminal, bool] = {}
+        readers: dict[Terminal, bool] = {}
         if value in self.roots:
-            found[value] = False
+            readers[value] = False
         for use in value.uses:
             op = use.operation
             if isinstance(op, Yield):
                 continue
             if is_anchor(op) or isinstance(op, Shift):  # which reads other rows than its own
-                found[op] = found.get(op, False)
+                readers[op] = readers.get(op, False)
             elif op.results[0] in self.roots:
-                found[op.results[0]] = found.get(op.results[0], False) or isinstance(op, Broadcast)
+                readers[op.results[0]] = readers.get(op.results[0], False) or isinstance(
+                    op, Broadcast
+                )
             else:
                 for reader, repeated in self.readers[op.results[0]].items():
                     repeated = repeated or isinstance(op, Broadcast)
-                    found[reader] = found.get(reader, False) or repeated
-        return found
+                    readers[reader] = readers.get(reader, False) or repeated
+        return readers
 
     def _costly_values(self) -> Iterator[SSAValue]:
         """Values not to be computed twice, nor to be carried across levels as expressions."""
@@ -255,7 +257,7 @@ class _Scheduler:
 
     def _chunked(self, groups: list[Group]) -> dict[Scan, list[Group]]:
         """Groups that only feed a scan's sequences, row by row of time."""
-        found: dict[Scan, list[Group]] = defaultdict(list)
+        chunked: dict[Scan, list[Group]] = defaultdict(list)
         for group in groups:
             users = {use.operation for item in group.items for use in item.value.uses}
             scan = next(iter(users)) if len(users) == 1 else None
@@ -267,8 +269,8 @@ class _Scheduler:
             shapes = [group.dims, *(dims_of(item.value) for item in group.items)]
             timed = scan.steps != 1 and all(dims[:1] == (scan.steps,) for dims in shapes)
             if timed and not any(item.value in only for item in group.items):
-                found[scan].append(group)
-        return found
+                chunked[scan].append(group)
+        return chunked
 
     def _order(self, groups: list[Group]) -> list[Operation | Group]:
         anchors = [op for op in self.ops if is_anchor(op) and not self._is_product(op)]

@@ -229,13 +229,13 @@ def _emit_body(
     """One step: every new state and row of ys goes to its place."""
     carry, rows = ([strip_units(v) for v in group] for group in op.yields)
     shown = [(v, s) for v, s in zip(rows, sequences, strict=True) if s and s not in homes]
-    wanted: list[Item] = []
+    live_out: list[Item] = []
     for value, home in [*zip(carry, homes, strict=True), *shown]:
         home.row = lowering.builder.insert(kern.Row(home.place.buffer, t, home.size)).y
         dest = Placed.densely(home.row, dims_of(value))
         if not lowering.direct(value, dest):
-            wanted.append(Item(value, dest))
-    lowering.lower_block(op.body.block, wanted)
+            live_out.append(Item(value, dest))
+    lowering.lower_block(op.body.block, live_out)
     return [home.row for home in homes if home.row]
 
 

@@ -139,14 +139,14 @@ class Lowering:
                 self.absent.add(value)
             if port.optional:
                 self._keep_default(port, self.places[value])
-        wanted: list[Item] = []
+        live_out: list[Item] = []
         for port, value in zip(self.result.outputs, net.outputs.values(), strict=True):
             place = self.declare(port.name, "output", port.dtype, port.dims)
             value = strip_units(value)
             dest = Placed.densely(place.buffer, dims_of(value))
             if not self.direct(value, dest):
-                wanted.append(Item(value, dest))
-        self.lower_block(net.body.block, wanted)
+                live_out.append(Item(value, dest))
+        self.lower_block(net.body.block, live_out)
         self.builder.insert(Yield([]))
         first = entry.first_op
         assert first is not None
@@ -219,9 +219,9 @@ class Lowering:
     def fresh_index(self, stem: str) -> str:
         """A new loop index; `t` first, then `t1`, ..."""
         self._indices += 1
-        taken = set(self.result.symbols)
+        reserved = set(self.result.symbols)
         name = stem if self._indices == 1 else f"{stem}{self._indices - 1}"
-        while name in taken:
+        while name in reserved:
             name = f"_{name}"
         return name
 
@@ -280,8 +280,8 @@ class Lowering:
 
     def _first_place(self, value: SSAValue) -> Placed:
         """The place of what is in no other's."""
-        if (found := self.find(value)) is not None:
-            return found
+        if (placed := self.find(value)) is not None:
+            return placed
         if value not in self.outer:
             return self.copy(value)
         outer, row = self.outer[value]
@@ -343,7 +343,7 @@ class Lowering:
 
     # Kernels
 
-    def lower_block(self, block: Block, wanted: list[Item]) -> None:
+    def lower_block(self, block: Block, live_out: list[Item]) -> None:
         """Emit a block's work into the current builder."""
         self.depths[block] = len(self.builders) - 1
         scan = block.parent_op()
@@ -351,7 +351,7 @@ class Lowering:
         self.masks.update(masks)
         self.needed |= active_rows(block, masks)
         known = [*block.args, *(op.y for op in block.ops if isinstance(op, Param))]
-        plan = schedule(block, wanted, known, self._is_product)
+        plan = schedule(block, live_out, known, self._is_product)
         for step in plan.steps:
             match step:
                 case Group():

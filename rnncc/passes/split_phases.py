@@ -98,8 +98,8 @@ def split_phases(program: Program, choice: Choice) -> Phases:
     saved = [(saved_role(_row(node)), value_of(node)) for node in choice.saved]
     values = [*saved, *kept]
     net = program.net
-    taken = {*net.inputs, *net.outputs, *program.params}
-    roles = labelled([role for role, _ in values], taken)
+    reserved = {*net.inputs, *net.outputs, *program.params}
+    roles = labelled([role for role, _ in values], reserved)
     crossing = dict(zip(roles, [value for _, value in values], strict=True))
 
     forward, clones = _clone(program)

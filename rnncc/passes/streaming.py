@@ -39,12 +39,12 @@ class StateValue:
 
     Attributes:
         next: the output of `step` that replaces it; None for what stays the same.
-        given: the input of the net that it starts as, element for element, if it is one.
+        initial_input: the input of the net that it starts as, element for element, if it is one.
     """
 
     name: str
     next: str | None = None
-    given: str | None = None
+    initial_input: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class _Split:
     """The state of the walk over a net's block.
 
     Attributes:
-        given: the values that inputs have a part in.
+        dynamic: the values that inputs have a part in.
         once, often: value of the net -> the same in `init` and in `step`.
     """
 
@@ -110,7 +110,7 @@ class _Split:
         )
         self.once: Values = {}
         self.often: Values = {}
-        self.given = set(program.net.inputs.values())
+        self.dynamic = set(program.net.inputs.values())
         self.kept: list[StateValue] = []
         self.firsts: dict[str, SSAValue] = {}
         self.nexts: dict[str, SSAValue] = {}
@@ -128,8 +128,8 @@ class _Split:
         if isinstance(op, Yield):
             return
         unknown = isinstance(op, Param) and op.param_name.data not in self.program.arrays
-        if unknown or self.given.intersection(op.operands):
-            self.given.update(op.results)
+        if unknown or self.dynamic.intersection(op.operands):
+            self.dynamic.update(op.results)
         if all(self.available[result] == Availability.FIXED for result in op.results):
             self.init.block.add_op(op.clone(self.once))
             if isinstance(op, Param) and unknown:
@@ -148,7 +148,7 @@ class _Split:
             if kept.name in self.nexts:
                 following = fresh(f"next:{kept.name.removeprefix('state:')}", outputs)
                 outputs[following] = self.nexts[kept.name]
-            state.append(StateValue(kept.name, following, kept.given))
+            state.append(StateValue(kept.name, following, kept.initial_input))
         arrays, source = self.program.arrays, self.program.source
         init = self.init.finish(self.firsts, arrays, source)
         return Streamed(init, self.step.finish(outputs, arrays, source), state, self.defaults)
@@ -191,7 +191,7 @@ class _Split:
         What no input has a part in are constants; views cost nothing, and keeping one would copy.
         """
         op = value.owner
-        return isinstance(op, Operation) and (value not in self.given or isinstance(op, _VIEWS))
+        return isinstance(op, Operation) and (value not in self.dynamic or isinstance(op, _VIEWS))
 
     def _needs(self, value: SSAValue) -> list[SSAValue]:
         if not self._is_repeated(value):
@@ -206,10 +206,10 @@ class _Split:
         return self._add(hint, first, source)
 
     def _add(self, hint: str, first: SSAValue, source: str | None = None) -> str:
-        taken = {*self.firsts, *self.program.net.inputs, *self.defaults}
-        name = fresh(f"state:{hint}", taken)
+        reserved = {*self.firsts, *self.program.net.inputs, *self.defaults}
+        name = fresh(f"state:{hint}", reserved)
         self.step.input(name, dims_of(first), dtype_of(first))
-        self.kept.append(StateValue(name, given=source))
+        self.kept.append(StateValue(name, initial_input=source))
         self.firsts[name] = first
         return name
 
@@ -217,7 +217,7 @@ class _Split:
         """The input that a value is, but for its shape."""
         while isinstance(op := value.owner, Reshape):
             value = op.x
-        if isinstance(op, Param) and value in self.given:
+        if isinstance(op, Param) and value in self.dynamic:
             return op.param_name.data
         names = {v: name for name, v in self.program.net.inputs.items()}
         return names.get(value)

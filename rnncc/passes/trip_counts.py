@@ -76,7 +76,7 @@ def _retype(value: SSAValue[Attribute], names: Mapping[str, int]) -> None:
 
 def _free(program: Program, names: Mapping[str, int]) -> str:
     """K, K2, K3, ...: the first that no size has."""
-    taken, number = {*program.symbols, *names}, 1
-    while (name := "K" if number == 1 else f"K{number}") in taken:
+    reserved, number = {*program.symbols, *names}, 1
+    while (name := "K" if number == 1 else f"K{number}") in reserved:
         number += 1
     return name

@@ -107,8 +107,8 @@ def interchanges(func: Func) -> dict[For, Interchange]:
     """The loops of a function of which that is proved."""
     known = targets(func)
     loops = (op for op in func.walk() if isinstance(op, For))
-    found = (_interchange(loop, known) for loop in loops)
-    return {one.loop: one for one in found if one is not None}
+    candidates = (_interchange(loop, known) for loop in loops)
+    return {one.loop: one for one in candidates if one is not None}
 
 
 def _interchange(loop: For, known: Mapping[SSAValue, Targets]) -> Interchange | None:
@@ -250,7 +250,7 @@ class _Proof:
         """Whether nothing outside of the loop reads what is written, but for the last state."""
         buffer, block = self._root(value), self.loop.body.block
         role = "state" if value in self.loop.yields else "scratch"
-        uses = [use for held in {buffer.y, value} for use in held.uses]
+        uses = [use for aliased in {buffer.y, value} for use in aliased.uses]
         return buffer.role.data == role and all(use.operation.parent is block for use in uses)
 
     def _carried(self, argument: SSAValue) -> Carried:

@@ -143,8 +143,8 @@ class _Search:
         starts: dict[int, float] = {}
         for i in order:
             near: list[int] = self.near[i].tolist()
-            taken = sorted((starts[j], starts[j] + sizes[j]) for j in near if j in starts)
-            starts[i] = _gap(taken, sizes[i], smallest)
+            occupied = sorted((starts[j], starts[j] + sizes[j]) for j in near if j in starts)
+            starts[i] = _gap(occupied, sizes[i], smallest)
         return starts
 
 
@@ -163,10 +163,10 @@ def _earlier(order: Sequence[int], moved: Sequence[int]) -> list[int]:
     return result
 
 
-def _gap(taken: Sequence[tuple[float, float]], size: float, smallest: bool) -> float:
+def _gap(occupied: Sequence[tuple[float, float]], size: float, smallest: bool) -> float:
     """The start of the lowest or the smallest gap that holds a size; behind all if none does."""
     gaps, end = list[tuple[float, float]](), 0.0
-    for start, stop in taken:
+    for start, stop in occupied:
         if start - end >= size:
             if not smallest:
                 return end

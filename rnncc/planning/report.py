@@ -152,9 +152,9 @@ def _row(buffer: Buffer, live: tuple[int, int], place: Planned | None, sizes: Si
     source = source_of(buffer.y)
     if place is None:
         return BufferRow(*names, str(buffer.bytes), 0, *live, source=source)
-    start, taken = place.offset.evaluate(sizes), max(place.size.evaluate(sizes), 0)
+    start, size = place.offset.evaluate(sizes), max(place.size.evaluate(sizes), 0)
     placement = str(place.offset), start, place.shares, source
-    return BufferRow(*names, str(buffer.bytes), taken, *live, *placement)
+    return BufferRow(*names, str(buffer.bytes), size, *live, *placement)
 
 
 def _kernels(line: Timeline) -> list[KernelRow]:

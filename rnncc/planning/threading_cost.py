@@ -104,10 +104,10 @@ def _work(op: Operation, sizes: Sizes, lanes: int) -> Dim | None:
     if isinstance(op, Contract):
         vectors = product(op.sizes) * MULTIPLY_ADD
     elif isinstance(op, Kernel):
-        each = sum(cost_of(inner) > Cost.ARITHMETIC for inner in op.body.block.ops) * FUNCTION
+        per_point = sum(cost_of(inner) > Cost.ARITHMETIC for inner in op.body.block.ops) * FUNCTION
         if isinstance(op, Gemm):
-            each += op.slots.data * op.depth.data * MULTIPLY_ADD
-        vectors = product(op.dims) * each
+            per_point += op.slots.data * op.depth.data * MULTIPLY_ADD
+        vectors = product(op.dims) * per_point
     return sum(touched, _over(vectors, lanes)).substitute(sizes)
 
 

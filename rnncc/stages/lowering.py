@@ -83,7 +83,7 @@ def _streaming(c: Compilation, streamed: Streamed) -> Streaming:
         kernels.symbols = c.symbols  # every function takes all sizes, in the same order
     init, step = c.kernels["init"], c.kernels["step"]
     over = in_place(step, {k.name: k.next for k in streamed.state if k.next is not None})
-    state = [(kept.name, kept.next, kept.given) for kept in streamed.state]
+    state = [(kept.name, kept.next, kept.initial_input) for kept in streamed.state]
     return Streaming.of(init, step, state, streamed.defaults, c.inputs, over, c.target.line)
 
 

@@ -95,9 +95,11 @@ class LlvmEntryWriter:
                 return _NULL
             case Field(struct, number):
                 return self.emit.field(self.blocks[struct], number)
-            case Default(field, held):
+            case Default(field, fallback):
                 argument = self.pointer(field)
-                return self.emit.b.select(self.emit.is_null(argument), self.pointer(held), argument)
+                return self.emit.b.select(
+                    self.emit.is_null(argument), self.pointer(fallback), argument
+                )
             case Stored(place):
                 return self.stored(self.pointer(place))
             case Place():

@@ -140,9 +140,9 @@ class CEntryWriter:
                 return f"{struct}->{names[number]['c_name']}"
             case Stored(place):
                 return f"rnncc_kept({self._pointer(place)})"
-            case Default(field, held):
+            case Default(field, fallback):
                 argument = self._pointer(field)
-                return f"{argument} != NULL ? {argument} : {self._pointer(held)}"
+                return f"{argument} != NULL ? {argument} : {self._pointer(fallback)}"
             case Place("weights", offset):
                 return self.params[int(offset)]
             case Place(block, offset):

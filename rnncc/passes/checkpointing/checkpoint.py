@@ -92,9 +92,9 @@ def checkpoint(phases: Phases, chunks: Sequence[int]) -> Phases | None:
                 is_cut = True
     if not is_cut:
         return None
-    made = both.split()
-    _drop_unread(made.backward.net)
-    return made
+    phases_after = both.split()
+    _drop_unread(phases_after.backward.net)
+    return phases_after
 
 
 def _drop_unread(net: Net) -> None:
@@ -205,8 +205,8 @@ class _Border:
     def crossing(self) -> tuple[dict[str, SSAValue], dict[str, Role]]:
         """What backward takes, by its ports, and their roles."""
         net, values = self.both.net, self._needed()
-        taken = {*net.inputs, *net.outputs, *self.both.program.params}
-        roles = labelled(map(self._role, values), taken)
+        reserved = {*net.inputs, *net.outputs, *self.both.program.params}
+        roles = labelled(map(self._role, values), reserved)
         return dict(zip(roles, values, strict=True)), roles
 
     def _role(self, value: SSAValue) -> Role:
