@@ -112,8 +112,8 @@ def load_bytes(content: bytes, name: str, train: bool) -> Model | TrainableModel
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(content)
     # the loader, and whoever pickles the model again, know it by its number
-    held = _Descriptor(descriptor)
-    return _loaded(Path(f"/proc/self/fd/{descriptor}"), name, name, train, None, held)
+    descriptor_owner = _Descriptor(descriptor)
+    return _loaded(Path(f"/proc/self/fd/{descriptor}"), name, name, train, None, descriptor_owner)
 
 
 class _Descriptor:
@@ -138,7 +138,7 @@ class _File:
 
 
 def _loaded(
-    file: Path, shown: str, name: str, train: bool, device: int | None, held: object = None
+    file: Path, shown: str, name: str, train: bool, device: int | None, owner: object = None
 ) -> Model | TrainableModel:
     check_whole(file)
     stamp = _stamp(file)
@@ -168,7 +168,7 @@ def _loaded(
         return load_bytes, (_content(file, stamp), name, train)
 
     kind = TrainableModel if train else Model
-    return kind(described, functions, (library, held), origin)
+    return kind(described, functions, (library, owner), origin)
 
 
 def _stamp(file: Path) -> tuple[int, int, int]:
@@ -221,8 +221,8 @@ def bind(
     if pointers is None:
         result, types = ctypes.c_int64, sizes
     else:
-        held = weights is not None
-        result, types = ctypes.c_int32, [*[ctypes.c_void_p] * (pointers + held), *sizes]
+        has_weights = weights is not None
+        result, types = ctypes.c_int32, [*[ctypes.c_void_p] * (pointers + has_weights), *sizes]
     if isinstance(function, int):
         function = ctypes.CFUNCTYPE(result, *types)(function)
     else:
