@@ -67,9 +67,9 @@ def probes(target: CpuTarget) -> Probes:
 
     def function(name: str, count: int) -> Any:
         kind = ctypes.CFUNCTYPE(ctypes.c_float, *[ctypes.c_int64] * count)
-        made: Any = kind(engine.get_function_address(name))
-        made.engine = engine
-        return made
+        probe: Any = kind(engine.get_function_address(name))
+        probe.engine = engine
+        return probe
 
     arithmetic = {dtype: function(f"arithmetic_{dtype}", 1) for dtype in dtypes}
     return Probes(arithmetic, function("read", 3), function("there_and_back", 3), target)

@@ -39,7 +39,7 @@ def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     pool = Pool(setup.threads) if setup.threads > 1 else None
     if case.cell == NET and head(Path(case.net), len(ELF)) == ELF:
         return _of_library(Path(case.net), case, pool)
-    chosen: dict[str, Any] = {**case.given, "threads": pool is not None}
+    chosen: dict[str, Any] = {**case.compile_options, "threads": pool is not None}
     if case.mode == "train":
         return _training(rnncc.compile(net, init, train=True, **chosen), case, pool)
     chosen["precision"] = setup.precision
@@ -109,9 +109,9 @@ def _step(model: Model, case: Case) -> Workload:
 
 def _aligned(array: Array) -> Array:
     """A copy at a multiple of 64 bytes, as a program in C would have it."""
-    made = Memory(array.nbytes).bytes.view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return made
+    copy = Memory(array.nbytes).bytes.view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def _empty(specs: Any, case: Case) -> dict[str, Array]:
@@ -134,9 +134,9 @@ def _from_c(stream: Stream) -> Callable[[int], object]:
     last = stream._last  # pyright: ignore[reportPrivateUsage]
     step: Any = stream._step  # pyright: ignore[reportPrivateUsage]
     assert last is not None
-    held: tuple[int, ...] = step.args if isinstance(step, partial) else ()
+    bound: tuple[int, ...] = step.args if isinstance(step, partial) else ()
     function: Any = step.func if isinstance(step, partial) else step
-    arguments = (*held, *last.arguments)
+    arguments = (*bound, *last.arguments)
     address = ctypes.cast(function, ctypes.c_void_p).value
     pointers = len(arguments) - len(stream.metadata["symbols"])
     repeat = _repeater(pointers, len(arguments) - pointers)
@@ -162,7 +162,7 @@ def _repeater(pointers: int, sizes: int) -> Any:
     emit.loop(count, iteration)
     emit.b.ret_void()
     engine = objects.load(objects.optimise(str(module), target, jit=True))
-    given = [ctypes.c_int64, *[ctypes.c_void_p] * (pointers + 1), *[ctypes.c_int64] * sizes]
-    repeat: Any = ctypes.CFUNCTYPE(None, *given)(engine.get_function_address("repeat"))
+    signature = [ctypes.c_int64, *[ctypes.c_void_p] * (pointers + 1), *[ctypes.c_int64] * sizes]
+    repeat: Any = ctypes.CFUNCTYPE(None, *signature)(engine.get_function_address("repeat"))
     repeat.engine = engine
     return repeat

@@ -25,7 +25,7 @@ def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     if setup.threads > 1 or (case.mode == "train" and setup.precision != "fp32"):
         return None
     net, init = nets.source(case)
-    options: dict[str, Any] = {**case.given, "device": "cuda"}
+    options: dict[str, Any] = {**case.compile_options, "device": "cuda"}
     if case.mode == "train":
         trainable: Any = rnncc.compile(net, init, train=True, **options)
         return _training(trainable, case)
