@@ -1,4 +1,7 @@
-"""What users write about sizes: `50,8` or `T=50,N=8`, and bytes such as `64M`."""
+"""The symbols of sizes that mean something, and what users write about sizes.
+
+`50,8` or `T=50,N=8` are sizes, `64M` bytes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from rnncc.errors import CompileError
+
+TIME, BATCH = "T", "N"
+"""The symbols of the steps of a sequence and of its rows, in every shape of every net."""
 
 _BYTES = re.compile(r"(\d+)([KMG]?)", re.ASCII)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any, Literal
 
 from rnncc.errors import CompileError
+from rnncc.sizes import BATCH, TIME
 
 Mode = Literal["run", "train", "step"]
 NET = "net"
@@ -86,7 +87,7 @@ class Case:
         """A value for every size of the net."""
         if self.cell == NET:
             return dict(self.sizes)
-        return {"T": self.steps, "N": self.batch, "S": ENCODED}
+        return {TIME: self.steps, BATCH: self.batch, "S": ENCODED}
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -22,6 +22,7 @@ from rnncc.ir.types import dims_of, tensor
 from rnncc.nn.axes import cut
 from rnncc.nn.normalisation import softmax
 from rnncc.nn.steps import lstm_step
+from rnncc.sizes import BATCH, TIME
 
 Array = np.ndarray[Any, Any]
 
@@ -79,7 +80,7 @@ def attention_lstm(units: int) -> Program:
     Parameters: W [H, 4H], RW [2H, 4H], b [4H].
     """
     b = Builder.net("attention_lstm")
-    x, memory = b.input("x", ["T", "N", units]), b.input("memory", ["S", "N", units])
+    x, memory = b.input("x", [TIME, BATCH, units]), b.input("memory", ["S", BATCH, units])
     rng = np.random.default_rng(0)
     shapes = {"W": [units, 4 * units], "RW": [2 * units, 4 * units]}
     arrays: dict[str, Array] = {
@@ -122,11 +123,11 @@ def parameters(case: Case) -> dict[str, Array]:
 def inputs(case: Case) -> dict[str, Array]:
     """X [T, N, H], for a decoder memory [S, N, H], and lengths [N], as `drawn` draws them."""
     sizes = case.dims
-    arrays = {"x": normal([sizes["T"], sizes["N"], case.units])}
+    arrays = {"x": normal([sizes[TIME], sizes[BATCH], case.units])}
     if case.cell == "attention_lstm":
-        arrays["memory"] = normal([sizes["S"], sizes["N"], case.units])
+        arrays["memory"] = normal([sizes["S"], sizes[BATCH], case.units])
     if case.lengths:
         rng = np.random.default_rng(0)
-        steps = lengths(rng, [sizes["N"]], sizes["T"], case.ragged)
+        steps = lengths(rng, [sizes[BATCH]], sizes[TIME], case.ragged)
         arrays["lengths"] = steps.astype(np.int32)
     return arrays

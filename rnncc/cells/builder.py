@@ -18,6 +18,7 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import times
 from rnncc.nn.layer import Cell, Direction, laid_out, run_layers, side_by_side, time_first
 from rnncc.nn.steps import Named
+from rnncc.sizes import BATCH, TIME
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class _Builder:
 
     def inputs(self, n_in: int) -> tuple[SSAValue, SSAValue | None]:
         """X as [T, N, nIn], the mask as [T, N, 1]; in the order of the model's inputs."""
-        sizes: dict[str, str | int] = {"N": "N", "T": "T", "C": n_in}
+        sizes: dict[str, str | int] = {BATCH: BATCH, TIME: TIME, "C": n_in}
         layout = self.settings.layout
         x = time_first(self.b, self.b.input("x", [sizes[axis] for axis in layout]), layout)
         mask = None

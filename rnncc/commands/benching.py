@@ -30,11 +30,11 @@ from rnncc.errors import CompileError
 from rnncc.kern.library import Library
 from rnncc.options import PRECISIONS
 from rnncc.planning.threading_cost import ThreadingCost
-from rnncc.sizes import parse_sizes
+from rnncc.sizes import TIME, parse_sizes
 from rnncc.stages.reading import import_source
 from rnncc.writing import write_file
 
-USUAL = {"T": 100}
+USUAL = {TIME: 100}
 """Sizes that are not given; others are 1."""
 Progress = Callable[[str], object]
 

@@ -20,12 +20,12 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, NUMPY, dims_of, dtype_of
 from rnncc.options import Options
 from rnncc.passes.differentiate import differentiate
-from rnncc.sizes import parse_sizes
+from rnncc.sizes import BATCH, TIME, parse_sizes
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
 
-SIZES = {"T": 7, "N": 3}
+SIZES = {TIME: 7, BATCH: 3}
 OTHER_SIZE = 4
 COLUMNS = ("", "name", "compared", "max error", "tolerance", "ok")
 
@@ -215,7 +215,7 @@ def _draw(program: Program, sizes: Mapping[str, int], named: Collection[str]) ->
     Optional inputs are left out.
     """
     rng, arrays = np.random.default_rng(0), dict[str, Array]()
-    most = min(size for symbol, size in {**SIZES, **sizes}.items() if symbol != "N")
+    most = min(size for symbol, size in {**SIZES, **sizes}.items() if symbol != BATCH)
     known = {*named, *program.arrays}
     params = {name: op.y for name, op in program.params.items()}
     for name, value in (program.net.inputs | params).items():

@@ -13,12 +13,12 @@ from rnncc_runtime.sizes import Size, parse_largest
 from rnncc.commands.tables import bytes_text, print_table, printable
 from rnncc.errors import CompileError
 from rnncc.formats import ELF
-from rnncc.sizes import parse_sizes
+from rnncc.sizes import BATCH, TIME, parse_sizes
 from rnncc.sources import NetFile, head
 
 Report = dict[str, Any]
 
-USUAL, OTHER = {"T": 50, "N": 8}, 50
+USUAL, OTHER = {TIME: 50, BATCH: 8}, 50
 """Sizes that are not given, as `rnncc plan` has them for nets."""
 BLOCKS = ("workspace", "state", "tape", "weights")
 GROUPS = ("inputs", "outputs", "parameters")

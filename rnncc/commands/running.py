@@ -14,6 +14,7 @@ from rnncc import arrays
 from rnncc.arrays import Array, Arrays
 from rnncc.commands.scoring import SUFFIX, Scoring, typed
 from rnncc.errors import CompileError
+from rnncc.sizes import BATCH
 from rnncc.sources import read_bytes
 
 CSV = ".csv"
@@ -123,7 +124,7 @@ def fitted(arrays: Arrays, model: Model | TrainableModel) -> Arrays:
     converted = dict(arrays)
     texts = {n: x for n, x in arrays.items() if isinstance(x, _Table) and n in model.inputs}
     converted.update({n: _fit(x, model.inputs[n]) for n, x in texts.items() if x.ndim})
-    sizes: dict[int | str, int] = {"N": 1} if any(x.ndim for x in texts.values()) else {}
+    sizes: dict[int | str, int] = {BATCH: 1} if any(x.ndim for x in texts.values()) else {}
     for name in converted.keys() & model.inputs.keys() - {
         n for n, x in texts.items() if not x.ndim
     }:
@@ -144,8 +145,8 @@ def _filled(number: Array, spec: TensorSpec, sizes: Mapping[int | str, int]) -> 
 
 def _fit(table: Array, spec: TensorSpec) -> Array:
     array = np.asarray(table).astype(spec.dtype)
-    if array.ndim == len(spec.shape) - 1 and "N" in spec.shape:
-        array = np.expand_dims(array, spec.shape.index("N"))
+    if array.ndim == len(spec.shape) - 1 and BATCH in spec.shape:
+        array = np.expand_dims(array, spec.shape.index(BATCH))
     return array[:, 0] if len(spec.shape) == 1 and array.shape[1] == 1 else array
 
 

@@ -20,10 +20,10 @@ from rnncc import arrays
 from rnncc.arrays import Array, Arrays
 from rnncc.commands.tables import print_arrays, terminal_bar
 from rnncc.errors import CompileError
+from rnncc.sizes import BATCH, TIME
 from rnncc.writing import writing
 
 SUFFIX = ".parquet"
-TIME, BATCH = "T", "N"
 Columns = dict[str, list[Array]]
 """A name -> an array a row."""
 

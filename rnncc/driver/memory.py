@@ -10,6 +10,7 @@ from rnncc.cells.layer import Layer
 from rnncc.driver import compiling
 from rnncc.errors import CompileError
 from rnncc.options import Options
+from rnncc.sizes import BATCH, TIME
 
 if TYPE_CHECKING:
     from rnncc.ir.dims import Dim
@@ -83,7 +84,7 @@ def memory_report(
     rows: list[MemoryRow] = []
     for what in WHAT:
         formula = ours.get(what)
-        taken = None if formula is None else formula.evaluate({"T": steps, "N": batch})
+        taken = None if formula is None else formula.evaluate({TIME: steps, BATCH: batch})
         rows.append(MemoryRow(what, theirs.get(what), taken, "" if taken is None else str(formula)))
     return MemoryReport(layer.kind, steps, batch, rows)
 

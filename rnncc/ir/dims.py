@@ -23,6 +23,7 @@ from rnncc_runtime.sizes import Quotient as ParsedQuotient
 from rnncc_runtime.sizes import Size, Terms
 
 from rnncc.errors import SizeError
+from rnncc.sizes import TIME
 
 Monomial = tuple[str, ...]
 """Factors of one product, in reading order: symbols and atoms. `()` is the constant's."""
@@ -316,7 +317,7 @@ def used_symbols(symbols: Iterable[str], dims: Iterable[Dim]) -> list[str]:
 
 def _reading_order(name: str) -> tuple[bool, str]:
     """Time first: T*N rather than N*T."""
-    return name != "T", name
+    return name != TIME, name
 
 
 def _term(monomial: Monomial, factor: int) -> str:

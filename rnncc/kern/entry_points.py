@@ -15,9 +15,10 @@ from rnncc.ir.ops.base import get_dim
 from rnncc.kern.exports import exported
 from rnncc.kern.library import Library
 from rnncc.kern.program import Port
-from rnncc.kern.signatures import PART, PART_SUFFIX, TIME
+from rnncc.kern.signatures import PART, PART_SUFFIX
 from rnncc.kern.streaming import StateSlot
 from rnncc.kern.training import Training
+from rnncc.sizes import TIME
 
 START = Dim.of(0)
 

@@ -14,9 +14,9 @@ from rnncc.ir.program import Counts
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.largest import Largest
 from rnncc.kern.program import KernelProgram, Port
-from rnncc.kern.signatures import TIME
 from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Initial, Training
+from rnncc.sizes import TIME
 
 WEIGHT_LINE = 64
 """Packed weights start at multiples of this many bytes."""

@@ -23,11 +23,11 @@ from rnncc.kern import kernels
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.moves import ContinuedSum
-from rnncc.kern.signatures import TIME
 from rnncc.lowering import compute
 from rnncc.lowering.active_rows import Ahead
 from rnncc.lowering.groups import Group, Item
 from rnncc.lowering.maps import ZERO, Placed, strip_units
+from rnncc.sizes import TIME
 
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering

@@ -9,7 +9,7 @@ from typing import Any
 from rnncc_runtime.sizes import Excess, Factor, Quotient, Size, Terms
 
 from rnncc.errors import CompileError
-from rnncc.kern.signatures import TIME
+from rnncc.sizes import TIME
 
 _ARRAYS = {
     **{"f32": "Float32Array", "f64": "Float64Array", "i32": "Int32Array", "i64": "BigInt64Array"},

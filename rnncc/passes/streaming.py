@@ -20,8 +20,9 @@ from rnncc.ir.order import post_order
 from rnncc.ir.ports import fresh
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.passes.causality import TIME, Availability, NotCausal, availability_of, time_axis
+from rnncc.passes.causality import Availability, NotCausal, availability_of, time_axis
 from rnncc.passes.default_initial_state import default_initial_state
+from rnncc.sizes import TIME
 
 __all__ = ["NotCausal", "StateValue", "Streamed", "split_stream"]
 

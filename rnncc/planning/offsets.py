@@ -26,6 +26,7 @@ from rnncc.planning.order import (
     neighbours,
     reference,
 )
+from rnncc.sizes import BATCH, TIME
 
 Vector = tuple[int, ...]
 Grain = tuple[int, int]
@@ -45,7 +46,7 @@ each block above starts from all of them."""
 SLACK, SLACK_OF_ALL = 0.0005, 0.005
 """Memory that may be given up for one formula less, as a part of the least: in an offset, on which
 others add up, less than in the size of all."""
-TYPICAL, TYPICAL_OTHER = {"T": 50, "N": 8}, 50
+TYPICAL, TYPICAL_OTHER = {TIME: 50, BATCH: 8}, 50
 """Sizes at which figures are shown unless others are asked for; one for all other symbols."""
 
 

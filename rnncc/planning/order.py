@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rnncc.planning.lifetimes import Lifetime
+from rnncc.sizes import BATCH, TIME
 
 REFERENCE = (
     *((1, 1, 3), (5, 3, 4), (10, 8, 10), (50, 32, 50)),
@@ -48,7 +49,7 @@ Indices = npt.NDArray[np.intp]
 
 def reference(symbols: Sequence[str]) -> list[dict[str, int]]:
     """The symbols' values at each of the sizes of reference."""
-    return [dict.fromkeys(symbols, other) | {"T": t, "N": n} for t, n, other in REFERENCE]
+    return [dict.fromkeys(symbols, other) | {TIME: t, BATCH: n} for t, n, other in REFERENCE]
 
 
 def neighbours(lifetimes: Sequence[Lifetime]) -> list[Indices]:

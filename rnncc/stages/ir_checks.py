@@ -21,6 +21,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, is_tensor, tensor
 from rnncc.passes.split_phases import Phases
 from rnncc.passes.streaming import Streamed
+from rnncc.sizes import BATCH, TIME
 from rnncc.stages.compilation import Compilation
 
 _SYMBOL = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -51,7 +52,7 @@ def check_facts(c: Compilation) -> None:
     """Raise `VerifyException` for attributes of the module that its nets do not bear out."""
     names = [*c.symbols, *c.trip_counts]
     expect(_are_names(names) and all(map(_SYMBOL.fullmatch, names)), "symbols are names")
-    expect(c.symbols[:2] == ["T", "N"], "the first symbols are T and N")
+    expect(c.symbols[:2] == [TIME, BATCH], "the first symbols are T and N")
     expect(_are_numbers(c.trip_counts.values()), "counts are numbers")
     expect(_are_names(c.inputs), "inputs are names")
     expect(_are_names([c.refusal]), "a refusal is a text")

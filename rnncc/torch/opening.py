@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from rnncc.frontends.torch.unrolled.editor import NEAR
 from rnncc.frontends.torch.unrolled.view import known, value_of
+from rnncc.sizes import BATCH, TIME
 
 SCAN = torch.ops.higher_order.scan
 
@@ -97,7 +98,7 @@ class _Symbols:
             return size if not isinstance(size, torch.SymInt) else number
         expression = size.node.expr
         if isinstance(expression, sympy.Symbol) and expression not in self._known:
-            _, ours = self._made("N", size.node.hint)
+            _, ours = self._made(BATCH, size.node.hint)
             self._known[expression], self.old[ours] = ours, size
         ours = expression.xreplace(self._known)
         return self.env.create_symintnode(ours, hint=size.node.hint)
@@ -106,7 +107,7 @@ class _Symbols:
         """A symbol for a size that the graph fixes; one for all of that size."""
         number = int(size)
         if number not in self._known:
-            made, ours = self._made("T", number)
+            made, ours = self._made(TIME, number)
             self.hints[ours], self._known[number] = sympy.Integer(number), made
         return self._known[number]
 

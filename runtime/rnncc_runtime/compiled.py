@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from rnncc_runtime.arrays import Array, Specs, read_specs
 from rnncc_runtime.errors import CODES, ArrayError, LoadError, RunError
 from rnncc_runtime.pool import Parallel
-from rnncc_runtime.sizes import Size, solve
+from rnncc_runtime.sizes import TIME, Size, solve
 
 Arrays = list[Array | None]
 Shape = tuple[int, ...]
@@ -19,7 +19,6 @@ FORMAT = 2
 _REMEMBERED = 256
 """Combinations of shapes whose sizes are kept; beyond that, all are found anew."""
 _BAD_SIZE = 2
-_TIME = "T"
 _LARGEST = 2**62
 
 
@@ -133,7 +132,7 @@ class Compiled:
     def _refuse(self, code: int, symbols: Mapping[str, int]) -> NoReturn:
         values = ", ".join(f"{symbol} = {value}" for symbol, value in symbols.items())
         most = self.metadata.get("max_steps")
-        if code == _BAD_SIZE and most is not None and symbols.get(_TIME, 0) > most:
+        if code == _BAD_SIZE and most is not None and symbols.get(TIME, 0) > most:
             raise ArrayError(
                 f"{self.name}: a call takes at most {most} steps (--max-steps; {values})"
             )

@@ -16,6 +16,7 @@ from rnncc_runtime.elf import check_whole
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.machines import difference
 from rnncc_runtime.model import Model
+from rnncc_runtime.sizes import TIME
 from rnncc_runtime.training import TrainableModel
 
 _METADATA = b'{"format": '
@@ -237,7 +238,7 @@ def symbols_of(metadata: Mapping[str, Any], name: str) -> list[str]:
     name = name.removesuffix("_cuda")
     if name == "init_parameters":
         return []
-    return [s for s in metadata["symbols"] if s != "T" or not name.startswith("state_")]
+    return [s for s in metadata["symbols"] if s != TIME or not name.startswith("state_")]
 
 
 def _metadata(path: str, library: ctypes.CDLL, name: str) -> bytes | None:

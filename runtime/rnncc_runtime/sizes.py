@@ -9,6 +9,9 @@ from typing import TypeVar
 
 from rnncc_runtime.errors import ArrayError, LoadError
 
+TIME, BATCH = "T", "N"
+"""The symbols of the steps of a sequence and of its rows."""
+
 _TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|[-+*/(),])\s*")
 _DEEPEST = 64
 """How deep parentheses of a formula may lie in each other."""

@@ -27,14 +27,14 @@ from rnncc_runtime.compiled import Arrays, Compiled, Shape, Shapeds, remember, s
 from rnncc_runtime.errors import ArrayError, StreamError
 from rnncc_runtime.memory import Block, Memory
 from rnncc_runtime.prepared import ArraySlot, Prepared
-from rnncc_runtime.sizes import Size, solve
+from rnncc_runtime.sizes import BATCH, TIME, Size, solve
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 KnownShape = tuple[str, tuple[Size, ...], Shape]
 """An array's name, what its shape should be, and what it is."""
 
-_TIME, _BATCH = Size.parse("T"), Size.parse("N")
+_TIME, _BATCH = Size.parse(TIME), Size.parse(BATCH)
 
 
 def alone(method: _F) -> _F:
@@ -86,11 +86,11 @@ class Stream(Compiled):
         self.inputs = {name: spec for name, spec in specs.items() if name not in self._defaults}
         self._slots = [(TensorSpec.read(s), Size.parse(s["offset"])) for s in kept["slots"]]
         self._layout = _checksum(metadata)
-        self._kept_symbols = [s for s in self._symbols if s != _TIME.text]
+        self._kept_symbols = [s for s in self._symbols if s != TIME]
         self._step, self._batch = functions["step"], batch
         self._order = list(specs)
         sizes = (s for spec in (*self.inputs.values(), *self.outputs.values()) for s in spec.sizes)
-        self._timed = any(_TIME.text in size.symbols for size in sizes)
+        self._timed = any(TIME in size.symbols for size in sizes)
         self._single = all(map(_leads_with_time, [*self.inputs.values(), *self.outputs.values()]))
         self._state, self._workspace = self._memory(0), self._memory(0)
         self._sizes: dict[str, int] | None = None
@@ -203,8 +203,8 @@ class Stream(Compiled):
     def state(self, content: bytes) -> None:
         numbers, values = saved.unpack(content, self._layout, len(self._kept_symbols))
         sizes = dict(zip(self._kept_symbols, numbers, strict=True))
-        if self._batch not in (None, sizes.get("N", self._batch)):
-            problem = f"a state of N = {sizes['N']} for a stream of N = {self._batch}"
+        if self._batch not in (None, sizes.get(BATCH, self._batch)):
+            problem = f"a state of N = {sizes[BATCH]} for a stream of N = {self._batch}"
             raise StreamError(f"{self.name}: {problem}")
         places = self._places(sizes)
         if sum(count for _, count in places) != len(values):  # known before anything is allocated
@@ -324,8 +324,8 @@ class Stream(Compiled):
             self._start({}, known_shapes)
         assert self._sizes is not None
         fixed = [("the stream", (Size.parse(s),), (n,)) for s, n in self._sizes.items()]
-        values = solve([*fixed, *known_shapes], [_TIME.text])
-        symbols = self._ordered(self._sizes, values[_TIME.text])
+        values = solve([*fixed, *known_shapes], [TIME])
+        symbols = self._ordered(self._sizes, values[TIME])
         inputs = [
             ArraySlot(name, self._order.index(name), spec.dtype, array.shape)
             for (name, spec), array in zip(self.inputs.items(), arguments, strict=True)
@@ -351,7 +351,7 @@ class Stream(Compiled):
 
     def _ordered(self, sizes: Mapping[str, int], steps: int) -> dict[str, int]:
         """The sizes of the state and T, in the order in which functions take them."""
-        return {s: steps if s == _TIME.text else sizes[s] for s in self._symbols}
+        return {s: steps if s == TIME else sizes[s] for s in self._symbols}
 
 
 def _checksum(metadata: Mapping[str, Any]) -> int:
@@ -366,7 +366,7 @@ def _checksum(metadata: Mapping[str, Any]) -> int:
 
 def _leads_with_time(spec: TensorSpec) -> bool:
     """Whether T is its first size, or in none: one step may then come without that axis."""
-    timed = [_TIME.text in size.symbols for size in spec.sizes]
+    timed = [TIME in size.symbols for size in spec.sizes]
     return not any(timed) or (spec.sizes[0] == _TIME and not any(timed[1:]))
 
 

@@ -23,6 +23,7 @@ from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import I32, I64, POINTER, Emit, Value
 from rnncc.driver.drawn import drawn
 from rnncc.formats import ELF
+from rnncc.sizes import TIME
 from rnncc.sources import head
 
 GRADIENT = 0.01
@@ -95,9 +96,9 @@ def _training(model: TrainableModel, case: Case, pool: Pool | None) -> Workload:
 def _step(model: Model, case: Case) -> Workload:
     """One step of a stream, called from C as often as asked."""
     stream: Stream = model.stream(batch=case.batch)
-    arrays = drawn(stream.inputs, {**case.dims, "T": 1})
+    arrays = drawn(stream.inputs, {**case.dims, TIME: 1})
     inputs = {name: _aligned(array) for name, array in arrays.items()}
-    shape = [size.evaluate({**case.dims, "T": 1}) for size in stream.outputs["y"].sizes]
+    shape = [size.evaluate({**case.dims, TIME: 1}) for size in stream.outputs["y"].sizes]
     out = {"y": _aligned(np.zeros(shape, np.float32))}
 
     def run() -> object:

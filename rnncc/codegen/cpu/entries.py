@@ -25,8 +25,8 @@ from rnncc.codegen.llvm.user_functions import applied_texts
 from rnncc.kern.entry_points import entry_points
 from rnncc.kern.exports import size_functions
 from rnncc.kern.library import Library
-from rnncc.kern.signatures import BATCH, TIME
 from rnncc.planning.threading_cost import CYCLE, ThreadingCost
+from rnncc.sizes import BATCH, TIME
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.target import CpuTarget

@@ -36,7 +36,8 @@ from rnncc.kern.entry_points import (
     Stored,
 )
 from rnncc.kern.library import Library
-from rnncc.kern.signatures import BATCH, PART, TIME
+from rnncc.kern.signatures import PART
+from rnncc.sizes import BATCH, TIME
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.target import CpuTarget

@@ -26,6 +26,7 @@ from rnncc.kern.entry_points import (
     Stored,
 )
 from rnncc.kern.exports import SizeFunction
+from rnncc.sizes import TIME
 
 NULL_POINTER, BAD_SIZE, BAD_TAPE = 1, 2, 6
 """Codes of rnncc.h."""
@@ -73,7 +74,7 @@ class CEntryWriter:
     def _function(
         self, name: str, symbols: Sequence[str], lines: list[str], parameters: Sequence[str]
     ) -> list[str]:
-        body = c.resolved(lines, {**self.symbols, "T": self.symbols.get("T", "T")})
+        body = c.resolved(lines, {**self.symbols, TIME: self.symbols.get(TIME, TIME)})
         names = [*parameters, *(self.symbols[symbol] for symbol in symbols)]
         unused = [f"(void){word};" for word in names if not c.mentions(body, word)]
         head = prototype(self.metadata, name)

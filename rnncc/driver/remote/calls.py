@@ -16,7 +16,8 @@ from typing import Any
 from rnncc_runtime.arrays import Specs, read_specs
 
 from rnncc.errors import CompileError
-from rnncc.kern.signatures import PARAMETERS, TIME
+from rnncc.kern.signatures import PARAMETERS
+from rnncc.sizes import TIME
 
 Answer = Callable[[bytes], bytes]
 """A request to its response; raises `CompileError` where the program fails."""

@@ -9,6 +9,7 @@ from rnncc.frontends.caffe2.counters import assume_counters
 from rnncc.frontends.caffe2.operator import Blob, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
+from rnncc.sizes import BATCH, TIME
 
 MAX_RULES = 100_000
 """How many shape rules may run, in a small net, before the importer gives up."""
@@ -99,7 +100,7 @@ def _name_extents(s: Shapes, ops: Sequence[Operator], inputs: Mapping[str, Blob]
         dims = s.known(blob)
         found.append((dims[0], dims[1]) if len(dims) > 2 else (None, dims[0] if dims else None))
     for extent in found:
-        for name, dim in zip(("T", "N"), extent, strict=True):
+        for name, dim in zip((TIME, BATCH), extent, strict=True):
             if dim is not None and name not in taken and _is_variable(s.resolve(dim)):
                 s.bind(str(s.resolve(dim)), Dim.of(name))
                 taken.add(name)

@@ -31,6 +31,7 @@ from rnncc_runtime.cuda.stream import CudaStream
 from rnncc_runtime.errors import ArrayError
 from rnncc_runtime.model import Model
 from rnncc_runtime.pool import Parallel
+from rnncc_runtime.sizes import TIME
 
 
 class OnDevice(Compiled):
@@ -188,7 +189,7 @@ class CudaModel(OnDevice, Model):
 
     def state_bytes(self, sizes: Mapping[str, int]) -> int:
         """The bytes of a stream's state, given a number for each symbol but T."""
-        return self._bytes("state_bytes", {s: sizes[s] for s in self._symbols if s != "T"})
+        return self._bytes("state_bytes", {s: sizes[s] for s in self._symbols if s != TIME})
 
     def _run_on_device(
         self, arguments: AnyArrays, results: AnyArrays | None, stream: object
