@@ -33,15 +33,15 @@ from rnncc.codegen.nvptx.fragments import (
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.codegen.nvptx.tensor_step import (
+from rnncc.codegen.nvptx.tensor_product import (
     PARTS,
     Fragment,
     Source,
     StepMemory,
     TensorProduct,
-    TensorStep,
     deep,
 )
+from rnncc.codegen.nvptx.tensor_step import TensorStep
 from rnncc.ir.dims import product
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Gemm
