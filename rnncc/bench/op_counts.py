@@ -16,8 +16,8 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.emit import I64, VALUE, Emit, Value, vector_type
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.ir.attributes import get_dims
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dims
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow

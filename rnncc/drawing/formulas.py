@@ -11,9 +11,9 @@ from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.ir.attributes import get_dim, get_ints
 from rnncc.ir.naming import kind_of
 from rnncc.ir.ops import elementwise, gradients, indexing, linear, shape, source
-from rnncc.ir.ops.base import get_dim, get_ints
 from rnncc.ir.types import dims_of
 
 TRANSPARENT = (

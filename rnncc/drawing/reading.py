@@ -12,8 +12,8 @@ from textwrap import wrap
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.drawing.formulas import TRANSPARENT, Formulas, seen_through
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.naming import kind_of, name_of, source_of
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield, terminator
 from rnncc.ir.ops.source import Iota

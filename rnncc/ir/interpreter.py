@@ -11,8 +11,9 @@ from rnncc_runtime.sizes import Size
 from xdsl.ir import Block, SSAValue
 
 from rnncc.errors import LimitError
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.bounds import bounds_of, check_bounds
-from rnncc.ir.ops.base import Array, Context, RnnOp, get_ints
+from rnncc.ir.ops.base import Array, Context, RnnOp
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.source import Param

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import LimitError
-from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
+from rnncc.ir.ops.base import Array, Context, RnnOp
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.indexing import check_index, fold_by_index
 from rnncc.ir.ops.linear import add_products, add_rows, empty_value

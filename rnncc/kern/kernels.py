@@ -30,8 +30,8 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+from rnncc.ir.attributes import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.ops.control import terminator
 from rnncc.ir.types import tensor
 from rnncc.kern.access import Access, BufferType, access_attr, get_access

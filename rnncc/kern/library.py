@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rnncc.ir.attributes import dim_attr, get_dim
 from rnncc.ir.dims import Dim, used_symbols
-from rnncc.ir.ops.base import dim_attr, get_dim
 from rnncc.ir.program import Counts
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.largest import Largest

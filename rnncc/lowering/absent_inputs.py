@@ -9,8 +9,8 @@ from itertools import count
 from xdsl.dialects.builtin import FloatAttr, IntAttr, f64
 from xdsl.ir import Block
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.source import Fill
 from rnncc.ir.types import tensor

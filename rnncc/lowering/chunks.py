@@ -8,9 +8,9 @@ from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.naming import state_name
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.linear import Contract, SumRows

@@ -11,10 +11,11 @@ from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rnncc.ir.active_rows import row_masks
+from rnncc.ir.attributes import dim_attr
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.naming import state_name
-from rnncc.ir.ops.base import Elementwise, dim_attr
+from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Transpose
 from rnncc.ir.types import dims_of, dtype_of

@@ -8,8 +8,9 @@ from typing import TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.attributes import get_dim, get_ints
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import View, get_dim, get_ints
+from rnncc.ir.ops.base import View
 from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.types import dims_of

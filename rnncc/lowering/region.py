@@ -8,8 +8,9 @@ from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
-from rnncc.ir.ops.base import Elementwise, RnnOp, get_dim
+from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.linear import Matmul

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.elementwise import Cast, Mul
 from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Reshape, Shift

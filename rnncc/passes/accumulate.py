@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
-from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.indexing import Scatter

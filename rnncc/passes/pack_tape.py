@@ -13,8 +13,9 @@ from itertools import pairwise
 
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
-from rnncc.ir.ops.base import Elementwise, get_dim
+from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Net, Scan, names_of
 from rnncc.ir.ops.shape import Slice
 from rnncc.ir.rewriting import Loop, Yielded

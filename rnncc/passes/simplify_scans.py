@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.control import Net, Yield
 from rnncc.ir.ops.shape import Broadcast
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size

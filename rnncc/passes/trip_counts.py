@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
+from rnncc.ir.attributes import dim_attr
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Sized, dim_attr
+from rnncc.ir.ops.base import Sized
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, tensor

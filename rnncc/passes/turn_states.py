@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Elementwise, RnnOp, get_ints
+from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Broadcast, inverse

@@ -16,8 +16,8 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer, For, Func, Row, ShiftedRow

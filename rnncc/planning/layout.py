@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import StringAttr
 
+from rnncc.ir.attributes import dim_attr, get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, get_dim
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.largest import Largest

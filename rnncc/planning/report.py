@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any, Protocol
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.naming import source_of
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.largest import Largest

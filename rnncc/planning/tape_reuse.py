@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Map
 from rnncc.kern.program import KernelProgram

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import Cost, cost_of, get_dim
+from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import For, Gate, Limit

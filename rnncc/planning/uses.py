@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.dialect import Buffer, For, Func, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce

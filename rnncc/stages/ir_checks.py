@@ -15,7 +15,8 @@ from xdsl.ir import Block, SSAValue
 from rnncc.errors import CompileError
 from rnncc.ir.bounds import bounds_of
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Sized, expect
+from rnncc.ir.ops.base import Sized
+from rnncc.ir.ops.checks import expect
 from rnncc.ir.ops.control import Net
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, is_tensor, tensor

@@ -16,8 +16,9 @@ from rnncc.codegen.cpu.interchanged_run import InterchangedLoop, Places, Rows, R
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.llvm.emit import FAR, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Cost, cost_of, get_dim
+from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.interchange import Interchange

@@ -12,8 +12,8 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce

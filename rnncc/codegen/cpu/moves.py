@@ -9,7 +9,7 @@ from llvmlite import ir
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.emit import BAD_INDEX, BAD_LENGTH, I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding
-from rnncc.ir.ops.base import get_dim, get_dims
+from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 
 Pair = tuple[Value, Value]

@@ -12,8 +12,8 @@ from xdsl.ir import Attribute, Operation
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.emit import FAR
+from rnncc.ir.attributes import dims_attr, get_dims
 from rnncc.ir.dims import Dim, Monomial, Term
-from rnncc.ir.ops.base import dims_attr, get_dims
 from rnncc.ir.types import FLOATS, ITEM_BYTES
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.kernels import Gemm, Kernel, Map, Reduce

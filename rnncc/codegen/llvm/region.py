@@ -14,9 +14,10 @@ from rnncc.codegen.llvm.random import uniform
 from rnncc.codegen.llvm.user_functions import declare_applied
 from rnncc.codegen.llvm.vector import Real, declared, real_of
 from rnncc.errors import CompileError
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
-from rnncc.ir.ops.base import Elementwise, get_dim
+from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size

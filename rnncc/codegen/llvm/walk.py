@@ -16,7 +16,7 @@ from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.emit import I8, I64, PAST_LIMIT, POINTER, Emit, Pointer, Value
-from rnncc.ir.ops.base import get_dim
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Kernel

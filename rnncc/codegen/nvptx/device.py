@@ -15,8 +15,8 @@ from rnncc.codegen.nvptx.fragments import SIDE, is_low
 from rnncc.codegen.nvptx.limits import POINTERS
 from rnncc.codegen.nvptx.program import DeviceProgram
 from rnncc.errors import CompileError
+from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.kern.dialect import For
 from rnncc.kern.entry_points import Call, Stored, entry_points
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce

@@ -10,8 +10,8 @@ from llvmlite import ir
 from rnncc.codegen.llvm.emit import BAD_INDEX, BAD_LENGTH, I64, VALUE, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import product
-from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 
 

@@ -26,8 +26,8 @@ from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.staged import COPIED, GROUP_UNITS, ROW_LANES, RUN, StagedTile
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import product
-from rnncc.ir.ops.base import get_dim
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Gemm
 

@@ -10,8 +10,8 @@ from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.kernels import domain_text, write_kernel
 from rnncc.codegen.reference.liveness import live_pointers
 from rnncc.codegen.reference.region import FUNCTIONS, ROUNDINGS
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow

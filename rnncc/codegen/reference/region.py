@@ -8,9 +8,10 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.codegen.reference import expressions as c
 from rnncc.errors import CompileError
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
-from rnncc.ir.ops.base import Unary, get_dim
+from rnncc.ir.ops.base import Unary
 from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.ops.random import MASK, Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size

@@ -14,7 +14,7 @@ from rnncc.codegen.reference.entry_points import CEntryWriter
 from rnncc.codegen.reference.prelude import prelude
 from rnncc.codegen.reference.program import RESERVED, ProgramWriter
 from rnncc.errors import CompileError
-from rnncc.ir.ops.base import get_dim
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.types import NARROW_FLOATS
 from rnncc.kern.entry_points import entry_points
 from rnncc.kern.exports import size_functions

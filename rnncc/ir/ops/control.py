@@ -22,8 +22,10 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect
 
+from rnncc.ir.attributes import dim_attr, get_dim, get_text
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Sized, dim_attr, expect, expect_equal, get_dim, get_text
+from rnncc.ir.ops.base import Sized
+from rnncc.ir.ops.checks import expect, expect_equal
 from rnncc.ir.ports import Kind, Role, role_of
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 

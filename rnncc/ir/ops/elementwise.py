@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
+from rnncc.ir.attributes import get_text
 from rnncc.ir.ops.base import (
     Arithmetic,
     Array,
@@ -23,10 +24,8 @@ from rnncc.ir.ops.base import (
     Tangents,
     Unary,
     elementwise,
-    expect,
-    expect_kind,
-    get_text,
 )
+from rnncc.ir.ops.checks import expect, expect_kind
 from rnncc.ir.precision import from_bf16, to_bf16
 from rnncc.ir.types import FLOATS, Tensor, cast_steps, dims_of, dtype_of, tensor
 

@@ -18,7 +18,8 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, Pure
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents, View, expect
+from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents, View
+from rnncc.ir.ops.checks import expect
 from rnncc.ir.ops.control import terminator
 from rnncc.ir.ops.elementwise import Add, Cast, Div, Mul, Neg, Select, StopGradient, Sub
 from rnncc.ir.ops.linear import Matmul, Reduce

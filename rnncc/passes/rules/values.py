@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
-from rnncc.ir.ops.base import Context, Elementwise, RnnOp, get_dim
+from rnncc.ir.ops.base import Context, Elementwise, RnnOp
 from rnncc.ir.ops.shape import Broadcast, ReverseSegments
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
