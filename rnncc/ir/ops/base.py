@@ -259,7 +259,7 @@ class Elementwise(RnnOp, ABC):
 
     COST: ClassVar[Cost] = Cost.ARITHMETIC
     CODE: ClassVar[str] = ""
-    """The method of `codegen.math.MathEmitter` that computes it, of floats."""
+    """The method of `codegen.llvm.math.MathEmitter` that computes it, of floats."""
     NUMPY: ClassVar[Callable[..., Array]]
     """The function of NumPy that it is, where `evaluate` does not say more."""
 
