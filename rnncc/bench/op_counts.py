@@ -14,8 +14,9 @@ from llvmlite import ir
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from rnncc.codegen.cpu.target import CpuTarget
-from rnncc.codegen.llvm.emit import I64, VALUE, Emit, Value, vector_type
+from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.codegen.llvm.values import I64, VALUE, Value, vector_type
 from rnncc.ir.attributes import get_dims
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import ITEM_BYTES, dtype_of

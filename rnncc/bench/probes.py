@@ -16,7 +16,8 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, POINTER, Emit, Pointer, Value, vector_type
+from rnncc.codegen.llvm.emit import Emit
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, POINTER, Pointer, Value, vector_type
 
 UNROLLED = 16
 """Vectors read in one iteration."""

@@ -20,7 +20,8 @@ from rnncc.bench.cases import NET, Case
 from rnncc.bench.peers import ALONE, Array, Setup, Workload
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.llvm import objects
-from rnncc.codegen.llvm.emit import I32, I64, POINTER, Emit, Value
+from rnncc.codegen.llvm.emit import Emit
+from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
 from rnncc.driver.drawn import drawn
 from rnncc.formats import ELF
 from rnncc.sizes import TIME

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.tiling import DEPTH, Tiling
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS

@@ -20,8 +20,8 @@ from rnncc.codegen.cpu.function import emit_kernel, emit_program
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.sizes import emit_size, emit_threads
 from rnncc.codegen.cpu.threads import alone
-from rnncc.codegen.llvm.emit import I8, I32, POINTER
 from rnncc.codegen.llvm.user_functions import applied_texts
+from rnncc.codegen.llvm.values import I8, I32, POINTER
 from rnncc.kern.entry_points import entry_points
 from rnncc.kern.exports import size_functions
 from rnncc.kern.library import Library

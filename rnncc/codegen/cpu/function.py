@@ -25,7 +25,7 @@ from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.threads import Team
-from rnncc.codegen.llvm.emit import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
+from rnncc.codegen.llvm.values import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
 from rnncc.codegen.llvm.vector import Real
 from rnncc.codegen.llvm.walk import Walk
 from rnncc.ir.dims import Dim

@@ -14,8 +14,8 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.interchanged_run import InterchangedLoop, Places, Rows, Run
 from rnncc.codegen.cpu.outlined import OutlinedKernels
-from rnncc.codegen.llvm.emit import FAR, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
+from rnncc.codegen.llvm.values import FAR, I64, Pointer, Value
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Cost, cost_of

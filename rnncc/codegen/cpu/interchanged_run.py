@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access

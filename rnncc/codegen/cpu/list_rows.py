@@ -5,8 +5,8 @@ from __future__ import annotations
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import I64, VALUE, Pointer, Value, vector_type
 from rnncc.codegen.llvm.nest import make_nest
+from rnncc.codegen.llvm.values import I64, VALUE, Pointer, Value, vector_type
 from rnncc.ir.dims import Dim, product
 from rnncc.kern.access import get_access
 from rnncc.kern.moves import ListRows

@@ -11,9 +11,9 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.transposing import TransposeTiling, TransposingMap
-from rnncc.codegen.llvm.emit import FAR, I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest, indexed_axes, joined, make_nest, split_nest
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.codegen.llvm.values import FAR, I64, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Map

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import BAD_INDEX, BAD_LENGTH, I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding
+from rnncc.codegen.llvm.values import BAD_INDEX, BAD_LENGTH, I32, I64, Pointer, Value
 from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Operation
 
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.terms import Terms
-from rnncc.codegen.llvm.emit import FAR
+from rnncc.codegen.llvm.values import FAR
 from rnncc.ir.attributes import dims_attr, get_dims
 from rnncc.ir.dims import Dim, Monomial, Term
 from rnncc.ir.types import FLOATS, ITEM_BYTES

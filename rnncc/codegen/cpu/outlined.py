@@ -23,7 +23,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.open_sizes import OpenedKernel
 from rnncc.codegen.cpu.threads import Team
-from rnncc.codegen.llvm.emit import I1, I64, POINTER, Pointer
+from rnncc.codegen.llvm.values import I1, I64, POINTER, Pointer
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Contract, Gemm, Map, Reduce
 from rnncc.kern.moves import ListRows, Pack

@@ -16,9 +16,9 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit, Part
-from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding, Lanes, fold_together, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.kernels import Reduce
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import BAD_TAPE, I64, NULL_POINTER, OK, Value
+from rnncc.codegen.llvm.values import BAD_TAPE, I64, NULL_POINTER, OK, Value
 
 _SPREAD = 0x9E3779B97F4A7C15
 """An odd number near 2^64 divided by the golden ratio: multiplied by it, other sizes differ."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import I32, I64, POINTER, Value
+from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.platforms import pointer_bytes, system_of
 

@@ -12,9 +12,9 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit, stack_size
 from rnncc.codegen.cpu.moves import transposed
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.kern.kernels import Map
 
 TURNED = ("f32", "f64", "i32")

@@ -25,7 +25,7 @@ from rnncc.codegen.cpu.features import BASELINE, needed
 from rnncc.codegen.cpu.supported import supported_text
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
-from rnncc.codegen.llvm.emit import I32, POINTER, Value
+from rnncc.codegen.llvm.values import I32, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.target import Code, Forms
 from rnncc.kern.library import Library

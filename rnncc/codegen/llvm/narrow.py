@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import FLOAT, I16, I32, VALUE, Value, vector_type
+from rnncc.codegen.llvm.values import FLOAT, I16, I32, VALUE, Value, vector_type
 from rnncc.ir.types import NARROW_FLOATS, WIDE
 
 HALF_MOST, HALF_INFINITY, HALF_NAN = 0x47800000, 0x7C00, 0x7E00

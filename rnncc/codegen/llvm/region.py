@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from llvmlite import ir
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.codegen.llvm.emit import VALUE, Emit, Value, vector_type
+from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.math import MathEmitter
 from rnncc.codegen.llvm.narrow import narrowed, widened
 from rnncc.codegen.llvm.random import uniform
 from rnncc.codegen.llvm.user_functions import declare_applied
+from rnncc.codegen.llvm.values import VALUE, Value, vector_type
 from rnncc.codegen.llvm.vector import Real, declared, real_of
 from rnncc.errors import CompileError
 from rnncc.ir.attributes import get_dim

@@ -15,7 +15,8 @@ from typing import Any, Generic, TypeVar
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.llvm.emit import I8, I64, PAST_LIMIT, POINTER, Emit, Pointer, Value
+from rnncc.codegen.llvm.emit import Emit
+from rnncc.codegen.llvm.values import I8, I64, PAST_LIMIT, POINTER, Pointer, Value
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 from xdsl.ir import Block
 
-from rnncc.codegen.llvm.emit import Value
 from rnncc.codegen.llvm.user_functions import applied_texts
+from rnncc.codegen.llvm.values import Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import SIDE, is_low
 from rnncc.codegen.nvptx.limits import POINTERS

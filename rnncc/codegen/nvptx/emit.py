@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from rnncc.codegen.llvm.emit import I32, I64, Emit, Pointer, Value
+from rnncc.codegen.llvm.emit import Emit
+from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.limits import PATIENCE, STUCK, Sync
 from rnncc.codegen.nvptx.primitives import GiveUp, Primitives
 from rnncc.ir.dims import Dim

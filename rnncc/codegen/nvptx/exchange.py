@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import QUAD
 from rnncc.codegen.nvptx.limits import EXCHANGED_ROWS

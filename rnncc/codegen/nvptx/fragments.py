@@ -11,7 +11,7 @@ from math import gcd
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import FLOAT, I1, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.limits import WARP

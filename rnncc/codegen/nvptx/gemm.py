@@ -13,7 +13,7 @@ from typing import Protocol
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.rows import KernelRows, begins, unit_steps, values_of
 from rnncc.ir.dims import Dim

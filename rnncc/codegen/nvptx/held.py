@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import Pointer, Value
+from rnncc.codegen.llvm.values import Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.kern.dialect import For, Gate, Limit
 from rnncc.kern.kernels import Gemm

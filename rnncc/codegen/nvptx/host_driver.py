@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import I8, I32, I64, POINTER, Emit, Value
+from rnncc.codegen.llvm.emit import Emit
+from rnncc.codegen.llvm.values import I8, I32, I64, POINTER, Value
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.device import DeviceKernel

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rnncc.codegen.llvm.emit import I32, I64, VALUE, Pointer, Value
 from rnncc.codegen.llvm.nest import make_nest
+from rnncc.codegen.llvm.values import I32, I64, VALUE, Pointer, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.limits import WARP

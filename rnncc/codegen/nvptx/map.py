@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import Pointer, Value
+from rnncc.codegen.llvm.values import Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.rows import KernelRows, begins, values_of
 from rnncc.kern.kernels import Map

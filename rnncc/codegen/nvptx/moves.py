@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import BAD_INDEX, BAD_LENGTH, I64, VALUE, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding
+from rnncc.codegen.llvm.values import BAD_INDEX, BAD_LENGTH, I64, VALUE, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import product

@@ -16,7 +16,7 @@ from typing import Any
 from llvmlite import ir
 
 from rnncc.codegen.llvm.builder import FoldingBuilder
-from rnncc.codegen.llvm.emit import I8, I32, I64, POINTER, Value
+from rnncc.codegen.llvm.values import I8, I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.limits import POINTERS, WARP
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.llvm.emit import BAD_TAPE, I32, I64, POINTER, Pointer, Value
+from rnncc.codegen.llvm.values import BAD_TAPE, I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
 from rnncc.codegen.nvptx import bulk, contract, tensor_bulk
 from rnncc.codegen.nvptx.emit import GpuEmit

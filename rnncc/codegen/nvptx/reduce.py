@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding, Lanes, lanes_of
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.rows import KernelRows, begins, values_of
 from rnncc.kern.kernels import Reduce

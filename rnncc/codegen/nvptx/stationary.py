@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import FLOAT, I1, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product

@@ -18,7 +18,7 @@ from functools import reduce
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import I1, I32, Pointer, Value
+from rnncc.codegen.llvm.values import I1, I32, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.exchange import Exchange, handed_on
 from rnncc.codegen.nvptx.fragments import (

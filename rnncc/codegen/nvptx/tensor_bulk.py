@@ -10,7 +10,7 @@ points of it. A sum is one chain, k from 0 up, whatever the tile.
 
 from __future__ import annotations
 
-from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import (
     COLUMNS,

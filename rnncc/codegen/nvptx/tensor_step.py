@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.exchange import Exchange
 from rnncc.codegen.nvptx.fragments import (
     COLUMNS,

@@ -9,8 +9,8 @@ from llvmlite import ir
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import Terms
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value, vector_type
 from rnncc.codegen.llvm.narrow import narrowed
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value, vector_type
 from rnncc.codegen.llvm.vector import declared
 
 

@@ -14,7 +14,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import LeftOperand
-from rnncc.codegen.llvm.emit import FLOAT, I8, I16, I32, I64, Pointer, Value, vector_type
+from rnncc.codegen.llvm.values import FLOAT, I8, I16, I32, I64, Pointer, Value, vector_type
 from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.precision import LEAST, MOST
 from rnncc.kern.kernels import Gemm

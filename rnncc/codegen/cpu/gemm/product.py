@@ -19,8 +19,8 @@ from rnncc.codegen.cpu.gemm.int8 import ExactTerms, ScaledTerms
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.sums import Sums, Width
 from rnncc.codegen.cpu.gemm.terms import LeftOperand, Terms
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import indexed_axes, make_nest
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS

@@ -11,7 +11,7 @@ from llvmlite import ir
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD, ConvertedRows
 from rnncc.codegen.cpu.gemm.terms import LeftOperand, Terms, neighbours
-from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value, vector_type
+from rnncc.codegen.llvm.values import I32, I64, Pointer, Value, vector_type
 from rnncc.kern.kernels import Gemm
 
 Gather = Callable[[Value, Value, Value], Value]
