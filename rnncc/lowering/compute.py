@@ -101,6 +101,7 @@ def emit_product(
     region = lowering.region(len(dims), (op, element))
     try:
         values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
+    # The product gets a buffer after all, which the map reads at whatever index it needs.
     except CannotFuse:
         lowering.emit_group(Group(0, dims_of(op.y), [Item(op.y)], op, alone=True))
         emit_map(lowering, outs, dims, ahead, some)
@@ -154,6 +155,7 @@ def _parts(
     branches: dict[bool, list[tuple[SSAValue, Placed]]] = {True: [], False: []}
     for value, dest in outs:
         value_rows = _rows_of(lowering, value)
+        # Two kernels for two sets of rows write one place: all values must be cut by the same mask.
         if value_rows is None or value_rows.mask != rows.mask:
             return whole
         if lowering.needed.get(value) == value_rows:
@@ -164,6 +166,7 @@ def _parts(
             branches[True].append((op.a, dest))
             branches[False].append((op.b, dest))
     readers = [w for w, some in branches.items() if product and _reach(lowering, some, product.y)]
+    # Both branches read the product, or neither by itself: it is computed once, of all rows.
     if product is not None and len(readers) != 1:
         return whole
     return [

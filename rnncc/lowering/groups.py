@@ -115,6 +115,8 @@ class _Scheduler:
     def run(self) -> Schedule:
         self._force_roots()
         self._measure()
+        # A value that gets a buffer ends the expressions that it was part of; that changes levels
+        # and readers of those above, of which some may have to get one in turn.
         while new := list(self._costly_values()):
             self.roots.update(dict.fromkeys(new))
             self._measure()
@@ -129,6 +131,8 @@ class _Scheduler:
         bases: dict[SSAValue, SSAValue] = {}  # of views alone
         for op in self.ops:
             if is_view(op):
+                # A view has no buffer of its own: what addresses it needs one for what it is a view
+                # of.
                 bases[op.y] = bases.get(op.x, op.x)
             for item in _parts(op):
                 self.parts[item.value].append(item)
@@ -152,6 +156,8 @@ class _Scheduler:
         self.levels = {}
         for op in self.ops:
             level = max((self.level(v) for v in op.operands), default=0)
+            # A level is what one kernel can do at each point by itself. An anchor's result, or
+            # other points of a buffer, exist only once a kernel before has ended.
             if is_anchor(op) or self._moves_buffered(op):
                 level += 1
             for result in op.results:
@@ -202,6 +208,8 @@ class _Scheduler:
             late = any(
                 isinstance(r, SSAValue) and self.level(r) != self.level(op.y) for r in readers
             )
+            # In one group each element is computed once, whoever reads it; two groups, a later
+            # level or a broadcast would compute exp, tanh and such again.
             if len(keys) > 1 or late or any(readers.values()):
                 yield op.y
 
@@ -215,6 +223,7 @@ class _Scheduler:
             dests[item.value].append(item)
         products: dict[SSAValue, Matmul] = {op.y: op for op in self.ops if self._is_product(op)}
         for value in self._in_order([*self.roots, *products]):
+            # Its sums are read from registers by the group that it is fused with: no buffer.
             if value in products and value not in self.roots and self._fusable(value):
                 continue
             alone = value in products and not self._fusable(value)
@@ -253,6 +262,8 @@ class _Scheduler:
             return
         own = [item for item in group.items if item.value == op.y]
         group.items = [item for item in group.items if item.value != op.y]
+        # A kernel has the registers of one product; the second one stores its result, which the
+        # group reads like any other buffer.
         groups[op.y] = Group(group.level, dims_of(op.y), own or [Item(op.y)], op, alone=True)
 
     def _chunked(self, groups: list[Group]) -> dict[Scan, list[Group]]:
@@ -265,6 +276,7 @@ class _Scheduler:
                 continue
             if scan.gate is not None:
                 continue
+            # A constant or a first state is read as a whole, before the first chunk is there.
             only = {*scan.consts, *scan.inits}
             shapes = [group.dims, *(dims_of(item.value) for item in group.items)]
             timed = scan.steps != 1 and all(dims[:1] == (scan.steps,) for dims in shapes)
@@ -276,6 +288,7 @@ class _Scheduler:
         anchors = [op for op in self.ops if is_anchor(op) and not self._is_product(op)]
         steps: list[tuple[int, int, Operation | Group]] = []
         steps += [(self.level(op.results[0]), 0, op) for op in anchors]
+        # Of a level, loops and products come first: groups may read what they leave.
         steps += [(group.level, 1 if group.alone else 2, group) for group in groups]
         return [step for _, _, step in sorted(steps, key=lambda s: s[:2])]
 

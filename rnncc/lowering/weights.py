@@ -109,11 +109,15 @@ class WeightTable:
         panel = lowering.target.of(dtype_of(op.b)).panel(len(starts), units)
         key = (place.buffer, tuple(sources), units, depth, panel)
         if key not in self._packed:
+            # Known weights are packed while compiling and lie in the library as tiles read them;
+            # what the caller hands over is packed by the call.
             if place.buffer in self._arrays and place.access.offset.is_static:
                 packed = self._pack_now(place.buffer, sources, units, depth, panel)
             else:
                 home = self._home(op.b, place)
                 packed = self._pack_later(place.buffer, sources, units, depth, panel, home)
+                # A matrix that changes from step to step is packed for this product alone, so it is
+                # not noted.
                 if home is None:
                     return ProductOperands(packed, (depth, len(starts), panel))
             self._packed[key] = packed
@@ -153,6 +157,8 @@ class WeightTable:
             whole = [quantise_units(m) for m in matrices]
             matrices, scales = [m for m, _ in whole], [s[:, None] for _, s in whole]
         if dtype == "u8":
+            # The instruction multiplies unsigned by signed bytes: weights are shifted to be
+            # unsigned, and each row's sum starts at what takes the shift back.
             matrices = [(m.astype(np.int16) + OFFSET).astype(np.uint8) for m in matrices]
         packed = pack(matrices, panel, slack * GROUP[dtype], GROUP[dtype])
         packed = to_bf16(packed) if dtype == "bf16" else packed
@@ -166,6 +172,7 @@ class WeightTable:
         """The type in which weights are held."""
         if buffer_dtype(buffer) == "i8":
             return self._lowering.target.weights_dtype("int8")
+        # A deeper sum of products of bytes could leave 32 bits, and would no longer be exact.
         if buffer_dtype(buffer) != "f32" or self.precision == "fp32" or depth > MOST_DEPTH:
             return buffer_dtype(buffer)
         return self._lowering.target.weights_dtype(self.precision)

@@ -35,6 +35,7 @@ def reuse_tape(program: KernelProgram, slots: Collection[str]) -> None:
         for giver in alike:
             if _fits(line, giver, heir):
                 heir.properties["within"] = giver.label
+                # A slot serves one heir: a second would overwrite what the first has put there.
                 alike.remove(giver)
                 break
 

@@ -74,6 +74,8 @@ class _ContractCode:
         emit, b, tiling, buffers = self.emit, self.emit.b, self.tiling, self.buffers
         if tiling.rows * tiling.columns == 0:
             return
+        # Swapped, out is narrower than a vector: its transpose fills the lanes, and is turned back
+        # once, behind all chunks.
         sums = self.turned if tiling.swapped else buffers.out
         if tiling.swapped or buffers.init is None:
             self._start(sums)
@@ -212,6 +214,8 @@ class _ChunkCode:
         self.left, self.right = sides
         self.source, self.sums = source, sums
         shifted = code.is_shifted(left=False)
+        # Packed rows pay if several tiles read them; rows in two places must lie in one before code
+        # can step along them.
         self.packs_right = shifted or self.tiling.rows > self.tiling.height
 
     def block(self, column: Value, panels: Value, width: int, several: bool) -> None:
@@ -222,6 +226,7 @@ class _ChunkCode:
             self._pack_right(column, panels, width)
             self.emit.together()
         full, left = divmod(tiling.rows, tiling.height)
+        # One panel reads a tile's part of the left operand once, where it lies.
         packs_left = several or self.code.is_shifted(left=True)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
@@ -321,6 +326,7 @@ class _ChunkCode:
         if right is None:
             right = emit.at(self.right(j), tile.column)
         else:
+            # Packing has filled the last vector up with zeros: no mask within the loop.
             vectors = [(v, None) for v, _ in vectors]
             right = emit.at(right, b.mul(j, I64(self.tiling.panel)))
         wide = [emit.load(emit.at(right, I64(v)), lanes, mask) for v, mask in vectors]
