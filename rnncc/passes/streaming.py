@@ -135,6 +135,8 @@ class _Split:
             self.init.block.add_op(op.clone(self.once))
             if isinstance(op, Param) and unknown:
                 self.defaults[op.param_name.data] = None
+        # Numbers along time start at 0 in each call of a step: they go on from a count in the
+        # state.
         elif isinstance(op, Iota) and op.axis.data == time_axis(op.y):
             self.often[op.y] = self._count_on(op)
         else:
@@ -162,6 +164,8 @@ class _Split:
         operands: list[SSAValue] = []
         for i, value in enumerate(op.operands):
             if i in starts:
+                # The loop of a step starts where that of the step before ended, so its first state
+                # is kept.
                 names[i] = self._keep(value, self.once[value])
                 operands.append(self.step.block.args[-1])
             else:
@@ -240,6 +244,7 @@ class _Split:
             b = self.step
             name = self._add("steps", self.init.fill(0, (), "i32"))
             count = b.size(Dim.of(TIME), "i32")
+            # An i32 that wraps around would count backwards after 2^31 steps.
             room = b.sub(b.constant(np.array(MOST_STEPS), "i32"), count)
             self._position = b.minimum(b.block.args[-1], room)
             self.nexts[name] = b.add(self._position, count)

@@ -55,6 +55,7 @@ def reference(symbols: Sequence[str]) -> list[dict[str, int]]:
 def neighbours(lifetimes: Sequence[Lifetime]) -> list[Indices]:
     """For each lifetime the others that overlap it."""
     first, last = (np.array([getattr(x, end) for x in lifetimes]) for end in ("first", "last"))
+    # All pairs at once, as arrays, so that nets of thousands of buffers are planned in seconds.
     overlaps = (first[:, None] <= last) & (first <= last[:, None])
     np.fill_diagonal(overlaps, False)
     return [np.flatnonzero(row) for row in overlaps]
@@ -105,12 +106,14 @@ class _Search:
         placed = sorted(range(len(keys)), key=keys.__getitem__)
         for _ in range(TRIES):
             starts = self._fit(placed, sizes, smallest)
+            # Only who lies on whom is kept of a fit: starts at one size mean nothing at another.
             order = sorted(starts, key=lambda i: (starts[i], self.lifetimes[i].first))
             ends = self._tried(order)
             worst = int((ends.max(axis=0) / self.least).argmax())
             high = {int(i) for i in np.flatnonzero(ends[:, worst] > self.least[worst])}
             if not high or self.score[0] <= GOOD:
                 return
+            # What ends too high was placed late, when the low gaps were gone.
             placed = _earlier(placed, [i for i in placed if i in high])
 
     def _tried(self, order: Sequence[int]) -> Floats:

@@ -119,6 +119,7 @@ class Run:
         start = ZERO if row is None else get_dim(row.index) * get_dim(row.stride)
         step = self._step(start + offset)
         many = row is not None and buffer.ring not in (None, 1)
+        # Rows in two places, or in a ring of several: the next one is not a fixed distance away.
         if step is None or isinstance(row, ShiftedRow) or many:
             return _Stream()
         if row is None or buffer.ring is None:
@@ -191,6 +192,8 @@ class Places:
         after = emit.loop(run.steps, iteration, [*states, *begin])
         last = {(c.row, offset): (c, v) for (c, offset), v in zip(elements, after, strict=False)}
         for (row, offset), (c, value) in last.items():
+            # Other rows were written by their steps; a state that nobody sees between them is
+            # written once.
             if row in plan.last:
                 emit.store(value, self._at(run.ends[row], offset, c.along), self.lanes, self.mask)
 
@@ -223,6 +226,8 @@ class Places:
     def _read_fixed(self, part: Part, value: SSAValue, access: Access) -> None:
         for indices in part.points((*part.short, *part.reduced)):
             element = _Element.of(part, value, access, indices)
+            # A few registers of those that steps leave; further ones would be spilled and read from
+            # there.
             if element not in self.fixed and len(self.fixed) < FIXED:
                 self.fixed[element] = self.read(element, {})
 

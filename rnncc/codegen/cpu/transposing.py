@@ -54,6 +54,7 @@ class TransposeTiling:
             return None
         axis = max(common)
         static = [int(d) for d in (nest.dims[axis], nest.dims[last]) if d.is_static]
+        # A tile is as wide as it is high: a short axis would fill part of the longest vectors only.
         lanes = emit.target.lanes_for(min(static, default=emit.target.lanes))
         fits = len(columns) * lanes * lanes <= stack_size(emit.target)
         return (

@@ -69,6 +69,7 @@ class RegionCode:
         env = dict(known)
         for op in self._ops:
             if op.results[0] not in self.varying and op not in self._fused:
+                # Once a row, on scalars, not in each vector of the row.
                 env[op.results[0]] = self._op(op, env, 1, index)
         return env
 
@@ -229,6 +230,7 @@ def _bits(emit: Emit, kind: str, width: int, x: Value, y: Value) -> Value:
     b = emit.b
     if kind not in ("left", "right"):
         return {"and": b.and_, "or": b.or_, "xor": b.xor}[kind](x, y)
+    # LLVM's shifts by as many bits as there are, or more, are poison.
     inside = b.icmp_unsigned("<", y, _splat(x, width))
     if kind == "left":
         return b.select(inside, b.shl(x, y), ir.Constant(x.type, None))
@@ -239,6 +241,7 @@ def _divide(emit: Emit, x: Value, y: Value) -> Value:
     """Towards zero; 0 where y is, and the smallest number by -1 is itself, not a trap."""
     b, zero = emit.b, ir.Constant(x.type, None)
     none, flips = b.icmp_signed("==", y, zero), b.icmp_signed("==", b.add(y, _one(x)), zero)
+    # Both are undefined in LLVM, and trap on x86: one bad lane of a vector would be enough.
     quotient = b.sdiv(x, b.select(b.or_(none, flips), _one(x), y))
     return b.select(none, zero, b.select(flips, b.neg(x), quotient))
 

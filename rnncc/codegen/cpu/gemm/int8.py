@@ -92,6 +92,8 @@ class ExactTerms(RowTerms):
             return b.add(total, numbers)
 
         total = self._reduced("add", self.over_row(source, add))
+        # Each unsigned weight is too large by OFFSET, and each term by OFFSET times the row's
+        # number.
         self.emit.store(b.mul(total, I32(-OFFSET)), self._field(row, WORD, "i32"))
 
     def _reduced(self, kind: str, value: Value) -> Value:
