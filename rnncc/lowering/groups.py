@@ -6,7 +6,7 @@ that stand alone (products, reductions, scans, ...), then groups of elementwise 
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
@@ -14,7 +14,7 @@ from typing import TypeGuard
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Cost, Elementwise, RnnOp, Source, View
+from rnncc.ir.ops.base import Cost, Elementwise, RnnOp, Source, View, cost_of
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.indexing import Windows
@@ -26,6 +26,12 @@ from rnncc.lowering.maps import Placed, is_unit_reshape, is_view, squeezed, stri
 
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""
+
+MOST_FUNCTIONS = 128
+"""Functions (exp, tanh, ...) of one kernel; LLVM's time grows with the square of its code.
+
+A value that is stored for the next kernel and loaded there costs nothing beside so many.
+"""
 
 Terminal = SSAValue | Operation
 """Who reads a value in the end: a value with a buffer, or an op that stands alone."""
@@ -154,12 +160,18 @@ class _Scheduler:
     def _measure(self) -> None:
         """Levels, forwards; final readers, backwards."""
         self.levels = {}
+        functions = Counter[tuple[int, tuple[Dim, ...]]]()
         for op in self.ops:
             level = max((self.level(v) for v in op.operands), default=0)
             # A level is what one kernel can do at each point by itself. An anchor's result, or
             # other points of a buffer, exist only once a kernel before has ended.
             if is_anchor(op) or self._moves_buffered(op):
                 level += 1
+            if cost_of(op) == Cost.FUNCTION:
+                dims = squeezed(dims_of(op.results[0]))
+                while functions[level, dims] == MOST_FUNCTIONS:
+                    level += 1
+                functions[level, dims] += 1
             for result in op.results:
                 self.levels[result] = level
         self.readers = {}

@@ -9,7 +9,7 @@ import pytest
 from llvmlite import ir
 
 from rnncc.codegen.llvm.builder import FoldingBuilder
-from rnncc.codegen.llvm.values import FLOAT, I64
+from rnncc.codegen.llvm.values import FLOAT, I32, I64
 
 
 def begun() -> tuple[FoldingBuilder, Any]:
@@ -43,6 +43,11 @@ def test_neutral_constants(same: Callable[[FoldingBuilder, Any], Any]) -> None:
         (lambda b, x: b.mul(I64(-2), I64(3)), -6),
         (lambda b, x: b.mul(x, I64(0)), 0),
         (lambda b, x: b.mul(I64(0), x), 0),
+        (lambda b, x: b.sdiv(I64(33), I64(16)), 2),
+        (lambda b, x: b.sdiv(I64(-7), I64(2)), -3),
+        (lambda b, x: b.srem(I64(33), I64(16)), 1),
+        (lambda b, x: b.srem(I64(-7), I64(2)), -1),
+        (lambda b, x: b.sext(b.trunc(I64(-5), I32), I64), -5),
     ],
 )
 def test_constants(made: Callable[[FoldingBuilder, Any], Any], value: int) -> None:
@@ -60,6 +65,9 @@ def test_constants(made: Callable[[FoldingBuilder, Any], Any], value: int) -> No
         lambda b, x: b.sub(I64(0), x),
         lambda b, x: b.mul(x, I64(2)),
         lambda b, x: b.sdiv(I64(1), x),
+        lambda b, x: b.sdiv(I64(1), I64(0)),
+        lambda b, x: b.srem(I64(1), I64(0)),
+        lambda b, x: b.trunc(I64(1 << 31), I32),
         lambda b, x: b.add(x, ir.Constant(I64, ir.Undefined)),
         lambda b, x: b.fadd(ir.Constant(FLOAT, 0.0), ir.Constant(FLOAT, 0.0)),
         lambda b, x: b.add(*(ir.Constant(ir.VectorType(I64, 2), [0, 0]) for _ in "ab")),

@@ -8,7 +8,10 @@ from llvmlite import ir
 
 
 class FoldingBuilder(ir.IRBuilder):
-    """Knows x + 0, x - 0, x · 1, x · 0, x / 1, and sums and products of two constants."""
+    """Knows x + 0, x - 0, x · 1, x · 0, x / 1, and what two constants make.
+
+    A loop without iterations would be written, and cost NewGVN the square of its instructions.
+    """
 
     def add(self, lhs: Any, rhs: Any, *more: Any, **named: Any) -> Any:
         a, b = _number(lhs), _number(rhs)
@@ -33,7 +36,31 @@ class FoldingBuilder(ir.IRBuilder):
         return rhs if b == 0 or a == 1 else super().mul(lhs, rhs, *more, **named)
 
     def sdiv(self, lhs: Any, rhs: Any, *more: Any, **named: Any) -> Any:
-        return lhs if _number(rhs) == 1 else super().sdiv(lhs, rhs, *more, **named)
+        a, b = _number(lhs), _number(rhs)
+        if a is not None and b:
+            return lhs.type(_quotient(a, b))
+        return lhs if b == 1 else super().sdiv(lhs, rhs, *more, **named)
+
+    def srem(self, lhs: Any, rhs: Any, *more: Any, **named: Any) -> Any:
+        a, b = _number(lhs), _number(rhs)
+        if a is not None and b:
+            return lhs.type(a - b * _quotient(a, b))
+        return super().srem(lhs, rhs, *more, **named)
+
+    def trunc(self, value: Any, typ: Any, *more: Any, **named: Any) -> Any:
+        number = _number(value)
+        if number is not None and -(1 << typ.width - 1) <= number < 1 << typ.width - 1:
+            return typ(number)
+        return super().trunc(value, typ, *more, **named)
+
+    def sext(self, value: Any, typ: Any, *more: Any, **named: Any) -> Any:
+        number = _number(value)
+        return super().sext(value, typ, *more, **named) if number is None else typ(number)
+
+
+def _quotient(a: int, b: int) -> int:
+    """Towards zero, as machines divide."""
+    return -(-a // b) if (a < 0) != (b < 0) else a // b
 
 
 def _number(value: Any) -> int | None:

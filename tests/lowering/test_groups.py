@@ -1,0 +1,55 @@
+"""How much one kernel computes: LLVM's time grows with the square of its code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rnncc.codegen.cpu.entries import emit_module
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.ir.builder import Builder
+from rnncc.ir.interpreter import run
+from rnncc.ir.ops.base import Cost, cost_of
+from rnncc.ir.program import Program
+from rnncc.kern.kernels import Map
+from rnncc.kern.library import Library
+from rnncc.lowering.groups import MOST_FUNCTIONS
+from rnncc.options import Options
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
+from tests.compiling import lower
+
+COUNT = MOST_FUNCTIONS * 5 // 2
+
+
+def functions(chained: bool) -> Program:
+    """Very many functions of one shape, each of the last one's, or all of x, added up."""
+    b = Builder.net("functions")
+    x = total = b.input("x", ["N", 4])
+    for number in range(COUNT):
+        scale = b.full_like(x, 1 + number / COUNT)
+        y = b.tanh(b.mul(total if chained else x, scale))
+        total = y if chained else b.add(total, y)
+    return b.finish({"y": total}, {})
+
+
+@pytest.mark.parametrize("chained", [False, True], ids=["side by side", "chained"])
+def test_many_functions(chained: bool) -> None:
+    program = functions(chained)
+    kernels = lower(program.copy(), Options())
+    maps = [op for op in kernels.module.walk() if isinstance(op, Map)]
+    counts = [sum(cost_of(op) == Cost.FUNCTION for op in m.body.block.ops) for m in maps]
+    assert sum(counts) == COUNT and max(counts) <= MOST_FUNCTIONS
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    with guards(True) as memory:
+        found = Bare(kernels, resolve_target()).run({"x": x}, {"N": 3}, memory)
+    np.testing.assert_allclose(found["y"], run(program, {"x": x}, sizes={"N": 3})["y"], 1e-5, 1e-6)
+
+
+def test_no_loop_without_iterations() -> None:
+    """Of 4 elements there is no vector of 16; NewGVN is slow where there is code for one."""
+    b = Builder.net("four")
+    program = b.finish({"y": b.tanh(b.input("x", [4]))}, {})
+    kernels = lower(program, Options(cpu="x86-64-v4"))
+    module = emit_module(Library.of(kernels), resolve_target("x86-64-v4"), {}).module
+    assert "<4 x float>" in str(module) and "<16 x float>" not in str(module)
