@@ -58,6 +58,7 @@ def emit_chunks(lowering: Lowering, op: Chunks) -> None:
     body, extent, chunk = Block(), op.extent.data, op.chunk.data
     lowering.builders.append(OpBuilder(InsertPoint.at_end(body)))
     _enter(lowering, op, homes, Dim.of(first), Dim.of(iteration))
+    # Buffers inside have room for a whole run; the last one may be shorter.
     lowering.bounds[extent] = Dim.of(chunk)
     _emit_body(lowering, op, homes, Dim.of(first), Dim.of(iteration))
     lowering.builder.insert(Yield([]))
@@ -107,6 +108,7 @@ def _emit_body(
             live_out.append(Item(value, Placed.densely(buffer, dims_of(value))))
     late: list[tuple[SSAValue, Placed]] = []
     for value, argument, home in zip(carry, op.groups[1], homes, strict=True):
+        # It is in its place already.
         if value is argument or _goes_on(lowering, value, argument, home):
             continue
         late.append((value, home))
@@ -115,6 +117,7 @@ def _emit_body(
             live_out.append(Item(base))
     lowering.lower_block(op.body.block, live_out)
     for value, home in late:
+        # At the end: the body may still have read the old carry there.
         lowering.emit_map([(value, home)], dims_of(value))
     for row in rows:
         if not row.y.first_use:

@@ -66,6 +66,7 @@ def _rewrite_carries(scan: Scan) -> bool:
     changed = False
     for arg, total in zip(scan.groups[1], scan.yields[0], strict=True):
         op = total.owner
+        # A term that is read elsewhere too must be summed by itself.
         if not isinstance(op, Add) or op.a is not arg or not op.b.has_one_use():
             continue
         match op.b.owner:

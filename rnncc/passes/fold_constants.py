@@ -111,6 +111,8 @@ def _fold_block(program: Program, block: Block) -> bool:
     changed = False
     for value in list(known):
         users = [use.operation for use in value.uses]
+        # Only read by what is known itself: the last of a chain becomes the parameter, not each
+        # value on the way.
         if all(user.results and user.results[0] in known and not _stays(user) for user in users):
             continue
         changed |= _become_param(program, value, known[value].array)

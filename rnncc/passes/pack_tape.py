@@ -100,6 +100,7 @@ def _groups(phases: Phases) -> Iterator[list[str]]:
         if isinstance(scan, Scan) and outputs[name] in scan.ys:
             row = scan.row_of(outputs[name])
             starts = _starts(row)
+            # Made of several slices, it belongs beside none of them.
             if len(starts) == 1:
                 groups[scan, row.type].setdefault(starts.pop(), name)
     for parts in groups.values():

@@ -237,6 +237,7 @@ def make_backward(
     for name, value in crossing.items():
         role = roles[name]
         shape = outputs[role.of] if role.kind == "kept" else value
+        # An output may be the value in another shape: backward gets it as the caller has it.
         arg = block.insert_arg(shape.type, len(block.args))
         value.replace_all_uses_with(Builder.before(first).reshape(arg, dims_of(value)))
     net.give(net.outputs_of("grad"))

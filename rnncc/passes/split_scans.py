@@ -106,6 +106,7 @@ class _Plan:
     def _reachable(self) -> list[set[int]]:
         """The carries that each carry depends on in any number of steps, itself included."""
         reach = [{i} | self._depends[v] for i, v in enumerate(self.nexts)]
+        # Each round follows paths twice as long; as many rounds as carries are more than enough.
         for _ in reach:
             reach = [set[int]().union(*(reach[j] for j in r)) for r in reach]
         return reach
@@ -124,6 +125,7 @@ class _Plan:
             earlier = self._depends[op.a]
             needed_by = [i for i in range(len(self.nexts)) if op in cones[i]]
             within = set[int]().union(*(self._reach[i] for i in earlier))
+            # Without carries behind it, `hoist` takes the product out of the loop as it is.
             if earlier and not within.intersection(needed_by):
                 won.append(earlier)
         return won
@@ -133,6 +135,7 @@ class _Plan:
         before = [*self.carry_stage, *self.row_stage]
         for i, value in enumerate((*self.nexts, *self.rows)):
             stages = [self.carry_stage[j] for j in self._depends[value]]
+            # A product is done between two loops: its operand is a sequence only behind the first.
             stages += [1 + max(self.carry_stage[j] for j in won) for won in self._won[i]]
             group, at = self._slot(i)
             group[at] = max([group[at], *stages])
@@ -176,6 +179,7 @@ class _Plan:
             reads = [use for result in op.results for use in result.uses]
             ends = [*self.carry_stage, *self.row_stage]
             at = [ends[u.index] if u.operation is yields else stage_of[u.operation] for u in reads]
+            # The first stage that reads a value computes it and hands it on; later ones read that.
             stage_of[op] = min(at, default=0)
             if all(self.kinds[result] == Kind.STEP for result in op.results):
                 home |= dict.fromkeys(op.results, stage_of[op])

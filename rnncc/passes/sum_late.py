@@ -73,6 +73,7 @@ def _rewrite(scan: Scan) -> bool:
 
 def _sum_of(scan: Scan, carry: Carry) -> SumRows | Reduce | None:
     """What adds up the rows of a step, if a carry does nothing else."""
+    # A step that reads the sum so far needs it summed.
     if not carry.arg.has_one_use() or not carry.next.has_one_use():
         return None
     match carry.next.owner:

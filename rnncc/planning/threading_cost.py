@@ -64,6 +64,7 @@ class ThreadingCost:
 
     def threads(self, sizes: Mapping[str, int]) -> int:
         """How many are worth it, from 1 up; `NAME_threads` computes the same."""
+        # A thread more pays while each still has as much work as waiting costs.
         return max(1, self.work.evaluate(sizes) // self.overhead.evaluate(sizes))
 
     def __add__(self, other: ThreadingCost) -> ThreadingCost:
@@ -85,6 +86,7 @@ def _of_block(block: Block, sizes: Sizes, lanes: int) -> ThreadingCost:
 def _of_loop(op: For, sizes: Sizes, lanes: int) -> ThreadingCost:
     """All iterations; chunks of steps are done as one."""
     count = get_dim(op.count).substitute(sizes)
+    # Chunks only cut a loop in pieces; their kernels do the work of all steps together.
     once = op.chunk is not None
     names = [(op.index, 0), (op.iteration, 0), (op.extent, count if once else 1)]
     inner = {**sizes, **{name.data: value for name, value in names if name is not None}}

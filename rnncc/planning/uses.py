@@ -65,6 +65,8 @@ def _visit(
     for op in block.ops:
         position = line.end
         line.end += 1
+        # A loop has two positions, so that a buffer that lives through it ends behind its last
+        # kernel.
         if isinstance(op, For):
             _visit(op.body.block, (*loops, op), targets, line)
             line.spans[op] = (position, line.end)
@@ -182,6 +184,7 @@ def targets(func: Func) -> dict[SSAValue, Targets]:
                 case Buffer():
                     pointees[op.y] = {op: ZERO}
                     if op.default is not None:
+                        # An absent input is read where its default is.
                         pointees[op.y][named[op.default.data]] = None
                 case Row():
                     pointees[op.y] = {
