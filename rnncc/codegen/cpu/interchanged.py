@@ -64,8 +64,10 @@ def _moved(plan: Interchange) -> set[tuple[SSAValue, Dim]]:
 def fits(emit: CpuEmit, plan: Interchange, shared: OutlinedKernels) -> bool:
     """Whether lanes run along the units of every kernel, none is a function of its own, and
     something stays in registers."""
+    # Fewer units than lanes would leave lanes empty in every step.
     if emit.target.compact or int(plan.frame[-1]) < emit.target.lanes:
         return False
+    # One kernel, one step at a time: nothing would stay in registers between.
     if len(plan.parts) == 1 and steps_of(plan) == 1:
         return False
     if any(shared.is_function(part.op) for part in plan.parts):
@@ -107,6 +109,7 @@ class _Loop(InterchangedLoop):
         """All runs, and the pointers that the loop ends with."""
         emit, b, loop = self.emit, self.emit.b, self.plan.loop
         start, count = emit.dim(get_dim(loop.start)), emit.dim(get_dim(loop.count))
+        # A run of one step needs no division of the loop.
         single = self.steps == 1 or (isinstance(count, ir.Constant) and count.constant == 1)
         size = I64(1 if single else self.steps)
         like = [self.pointers[value] for value in loop.inits]

@@ -143,6 +143,7 @@ def emit_scatter(
         if init is None:
             emit.in_vectors(whole, lanes, begin)
         else:
+            # In a loop a sum of rows goes on where it is: there is nothing to copy.
             with emit.when(b.icmp_unsigned("!=", init.base, out.base)):
                 emit.in_vectors(whole, lanes, begin)
         emit.nest([places.outer, places.count], one)

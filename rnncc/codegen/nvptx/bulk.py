@@ -184,6 +184,8 @@ class _Units:
             own = loaded[number * self._side :][: self._side]
             with nullcontext() if part.inside is None else emit.when(part.inside):
                 start = emit.at(place, b.mul(part.k, I64(line)))
+                # One slot: four neighbouring units are neighbouring columns, which one store
+                # writes.
                 if self._side == QUAD and self.slots == 1:
                     write_quad(emit, own, emit.at(start, self._place(part.unit, part.slot)))
                     continue

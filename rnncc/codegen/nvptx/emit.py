@@ -108,6 +108,8 @@ class GpuEmit(Emit):
         """Who is no member counts the waits, and goes on; one block needs no other."""
         b, place = self.b, self._goals[word]
         several = b.icmp_unsigned(">", self.blocks, I32(1))
+        # Every thread keeps the count itself, members or not, so that nobody has to read or clear
+        # the counter between waits.
         come = b.select(several, self.blocks, I32(0))
         goal = b.add(b.load(place, typ=I32, align=4), come)
         b.store(goal, place, align=4)
@@ -134,6 +136,8 @@ class GpuEmit(Emit):
         if self.team is not None:
             self.blocks, self.everyone = self.team.blocks, self.team.everyone
             self.team = None
+            # Those outside of the team wait here through the whole loop: patience with one wait
+            # would be too short.
             self._meet(Sync.COUNTER, self._others_gave_up)
 
     # Errors

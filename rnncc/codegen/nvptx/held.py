@@ -32,6 +32,7 @@ class HeldLoop:
             return []
         own = {name.data for name in (loop.index, loop.iteration) if name is not None}
         gemms = (op for op in loop.body.block.ops if isinstance(op, Gemm))
+        # Who computes what is chosen once, before the loop.
         return [op for op in gemms if not any(set(d.symbols) & own for d in op.dims)]
 
     @property

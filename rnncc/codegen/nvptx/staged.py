@@ -56,6 +56,8 @@ class StagedTile:
         self.emit, self.gemm = step.emit, step.gemm
         b = self.emit.b
         self.run = b.shl(I32(RUN), runs)
+        # A run more than there is, so that lanes that read the same k of neighbouring rows find
+        # them in other banks.
         self.pitch = b.add(self.run, I32(RUN))
         mine = b.mul(step.band, I32(ROW_LANES * height))
         self.first = b.add(mine, step.row_lane)

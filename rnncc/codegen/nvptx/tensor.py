@@ -178,7 +178,7 @@ class TensorLoop(HeldLoop):
             with plain:
                 TensorStep(self, gemm, resident).from_memory()
         if self.exchange is not None:
-            self.exchange.next_turn()
+            self.exchange.next_iteration()
 
 
 def _chosen(emit: GpuEmit, gemms: Sequence[Gemm]) -> list[TensorProduct]:

@@ -50,6 +50,7 @@ def suits(op: Gemm, threads: int) -> bool:
 def shared_bytes(op: Gemm) -> int:
     """Of shared memory."""
     groups = _groups(op)
+    # Two buffers of bf16: one is filled while the other is multiplied.
     staged = 2 * 2 * PITCH * (ROWS + groups.rows)
     return max(staged, 4 * ROWS * (groups.rows + QUAD))
 
@@ -86,6 +87,8 @@ class _Tile:
         self.lane, self.reader = Lane(emit), RowReader(emit, gemm)
         self.words = WeightWords(emit, gemm.op, gemm.weights, unit)
         warps = emit.threads // WARP
+        # A warp reads fragments of both operands from shared memory; the squarer its part of the
+        # tile, the fewer.
         across = ACROSS if groups.tiles % ACROSS == 0 else 1
         self.tiles, self.columns = groups.tiles // across, ROWS // COLUMNS // (warps // across)
         b = emit.b
@@ -115,6 +118,7 @@ class _Tile:
             following = b.add(number, I32(1))
             last = b.icmp_unsigned("==", following, I32(count))
             ahead = b.select(last, number, following)  # nobody reads it behind the last one
+            # Under way while the tensor cores are busy; stored behind them.
             loaded = self._load(b.mul(ahead, I32(RUN)), whole)
             sums = self._multiply(b.and_(number, I32(1)), sums)
             self._store(loaded, b.and_(following, I32(1)))

@@ -60,7 +60,7 @@ class Sums:
         rights = [terms.panel(p, self.panel) for p in panels]
         columns = list(product(rights, offsets))
 
-        def turn(word: Value, carried: list[Value]) -> list[Value]:
+        def iteration(word: Value, carried: list[Value]) -> list[Value]:
             for line in ahead:
                 emit.fetch(terms.word(rights[0], word, width.units, I64(0)), line)
             wide = [partial(terms.left, row, word) for row in rows]
@@ -75,7 +75,7 @@ class Sums:
         # LLVM takes all loops for equally long, and would spill sums here to keep what the epilogue
         # needs once a tile; told how long this one is, it does not (GRU H = 64, B = 1: 1.11 times
         # as fast).
-        flat, n = emit.loop(terms.count, turn, none, often=terms.words), len(offsets)
+        flat, n = emit.loop(terms.count, iteration, none, often=terms.words), len(offsets)
         by_panel = [flat[i : i + n] for i in range(0, len(flat), n)]
         return [by_panel[i : i + len(rights)] for i in range(0, len(by_panel), len(rights))]
 
