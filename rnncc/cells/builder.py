@@ -38,16 +38,16 @@ def build_layer(
     peepholes: bool = False,
 ) -> Layer:
     """A layer of nIn and H units; raises `CompileError` where sizes and parameters do not fit."""
-    given, name = settings.parameters, kind.kind
+    parameters, name = settings.parameters, kind.kind
     first = (settings.prefix(0), settings.directions[0][0])
-    n_in, n_out = sizes_from(name, sizes, given, first)
+    n_in, n_out = sizes_from(name, sizes, parameters, first)
     parts = _parts(kind, n_in, n_out, settings)
-    wanted = {
+    expected = {
         n.join(p.ends): q for several in parts for p in several for n, q in p.parameters.items()
     }
-    arrays = arrays_for(name, wanted, given, settings.seed)
-    made = _Builder(kind, n_out, settings).program(n_in, parts, arrays)
-    plain = (made.module, made.arrays, made.name, made.source)
+    arrays = arrays_for(name, expected, parameters, settings.seed)
+    built = _Builder(kind, n_out, settings).program(n_in, parts, arrays)
+    plain = (built.module, built.arrays, built.name, built.source)
     return Layer(*plain, kind=name, n_in=n_in, n_out=n_out, peepholes=peepholes, settings=settings)
 
 

@@ -113,10 +113,10 @@ def _timer(image: Image, sizes: Mapping[str, int]) -> Callable[[int], float]:
     call = _call(load(image), sizes)
 
     def timer(count: int) -> float:
-        begun = perf_counter()
+        start = perf_counter()
         for _ in range(count):
             call()
-        return perf_counter() - begun
+        return perf_counter() - start
 
     return timer
 

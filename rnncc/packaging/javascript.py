@@ -19,7 +19,7 @@ _ARRAYS = {
 """Element types -> JavaScript's arrays."""
 
 
-def told(metadata: Mapping[str, Any], harmless: Callable[[str], str]) -> dict[str, Any]:
+def description(metadata: Mapping[str, Any], harmless: Callable[[str], str]) -> dict[str, Any]:
     """What the module and its types say of the arrays.
 
     Args:
