@@ -99,7 +99,7 @@ def run(
 
     init = only_init(init_net, init)
     table = running.scoring_of(inputs, batch, threads, lengths)
-    given = running.read_arrays(inputs) if table is None else {}
+    arrays_read = running.read_arrays(inputs) if table is None else {}
     library = libraries.library_alone(net_or_library, {"init": init, **options})
     if library is not None:
         model = libraries.open_library(library)
@@ -111,7 +111,7 @@ def run(
     if table is not None:
         click.echo(f"{score(model, table, out)} rows", err=True)
         return
-    results = running.compute(model, given, threads)
+    results = running.compute(model, arrays_read, threads)
     if out is None:
         tables.print_arrays(results)
     else:
@@ -256,10 +256,10 @@ def check(
     from rnncc.commands.running import read_arrays
     from rnncc.commands.tables import working
 
-    given = read_arrays(inputs)
+    arrays_read = read_arrays(inputs)
     with working(f"checking {net}"):
         chosen = options_of(net, {**options, "train": options["precision"] in (None, "fp32")})
-        report = checking.check(net, init, chosen, at, given)
+        report = checking.check(net, init, chosen, at, arrays_read)
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
     else:
@@ -300,11 +300,11 @@ def ops(onnx: bool, as_json: bool) -> None:
     """List the operators that Caffe2 nets may use, or ONNX models, and what is refused."""
     from rnncc.commands import operators
 
-    told = operators.onnx_report() if onnx else operators.report()
+    report = operators.onnx_report() if onnx else operators.report()
     if as_json:
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json.dumps(report, indent=2))
     else:
-        operators.print_report(told)
+        operators.print_report(report)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -62,10 +62,10 @@ def run(
 
 
 def _sizes(
-    program: KernelProgram, inputs: Mapping[str, Array], given: Mapping[str, int]
+    program: KernelProgram, inputs: Mapping[str, Array], fixed: Mapping[str, int]
 ) -> dict[str, int]:
     """The symbols' values: those given, then those that shapes show."""
-    known = dict(given)
+    known = dict(fixed)
     for port in (port for port in program.inputs if port.name in inputs):
         for dim, size in zip(port.dims, np.shape(inputs[port.name]), strict=True):
             if dim == Dim.of(next(iter(dim.symbols), 0)):

@@ -216,9 +216,9 @@ class _Comparison:
         others = {arg.name: arg for arg in b.arg}
         for arg in a.arg:
             if arg.name in others:
-                mine, theirs = naming_strings(a, arg), naming_strings(b, others[arg.name])
+                mine, named = naming_strings(a, arg), naming_strings(b, others[arg.name])
                 what = f"{where}: argument {arg.name!r}"
-                self._beside(what, names[0].refs(mine), names[1].refs(theirs))
+                self._beside(what, names[0].refs(mine), names[1].refs(named))
 
     def _by_name(self, a: NetDef, b: NetDef, where: str, names: tuple[_Names, _Names]) -> None:
         """Compare two nets inside operators."""
