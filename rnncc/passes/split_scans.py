@@ -73,8 +73,8 @@ class _Stage:
     carries: list[int]
     rows: list[int]
     ops: set[Operation] = field(default_factory=set[Operation])
-    reads: list[SSAValue] = field(default_factory=list[SSAValue])
-    makes: list[SSAValue] = field(default_factory=list[SSAValue])
+    reads: dict[SSAValue, None] = field(default_factory=dict[SSAValue, None])
+    makes: dict[SSAValue, None] = field(default_factory=dict[SSAValue, None])
 
 
 class _Plan:
@@ -105,10 +105,14 @@ class _Plan:
 
     def _reachable(self) -> list[set[int]]:
         """The carries that each carry depends on in any number of steps, itself included."""
-        reach = [{i} | self._depends[v] for i, v in enumerate(self.nexts)]
-        # Each round follows paths twice as long; as many rounds as carries are more than enough.
-        for _ in reach:
-            reach = [set[int]().union(*(reach[j] for j in r)) for r in reach]
+        direct, reach = [self._depends[v] for v in self.nexts], list[set[int]]()
+        for start in range(len(direct)):
+            reached, work = {start}, [start]
+            while work:
+                new = direct[work.pop()] - reached
+                reached |= new
+                work += new
+            reach.append(reached)
         return reach
 
     def _won_products(
@@ -164,8 +168,7 @@ class _Plan:
                 value = work.pop()
                 earlier = home.get(value, number)
                 if earlier < number:
-                    _append_new(stage.reads, value)
-                    _append_new(self.stages[earlier].makes, value)
+                    stage.reads[value] = self.stages[earlier].makes[value] = None
                 elif isinstance(value.owner, Operation) and value.owner not in stage.ops:
                     stage.ops.add(value.owner)
                     work += value.owner.operands
@@ -174,21 +177,15 @@ class _Plan:
         """The stage that computes each value of kind STEP: that of its first reader."""
         home = dict(zip(self.carry_args, self.carry_stage, strict=True))
         stage_of: dict[Operation, int] = {}
-        yields = self.scan.body.block.last_op
+        yields, ends = self.scan.body.block.last_op, [*self.carry_stage, *self.row_stage]
         for op in reversed(list(self.scan.body.block.ops)):
             reads = [use for result in op.results for use in result.uses]
-            ends = [*self.carry_stage, *self.row_stage]
             at = [ends[u.index] if u.operation is yields else stage_of[u.operation] for u in reads]
             # The first stage that reads a value computes it and hands it on; later ones read that.
             stage_of[op] = min(at, default=0)
             if all(self.kinds[result] == Kind.STEP for result in op.results):
                 home |= dict.fromkeys(op.results, stage_of[op])
         return home
-
-
-def _append_new(values: list[SSAValue], value: SSAValue) -> None:
-    if value not in values:
-        values.append(value)
 
 
 def _cone(value: SSAValue) -> set[Operation]:

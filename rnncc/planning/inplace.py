@@ -51,9 +51,10 @@ def _may_give(line: Timeline, alive: dict[Buffer, Lifetime], read: Use, write: U
     # a second read in the kernel, perhaps at other points, would find what has just been written;
     # the caller's arrays and slots of the tape are not the workspace's to give
     giver, heir = read.buffer, write.buffer
+    if alive[giver].last != write.position or giver.dtype != heir.dtype:
+        return False
+    if read.footprint is None or read.footprint != write.footprint:
+        return False
     touches = [use for use in line.uses[giver] if use.position == write.position]
     owned = all(b.role.data in OWNED and b.within is None for b in (giver, heir))
-    alike = read.footprint is not None and read.footprint == write.footprint
-    same_size = giver.bytes == heir.bytes and giver.dtype == heir.dtype
-    dies = alive[giver].last == write.position
-    return owned and alike and same_size and dies and len(touches) == 1
+    return owned and len(touches) == 1 and giver.bytes == heir.bytes

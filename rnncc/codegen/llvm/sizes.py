@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from llvmlite import ir
 
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.values import I64, Value
-from rnncc.ir.dims import Dim, Excess, Quotient
+from rnncc.ir.dims import Dim, Excess, Quotient, Term
 from rnncc.kern.largest import Largest
 from rnncc.platforms import word_bits
+
+Key = TypeVar("Key")
 
 
 class SizeEmit:
@@ -26,6 +29,7 @@ class SizeEmit:
         self.b = builder
         self._machine = target
         self.symbols: dict[str, Value] = {}
+        self._written: dict[Any, Value] | None = None
 
     @property
     def target(self) -> Machine:
@@ -37,12 +41,36 @@ class SizeEmit:
         total: Value = I64(dim.coefficient())
         for monomial, factor in dim.terms:
             if monomial:
-                term = self._factor(monomial[0])
-                for name in monomial[1:]:
-                    term = self.b.mul(term, self._factor(name))
-                term = term if factor == 1 else self.b.mul(term, I64(factor))
+                term = self._once((monomial, factor), self._term)
                 total = term if is_zero(total) else self.b.add(total, term)
         return total
+
+    def _term(self, term: Term) -> Value:
+        monomial, factor = term
+        if factor != 1:
+            return self.b.mul(self._once((monomial, 1), self._term), I64(factor))
+        product = self._factor(monomial[0])
+        for name in monomial[1:]:
+            product = self.b.mul(product, self._factor(name))
+        return product
+
+    def _once(self, key: Key, write: Callable[[Key], Value]) -> Value:
+        """A value; in straight-line code, the one that was written before."""
+        if self._written is None:
+            return write(key)
+        if key not in self._written:
+            self._written[key] = write(key)
+        return self._written[key]
+
+    @contextmanager
+    def straight_line(self) -> Generator[None]:
+        """Where all code is behind all that was written before: formulas are written once.
+
+        NewGVN takes a time of the square of how often one value is computed.
+        """
+        self._written = {}
+        yield
+        self._written = None
 
     def _factor(self, name: str) -> Value:
         match name:
@@ -95,7 +123,10 @@ class SizeEmit:
 
     def largest(self, sizes: Largest) -> Value:
         """The largest of several formulas as an i64."""
-        values = [self.dim(formula) for formula in sizes.formulas] or [I64(0)]
+        return self._once(sizes.formulas, self._largest)
+
+    def _largest(self, formulas: tuple[Dim, ...]) -> Value:
+        values = [self.dim(formula) for formula in formulas] or [I64(0)]
         total = values[0]
         for value in values[1:]:
             total = self.b.select(self.b.icmp_signed(">", value, total), value, total)

@@ -72,8 +72,9 @@ class Walk(ABC, Generic[E]):
         """Pointers of all buffers."""
         buffers = self.program.buffers
         self.labelled = {op.label.data: op for op in reversed(buffers)}  # the first of a name
-        for op in buffers:
-            self.pointers[op.y] = self._declared(op)
+        with self.emit.straight_line():
+            for op in buffers:
+                self.pointers[op.y] = self._declared(op)
 
     def _declared(self, op: Buffer) -> Pointer:
         match op.role.data:
