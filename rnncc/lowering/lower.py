@@ -37,14 +37,7 @@ from rnncc.lowering.active_rows import Ahead
 from rnncc.lowering.chunks import emit_chunks
 from rnncc.lowering.groups import Group, Item, is_product, schedule
 from rnncc.lowering.loops import emit_scan
-from rnncc.lowering.maps import (
-    AxisIndex,
-    IndexMap,
-    Placed,
-    is_view,
-    strip_units,
-    view_placed,
-)
+from rnncc.lowering.maps import AxisIndex, IndexMap, Placed, is_view, strip_units, view_placed
 from rnncc.lowering.region import Region
 from rnncc.lowering.weights import WeightTable
 
@@ -320,8 +313,7 @@ class Lowering:
         block = op if isinstance(op, Block) else op.parent
         assert block is not None
         dense = Placed.densely(dest.buffer, dims_of(source))
-        # Where the value is defined, not where it is read: that may be inside a loop or a chunk,
-        # which would copy it again each time.
+        # Where the value is defined: its reader may be inside a loop.
         with self.at(block):
             self.emit_group(Group(0, dims_of(source), [Item(source, dense)]))
         self.places[value] = dest
@@ -375,7 +367,7 @@ class Lowering:
         """One kernel for a group's values."""
         outs = [(item.value, self._dest(item)) for item in group.items]
         compute.emit(self, group.product, outs, group.dims)
-        # The first of several places of a value is where it is read from, so it is noted last.
+        # The first of a value's places is where it is read, so it is noted last.
         for value, dest in reversed(outs):
             if not isinstance(value.owner, Block):  # an argument stays where it comes from
                 self.places[value] = dest
