@@ -5,17 +5,16 @@ from __future__ import annotations
 import atexit
 import gc
 import json
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rnncc import CompileError, __version__
+from rnncc import __version__
 from rnncc.commands import console
 from rnncc.commands.bench import bench
+from rnncc.commands.compile import compile
 from rnncc.commands.help import Commands, example
 from rnncc.commands.netdef import netdef
 from rnncc.commands.options import (
@@ -31,14 +30,10 @@ from rnncc.commands.options import (
     settle,
     source_options,
 )
-from rnncc.packaging.products import KINDS
-from rnncc.packaging.wheel import DEFAULT_VERSION
 
 if TYPE_CHECKING:
     from rnncc.sources import NetFile
 
-TEXTS = ("rnn", "kern", "llvm", "ptx", "asm", "c")
-EMITTED = (*TEXTS, "obj", "so")
 GC_THRESHOLD = 500_000
 """New objects before Python looks for garbage."""
 
@@ -51,108 +46,9 @@ def cli() -> None:
     """Compile recurrent nets to small libraries that need nothing but libc."""
 
 
+cli.add_command(compile)
 cli.add_command(netdef)
 cli.add_command(bench)
-
-
-@cli.command(
-    cls=NetCommand,
-    epilog=example("rnncc compile examples/lstm.pbtxt examples/lstm_init.pbtxt -o build"),
-)
-@NET
-@INIT_NET
-@source_options
-@GPU
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder; with --emit a file.")
-@click.option(
-    "--products",
-    metavar="KINDS",
-    help=f"Files to write, of {', '.join(KINDS)}; so,h,py without it, on Linux.",
-)
-@click.option(
-    "--wheel-version",
-    default=DEFAULT_VERSION,
-    metavar="X.Y",
-    help=f"Of a wheel; {DEFAULT_VERSION} without it.",
-)
-@click.option("--emit", type=click.Choice(EMITTED), help="Write one form of the net instead.")
-@click.option("--stop-after", metavar="STEP", help="With --emit rnn or kern: the last step run.")
-@click.option("--dump-ir", metavar="DIR", help="Write the IR after every step.")
-@click.option("--time-passes", is_flag=True, help="Print the time of every step.")
-@click.option("--verify-each", is_flag=True, help="Verify the IR after every step.")
-@click.option("-v", "--verbose", is_flag=True, help="Say what was written and how long it took.")
-@click.option(
-    "--threads", is_flag=True, help="Also make NAME_run_part: one call by several threads."
-)
-@click.option("--train", is_flag=True, help="Compile forward and backward instead of inference.")
-@click.option(
-    "--order",
-    type=click.IntRange(1, 2),
-    help="With --train: 2 for second derivatives; the net gives its gradients then.",
-)
-@click.option(
-    "--recompute",
-    metavar="WHAT",
-    help="With --train: what backward computes again instead of reading it from the tape: auto,"
-    " none, all, or blobs' names with commas between them; auto without it.",
-)
-@click.option(
-    "--outputs-with-grads",
-    metavar="BLOB,...",
-    help="With --train: the outputs that a loss depends on; all without it.",
-)
-@MEMORY_BUDGET
-@click.option(
-    "--tune",
-    is_flag=True,
-    help="Measure a few settings of the code generator on this machine, and take the fastest.",
-)
-@click.option("--plan-for", metavar="T,N", help="Sizes for budget and tuning, or T=100,N=4.")
-def compile(
-    net: NetFile,
-    init_net: NetFile | None,
-    init: NetFile | None,
-    out: Path | None,
-    products: str | None,
-    wheel_version: str,
-    emit: str | None,
-    verbose: bool,
-    outputs_with_grads: str | None,
-    **options: Any,
-) -> None:
-    """Compile NET to a shared library, a C header and a Python module."""
-    from rnncc.commands.compiling import tell, write_form
-
-    if options["stop_after"] and emit not in ("rnn", "kern"):
-        raise CompileError("--stop-after", "goes with --emit rnn or --emit kern")
-    init = only_init(init_net, init)
-    options["outputs_with_grads"] = _words(outputs_with_grads) or None
-    if emit in (*TEXTS, "obj"):
-        write_form(net, init, out, emit, options_of(net, options))
-        return
-    before, started = time.process_time(), time.perf_counter()
-    from rnncc.codegen import targets
-    from rnncc.commands.tables import working
-    from rnncc.driver import compiling
-    from rnncc.driver.trace import show, timed
-    from rnncc.packaging.products import check_kinds, prepare, write_products
-
-    imported = time.perf_counter()
-    chosen = options_of(net, options)
-    row = targets.row_of(chosen.target)
-    words = ["so"] if emit else _words(products) or None
-    kinds = check_kinds(words, chosen.name, row.products, row.by_default)
-    if chosen.time_passes:
-        show("start", before)  # Python itself and the command line
-        show("imports", imported - started)
-    with working(f"compiling {net}"):
-        compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
-        with timed(chosen.time_passes, "write"):
-            written = write_products(compiled, out or Path(), kinds, wheel_version)
-    if chosen.time_passes:
-        show("total", before + time.perf_counter() - started)
-    if verbose or sys.stderr.isatty():
-        tell(compiled, written, chosen, time.perf_counter() - started)
 
 
 @cli.command(
@@ -203,7 +99,7 @@ def run(
 
     init = only_init(init_net, init)
     table = running.scoring_of(inputs, batch, threads, lengths)
-    given = running.read_arrays(inputs) if table is None else {}
+    arrays_read = running.read_arrays(inputs) if table is None else {}
     library = libraries.library_alone(net_or_library, {"init": init, **options})
     if library is not None:
         model = libraries.open_library(library)
@@ -215,7 +111,7 @@ def run(
     if table is not None:
         click.echo(f"{score(model, table, out)} rows", err=True)
         return
-    results = running.compute(model, given, threads)
+    results = running.compute(model, arrays_read, threads)
     if out is None:
         tables.print_arrays(results)
     else:
@@ -360,10 +256,10 @@ def check(
     from rnncc.commands.running import read_arrays
     from rnncc.commands.tables import working
 
-    given = read_arrays(inputs)
+    arrays_read = read_arrays(inputs)
     with working(f"checking {net}"):
         chosen = options_of(net, {**options, "train": options["precision"] in (None, "fp32")})
-        report = checking.check(net, init, chosen, at, given)
+        report = checking.check(net, init, chosen, at, arrays_read)
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
     else:
@@ -404,15 +300,11 @@ def ops(onnx: bool, as_json: bool) -> None:
     """List the operators that Caffe2 nets may use, or ONNX models, and what is refused."""
     from rnncc.commands import operators
 
-    told = operators.onnx_report() if onnx else operators.report()
+    report = operators.onnx_report() if onnx else operators.report()
     if as_json:
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json.dumps(report, indent=2))
     else:
-        operators.print_report(told)
-
-
-def _words(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",") if word.strip()]
+        operators.print_report(report)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,22 +18,22 @@ Constants = Mapping[str, Constant]
 FORM = "is not of the form INPUT=NUMBER or INPUT=[NUMBER, ...]"
 
 
-def parse_constants(given: Any) -> dict[str, Constant]:
+def parse_constants(bind: Any) -> dict[str, Constant]:
     """Constants by input, from a mapping of numbers, lists and arrays, or from texts.
 
     Raises:
         CompileError: something else, or an input that is given twice.
     """
-    if isinstance(given, Mapping):
-        pairs = list(cast("Mapping[Any, Any]", given).items())
+    if isinstance(bind, Mapping):
+        pairs = list(cast("Mapping[Any, Any]", bind).items())
     else:
-        pairs = [_parse(text) for text in ([given] if isinstance(given, str) else given)]
-    found = dict[str, Constant]()
+        pairs = [_parse(text) for text in ([bind] if isinstance(bind, str) else bind)]
+    constants = dict[str, Constant]()
     for name, value in pairs:
-        if name in found:
+        if name in constants:
             raise CompileError(_place(name), "is given twice")
-        found[str(name)] = _plain(value, _place(name))
-    return found
+        constants[str(name)] = _plain(value, _place(name))
+    return constants
 
 
 def _parse(text: object) -> tuple[str, Any]:

@@ -100,17 +100,17 @@ class Options:
         return frozenset(name.strip() for name in self.recompute.split(",") if name.strip())
 
     @staticmethod
-    def of(net: object, given: Mapping[str, Any]) -> Options:
+    def of(net: object, chosen: Mapping[str, Any]) -> Options:
         """Check what a user gave; a name left out follows the net.
 
         Raises:
             CompileError: an option is unknown or its value makes no sense.
         """
-        given = _with_target(given)
+        chosen = _with_target(chosen)
         known = [entry.name for entry in fields(Options)]
-        if unknown := sorted(given.keys() - set(known)):
+        if unknown := sorted(chosen.keys() - set(known)):
             raise CompileError("", f"no option is named {', '.join(unknown)}", ", ".join(known))
-        values = {key: value for key, value in given.items() if value is not None}
+        values = {key: value for key, value in chosen.items() if value is not None}
         values["name"] = _checked_name(values["name"]) if "name" in values else _name_of(net)
         if "dump_ir" in values:
             values["dump_ir"] = Path(values["dump_ir"])
@@ -136,9 +136,9 @@ class Options:
         return Options(**values)
 
 
-def _with_target(given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_target(chosen: Mapping[str, Any]) -> dict[str, Any]:
     """`device`, `cpu` or `cuda`, as a target, unless one is named."""
-    values = dict(given)
+    values = dict(chosen)
     device = values.pop("device", None)
     if device is None:
         return values
@@ -165,12 +165,12 @@ def _check_training(values: dict[str, Any]) -> None:
         values["outputs_with_grads"] = [values["outputs_with_grads"]]
 
 
-def _state_of(given: Any, train: bool) -> dict[str, str]:
+def _state_of(stated: Any, train: bool) -> dict[str, str]:
     """Pairs of an input and an output, from a mapping or from texts."""
-    if isinstance(given, Mapping):
-        pairs = {str(name): str(output) for name, output in given.items()}  # type: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(stated, Mapping):
+        pairs = {str(name): str(output) for name, output in stated.items()}  # type: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     else:
-        texts: list[Any] = [given] if isinstance(given, str) else list(given)
+        texts: list[Any] = [stated] if isinstance(stated, str) else list(stated)
         pairs = dict[str, str]()
         for text in texts:
             name, equals, output = str(text).partition("=")

@@ -1,4 +1,7 @@
-"""What users write about sizes: `50,8` or `T=50,N=8`, and bytes such as `64M`."""
+"""The symbols of sizes that mean something, and what users write about sizes.
+
+`50,8` or `T=50,N=8` are sizes, `64M` bytes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 
 from rnncc.errors import CompileError
+
+TIME, BATCH = "T", "N"
+"""The symbols of the steps of a sequence and of its rows, in every shape of every net."""
 
 _BYTES = re.compile(r"(\d+)([KMG]?)", re.ASCII)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
@@ -35,22 +41,22 @@ def parse_sizes(
     return sizes
 
 
-def given_sizes(given: Given, symbols: Sequence[str]) -> dict[str, int]:
+def given_sizes(values: Given, symbols: Sequence[str]) -> dict[str, int]:
     """As `parse_sizes`, from a text, numbers in the symbols' order, or a mapping."""
-    if isinstance(given, Mapping):
-        given = ",".join(f"{name}={value}" for name, value in given.items())
-    elif given is not None and not isinstance(given, str):
-        given = ",".join(map(str, given))
-    return parse_sizes(given, symbols)
+    if isinstance(values, Mapping):
+        values = ",".join(f"{name}={value}" for name, value in values.items())
+    elif values is not None and not isinstance(values, str):
+        values = ",".join(map(str, values))
+    return parse_sizes(values, symbols)
 
 
-def all_sizes(given: Given, symbols: Sequence[str], why: str) -> dict[str, int]:
+def all_sizes(values: Given, symbols: Sequence[str], why: str) -> dict[str, int]:
     """As `given_sizes`, a value for every symbol.
 
     Raises:
         CompileError: as for `parse_sizes`; or a symbol has no value, which `why` needs.
     """
-    sizes = given_sizes(given, symbols)
+    sizes = given_sizes(values, symbols)
     if missing := [name for name in symbols if name not in sizes]:
         raise CompileError("--plan-for", f"{why} needs a value for {', '.join(missing)}")
     return sizes

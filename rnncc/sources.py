@@ -42,9 +42,9 @@ class Content(bytes):
     origin: str
 
     def __new__(cls, data: bytes, origin: str) -> Content:
-        made = super().__new__(cls, data)
-        made.origin = origin
-        return made
+        content = super().__new__(cls, data)
+        content.origin = origin
+        return content
 
     def __str__(self) -> str:
         return self.origin
@@ -110,12 +110,12 @@ def read_stream(file: BinaryIO, name: str) -> bytes:
     most = limit()
     if _regular_size(file) > most:
         raise too_large(name, most)
-    held = io.BytesIO()
+    content = io.BytesIO()
     while chunk := file.read(_CHUNK):
-        if held.tell() + len(chunk) > most:
+        if content.tell() + len(chunk) > most:
             raise too_large(name, most)
-        held.write(chunk)
-    return held.getvalue()
+        content.write(chunk)
+    return content.getvalue()
 
 
 def _regular_size(file: BinaryIO) -> int:

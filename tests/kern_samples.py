@@ -8,9 +8,9 @@ import numpy as np
 from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.attributes import dim_attr
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.types import tensor
 from rnncc.kern.access import Access, dense

@@ -8,6 +8,7 @@ from itertools import product
 from typing import Any, Literal
 
 from rnncc.errors import CompileError
+from rnncc.sizes import BATCH, TIME
 
 Mode = Literal["run", "train", "step"]
 NET = "net"
@@ -50,7 +51,7 @@ class Case:
     options: str = "{}"
 
     @property
-    def given(self) -> dict[str, Any]:
+    def compile_options(self) -> dict[str, Any]:
         """The options with which the net is compiled."""
         return {"seed": self.seed, **json.loads(self.options)}
 
@@ -59,8 +60,8 @@ class Case:
         """Such as `lstm H=128 B=1 T=100`."""
         if self.cell == NET:
             sizes = " ".join(f"{name}={value}" for name, value in self.sizes)
-            told = f"{self.net} {sizes}".rstrip() + WORDS[self.mode]
-            return f"{told} ragged" if self.ragged else told
+            label = f"{self.net} {sizes}".rstrip() + WORDS[self.mode]
+            return f"{label} ragged" if self.ragged else label
         size = f"{self.cell} H={self.units} B={self.batch}"
         if self.mode == "step":
             return size + WORDS["step"]
@@ -86,15 +87,15 @@ class Case:
         """A value for every size of the net."""
         if self.cell == NET:
             return dict(self.sizes)
-        return {"T": self.steps, "N": self.batch, "S": ENCODED}
+        return {TIME: self.steps, BATCH: self.batch, "S": ENCODED}
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
     @staticmethod
-    def from_dict(given: dict[str, Any]) -> Case:
+    def from_dict(fields: dict[str, Any]) -> Case:
         """The inverse of `to_dict`, after a way through JSON."""
-        values: dict[str, Any] = {**given, "sizes": tuple((n, v) for n, v in given["sizes"])}
+        values: dict[str, Any] = {**fields, "sizes": tuple((n, v) for n, v in fields["sizes"])}
         return Case(**values)
 
 
@@ -129,10 +130,10 @@ def _custom() -> list[Case]:
 
 
 def _training() -> list[Case]:
-    made = _cases(STANDARD, (128, 512), (1,), (100,), "train")
-    made += _cases(STANDARD, (256, 512), (32, 64), (50,), "train")
+    cases = _cases(STANDARD, (128, 512), (1,), (100,), "train")
+    cases += _cases(STANDARD, (256, 512), (32, 64), (50,), "train")
     own = ("milstm", "layernorm_lstm", "peephole_lstm")
-    return [*made, *_cases(own, (128,), (1,), (100,), "train"), *_batched_custom(own)]
+    return [*cases, *_cases(own, (128,), (1,), (100,), "train"), *_batched_custom(own)]
 
 
 def _overview() -> list[Case]:
@@ -149,19 +150,19 @@ def _batched_custom(cells: tuple[str, ...]) -> list[Case]:
 
 
 def _ragged() -> list[Case]:
-    made = _cases(STANDARD, (256,), (32,), (50, 100)) + _cases(STANDARD, (256,), (1,), (100,))
-    return [replace(case, lengths=True, ragged=True) for case in made]
+    cases = _cases(STANDARD, (256,), (32,), (50, 100)) + _cases(STANDARD, (256,), (1,), (100,))
+    return [replace(case, lengths=True, ragged=True) for case in cases]
 
 
 def _deepbench() -> list[Case]:
     """Baidu's DeepBench, inference on servers: 15 LSTMs and 54 GRUs."""
     batches = (1, 2, 4)
-    made = _cases(("lstm",), (512, 1024, 2048), batches, (25,))
-    made += _cases(("lstm",), (1536,), batches, (50,))
-    made += _cases(("lstm",), (256,), batches, (150,))
-    made += _cases(("gru",), (2816, 2048, 1536, 2560), batches, (1500, 750, 375, 187))
-    made += _cases(("gru",), (512,), batches, (1,))
-    return made + _cases(("gru",), (1024,), batches, (1500,))
+    cases = _cases(("lstm",), (512, 1024, 2048), batches, (25,))
+    cases += _cases(("lstm",), (1536,), batches, (50,))
+    cases += _cases(("lstm",), (256,), batches, (150,))
+    cases += _cases(("gru",), (2816, 2048, 1536, 2560), batches, (1500, 750, 375, 187))
+    cases += _cases(("gru",), (512,), batches, (1,))
+    return cases + _cases(("gru",), (1024,), batches, (1500,))
 
 
 SUITES = {
@@ -191,8 +192,8 @@ def cases_of(suite: str, only: str = "") -> list[Case]:
     """
     cases = SUITES[suite][1]()
     words = only.split()
-    found = [case for case in cases if all(word in case.name.split() for word in words)]
-    if not found:
+    matching = [case for case in cases if all(word in case.name.split() for word in words)]
+    if not matching:
         hint = "such as " + "; ".join(case.name for case in cases[:3])
         raise CompileError("--only", f"no case of {suite} has {only!r} in its name", hint)
-    return found
+    return matching

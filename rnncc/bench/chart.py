@@ -106,9 +106,9 @@ def _row(
         *_texts(y + 4, *_figures(result), kind="ink"),
     ]
     for name, value in sorted(row.items(), key=lambda entry: entry[0] in own):
-        told = f"{result.case.title}: {name}, {time_text(result.times[name].median)}"
+        tooltip = f"{result.case.title}: {name}, {time_text(result.times[name].median)}"
         parts.append(
-            f"<g><title>{escape(told)} ({value:.2f})</title>"
+            f"<g><title>{escape(tooltip)} ({value:.2f})</title>"
             f"{_mark(axis.place(value), y, name, marks, own)}</g>"
         )
     return parts
@@ -158,8 +158,8 @@ def _ticks(axis: _Axis, top: float, bottom: float) -> list[str]:
         x = axis.place(tick)
         parts.append(_line(x, top, x, bottom, "ink-line" if tick == 1 else "line"))
         parts.append(_text(x, bottom + 18, f"{tick:g}{TIMES}", "faint", "middle"))
-    told = "time relative to rnncc: further right is slower"
-    return [*parts, _text((PLOT + RIGHT) / 2, bottom + 40, told, "faint", "middle")]
+    caption = "time relative to rnncc: further right is slower"
+    return [*parts, _text((PLOT + RIGHT) / 2, bottom + 40, caption, "faint", "middle")]
 
 
 def _legend(

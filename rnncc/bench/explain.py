@@ -29,7 +29,7 @@ class Offer:
 
 def explain(
     title: str,
-    found: Sequence[Bound],
+    phase_bounds: Sequence[Bound],
     ceilings: Ceilings,
     seconds: float | None = None,
     offer: Offer | None = None,
@@ -39,21 +39,21 @@ def explain(
     Args:
         seconds: what a run was measured to take.
     """
-    total = least(found)
+    total = least(phase_bounds)
     if not total:
         return [f"{title}: nothing to compute."]
-    flops = product_flops([one.phase for one in found])
+    flops = product_flops([one.phase for one in phase_bounds])
     lines = [
-        f"{title}: products of {_amount(flops, 'FLOP')}, {_amount(_read(found), 'B')} read.",
+        f"{title}: products of {_amount(flops, 'FLOP')}, {_amount(_read(phase_bounds), 'B')} read.",
         f"This machine needs at least {_time(total)} for it{_reached(total, seconds)}.",
     ]
-    loops = [one for one in found if one.phase.looped and one.phase.times > 1]
-    rest = [one for one in found if one not in loops]
+    loops = [one for one in phase_bounds if one.phase.looped and one.phase.times > 1]
+    rest = [one for one in phase_bounds if one not in loops]
     lines += [_step(one, total, ceilings) for one in loops if one.seconds > total / 20]
     if rest and least(rest) > total / 20:
         lines.append(_outside(rest, total))
-    lines.append(_verdict(found))
-    return lines + _advice(found, offer or Offer(), total, seconds)
+    lines.append(_verdict(phase_bounds))
+    return lines + _advice(phase_bounds, offer or Offer(), total, seconds)
 
 
 def _reached(total: float, seconds: float | None) -> str:
@@ -94,8 +94,8 @@ def _outside(rest: Sequence[Bound], total: float) -> str:
     )
 
 
-def _verdict(found: Sequence[Bound]) -> str:
-    match bounded_by(found):
+def _verdict(phase_bounds: Sequence[Bound]) -> str:
+    match bounded_by(phase_bounds):
         case "reading":
             return "So reading bounds it: the arithmetic waits for weights."
         case "arithmetic":
@@ -104,20 +104,22 @@ def _verdict(found: Sequence[Bound]) -> str:
             return "So reading and arithmetic bound it about alike."
 
 
-def bounded_by(found: Sequence[Bound]) -> str:
+def bounded_by(phase_bounds: Sequence[Bound]) -> str:
     """`reading`, `arithmetic` or `both`: what takes most of the time in the phases that matter."""
-    reading = sum(one.seconds for one in found if one.reading > MUCH * one.arithmetic)
-    arithmetic = sum(one.seconds for one in found if one.arithmetic > MUCH * one.reading)
+    reading = sum(one.seconds for one in phase_bounds if one.reading > MUCH * one.arithmetic)
+    arithmetic = sum(one.seconds for one in phase_bounds if one.arithmetic > MUCH * one.reading)
     if reading > 2 * arithmetic:
         return "reading"
     return "arithmetic" if arithmetic > 2 * reading else "both"
 
 
-def _advice(found: Sequence[Bound], offer: Offer, total: float, seconds: float | None) -> list[str]:
+def _advice(
+    phase_bounds: Sequence[Bound], offer: Offer, total: float, seconds: float | None
+) -> list[str]:
     """What would help, as far as this compiler offers it."""
     lines: list[str] = []
-    if (reading := bounded_by(found)) != "arithmetic":
-        rows = max(2, round(_reading(found) / max(_arithmetic(found), 1e-12)))
+    if (reading := bounded_by(phase_bounds)) != "arithmetic":
+        rows = max(2, round(_reading(phase_bounds) / max(_arithmetic(phase_bounds), 1e-12)))
         lines.append(
             f"A batch helps: up to about {rows} times as many rows are computed while the same"
             " weights are read."
@@ -128,31 +130,31 @@ def _advice(found: Sequence[Bound], offer: Offer, total: float, seconds: float |
     if offer.threads > 1:
         lines.append(f"Threads help, up to about {offer.threads}: --threads.")
     if seconds is not None and total < LITTLE * seconds:
-        lines.append(_overhead(found, total, seconds))
+        lines.append(_overhead(phase_bounds, total, seconds))
     return lines
 
 
-def _overhead(found: Sequence[Bound], total: float, seconds: float) -> str:
+def _overhead(phase_bounds: Sequence[Bound], total: float, seconds: float) -> str:
     """What goes to neither arithmetic nor reading, spread over the kernels that are run."""
-    runs = sum(one.phase.times * one.phase.kernels for one in found)
-    each = (seconds - total) / max(runs, 1)
+    runs = sum(one.phase.times * one.phase.kernels for one in phase_bounds)
+    per_run = (seconds - total) / max(runs, 1)
     return (
         f"{_time(seconds - total)} go elsewhere: chains of dependent sums and functions, and the"
-        f" starts of loops; {_time(each)} for each of {runs} runs of kernels. Where that is most,"
-        " the net is too small for this machine: a batch fills it."
+        f" starts of loops; {_time(per_run)} for each of {runs} runs of kernels. Where that is"
+        " most, the net is too small for this machine: a batch fills it."
     )
 
 
-def _read(found: Sequence[Bound]) -> int:
-    return sum(one.phase.times * one.phase.read for one in found)
+def _read(phase_bounds: Sequence[Bound]) -> int:
+    return sum(one.phase.times * one.phase.read for one in phase_bounds)
 
 
-def _reading(found: Sequence[Bound]) -> float:
-    return sum(one.reading for one in found)
+def _reading(phase_bounds: Sequence[Bound]) -> float:
+    return sum(one.reading for one in phase_bounds)
 
 
-def _arithmetic(found: Sequence[Bound]) -> float:
-    return sum(one.arithmetic for one in found)
+def _arithmetic(phase_bounds: Sequence[Bound]) -> float:
+    return sum(one.arithmetic for one in phase_bounds)
 
 
 def _amount(number: float, unit: str) -> str:

@@ -66,10 +66,10 @@ class Ceilings:
     @property
     def levels(self) -> dict[str, float]:
         """Bytes a second from each level, each read in blocks well inside of it."""
-        found, below = dict[str, float](), 0
+        bandwidths, below = dict[str, float](), 0
         for name, size in self.caches.items():
-            found[name], below = self.bandwidth(max(size // 2, min(2 * below, size))), size
-        return {**found, "memory": self.reads[-1][1]}
+            bandwidths[name], below = self.bandwidth(max(size // 2, min(2 * below, size))), size
+        return {**bandwidths, "memory": self.reads[-1][1]}
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "levels": self.levels}
@@ -82,13 +82,13 @@ class Measuring:
     Attributes:
         seconds, rounds: of each figure; the best round counts.
         memory: bytes of the largest block.
-        told: is called with what is measured next.
+        report: is called with what is measured next.
     """
 
     seconds: float = SECONDS
     rounds: int = ROUNDS
     memory: int = MOST_MEMORY
-    told: Callable[[str], object] = field(default=lambda what: None)
+    report: Callable[[str], object] = field(default=lambda what: None)
 
 
 def measure(cores: Sequence[int], how: Measuring | None = None) -> Ceilings:
@@ -101,10 +101,10 @@ def measure(cores: Sequence[int], how: Measuring | None = None) -> Ceilings:
     largest = min(how.memory, 4 * caches.get("L3", max(caches.values())))
     sizes = [size for size in block_sizes(largest) if size % block_bytes(target) == 0]
     with ThreadPoolExecutor(len(cores)) as pool:
-        begun = [pool.submit(_measure_core, core, target, sizes, how) for core in cores]
-        found = [one.result() for one in begun]
-    reads = [(size, sum(read[i] for _, read in found)) for i, size in enumerate(sizes)]
-    rates = {dtype: sum(rate[dtype] for rate, _ in found) for dtype in found[0][0]}
+        futures = [pool.submit(_measure_core, core, target, sizes, how) for core in cores]
+        measured = [one.result() for one in futures]
+    reads = [(size, sum(read[i] for _, read in measured)) for i, size in enumerate(sizes)]
+    rates = {dtype: sum(rate[dtype] for rate, _ in measured) for dtype in measured[0][0]}
     return Ceilings(target.lanes, caches, rates, reads, len(cores))
 
 
@@ -119,7 +119,7 @@ def block_sizes(largest: int) -> list[int]:
 
 def find_caches(cpu: int = 0) -> dict[str, int]:
     """Bytes of each cache that holds data, as Linux tells them."""
-    found: dict[str, int] = {}
+    caches: dict[str, int] = {}
     for folder in sorted(Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
         try:
             kind, level, size = (
@@ -128,8 +128,8 @@ def find_caches(cpu: int = 0) -> dict[str, int]:
         except OSError:
             continue
         if kind != "Instruction" and size.endswith("K"):
-            found[f"L{level}"] = int(size[:-1]) << 10
-    return found or dict(CACHES)
+            caches[f"L{level}"] = int(size[:-1]) << 10
+    return caches or dict(CACHES)
 
 
 def _measure_core(
@@ -138,33 +138,33 @@ def _measure_core(
     """Multiply-adds and reads of one core, by the thread that this runs in."""
     os.sched_setaffinity(0, {core})
     code = probes(target)
-    how.told("multiply-adds")
+    how.report("multiply-adds")
     rates = {dtype: code.flops(dtype) * _rate(f, how) for dtype, f in code.arithmetic.items()}
     block = Memory(sizes[-1])
     block.bytes[:] = 0
-    found: list[float] = []
+    bandwidths: list[float] = []
     for size in sizes:
-        how.told(f"reads of {size >> 10} KB")
+        how.report(f"reads of {size >> 10} KB")
         blocks = size // block_bytes(target)
         once = _rate(lambda n, blocks=blocks: code.read(block.address, blocks, n), how)
         twice = _rate(lambda n, blocks=blocks: code.there_and_back(block.address, blocks, n), how)
-        found.append(size * max(once, 2 * twice))
-    return rates, found
+        bandwidths.append(size * max(once, 2 * twice))
+    return rates, bandwidths
 
 
 def _rate(work: Callable[[int], object], how: Measuring) -> float:
     """Iterations a second of the best round."""
-    iterations, taken = 1, _seconds(work, 1)
-    while taken < how.seconds / 4:
-        iterations = max(iterations * 2, int(iterations * how.seconds / max(taken, 1e-7) / 2))
-        taken = _seconds(work, iterations)
-    return iterations / min(taken, *(_seconds(work, iterations) for _ in range(how.rounds)))
+    iterations, seconds = 1, _seconds(work, 1)
+    while seconds < how.seconds / 4:
+        iterations = max(iterations * 2, int(iterations * how.seconds / max(seconds, 1e-7) / 2))
+        seconds = _seconds(work, iterations)
+    return iterations / min(seconds, *(_seconds(work, iterations) for _ in range(how.rounds)))
 
 
 def _seconds(work: Callable[[int], object], iterations: int) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     work(iterations)
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def cpu_name() -> str:

@@ -22,6 +22,7 @@ from rnncc.ir.types import dims_of, tensor
 from rnncc.nn.axes import cut
 from rnncc.nn.normalisation import softmax
 from rnncc.nn.steps import lstm_step
+from rnncc.sizes import BATCH, TIME
 
 Array = np.ndarray[Any, Any]
 
@@ -60,8 +61,8 @@ def addlengths(program: Program) -> None:
     inside = b.reshape(b.compare("lt", b.broadcast(t, [batch], []), ends), [batch, 1])
     for carry in loop.carries:
         carry.next = b.select(inside, carry.next, carry.arg)
-    for made in loop.ys:
-        made.row = b.select(inside, made.row, b.fill(0.0, ()))
+    for output in loop.ys:
+        output.row = b.select(inside, output.row, b.fill(0.0, ()))
     loop.rebuild()
 
 
@@ -79,7 +80,7 @@ def attention_lstm(units: int) -> Program:
     Parameters: W [H, 4H], RW [2H, 4H], b [4H].
     """
     b = Builder.net("attention_lstm")
-    x, memory = b.input("x", ["T", "N", units]), b.input("memory", ["S", "N", units])
+    x, memory = b.input("x", [TIME, BATCH, units]), b.input("memory", ["S", BATCH, units])
     rng = np.random.default_rng(0)
     shapes = {"W": [units, 4 * units], "RW": [2 * units, 4 * units]}
     arrays: dict[str, Array] = {
@@ -94,10 +95,10 @@ def attention_lstm(units: int) -> Program:
     def body(
         inner: Builder, consts: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
     ) -> tuple[list[SSAValue], list[SSAValue]]:
-        (held, recurrent), (h, c) = consts, carry
-        scores = inner.reduce("sum", inner.mul(held, h), [2])
+        (memory, recurrent), (h, c) = consts, carry
+        scores = inner.reduce("sum", inner.mul(memory, h), [2])
         weights = softmax(inner, scores, 0)
-        weighted = inner.mul(inner.reshape(weights, (*dims_of(weights), 1)), held)
+        weighted = inner.mul(inner.reshape(weights, (*dims_of(weights), 1)), memory)
         context = inner.reduce("sum", weighted, [0])
         z = inner.add(rows[0], inner.matmul(inner.concat([h, context], 1), recurrent))
         h, c = lstm_step(inner, dict(zip("ifgo", cut(inner, z, 4), strict=True)), c)
@@ -122,11 +123,11 @@ def parameters(case: Case) -> dict[str, Array]:
 def inputs(case: Case) -> dict[str, Array]:
     """X [T, N, H], for a decoder memory [S, N, H], and lengths [N], as `drawn` draws them."""
     sizes = case.dims
-    made = {"x": normal([sizes["T"], sizes["N"], case.units])}
+    arrays = {"x": normal([sizes[TIME], sizes[BATCH], case.units])}
     if case.cell == "attention_lstm":
-        made["memory"] = normal([sizes["S"], sizes["N"], case.units])
+        arrays["memory"] = normal([sizes["S"], sizes[BATCH], case.units])
     if case.lengths:
         rng = np.random.default_rng(0)
-        steps = lengths(rng, [sizes["N"]], sizes["T"], case.ragged)
-        made["lengths"] = steps.astype(np.int32)
-    return made
+        steps = lengths(rng, [sizes[BATCH]], sizes[TIME], case.ragged)
+        arrays["lengths"] = steps.astype(np.int32)
+    return arrays

@@ -14,10 +14,11 @@ from llvmlite import ir
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
 from rnncc.codegen.cpu.target import CpuTarget
-from rnncc.codegen.llvm.emit import I64, VALUE, Emit, Value, vector_type
+from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.codegen.llvm.values import I64, VALUE, Value, vector_type
+from rnncc.ir.attributes import get_dims
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dims
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
@@ -63,30 +64,30 @@ def phases(program: KernelProgram, sizes: Sizes, target: CpuTarget) -> list[Phas
     """The phases of a program, in order; those that never run are left out."""
     walk = _Walk(target)
     walk.block(program.func.body.block, 1, False, dict(sizes))
-    return _merged(walk.found)
+    return _merged(walk.phases)
 
 
-def _merged(found: Sequence[Phase]) -> list[Phase]:
+def _merged(phases: Sequence[Phase]) -> list[Phase]:
     """Phases that differ in nothing but `times` become one: the steps of all chunks."""
-    made: list[Phase] = []
-    for phase in found:
-        same = next((p for p in made if replace(p, times=phase.times) == phase), None)
+    merged: list[Phase] = []
+    for phase in phases:
+        same = next((p for p in merged if replace(p, times=phase.times) == phase), None)
         if same is None:
-            made.append(phase)
+            merged.append(phase)
         else:
             same.times += phase.times
-    return made
+    return merged
 
 
-def product_flops(found: Sequence[Phase]) -> int:
+def product_flops(phases: Sequence[Phase]) -> int:
     """Of all products of a whole run."""
-    return sum(phase.times * phase.all_flops for phase in found)
+    return sum(phase.times * phase.all_flops for phase in phases)
 
 
 class _Walk:
     def __init__(self, target: CpuTarget) -> None:
         self.target = target
-        self.found: list[Phase] = []
+        self.phases: list[Phase] = []
         self._vectors: dict[Operation, int] = {}
 
     def block(self, block: Block, times: int, looped: bool, sizes: dict[str, int]) -> None:
@@ -104,7 +105,7 @@ class _Walk:
                 phase.flops[dtype] = phase.flops.get(dtype, 0) + flops
                 phase.vectors += self._elementwise(op, sizes)
         if phase.kernels and times:
-            self.found.append(phase)
+            self.phases.append(phase)
 
     def _elementwise(self, op: Operation, sizes: Sizes) -> int:
         """Vector instructions of a body over its domain, or of moves."""

@@ -16,7 +16,8 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, POINTER, Emit, Pointer, Value, vector_type
+from rnncc.codegen.llvm.emit import Emit
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, POINTER, Pointer, Value, vector_type
 
 UNROLLED = 16
 """Vectors read in one iteration."""
@@ -67,9 +68,9 @@ def probes(target: CpuTarget) -> Probes:
 
     def function(name: str, count: int) -> Any:
         kind = ctypes.CFUNCTYPE(ctypes.c_float, *[ctypes.c_int64] * count)
-        made: Any = kind(engine.get_function_address(name))
-        made.engine = engine
-        return made
+        probe: Any = kind(engine.get_function_address(name))
+        probe.engine = engine
+        return probe
 
     arithmetic = {dtype: function(f"arithmetic_{dtype}", 1) for dtype in dtypes}
     return Probes(arithmetic, function("read", 3), function("there_and_back", 3), target)

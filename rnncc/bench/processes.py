@@ -47,7 +47,7 @@ class Process:
     def __init__(self, contender: Contender, cores: Sequence[int]) -> None:
         self.contender, self.cores = contender, cores[: contender.threads]
         self._process: subprocess.Popen[str] | None = None
-        self._told = tempfile.TemporaryFile()  # noqa: SIM115, closed with the process's object
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115, closed with the process's object
 
     @property
     def alive(self) -> bool:
@@ -96,8 +96,8 @@ class Process:
     def _why(self, process: subprocess.Popen[str]) -> str:
         """Why the process has ended: its last words, else how."""
         status = process.wait()
-        self._told.seek(0)
-        lines = self._told.read().decode(errors="replace").strip().splitlines()
+        self._stderr.seek(0)
+        lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         self.close()
         if status < 0:
             name = signal.Signals(-status).name
@@ -112,7 +112,7 @@ class Process:
             [*command, contender.precision, *map(str, self.cores)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=None if os.environ.get("RNNCC_DEBUG") else self._told,
+            stderr=None if os.environ.get("RNNCC_DEBUG") else self._stderr,
             env={**os.environ, **settings(contender.threads), "PYTHONPATH": paths},
             text=True,
         )

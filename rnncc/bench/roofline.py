@@ -51,10 +51,10 @@ def library_of(case: Case, precision: str = "fp32") -> Library:
     from rnncc.driver import compiling
 
     net, init = nets.source(case)
-    given: dict[str, Any] = {**case.given, "train": case.mode == "train"}
+    values: dict[str, Any] = {**case.compile_options, "train": case.mode == "train"}
     if precision != "fp32":
-        given["precision"] = precision
-    options = Options.of(net, given)
+        values["precision"] = precision
+    options = Options.of(net, values)
     return compiling.build_library(net, init, options)
 
 
@@ -63,10 +63,10 @@ def bounds(library: Library, case: Case, ceilings: Ceilings) -> list[Bound]:
     target = resolve_target()
     programs = library.programs
     kept = ["step"] if case.mode == "step" and "step" in programs else list(programs)
-    found = [phase for name in kept for phase in phases(programs[name], case.dims, target)]
-    return [bound(phase, ceilings) for phase in found]
+    counted = [phase for name in kept for phase in phases(programs[name], case.dims, target)]
+    return [bound(phase, ceilings) for phase in counted]
 
 
-def least(found: Sequence[Bound]) -> float:
+def least(phase_bounds: Sequence[Bound]) -> float:
     """Seconds of all phases, one after another."""
-    return sum(one.seconds for one in found)
+    return sum(one.seconds for one in phase_bounds)

@@ -13,7 +13,7 @@ from rnncc.bench.processes import LeftOut, Process, Processes
 from rnncc.driver.timing import Times, alternate
 from rnncc.errors import CompileError
 
-Told = Callable[[str], object]
+Progress = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,12 @@ def cores(first: int | None = None) -> list[int]:
 
 
 def run(
-    cases: Sequence[Case], contenders: Sequence[Contender], effort: Effort, told: Told
+    cases: Sequence[Case], contenders: Sequence[Contender], effort: Effort, report: Progress
 ) -> Iterator[Result]:
     """The results of cases, one after another.
 
     Args:
-        told: is called with what is being done.
+        report: is called with what is being done.
 
     Raises:
         CompileError: rnncc refuses a net, or nothing can compute a case.
@@ -111,22 +111,22 @@ def run(
     with Processes(contenders, effort.cores) as processes:
         for number, case in enumerate(cases, 1):
             place = f"{number} of {len(cases)}: {case.name}"
-            yield _one(case, processes.all, effort, lambda what, at=place: told(f"{at}: {what}"))
+            yield _one(case, processes.all, effort, lambda what, at=place: report(f"{at}: {what}"))
 
 
-def _one(case: Case, processes: Sequence[Process], effort: Effort, told: Told) -> Result:
+def _one(case: Case, processes: Sequence[Process], effort: Effort, report: Progress) -> Result:
     ready: dict[str, Process] = {}
     left: dict[str, str] = {}
     for process in processes:
         name = process.contender.name
-        told(f"{name} makes it")
+        report(f"{name} makes it")
         try:
             process.make(case)
         except LeftOut as reason:
             left[name] = str(reason)
             continue
         ready[name] = process
-    told(f"{', '.join(ready)} in turn")
+    report(f"{', '.join(ready)} in turn")
     while ready:
         try:
             times = alternate({n: p.time for n, p in ready.items()}, effort.rounds, effort.seconds)

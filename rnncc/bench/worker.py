@@ -48,9 +48,9 @@ def seconds(call: Workload, count: int) -> float:
     """How long so many calls take."""
     if count > 1:
         call.repeat(WARM)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     call.repeat(count)
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def _make(module: str, setup: Setup, case: Case) -> tuple[Workload | None, dict[str, Any]]:
@@ -61,8 +61,8 @@ def _make(module: str, setup: Setup, case: Case) -> tuple[Workload | None, dict[
     except ImportError as error:
         return None, {"why": str(error)}
     except Exception as error:  # a peer's own failure leaves it out and ends nothing
-        told = str(error).strip().splitlines()
-        return None, {"why": f"{type(error).__name__}: {told[0] if told else ''}"}
+        message = str(error).strip().splitlines()
+        return None, {"why": f"{type(error).__name__}: {message[0] if message else ''}"}
     return call, {} if call is not None else {"why": ""}
 
 

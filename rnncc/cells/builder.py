@@ -18,6 +18,7 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import times
 from rnncc.nn.layer import Cell, Direction, laid_out, run_layers, side_by_side, time_first
 from rnncc.nn.steps import Named
+from rnncc.sizes import BATCH, TIME
 
 
 @dataclass(frozen=True)
@@ -37,16 +38,16 @@ def build_layer(
     peepholes: bool = False,
 ) -> Layer:
     """A layer of nIn and H units; raises `CompileError` where sizes and parameters do not fit."""
-    given, name = settings.parameters, kind.kind
+    parameters, name = settings.parameters, kind.kind
     first = (settings.prefix(0), settings.directions[0][0])
-    n_in, n_out = sizes_from(name, sizes, given, first)
+    n_in, n_out = sizes_from(name, sizes, parameters, first)
     parts = _parts(kind, n_in, n_out, settings)
-    wanted = {
+    expected = {
         n.join(p.ends): q for several in parts for p in several for n, q in p.parameters.items()
     }
-    arrays = arrays_for(name, wanted, given, settings.seed)
-    made = _Builder(kind, n_out, settings).program(n_in, parts, arrays)
-    plain = (made.module, made.arrays, made.name, made.source)
+    arrays = arrays_for(name, expected, parameters, settings.seed)
+    built = _Builder(kind, n_out, settings).program(n_in, parts, arrays)
+    plain = (built.module, built.arrays, built.name, built.source)
     return Layer(*plain, kind=name, n_in=n_in, n_out=n_out, peepholes=peepholes, settings=settings)
 
 
@@ -85,7 +86,7 @@ class _Builder:
 
     def inputs(self, n_in: int) -> tuple[SSAValue, SSAValue | None]:
         """X as [T, N, nIn], the mask as [T, N, 1]; in the order of the model's inputs."""
-        sizes: dict[str, str | int] = {"N": "N", "T": "T", "C": n_in}
+        sizes: dict[str, str | int] = {BATCH: BATCH, TIME: TIME, "C": n_in}
         layout = self.settings.layout
         x = time_first(self.b, self.b.input("x", [sizes[axis] for axis in layout]), layout)
         mask = None

@@ -64,8 +64,12 @@ class _Gru(CellKind):
     kind: ClassVar[str] = "gru"
 
     def parameters(self, n_in: int, n_out: int) -> dict[str, Parameter]:
-        made = gate_parameters(n_in, n_out, (0.0,) * 3, self.norm)
-        return {**made, "rb": ParameterVector(n_out)} if self.linear else made
+        parameters_by_name = gate_parameters(n_in, n_out, (0.0,) * 3, self.norm)
+        return (
+            {**parameters_by_name, "rb": ParameterVector(n_out)}
+            if self.linear
+            else parameters_by_name
+        )
 
     def cell(self, b: Builder, p: Named) -> Cell:
         weights, late = weights_of(p, self.norm), p["rb"] if self.linear else None

@@ -59,9 +59,12 @@ class _MiLstm(CellKind):
     states: ClassVar[tuple[str, ...]] = ("h", "c")
 
     def parameters(self, n_in: int, n_out: int) -> dict[str, Parameter]:
-        made = gate_parameters(n_in, n_out, (0.0, 1.0, 0.0, 0.0), self.norm)
+        parameters_by_name = gate_parameters(n_in, n_out, (0.0, 1.0, 0.0, 0.0), self.norm)
         factors = ("alpha", "beta_x", "beta_h")
-        return {**made, **{name: ParameterVector(n_out, (1.0,) * 4) for name in factors}}
+        return {
+            **parameters_by_name,
+            **{name: ParameterVector(n_out, (1.0,) * 4) for name in factors},
+        }
 
     def cell(self, b: Builder, p: Named) -> Cell:
         names = ["alpha", "beta_x", "beta_h", *([] if self.norm else ["b"])]

@@ -55,12 +55,14 @@ def gate_parameters(
 ) -> dict[str, Parameter]:
     """W [nIn, kH], RW [H, kH + extra], b [kH], and with layer norm `gain` [kH], from 1."""
     width, fans = n_out * len(biases), (n_out, n_in + n_out)
-    made: dict[str, Parameter] = {
+    parameters: dict[str, Parameter] = {
         "W": Matrix((n_in, width), fans),
         "RW": Matrix((n_out, width + extra), fans),
         "b": ParameterVector(n_out, biases),
     }
-    return {**made, "gain": ParameterVector(n_out, (1.0,) * len(biases))} if norm else made
+    return (
+        {**parameters, "gain": ParameterVector(n_out, (1.0,) * len(biases))} if norm else parameters
+    )
 
 
 def weights_of(p: Named, norm: bool) -> CellWeights:
@@ -71,42 +73,45 @@ def weights_of(p: Named, norm: bool) -> CellWeights:
 
 
 def sizes_from(
-    kind: str, sizes: tuple[int | None, int | None], given: Mapping[str, Any] | None, ends: Ends
+    kind: str,
+    sizes: tuple[int | None, int | None],
+    parameters: Mapping[str, Any] | None,
+    ends: Ends,
 ) -> tuple[int, int]:
     """NIn and H: as they were asked for; else the rows of the first layer's W and RW."""
-    found: list[int] = []
+    known: list[int] = []
     for option, size, matrix in zip(("n_in", "n_out"), sizes, ("W", "RW"), strict=True):
         name = matrix.join(ends)
-        arrays = given or {}
+        arrays = parameters or {}
         shape = list(np.shape(arrays[name])) if name in arrays else []
         if size is None and len(shape) != 2:
             raise CompileError(kind, f"{option} is not given, nor a matrix {name} that shows it")
         size = shape[0] if size is None else size
         if not isinstance(size, int) or size < 1:
             raise CompileError(kind, f"{option} is {size!r}, expected a number from 1 up")
-        found.append(size)
-    return found[0], found[1]
+        known.append(size)
+    return known[0], known[1]
 
 
 def arrays_for(
-    kind: str, wanted: Mapping[str, Parameter], given: Mapping[str, Any] | None, seed: int
+    kind: str, expected: Mapping[str, Parameter], parameters: Mapping[str, Any] | None, seed: int
 ) -> dict[str, Array]:
     """The arrays given, checked, as float32; or those that a layer starts with."""
-    if given is None:
+    if parameters is None:
         rng = np.random.default_rng(seed)
-        return {name: parameter.start(rng) for name, parameter in wanted.items()}
-    told = [f"parameter {name!r} is missing" for name in wanted if name not in given]
-    told += [f"no parameter is named {name!r}" for name in given if name not in wanted]
-    if told:
-        raise CompileError(kind, "; ".join(told), f"it has {', '.join(wanted)}")
-    return {name: _checked(kind, name, p.shape, given[name]) for name, p in wanted.items()}
+        return {name: parameter.start(rng) for name, parameter in expected.items()}
+    problems = [f"parameter {name!r} is missing" for name in expected if name not in parameters]
+    problems += [f"no parameter is named {name!r}" for name in parameters if name not in expected]
+    if problems:
+        raise CompileError(kind, "; ".join(problems), f"it has {', '.join(expected)}")
+    return {name: _checked(kind, name, p.shape, parameters[name]) for name, p in expected.items()}
 
 
-def _checked(kind: str, name: str, want: tuple[int, ...], given: Any) -> Array:
-    array = np.asarray(given)
+def _checked(kind: str, name: str, want: tuple[int, ...], value: Any) -> Array:
+    array = np.asarray(value)
     if array.dtype.kind not in "fiu":
         raise CompileError(kind, f"{name} holds {array.dtype}, expected numbers")
     if array.shape != want:
-        got, wanted = shape_text(array.shape), shape_text(want)
-        raise CompileError(kind, f"{name} is {got}, expected {wanted} by n_in and n_out")
+        got, expected = shape_text(array.shape), shape_text(want)
+        raise CompileError(kind, f"{name} is {got}, expected {expected} by n_in and n_out")
     return array.astype(np.float32)

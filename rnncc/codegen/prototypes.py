@@ -11,10 +11,10 @@ from rnncc.kern.signatures import (
     PARAMETERS,
     PART,
     PART_SUFFIX,
-    TIME,
     cuda_parameters,
 )
 from rnncc.names import c_names
+from rnncc.sizes import TIME
 
 STRUCTS = ("inputs", "outputs", "parameters", "output_grads", "grads")
 """What follows `NAME_` in the names of the header's structs."""

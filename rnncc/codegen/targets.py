@@ -40,10 +40,12 @@ class TargetRow:
 
 def _cpu(system: str) -> TargetRow:
     """CPUs of a system; what none is named for is as Linux."""
-    told = SYSTEMS.get(system, SYSTEMS["linux"])
+    conventions = SYSTEMS.get(system, SYSTEMS["linux"])
     knobs = ("cache", "vectors", "chains")
     versions = "rnncc.codegen.cpu.versions"
-    return TargetRow("rnncc.codegen.cpu.machines", told.products, told.by_default, knobs, versions)
+    return TargetRow(
+        "rnncc.codegen.cpu.machines", conventions.products, conventions.by_default, knobs, versions
+    )
 
 
 CPU = _cpu("linux")

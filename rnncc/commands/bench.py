@@ -101,10 +101,10 @@ def bench(
     if device != "cpu" and (roofline or explain or threads != "1"):
         what = "--roofline, --explain and --threads are about the CPU"
         raise CompileError("--device", what)
-    given = only_init(init_net, init)
+    init_path = only_init(init_net, init)
     kinds = only, peers, precision, threads, device
     options = {"shapes": shapes, "state": state, "bind": bind}
-    chosen = benching.Chosen(given, seed, at, train, ragged, *kinds, options)
+    chosen = benching.Chosen(init_path, seed, at, train, ragged, *kinds, options)
     if explain:
         if roofline or svg or only or peers:
             raise CompileError("--explain", "goes with a net, its sizes and --train alone")

@@ -85,8 +85,8 @@ def _print_notes(results: Sequence[Result], compared: bool, bounded: bool) -> No
         click.echo("ratio: the best fp32 peer's time over ours")
     if bounded:
         click.echo("least: what arithmetic and bytes allow here; part: least over our time")
-    told = {f"{name}: {why}" for result in results for name, why in result.left.items() if why}
-    for line in sorted(told):
+    reasons = {f"{name}: {why}" for result in results for name, why in result.left.items() if why}
+    for line in sorted(reasons):
         print(f"left out: {printable(line)}", file=sys.stderr)
 
 

@@ -30,13 +30,13 @@ from rnncc.errors import CompileError
 from rnncc.kern.library import Library
 from rnncc.options import PRECISIONS
 from rnncc.planning.threading_cost import ThreadingCost
-from rnncc.sizes import parse_sizes
+from rnncc.sizes import TIME, parse_sizes
 from rnncc.stages.reading import import_source
 from rnncc.writing import write_file
 
-USUAL = {"T": 100}
+USUAL = {TIME: 100}
 """Sizes that are not given; others are 1."""
-Told = Callable[[str], object]
+Progress = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def bench(
     if what not in SUITES and not Path(what).is_file():
         known = ", ".join(SUITES)
         raise CompileError(what, "no such file, nor a suite", f"suites are {known}")
-    with _progress() as told:
+    with _progress() as report:
         several = thread_counts(chosen.threads, len(effort.cores))
-        contenders = peers.ours(chosen.precision, chosen.device)
+        contenders = peers.own_contenders(chosen.precision, chosen.device)
         if what in SUITES:
             _no_net_options(chosen)
             cases = cases_of(what, chosen.only)
@@ -84,12 +84,12 @@ def bench(
             own = [one for one in contenders if one.own]
             contenders = [*own, *peers.padded(own), *contenders[len(own) :]]
         contenders = [one.on(threads) for threads in several for one in contenders]
-        how, cores = Measuring(told=told), effort.cores
+        how, cores = Measuring(report=report), effort.cores
         ceilings = [measure(cores[:count], how) for count in several] if roofline else []
         results: list[Result] = []
-        for result in run(cases, contenders, effort, told):
+        for result in run(cases, contenders, effort, report):
             for one in ceilings:
-                add_least(result, one, told)
+                add_least(result, one, report)
             results.append(result)
     if svg is not None:
         write_file(svg, draw(results, *_headings(what, effort, several)))
@@ -103,13 +103,15 @@ def _headings(what: str, effort: Effort, threads: Sequence[int]) -> tuple[str, s
     """The title of a picture, and how its figures were measured."""
     title = f"{SUITES[what][0]}" if what in SUITES else Path(what).name
     cores = "one core" if max(threads) == 1 else f"{max(threads)} cores"
-    told = f"{cores} of {cpu_name()}, medians of {effort.rounds} rounds in which all took turns"
-    return title[:1].upper() + title[1:], told
+    conditions = (
+        f"{cores} of {cpu_name()}, medians of {effort.rounds} rounds in which all took turns"
+    )
+    return title[:1].upper() + title[1:], conditions
 
 
 def _no_net_options(chosen: Chosen) -> None:
-    given = any(chosen.options.values())
-    if given or chosen.init or chosen.at or chosen.train or chosen.seed or chosen.ragged:
+    has_options = any(chosen.options.values())
+    if has_options or chosen.init or chosen.at or chosen.train or chosen.seed or chosen.ragged:
         what = "INIT, --seed, --shape, --state, --bind, --for, --train and --ragged go with a net"
         raise CompileError("bench", what)
 
@@ -131,8 +133,8 @@ def net_case(path: str, chosen: Chosen) -> Case:
     if (library := libraries.library_in(Path(path))) is not None:
         return _of_library(library, case, chosen)
     options = options_of(Path(path), {"seed": chosen.seed, **chosen.options})
-    given = {"shapes": options.shapes, "bind": options.bind, "state": options.state}
-    case = replace(case, options=json.dumps({k: dict(v) for k, v in given.items() if v}))
+    import_options = {"shapes": options.shapes, "bind": options.bind, "state": options.state}
+    case = replace(case, options=json.dumps({k: dict(v) for k, v in import_options.items() if v}))
     return _sized(case, import_source(path, init, options).open_symbols, chosen)
 
 
@@ -143,15 +145,15 @@ def _of_library(path: Path, case: Case, chosen: Chosen) -> Case:
         CompileError: something is chosen that needs the net.
         LoadError: rnncc did not make it.
     """
-    held = describe(path)
-    trains = "trained" in held
+    metadata = describe(path)
+    trains = "trained" in metadata
     precision = chosen.precision if chosen.precision != "fp32" else None
-    several = chosen.threads != "1" and "threads" not in held.get("sizes", ())
-    asked = {"init": chosen.init, "precision": precision, "seed": chosen.seed, **chosen.options}
-    asked |= {"train": chosen.train and not trains, "threads": several}
-    libraries.refuse(path, asked)
+    several = chosen.threads != "1" and "threads" not in metadata.get("sizes", ())
+    requested = {"init": chosen.init, "precision": precision, "seed": chosen.seed, **chosen.options}
+    requested |= {"train": chosen.train and not trains, "threads": several}
+    libraries.refuse(path, requested)
     case = replace(case, mode="train" if trains else "run")
-    return _sized(case, libraries.symbols_of(held), chosen)
+    return _sized(case, libraries.symbols_of(metadata), chosen)
 
 
 def _sized(case: Case, symbols: Sequence[str], chosen: Chosen) -> Case:
@@ -160,7 +162,7 @@ def _sized(case: Case, symbols: Sequence[str], chosen: Chosen) -> Case:
     return replace(case, sizes=tuple((s, sizes.get(s, USUAL.get(s, 1))) for s in symbols))
 
 
-def add_least(result: Result, ceilings: Ceilings, told: Told) -> None:
+def add_least(result: Result, ceilings: Ceilings, report: Progress) -> None:
     """The least times of what rnncc computed on so many cores.
 
     None for lengths that are drawn: work is counted with all rows.
@@ -170,7 +172,7 @@ def add_least(result: Result, ceilings: Ceilings, told: Told) -> None:
     for name in result.own:
         contender = result.contenders[name]
         if contender.threads == ceilings.cores:
-            told(f"{result.case.name}: what {name} has to do")
+            report(f"{result.case.name}: what {name} has to do")
             library = library_of(result.case, contender.precision)
             result.least[name] = least(bounds(library, result.case, ceilings))
 
@@ -198,16 +200,16 @@ def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:
         raise CompileError(what, "no such file: --explain takes a net")
     if libraries.library_in(Path(what)):
         raise CompileError("--explain", "counts the work of a net, and a library has none")
-    with _progress() as told:
+    with _progress() as report:
         case = net_case(what, chosen)
-        ceilings = measure(effort.cores[:1], Measuring(told=told))
-        (result,) = run([case], peers.ours("fp32"), effort, told)
+        ceilings = measure(effort.cores[:1], Measuring(report=report))
+        (result,) = run([case], peers.own_contenders("fp32"), effort, report)
         library = library_of(case)
-        found = bounds(library, case, ceilings)
+        phase_bounds = bounds(library, case, ceilings)
     seconds = result.times["rnncc"].median
-    lines = in_words(case.name, found, ceilings, seconds, offer(library, case))
+    lines = in_words(case.name, phase_bounds, ceilings, seconds, offer(library, case))
     if as_json:
-        parts = {"seconds": seconds, "least": least(found), "ceilings": ceilings.to_dict()}
+        parts = {"seconds": seconds, "least": least(phase_bounds), "ceilings": ceilings.to_dict()}
         click.echo(json.dumps({**parts, "words": lines}, indent=2))
     else:
         print("\n".join(printable(line) for line in lines))
@@ -223,26 +225,26 @@ def without_net(cores: Sequence[int], roofline: bool, as_json: bool) -> None:
     """The machine's ceilings, or the suites."""
     if roofline:
         sets = [cores[:1], cores] if len(cores) > 1 else [cores]
-        with _progress() as told:
-            several = [measure(some, Measuring(told=told)) for some in sets]
+        with _progress() as report:
+            several = [measure(some, Measuring(report=report)) for some in sets]
         if as_json:
             click.echo(json.dumps([ceilings.to_dict() for ceilings in several], indent=2))
         else:
             print_ceilings(several)
         return
-    listed = {name: (told, make()) for name, (told, make) in SUITES.items()}
+    listed = {name: (report, make()) for name, (report, make) in SUITES.items()}
     if as_json:
         suites = {name: [case.name for case in cases] for name, (_, cases) in listed.items()}
         click.echo(json.dumps({"suites": suites}, indent=2))
     else:
-        rows = [(name, len(cases), told) for name, (told, cases) in listed.items()]
+        rows = [(name, len(cases), report) for name, (report, cases) in listed.items()]
         print_table("", ["suite", "cases", "what"], rows)
         here = [peer.name for peer in peers.PEERS if peer.installed and peer.device == "cpu"]
         click.echo(f"peers installed: {', '.join(here) or 'none'}")
 
 
 @contextmanager
-def _progress() -> Generator[Told]:
+def _progress() -> Generator[Progress]:
     """What is being done, on a terminal only."""
     if not sys.stderr.isatty():
         yield lambda what: None

@@ -20,12 +20,12 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, NUMPY, dims_of, dtype_of
 from rnncc.options import Options
 from rnncc.passes.differentiate import differentiate
-from rnncc.sizes import parse_sizes
+from rnncc.sizes import BATCH, TIME, parse_sizes
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
 
-SIZES = {"T": 7, "N": 3}
+SIZES = {TIME: 7, BATCH: 3}
 OTHER_SIZE = 4
 COLUMNS = ("", "name", "compared", "max error", "tolerance", "ok")
 
@@ -82,7 +82,7 @@ class Report:
 
 
 def check(
-    net: Any, init: Any, options: Options, at: str | None = None, given: Arrays | None = None
+    net: Any, init: Any, options: Options, at: str | None = None, user_arrays: Arrays | None = None
 ) -> Report:
     """Compile a net for inference and for training, and compare both.
 
@@ -91,7 +91,8 @@ def check(
     Args:
         options: `recompute` for the training half; `precision`.
         at: the sizes, such as `7,3` or `T=7,N=3`.
-        given: arrays for inputs; the others are drawn, whole numbers such that they can be lengths.
+        user_arrays: for inputs; the others are drawn, whole numbers such that they can be
+            lengths.
 
     Raises:
         CompileError: the net cannot be compiled or differentiated, or a size is none.
@@ -103,7 +104,7 @@ def check(
     plain = replace(options, train=False, recompute="auto")
     program = import_source(net, init, plain)
     inference = compile_to_run(net, init, plain)
-    arrays = name_arrays(given or {}, inference)
+    arrays = name_arrays(user_arrays or {}, inference)
     sizes = _sizes(program, at, arrays)
     if options.precision != "fp32":
         exact = compile_to_run(net, init, replace(plain, precision="fp32"))
@@ -124,7 +125,7 @@ def check(
 def _check_precision(
     program: Program,
     models: tuple[Model | TrainableModel, Model | TrainableModel],
-    given: Arrays,
+    user_arrays: Arrays,
     sizes: dict[str, int],
     precision: str,
 ) -> list[CheckRow]:
@@ -134,11 +135,14 @@ def _check_precision(
         models: of low precision and of fp32.
     """
     drawn = _draw(program, sizes, ())
-    cases = {"random inputs": drawn, **({"given inputs": {**drawn, **given}} if given else {})}
+    cases = {
+        "random inputs": drawn,
+        **({"given inputs": {**drawn, **user_arrays}} if user_arrays else {}),
+    }
     rows: list[CheckRow] = []
-    for told, inputs in cases.items():
+    for label, inputs in cases.items():
         got, want = (model.run(inputs) for model in models)
-        rows += _compare("output", f"{precision}, fp32; {told}", got, want, LOW[precision])
+        rows += _compare("output", f"{precision}, fp32; {label}", got, want, LOW[precision])
     return rows
 
 
@@ -161,8 +165,8 @@ def _check_training(
     grads = model.backward(tape, outer)
     combined = differentiate(program, [*outer], [*grads])
     roles = combined.net.input_roles.items()
-    told = run(combined, inputs | {n: outer[role.of] for n, role in roles}, np.float64, sizes)
-    want = {role.of: told[name] for name, role in combined.net.output_roles.items()}
+    gradients = run(combined, inputs | {n: outer[role.of] for n, role in roles}, np.float64, sizes)
+    want = {role.of: gradients[name] for name, role in combined.net.output_roles.items()}
     allowed = _allowed(program, GRADIENT)
     rows += _compare("gradient", "backward, interpreter", grads, want, allowed)
     slopes = _Slopes(program, inputs, outer, sizes)
@@ -171,8 +175,8 @@ def _check_training(
 
 def _allowed(program: Program, tolerance: tuple[float, float]) -> tuple[float, float]:
     """The tolerance of the floats that a net computes in."""
-    made = [v for op in program.net.walk() if not isinstance(op, Fill) for v in op.results]
-    values = [*made, *program.net.inputs.values()]
+    computed = [v for op in program.net.walk() if not isinstance(op, Fill) for v in op.results]
+    values = [*computed, *program.net.inputs.values()]
     factor = 1.0 if any(dtype_of(value) == "f32" for value in values) else DOUBLE
     return tolerance[0] * factor, tolerance[1] * factor
 
@@ -196,23 +200,23 @@ def print_report(report: Report) -> None:
     print(f"{agree} of {len(report.rows)} comparisons within their tolerance{where}")
 
 
-def _sizes(program: Program, at: str | None, given: Arrays) -> dict[str, int]:
+def _sizes(program: Program, at: str | None, user_arrays: Arrays) -> dict[str, int]:
     """What the user names, then what the given arrays show, then the defaults."""
     sizes = {symbol: SIZES.get(symbol, OTHER_SIZE) for symbol in program.open_symbols}
-    for name, array in given.items():
+    for name, array in user_arrays.items():
         dims = dims_of(program.net.inputs[name]) if name in program.net.inputs else ()
         sizes |= {str(d): n for d, n in zip(dims, array.shape, strict=False) if str(d) in sizes}
     return sizes | parse_sizes(at, program.open_symbols, "--for")
 
 
-def _draw(program: Program, sizes: Mapping[str, int], given: Collection[str]) -> Arrays:
+def _draw(program: Program, sizes: Mapping[str, int], named: Collection[str]) -> Arrays:
     """Inputs, and parameters without a value, in [-1, 1]; whole numbers from 1 to the least size.
 
     Optional inputs are left out.
     """
     rng, arrays = np.random.default_rng(0), dict[str, Array]()
-    most = min(size for symbol, size in {**SIZES, **sizes}.items() if symbol != "N")
-    known = {*given, *program.arrays}
+    most = min(size for symbol, size in {**SIZES, **sizes}.items() if symbol != BATCH)
+    known = {*named, *program.arrays}
     params = {name: op.y for name, op in program.params.items()}
     for name, value in (program.net.inputs | params).items():
         if name in known:
@@ -269,12 +273,12 @@ class _Slopes:
         ahead, behind = (self._weighted(name, start + s * STEP * sides) for s in (1, -1))
         slope = sum(float((a - b).sum()) for a, b in zip(ahead, behind, strict=True)) / (2 * STEP)
         summed = sum(float(np.abs(part).sum()) for part in ahead)
-        told = float((grad * sides).sum())
+        derivative = float((grad * sides).sum())
         tolerance = SLOPE * max(1.0, abs(slope)) + ROUNDING * summed
-        error = abs(told - slope)
+        error = abs(derivative - slope)
         return CheckRow("gradient", name, compared, error if error == error else np.inf, tolerance)
 
     def _weighted(self, name: str, moved: Array) -> list[Array]:
         known = {n: a for n, a in self.point.items() if n not in self.program.arrays}
         outputs = run(self.program, {**known, name: moved}, np.float64, self.sizes)
-        return [outputs[each] * weight for each, weight in self.outer.items()]
+        return [outputs[output] * weight for output, weight in self.outer.items()]

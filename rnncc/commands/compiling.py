@@ -48,8 +48,8 @@ def tell(compiled: CompiledModel, written: Artifacts, options: Options, seconds:
     for block in ("workspace", "tape"):
         if size := compiled.metadata.get(block):
             click.echo(f"{block:<9}  {size} bytes", err=True)
-    if told := compiled.metadata.get("checkpoints"):
-        click.echo(told, err=True)
+    if checkpoints := compiled.metadata.get("checkpoints"):
+        click.echo(checkpoints, err=True)
     if options.tune:
         settings = [f"{name} {value}" for name, value in compiled.tuning.items()]
         click.echo(f"tuned  {', '.join(settings) or 'no setting was faster'}", err=True)

@@ -82,8 +82,8 @@ def _explain(error: Exception) -> int:
     if isinstance(error, MemoryError):
         return _fail("out of memory", FAULT)
     kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
-    told = f"internal error: {kind}{error}"
-    return _fail(f"{told} (RNNCC_DEBUG=1 shows where)", FAULT)
+    summary = f"internal error: {kind}{error}"
+    return _fail(f"{summary} (RNNCC_DEBUG=1 shows where)", FAULT)
 
 
 def _fail(message: str, status: int) -> int:

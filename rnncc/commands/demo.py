@@ -49,9 +49,11 @@ def demo(out: Path | None) -> None:
     results = model.run(inputs)
     print(f"run       {STEPS} characters -> {', '.join(results)}")
     print(f"compare   at most {_difference(net, init, inputs, results):.1e} off the interpreter")
-    ours = _best(lambda: model.run(inputs, out=results), 50)
-    print(f"time      {time_text(ours / STEPS)} a character; {STEPS} of them take")
-    _print_bars({"rnncc": ours, "NumPy": _best(lambda: loop(weights, inputs["x"][:, 0]), 50)})
+    own_seconds = _best(lambda: model.run(inputs, out=results), 50)
+    print(f"time      {time_text(own_seconds / STEPS)} a character; {STEPS} of them take")
+    _print_bars(
+        {"rnncc": own_seconds, "NumPy": _best(lambda: loop(weights, inputs["x"][:, 0]), 50)}
+    )
     if out is not None:
         _write(net, init, out)
     print(NEXT)

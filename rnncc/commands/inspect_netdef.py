@@ -59,12 +59,12 @@ def _nets(argument: Argument) -> list[NetDef]:
 
 def _add_shapes(operators: list[Report], shapes: list[OperatorShapes]) -> None:
     """Say beside each operator, those of step nets too, what its outputs are."""
-    for operator, found in zip(operators, shapes, strict=True):
+    for operator, shape_of in zip(operators, shapes, strict=True):
         operator["output_types"] = [
             entry and {"dtype": entry[0], "shape": [size_of(d) for d in entry[1]]}
-            for entry in found.outputs
+            for entry in shape_of.outputs
         ]
-        _add_shapes(operator.get("operators", []) if found.inside else [], found.inside)
+        _add_shapes(operator.get("operators", []) if shape_of.inside else [], shape_of.inside)
 
 
 def _role(name: str, net: NetDef, known: Report) -> str:

@@ -13,12 +13,12 @@ from rnncc_runtime.sizes import Size, parse_largest
 from rnncc.commands.tables import bytes_text, print_table, printable
 from rnncc.errors import CompileError
 from rnncc.formats import ELF
-from rnncc.sizes import parse_sizes
+from rnncc.sizes import BATCH, TIME, parse_sizes
 from rnncc.sources import NetFile, head
 
 Report = dict[str, Any]
 
-USUAL, OTHER = {"T": 50, "N": 8}, 50
+USUAL, OTHER = {TIME: 50, BATCH: 8}, 50
 """Sizes that are not given, as `rnncc plan` has them for nets."""
 BLOCKS = ("workspace", "state", "tape", "weights")
 GROUPS = ("inputs", "outputs", "parameters")
@@ -60,17 +60,17 @@ def inspect(path: Path) -> Report:
     Raises:
         LoadError: rnncc did not make it.
     """
-    held = describe(path)
+    metadata = describe(path)
     facts = ("rnncc", "target", "cpu", "features", "versions", "precision", "denormals", "device")
     facts += ("functions", "max_steps")
     return {
-        "name": held["name"],
+        "name": metadata["name"],
         "file": str(path),
-        "library": {key: held[key] for key in facts if key in held}
-        | {"bytes": path.stat().st_size, **blocks_of(held)},
-        "symbols": symbols_of(held),
+        "library": {key: metadata[key] for key in facts if key in metadata}
+        | {"bytes": path.stat().st_size, **blocks_of(metadata)},
+        "symbols": symbols_of(metadata),
         "operators": [],
-        **{group: [_entry(e) for e in held.get(group, [])] for group in GROUPS},
+        **{group: [_entry(e) for e in metadata.get(group, [])] for group in GROUPS},
         "blobs": [],
     }
 
@@ -82,37 +82,37 @@ def plan(path: Path, at: str | None) -> Report:
         CompileError: `at` names no sizes of it.
         LoadError: as for `inspect`.
     """
-    held = describe(path)
-    symbols = symbols_of(held)
+    metadata = describe(path)
+    symbols = symbols_of(metadata)
     sizes = {symbol: USUAL.get(symbol, OTHER) for symbol in symbols}
     sizes |= parse_sizes(at, symbols)
     blocks = {
         block: {"size": str(formula), "bytes": _value(formula, sizes)}
-        for block, formula in blocks_of(held).items()
+        for block, formula in blocks_of(metadata).items()
     }
-    return {"name": held["name"], "file": str(path), "sizes": sizes, "blocks": blocks}
+    return {"name": metadata["name"], "file": str(path), "sizes": sizes, "blocks": blocks}
 
 
-def blocks_of(held: Mapping[str, Any]) -> dict[str, Any]:
+def blocks_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """The blocks of memory of a library, formulas or numbers of bytes."""
-    found = {**held, "state": held.get("stream", {}).get("state")}
-    return {block: found[block] for block in BLOCKS if found.get(block) is not None}
+    entries = {**metadata, "state": metadata.get("stream", {}).get("state")}
+    return {block: entries[block] for block in BLOCKS if entries.get(block) is not None}
 
 
-def symbols_of(held: Mapping[str, Any]) -> list[str]:
+def symbols_of(metadata: Mapping[str, Any]) -> list[str]:
     """The sizes that a call decides: those of the inputs' shapes."""
-    dims = [d for entry in held["inputs"] for d in entry["shape"] if isinstance(d, str)]
+    dims = [d for entry in metadata["inputs"] for d in entry["shape"] if isinstance(d, str)]
     used = set[str]().union(*(Size.parse(dim).symbols for dim in dims))
-    return [symbol for symbol in held["symbols"] if symbol in used]
+    return [symbol for symbol in metadata["symbols"] if symbol in used]
 
 
 def _versions(library: Report) -> dict[str, str]:
     """What a library for several CPUs holds, and how many steps one with a limit takes."""
-    told = {
+    versions = {
         f"for {version['cpu']}": f"workspace {version['workspace']} bytes"
         for version in library.get("versions", ())
     }
-    return told | ({"steps": f"at most {n}"} if (n := library.get("max_steps")) else {})
+    return versions | ({"steps": f"at most {n}"} if (n := library.get("max_steps")) else {})
 
 
 def print_inspection(library: Report) -> None:
@@ -137,7 +137,7 @@ def print_inspection(library: Report) -> None:
 def print_plan(report: Report) -> None:
     """The blocks, one a row."""
     at = ", ".join(f"{name}={value}" for name, value in report["sizes"].items())
-    rows = [(name, each["size"], each["bytes"]) for name, each in report["blocks"].items()]
+    rows = [(name, block["size"], block["bytes"]) for name, block in report["blocks"].items()]
     print_table("", ["block", "bytes", f"at {at}" if at else "in all"], rows)
     print("a library holds no plan of its buffers: rnncc plan NET shows that")
 

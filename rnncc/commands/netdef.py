@@ -116,8 +116,8 @@ def prune(
 
     message, filled = nets.read(net), nets.read_init(init)
     with working(f"pruning {net}"), nets.named_after(net, message):
-        made, new_init, removed = netdef_changes.prune(message, filled)
-    nets.write(made, out, as_text)
+        pruned, new_init, removed = netdef_changes.prune(message, filled)
+    nets.write(pruned, out, as_text)
     if init_out is not None:
         nets.write(new_init, init_out, as_text)
     for entry in removed:
@@ -156,8 +156,8 @@ def rename(
         raise CompileError("--op", "renames what an operator of the net writes, not of --init")
     message, filled = nets.read(net), nets.read_init(init)
     with nets.named_after(net, message):
-        made, new_init = netdef_changes.rename(message, old, new, op, filled)
-    nets.write(made, out, as_text)
+        renamed, new_init = netdef_changes.rename(message, old, new, op, filled)
+    nets.write(renamed, out, as_text)
     if init_out is not None:
         nets.write(new_init, init_out, as_text)
 
@@ -186,9 +186,9 @@ def split(
     message, filled = nets.read(net), nets.read_init(init)
     with working(f"splitting {net}"), nets.named_after(net, message):
         names = [word.strip() for word in outputs.split(",")] if outputs else None
-        made = netdef_changes.split(message, filled, names, seed)
+        parts = netdef_changes.split(message, filled, names, seed)
         with staged(out) as folder:
-            for name, part in zip(("init_net", "predict_net"), made, strict=True):
+            for name, part in zip(("init_net", "predict_net"), parts, strict=True):
                 nets.write(part, folder / f"{name}.{'pbtxt' if as_text else 'pb'}")
 
 

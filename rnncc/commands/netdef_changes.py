@@ -16,14 +16,14 @@ from rnncc.netdef.rename_blob import rename_blob
 def prune(net: NetDef, init: NetDef | None) -> tuple[NetDef, NetDef, list[Removed]]:
     """The net without what changes no output, its init net without what went, and what did."""
     init = NetDef() if init is None else init
-    made, removed = prune_net(net, parameters(init))
-    unread = names_in(NetDef(op=net.op)) - names_in(NetDef(op=made.op))
+    pruned, removed = prune_net(net, parameters(init))
+    unread = names_in(NetDef(op=net.op)) - names_in(NetDef(op=pruned.op))
     unread = unread & {name for op in init.op for name in op.output}
-    made.external_input[:] = [name for name in made.external_input if name not in unread]
+    pruned.external_input[:] = [name for name in pruned.external_input if name not in unread]
     left = copy_of(init)
     del left.op[:]
     left.op.extend(op for op in init.op if not unread.intersection(op.output))
-    return made, left, removed
+    return pruned, left, removed
 
 
 def rename(

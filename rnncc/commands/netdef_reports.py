@@ -26,8 +26,10 @@ def print_versions(net: NetDef, as_json: bool) -> None:
         for index, (op, (inputs, outputs)) in enumerate(zip(net.op, steps, strict=True))
     ]
     print_table("operators", ["op", "type", "reads", "writes"], rows)
-    told = [(name, version, "x" if name in undefined else "") for name, version in last.items()]
-    print_table("blobs", ["name", "last version", "read before written"], told)
+    last_versions = [
+        (name, version, "x" if name in undefined else "") for name, version in last.items()
+    ]
+    print_table("blobs", ["name", "last version", "read before written"], last_versions)
 
 
 def print_differences(lines: Sequence[str], as_json: bool) -> None:

@@ -38,12 +38,12 @@ def onnx_report() -> dict[str, Any]:
     return {"supported": supported, "refused": unread.REFUSED}
 
 
-def print_report(told: dict[str, Any]) -> None:
+def print_report(report: dict[str, Any]) -> None:
     """Print a table a family, then what is refused altogether."""
     families: dict[str, list[tuple[str, str, str]]] = {}
-    for name, entry in told["supported"].items():
+    for name, entry in report["supported"].items():
         row = name, entry["does"], "; ".join(entry["refused"])
         families.setdefault(entry["family"], []).append(row)
     for family, rows in families.items():
         print_table(family, ["operator", "what it does", "refused"], rows)
-    print_table("refused altogether", ["operator", "why"], sorted(told["refused"].items()))
+    print_table("refused altogether", ["operator", "why"], sorted(report["refused"].items()))

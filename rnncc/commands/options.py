@@ -154,21 +154,21 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
     return function
 
 
-def options_of(net: NetFile, given: dict[str, Any]) -> Options:
+def options_of(net: NetFile, values: dict[str, Any]) -> Options:
     """What `source_options` and a command's own were given as; raises `CompileError`."""
-    given, shapes = _with_gpu(given), dict[str, str]()
-    for text in given.pop("shapes", ()):
+    values, shapes = _with_gpu(values), dict[str, str]()
+    for text in values.pop("shapes", ()):
         blob, equals, shape = text.rpartition("=")
         if not equals or not blob:
             raise CompileError("--shape", f"{text!r} is not of the form BLOB=T,N,40")
         shapes[blob] = shape
-    bind = _constants(given.pop("bind", ()))
-    return Options.of(net, {**given, "shapes": shapes, "bind": bind})
+    bind = _constants(values.pop("bind", ()))
+    return Options.of(net, {**values, "shapes": shapes, "bind": bind})
 
 
-def _with_gpu(given: dict[str, Any]) -> dict[str, Any]:
+def _with_gpu(options: dict[str, Any]) -> dict[str, Any]:
     """The target and its chips that `--gpu` stands for."""
-    values = dict(given)
+    values = dict(options)
     chips = values.pop("gpu", None)
     if chips is None:
         return values
@@ -183,7 +183,7 @@ def _constants(texts: Sequence[str]) -> dict[str, Any]:
         return {}
     from rnncc.constants import FORM, parse_constants
 
-    found = dict[str, Any]()
+    constants = dict[str, Any]()
     for text in texts:
         if text.endswith(".npy"):
             from rnncc.commands.running import read_arrays
@@ -192,7 +192,7 @@ def _constants(texts: Sequence[str]) -> dict[str, Any]:
         else:
             one = parse_constants(text)
         for name, value in one.items():
-            if not name or name in found:
+            if not name or name in constants:
                 raise CompileError("--bind", f"{text!r} {'is given twice' if name else FORM}")
-            found[name] = value
-    return found
+            constants[name] = value
+    return constants

@@ -65,9 +65,9 @@ def _figures(program: ProgramReport, where: str) -> str:
 
 def _cells(row: BufferRow) -> tuple[object, ...]:
     start = "" if row.start is None else row.start
-    taken = "" if row.start is None else row.bytes
+    size = "" if row.start is None else row.bytes
     offset, shares = short(row.offset or ""), row.shares or ""
-    return row.name, row.role, row.size, row.first, row.last, offset, start, taken, shares
+    return row.name, row.role, row.size, row.first, row.last, offset, start, size, shares
 
 
 def short(formula: str) -> str:

@@ -14,6 +14,7 @@ from rnncc import arrays
 from rnncc.arrays import Array, Arrays
 from rnncc.commands.scoring import SUFFIX, Scoring, typed
 from rnncc.errors import CompileError
+from rnncc.sizes import BATCH
 from rnncc.sources import read_bytes
 
 CSV = ".csv"
@@ -54,17 +55,17 @@ def read_arrays(files: Sequence[str]) -> Arrays:
     Raises:
         CompileError: a file is no such thing, or two arrays have one name.
     """
-    found: Arrays = {}
+    arrays_by_name: Arrays = {}
     for text in files:
         name, _, file = text.rpartition("=") if not _exists(text) else ("", "", text)
         content = _read(Path(file), name)
         if isinstance(content, np.ndarray):
             content = {name: content}
         for key, array in content.items():
-            if key in found:
+            if key in arrays_by_name:
                 raise CompileError(file, f"a second array is named {key!r}")
-            found[key] = array
-    return found
+            arrays_by_name[key] = array
+    return arrays_by_name
 
 
 def _read(path: Path, name: str) -> Array | Arrays:
@@ -114,19 +115,23 @@ class _Table(np.ndarray[Any, Any]):
     """Numbers of a text, which have no dtype and at most two axes; one without axes is for all."""
 
 
-def fitted(given: Arrays, model: Model | TrainableModel) -> Arrays:
+def fitted(arrays: Arrays, model: Model | TrainableModel) -> Arrays:
     """Tables of text in the dtypes of their inputs, and as batches of one where these have one.
 
     Raises:
         CompileError: a number is for an input of integers and is none, or of unknown size.
     """
-    found = dict(given)
-    texts = {n: x for n, x in given.items() if isinstance(x, _Table) and n in model.inputs}
-    found.update({n: _fit(x, model.inputs[n]) for n, x in texts.items() if x.ndim})
-    sizes: dict[int | str, int] = {"N": 1} if any(x.ndim for x in texts.values()) else {}
-    for name in found.keys() & model.inputs.keys() - {n for n, x in texts.items() if not x.ndim}:
-        sizes.update(zip(model.inputs[name].shape, np.shape(found[name]), strict=False))
-    return found | {n: _filled(x, model.inputs[n], sizes) for n, x in texts.items() if not x.ndim}
+    converted = dict(arrays)
+    texts = {n: x for n, x in arrays.items() if isinstance(x, _Table) and n in model.inputs}
+    converted.update({n: _fit(x, model.inputs[n]) for n, x in texts.items() if x.ndim})
+    sizes: dict[int | str, int] = {BATCH: 1} if any(x.ndim for x in texts.values()) else {}
+    for name in converted.keys() & model.inputs.keys() - {
+        n for n, x in texts.items() if not x.ndim
+    }:
+        sizes.update(zip(model.inputs[name].shape, np.shape(converted[name]), strict=False))
+    return converted | {
+        n: _filled(x, model.inputs[n], sizes) for n, x in texts.items() if not x.ndim
+    }
 
 
 def _filled(number: Array, spec: TensorSpec, sizes: Mapping[int | str, int]) -> Array:
@@ -140,8 +145,8 @@ def _filled(number: Array, spec: TensorSpec, sizes: Mapping[int | str, int]) -> 
 
 def _fit(table: Array, spec: TensorSpec) -> Array:
     array = np.asarray(table).astype(spec.dtype)
-    if array.ndim == len(spec.shape) - 1 and "N" in spec.shape:
-        array = np.expand_dims(array, spec.shape.index("N"))
+    if array.ndim == len(spec.shape) - 1 and BATCH in spec.shape:
+        array = np.expand_dims(array, spec.shape.index(BATCH))
     return array[:, 0] if len(spec.shape) == 1 and array.shape[1] == 1 else array
 
 
@@ -149,24 +154,24 @@ def _exists(text: str) -> bool:
     return os.path.exists(text)  # noqa: PTH110, which raises for no text
 
 
-def name_arrays(given: Arrays, model: Model | TrainableModel) -> Arrays:
+def name_arrays(arrays: Arrays, model: Model | TrainableModel) -> Arrays:
     """Give an array without a name the name of the model's only input that is left.
 
     Raises:
         CompileError: more than one input is left.
     """
-    if "" not in given:
-        return given
-    left = [name for name in model.inputs if name not in given]
+    if "" not in arrays:
+        return arrays
+    left = [name for name in model.inputs if name not in arrays]
     if len(left) != 1:
         hint = f"inputs: {', '.join(model.inputs)}"
         raise CompileError("--input", "an .npy file needs a name: NAME=FILE", hint)
-    return {name or left[0]: array for name, array in given.items()}
+    return {name or left[0]: array for name, array in arrays.items()}
 
 
-def compute(model: Model | TrainableModel, given: Arrays, threads: int) -> Arrays:
+def compute(model: Model | TrainableModel, arrays: Arrays, threads: int) -> Arrays:
     """The outputs for arrays that a user gave."""
-    inputs = fitted(name_arrays(given, model), model)
+    inputs = fitted(name_arrays(arrays, model), model)
     if "device" in model.metadata:
         if threads > 1:
             raise CompileError("--threads", "a GPU has threads of its own", "leave it out")

@@ -20,10 +20,10 @@ from rnncc import arrays
 from rnncc.arrays import Array, Arrays
 from rnncc.commands.tables import print_arrays, terminal_bar
 from rnncc.errors import CompileError
+from rnncc.sizes import BATCH, TIME
 from rnncc.writing import writing
 
 SUFFIX = ".parquet"
-TIME, BATCH = "T", "N"
 Columns = dict[str, list[Array]]
 """A name -> an array a row."""
 
@@ -81,10 +81,10 @@ def batch_of(
     """
     inputs, lengths = dict[str, Array](), list[int]()
     for name, rows in columns.items():
-        inputs[name], found = _stacked(rows, specs[name], how.path)
-        if lengths and found and found != lengths:
+        inputs[name], steps = _stacked(rows, specs[name], how.path)
+        if lengths and steps and steps != lengths:
             raise CompileError(str(how.path), f"{name} has other lengths than its neighbours")
-        lengths = found or lengths
+        lengths = steps or lengths
     sizes = {TIME: max(lengths, default=0), BATCH: len(next(iter(columns.values())))}
     for name, spec in specs.items():
         if name not in inputs and name in how.constants:
@@ -102,7 +102,7 @@ def rows_of(
     specs: Mapping[str, TensorSpec], outputs: Mapping[str, Array], lengths: Sequence[int]
 ) -> Columns:
     """Each row's part of the outputs that have a batch, without its padding."""
-    found: Columns = {}
+    columns: Columns = {}
     for name, array in outputs.items():
         shape = specs[name].shape
         if BATCH not in shape:
@@ -114,8 +114,8 @@ def rows_of(
                 np.take(row, range(length), rest.index(TIME))
                 for row, length in zip(rows, lengths, strict=True)
             ]
-        found[name] = rows
-    return found
+        columns[name] = rows
+    return columns
 
 
 def cells(column: Any, name: str) -> list[Array]:
@@ -170,10 +170,10 @@ def _check_no_nulls(column: Any, name: str) -> None:
 def typed(array: Array, spec: TensorSpec) -> Array:
     """In the type of an input; refuses what no integer can hold."""
     with np.errstate(invalid="ignore"):
-        made = array.astype(spec.dtype)
-    if spec.dtype.kind in "biu" and (made != array).any():
+        converted = array.astype(spec.dtype)
+    if spec.dtype.kind in "biu" and (converted != array).any():
         raise CompileError("--input", f"{spec.name} is {spec.dtype}, and is given other numbers")
-    return made
+    return converted
 
 
 def _stacked(rows: Sequence[Array], spec: TensorSpec, path: Path) -> tuple[Array, list[int]]:
@@ -201,8 +201,8 @@ def _shaped(row: Array, rest: Sequence[int | str], spec: TensorSpec, path: Path)
         if width and row.size % width == 0:
             row = row.reshape(-1, *(size for size in rest[1:] if isinstance(size, int)))
     known = [size for size in rest if isinstance(size, int)]
-    given = [n for n, size in zip(row.shape, rest, strict=False) if isinstance(size, int)]
-    if row.ndim != len(rest) or known != given:
+    fixed = [n for n, size in zip(row.shape, rest, strict=False) if isinstance(size, int)]
+    if row.ndim != len(rest) or known != fixed:
         shown = ", ".join(map(str, rest))
         what = f"{spec.name} has a row of shape {list(row.shape)}, expected [{shown}]"
         raise CompileError(str(path), what, "a row is one sequence, without the batch")
@@ -233,21 +233,21 @@ def _inputs_of(names: Sequence[str], model: Model | TrainableModel, how: Scoring
     _check_lengths(model.inputs, how.lengths)
     filled = {*how.constants, how.lengths}
     specs = {name: spec for name, spec in model.inputs.items() if name not in filled}
-    found = {name: name for name in specs if name in names}
-    left = [name for name in specs if name not in found]
-    others = [name for name in names if name not in found]
-    if len(left) == len(others) == 1 and (how.column == left[0] or not found):
-        found[left.pop()] = others[0]
-    if left or not found:
+    columns = {name: name for name in specs if name in names}
+    left = [name for name in specs if name not in columns]
+    others = [name for name in names if name not in columns]
+    if len(left) == len(others) == 1 and (how.column == left[0] or not columns):
+        columns[left.pop()] = others[0]
+    if left or not columns:
         fill = f"-i {(left or ['NAME'])[0]}=0 fills an input, --lengths names that of lengths"
         hint = f"columns: {', '.join(names)}; {fill}"
         raise CompileError(str(how.path), f"has no column for {', '.join(left)}", hint)
-    for name in found:
+    for name in columns:
         if BATCH not in specs[name].shape:
             shown = ", ".join(map(str, specs[name].shape))
             what = f"input {name} [{shown}] has no batch N, which rows would be"
             raise CompileError(str(how.path), what, f"--shape {name}=T,N,...")
-    return found
+    return columns
 
 
 @contextmanager
@@ -257,23 +257,23 @@ def _writer(out: Path | None) -> Generator[Callable[[Columns, Mapping[str, Any]]
         with _table(out) as write:
             yield write
         return
-    held: Columns = {}
+    collected: Columns = {}
 
     def keep(outputs: Columns, others: Mapping[str, Any]) -> None:
         for name, rows in outputs.items():
-            held.setdefault(name, []).extend(rows)
+            collected.setdefault(name, []).extend(rows)
 
     yield keep
     if out is None:
         print_arrays(
-            {name: np.concatenate([r.ravel() for r in rows]) for name, rows in held.items()}
+            {name: np.concatenate([r.ravel() for r in rows]) for name, rows in collected.items()}
         )
         return
-    for name, rows in held.items():
+    for name, rows in collected.items():
         if len({row.shape for row in rows}) > 1:
             what = f"{name} has rows of different shapes"
             raise CompileError(str(out), what, f"write them as a table: -o {out.stem}{SUFFIX}")
-    arrays.write({name: np.stack(rows) for name, rows in held.items()}, out)
+    arrays.write({name: np.stack(rows) for name, rows in collected.items()}, out)
 
 
 @contextmanager
@@ -285,11 +285,11 @@ def _table(out: Path) -> Generator[Callable[[Columns, Mapping[str, Any]], None]]
         opened: list[Any] = []
 
         def write(outputs: Columns, others: Mapping[str, Any]) -> None:
-            made = {
+            columns = {
                 name: pyarrow.array([row.tolist() for row in rows], _type(pyarrow, rows[0]))
                 for name, rows in outputs.items()
             }
-            table = pyarrow.table({**others, **made})
+            table = pyarrow.table({**others, **columns})
             if not opened:
                 opened.append(parquet.ParquetWriter(file, table.schema))
             opened[0].write_table(table)

@@ -58,13 +58,13 @@ def print_table(
         )
 
 
-def _left_out(spare: Iterable[tuple[str, int]], taken: int, room: int) -> list[str]:
+def _left_out(spare: Iterable[tuple[str, int]], width_needed: int, room: int) -> list[str]:
     """The columns, with their widths, without which a table fits, or all that may be left out."""
     left = list[str]()
     for head, width in spare:
-        if taken <= room:
+        if width_needed <= room:
             break
-        taken -= width + GAP
+        width_needed -= width + GAP
         left.append(head)
     return left
 

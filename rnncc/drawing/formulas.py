@@ -11,9 +11,9 @@ from typing import Any
 
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.ir.attributes import get_dim, get_ints
 from rnncc.ir.naming import kind_of
-from rnncc.ir.ops import elementwise, gradients, indexing, linear, shape, source
-from rnncc.ir.ops.base import get_dim, get_ints
+from rnncc.ir.ops import elementwise, functions, gradients, indexing, linear, shape, source
 from rnncc.ir.types import dims_of
 
 TRANSPARENT = (
@@ -36,8 +36,8 @@ _INFIX: Mapping[type[Operation], tuple[str, int]] = {
 }
 _COMPARE = {"lt": "<", "le": "≤", "gt": ">", "ge": "≥", "eq": "=", "ne": "≠"}
 _CALLED: Mapping[type[Operation], str] = {
-    elementwise.Sigmoid: "\N{GREEK SMALL LETTER SIGMA}",
-    elementwise.Sqrt: "√",
+    functions.Sigmoid: "\N{GREEK SMALL LETTER SIGMA}",
+    functions.Sqrt: "√",
 }
 
 Text = tuple[str, int]

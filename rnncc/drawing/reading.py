@@ -12,8 +12,8 @@ from textwrap import wrap
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.drawing.formulas import TRANSPARENT, Formulas, seen_through
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.naming import kind_of, name_of, source_of
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield, terminator
 from rnncc.ir.ops.source import Iota
@@ -29,13 +29,13 @@ def read(program: Program) -> DrawnGraph:
     """The graph of a program."""
     net = program.net
     block = net.body.block
-    made = _Block(block, Formulas())
+    drawn = _Block(block, Formulas())
     for name, value in net.inputs.items():
-        made.label("input", value, name)
-    made.equations()
+        drawn.label("input", value, name)
+    drawn.equations()
     for name, value in net.outputs.items():
-        made.result(value, name)
-    return made.graph
+        drawn.result(value, name)
+    return drawn.graph
 
 
 class _Block:
@@ -140,14 +140,14 @@ class _Block:
 
     def _sources(self, values: Iterable[SSAValue]) -> list[int]:
         """The boxes that formulas over these values read, each once."""
-        found, waiting = dict[int, None](), list(values)[::-1]
+        sources, waiting = dict[int, None](), list(values)[::-1]
         while waiting:
             value = waiting.pop()
             if value in self.nodes:
-                found[self.nodes[value]] = None
+                sources[self.nodes[value]] = None
             elif isinstance(value.owner, Operation) and value not in self._weights:
                 waiting += list(value.owner.operands)[::-1]
-        return list(found)
+        return list(sources)
 
     def is_read(self, value: SSAValue) -> bool:
         """Whether something that is drawn reads it."""
@@ -188,23 +188,23 @@ def _step(
     yielded = terminator(block)
     names = _carry_names(op, yielded[:carried])
     consts, carry = block.args[: len(op.consts)], block.args[len(op.consts) :][:carried]
-    made = _Block(block, Formulas({arg: weights[arg] for arg in consts if arg in weights}))
+    parts = _Block(block, Formulas({arg: weights[arg] for arg in consts if arg in weights}))
     for arg, name in zip(carry, names, strict=True):
-        if made.is_read(arg):
-            made.label("input", arg, f"{name}'", f"at first {around.called(outside[arg])}")
+        if parts.is_read(arg):
+            parts.label("input", arg, f"{name}'", f"at first {around.called(outside[arg])}")
     for arg in block.args:
-        if made.is_read(arg) and arg not in made.formulas.names:
+        if parts.is_read(arg) and arg not in parts.formulas.names:
             name = around.called(outside[arg])
             is_number = isinstance(seen_through(outside[arg]).owner, Iota)
             of_step = "t" if is_number else f"{name}[t]"
-            made.label("input", arg, name if arg in consts else of_step)
-    made.equations()
+            parts.label("input", arg, name if arg in consts else of_step)
+    parts.equations()
     for value, name in zip(yielded, names, strict=False):
-        made.result(value, name, "for the next step")
+        parts.result(value, name, "for the next step")
     for value, y in zip(yielded[carried:], op.results[carried:], strict=True):
         if y in shown:
-            made.result(value, f"{_result_name(y)}[t]")
-    return made.graph
+            parts.result(value, f"{_result_name(y)}[t]")
+    return parts.graph
 
 
 def _result_name(value: SSAValue) -> str:
@@ -215,8 +215,8 @@ def _result_name(value: SSAValue) -> str:
 def _carry_names(op: Scan | Chunks, carried: Sequence[SSAValue]) -> list[str]:
     """What is carried, by the name of its next value, its first one or its last one."""
     ends = zip(carried, op.inits, op.results, strict=False)
-    found = [_told_name(seen_through(v)) or _told_name(f) or _told_name(i) for v, i, f in ends]
-    return [name or f"state {number}" for number, name in enumerate(found)]
+    names = [_told_name(seen_through(v)) or _told_name(f) or _told_name(i) for v, i, f in ends]
+    return [name or f"state {number}" for number, name in enumerate(names)]
 
 
 def _told_name(value: SSAValue) -> str:

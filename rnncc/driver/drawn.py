@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from rnncc_runtime import TensorSpec
 
+from rnncc.sizes import TIME
+
 Array = np.ndarray[Any, Any]
 
 
@@ -16,7 +18,7 @@ def drawn(
 ) -> dict[str, Array]:
     """Normal arrays; integers as lengths: all T, or uniform in 1..T."""
     arrays: dict[str, Array] = {}
-    most = sizes.get("T", 1)
+    most = sizes.get(TIME, 1)
     rng = np.random.default_rng(0)
     for name, spec in specs.items():
         shape = [size.evaluate(sizes) for size in spec.sizes]

@@ -11,9 +11,9 @@ from rnncc.driver.trace import run
 from rnncc.ir.dims import Dim
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library
-from rnncc.kern.signatures import TIME
 from rnncc.options import Options
 from rnncc.planning.rows import MachineReport, RamRow
+from rnncc.sizes import TIME
 from rnncc.stages.compilation import Compilation
 
 

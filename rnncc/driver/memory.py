@@ -10,6 +10,7 @@ from rnncc.cells.layer import Layer
 from rnncc.driver import compiling
 from rnncc.errors import CompileError
 from rnncc.options import Options
+from rnncc.sizes import BATCH, TIME
 
 if TYPE_CHECKING:
     from rnncc.ir.dims import Dim
@@ -76,15 +77,17 @@ def memory_report(
     """
     if min(steps, batch) < 1:
         raise CompileError(layer.kind, f"steps = {steps}, batch = {batch}: expected at least 1")
-    theirs = _theirs(layer, steps * batch * layer.n_out * FLOAT)
-    ours: dict[str, Dim | Largest] = {}
+    reference = _theirs(layer, steps * batch * layer.n_out * FLOAT)
+    planned: dict[str, Dim | Largest] = {}
     for library in _planned(layer) if libraries is None else libraries:
-        ours |= _ours(library)
+        planned |= _ours(library)
     rows: list[MemoryRow] = []
     for what in WHAT:
-        formula = ours.get(what)
-        taken = None if formula is None else formula.evaluate({"T": steps, "N": batch})
-        rows.append(MemoryRow(what, theirs.get(what), taken, "" if taken is None else str(formula)))
+        formula = planned.get(what)
+        total = None if formula is None else formula.evaluate({TIME: steps, BATCH: batch})
+        rows.append(
+            MemoryRow(what, reference.get(what), total, "" if total is None else str(formula))
+        )
     return MemoryReport(layer.kind, steps, batch, rows)
 
 

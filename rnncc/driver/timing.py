@@ -54,17 +54,17 @@ def alternate(timers: Mapping[str, Timer], rounds: int, seconds: float) -> dict[
     for _ in range(rounds):
         for name, timer in timers.items():
             samples[name].append(timer(counts[name]) / counts[name])
-    return {name: Times.of(each) for name, each in samples.items()}
+    return {name: Times.of(measured) for name, measured in samples.items()}
 
 
 def _count(timer: Timer, seconds: float) -> int:
     """How many calls fill a round, after a warm-up."""
     timer(1)
-    count, taken = 1, timer(1)
-    while taken < seconds / 4 and count < MOST_CALLS:
-        count = min(MOST_CALLS, max(2 * count, int(count * seconds / max(taken, 1e-7) / 2)))
-        taken = timer(count)
-    return max(1, min(MOST_CALLS, round(count * seconds / max(taken, 1e-9))))
+    count, elapsed = 1, timer(1)
+    while elapsed < seconds / 4 and count < MOST_CALLS:
+        count = min(MOST_CALLS, max(2 * count, int(count * seconds / max(elapsed, 1e-7) / 2)))
+        elapsed = timer(count)
+    return max(1, min(MOST_CALLS, round(count * seconds / max(elapsed, 1e-9))))
 
 
 def time_text(seconds: float) -> str:

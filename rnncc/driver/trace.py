@@ -29,10 +29,10 @@ def show(name: str, seconds: float) -> None:
 @contextmanager
 def timed(enabled: bool, name: str) -> Generator[None]:
     """Show how long a block takes, if enabled."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     yield
     if enabled:
-        show(name, time.perf_counter() - begun)
+        show(name, time.perf_counter() - start)
 
 
 @contextmanager

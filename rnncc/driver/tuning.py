@@ -23,7 +23,7 @@ from rnncc.errors import CompileError
 from rnncc.kern.library import Library
 from rnncc.options import Options, check_tuning
 from rnncc.packaging.image import Image
-from rnncc.sizes import given_sizes
+from rnncc.sizes import TIME, given_sizes
 
 CANDIDATES = {
     "cache": (128 << 10, 512 << 10, 1 << 20),
@@ -76,7 +76,7 @@ def _measured(make: Make, options: Options) -> dict[str, int]:
     """The settings that are better than those of the model of the machine."""
     best = dict(options.tuning)
     image, library = make(replace(options, tuning=best))
-    sizes = {symbol: STEPS if symbol == "T" else 1 for symbol in library.symbols}
+    sizes = {symbol: STEPS if symbol == TIME else 1 for symbol in library.symbols}
     sizes |= given_sizes(options.plan_for, library.symbols)
     for name, values in CANDIDATES.items():
         images = {json.dumps(best): image}
@@ -113,10 +113,10 @@ def _timer(image: Image, sizes: Mapping[str, int]) -> Callable[[int], float]:
     call = _call(load(image), sizes)
 
     def timer(count: int) -> float:
-        begun = perf_counter()
+        start = perf_counter()
         for _ in range(count):
             call()
-        return perf_counter() - begun
+        return perf_counter() - start
 
     return timer
 

@@ -51,16 +51,16 @@ def active_rows(block: Block, masks: Iterable[SSAValue]) -> Needed:
     Args:
         masks: values of the block, one bool a row, whose choices count.
     """
-    found, known, inner = Needed(), set(masks), dict[Scan, Needed]()
+    active, known, inner = Needed(), set(masks), dict[Scan, Needed]()
     if not known and not any(isinstance(op, Scan) and row_masks(op) for op in block.ops):
-        return found
+        return active
     results = [v for op in reversed(list(block.ops)) for v in op.results]
     for value in (*results, *block.args):
-        shares = {_share(use.operation, use.index, found, known, inner) for use in value.uses}
+        shares = {_share(use.operation, use.index, active, known, inner) for use in value.uses}
         share = shares.pop() if len(shares) == 1 else None
         if share is not None:
-            found[value] = share
-    return found
+            active[value] = share
+    return active
 
 
 def chosen_by(op: Operation, masks: Iterable[SSAValue]) -> ActiveRows | None:
@@ -75,14 +75,14 @@ def wide_axes(dims: Sequence[Dim]) -> Axes:
 
 
 def _share(
-    op: Operation, number: int, found: Needed, masks: set[SSAValue], inner: dict[Scan, Needed]
+    op: Operation, number: int, active: Needed, masks: set[SSAValue], inner: dict[Scan, Needed]
 ) -> ActiveRows | None:
     """What an op reads of its operand of that number; None for all of it."""
     if isinstance(op, Scan):
         return _share_of_scan(op, number, inner)
     if number > 0 and (rows := chosen_by(op, masks)) is not None:
         return ActiveRows(rows.mask, rows.axes, number == 1)
-    rows = found.get(op.results[0]) if len(op.results) == 1 else None
+    rows = active.get(op.results[0]) if len(op.results) == 1 else None
     if rows is None:
         return None
     moved = _axes_of_operand(op, number, rows.axes)
@@ -119,16 +119,16 @@ def _mask_of(condition: SSAValue) -> ActiveRows | None:
 def _axes_of_result(view: View, axes: Axes) -> Axes | None:
     """Where axes of a view's operand are in its result."""
     places = {_same_axis(view, 0, axis): axis for axis in wide_axes(dims_of(view.y))}
-    found = tuple(places[axis] for axis in axes if axis in places)
-    return found if len(found) == len(axes) else None
+    mapped = tuple(places[axis] for axis in axes if axis in places)
+    return mapped if len(mapped) == len(axes) else None
 
 
 def _axes_of_operand(op: Operation, number: int, axes: Axes) -> Axes | None:
     """Where rows of a result are in an operand of which nothing else is needed for them."""
     if not isinstance(op, RnnOp) or op.CAN_FAIL:
         return None
-    found = tuple(source for axis in axes if (source := _same_axis(op, number, axis)) is not None)
-    return found if len(found) == len(axes) else None
+    mapped = tuple(source for axis in axes if (source := _same_axis(op, number, axis)) is not None)
+    return mapped if len(mapped) == len(axes) else None
 
 
 def _same_axis(op: RnnOp, number: int, axis: int) -> int | None:

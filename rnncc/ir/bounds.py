@@ -24,13 +24,13 @@ def bounds_of(root: Operation, more: Iterable[Dim] = ()) -> tuple[Dim, ...]:
 
     Of two that differ by a number only the smaller one is there.
     """
-    found = dict[Dim, int]()
+    least = dict[Dim, int]()
     for formula in chain(_formulas(root), more):
         if is_natural(formula):
             continue
         constant = formula.coefficient()
-        found[formula - constant] = min(found.get(formula - constant, constant), constant)
-    return tuple(varying + constant for varying, constant in found.items() if not varying.is_static)
+        least[formula - constant] = min(least.get(formula - constant, constant), constant)
+    return tuple(varying + constant for varying, constant in least.items() if not varying.is_static)
 
 
 def _formulas(root: Operation) -> Iterator[Dim]:

@@ -21,10 +21,12 @@ from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from rnncc.errors import CompileError, Location
+from rnncc.ir.attributes import dim_attr, dims_attr, ints_attr
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply, FunctionAttr
-from rnncc.ir.ops.base import RnnOp, SizesDiffer, dim_attr, dims_attr, ints_attr
+from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.checks import SizesDiffer
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type, terminator
 from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.ops.indexing import Windows

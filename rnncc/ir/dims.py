@@ -23,6 +23,7 @@ from rnncc_runtime.sizes import Quotient as ParsedQuotient
 from rnncc_runtime.sizes import Size, Terms
 
 from rnncc.errors import SizeError
+from rnncc.sizes import TIME
 
 Monomial = tuple[str, ...]
 """Factors of one product, in reading order: symbols and atoms. `()` is the constant's."""
@@ -80,8 +81,8 @@ class Dim:
     def symbols(self) -> frozenset[str]:
         """The names that occur, those in atoms too."""
         names = (name for monomial, _ in self.terms for name in monomial)
-        found = (name.inner.symbols if isinstance(name, Atom) else (name,) for name in names)
-        return frozenset(name for several in found for name in several)
+        per_name = (name.inner.symbols if isinstance(name, Atom) else (name,) for name in names)
+        return frozenset(name for several in per_name for name in several)
 
     @property
     def atoms(self) -> frozenset[Atom]:
@@ -156,8 +157,8 @@ class Dim:
         lead, *others = divisor.terms
         if not others:
             parts = [_part(term, lead) for term in self.terms]
-            found = [part for part in parts if part is not None]
-            return Dim(found) if len(found) == len(parts) else None
+            quotients = [part for part in parts if part is not None]
+            return Dim(quotients) if len(quotients) == len(parts) else None
         rest, quotient = self, list[Term]()
         while rest.terms:
             part = _part(rest.terms[0], lead)
@@ -316,7 +317,7 @@ def used_symbols(symbols: Iterable[str], dims: Iterable[Dim]) -> list[str]:
 
 def _reading_order(name: str) -> tuple[bool, str]:
     """Time first: T*N rather than N*T."""
-    return name != "T", name
+    return name != TIME, name
 
 
 def _term(monomial: Monomial, factor: int) -> str:

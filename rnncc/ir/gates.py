@@ -18,7 +18,7 @@ Branch = Callable[[Builder, list[SSAValue], list[SSAValue]], Values]
 
 def when(b: Builder, gate: SSAValue, consts: Values, inits: Values, body: Branch) -> list[SSAValue]:
     """`body(inner, consts, inits)` if a bool of rank 0 holds, else `inits` as they are."""
-    step = _without_rows(lambda inner, given, carry: body(inner, given[1:], carry))
+    step = _without_rows(lambda inner, consts, carry: body(inner, consts[1:], carry))
     return b.scan([gate, *consts], inits, [], step, length=Dim.of(1), gate=0)[0]
 
 
@@ -36,4 +36,4 @@ def repeat(
 
 
 def _without_rows(body: Branch) -> Body:
-    return lambda inner, given, carry, rows: (body(inner, given, carry), [])
+    return lambda inner, consts, carry, rows: (body(inner, consts, carry), [])

@@ -11,8 +11,9 @@ from rnncc_runtime.sizes import Size
 from xdsl.ir import Block, SSAValue
 
 from rnncc.errors import LimitError
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.bounds import bounds_of, check_bounds
-from rnncc.ir.ops.base import Array, Context, RnnOp, get_ints
+from rnncc.ir.ops.base import Array, Context, RnnOp
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.source import Param
@@ -118,8 +119,10 @@ def _run_chunks(
     context: Context, params: Mapping[str, Array], op: Chunks, env: Mapping[SSAValue, Array]
 ) -> list[Array]:
     consts, carry, xs, marks = ([env[v] for v in g] for g in (op.consts, op.inits, op.xs, op.marks))
-    made = (*op.ys, *op.marked)
-    results = [np.zeros(context.shape(dims_of(y)), context.numpy_type(dtype_of(y))) for y in made]
+    outputs = (*op.ys, *op.marked)
+    results = [
+        np.zeros(context.shape(dims_of(y)), context.numpy_type(dtype_of(y))) for y in outputs
+    ]
     steps, chunk = op.steps.evaluate(context.sizes), op.chunk.data
     order = range(-(-steps // chunk))
     for number in reversed(order) if op.reverse else order:

@@ -21,28 +21,8 @@ class PlainOps(ABC):
         """y = -x"""
     def abs(self, x: SSAValue) -> SSAValue:
         """y = |x|"""
-    def sqrt(self, x: SSAValue) -> SSAValue:
-        """y = √x; NaN below zero"""
-    def exp(self, x: SSAValue) -> SSAValue:
-        """y = eˣ"""
-    def log(self, x: SSAValue) -> SSAValue:
-        """y = ln x; -∞ at zero, NaN below"""
-    def log1p(self, x: SSAValue) -> SSAValue:
-        """y = ln(1 + x), accurate near 0; -∞ at -1, NaN below"""
-    def expm1(self, x: SSAValue) -> SSAValue:
-        """y = eˣ - 1, accurate near 0"""
-    def tanh(self, x: SSAValue) -> SSAValue:
-        """y = tanh x"""
-    def sigmoid(self, x: SSAValue) -> SSAValue:
-        """y = 1 / (1 + e⁻ˣ)"""
     def relu(self, x: SSAValue) -> SSAValue:
         """y = max(x, 0)"""
-    def erf(self, x: SSAValue) -> SSAValue:
-        """y = 2/√π ∫₀ˣ e^(-t²) dt"""
-    def sin(self, x: SSAValue) -> SSAValue:
-        """y = sin x; NaN where |x| > 2²³, beyond which float32 does not resolve a period"""
-    def cos(self, x: SSAValue) -> SSAValue:
-        """y = cos x; NaN where |x| > 2²³, as of sin"""
     def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """y = a + b"""
     def sub(self, a: SSAValue, b: SSAValue) -> SSAValue:
@@ -69,6 +49,26 @@ class PlainOps(ABC):
         """y = a where the condition holds, else b"""
     def stop_gradient(self, x: SSAValue) -> SSAValue:
         """y = x, and no gradient flows back to x"""
+    def sqrt(self, x: SSAValue) -> SSAValue:
+        """y = √x; NaN below zero"""
+    def exp(self, x: SSAValue) -> SSAValue:
+        """y = eˣ"""
+    def log(self, x: SSAValue) -> SSAValue:
+        """y = ln x; -∞ at zero, NaN below"""
+    def log1p(self, x: SSAValue) -> SSAValue:
+        """y = ln(1 + x), accurate near 0; -∞ at -1, NaN below"""
+    def expm1(self, x: SSAValue) -> SSAValue:
+        """y = eˣ - 1, accurate near 0"""
+    def tanh(self, x: SSAValue) -> SSAValue:
+        """y = tanh x"""
+    def sigmoid(self, x: SSAValue) -> SSAValue:
+        """y = 1 / (1 + e⁻ˣ)"""
+    def erf(self, x: SSAValue) -> SSAValue:
+        """y = 2/√π ∫₀ˣ e^(-t²) dt"""
+    def sin(self, x: SSAValue) -> SSAValue:
+        """y = sin x; NaN where |x| > 2²³, beyond which float32 does not resolve a period"""
+    def cos(self, x: SSAValue) -> SSAValue:
+        """y = cos x; NaN where |x| > 2²³, as of sin"""
     def uniform(self, seed: SSAValue, index: SSAValue, stream: int) -> SSAValue:
         """y = one of the multiples of 2⁻²⁴ in [0, 1), each as likely: Philox-2x32-10 of index and seed"""
     def reverse_segments(self, x: SSAValue, lengths: SSAValue) -> SSAValue:

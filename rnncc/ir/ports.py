@@ -42,17 +42,17 @@ def role_of(kind: str, of: str) -> Role:
     raise VerifyException(f"no kind of ports: {kind!r}")
 
 
-def labelled(roles: Iterable[Role], taken: Iterable[str]) -> dict[str, Role]:
+def labelled(roles: Iterable[Role], reserved: Iterable[str]) -> dict[str, Role]:
     """Ports by names that nothing else has: KIND:OF, with a number where that is taken."""
-    names, found = set(taken), dict[str, Role]()
+    names, roles_by_name = set(reserved), dict[str, Role]()
     for role in roles:
         name = fresh(f"{role.kind}:{role.of}", names)
         names.add(name)
-        found[name] = role
-    return found
+        roles_by_name[name] = role
+    return roles_by_name
 
 
-def fresh(stem: str, taken: Container[str]) -> str:
+def fresh(stem: str, reserved: Container[str]) -> str:
     """A name that is not taken: the stem itself, or it and a number."""
     numbered = (f"{stem}.{number}" for number in count(2))
-    return stem if stem not in taken else next(name for name in numbered if name not in taken)
+    return stem if stem not in reserved else next(name for name in numbered if name not in reserved)

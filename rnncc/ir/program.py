@@ -12,6 +12,7 @@ from rnncc.ir.dims import Dim, used_symbols
 from rnncc.ir.ops.control import Net
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
+from rnncc.sizes import BATCH, TIME
 
 Counts = dict[str, tuple[str, int]]
 """Output -> the output that tells how many of its rows count, and the axis of the rows."""
@@ -73,8 +74,8 @@ class Program:
     @property
     def symbols(self) -> list[str]:
         """T, N, then the net's further size symbols in order of appearance."""
-        found = ["T", "N"]
+        symbols = [TIME, BATCH]
         for value in (*self.net.inputs.values(), *(p.y for p in self.params.values())):
             for dim in dims_of(value):
-                found += sorted(dim.symbols - set(found))
-        return found
+                symbols += sorted(dim.symbols - set(symbols))
+        return symbols

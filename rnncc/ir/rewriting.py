@@ -173,8 +173,8 @@ class Loop:
         self.gate = new if self.gate is old else self.gate
         for carry in self.carries:
             carry.next = new if carry.next is old else carry.next
-        for made in self.ys:
-            made.row = new if made.row is old else made.row
+        for output in self.ys:
+            output.row = new if output.row is old else output.row
 
     def drop_unused(self) -> bool:
         """Drop consts and sequences that the body does not read; whether there were any."""

@@ -11,6 +11,7 @@ from rnncc.ir.ops import (
     chunks,
     control,
     elementwise,
+    functions,
     gradients,
     indexing,
     linear,
@@ -22,6 +23,7 @@ from rnncc.ir.ops import (
 FAMILIES: dict[str, ModuleType] = {
     "Sources": source,
     "Elementwise": elementwise,
+    "Functions": functions,
     "Functions of users": apply,
     "Random numbers": random,
     "Shapes": shape,

@@ -83,9 +83,9 @@ def is_tensor(type_: Attribute) -> bool:
     """Whether a type is as `tensor` makes it: a symbolic shape, of elements that there are."""
     if not isinstance(type_, TensorType):
         return False
-    made = cast(Tensor, type_)
+    tensor_type = cast(Tensor, type_)
     try:
-        return tensor(_dims(made), _NAMES[made.element_type]) == made
+        return tensor(_dims(tensor_type), _NAMES[tensor_type.element_type]) == tensor_type
     except (KeyError, ValueError, AttributeError):  # no list of formulas, or no type of ours
         return False
 

@@ -9,8 +9,8 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
 from xdsl.irdl import irdl_attr_definition, param_def
 
+from rnncc.ir.attributes import dims_attr, get_dims
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dims_attr, get_dims
 
 
 @dataclass(frozen=True)

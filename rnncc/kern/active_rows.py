@@ -27,5 +27,5 @@ def chosen(some: ListedRows | None) -> tuple[list[SSAValue], dict[str, Attribute
     """The operand and the properties of a kernel that say which rows are computed."""
     if some is None:
         return [], {}
-    told = {"row_axes": IntAttr(some.axes), "where": BoolAttr.from_bool(some.where)}
-    return [some.rows], {**told}
+    properties = {"row_axes": IntAttr(some.axes), "where": BoolAttr.from_bool(some.where)}
+    return [some.rows], {**properties}

@@ -31,8 +31,9 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+from rnncc.ir.attributes import dim_attr, get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, expect, get_dim
+from rnncc.ir.ops.checks import expect
 from rnncc.ir.ops.control import terminator
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.access import BufferType, buffer_dtype, buffer_type

@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.kern.exports import exported
 from rnncc.kern.library import Library
 from rnncc.kern.program import Port
-from rnncc.kern.signatures import PART, PART_SUFFIX, TIME
+from rnncc.kern.signatures import PART, PART_SUFFIX
 from rnncc.kern.streaming import StateSlot
 from rnncc.kern.training import Training
+from rnncc.sizes import TIME
 
 START = Dim.of(0)
 
@@ -50,7 +51,7 @@ class Default:
     """A field, or a place where that is NULL."""
 
     field: Field
-    held: Place
+    fallback: Place
 
 
 Source = Field | Place | Stored | Default | None
@@ -234,17 +235,17 @@ class _Stream:
         )
         return Call("step", inputs, outputs, workspace)
 
-    def given(self, slot: StateSlot) -> Source:
+    def initial_source(self, slot: StateSlot) -> Source:
         """A state that starts as an input: where the caller has it, else the library's default."""
-        assert slot.given is not None
-        field = self.input(slot.given)
+        assert slot.initial_input is not None
+        field = self.input(slot.initial_input)
         inputs = [buffer for buffer in self.init.buffers if buffer.role.data == "input"]
-        default = next(b.default for b in inputs if b.label.data == slot.given)
+        default = next(b.default for b in inputs if b.label.data == slot.initial_input)
         if default is None:
             return field
-        held = next(buffer for buffer in self.init.buffers if buffer.label == default)
-        assert held.offset is not None
-        return Default(field, Place("weights", get_dim(held.offset)))
+        param = next(buffer for buffer in self.init.buffers if buffer.label == default)
+        assert param.offset is not None
+        return Default(field, Place("weights", get_dim(param.offset)))
 
 
 def _places(slots: Sequence[StateSlot], block: str) -> dict[str, Place]:
@@ -260,15 +261,19 @@ def _run_stream(library: Library) -> list[Step]:
     """The whole sequence: a state that lives in the workspace, then all steps."""
     stream = _Stream(library)
     streaming = stream.streaming
-    made, rest = _places(streaming.made, "workspace"), Place("workspace", streaming.run_area)
-    given = {s.port.name: stream.given(s) for s in streaming.slots if s.given is not None}
-    needed = ["inputs", "outputs", *(["workspace"] if made else [])]
+    state, rest = _places(streaming.allocated, "workspace"), Place("workspace", streaming.run_area)
+    initial = {
+        s.port.name: stream.initial_source(s)
+        for s in streaming.slots
+        if s.initial_input is not None
+    }
+    needed = ["inputs", "outputs", *(["workspace"] if state else [])]
     return [
         CheckSizes(library.whole_bounds),
         *_not_null(*needed),
-        Locate((*made.values(), rest)),
-        *([stream.begin(made, rest)] if made else []),
-        stream.steps({**made, **given}, {}, rest),
+        Locate((*state.values(), rest)),
+        *([stream.begin(state, rest)] if state else []),
+        stream.steps({**state, **initial}, {}, rest),
     ]
 
 
@@ -340,8 +345,8 @@ def _init_parameters(library: Library) -> list[Step]:
     """Copies what the parameters start with; none may be NULL."""
     steps = _not_null("parameters")
     for number, one in enumerate(library.initial):
-        field, held = Field("parameters", number), Place("weights", Dim.of(one.offset))
-        steps.append(Copy(held, field, Dim.of(one.array.nbytes)))
+        field, weight = Field("parameters", number), Place("weights", Dim.of(one.offset))
+        steps.append(Copy(weight, field, Dim.of(one.array.nbytes)))
     return steps
 
 
@@ -349,7 +354,7 @@ def _training_call(library: Library, name: str) -> Call:
     training, program = _training(library), library.programs[name]
     slots = {slot.port.name: Place("tape", slot.offset) for slot in training.slots}
     read = _fields("inputs", training.inputs) | _fields("parameters", training.parameters)
-    given = _fields("output_grads", training.output_grads)
+    output_grads = _fields("output_grads", training.output_grads)
     outputs, grads = _fields("outputs", training.outputs), _fields("grads", training.grads)
 
     def source(port: Port, own: Mapping[str, Field], of_gradients: Mapping[str, Field]) -> Source:
@@ -365,7 +370,7 @@ def _training_call(library: Library, name: str) -> Call:
 
     return Call(
         name,
-        tuple(source(port, read, given) for port in program.inputs),
+        tuple(source(port, read, output_grads) for port in program.inputs),
         tuple(source(port, outputs, grads) for port in program.outputs),
         Place("workspace"),
         stops=False,

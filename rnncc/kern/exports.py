@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from rnncc.ir.dims import Dim
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library
-from rnncc.kern.signatures import PARAMETERS, PART, PART_SUFFIX, TIME
+from rnncc.kern.signatures import PARAMETERS, PART, PART_SUFFIX
+from rnncc.sizes import TIME
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
+from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import LimitError
-from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
+from rnncc.ir.ops.base import Array, Context, RnnOp
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.indexing import check_index, fold_by_index
 from rnncc.ir.ops.linear import add_products, add_rows, empty_value
@@ -56,15 +57,15 @@ def run(
     with np.errstate(all="ignore"):
         _Machine(context, memories).run_block(program.func.body.block)
     shapes = {port.name: context.shape(port.dims) for port in program.outputs}
-    found = {b.label.data: m for b, m in memories.items() if b.role.data == "output" and m}
-    return {n: found[n].flat.reshape(s) for n, s in shapes.items() if n not in absent}
+    written = {b.label.data: m for b, m in memories.items() if b.role.data == "output" and m}
+    return {n: written[n].flat.reshape(s) for n, s in shapes.items() if n not in absent}
 
 
 def _sizes(
-    program: KernelProgram, inputs: Mapping[str, Array], given: Mapping[str, int]
+    program: KernelProgram, inputs: Mapping[str, Array], fixed: Mapping[str, int]
 ) -> dict[str, int]:
     """The symbols' values: those given, then those that shapes show."""
-    known = dict(given)
+    known = dict(fixed)
     for port in (port for port in program.inputs if port.name in inputs):
         for dim, size in zip(port.dims, np.shape(inputs[port.name]), strict=True):
             if dim == Dim.of(next(iter(dim.symbols), 0)):

@@ -30,8 +30,8 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
+from rnncc.ir.attributes import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.ops.control import terminator
 from rnncc.ir.types import tensor
 from rnncc.kern.access import Access, BufferType, access_attr, get_access
@@ -112,11 +112,11 @@ class Map(Kernel):
         body: Block,
         some: ListedRows | None = None,
     ) -> None:
-        rows, told = chosen(some)
+        rows, row_properties = chosen(some)
         super().__init__(
             operands=[rows, [b for b, _ in ins], [b for b, _ in outs]],
             properties={
-                **told,
+                **row_properties,
                 "domain": dims_attr(domain),
                 "accesses": ArrayAttr(access_attr(a) for _, a in (*ins, *outs)),
             },
@@ -152,11 +152,11 @@ class Reduce(Kernel):
         some: ListedRows | None = None,
     ) -> None:
         start = [] if init is None else [init]
-        rows, told = chosen(some)
+        rows, row_properties = chosen(some)
         super().__init__(
             operands=[start, rows, [b for b, _ in ins], [out[0]]],
             properties={
-                **told,
+                **row_properties,
                 "kind": StringAttr(kind),
                 "order": StringAttr(order),
                 "reduced": IntAttr(reduced),
@@ -210,11 +210,11 @@ class Gemm(Kernel):
         """
         depth, slots, panel = geometry
         extra = [[] if v is None else [v] for v in converted]
-        rows, told = chosen(some)
+        rows, row_properties = chosen(some)
         super().__init__(
             operands=[a[0], weights, *extra, rows, [b for b, _ in ins], [b for b, _ in outs]],
             properties={
-                **told,
+                **row_properties,
                 "domain": dims_attr(domain),
                 "depth": IntAttr(depth),
                 "slots": IntAttr(slots),

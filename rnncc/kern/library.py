@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from rnncc.ir.attributes import dim_attr, get_dim
 from rnncc.ir.dims import Dim, used_symbols
-from rnncc.ir.ops.base import dim_attr, get_dim
 from rnncc.ir.program import Counts
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.largest import Largest
 from rnncc.kern.program import KernelProgram, Port
-from rnncc.kern.signatures import TIME
 from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Initial, Training
+from rnncc.sizes import TIME
 
 WEIGHT_LINE = 64
 """Packed weights start at multiples of this many bytes."""
@@ -93,8 +93,8 @@ class Library:
     @property
     def precision(self) -> str:
         """Of the weights of products: fp32 where none are of less."""
-        held = {b.dtype for program in self.programs.values() for b in params_of(program)}
-        return "int8" if held & {"i8", "u8"} else "bf16" if "bf16" in held else "fp32"
+        dtypes = {b.dtype for program in self.programs.values() for b in params_of(program)}
+        return "int8" if dtypes & {"i8", "u8"} else "bf16" if "bf16" in dtypes else "fp32"
 
     @property
     def workspace(self) -> Largest:

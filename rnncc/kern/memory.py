@@ -76,8 +76,8 @@ def lay_out(
             case "scratch" | "state" if not buffer.y.first_use:
                 placed[buffer] = None
             case "scratch" if buffer.within is not None:
-                held = next(b for b in placed if b.label == buffer.within)
-                placed[buffer] = placed[held]
+                owner = next(b for b in placed if b.label == buffer.within)
+                placed[buffer] = placed[owner]
             case role:
                 kept = buffer.fallback_size if role == "output" else buffer.elements
                 flat = _part(workspace, buffer, kept.evaluate(context.sizes), context)
@@ -104,8 +104,8 @@ def _own(buffer: Buffer, elements: int) -> Array:
 
 def _default(program: KernelProgram, buffer: Buffer, elements: int) -> Array:
     assert buffer.default is not None, f"{buffer.label.data}: no array for this input"
-    held = program.arrays.get(buffer.default.data)
-    return np.zeros(elements, NUMPY[buffer.dtype]) if held is None else held
+    array = program.arrays.get(buffer.default.data)
+    return np.zeros(elements, NUMPY[buffer.dtype]) if array is None else array
 
 
 def _filled(buffer: Buffer, elements: int, array: Array) -> Array:

@@ -15,8 +15,8 @@ from xdsl.irdl import (
     var_operand_def,
 )
 
+from rnncc.ir.attributes import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.kern.access import Access, BufferType, access_attr, get_access
 from rnncc.kern.kernels import Contract, Reduce
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-TIME, BATCH = "T", "N"
-
 PARAMETERS = {
     "run": ("inputs", "outputs", "workspace"),
     "step": ("inputs", "outputs", "state", "workspace"),

@@ -22,7 +22,7 @@ class StateSlot:
         offset: in bytes, from the start of the state.
         bytes: what it takes, in whole lines.
         next: the output of `step` that replaces it; None for what stays the same.
-        given: the input of the model that it starts as, element for element, if it is one.
+        initial_input: the input of the model that it starts as, element for element, if it is one.
         in_place: whether `step` writes `next` over it, not into the workspace first.
     """
 
@@ -30,7 +30,7 @@ class StateSlot:
     offset: Dim
     bytes: Dim
     next: str | None = None
-    given: str | None = None
+    initial_input: str | None = None
     in_place: bool = False
 
 
@@ -65,17 +65,19 @@ class Streaming:
         """Lay the state out.
 
         Args:
-            state: name, next and given of each value.
+            state: name, next and initial input of each value.
             order: the names of the model's inputs; unknown parameters follow.
             in_place: names of values that steps replace where they lie.
             line: of the target.
         """
         ports = {port.name: port for port in (*step.inputs, *init.inputs)}
         slots, end = list[StateSlot](), Dim.of(0)
-        for name, following, given in sorted(state, key=lambda s: (s[1] is None, s[0] in in_place)):
+        for name, following, initial in sorted(
+            state, key=lambda s: (s[1] is None, s[0] in in_place)
+        ):
             port = ports.pop(name)
             size = _lines(port, line)
-            slots.append(StateSlot(port, end, size, following, given, name in in_place))
+            slots.append(StateSlot(port, end, size, following, initial, name in in_place))
             end = end + slots[-1].bytes
         inputs = [ports.pop(name) for name in order] + list(ports.values())
         nexts = {slot.next for slot in slots}
@@ -93,14 +95,14 @@ class Streaming:
         return [slot for slot in self.slots if slot.next is not None and not slot.in_place]
 
     @property
-    def made(self) -> list[StateSlot]:
+    def allocated(self) -> list[StateSlot]:
         """What `run` needs memory for: the values that are not inputs as they are."""
-        return [slot for slot in self.slots if slot.given is None]
+        return [slot for slot in self.slots if slot.initial_input is None]
 
     @property
     def run_area(self) -> Dim:
-        """Bytes at the start of the workspace of `run`: the values that are made."""
-        return self._total(self.made)
+        """Bytes at the start of the workspace of `run`: the values that it has memory for."""
+        return self._total(self.allocated)
 
     @property
     def step_area(self) -> Dim:

@@ -9,8 +9,8 @@ from itertools import count
 from xdsl.dialects.builtin import FloatAttr, IntAttr, f64
 from xdsl.ir import Block
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.source import Fill
 from rnncc.ir.types import tensor
@@ -18,6 +18,7 @@ from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer, Row
 from rnncc.kern.kernels import Map
 from rnncc.kern.program import KernelProgram
+from rnncc.sizes import TIME
 
 
 def set_default_zeros(program: KernelProgram, names: Collection[str]) -> None:
@@ -62,7 +63,7 @@ def _room(buffer: Buffer) -> Dim | None:
     rows = {get_dim(op.stride) for op in users if isinstance(op, Row)}
     if users and len(rows) == 1 and all(isinstance(op, Row) for op in users):
         return rows.pop()
-    return None if "T" in buffer.elements.symbols else buffer.elements
+    return None if TIME in buffer.elements.symbols else buffer.elements
 
 
 def _zeros(program: KernelProgram, dtype: str, size: Dim) -> Buffer:

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Operation
 
+from rnncc.ir.attributes import dim_attr, get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, get_dim
 from rnncc.kern.dialect import Buffer, Row
 from rnncc.kern.kernels import Kernel
 from rnncc.kern.moves import ContinuedSum

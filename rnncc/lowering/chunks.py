@@ -8,9 +8,9 @@ from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.naming import state_name
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.linear import Contract, SumRows
@@ -58,6 +58,7 @@ def emit_chunks(lowering: Lowering, op: Chunks) -> None:
     body, extent, chunk = Block(), op.extent.data, op.chunk.data
     lowering.builders.append(OpBuilder(InsertPoint.at_end(body)))
     _enter(lowering, op, homes, Dim.of(first), Dim.of(iteration))
+    # Buffers inside have room for a whole run; the last one may be shorter.
     lowering.bounds[extent] = Dim.of(chunk)
     _emit_body(lowering, op, homes, Dim.of(first), Dim.of(iteration))
     lowering.builder.insert(Yield([]))
@@ -97,24 +98,26 @@ def _emit_body(
     carry, ys, marked = op.yields
     shown = [(value, y, first, op.chunk.data) for value, y in zip(ys, op.ys, strict=True)]
     shown += [(value, y, iteration, 1) for value, y in zip(marked, op.marked, strict=True)]
-    wanted, rows = list[Item](), list[kern.Row]()
+    live_out, rows = list[Item](), list[kern.Row]()
     for value, y, index, most in shown:
         if not y.first_use:
             continue
         rows.append(_row(lowering, y, index, most))
         buffer, bare = rows[-1].y, strip_units(value)
         if not lowering.direct(bare, Placed.densely(buffer, dims_of(bare))):
-            wanted.append(Item(value, Placed.densely(buffer, dims_of(value))))
+            live_out.append(Item(value, Placed.densely(buffer, dims_of(value))))
     late: list[tuple[SSAValue, Placed]] = []
     for value, argument, home in zip(carry, op.groups[1], homes, strict=True):
+        # It is in its place already.
         if value is argument or _goes_on(lowering, value, argument, home):
             continue
         late.append((value, home))
         base = base_of(value)
         if is_lazy(base.owner) or isinstance(value.owner, Block):
-            wanted.append(Item(base))
-    lowering.lower_block(op.body.block, wanted)
+            live_out.append(Item(base))
+    lowering.lower_block(op.body.block, live_out)
     for value, home in late:
+        # At the end: the body may still have read the old carry there.
         lowering.emit_map([(value, home)], dims_of(value))
     for row in rows:
         if not row.y.first_use:

@@ -101,6 +101,7 @@ def emit_product(
     region = lowering.region(len(dims), (op, element))
     try:
         values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
+    # The product gets a buffer after all, which the map reads at whatever index it needs.
     except CannotFuse:
         lowering.emit_group(Group(0, dims_of(op.y), [Item(op.y)], op, alone=True))
         emit_map(lowering, outs, dims, ahead, some)
@@ -153,17 +154,19 @@ def _parts(
         return whole
     branches: dict[bool, list[tuple[SSAValue, Placed]]] = {True: [], False: []}
     for value, dest in outs:
-        found = _rows_of(lowering, value)
-        if found is None or found.mask != rows.mask:
+        value_rows = _rows_of(lowering, value)
+        # Two kernels for two sets of rows write one place: all values must be cut by the same mask.
+        if value_rows is None or value_rows.mask != rows.mask:
             return whole
-        if lowering.needed.get(value) == found:
-            branches[found.where].append((value, dest))
+        if lowering.needed.get(value) == value_rows:
+            branches[value_rows.where].append((value, dest))
         else:
             op = value.owner
             assert isinstance(op, Select)
             branches[True].append((op.a, dest))
             branches[False].append((op.b, dest))
     readers = [w for w, some in branches.items() if product and _reach(lowering, some, product.y)]
+    # Both branches read the product, or neither by itself: it is computed once, of all rows.
     if product is not None and len(readers) != 1:
         return whole
     return [
@@ -183,12 +186,12 @@ def _rows_of(lowering: Lowering, value: SSAValue) -> ActiveRows | None:
     return rows if rows_lead(rows, dims_of(value)) else None
 
 
-def _reach(lowering: Lowering, outs: Outs, wanted: SSAValue) -> bool:
+def _reach(lowering: Lowering, outs: Outs, target: SSAValue) -> bool:
     """Whether values are computed from another one."""
     todo, seen = [value for value, _ in outs], set[SSAValue]()
     while todo:
         value = todo.pop()
-        if value is wanted:
+        if value is target:
             return True
         if value in seen or isinstance(value.owner, Block) or lowering.find(value) is not None:
             continue

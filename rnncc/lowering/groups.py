@@ -71,7 +71,7 @@ class Schedule:
 
 def schedule(
     block: Block,
-    wanted: Sequence[Item],
+    live_out: Sequence[Item],
     known: Iterable[SSAValue],
     is_product: Callable[[Operation], TypeGuard[Matmul]],
 ) -> Schedule:
@@ -98,22 +98,22 @@ def schedule(
         known: values that have a place already: arguments, parameters.
         is_product: whether `kern.gemm` computes an op.
     """
-    return _Scheduler(block, wanted, known, is_product).run()
+    return _Scheduler(block, live_out, known, is_product).run()
 
 
 class _Scheduler:
     def __init__(
         self,
         block: Block,
-        wanted: Sequence[Item],
+        live_out: Sequence[Item],
         known: Iterable[SSAValue],
         is_product: Callable[[Operation], TypeGuard[Matmul]],
     ) -> None:
         self._is_product = is_product
         self.ops = [op for op in block.ops if op.results]  # a loop without results does nothing
-        self.wanted = wanted
+        self.wanted = live_out
         self.known = set(known)
-        self.roots: dict[SSAValue, None] = dict.fromkeys(item.value for item in wanted)
+        self.roots: dict[SSAValue, None] = dict.fromkeys(item.value for item in live_out)
         self.parts: dict[SSAValue, list[Item]] = defaultdict(list)
         self.levels: dict[SSAValue, int] = {}
         self.readers: dict[SSAValue, dict[Terminal, bool]] = {}
@@ -121,6 +121,8 @@ class _Scheduler:
     def run(self) -> Schedule:
         self._force_roots()
         self._measure()
+        # A value that gets a buffer ends the expressions that it was part of; that changes levels
+        # and readers of those above, of which some may have to get one in turn.
         while new := list(self._costly_values()):
             self.roots.update(dict.fromkeys(new))
             self._measure()
@@ -135,6 +137,8 @@ class _Scheduler:
         bases: dict[SSAValue, SSAValue] = {}  # of views alone
         for op in self.ops:
             if is_view(op):
+                # A view has no buffer of its own: what addresses it needs one for what it is a view
+                # of.
                 bases[op.y] = bases.get(op.x, op.x)
             for item in _parts(op):
                 self.parts[item.value].append(item)
@@ -159,6 +163,8 @@ class _Scheduler:
         functions = Counter[tuple[int, tuple[Dim, ...]]]()
         for op in self.ops:
             level = max((self.level(v) for v in op.operands), default=0)
+            # A level is what one kernel can do at each point by itself. An anchor's result, or
+            # other points of a buffer, exist only once a kernel before has ended.
             if is_anchor(op) or self._moves_buffered(op):
                 level += 1
             if cost_of(op) == Cost.FUNCTION:
@@ -185,22 +191,24 @@ class _Scheduler:
 
     def _final_readers(self, value: SSAValue) -> dict[Terminal, bool]:
         """Final reader -> whether it reads each element many times (through a broadcast)."""
-        found: dict[Terminal, bool] = {}
+        readers: dict[Terminal, bool] = {}
         if value in self.roots:
-            found[value] = False
+            readers[value] = False
         for use in value.uses:
             op = use.operation
             if isinstance(op, Yield):
                 continue
             if is_anchor(op) or isinstance(op, Shift):  # which reads other rows than its own
-                found[op] = found.get(op, False)
+                readers[op] = readers.get(op, False)
             elif op.results[0] in self.roots:
-                found[op.results[0]] = found.get(op.results[0], False) or isinstance(op, Broadcast)
+                readers[op.results[0]] = readers.get(op.results[0], False) or isinstance(
+                    op, Broadcast
+                )
             else:
                 for reader, repeated in self.readers[op.results[0]].items():
                     repeated = repeated or isinstance(op, Broadcast)
-                    found[reader] = found.get(reader, False) or repeated
-        return found
+                    readers[reader] = readers.get(reader, False) or repeated
+        return readers
 
     def _costly_values(self) -> Iterator[SSAValue]:
         """Values not to be computed twice, nor to be carried across levels as expressions."""
@@ -212,6 +220,8 @@ class _Scheduler:
             late = any(
                 isinstance(r, SSAValue) and self.level(r) != self.level(op.y) for r in readers
             )
+            # In one group each element is computed once, whoever reads it; two groups, a later
+            # level or a broadcast would compute exp, tanh and such again.
             if len(keys) > 1 or late or any(readers.values()):
                 yield op.y
 
@@ -225,6 +235,7 @@ class _Scheduler:
             dests[item.value].append(item)
         products: dict[SSAValue, Matmul] = {op.y: op for op in self.ops if self._is_product(op)}
         for value in self._in_order([*self.roots, *products]):
+            # Its sums are read from registers by the group that it is fused with: no buffer.
             if value in products and value not in self.roots and self._fusable(value):
                 continue
             alone = value in products and not self._fusable(value)
@@ -263,11 +274,13 @@ class _Scheduler:
             return
         own = [item for item in group.items if item.value == op.y]
         group.items = [item for item in group.items if item.value != op.y]
+        # A kernel has the registers of one product; the second one stores its result, which the
+        # group reads like any other buffer.
         groups[op.y] = Group(group.level, dims_of(op.y), own or [Item(op.y)], op, alone=True)
 
     def _chunked(self, groups: list[Group]) -> dict[Scan, list[Group]]:
         """Groups that only feed a scan's sequences, row by row of time."""
-        found: dict[Scan, list[Group]] = defaultdict(list)
+        chunked: dict[Scan, list[Group]] = defaultdict(list)
         for group in groups:
             users = {use.operation for item in group.items for use in item.value.uses}
             scan = next(iter(users)) if len(users) == 1 else None
@@ -275,17 +288,19 @@ class _Scheduler:
                 continue
             if scan.gate is not None:
                 continue
+            # A constant or a first state is read as a whole, before the first chunk is there.
             only = {*scan.consts, *scan.inits}
             shapes = [group.dims, *(dims_of(item.value) for item in group.items)]
             timed = scan.steps != 1 and all(dims[:1] == (scan.steps,) for dims in shapes)
             if timed and not any(item.value in only for item in group.items):
-                found[scan].append(group)
-        return found
+                chunked[scan].append(group)
+        return chunked
 
     def _order(self, groups: list[Group]) -> list[Operation | Group]:
         anchors = [op for op in self.ops if is_anchor(op) and not self._is_product(op)]
         steps: list[tuple[int, int, Operation | Group]] = []
         steps += [(self.level(op.results[0]), 0, op) for op in anchors]
+        # Of a level, loops and products come first: groups may read what they leave.
         steps += [(group.level, 1 if group.alone else 2, group) for group in groups]
         return [step for _, _, step in sorted(steps, key=lambda s: s[:2])]
 

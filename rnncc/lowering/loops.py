@@ -11,10 +11,11 @@ from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rnncc.ir.active_rows import row_masks
+from rnncc.ir.attributes import dim_attr
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.naming import state_name
-from rnncc.ir.ops.base import Elementwise, dim_attr
+from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Transpose
 from rnncc.ir.types import dims_of, dtype_of
@@ -23,11 +24,11 @@ from rnncc.kern import kernels
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.moves import ContinuedSum
-from rnncc.kern.signatures import TIME
 from rnncc.lowering import compute
 from rnncc.lowering.active_rows import Ahead
 from rnncc.lowering.groups import Group, Item
 from rnncc.lowering.maps import ZERO, Placed, strip_units
+from rnncc.sizes import TIME
 
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
@@ -80,6 +81,7 @@ def emit_scan(lowering: Lowering, op: Scan, chunked: list[Group]) -> None:
         first, extent = lowering.fresh_index("t"), lowering.fresh_index("t")
         target, rows = _chunk_size(lowering, chunked, op.steps)
         ahead = Ahead(Dim.of(first), Dim.of(extent), target, rows)
+        # The outer loop goes from chunk to chunk and carries the state between them.
         inner = Block(arg_types=[v.type for v in inits])
         lowering.builders.append(OpBuilder(InsertPoint.at_end(inner)))
         for group in _masks_first(chunked, op):
@@ -106,6 +108,8 @@ def _lay_consts_out(lowering: Lowering, op: Scan) -> None:
         outer = value
         while outer in lowering.outer:
             outer, _ = lowering.outer[outer]
+        # Each step would read it against its rows, element by element; one copy before the loop is
+        # read along them in all steps.
         turned = isinstance(outer.owner, Transpose) and dims_of(outer)[-1] != 1
         if turned and all(isinstance(use.operation, Broadcast | Elementwise) for use in arg.uses):
             lowering.places[arg] = lowering.dense(value)
@@ -136,11 +140,15 @@ def _homes(lowering: Lowering, op: Scan, sequences: list[Home | None]) -> list[H
     for value, final in zip(carry, op.finals, strict=True):
         shown = [s for s, row in zip(sequences, rows, strict=True) if s and row == value]
         free = [s for s in shown if s not in homes]
+        # A state that is shown as it is lives in the sequence that shows it: nothing is copied.
+        # What a step hands on unchanged keeps its place in a state of its own.
         if free and value not in op.body.block.args:
             homes.append(free[0])
         else:
             size = product(dims_of(final))
             label = state_name(value, final)
+            # Two rows: a product reads all of the old state while the new one is written.
+            # `_set_ring` takes one back where no kernel does.
             place = lowering.declare(label, "state", dtype_of(final), [Dim.of(2), size])
             homes.append(Home(place, size))
     return homes
@@ -229,13 +237,13 @@ def _emit_body(
     """One step: every new state and row of ys goes to its place."""
     carry, rows = ([strip_units(v) for v in group] for group in op.yields)
     shown = [(v, s) for v, s in zip(rows, sequences, strict=True) if s and s not in homes]
-    wanted: list[Item] = []
+    live_out: list[Item] = []
     for value, home in [*zip(carry, homes, strict=True), *shown]:
         home.row = lowering.builder.insert(kern.Row(home.place.buffer, t, home.size)).y
         dest = Placed.densely(home.row, dims_of(value))
         if not lowering.direct(value, dest):
-            wanted.append(Item(value, dest))
-    lowering.lower_block(op.body.block, wanted)
+            live_out.append(Item(value, dest))
+    lowering.lower_block(op.body.block, live_out)
     return [home.row for home in homes if home.row]
 
 
@@ -258,6 +266,7 @@ def _in_place(home: Home, previous: SSAValue) -> bool:
     for use in previous.uses:
         kernel = use.operation
         if isinstance(kernel, ContinuedSum):
+            # A sum that starts at the state and ends in it reads each element before it writes it.
             if use.index != _init_index(kernel) or home.row not in kernel.outs:
                 return False
             continue

@@ -37,14 +37,7 @@ from rnncc.lowering.active_rows import Ahead
 from rnncc.lowering.chunks import emit_chunks
 from rnncc.lowering.groups import Group, Item, is_product, schedule
 from rnncc.lowering.loops import emit_scan
-from rnncc.lowering.maps import (
-    AxisIndex,
-    IndexMap,
-    Placed,
-    is_view,
-    strip_units,
-    view_placed,
-)
+from rnncc.lowering.maps import AxisIndex, IndexMap, Placed, is_view, strip_units, view_placed
 from rnncc.lowering.region import Region
 from rnncc.lowering.weights import WeightTable
 
@@ -139,14 +132,14 @@ class Lowering:
                 self.absent.add(value)
             if port.optional:
                 self._keep_default(port, self.places[value])
-        wanted: list[Item] = []
+        live_out: list[Item] = []
         for port, value in zip(self.result.outputs, net.outputs.values(), strict=True):
             place = self.declare(port.name, "output", port.dtype, port.dims)
             value = strip_units(value)
             dest = Placed.densely(place.buffer, dims_of(value))
             if not self.direct(value, dest):
-                wanted.append(Item(value, dest))
-        self.lower_block(net.body.block, wanted)
+                live_out.append(Item(value, dest))
+        self.lower_block(net.body.block, live_out)
         self.builder.insert(Yield([]))
         first = entry.first_op
         assert first is not None
@@ -219,9 +212,9 @@ class Lowering:
     def fresh_index(self, stem: str) -> str:
         """A new loop index; `t` first, then `t1`, ..."""
         self._indices += 1
-        taken = set(self.result.symbols)
+        reserved = set(self.result.symbols)
         name = stem if self._indices == 1 else f"{stem}{self._indices - 1}"
-        while name in taken:
+        while name in reserved:
             name = f"_{name}"
         return name
 
@@ -280,8 +273,8 @@ class Lowering:
 
     def _first_place(self, value: SSAValue) -> Placed:
         """The place of what is in no other's."""
-        if (found := self.find(value)) is not None:
-            return found
+        if (placed := self.find(value)) is not None:
+            return placed
         if value not in self.outer:
             return self.copy(value)
         outer, row = self.outer[value]
@@ -320,6 +313,7 @@ class Lowering:
         block = op if isinstance(op, Block) else op.parent
         assert block is not None
         dense = Placed.densely(dest.buffer, dims_of(source))
+        # Where the value is defined: its reader may be inside a loop.
         with self.at(block):
             self.emit_group(Group(0, dims_of(source), [Item(source, dense)]))
         self.places[value] = dest
@@ -343,7 +337,7 @@ class Lowering:
 
     # Kernels
 
-    def lower_block(self, block: Block, wanted: list[Item]) -> None:
+    def lower_block(self, block: Block, live_out: list[Item]) -> None:
         """Emit a block's work into the current builder."""
         self.depths[block] = len(self.builders) - 1
         scan = block.parent_op()
@@ -351,7 +345,7 @@ class Lowering:
         self.masks.update(masks)
         self.needed |= active_rows(block, masks)
         known = [*block.args, *(op.y for op in block.ops if isinstance(op, Param))]
-        plan = schedule(block, wanted, known, self._is_product)
+        plan = schedule(block, live_out, known, self._is_product)
         for step in plan.steps:
             match step:
                 case Group():
@@ -373,6 +367,7 @@ class Lowering:
         """One kernel for a group's values."""
         outs = [(item.value, self._dest(item)) for item in group.items]
         compute.emit(self, group.product, outs, group.dims)
+        # The first of a value's places is where it is read, so it is noted last.
         for value, dest in reversed(outs):
             if not isinstance(value.owner, Block):  # an argument stays where it comes from
                 self.places[value] = dest

@@ -8,8 +8,9 @@ from typing import TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.attributes import get_dim, get_ints
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import View, get_dim, get_ints
+from rnncc.ir.ops.base import View
 from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.types import dims_of
@@ -123,6 +124,7 @@ def through_view(op: View, index: IndexMap) -> IndexMap | None:
             return tuple(at)
         case Broadcast():
             new = dims_of(op.y)
+            # An axis of size 1 that is repeated is read at 0 everywhere.
             axes = zip(old, get_ints(op.axes), strict=True)
             return tuple(index[a] if size == new[a] else AxisIndex() for size, a in axes)
         case Slice():
@@ -170,6 +172,7 @@ def merged(access: Access, old: Sequence[Dim], new: Sequence[Dim]) -> Access | N
             if not left:
                 return None
             inner, step = left.pop(0)
+            # Two axes are one if the outer one steps over all of the inner one.
             if covered != 1 and stride != step * inner:
                 return None
             covered, stride = covered * inner, step

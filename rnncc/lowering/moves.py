@@ -36,6 +36,8 @@ def emit_concat(lowering: Lowering, op: Concat) -> None:
     start = ZERO
     for value in op.xs:
         dest = part(lowering, op, start)
+        # Kernels of elementwise values have written to their part already, and so has what was
+        # placed there.
         if not isinstance(value.owner, Elementwise) and lowering.places.get(value) != dest:
             lowering.emit_map([(value, dest)], dims_of(value))
         start = start + dims_of(value)[op.axis.data]
@@ -52,6 +54,8 @@ def _whole(lowering: Lowering, op: Concat) -> Placed:
     """Where a concatenation is put together: in another one, if that alone reads it."""
     use = next(iter(op.y.uses)) if op.y.has_one_use() else None
     around = None if use is None else use.operation
+    # The parts of an inner concatenation are then written to their final place at once: a chain of
+    # n joins copies nothing.
     nested = isinstance(around, Concat) and around.parent is op.parent
     if not nested or op.y in lowering.output_of:
         return lowering.alone(op.y)

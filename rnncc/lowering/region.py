@@ -8,8 +8,9 @@ from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
-from rnncc.ir.ops.base import Elementwise, RnnOp, get_dim
+from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.linear import Matmul
@@ -168,6 +169,7 @@ class Region:
         return index if at.offset == 0 else self.insert(Add(offset, index))
 
     def _load(self, placed: Placed, index: IndexMap) -> SSAValue:
+        # One load for all reads of an element, through whichever views they come.
         key = (placed.buffer, placed.over(index, self._rank))
         if key not in self._arguments:
             type_ = tensor((), buffer_dtype(placed.buffer))
@@ -185,6 +187,7 @@ class Region:
             raise CannotFuse
         start = int(last.offset)
         if start not in self.slots:
+            # A tile's sums pass through a stack of fixed size, which more than 96 columns overran.
             if len(self.slots) == MOST_SLOTS:
                 raise CannotFuse
             self.block.insert_arg(tensor((), dtype_of(self._product.y)), len(self.slots))

@@ -58,6 +58,8 @@ def place(lowering: Lowering, value: SSAValue, sequence: SSAValue, t: Dim) -> Pl
             sequence, first = lowering.segments[sequence]
             t = first + t
         dims = dims_of(value)
+        # A row of its own, as where it is depends on the caller: an absent sequence is one row of
+        # zeros for all steps.
         row = kern.Row(lowering.place(sequence).buffer, t, product(dims))
         return Placed.densely(lowering.builder.insert(row).y, dims)
 
@@ -84,6 +86,8 @@ def copy_shift(lowering: Lowering, op: Shift) -> Placed:
 def _shifted(lowering: Lowering, op: Shift, t: Dim) -> Placed:
     """Row t, which stands where the sequence or its init is."""
     steps, *dims = dims_of(op.y)
+    # Forwards, row t is row t - 1 of the sequence, and init at t = 0; backwards it is row t + 1,
+    # and init at the last t.
     edge, step = (steps - 1, 1) if op.reverse else (ZERO, -1)
     x, init = lowering.pointer(op.x), lowering.pointer(op.init)
     row = kern.ShiftedRow(x, init, t, product(dims), edge, step)

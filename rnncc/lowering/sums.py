@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.elementwise import Cast, Mul
 from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Reshape, Shift
@@ -54,6 +54,7 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
 def _reduced_order(lowering: Lowering, op: Reduce) -> list[int]:
     """The reduced axes, that along which elements are neighbours last, where any order is exact."""
     axes, dims = sorted(get_ints(op.axes)), dims_of(op.x)
+    # Another order of a float sum would be another result.
     if len(axes) < 2 or (op.kind.data == "sum" and dtype_of(op.x) in FLOATS):
         return axes
     region = lowering.region(len(dims))
@@ -92,6 +93,7 @@ def emit_batched(lowering: Lowering, op: Matmul) -> None:
     factors = [region.value(op.a, left), region.value(op.b, right)]
     if dtype_of(op.y) != dtype_of(op.a):
         kind = StringAttr(dtype_of(op.y))
+        # Before they are multiplied: a product of two bytes does not fit into one.
         factors = [region.insert(Cast(factor, dtype=kind)) for factor in factors]
     dest = lowering.alone(op.y)
     out = (dest.buffer, dest.over(at[:-1], len(domain)))
@@ -142,6 +144,8 @@ def emit_contract(lowering: Lowering, op: Contract) -> None:
     room = lowering.target.of(dtype).contract_room(int(rows), int(columns))
     factors, first = list[tuple[SSAValue, Access]](), None
     for of_b, value in enumerate((op.a, op.b)):
+        # The states before each step are those after it, shifted by one: they are read from the one
+        # sequence, and stored once. The kernel has room for one such operand.
         shift = _shift_of(value)
         if shift is None or first is not None:
             factors.append(_rows(lowering, value))

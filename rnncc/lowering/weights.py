@@ -89,8 +89,8 @@ class WeightTable:
             if row is not None:
                 return False
         op = value.owner
-        held = isinstance(op, Param) and op.param_name.data in lowering.program.arrays
-        return held or isinstance(op, Constant)
+        has_array = isinstance(op, Param) and op.param_name.data in lowering.program.arrays
+        return has_array or isinstance(op, Constant)
 
     def constant(self, op: Constant) -> Placed:
         """A constant of the library without a name."""
@@ -109,21 +109,25 @@ class WeightTable:
         panel = lowering.target.of(dtype_of(op.b)).panel(len(starts), units)
         key = (place.buffer, tuple(sources), units, depth, panel)
         if key not in self._packed:
+            # Known weights are packed while compiling and lie in the library as tiles read them;
+            # what the caller hands over is packed by the call.
             if place.buffer in self._arrays and place.access.offset.is_static:
-                made = self._pack_now(place.buffer, sources, units, depth, panel)
+                packed = self._pack_now(place.buffer, sources, units, depth, panel)
             else:
                 home = self._home(op.b, place)
-                made = self._pack_later(place.buffer, sources, units, depth, panel, home)
+                packed = self._pack_later(place.buffer, sources, units, depth, panel, home)
+                # A matrix that changes from step to step is packed for this product alone, so it is
+                # not noted.
                 if home is None:
-                    return ProductOperands(made, (depth, len(starts), panel))
-            self._packed[key] = made
-        made = self._packed[key]
-        return ProductOperands(made, (depth, len(starts), panel), self._converted(made, depth))
+                    return ProductOperands(packed, (depth, len(starts), panel))
+            self._packed[key] = packed
+        packed = self._packed[key]
+        return ProductOperands(packed, (depth, len(starts), panel), self._converted(packed, depth))
 
-    def _converted(self, made: SSAValue, depth: int) -> tuple[SSAValue | None, SSAValue | None]:
+    def _converted(self, packed: SSAValue, depth: int) -> tuple[SSAValue | None, SSAValue | None]:
         """The scales of whole numbers, and room for a product's rows where they are converted."""
-        lowering, scales = self._lowering, self._scales.get(made)
-        size = lowering.target.row_bytes(buffer_dtype(made), depth)
+        lowering, scales = self._lowering, self._scales.get(packed)
+        size = lowering.target.row_bytes(buffer_dtype(packed), depth)
         if not size:
             return None, None
         return scales, lowering.declare("rows", "scratch", "u8", [Dim.of(size)]).buffer
@@ -153,19 +157,22 @@ class WeightTable:
             whole = [quantise_units(m) for m in matrices]
             matrices, scales = [m for m, _ in whole], [s[:, None] for _, s in whole]
         if dtype == "u8":
+            # The instruction multiplies unsigned by signed bytes: weights are shifted to be
+            # unsigned, and each row's sum starts at what takes the shift back.
             matrices = [(m.astype(np.int16) + OFFSET).astype(np.uint8) for m in matrices]
         packed = pack(matrices, panel, slack * GROUP[dtype], GROUP[dtype])
         packed = to_bf16(packed) if dtype == "bf16" else packed
-        made = self._hold(f"{_label(buffer)}.packed", dtype, packed)
+        panels = self._hold(f"{_label(buffer)}.packed", dtype, packed)
         if scales:
             packed = pack(scales, panel, slack)
-            self._scales[made] = self._hold(f"{_label(buffer)}.scales", "f32", packed)
-        return made
+            self._scales[panels] = self._hold(f"{_label(buffer)}.scales", "f32", packed)
+        return panels
 
     def _stored(self, buffer: SSAValue, depth: int) -> str:
         """The type in which weights are held."""
         if buffer_dtype(buffer) == "i8":
             return self._lowering.target.weights_dtype("int8")
+        # A deeper sum of products of bytes could leave 32 bits, and would no longer be exact.
         if buffer_dtype(buffer) != "f32" or self.precision == "fp32" or depth > MOST_DEPTH:
             return buffer_dtype(buffer)
         return self._lowering.target.weights_dtype(self.precision)

@@ -19,14 +19,14 @@ def align(keys: Sequence[tuple[Sequence[Hashable], Sequence[Hashable]]]) -> Pair
     """
     pairs: Pairs = []
     for a, b in keys:
-        found: Pairs = []
+        matched: Pairs = []
         last = (-1, -1)
         for pair in [*pairs, (len(a), len(b))]:
             inner_a, inner_b = a[last[0] + 1 : pair[0]], b[last[1] + 1 : pair[1]]
-            found += [(last[0] + 1 + i, last[1] + 1 + j) for i, j in _common(inner_a, inner_b)]
-            found.append(pair)
+            matched += [(last[0] + 1 + i, last[1] + 1 + j) for i, j in _common(inner_a, inner_b)]
+            matched.append(pair)
             last = pair
-        pairs = found[:-1]
+        pairs = matched[:-1]
     return pairs
 
 

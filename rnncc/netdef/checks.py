@@ -34,9 +34,9 @@ def check_index(net: NetDef, index: int) -> int:
 
 def copy_of(net: NetDef) -> NetDef:
     """A copy that may be changed; raises `NetError` where nets are nested too deep for one."""
-    made = NetDef()
+    copy = NetDef()
     try:
-        made.CopyFrom(net)
+        copy.CopyFrom(net)
     except DecodeError as error:
         raise NetError(net.name, "nets are nested too deep") from error
-    return made
+    return copy

@@ -87,9 +87,9 @@ class _Fusion:
             The operators to look at again; none if nothing was removed.
         """
         group = {copy, *backs}
-        made = [value for op in group for value in self.steps[op][1]]
+        results = [value for op in group for value in self.steps[op][1]]
         source = self.sources.get(copy)
-        if source is None or len(made) != len(group) or not self.ends.isdisjoint(made):
+        if source is None or len(results) != len(group) or not self.ends.isdisjoint(results):
             return []
         moved = [r for back in backs for r in self.readers.get(self.steps[back][1][0], ())]
         end = self._overwritten(source, group)
@@ -110,19 +110,19 @@ class _Fusion:
 
     def net(self) -> NetDef:
         """The net as it is now."""
-        made = copy_of(self.given)
+        copy = copy_of(self.given)
         for (op, index), name in self.moved.items():
-            made.op[op].input[index] = name
-        return kept(made, [i for i in range(len(made.op)) if i not in self.gone])
+            copy.op[op].input[index] = name
+        return kept(copy, [i for i in range(len(copy.op)) if i not in self.gone])
 
     def _overwritten(self, source: Value, group: set[int]) -> int:
         """The operator that next writes the source's name, apart from some."""
-        name, made = source[0], self.makers.get(source, (-1, 0))[0]
+        name, maker = source[0], self.makers.get(source, (-1, 0))[0]
         writers = self.writers.get(name, [])
-        later = range(bisect_right(writers, made), len(writers))
+        later = range(bisect_right(writers, maker), len(writers))
         return next((writers[i] for i in later if writers[i] not in group), len(self.steps))
 
     def _reads_alone(self, op: int, index: int) -> bool:
         """Whether this input is a matter of the operator itself, not also of nets inside it."""
-        given = self.given.op[op]
-        return index < len(given.input) and not holds_nets(given)
+        reader = self.given.op[op]
+        return index < len(reader.input) and not holds_nets(reader)

@@ -33,7 +33,7 @@ def propagate(net: NetDef, rule: Rule[T], known: Mapping[Value, T]) -> dict[Valu
     """
     check_net(net)
     steps, last = ssa(net)
-    found = _starting(net, steps, [*results(net, last)], known)
+    facts = _starting(net, steps, [*results(net, last)], known)
     touching: dict[Value, list[int]] = {}
     for index, (inputs, outputs) in enumerate(steps):
         for value in {*inputs, *outputs}:
@@ -43,12 +43,12 @@ def propagate(net: NetDef, rule: Rule[T], known: Mapping[Value, T]) -> dict[Valu
     while waiting:
         index = waiting.popleft()
         queued[index] = False
-        for value in _apply(net, index, rule, steps, found):
+        for value in _apply(net, index, rule, steps, facts):
             for other in touching[value]:
                 if not queued[other]:
                     queued[other] = True
                     waiting.append(other)
-    return found
+    return facts
 
 
 def infer_devices(
@@ -74,18 +74,18 @@ def infer_devices(
     def rule(
         op: OperatorDef, inputs: Known[str], outputs: Known[str]
     ) -> tuple[Known[str], Known[str]]:
-        here = there = next((d for d in (*inputs, *outputs) if d is not None), None)
+        source = target = next((d for d in (*inputs, *outputs) if d is not None), None)
         if op.type in sides:
-            here, there = sides[op.type]
-        return [here] * len(inputs), [there] * len(outputs)
+            source, target = sides[op.type]
+        return [source] * len(inputs), [target] * len(outputs)
 
-    found = propagate(net, rule, known)
+    devices = propagate(net, rule, known)
     for index, (inputs, outputs) in enumerate(ssa(net)[0]):
         for name, version in (*inputs, *outputs):
-            if (name, version) not in found:
+            if (name, version) not in devices:
                 what = f'nothing tells the device of "{name}" at version {version}'
                 raise NetError(locate(net, index), what)
-    return found
+    return devices
 
 
 def _starting(
@@ -103,20 +103,22 @@ def _starting(
 
 
 def _apply(
-    net: NetDef, index: int, rule: Rule[T], steps: Steps, found: dict[Value, T]
+    net: NetDef, index: int, rule: Rule[T], steps: Steps, facts_of: dict[Value, T]
 ) -> list[Value]:
     """What an operator tells that was not known before, which is added to `found`."""
     inputs, outputs = steps[index]
-    told = rule(net.op[index], [found.get(v) for v in inputs], [found.get(v) for v in outputs])
+    inferred = rule(
+        net.op[index], [facts_of.get(v) for v in inputs], [facts_of.get(v) for v in outputs]
+    )
     new: list[Value] = []
-    for values, facts in zip((inputs, outputs), told, strict=True):
+    for values, facts in zip((inputs, outputs), inferred, strict=True):
         for value, fact in zip(values, facts, strict=True):
             if fact is None:
                 continue
-            if value not in found:
-                found[value] = fact
+            if value not in facts_of:
+                facts_of[value] = fact
                 new.append(value)
-            elif found[value] != fact:
-                what = f'"{value[0]}" would be {fact}, and is known to be {found[value]}'
+            elif facts_of[value] != fact:
+                what = f'"{value[0]}" would be {fact}, and is known to be {facts_of[value]}'
                 raise NetError(locate(net, index), what)
     return new

@@ -66,7 +66,7 @@ def diff(a: NetDef, b: NetDef) -> list[str]:
     comparison.compare(a, b)
     matched = _match([entry for entry in comparison.found if isinstance(entry, Beside)])
     lines = [
-        entry if isinstance(entry, str) else _told(entry, matched)
+        entry if isinstance(entry, str) else _sentence(entry, matched)
         for entry in comparison.found
         if isinstance(entry, str) or not _agree(entry, matched)
     ]
@@ -142,9 +142,9 @@ class _Comparison:
             self._beside(f"{where}: input", first.inputs(i), second.inputs(j))
             self._beside(f"{where}: output", first.outputs(i), second.outputs(j), defined=True)
             for x, y in self._inside(a.op[i], b.op[j], where, names):
-                held = first.before(i, x), second.before(j, y)
-                if held != (None, None):
-                    self.found.append(Beside(f'{where}: what "{x}" holds before', *held))
+                before = first.before(i, x), second.before(j, y)
+                if before != (None, None):
+                    self.found.append(Beside(f'{where}: what "{x}" holds before', *before))
         for name in a.external_output:
             if name in b.external_output:
                 what = f"external_output {name!r}"
@@ -161,8 +161,8 @@ class _Comparison:
         for i, j in [*align(keys), (len(a.op), len(b.op))]:
             for net, side, start, end in ((a, "first", last[0], i), (b, "second", last[1], j)):
                 for alone in range(start + 1, end):
-                    told = operator_text(net.op[alone], f"{word} {alone}")
-                    self.found.append(f"{told} is in the {side} net only")
+                    text = operator_text(net.op[alone], f"{word} {alone}")
+                    self.found.append(f"{text} is in the {side} net only")
             last = (i, j)
             if i < len(a.op):
                 where = operator_text(a.op[i], f"{word} {i}") + (
@@ -203,11 +203,11 @@ class _Comparison:
         pairs = {(e.a.name, e.b.name): None for e in inner if e.a and e.b}
         used = {name for pair in pairs for name in pair}
         for what in ("input", "output"):
-            mine, theirs = list(getattr(a, what)), list(getattr(b, what))
-            for x, y in zip(mine, theirs, strict=True) if len(mine) == len(theirs) else ():
+            mine, others = list(getattr(a, what)), list(getattr(b, what))
+            for x, y in zip(mine, others, strict=True) if len(mine) == len(others) else ():
                 if x in used or y in used:
-                    told = f'{where}: in the nets inside, the {what} "{x}"'
-                    self.found.append(Beside(told, names[0].ref(x), names[1].ref(y)))
+                    place = f'{where}: in the nets inside, the {what} "{x}"'
+                    self.found.append(Beside(place, names[0].ref(x), names[1].ref(y)))
         return pairs
 
     def _naming_arguments(
@@ -216,17 +216,17 @@ class _Comparison:
         others = {arg.name: arg for arg in b.arg}
         for arg in a.arg:
             if arg.name in others:
-                mine, theirs = naming_strings(a, arg), naming_strings(b, others[arg.name])
+                mine, named = naming_strings(a, arg), naming_strings(b, others[arg.name])
                 what = f"{where}: argument {arg.name!r}"
-                self._beside(what, names[0].refs(mine), names[1].refs(theirs))
+                self._beside(what, names[0].refs(mine), names[1].refs(named))
 
     def _by_name(self, a: NetDef, b: NetDef, where: str, names: tuple[_Names, _Names]) -> None:
         """Compare two nets inside operators."""
         self.found += different_fields(a, b, where)
         self.found += different_arguments(a, b, where)
         for what in ("external_input", "external_output"):
-            mine, theirs = names[0].refs(getattr(a, what)), names[1].refs(getattr(b, what))
-            self._beside(f"{where}: {what}", mine, theirs)
+            mine, others = names[0].refs(getattr(a, what)), names[1].refs(getattr(b, what))
+            self._beside(f"{where}: {what}", mine, others)
         for i, j, at in self._lined_up(a, b, f"{where}: ", inside=True):
             x, y = a.op[i], b.op[j]
             self._beside(f"{at}: input", names[0].refs(x.input), names[1].refs(y.input))
@@ -243,8 +243,8 @@ def _workspace(op: OperatorDef, first: OperatorDef, around: _Names) -> _Names:
     if op.type == "Do":
         return _Names((*around.scope, "Do", *first.input[-1:]), bound)
     if op.type.startswith("RecurrentNetwork"):
-        held = first.input if op.type.endswith("Gradient") else first.output
-        return _Names((*around.scope, *held[-1:]), bound | {*op.input, *op.output})
+        names = first.input if op.type.endswith("Gradient") else first.output
+        return _Names((*around.scope, *names[-1:]), bound | {*op.input, *op.output})
     return around
 
 
@@ -271,19 +271,19 @@ def _match(entries: Sequence[Beside]) -> dict[Ref, Ref]:
     votes = Counter((e.a, e.b) for e in pairs)
     order = [(e.a, e.b) for e in pairs if e.defined] + [pair for pair, _ in votes.most_common()]
     matched: dict[Ref, Ref] = {}
-    taken = set[Ref]()
+    used = set[Ref]()
     for a, b in order:
-        if a and b and a not in matched and b not in taken:
+        if a and b and a not in matched and b not in used:
             matched[a] = b
-            taken.add(b)
+            used.add(b)
     return matched
 
 
-def _told(entry: Beside, matched: dict[Ref, Ref]) -> str:
-    told = two_sides(entry.where, entry.a, entry.b)
+def _sentence(entry: Beside, matched: dict[Ref, Ref]) -> str:
+    text = two_sides(entry.where, entry.a, entry.b)
     if entry.a and str(entry.a) == str(entry.b) and entry.a in matched:
-        told += f", but the first's is {matched[entry.a]} elsewhere"
-    return told
+        text += f", but the first's is {matched[entry.a]} elsewhere"
+    return text
 
 
 def _agree(entry: Beside, matched: dict[Ref, Ref]) -> bool:

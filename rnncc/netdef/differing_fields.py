@@ -22,57 +22,57 @@ Message = NetDef | OperatorDef
 
 def different_fields(a: Message, b: Message, where: str) -> list[str]:
     """The plain fields that differ."""
-    told: list[str] = []
+    differences: list[str] = []
     for field in _NET if isinstance(a, NetDef) else _OPERATOR:
         x, y = getattr(a, field), getattr(b, field)
         if x != y:
-            told.append(_told(f"{where}: {field}", x, y))
-    return told
+            differences.append(_two_values(f"{where}: {field}", x, y))
+    return differences
 
 
 def different_arguments(a: Message, b: Message, where: str) -> list[str]:
     """The arguments that differ, whatever their order; nets in them only in number."""
     first, second = _by_name(a), _by_name(b)
-    told: list[str] = []
+    differences: list[str] = []
     for name in dict.fromkeys([*first, *second]):
         what = f"{where}: argument {name!r}"
         if name not in first or name not in second:
             side = "first" if name in first else "second"
-            told.append(f"{what} is in the {side} net only")
+            differences.append(f"{what} is in the {side} net only")
         else:
-            told += _different(what, a, b, first[name], second[name])
-    return told
+            differences += _different(what, a, b, first[name], second[name])
+    return differences
 
 
 def _by_name(message: Message) -> dict[str, Argument]:
     """Arguments by name; names stand in `.rename` arguments, so that these are numbered."""
-    found: dict[str, Argument] = {}
+    arguments: dict[str, Argument] = {}
     times = Counter[str]()
     for arg in message.arg:
         naming = isinstance(message, OperatorDef) and names_blobs(message, arg)
         name = ".rename" if naming and arg.name.endswith(".rename") else arg.name
-        found[f"{name} {times[name]}" if times[name] else name] = arg
+        arguments[f"{name} {times[name]}" if times[name] else name] = arg
         times[name] += 1
-    return found
+    return arguments
 
 
 def _different(what: str, a: Message, b: Message, x: Argument, y: Argument) -> list[str]:
     if x.SerializeToString(deterministic=True) == y.SerializeToString(deterministic=True):
         return []
-    told: list[str] = []
+    differences: list[str] = []
     naming = isinstance(a, OperatorDef) and names_blobs(a, x)
-    held = [_nets(x), _nets(y)]
-    if held[0] != held[1]:
-        told.append(_told(f"{what}: the number of nets", *held))
+    nets = [_nets(x), _nets(y)]
+    if nets[0] != nets[1]:
+        differences.append(_two_values(f"{what}: the number of nets", *nets))
     for field in () if naming else _SINGLE:
         values = [getattr(arg, field) if arg.HasField(field) else None for arg in (x, y)]
         if not (field == "s" and (holds_text(x) or holds_text(y))) and _differ(*values):
-            told.append(_told(what, *values))
+            differences.append(_two_values(what, *values))
     for field in _LISTS:
         values = list(getattr(x, field)), list(getattr(y, field))
         if not (naming and field == "strings") and _differ(*values):
-            told.append(_lists(what, *values))
-    return told
+            differences.append(_lists(what, *values))
+    return differences
 
 
 def _nets(arg: Argument) -> int:
@@ -86,12 +86,12 @@ def _differ(x: Any, y: Any) -> bool:
 
 def _lists(what: str, x: list[Any], y: list[Any]) -> str:
     if len(x) != len(y):
-        return _told(f"{what}: the number of items", len(x), len(y))
+        return _two_values(f"{what}: the number of items", len(x), len(y))
     index = next(i for i in range(len(x)) if _differ(x[i], y[i]))
-    return _told(f"{what} item {index}", x[index], y[index])
+    return _two_values(f"{what} item {index}", x[index], y[index])
 
 
-def _told(what: str, x: object, y: object) -> str:
+def _two_values(what: str, x: object, y: object) -> str:
     return f"{what} is {_text(x)} in the first net, {_text(y)} in the second"
 
 

@@ -120,8 +120,8 @@ def _parse(data: bytes, name: str) -> NetDef:
         return NetDef.FromString(data)
     except (DecodeError, RecursionError) as error:
         what, hint = unreadable or "is no NetDef: damaged, cut short, or another kind of file", None
-        if found := kind_of(data):
-            what, hint = f"is no net but {found[0]}", found[1]
+        if kind := kind_of(data):
+            what, hint = f"is no net but {kind[0]}", kind[1]
         raise CompileError(name, what, hint) from error
 
 

@@ -20,11 +20,11 @@ def fingerprints(net: NetDef, inside: bool) -> list[list[Hashable]]:
     types: list[Hashable] = [op.type for op in net.op]
     steps, last = ssa(net)
     ahead: list[Hashable] = []
-    made: dict[tuple[str, int], Hashable] = {}
+    hashes: dict[tuple[str, int], Hashable] = {}
     for index, (inputs, outputs) in enumerate(steps):
-        read = [made.get(value, "" if inside else value[0]) for value in inputs]
+        read = [hashes.get(value, "" if inside else value[0]) for value in inputs]
         ahead.append(hash((kinds[index], *read)))
-        made.update((value, hash((ahead[-1], k))) for k, value in enumerate(outputs))
+        hashes.update((value, hash((ahead[-1], k))) for k, value in enumerate(outputs))
     uses: dict[tuple[str, int], list[int]] = {}
     if not inside:
         uses = {(name, last.get(name, 0)): [hash(name)] for name in net.external_output}

@@ -18,17 +18,19 @@ Sizes = list[int | str]
 """A shape's entries; "first" is the data's first size, and "shape" stands for all its sizes."""
 
 
-def flattens(net: NetDef, steps: Steps, found: Flattening, params: Mapping[str, Array]) -> bool:
+def flattens(
+    net: NetDef, steps: Steps, flattening: Flattening, params: Mapping[str, Array]
+) -> bool:
     """Whether FC computes the same from the data itself.
 
     FC flattens what it reads to a matrix, all axes from the second on becoming one; so a Reshape
     to [first size, -1] changes nothing where the data has two axes or more, as it has where FC's
     weight has more than one column.
     """
-    sizes = _shape_of(net, steps, found, params)
+    sizes = _shape_of(net, steps, flattening, params)
     if sizes not in ([0, -1], ["first", -1]):
         return False
-    for op, index in found.readers:
+    for op, index in flattening.readers:
         args = Arguments(net.op[op], locate(net, op))
         name, version = steps[op][0][1] if len(steps[op][0]) > 1 else ("", 1)
         weight = params.get(name) if version == 0 else None
@@ -39,24 +41,26 @@ def flattens(net: NetDef, steps: Steps, found: Flattening, params: Mapping[str, 
 
 
 def _shape_of(
-    net: NetDef, steps: Steps, found: Flattening, params: Mapping[str, Array]
+    net: NetDef, steps: Steps, flattening: Flattening, params: Mapping[str, Array]
 ) -> Sizes | None:
     """The shape that the Reshape gives its data; None if it is not known."""
     known: dict[Value, Sizes] = {}
-    for name in found.inputs:
+    for name in flattening.inputs:
         array = params.get(name)
         if array is not None and array.ndim == 1 and array.dtype.kind == "i" and array.size < 9:
             known[name, 0] = array.tolist()
-    for index in sorted(found.ops - {found.reshape}):
+    for index in sorted(flattening.ops - {flattening.reshape}):
         inputs, outputs = steps[index]
         args = Arguments(net.op[index], locate(net, index))
-        sizes = _sizes(net.op[index].type, args, inputs, found.data, known)
+        sizes = _sizes(net.op[index].type, args, inputs, flattening.data, known)
         if sizes is not None:
             known[outputs[0]] = sizes
-    reshape = net.op[found.reshape]
+    reshape = net.op[flattening.reshape]
     if len(reshape.input) == 1:
-        return [int(size) for size in Arguments(reshape, locate(net, found.reshape)).ints("shape")]
-    return known.get(steps[found.reshape][0][1])
+        return [
+            int(size) for size in Arguments(reshape, locate(net, flattening.reshape)).ints("shape")
+        ]
+    return known.get(steps[flattening.reshape][0][1])
 
 
 def _sizes(

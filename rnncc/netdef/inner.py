@@ -36,14 +36,14 @@ def nets_in(op: OperatorDef) -> list[tuple[str, NetDef]]:
     Raises:
         CompileError: a step net in text form with a syntax error.
     """
-    found: list[tuple[str, NetDef]] = []
+    nets: list[tuple[str, NetDef]] = []
     for argument in op.arg:
         if holds_text(argument):
-            found.append((argument.name, parse_step_net(op, argument)))
+            nets.append((argument.name, parse_step_net(op, argument)))
         elif argument.HasField("n"):
-            found.append((argument.name, argument.n))
-        found += [(argument.name, net) for net in argument.nets]
-    return found
+            nets.append((argument.name, argument.n))
+        nets += [(argument.name, net) for net in argument.nets]
+    return nets
 
 
 def naming_strings(op: OperatorDef, argument: Argument) -> list[str]:

@@ -38,20 +38,20 @@ def extract(net: NetDef, outputs: Iterable[str]) -> NetDef:
     for name in outputs:
         if name not in last:
             raise NetError(net.name, f'has no blob "{name}"')
-    wanted = [(name, last[name]) for name in outputs]
-    live = live_ops(steps, wanted)
-    needed = [value for index in live for value in steps[index][0]] + wanted
+    ends = [(name, last[name]) for name in outputs]
+    live = live_ops(steps, ends)
+    needed = [value for index in live for value in steps[index][0]] + ends
     names = dict.fromkeys(name for name, version in needed if version == 0)
-    made = kept(net, live)
+    part = kept(net, live)
     declared = [name for name in dict.fromkeys(net.external_input) if name in names]
-    made.external_input[:] = dict.fromkeys([*declared, *names])
-    made.external_output[:] = outputs
-    return made
+    part.external_input[:] = dict.fromkeys([*declared, *names])
+    part.external_output[:] = outputs
+    return part
 
 
-def live_ops(steps: Steps, wanted: Iterable[Value]) -> list[int]:
+def live_ops(steps: Steps, ends: Iterable[Value]) -> list[int]:
     """The operators on which these versions depend, in order."""
-    live, needed = list[int](), set(wanted)
+    live, needed = list[int](), set(ends)
     for index in range(len(steps) - 1, -1, -1):
         inputs, outputs = steps[index]
         if not needed.isdisjoint(outputs):
@@ -62,8 +62,8 @@ def live_ops(steps: Steps, wanted: Iterable[Value]) -> list[int]:
 
 def kept(net: NetDef, ops: Collection[int]) -> NetDef:
     """A copy that holds these operators alone."""
-    made = copy_of(net)
+    copy = copy_of(net)
     if len(ops) < len(net.op):
-        del made.op[:]
-        made.op.extend(net.op[index] for index in ops)
-    return made
+        del copy.op[:]
+        copy.op.extend(net.op[index] for index in ops)
+    return copy

@@ -65,9 +65,9 @@ def expose(net: NetDef) -> NetDef:
     What is added stands after what was declared, so that positions stay. A blob that is only
     written is read as well if it is there before, because a branch that is not taken leaves it.
     """
-    made = copy_of(net)
+    copy = copy_of(net)
     known = set(net.external_input)
-    for op in made.op:
+    for op in copy.op:
         if op.type in CONTROL:
             reads, writes = _beside(op, 1)
             again = [name for name in (*op.output, *writes) if name in known]
@@ -75,7 +75,7 @@ def expose(net: NetDef) -> NetDef:
             _add(op.output, list(writes))
         known.update(op.input)
         known.update(op.output)
-    return made
+    return copy
 
 
 def writes_of(net: NetDef, depth: int = 0) -> Names:

@@ -14,9 +14,9 @@ def ordered(net: NetDef) -> NetDef:
     Raises:
         CompileError: a step net in text form with a syntax error.
     """
-    made = copy_of(net)
-    _order(made)
-    return made
+    copy = copy_of(net)
+    _order(copy)
+    return copy
 
 
 def _order(net: NetDef) -> None:

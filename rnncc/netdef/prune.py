@@ -57,7 +57,7 @@ def prune(net: NetDef, params: Mapping[str, Array] | None = None) -> tuple[NetDe
         NetError: an external output that the net does not know.
     """
     check_net(net)
-    made, places = copy_of(net), list(range(len(net.op)))
+    pruned, places = copy_of(net), list(range(len(net.op)))
     reasons: dict[int, str] = {}
     steps = [_without_dead]
     if not any(op.is_gradient_op or op.type.endswith("Gradient") for op in net.op):
@@ -66,11 +66,11 @@ def prune(net: NetDef, params: Mapping[str, Array] | None = None) -> tuple[NetDe
         steps += [_without_identities] if kinds & IDENTITIES else []
         steps += [partial(_without_reshapes, params or {})] if "Reshape" in kinds else []
     for step in steps:
-        reason, made, gone = step(made)
+        reason, pruned, gone = step(pruned)
         reasons |= {places[index]: reason for index in gone}
         left = set(gone)
         places = [place for index, place in enumerate(places) if index not in left]
-    return made, [_removed(net, index, reasons[index]) for index in sorted(reasons)]
+    return pruned, [_removed(net, index, reasons[index]) for index in sorted(reasons)]
 
 
 def _without_dead(net: NetDef) -> Step:
@@ -90,9 +90,9 @@ def _without_identities(net: NetDef) -> Step:
 
 def _without_reshapes(params: Mapping[str, Array], net: NetDef) -> Step:
     steps, _ = ssa(net)
-    found = [f for f in flattenings(net) if flattens(net, steps, f, params)]
-    gone = {op for f in found for op in f.ops}
-    return "flattens as FC does by itself", without(net, found)[0], gone
+    flat = [f for f in flattenings(net) if flattens(net, steps, f, params)]
+    gone = {op for f in flat for op in f.ops}
+    return "flattens as FC does by itself", without(net, flat)[0], gone
 
 
 def _removed(net: NetDef, index: int, reason: str) -> Removed:

@@ -56,12 +56,12 @@ def rename_input(
         what = f'reads "{value[0]}", as does operator {other}: only one of them would be renamed'
         raise NetError(locate(net, op), what, "rename it from its producer")
     names = _versions(net, steps, value, name, nested)
-    made = renamed(net, steps, names, nested)
-    _rename_ends(made, names, before, last)
+    result = renamed(net, steps, names, nested)
+    _rename_ends(result, names, before, last)
     steps, last = ssa(init)
     new_init = renamed(init, steps, names)
     _rename_ends(new_init, names, {}, last)
-    return made, new_init
+    return result, new_init
 
 
 def rename_output(net: NetDef, op: int, index: int, name: str, nested: bool = False) -> NetDef:
@@ -87,12 +87,12 @@ def renamed(net: NetDef, steps: Steps, names: Mapping[Value, str], nested: bool 
     Args:
         steps: the net's versions; those of `expose(net)` where nets of If and While follow.
     """
-    made = copy_of(net)
-    for index, (op, (inputs, outputs)) in enumerate(zip(made.op, steps, strict=True)):
+    copy = copy_of(net)
+    for index, (op, (inputs, outputs)) in enumerate(zip(copy.op, steps, strict=True)):
         read = {value[0]: names[value] for value in inputs if value in names}
         written = {value[0]: names[value] for value in outputs if value in names}
         rename_operator(op, read, written, locate(net, index), nested)
-    return made
+    return copy
 
 
 def ties(net: NetDef, steps: Steps) -> dict[Value, Value]:
@@ -113,9 +113,9 @@ def ties(net: NetDef, steps: Steps) -> dict[Value, Value]:
 def _rename_from(net: NetDef, op: int, index: int, name: str, nested: bool) -> NetDef:
     steps, last = ssa(expose(net) if nested else net)
     names = _versions(net, steps, steps[op][1][index], name, nested)
-    made = renamed(net, steps, names, nested)
-    _rename_ends(made, names, {}, last)
-    return made
+    result = renamed(net, steps, names, nested)
+    _rename_ends(result, names, {}, last)
+    return result
 
 
 def _versions(net: NetDef, steps: Steps, value: Value, name: str, nested: bool) -> dict[Value, str]:

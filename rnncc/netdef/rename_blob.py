@@ -42,7 +42,7 @@ def _names(net: NetDef) -> set[str]:
 def _renamed(net: NetDef, old: str, new: str) -> NetDef:
     steps, last = ssa(expose(net))
     names = {(old, version): new for version in range(last.get(old, 0) + 1)}
-    made = renamed(net, steps, names, nested=True)
-    for field in (made.external_input, made.external_output):
+    result = renamed(net, steps, names, nested=True)
+    for field in (result.external_input, result.external_output):
         field[:] = [new if name == old else name for name in field]
-    return made
+    return result

@@ -32,7 +32,7 @@ def reshape_subgraphs(net: NetDef) -> list[list[int]]:
     steps, _ = ssa(net)
     makers, readers = producers_of(steps), consumers_of(steps)
     seen = 0
-    found: list[list[int]] = []
+    subgraphs: list[list[int]] = []
     for index in _reshapes(net):
         data, shape = steps[index][0]
         before = _before(steps, makers, shape, readers[data][0][0])
@@ -40,19 +40,19 @@ def reshape_subgraphs(net: NetDef) -> list[list[int]]:
         if seen > MAX_SEEN:
             what = f"its shape hangs on {len(before)} operators, those of all on over {MAX_SEEN}"
             raise NetError(locate(net, index), what)
-        found.append([*_reached(steps, before, data), index])
-    return found
+        subgraphs.append([*_reached(steps, before, data), index])
+    return subgraphs
 
 
 def _reshapes(net: NetDef) -> list[int]:
     """The Reshapes, each with data and shape as its inputs."""
-    found = [index for index, op in enumerate(net.op) if op.type == "Reshape"]
-    for index in found:
+    reshapes = [index for index, op in enumerate(net.op) if op.type == "Reshape"]
+    for index in reshapes:
         count = len(net.op[index].input)
         if count != 2:
             what = f"has {count} inputs, expected 2: data and shape"
             raise NetError(locate(net, index), what)
-    return found
+    return reshapes
 
 
 def _before(
@@ -117,18 +117,18 @@ def remove_reshape_before_fc(net: NetDef, params: Params) -> tuple[NetDef, Param
     """
     check_net(net)
     _reshapes(net)
-    found = flattenings(net)
+    removable = flattenings(net)
     known = {"external inputs": set(net.external_input), "params": set(params)}
-    for flattening in found:
+    for flattening in removable:
         for name, reader in flattening.inputs.items():
             for where, names in known.items():
                 if name not in names:
                     what = f'reads "{name}", which is not among the {where}'
                     raise NetError(locate(net, reader), what)
-    made, unread = without(net, found)
+    result, unread = without(net, removable)
     if isinstance(params, Mapping):
-        return made, {name: params[name] for name in params if name not in unread}
-    return made, [name for name in params if name not in unread]
+        return result, {name: params[name] for name in params if name not in unread}
+    return result, [name for name in params if name not in unread]
 
 
 def flattenings(net: NetDef) -> list[Flattening]:
@@ -137,23 +137,25 @@ def flattenings(net: NetDef) -> list[Flattening]:
     steps, last = ssa(exposed)
     search = _Search(exposed, steps, set(results(net, last)))
     reshapes = [index for index, op in enumerate(net.op) if op.type == "Reshape"]
-    return [found for index in reshapes if (found := search.flattening(index)) is not None]
+    return [
+        flattening for index in reshapes if (flattening := search.flattening(index)) is not None
+    ]
 
 
-def without(net: NetDef, found: Sequence[Flattening]) -> tuple[NetDef, set[str]]:
+def without(net: NetDef, removed: Sequence[Flattening]) -> tuple[NetDef, set[str]]:
     """A net without these, and the external inputs that went because nothing reads them now."""
-    made = copy_of(net)
-    for flattening in found:
+    copy = copy_of(net)
+    for flattening in removed:
         for op, index in flattening.readers:
-            made.op[op].input[index] = flattening.data[0]
-    gone = {op for flattening in found for op in flattening.ops}
-    made = kept(made, [index for index in range(len(net.op)) if index not in gone])
-    steps, _ = ssa(expose(made))
+            copy.op[op].input[index] = flattening.data[0]
+    gone = {op for flattening in removed for op in flattening.ops}
+    copy = kept(copy, [index for index in range(len(net.op)) if index not in gone])
+    steps, _ = ssa(expose(copy))
     read = {value for inputs, _ in steps for value in inputs}
-    named = {name for flattening in found for name in flattening.inputs}
+    named = {name for flattening in removed for name in flattening.inputs}
     unread = {name for name in named if (name, 0) not in read} - set(net.external_output)
-    made.external_input[:] = [name for name in made.external_input if name not in unread]
-    return made, unread
+    copy.external_input[:] = [name for name in copy.external_input if name not in unread]
+    return copy, unread
 
 
 class _Search:
@@ -199,8 +201,8 @@ class _Search:
                 if value not in free and (used or value in self.ends):
                     return None
             ops.add(op)
-            made = [v for v in self.steps[op][0] if v[1] > 0 and v != inputs[0]]
-            for value in made:
+            computed = [v for v in self.steps[op][0] if v[1] > 0 and v != inputs[0]]
+            for value in computed:
                 heappush(waiting, -self.makers[value][0])
         return ops if len(_reached(self.steps, sorted(ops), inputs[0])) == len(ops) else None
 

@@ -35,25 +35,25 @@ def ssa_rewrite(
         NetError: an external output that the net does not know; an `init` that computes.
     """
     check_net(net)
-    taken = names_in(net) | set(value_info or ())
+    reserved = names_in(net) | set(value_info or ())
     if init is not None:
         check_net(init, "the init net")
         _check_fills(init)
-        taken |= names_in(init)
+        reserved |= names_in(init)
     steps, last = ssa(expose(net) if nested else net)
     ends = results(net, last)
     first = ties(net, steps) if nested else {}
     values = dict.fromkeys(
         first.get(v, v) for inputs, outputs in steps for v in (*inputs, *outputs)
     )
-    names = _names(list(values), taken)
+    names = _names(list(values), reserved)
     names |= {value: names[root] for value, root in first.items() if root in names}
-    made = renamed(net, steps, names, nested)
-    made.external_output[:] = [names.get(value, value[0]) for value in ends]
-    return made
+    rewritten = renamed(net, steps, names, nested)
+    rewritten.external_output[:] = [names.get(value, value[0]) for value in ends]
+    return rewritten
 
 
-def _names(values: list[Value], taken: set[str]) -> dict[Value, str]:
+def _names(values: list[Value], reserved: set[str]) -> dict[Value, str]:
     """The new names of those versions that need one; `taken` grows by them."""
     count: dict[str, int] = {}
     for name, _ in values:
@@ -61,17 +61,17 @@ def _names(values: list[Value], taken: set[str]) -> dict[Value, str]:
     names: dict[Value, str] = {}
     for name, version in values:
         if version > 0 and count[name] > 1:
-            names[name, version] = free_name(f"{name}_{version}", taken)
+            names[name, version] = free_name(f"{name}_{version}", reserved)
     return names
 
 
-def free_name(wish: str, taken: set[str]) -> str:
+def free_name(wish: str, reserved: set[str]) -> str:
     """The wish, or where it is taken the first free name of `wish_1`, `wish_2`, ...; takes it."""
     name, number = wish, 0
-    while name in taken:
+    while name in reserved:
         number += 1
         name = f"{wish}_{number}"
-    taken.add(name)
+    reserved.add(name)
     return name
 
 

@@ -67,11 +67,11 @@ def producers_of(steps: Steps) -> dict[Value, tuple[int, int]]:
 
 def consumers_of(steps: Steps) -> dict[Value, list[tuple[int, int]]]:
     """`consumers` of a net whose versions are known."""
-    found: dict[Value, list[tuple[int, int]]] = {}
+    consumers: dict[Value, list[tuple[int, int]]] = {}
     for op, (inputs, _) in enumerate(steps):
         for index, value in enumerate(inputs):
-            found.setdefault(value, []).append((op, index))
-    return found
+            consumers.setdefault(value, []).append((op, index))
+    return consumers
 
 
 def results(net: NetDef, versions: Mapping[str, int]) -> list[Value]:
@@ -98,16 +98,16 @@ def subgraph_io(net: NetDef, op_indices: Sequence[int]) -> tuple[Versioned, Vers
     """
     steps, versions = ssa(net)
     chosen = [steps[check_index(net, index)] for index in op_indices]
-    made = {value for _, outputs in chosen for value in outputs}
+    produced = {value for _, outputs in chosen for value in outputs}
     seen: set[Value] = set()
-    taken: Versioned = []
+    read: Versioned = []
     for inputs, _ in chosen:
-        taken += [value for value in inputs if value not in made and value not in seen]
+        read += [value for value in inputs if value not in produced and value not in seen]
         seen.update(inputs)
     inside = set(op_indices)
-    wanted = set(results(net, versions))
-    wanted.update(v for i, (inputs, _) in enumerate(steps) if i not in inside for v in inputs)
-    return taken, [value for _, outputs in chosen for value in outputs if value in wanted]
+    needed = set(results(net, versions))
+    needed.update(v for i, (inputs, _) in enumerate(steps) if i not in inside for v in inputs)
+    return read, [value for _, outputs in chosen for value in outputs if value in needed]
 
 
 def external_blobs(net: NetDef, scope: Collection[str]) -> tuple[list[str], list[str]]:

@@ -121,8 +121,8 @@ def mish(b: Builder, x: SSAValue) -> SSAValue:
     m / (m + 2w²), m = 1 + 2w, above. Far above it is 1 and its slope 0, which x times a large
     number times 0 would not be.
     """
-    held = b.minimum(x, b.full_like(x, range_of(x).flat))
-    w = b.exp(b.minimum(held, b.neg(held)))
+    bounded = b.minimum(x, b.full_like(x, range_of(x).flat))
+    w = b.exp(b.minimum(bounded, b.neg(bounded)))
     n, m = b.mul(w, plus(b, w, 2.0)), plus(b, times(b, w, 2.0), 1.0)
     more = b.add(m, times(b, b.mul(w, w), 2.0))
     above = _positive(b, x)
@@ -144,9 +144,9 @@ def gelu(b: Builder, x: SSAValue, by_tanh: bool = False) -> SSAValue:
     if not by_tanh:
         return b.mul(times(b, x, 0.5), plus(b, b.erf(times(b, x, math.sqrt(0.5))), 1.0))
     most = range_of(x).gelu
-    held = clamp(b, x, -most, most)
-    cube = b.mul(b.mul(held, held), held)
-    inner = times(b, b.add(held, times(b, cube, 0.044715)), 2 * math.sqrt(2 / math.pi))
+    clamped = clamp(b, x, -most, most)
+    cube = b.mul(b.mul(clamped, clamped), clamped)
+    inner = times(b, b.add(clamped, times(b, cube, 0.044715)), 2 * math.sqrt(2 / math.pi))
     return b.mul(x, b.sigmoid(inner))
 
 

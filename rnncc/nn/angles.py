@@ -113,8 +113,8 @@ def _or_half_exp(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
 def _or_log_of_double(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """y, or ln 2x where x is large."""
     far = b.compare("gt", x, b.full_like(x, range_of(x).large))
-    held = b.maximum(x, b.full_like(x, range_of(x).large))
-    return b.select(far, plus(b, b.log(held), math.log(2)), y)
+    bounded = b.maximum(x, b.full_like(x, range_of(x).large))
+    return b.select(far, plus(b, b.log(bounded), math.log(2)), y)
 
 
 def _with_sign(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:

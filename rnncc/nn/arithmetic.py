@@ -89,18 +89,18 @@ def hypotenuse(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     unit = b.stop_gradient(b.maximum(b.abs(x), b.abs(y)))
     none = b.compare("eq", unit, b.full_like(unit, 0.0))
     infinite = b.compare("eq", unit, b.full_like(unit, math.inf))
-    held = b.select(b.logical("or", none, infinite), b.full_like(unit, 1.0), unit)
-    p, q = b.div(x, held), b.div(y, held)
-    squares = b.select(none, b.full_like(held, 1.0), b.add(b.mul(p, p), b.mul(q, q)))
-    return b.select(none, b.full_like(held, 0.0), b.mul(b.sqrt(squares), held))
+    divisor = b.select(b.logical("or", none, infinite), b.full_like(unit, 1.0), unit)
+    p, q = b.div(x, divisor), b.div(y, divisor)
+    squares = b.select(none, b.full_like(divisor, 1.0), b.add(b.mul(p, p), b.mul(q, q)))
+    return b.select(none, b.full_like(divisor, 0.0), b.mul(b.sqrt(squares), divisor))
 
 
 def x_log_y(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """x · ln y; 0 where x is 0, unless y is NaN."""
     x, y = b.broadcast_together(x, y)
     none = b.logical("and", b.compare("eq", x, b.full_like(x, 0.0)), b.compare("eq", y, y))
-    held = b.select(none, b.full_like(y, 1.0), y)
-    return b.mul(x, b.log(held))
+    argument = b.select(none, b.full_like(y, 1.0), y)
+    return b.mul(x, b.log(argument))
 
 
 def clamp(b: Builder, x: SSAValue, low: float, high: float) -> SSAValue:

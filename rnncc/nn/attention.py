@@ -35,9 +35,9 @@ def attention(
         [B, S, heads · e].
     """
     q, k, v = (_by_head(b, x, heads) for x in (query, key, value))
-    made = b.transpose(attend(b, q, k, v, scale, added)[0], (0, 2, 1, 3))
-    batch, steps, _, size = dims_of(made)
-    return b.reshape(made, (batch, steps, size * heads))
+    attended = b.transpose(attend(b, q, k, v, scale, added)[0], (0, 2, 1, 3))
+    batch, steps, _, size = dims_of(attended)
+    return b.reshape(attended, (batch, steps, size * heads))
 
 
 def attend(

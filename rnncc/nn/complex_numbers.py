@@ -58,8 +58,8 @@ def divide(b: Builder, z: Complex, w: Complex) -> Complex:
     unit = b.stop_gradient(b.maximum(b.abs(w.re), b.abs(w.im)))
     re, im = b.div(w.re, unit), b.div(w.im, unit)
     size = b.add(b.mul(w.re, re), b.mul(w.im, im))
-    made = multiply(b, z, Complex(re, negative(b, im)))
-    return Complex(b.div(made.re, size), b.div(made.im, size))
+    numerator = multiply(b, z, Complex(re, negative(b, im)))
+    return Complex(b.div(numerator.re, size), b.div(numerator.im, size))
 
 
 def absolute(b: Builder, z: Complex) -> SSAValue:
@@ -106,8 +106,8 @@ def power(b: Builder, z: Complex, exponent: Complex | float) -> Complex:
     if exponent == 0:
         return one_like(b, z)
     if exponent == int(exponent) and 0 < abs(exponent) <= 64:
-        made = _whole_power(b, z, int(abs(exponent)))
-        return made if exponent > 0 else divide(b, one_like(b, z), made)
+        magnitude_power = _whole_power(b, z, int(abs(exponent)))
+        return magnitude_power if exponent > 0 else divide(b, one_like(b, z), magnitude_power)
     known = log(b, z)
     return exp(b, Complex(times(b, known.re, exponent), times(b, known.im, exponent)))
 
@@ -167,8 +167,8 @@ def transform(
     if isinstance(z, Complex):
         first = b.concat([z.re, z.im], axis)
         rows.append(np.concatenate((sine if forward else -sine, cosine), 1))
-    made = matmul(b, first, b.constant(np.concatenate(rows), dtype_of(first)))
-    return Complex(*cut(b, made, 2))
+    transformed = matmul(b, first, b.constant(np.concatenate(rows), dtype_of(first)))
+    return Complex(*cut(b, transformed, 2))
 
 
 def real_inverse(b: Builder, z: Complex, size: int) -> SSAValue:

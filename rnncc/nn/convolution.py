@@ -190,9 +190,9 @@ def _by_runs(b: Builder, x: SSAValue, weights: SSAValue, run: int) -> SSAValue:
     """
     *taps, channels = (int(d) for d in dims_of(weights)[1:])
     rank, outputs, width = len(taps), dims_of(weights)[0], run * channels
-    counts, each = dims_of(x)[: rank + 1], taps if run == 1 else taps[:-1]
+    counts, looped = dims_of(x)[: rank + 1], taps if run == 1 else taps[:-1]
     sums: SSAValue | None = None
-    for place in itertools.product(*map(range, each)):
+    for place in itertools.product(*map(range, looped)):
         rows, own = x, weights
         for axis, tap in enumerate(place):
             rows = b.slice(rows, rank + 1 + axis, tap, 1)

@@ -35,9 +35,9 @@ def solve(b: Builder, a: SSAValue, y: SSAValue) -> SSAValue:
     """The x of a x = y, by elimination; NaN where a is singular."""
     *lead, rows, _ = dims_of(a)
     axis = len(lead)
-    made = _eliminated(b, b.concat([a, y], axis + 1))
-    solution = b.slice(made.rows, axis + 1, rows, dims_of(y)[-1])
-    failed = b.reshape(_first_zero(b, made.pivots), (*lead, 1, 1))
+    reduced = _eliminated(b, b.concat([a, y], axis + 1))
+    solution = b.slice(reduced.rows, axis + 1, rows, dims_of(y)[-1])
+    failed = b.reshape(_first_zero(b, reduced.pivots), (*lead, 1, 1))
     solvable = b.compare("eq", failed, b.full_like(failed, 0))
     return b.select(solvable, solution, b.full_like(solution, math.nan))
 
@@ -58,15 +58,15 @@ def _first_zero(b: Builder, pivots: SSAValue) -> SSAValue:
 
 def determinant(b: Builder, a: SSAValue) -> SSAValue:
     """One for each matrix."""
-    made = _eliminated(b, a)
-    return b.mul(made.parity, multiplied(b, made.pivots, [len(dims_of(a)) - 2]))
+    reduced = _eliminated(b, a)
+    return b.mul(reduced.parity, multiplied(b, reduced.pivots, [len(dims_of(a)) - 2]))
 
 
 def log_determinant(b: Builder, a: SSAValue) -> tuple[SSAValue, SSAValue]:
     """The sign and ln |det a|, one each for each matrix: 0 and -inf of a singular one."""
-    made, axes = _eliminated(b, a), [len(dims_of(a)) - 2]
-    signs = multiplied(b, sign(b, b.stop_gradient(made.pivots)), axes)
-    return b.mul(made.parity, signs), b.reduce("sum", b.log(b.abs(made.pivots)), axes)
+    reduced, axes = _eliminated(b, a), [len(dims_of(a)) - 2]
+    signs = multiplied(b, sign(b, b.stop_gradient(reduced.pivots)), axes)
+    return b.mul(reduced.parity, signs), b.reduce("sum", b.log(b.abs(reduced.pivots)), axes)
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,10 @@ def cholesky(b: Builder, a: SSAValue) -> tuple[SSAValue, SSAValue]:
         positive = b.compare("gt", square, b.full_like(square, 0.0))
         root = b.sqrt(b.select(positive, square, b.full_like(square, math.nan)))
         own = b.compare("ge", b.iota(dims_of(column), axis), k)
-        made = b.select(own, b.div(column, root), b.full_like(column, 0.0))
-        left = b.sub(rest, b.mul(made, transposed(b, made)))
+        factor_column = b.select(own, b.div(column, root), b.full_like(column, 0.0))
+        left = b.sub(rest, b.mul(factor_column, transposed(b, factor_column)))
         failed = b.logical_not(b.reshape(positive, lead))
-        return [left], [b.reshape(made, (*lead, rows)), failed]
+        return [left], [b.reshape(factor_column, (*lead, rows)), failed]
 
     _, (columns, failed) = b.scan([], [_symmetric(b, a)], [b.iota((rows,), 0)], step)
     return move_axis(b, columns, 0, axis + 1), _first(b, move_axis(b, failed, 0, axis))
@@ -174,14 +174,14 @@ def solve_triangular(
     *lead, rows, _ = dims_of(a)
     axis, count = len(lead), dims_of(y)[-1]
 
-    def step(b: Builder, held: Values, carry: Values, row: Values) -> tuple[Values, Values]:
-        (a,), left, k = held, carry[0], row[0]
-        column, made = _picked(b, a, k, axis + 1), _picked(b, left, k, axis)
+    def step(b: Builder, consts: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        (a,), left, k = consts, carry[0], row[0]
+        column, solved = _picked(b, a, k, axis + 1), _picked(b, left, k, axis)
         if not unit:
-            made = b.div(made, _picked(b, column, k, axis))
+            solved = b.div(solved, _picked(b, column, k, axis))
         rest = b.compare("lt" if upper else "gt", b.iota(dims_of(column), axis), k)
         factor = b.select(rest, column, b.full_like(column, 0.0))
-        return [b.sub(left, b.mul(factor, made))], [b.reshape(made, (*lead, count))]
+        return [b.sub(left, b.mul(factor, solved))], [b.reshape(solved, (*lead, count))]
 
     _, (solved,) = b.scan([a], [y], [b.iota((rows,), 0)], step, reverse=upper)
     return move_axis(b, solved, 0, axis)
@@ -197,8 +197,8 @@ def reflections(b: Builder, vectors: SSAValue, scales: SSAValue) -> SSAValue:
     *lead, rows, columns = dims_of(vectors)
     axis = len(lead)
 
-    def step(b: Builder, held: Values, carry: Values, row: Values) -> tuple[Values, Values]:
-        (vectors, scales), q, k = held, carry[0], row[0]
+    def step(b: Builder, consts: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        (vectors, scales), q, k = consts, carry[0], row[0]
         v = _reflector(b, _picked(b, vectors, k, axis + 1), k)
         s = b.reshape(_picked(b, scales, k, axis), (*lead, 1, 1))
         return [_reflected(b, q, v, s)], []
@@ -267,12 +267,12 @@ def exponential(b: Builder, a: SSAValue) -> SSAValue:
         left, scale = b.mul(left, half), b.mul(scale, half)
 
     def step(b: Builder, _: Values, carry: Values, again: Values) -> tuple[Values, Values]:
-        made = carry[0]
-        return [b.select(again[0], matmul(b, made, made), made)], []
+        power = carry[0]
+        return [b.select(again[0], matmul(b, power, power), power)], []
 
     flags = b.concat([b.reshape(one, (1, *dims_of(one))) for one in reversed(squared)], 0)
-    (made,), _ = b.scan([], [_taylor(b, b.mul(a, scale))], [flags], step)
-    return b.select(_beyond(b, left, doubles), b.fill(math.nan, (), dtype_of(a)), made)
+    (powered,), _ = b.scan([], [_taylor(b, b.mul(a, scale))], [flags], step)
+    return b.select(_beyond(b, left, doubles), b.fill(math.nan, (), dtype_of(a)), powered)
 
 
 def _beyond(b: Builder, norm: SSAValue, doubles: bool) -> SSAValue:
@@ -285,12 +285,12 @@ def _taylor(b: Builder, a: SSAValue) -> SSAValue:
     a2 = matmul(b, a, a)
     a3 = matmul(b, a2, a)
     powers, a4 = [one, a, a2, a3], matmul(b, a2, a2)
-    made = times(b, a4, 1 / math.factorial(_DEGREE))
+    total = times(b, a4, 1 / math.factorial(_DEGREE))
     for start in range(_DEGREE - 4, -1, -4):
         for i, power in enumerate(powers):
-            made = b.add(made, times(b, power, 1 / math.factorial(start + i)))
-        made = matmul(b, a4, made) if start else made
-    return made
+            total = b.add(total, times(b, power, 1 / math.factorial(start + i)))
+        total = matmul(b, a4, total) if start else total
+    return total
 
 
 def identity(b: Builder, dims: Sequence[Dim], dtype: str) -> SSAValue:
@@ -311,5 +311,5 @@ def _first(b: Builder, flags: SSAValue) -> SSAValue:
     axis, count = len(dims_of(flags)) - 1, dims_of(flags)[-1]
     none = b.size(count, "i32")
     place = b.reduce("min", b.select(flags, b.iota(dims_of(flags), axis), none), [axis])
-    found = b.compare("lt", place, none)
-    return b.select(found, b.add(place, b.full_like(place, 1)), b.full_like(place, 0))
+    exists = b.compare("lt", place, none)
+    return b.select(exists, b.add(place, b.full_like(place, 1)), b.full_like(place, 0))

@@ -53,9 +53,9 @@ def _sample(
     inside = reduce(lambda p, q: b.logical("and", p, q), [tap[1] for tap in taps])
     weight = reduce(b.mul, [tap[2] for tap in taps])
     column = (product(points), Dim.of(1))
-    found = b.gather(rows, b.reshape(place, column[:1]), 0)
-    held = b.select(b.reshape(inside, column), found, b.fill(0, (), dtype_of(rows)))
-    return b.mul(held, b.cast(b.reshape(weight, column), dtype_of(rows)))
+    gathered = b.gather(rows, b.reshape(place, column[:1]), 0)
+    masked = b.select(b.reshape(inside, column), gathered, b.fill(0, (), dtype_of(rows)))
+    return b.mul(masked, b.cast(b.reshape(weight, column), dtype_of(rows)))
 
 
 def _taps(
@@ -72,8 +72,8 @@ def _taps(
     below, reach = b.round("floor", at), REACH[mode]
     places = [plus(b, below, offset) for offset in range(1 - reach, reach + 1)]
     weights = [weight_at(b, b.abs(b.sub(at, place)), mode, CUBIC) for place in places]
-    held = [_held(b, place, size, low, padding) for place in places]
-    return [(*where, weight) for where, weight in zip(held, weights, strict=True)]
+    corners = [_held(b, place, size, low, padding) for place in places]
+    return [(*where, weight) for where, weight in zip(corners, weights, strict=True)]
 
 
 def _held(

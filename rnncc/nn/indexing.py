@@ -53,8 +53,8 @@ def running_place(b: Builder, x: SSAValue, kind: str, axis: int) -> SSAValue:
         if dtype_of(x) in FLOATS:
             beyond = inner.logical("and", beyond, inner.compare("eq", best, best))
             beyond = inner.logical("or", beyond, inner.compare("ne", new, new))
-        made = [inner.select(beyond, new, best), inner.select(beyond, here, place)]
-        return made, made[1:]
+        updated = [inner.select(beyond, new, best), inner.select(beyond, here, place)]
+        return updated, updated[1:]
 
     _, (places,) = b.scan([], first, [rows, number], step)
     return move_axis(b, places, 0, axis)
@@ -142,8 +142,8 @@ def put_elements(
     """x where [index[i, j], j] along axis 0, and so on, is new[i, j]; `kind` as of `put`."""
     dims, count = dims_of(x), (product(dims_of(index)),)
     place = b.reshape(element_places(b, index, dims, axis), count)
-    made = put(b, b.reshape(x, (product(dims),)), b.reshape(new, count), place, kind)
-    return b.reshape(made, dims)
+    flat = put(b, b.reshape(x, (product(dims),)), b.reshape(new, count), place, kind)
+    return b.reshape(flat, dims)
 
 
 def put_slices(
@@ -166,8 +166,8 @@ def first_places(b: Builder, flags: SSAValue) -> tuple[SSAValue, SSAValue]:
     before = cumulate(b, ones, 0, Builder.add, 0, exclusive=True)
     target = b.select(flags, before, b.broadcast(b.size(size, "i64"), (size,), []))
     none = b.fill(0, (size + 1,), "i64")  # the last one takes the numbers of what is false
-    made = b.scatter("max", none, b.iota((size,), 0, "i64"), target, 0)
-    return b.slice(made, 0, 0, size), total(b, ones, [0])
+    places = b.scatter("max", none, b.iota((size,), 0, "i64"), target, 0)
+    return b.slice(places, 0, 0, size), total(b, ones, [0])
 
 
 def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue, kind: str = "") -> SSAValue:
@@ -185,8 +185,8 @@ def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue, kind: str = ""
     none = b.fill(-1, (size,), "i64")
     last = b.scatter("max", none, b.iota((count,), 0, "i64"), index, 0)
     new = b.gather(rows, b.maximum(last, b.full_like(last, 0)), 0)
-    found = b.compare("ge", last, b.full_like(last, 0))
-    return b.select(b.broadcast(found, dims_of(x), [0]), new, x)
+    is_replaced = b.compare("ge", last, b.full_like(last, 0))
+    return b.select(b.broadcast(is_replaced, dims_of(x), [0]), new, x)
 
 
 def _multiplied_at(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue) -> SSAValue:

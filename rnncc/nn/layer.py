@@ -62,14 +62,14 @@ def run_direction(
         xs.append(b.iota([steps], 0))
         consts.append(b.reshape(b.cast(lengths, "i32"), (batch, 1)))
 
-    def body(inner: Builder, held: Values, carry: Values, row: Values) -> tuple[Values, Values]:
-        own = dict(zip(names, held, strict=False))
+    def body(inner: Builder, consts: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        own = dict(zip(names, consts, strict=False))
         new = cell.step(inner, own, row[: len(rows)], carry)
         for state, name in zip(new, STATES, strict=False):
             named(state, name)
         if lengths is None:
             return new, new[:1]
-        live = named(inner.compare("lt", row[-1], held[-1]), "live")
+        live = named(inner.compare("lt", row[-1], consts[-1]), "live")
         kept = [inner.select(live, state, old) for state, old in zip(new, carry, strict=True)]
         return kept, [inner.select(live, new[0], inner.full_like(new[0], 0.0))]
 
@@ -112,8 +112,8 @@ def run_layers(
 
 def stack_states(b: Builder, finals: Sequence[Values]) -> list[SSAValue]:
     """Of each state [N, H] one tensor [directions, N, H]."""
-    each = zip(*finals, strict=True)
-    return [b.concat([b.reshape(s, (1, *dims_of(s))) for s in states], 0) for states in each]
+    by_state = zip(*finals, strict=True)
+    return [b.concat([b.reshape(s, (1, *dims_of(s))) for s in states], 0) for states in by_state]
 
 
 def time_first(b: Builder, x: SSAValue, layout: str) -> SSAValue:

@@ -94,8 +94,8 @@ def group_norm(
     y = b.reshape(y, dims)
     y = y if scale is None else b.mul(y, by_channel(b, scale, x))
     y = y if bias is None else b.add(y, by_channel(b, bias, x))
-    each = (dims[0], groups)
-    return y, b.reshape(average, each), b.reshape(std, each)
+    per_group = (dims[0], groups)
+    return y, b.reshape(average, per_group), b.reshape(std, per_group)
 
 
 def batch_norm(

@@ -61,8 +61,8 @@ def average_pool(
 
 def lp_pool(b: Builder, x: SSAValue, windows: Sequence[Window], p: int) -> SSAValue:
     """(Σ |x|^p)^(1/p) of each window."""
-    held, taps = _windowed(b, x, windows, 0.0)
-    return power(b, b.reduce("sum", power(b, b.abs(held), p), taps), 1 / p)
+    windows_of_x, taps = _windowed(b, x, windows, 0.0)
+    return power(b, b.reduce("sum", power(b, b.abs(windows_of_x), p), taps), 1 / p)
 
 
 def adaptive_pool(b: Builder, kind: str, x: SSAValue, sizes: Sequence[int | None]) -> SSAValue:

@@ -82,9 +82,9 @@ def log_sum_exp(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """max + ln Σ e^(x - max); the maximum cancels out, so that no gradient goes through it."""
     if not axes:
         return x
-    held = _finite(b, b.reduce("max", x, axes))
-    centred = b.sub(x, b.reshape(held, kept_dims(x, axes)))
-    return b.add(b.log(total(b, b.exp(centred), axes)), held)
+    largest = _finite(b, b.reduce("max", x, axes))
+    centred = b.sub(x, b.reshape(largest, kept_dims(x, axes)))
+    return b.add(b.log(total(b, b.exp(centred), axes)), largest)
 
 
 def root_of_powers(b: Builder, x: SSAValue, axes: Sequence[int], order: float = 2) -> SSAValue:
@@ -97,8 +97,8 @@ def root_of_powers(b: Builder, x: SSAValue, axes: Sequence[int], order: float = 
 
 def log_add_exp(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """ln(e^x + e^y)"""
-    held = _finite(b, b.maximum(x, y))
-    return b.add(b.log(b.add(b.exp(b.sub(x, held)), b.exp(b.sub(y, held)))), held)
+    largest = _finite(b, b.maximum(x, y))
+    return b.add(b.log(b.add(b.exp(b.sub(x, largest)), b.exp(b.sub(y, largest)))), largest)
 
 
 def _finite(b: Builder, most: SSAValue) -> SSAValue:

@@ -70,17 +70,17 @@ def resize(
     if old == size and scale in (None, 1.0) and how.coordinates != "tf_crop_and_resize":
         return x
     if how.mode == "nearest":
-        made = _at_even_distances(b, x, axis, size, scale, how)
-        if made is not None:
-            return made
+        resized = _at_even_distances(b, x, axis, size, scale, how)
+        if resized is not None:
+            return resized
     at = _coordinates(b, old, size, scale, how)
-    made = _sampled(b, x, axis, at, scale, how)
+    resized = _sampled(b, x, axis, at, scale, how)
     if how.coordinates != "tf_crop_and_resize":
-        return made
+        return resized
     last = plus(b, _number(b, old), -1.0)
     inside = b.logical("and", b.compare("ge", at, b.fill(0, ())), b.compare("le", at, last))
     edge = b.fill(how.outside, (), dtype_of(x))
-    return b.select(_along(b, inside, made, axis), made, edge)
+    return b.select(_along(b, inside, resized, axis), resized, edge)
 
 
 def _at_even_distances(
@@ -103,8 +103,8 @@ def repeated(b: Builder, x: SSAValue, axis: int, count: int) -> SSAValue:
     """Each element along an axis so many times, one after another."""
     dims = dims_of(x)
     wide = (*dims[: axis + 1], Dim.of(count), *dims[axis + 1 :])
-    made = b.broadcast(x, wide, [a for a in range(len(wide)) if a != axis + 1])
-    return b.reshape(made, (*dims[:axis], dims[axis] * count, *dims[axis + 1 :]))
+    widened = b.broadcast(x, wide, [a for a in range(len(wide)) if a != axis + 1])
+    return b.reshape(widened, (*dims[:axis], dims[axis] * count, *dims[axis + 1 :]))
 
 
 def times_larger(old: Dim, new: Dim) -> int | None:

@@ -90,7 +90,7 @@ def log_gamma(b: Builder, x: SSAValue) -> SSAValue:
     """
     low, y = _above_a_half(b, x)
     near, z = _shifted(b, y)
-    made = b.add(
+    series = b.add(
         b.sub(b.mul(plus(b, z, -0.5), b.log(z)), z),
         plus(b, _series(b, z, lambda k: 2 * k * (2 * k - 1), 0), 0.5 * math.log(2 * math.pi)),
     )
@@ -99,10 +99,10 @@ def log_gamma(b: Builder, x: SSAValue) -> SSAValue:
         product = b.mul(product, plus(b, y, k))
     product = b.select(near, product, b.full_like(y, 1.0))
     endless = b.compare("eq", y, b.full_like(y, math.inf))
-    made = b.select(endless, y, b.sub(made, b.log(product)))
+    series = b.select(endless, y, b.sub(series, b.log(product)))
     sine = b.abs(b.sin(_turn(b, low, x)))
-    mirrored = b.sub(b.sub(b.full_like(x, math.log(math.pi)), b.log(sine)), made)
-    return b.select(low, mirrored, made)
+    mirrored = b.sub(b.sub(b.full_like(x, math.log(math.pi)), b.log(sine)), series)
+    return b.select(low, mirrored, series)
 
 
 @_in_doubles
@@ -110,15 +110,15 @@ def digamma(b: Builder, x: SSAValue) -> SSAValue:
     """Γ'(x) / Γ(x): the derivative of `log_gamma`, by the same shift and reflection."""
     low, y = _above_a_half(b, x)
     near, z = _shifted(b, y)
-    made = b.sub(
+    series = b.sub(
         b.sub(b.log(z), times(b, reciprocal(b, z), 0.5)), _series(b, z, lambda k: 2 * k, 1)
     )
     for k in range(_SHIFT):
         term = reciprocal(b, plus(b, y, k))
-        made = b.sub(made, b.select(near, term, b.full_like(y, 0.0)))
+        series = b.sub(series, b.select(near, term, b.full_like(y, 0.0)))
     angle = _turn(b, low, x)
     cotangent = times(b, b.div(b.cos(angle), b.sin(angle)), math.pi)
-    return b.select(low, b.sub(made, cotangent), made)
+    return b.select(low, b.sub(series, cotangent), series)
 
 
 def _above_a_half(b: Builder, x: SSAValue) -> tuple[SSAValue, SSAValue]:
@@ -161,8 +161,8 @@ def scaled_erfc(b: Builder, x: SSAValue) -> SSAValue:
     """exp(x²) erfc(x), which goes to 0 as 1 / x does."""
     tail = b.compare("ge", x, b.full_like(x, 0.5))
     low = b.select(tail, b.full_like(x, 0.0), x)
-    made = b.mul(b.exp(b.mul(low, low)), erfc(b, low))
-    return b.select(tail, _scaled_tail(b, b.select(tail, x, b.full_like(x, 1.0))), made)
+    direct = b.mul(b.exp(b.mul(low, low)), erfc(b, low))
+    return b.select(tail, _scaled_tail(b, b.select(tail, x, b.full_like(x, 1.0))), direct)
 
 
 def _bell(b: Builder, x: SSAValue) -> SSAValue:

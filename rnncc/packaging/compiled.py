@@ -36,11 +36,11 @@ class CompiledModel:
     @property
     def exports(self) -> list[str]:
         """The symbols of its functions."""
-        told = self.metadata
-        more = ["cuda_image"] if "device" in told else []
-        names = [*told["functions"], *told["sizes"], *more]
+        metadata = self.metadata
+        more = ["cuda_image"] if "device" in metadata else []
+        names = [*metadata["functions"], *metadata["sizes"], *more]
         names += ["metadata", "supported", "missing_feature"]
-        names += ["chosen_cpu"] if "versions" in told else []
+        names += ["chosen_cpu"] if "versions" in metadata else []
         return [f"{self.name}_{name}" for name in names]
 
 
@@ -69,8 +69,8 @@ class Artifacts:
 
     def moved(self, folder: Path) -> Artifacts:
         """The same files in another folder."""
-        held = {name: path and folder / path.name for name, path in vars(self).items()}
-        return Artifacts(**held)
+        paths = {name: path and folder / path.name for name, path in vars(self).items()}
+        return Artifacts(**paths)
 
     @property
     def paths(self) -> list[Path]:

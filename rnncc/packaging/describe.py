@@ -41,7 +41,9 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         "stream": _stream(streaming) if streaming else {"refused": library.refusal},
         **({"bounds": [str(formula) for formula in library.bounds]} if library.bounds else {}),
         **(
-            {"counts": {n: [*told] for n, told in library.counts.items()}} if library.counts else {}
+            {"counts": {n: [*count] for n, count in library.counts.items()}}
+            if library.counts
+            else {}
         ),
         **({"line": streaming.line} if streaming and streaming.line != LINE else {}),
         **({} if library.max_steps is None else {"max_steps": library.max_steps}),
@@ -61,8 +63,8 @@ def _functions(library: Library, device: str) -> dict[str, Any]:
     functions = {name: len(parameters) for name, parameters in exported(library).items()}
     sizes = [function.name for function in size_functions(library)]
     if device == "cuda":
-        taken = {name: cuda_parameters(given) for name, given in exported(library).items()}
-        functions = {f"{name}{CUDA_SUFFIX}": len(given) for name, given in taken.items()}
+        arguments_of = {name: cuda_parameters(entry) for name, entry in exported(library).items()}
+        functions = {f"{name}{CUDA_SUFFIX}": len(entry) for name, entry in arguments_of.items()}
         return {"functions": functions, "sizes": [f"{name}{CUDA_SUFFIX}" for name in sizes]}
     return {"functions": functions, "sizes": [*sizes, *(["threads"] if library.shared else [])]}
 

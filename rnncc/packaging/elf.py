@@ -72,25 +72,27 @@ class Elf:
     @property
     def needed(self) -> list[str]:
         """The libraries that a shared library loads."""
-        found: list[str] = []
+        libraries: list[str] = []
         for section in self.sections:
             if section.kind == _DYNAMIC:
                 names = self.sections[section.link].offset
                 for at in range(section.offset, section.offset + section.size, 16):
                     tag, value = struct.unpack_from("<qQ", self.data, at)
                     if tag == 1:
-                        found.append(self._text(names + value))
-        return found
+                        libraries.append(self._text(names + value))
+        return libraries
 
     def _symbols(self, kind: int) -> list[Symbol]:
-        found: list[Symbol] = []
+        symbols: list[Symbol] = []
         for section in self.sections:
             if section.kind == kind:
                 names = self.sections[section.link].offset
                 for at in range(section.offset, section.offset + section.size, _SYMBOL.size):
                     name, info, _, index, _, _ = _SYMBOL.unpack_from(self.data, at)
-                    found.append(Symbol(self._text(names + name), info >> 4 in (1, 2), index != 0))
-        return [symbol for symbol in found if symbol.name]
+                    symbols.append(
+                        Symbol(self._text(names + name), info >> 4 in (1, 2), index != 0)
+                    )
+        return [symbol for symbol in symbols if symbol.name]
 
     def _text(self, offset: int) -> str:
         return self.data[offset : self.data.index(b"\0", offset)].decode()

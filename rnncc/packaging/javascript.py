@@ -9,7 +9,7 @@ from typing import Any
 from rnncc_runtime.sizes import Excess, Factor, Quotient, Size, Terms
 
 from rnncc.errors import CompileError
-from rnncc.kern.signatures import TIME
+from rnncc.sizes import TIME
 
 _ARRAYS = {
     **{"f32": "Float32Array", "f64": "Float64Array", "i32": "Int32Array", "i64": "BigInt64Array"},
@@ -19,7 +19,7 @@ _ARRAYS = {
 """Element types -> JavaScript's arrays."""
 
 
-def told(metadata: Mapping[str, Any], harmless: Callable[[str], str]) -> dict[str, Any]:
+def description(metadata: Mapping[str, Any], harmless: Callable[[str], str]) -> dict[str, Any]:
     """What the module and its types say of the arrays.
 
     Args:

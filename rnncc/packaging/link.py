@@ -45,13 +45,13 @@ def link_shared(
     linker = find_linker(triple)
     folder = partial_name(out.parent)
     with scratch(folder):
-        source, made = folder / "model.o", folder / out.name
+        source, linked = folder / "model.o", folder / out.name
         source.write_bytes(code)
-        _run(linker.shared(Files(source, made, folder, name, exports), triple), folder, triple)
-        imports = made.with_suffix(".lib")
+        _run(linker.shared(Files(source, linked, folder, name, exports), triple), folder, triple)
+        imports = linked.with_suffix(".lib")
         if imports.exists():
             imports.replace(out.with_suffix(".lib"))
-        made.replace(out)
+        linked.replace(out)
 
 
 def _run(command: list[str], folder: Path, triple: str) -> None:
@@ -75,7 +75,7 @@ def _run(command: list[str], folder: Path, triple: str) -> None:
                 env={**os.environ, "TMPDIR": str(folder.resolve())},
                 start_new_session=True,  # so that it ends with the processes that it starts
             )
-        _, told = process.communicate(timeout=_TIMEOUT)
+        _, output = process.communicate(timeout=_TIMEOUT)
     except BaseException as error:  # an interruption too
         if process is None:
             if isinstance(error, OSError):
@@ -90,7 +90,7 @@ def _run(command: list[str], folder: Path, triple: str) -> None:
             raise CompileError("", what, choices) from error
         raise
     if process.returncode:
-        lines = [line for line in told.splitlines() if line.strip()] or ["no message"]
+        lines = [line for line in output.splitlines() if line.strip()] or ["no message"]
         first = next(line for word in _TELLING for line in lines if word in line)
         raise CompileError("", f"the linker {command[0]} failed: {first}", _hint(folder))
 

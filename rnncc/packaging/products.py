@@ -54,22 +54,22 @@ def check_kinds(
         CompileError: a kind does not exist, or is not `possible`, or a file would be taken for one
             of the system's or of Python's.
     """
-    wanted = set(by_default if kinds is None else kinds)
-    if unknown := sorted(wanted - KINDS.keys()):
+    requested = set(by_default if kinds is None else kinds)
+    if unknown := sorted(requested - KINDS.keys()):
         raise CompileError("", f"no product is named {', '.join(unknown)}", ", ".join(KINDS))
-    if others := sorted(wanted - set(possible)):
+    if others := sorted(requested - set(possible)):
         what = f"the target does not make the product {', '.join(others)}"
         raise CompileError("--products", what, f"it makes {', '.join(possible)}")
-    if wanted & {"py", "wheel"} and hides_module(name):
+    if requested & {"py", "wheel"} and hides_module(name):
         what = f"{name}.py would hide Python's own module {name}"
         raise CompileError("", what, "take another name, or other products")
-    files = [f"lib{name}.{kind}" for kind in ("so", "dylib", "a") if kind in wanted]
+    files = [f"lib{name}.{kind}" for kind in ("so", "dylib", "a") if kind in requested]
     files = files if name in SYSTEM_LIBRARIES else []
-    files += [f"{name}.h"] if "h" in wanted and name in SYSTEM_HEADERS else []
+    files += [f"{name}.h"] if "h" in requested and name in SYSTEM_HEADERS else []
     if files:
         what = f"{files[0]} would be taken for the system's file of that name"
         raise CompileError(f"name {name!r}", what, "choose another name")
-    return wanted
+    return requested
 
 
 def prepare(kinds: Iterable[str]) -> None:
@@ -97,43 +97,43 @@ def write_products(
         CompileError: as for `check_kinds`; or it is no version; or the folder cannot be written, or
             linking fails.
     """
-    wanted = check_kinds(kinds, compiled.name, compiled.products)
+    requested = check_kinds(kinds, compiled.name, compiled.products)
     check_version(version)
     try:
         with staged(out) as folder:
-            written = _write(compiled, folder, wanted, version)
+            written = _write(compiled, folder, requested, version)
         return written.moved(out)
     except OSError as error:
         raise CompileError(error.filename, f"cannot write: {error.strerror}") from error
 
 
-def _write(compiled: CompiledModel, out: Path, wanted: set[str], version: str) -> Artifacts:
+def _write(compiled: CompiledModel, out: Path, requested: set[str], version: str) -> Artifacts:
     name, metadata, code = compiled.name, compiled.metadata, compiled.code
-    library, packed, imports = _linked(compiled, out, wanted), None, None
+    library, packed, imports = _linked(compiled, out, requested), None, None
     if library is not None:
-        packed = _wheel(compiled, library, version) if "wheel" in wanted else None
-        imports = library.with_suffix(".lib") if "lib" in wanted else None
-        _drop_unwanted(library, wanted)
-        library = library if _kind(library) in wanted else None
+        packed = _wheel(compiled, library, version) if "wheel" in requested else None
+        imports = library.with_suffix(".lib") if "lib" in requested else None
+        _drop_unwanted(library, requested)
+        library = library if _kind(library) in requested else None
 
     def text(kind: str, file: str, make: Callable[[], str]) -> Path | None:
-        return _put(out / file, make().encode()) if kind in wanted else None
+        return _put(out / file, make().encode()) if kind in requested else None
 
     return Artifacts(
         library=library,
         imports=imports,
         header=text("h", f"{name}.h", lambda: texts.header(metadata)),
         wrapper=text("py", f"{name}.py", lambda: texts.wrapper(metadata)),
-        object=_put(out / f"{name}.{_suffix(compiled)}", code) if "o" in wanted else None,
-        archive=_archive(compiled, out / f"lib{name}.a") if "a" in wanted else None,
+        object=_put(out / f"{name}.{_suffix(compiled)}", code) if "o" in requested else None,
+        archive=_archive(compiled, out / f"lib{name}.a") if "a" in requested else None,
         pkg_config=text("pc", f"{name}.pc", lambda: texts.pkg_config(metadata)),
         cmake=text(
             "cmake",
             f"{name}Config.cmake",
-            lambda: texts.cmake_package(metadata, "so" in wanted, "a" in wanted),
+            lambda: texts.cmake_package(metadata, "so" in requested, "a" in requested),
         ),
         wheel=packed,
-        source=_put(out / f"{name}.c", code) if "c" in wanted else None,
+        source=_put(out / f"{name}.c", code) if "c" in requested else None,
         module=text("js", f"{name}.js", lambda: texts.javascript(metadata)),
         types=text("ts", f"{name}.d.ts", lambda: texts.types(metadata)),
     )
@@ -145,8 +145,8 @@ _OF = {"lib": "dll", "wheel": "so"}
 """Kinds that are made of such a file, or with it."""
 
 
-def _linked(compiled: CompiledModel, out: Path, wanted: set[str]) -> Path | None:
-    kinds = LINKED.keys() & {_OF.get(kind, kind) for kind in wanted}
+def _linked(compiled: CompiledModel, out: Path, requested: set[str]) -> Path | None:
+    kinds = LINKED.keys() & {_OF.get(kind, kind) for kind in requested}
     if not kinds:
         return None
     path = out / LINKED[kinds.pop()].format(compiled.name)
@@ -154,10 +154,10 @@ def _linked(compiled: CompiledModel, out: Path, wanted: set[str]) -> Path | None
     return path
 
 
-def _drop_unwanted(library: Path, wanted: set[str]) -> None:
+def _drop_unwanted(library: Path, requested: set[str]) -> None:
     """The linked file, and what a linker for Windows writes beside it."""
     for path, kind in ((library, _kind(library)), (library.with_suffix(".lib"), "lib")):
-        if kind not in wanted:
+        if kind not in requested:
             path.unlink(missing_ok=True)
 
 

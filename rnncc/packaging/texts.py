@@ -76,16 +76,16 @@ def cmake_package(metadata: Mapping[str, Any], has_library: bool, has_archive: b
 
 def javascript(metadata: Mapping[str, Any]) -> str:
     """`NAME.js`: loads `NAME.wasm` beside it, needs nothing else."""
-    from rnncc.packaging.javascript import told  # imports NumPy
+    from rnncc.packaging.javascript import description  # imports NumPy
 
-    return _render("js", metadata, **told(metadata, _harmless))
+    return _render("js", metadata, **description(metadata, _harmless))
 
 
 def types(metadata: Mapping[str, Any]) -> str:
     """`NAME.d.ts`, of that module."""
-    from rnncc.packaging.javascript import told  # as above
+    from rnncc.packaging.javascript import description  # as above
 
-    return _render("ts", metadata, **told(metadata, _harmless))
+    return _render("ts", metadata, **description(metadata, _harmless))
 
 
 def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
@@ -154,7 +154,7 @@ def _note(entry: Mapping[str, Any], kept: Collection[str]) -> str:
 
 def _harmless(name: str) -> str:
     """A blob's name as it may stand in a C comment and in a Python docstring."""
-    return re.sub(r"[^\w/.:@+-]", lambda found: rf"\x{ord(found[0]):02x}", name, flags=re.ASCII)
+    return re.sub(r"[^\w/.:@+-]", lambda match: rf"\x{ord(match[0]):02x}", name, flags=re.ASCII)
 
 
 @cache

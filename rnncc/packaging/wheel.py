@@ -92,10 +92,10 @@ def _digest(content: bytes) -> str:
 def _zipped(files: Mapping[str, bytes]) -> bytes:
     from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-    held = io.BytesIO()
-    with ZipFile(held, "w", ZIP_DEFLATED) as archive:
+    stream = io.BytesIO()
+    with ZipFile(stream, "w", ZIP_DEFLATED) as archive:
         for path, content in files.items():
             entry = ZipInfo(path, _EPOCH)
             entry.compress_type, entry.external_attr = ZIP_DEFLATED, 0o644 << 16
             archive.writestr(entry, content)
-    return held.getvalue()
+    return stream.getvalue()

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
-from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.indexing import Scatter
@@ -66,6 +66,7 @@ def _rewrite_carries(scan: Scan) -> bool:
     changed = False
     for arg, total in zip(scan.groups[1], scan.yields[0], strict=True):
         op = total.owner
+        # A term that is read elsewhere too must be summed by itself.
         if not isinstance(op, Add) or op.a is not arg or not op.b.has_one_use():
             continue
         match op.b.owner:

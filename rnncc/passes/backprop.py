@@ -143,8 +143,11 @@ def _only(values: Values, chosen: list[bool]) -> list[SSAValue]:
 
 def _connect(forward: Scan, backward: Scan) -> Scan:
     """Hand a backward body what it uses of the forward one."""
+    # First, so that nothing is saved for gradients that nobody asks for.
     dce(backward.body.block)
     used = _foreign(backward.body.block)
+    # What consts alone decide is computed again once, at the start of backward's body, and hoisted
+    # from there: no rows are kept of it.
     fixed = _invariant(forward)
     forward = _save(forward, [v for v in used if v not in fixed])
     loop, known = Loop(backward), dict[SSAValue, SSAValue]()
@@ -225,6 +228,8 @@ def _save(forward: Scan, values: list[SSAValue]) -> Scan:
     Where steps may be skipped, the carry itself: the step before may have yielded nothing.
     """
     loop = Loop(forward)
+    # The state before a step is the one after the step before: a shift of rows that may be yielded
+    # anyway, and the same rows for both readers.
     after = {} if forward.skips else {c.arg: c.next for c in loop.carries}
     available = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
     needed = dict.fromkeys(after.get(v, v) for v in values if v not in available)

@@ -17,9 +17,7 @@ from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.ops.source import Iota
 from rnncc.ir.types import dims_of, shape_text
-
-TIME = "T"
-"""The symbol of the number of steps."""
+from rnncc.sizes import TIME
 
 _STEPS = Dim.of(TIME)
 

@@ -60,8 +60,8 @@ def differentiate(program: Program, outputs: Sequence[str], of: Sequence[str]) -
             zeros where no output of `outputs` depends on it.
     """
     net = program.net
-    taken = {*net.inputs, *net.outputs, *program.params}
-    roles = labelled([Role("grad", name) for name in dict.fromkeys([*outputs, *of])], taken)
+    reserved = {*net.inputs, *net.outputs, *program.params}
+    roles = labelled([Role("grad", name) for name in dict.fromkeys([*outputs, *of])], reserved)
     result = with_gradients(program, outputs, of, {role.of: name for name, role in roles.items()})
     result.net.give(result.net.outputs, roles)
     result.net.name_added([], roles)
@@ -86,8 +86,8 @@ def with_gradients(
     _lift_params(net)
     sources = {label_of[name]: _sources(result, name) for name in of}
     targets = {label_of[name]: _output(result, name) for name in outputs}
-    if taken := [name for name in (*sources, *targets) if name in {**net.inputs, **net.outputs}]:
-        raise CompileError(program.source, f"the name {taken[0]!r} is taken")
+    if clashes := [name for name in (*sources, *targets) if name in {**net.inputs, **net.outputs}]:
+        raise CompileError(program.source, f"the name {clashes[0]!r} is taken")
     block = net.body.block
     end = block.last_op
     assert isinstance(end, Yield)

@@ -47,24 +47,24 @@ def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
     begin = Builder.net(f"{program.name}_init")
     titles = _titles(program, pairs)
     firsts = dict[str, SSAValue]()
-    for name, (held, _) in titles.items():
+    for name, (initial, _) in titles.items():
         value = net.inputs[name]
-        firsts[held] = begin.input(name, dims_of(value), dtype_of(value))
-    state = [StateValue(held, following, name) for name, (held, following) in titles.items()]
+        firsts[initial] = begin.input(name, dims_of(value), dtype_of(value))
+    state = [StateValue(initial, following, name) for name, (initial, following) in titles.items()]
     arrays = {n: a for n, a in program.arrays.items() if n not in pairs}
-    held = {n: a for n, a in program.arrays.items() if n in pairs}
-    init = begin.finish(firsts, held, program.source)
+    initial = {n: a for n, a in program.arrays.items() if n in pairs}
+    init = begin.finish(firsts, initial, program.source)
     step = _step(program, titles, pairs, arrays)
     return Streamed(init, step, state, dict.fromkeys(pairs, 0))
 
 
 def _titles(program: Program, pairs: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Names of the state's values and of their next values that nothing else of the net has."""
-    taken = {*program.net.inputs, *program.net.outputs, *program.params}
+    reserved = {*program.net.inputs, *program.net.outputs, *program.params}
     titles = dict[str, tuple[str, str]]()
     for name in pairs:
-        titles[name] = fresh(f"state:{name}", taken), fresh(f"next:{name}", taken)
-        taken.update(titles[name])
+        titles[name] = fresh(f"state:{name}", reserved), fresh(f"next:{name}", reserved)
+        reserved.update(titles[name])
     return titles
 
 

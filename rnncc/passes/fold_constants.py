@@ -111,6 +111,8 @@ def _fold_block(program: Program, block: Block) -> bool:
     changed = False
     for value in list(known):
         users = [use.operation for use in value.uses]
+        # Only read by what is known itself: the last of a chain becomes the parameter, not each
+        # value on the way.
         if all(user.results and user.results[0] in known and not _stays(user) for user in users):
             continue
         changed |= _become_param(program, value, known[value].array)
@@ -137,17 +139,19 @@ def _evaluate(program: Program, op: RnnOp, known: dict[SSAValue, _Known]) -> _Kn
     parts = [part for part in operands if part is not None]
     if not parts or len(parts) < len(operands):
         return None
-    held = sum(part.bytes for part in parts)
+    source_bytes = sum(part.bytes for part in parts)
     size = int(product(dims)) * ITEM_BYTES[dtype_of(op.y)]
     read = sum(part.array.nbytes for part in parts)  # what broadcasts repeat counts
-    if not isinstance(op, Broadcast) and (size > max(GROWTH * held, SMALL) or read > MOST_READ):
+    if not isinstance(op, Broadcast) and (
+        size > max(GROWTH * source_bytes, SMALL) or read > MOST_READ
+    ):
         return None
     try:
         with np.errstate(all="ignore"):
             array = op.evaluate(_CONTEXT, *(part.array for part in parts))
     except ValueError:
         return None  # an index outside of its table, say: an error of the run
-    return _Known(array, held if isinstance(op, Broadcast) else size)
+    return _Known(array, source_bytes if isinstance(op, Broadcast) else size)
 
 
 def _typed(value: SSAValue, array: Array) -> Array:
@@ -174,10 +178,10 @@ def _fresh_name(program: Program, op: RnnOp) -> str:
         source = source.owner.operands[0]
     stem = source.owner.param_name.data if isinstance(source.owner, Param) else "constant"
     stem = f"{stem}.{op.name.removeprefix('rnn.')}"
-    taken = {*program.arrays, *program.net.inputs, *program.params}
+    reserved = {*program.arrays, *program.net.inputs, *program.params}
     count = 1
     name = stem
-    while name in taken:
+    while name in reserved:
         count += 1
         name = f"{stem}.{count}"
     return name

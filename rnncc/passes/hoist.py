@@ -71,6 +71,7 @@ class Hoist(NetPass):
 
 
 def _hoist(scan: Scan, functions: bool) -> bool:
+    # A conditional: its body may not run at all, and what is outside of it always does.
     if scan.gate is not None and scan.steps == 1:
         return False
     choice = _choose(scan, functions)
@@ -111,6 +112,8 @@ class _Choice:
 
 def _choose(scan: Scan, functions: bool) -> _Choice:
     kinds = kinds_of(scan)
+    # A loop without products keeps its functions: ahead of it, they would be written to memory and
+    # read again, which takes longer than the step that they are in.
     choice = _Choice(kinds, functions and not is_light(scan, kinds), scan.gate is not None)
     consts, _, rows = scan.groups
     # behind a gate rows stay: in bulk they would be computed for steps that do not run
@@ -146,6 +149,8 @@ def _mark_chosen(choice: _Choice, op: RnnOp) -> None:
     if op.y not in choice.able:
         return
     if choice.kinds[op.y] == Kind.CONST:
+        # A fill or a broadcast in the body costs nothing; outside it would be a buffer that every
+        # step reads.
         if not isinstance(op, CHEAP):
             choice.chosen.add(op.y)
         return

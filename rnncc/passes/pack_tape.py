@@ -13,8 +13,9 @@ from itertools import pairwise
 
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
-from rnncc.ir.ops.base import Elementwise, get_dim
+from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Net, Scan, names_of
 from rnncc.ir.ops.shape import Slice
 from rnncc.ir.rewriting import Loop, Yielded
@@ -99,6 +100,7 @@ def _groups(phases: Phases) -> Iterator[list[str]]:
         if isinstance(scan, Scan) and outputs[name] in scan.ys:
             row = scan.row_of(outputs[name])
             starts = _starts(row)
+            # Made of several slices, it belongs beside none of them.
             if len(starts) == 1:
                 groups[scan, row.type].setdefault(starts.pop(), name)
     for parts in groups.values():

@@ -189,11 +189,15 @@ class _Graph:
     def _cost(self, node: Node) -> _Costs:
         if isinstance(node, AllSteps):
             size = _elements(node.row, node.scan.steps) * ITEM_BYTES[dtype_of(node.row)]
+            # All rows of a loop: to have them again is to run the loop again, which only
+            # checkpoints do.
             return _Costs(0 if node in self.outputs else size, inf, [])
         if node in self.args:  # it is what it stands for
             return _Costs(inf, 0, [self.args[node]])
         if node in self.after:  # the states after each step, shifted
             rows, init = self.after[node]
+            # A state before a step is the one after the step before: keeping it too would store it
+            # twice.
             return _Costs(inf, 0, [rows, self._top(init)])
         op, scan = node.owner, self._loop_of(node)
         if isinstance(op, Block) and scan is not None:  # a carry, where steps may be skipped
@@ -224,13 +228,17 @@ class _Graph:
             what = f"{node.name_hint!r}, of {op.name}, cannot be computed again"
             raise CompileError(self.program.source, what)
         if named:
+            # What a user names is computed again whatever that costs.
             costs.keep = inf
             return costs
         if costs.repeat in (0, inf):
             return costs
         if self.rule == "auto":
+            # A product is most of a step's work: repeating it is for those who ask for memory by
+            # name or by `all`.
             costs.repeat = inf if isinstance(op, Matmul) else costs.repeat
         elif self.rule == "all":
+            # Not 0: of two choices of as many bytes the one with less work is to be taken.
             costs.repeat *= TRIFLE
         else:
             costs.repeat = inf

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import row_type
 from rnncc.ir.ops.elementwise import Add, Cast
 from rnncc.ir.ops.indexing import Gather

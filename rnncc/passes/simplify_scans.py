@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.control import Net, Yield
 from rnncc.ir.ops.shape import Broadcast
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
@@ -93,6 +93,7 @@ def _drop_dead(loop: Loop) -> bool:
     ys = [y for y in loop.ys if _is_live(y.result)]
     carries = [c for c in loop.carries if _is_live(c.final) or c.arg is loop.gate]
     needed = _needed([*(y.row for y in ys), *(c.next for c in carries)])
+    # A carry that is needed needs what its next value is made of, other carries included.
     while more := [c for c in loop.carries if c not in carries and c.arg in needed]:
         carries += more
         needed |= _needed([c.next for c in more])

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import SSAValue
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
-from rnncc.ir.ops.base import RnnOp, get_ints
+from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, is_zero
 from rnncc.ir.ops.shape import Reshape, Slice, Transpose

@@ -63,6 +63,8 @@ class SinkPlan:
     def is_able(self, op: Operation) -> bool:
         """Whether an op can be done for all steps at once, behind the loop."""
         if isinstance(op, Matmul) and self.kinds[op.b] == Kind.CONST:
+            # One matrix for all steps: rows of all steps are rows of one product. A stack of
+            # matrices would need its own for each step.
             return len(dims_of(op.b)) == 2 and self.kinds[op.a] != Kind.CONST
         if isinstance(op, Matmul):
             return self.is_product(op.y)
@@ -75,6 +77,8 @@ def plan_sink(scan: Scan) -> SinkPlan:
     _plan_rows(plan, scan)
     sums = {i: terms for i in range(len(scan.finals)) if (terms := _terms(scan, i))}
     for terms in sums.values():
+        # First those whose factors leave the loop anyway: what they read is there for all steps
+        # then, and sums of it may leave as well.
         if all(plan.is_product(term) for term in terms):
             _read_factors(plan, terms)
     # in a light loop a sum costs nothing beside the step's memory traffic: `SumLate` has it there
@@ -95,6 +99,8 @@ def _plan_rows(plan: SinkPlan, scan: Scan) -> None:
         if all(u.operation in able or _makes_y(scan, u.operation, u.index) for u in uses):
             able.update([op] if plan.is_able(op) else [])
     for op in (op for op in ops if op in able):
+        # A product is worth leaving for; what only follows one goes along, as its rows are outside
+        # then.
         root = isinstance(op, Matmul) and plan.kinds[op.b] == Kind.CONST
         if root or any(operand.owner in sunk for operand in op.operands):
             sunk.add(op)
@@ -133,6 +139,8 @@ def _terms(scan: Scan, index: int) -> list[SSAValue]:
     if not is_used(scan.finals[index]) or arg.get_user_of_unique_use() is None:
         return []  # dead, or a step reads the sum so far
     terms = _summands(total)
+    # Only carry + term + ...: a carry that is scaled, or that a step starts anew, is no sum over
+    # steps.
     return [term for term in terms if term is not arg] if arg in terms else []
 
 

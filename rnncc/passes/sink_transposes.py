@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Block, SSAValue
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
-from rnncc.ir.ops.base import Elementwise, RnnOp, Source, get_ints
+from rnncc.ir.ops.base import Elementwise, RnnOp, Source
 from rnncc.ir.ops.control import Net
 from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Reduce

@@ -98,8 +98,8 @@ def split_phases(program: Program, choice: Choice) -> Phases:
     saved = [(saved_role(_row(node)), value_of(node)) for node in choice.saved]
     values = [*saved, *kept]
     net = program.net
-    taken = {*net.inputs, *net.outputs, *program.params}
-    roles = labelled([role for role, _ in values], taken)
+    reserved = {*net.inputs, *net.outputs, *program.params}
+    roles = labelled([role for role, _ in values], reserved)
     crossing = dict(zip(roles, [value for _, value in values], strict=True))
 
     forward, clones = _clone(program)
@@ -237,6 +237,7 @@ def make_backward(
     for name, value in crossing.items():
         role = roles[name]
         shape = outputs[role.of] if role.kind == "kept" else value
+        # An output may be the value in another shape: backward gets it as the caller has it.
         arg = block.insert_arg(shape.type, len(block.args))
         value.replace_all_uses_with(Builder.before(first).reshape(arg, dims_of(value)))
     net.give(net.outputs_of("grad"))

@@ -107,12 +107,12 @@ class _Plan:
         """The carries that each carry depends on in any number of steps, itself included."""
         direct, reach = [self._depends[v] for v in self.nexts], list[set[int]]()
         for start in range(len(direct)):
-            found, work = {start}, [start]
+            reached, work = {start}, [start]
             while work:
-                new = direct[work.pop()] - found
-                found |= new
+                new = direct[work.pop()] - reached
+                reached |= new
                 work += new
-            reach.append(found)
+            reach.append(reached)
         return reach
 
     def _won_products(
@@ -129,6 +129,7 @@ class _Plan:
             earlier = self._depends[op.a]
             needed_by = [i for i in range(len(self.nexts)) if op in cones[i]]
             within = set[int]().union(*(self._reach[i] for i in earlier))
+            # Without carries behind it, `hoist` takes the product out of the loop as it is.
             if earlier and not within.intersection(needed_by):
                 won.append(earlier)
         return won
@@ -138,6 +139,7 @@ class _Plan:
         before = [*self.carry_stage, *self.row_stage]
         for i, value in enumerate((*self.nexts, *self.rows)):
             stages = [self.carry_stage[j] for j in self._depends[value]]
+            # A product is done between two loops: its operand is a sequence only behind the first.
             stages += [1 + max(self.carry_stage[j] for j in won) for won in self._won[i]]
             group, at = self._slot(i)
             group[at] = max([group[at], *stages])
@@ -179,6 +181,7 @@ class _Plan:
         for op in reversed(list(self.scan.body.block.ops)):
             reads = [use for result in op.results for use in result.uses]
             at = [ends[u.index] if u.operation is yields else stage_of[u.operation] for u in reads]
+            # The first stage that reads a value computes it and hands it on; later ones read that.
             stage_of[op] = min(at, default=0)
             if all(self.kinds[result] == Kind.STEP for result in op.results):
                 home |= dict.fromkeys(op.results, stage_of[op])

@@ -20,8 +20,9 @@ from rnncc.ir.order import post_order
 from rnncc.ir.ports import fresh
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.passes.causality import TIME, Availability, NotCausal, availability_of, time_axis
+from rnncc.passes.causality import Availability, NotCausal, availability_of, time_axis
 from rnncc.passes.default_initial_state import default_initial_state
+from rnncc.sizes import TIME
 
 __all__ = ["NotCausal", "StateValue", "Streamed", "split_stream"]
 
@@ -39,12 +40,12 @@ class StateValue:
 
     Attributes:
         next: the output of `step` that replaces it; None for what stays the same.
-        given: the input of the net that it starts as, element for element, if it is one.
+        initial_input: the input of the net that it starts as, element for element, if it is one.
     """
 
     name: str
     next: str | None = None
-    given: str | None = None
+    initial_input: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ class _Split:
     """The state of the walk over a net's block.
 
     Attributes:
-        given: the values that inputs have a part in.
+        dynamic: the values that inputs have a part in.
         once, often: value of the net -> the same in `init` and in `step`.
     """
 
@@ -110,7 +111,7 @@ class _Split:
         )
         self.once: Values = {}
         self.often: Values = {}
-        self.given = set(program.net.inputs.values())
+        self.dynamic = set(program.net.inputs.values())
         self.kept: list[StateValue] = []
         self.firsts: dict[str, SSAValue] = {}
         self.nexts: dict[str, SSAValue] = {}
@@ -128,12 +129,14 @@ class _Split:
         if isinstance(op, Yield):
             return
         unknown = isinstance(op, Param) and op.param_name.data not in self.program.arrays
-        if unknown or self.given.intersection(op.operands):
-            self.given.update(op.results)
+        if unknown or self.dynamic.intersection(op.operands):
+            self.dynamic.update(op.results)
         if all(self.available[result] == Availability.FIXED for result in op.results):
             self.init.block.add_op(op.clone(self.once))
             if isinstance(op, Param) and unknown:
                 self.defaults[op.param_name.data] = None
+        # Numbers along time start at 0 in each call of a step: they go on from a count in the
+        # state.
         elif isinstance(op, Iota) and op.axis.data == time_axis(op.y):
             self.often[op.y] = self._count_on(op)
         else:
@@ -148,7 +151,7 @@ class _Split:
             if kept.name in self.nexts:
                 following = fresh(f"next:{kept.name.removeprefix('state:')}", outputs)
                 outputs[following] = self.nexts[kept.name]
-            state.append(StateValue(kept.name, following, kept.given))
+            state.append(StateValue(kept.name, following, kept.initial_input))
         arrays, source = self.program.arrays, self.program.source
         init = self.init.finish(self.firsts, arrays, source)
         return Streamed(init, self.step.finish(outputs, arrays, source), state, self.defaults)
@@ -161,6 +164,8 @@ class _Split:
         operands: list[SSAValue] = []
         for i, value in enumerate(op.operands):
             if i in starts:
+                # The loop of a step starts where that of the step before ended, so its first state
+                # is kept.
                 names[i] = self._keep(value, self.once[value])
                 operands.append(self.step.block.args[-1])
             else:
@@ -191,7 +196,7 @@ class _Split:
         What no input has a part in are constants; views cost nothing, and keeping one would copy.
         """
         op = value.owner
-        return isinstance(op, Operation) and (value not in self.given or isinstance(op, _VIEWS))
+        return isinstance(op, Operation) and (value not in self.dynamic or isinstance(op, _VIEWS))
 
     def _needs(self, value: SSAValue) -> list[SSAValue]:
         if not self._is_repeated(value):
@@ -206,10 +211,10 @@ class _Split:
         return self._add(hint, first, source)
 
     def _add(self, hint: str, first: SSAValue, source: str | None = None) -> str:
-        taken = {*self.firsts, *self.program.net.inputs, *self.defaults}
-        name = fresh(f"state:{hint}", taken)
+        reserved = {*self.firsts, *self.program.net.inputs, *self.defaults}
+        name = fresh(f"state:{hint}", reserved)
         self.step.input(name, dims_of(first), dtype_of(first))
-        self.kept.append(StateValue(name, given=source))
+        self.kept.append(StateValue(name, initial_input=source))
         self.firsts[name] = first
         return name
 
@@ -217,7 +222,7 @@ class _Split:
         """The input that a value is, but for its shape."""
         while isinstance(op := value.owner, Reshape):
             value = op.x
-        if isinstance(op, Param) and value in self.given:
+        if isinstance(op, Param) and value in self.dynamic:
             return op.param_name.data
         names = {v: name for name, v in self.program.net.inputs.items()}
         return names.get(value)
@@ -239,6 +244,7 @@ class _Split:
             b = self.step
             name = self._add("steps", self.init.fill(0, (), "i32"))
             count = b.size(Dim.of(TIME), "i32")
+            # An i32 that wraps around would count backwards after 2^31 steps.
             room = b.sub(b.constant(np.array(MOST_STEPS), "i32"), count)
             self._position = b.minimum(b.block.args[-1], room)
             self.nexts[name] = b.add(self._position, count)

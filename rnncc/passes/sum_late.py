@@ -64,8 +64,8 @@ def _rewrite(scan: Scan) -> bool:
     if not sums:
         return False
 
-    def final(scan: Scan, number: int, each: SSAValue) -> SSAValue:
-        return _sum_behind(scan, scan.inits[number], sums[number], each)
+    def final(scan: Scan, number: int, per_element: SSAValue) -> SSAValue:
+        return _sum_behind(scan, scan.inits[number], sums[number], per_element)
 
     loop.exchange({i: _sum_of_each(loop, _terms(op)) for i, op in sums.items()}, final)
     return True
@@ -73,6 +73,7 @@ def _rewrite(scan: Scan) -> bool:
 
 def _sum_of(scan: Scan, carry: Carry) -> SumRows | Reduce | None:
     """What adds up the rows of a step, if a carry does nothing else."""
+    # A step that reads the sum so far needs it summed.
     if not carry.arg.has_one_use() or not carry.next.has_one_use():
         return None
     match carry.next.owner:
@@ -106,7 +107,9 @@ def _sum_of_each(loop: Loop, terms: SSAValue) -> Carry:
     return Carry(init, arg, Builder.before(loop.yields).add(arg, terms))
 
 
-def _sum_behind(scan: Scan, init: SSAValue, op: SumRows | Reduce, each: SSAValue) -> SSAValue:
+def _sum_behind(
+    scan: Scan, init: SSAValue, op: SumRows | Reduce, per_element: SSAValue
+) -> SSAValue:
     """The sum over the rows, given the sum for each element."""
     assert scan.next_op is not None
     b, views, value = Builder.before(scan.next_op), list[RnnOp](), op.x
@@ -114,8 +117,8 @@ def _sum_behind(scan: Scan, init: SSAValue, op: SumRows | Reduce, each: SSAValue
         views.append(view)
         value = view.x
     for view in reversed(views):
-        each = b.like(view, [each])
+        per_element = b.like(view, [per_element])
     if isinstance(op, SumRows):
-        return b.like(op, [init, each])
-    total = b.like(op, [each])
+        return b.like(op, [init, per_element])
+    total = b.like(op, [per_element])
     return total if is_zero(init) else b.add(init, total)

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
+from rnncc.ir.attributes import dim_attr
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Sized, dim_attr
+from rnncc.ir.ops.base import Sized
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, tensor
@@ -76,7 +77,7 @@ def _retype(value: SSAValue[Attribute], names: Mapping[str, int]) -> None:
 
 def _free(program: Program, names: Mapping[str, int]) -> str:
     """K, K2, K3, ...: the first that no size has."""
-    taken, number = {*program.symbols, *names}, 1
-    while (name := "K" if number == 1 else f"K{number}") in taken:
+    reserved, number = {*program.symbols, *names}, 1
+    while (name := "K" if number == 1 else f"K{number}") in reserved:
         number += 1
     return name

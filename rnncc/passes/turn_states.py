@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Elementwise, RnnOp, get_ints
+from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Broadcast, inverse
@@ -90,6 +91,8 @@ def _gains(scan: Scan, dims: Dims) -> bool:
 def _can_turn(scan: Scan, dims: Dims) -> bool:
     """Whether all that has the state's shape, or reads it, can be had in another order."""
     consts, _, rows = scan.groups
+    # A sequence of that shape would be read or written across its rows in each step, which costs
+    # more than the sums gain.
     if any(dims_of(v) == dims for v in (*consts, *rows, *scan.yields[1])):
         return False
     for op in scan.body.block.ops:

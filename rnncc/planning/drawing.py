@@ -40,7 +40,7 @@ class Box:
     height: float
     role: str
     label: str
-    told: str
+    tooltip: str
     high: float = 0.0
     tall: float = 0.0
 
@@ -80,10 +80,10 @@ def draw(report: PlanReport) -> str:
 
 
 def _chart(program: ProgramReport) -> Chart:
-    held = [row for row in program.buffers if row.role != "param" and row.bytes]
+    drawn = [row for row in program.buffers if row.role != "param" and row.bytes]
     columns = _Columns(program.kernels)
     scale = HEIGHT / max(program.peak, 1)
-    layers = _Layers(held, scale)
+    layers = _Layers(drawn, scale)
     depth = 1 + max((k.depth for k in program.kernels if k.last > k.position), default=-1)
     names = [f"{k.name}: {', '.join(k.writes)}" for k in columns.kernels]
     foot = LOOP * depth + LETTER * min(max(map(len, names), default=0), 40) + 12
@@ -93,7 +93,7 @@ def _chart(program: ProgramReport) -> Chart:
         columns.width,
         HEIGHT,
         foot,
-        [_box(row, held, columns, scale, layers) for row in held],
+        [_box(row, drawn, columns, scale, layers) for row in drawn],
         [
             Mark(columns.left(k.position) + columns.step / 2, HEIGHT + LOOP * depth + 8, name)
             for k, name in marks

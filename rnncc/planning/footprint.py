@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.size_proofs import at_most
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import For

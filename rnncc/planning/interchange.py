@@ -16,8 +16,8 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer, For, Func, Row, ShiftedRow
@@ -107,16 +107,18 @@ def interchanges(func: Func) -> dict[For, Interchange]:
     """The loops of a function of which that is proved."""
     known = targets(func)
     loops = (op for op in func.walk() if isinstance(op, For))
-    found = (_interchange(loop, known) for loop in loops)
-    return {one.loop: one for one in found if one is not None}
+    candidates = (_interchange(loop, known) for loop in loops)
+    return {one.loop: one for one in candidates if one is not None}
 
 
 def _interchange(loop: For, known: Mapping[SSAValue, Targets]) -> Interchange | None:
     ops = list(loop.body.block.ops)
     kernels = [op for op in ops if isinstance(op, Map | Reduce)]
     others = (op for op in ops if not isinstance(op, Map | Reduce | Row | ShiftedRow | Yield))
+    # Of a product, say, each point reads many of the step before: places are not on their own.
     if loop.chunk is not None or not kernels or any(True for _ in others):
         return None
+    # All kernels must have these axes; those of more have the others for each place.
     frame = min(map(_kept, kernels), key=len)
     parts = [part for kernel in kernels if (part := _part(kernel, frame)) is not None]
     wide = prod(int(size) for size in frame if size.is_static) >= WIDE
@@ -133,6 +135,7 @@ def _kept(kernel: Map | Reduce) -> tuple[Dim, ...]:
 def _part(op: Map | Reduce, frame: Sequence[Dim]) -> Part | None:
     """A kernel's axes: the frame's outer ones come first, units last of those that it keeps."""
     kept, outer = _kept(op), len(frame) - 1
+    # Listed rows are others at each step, and a sum that goes on in memory is no value of the step.
     if op.rows is not None or (isinstance(op, Reduce) and op.init is not None):
         return None
     if len(kept) < len(frame) or (*kept[:outer], *kept[-1:]) != tuple(frame):
@@ -140,6 +143,7 @@ def _part(op: Map | Reduce, frame: Sequence[Dim]) -> Part | None:
     axes = (*range(outer), len(kept) - 1)
     short, reduced = tuple(range(outer, len(kept) - 1)), tuple(range(len(kept), len(op.dims)))
     beside = [op.dims[axis] for axis in (*short, *reduced)]
+    # They are written one by one, and live in registers: few, and known.
     if not all(size.is_static for size in beside) or prod(map(int, beside)) > FEW:
         return None
     return Part(op, axes, short, reduced)
@@ -193,6 +197,7 @@ class _Proof:
 
         Rows that the loop carries stand for those of earlier steps, at the same places.
         """
+        # A value of several buffers may be any of them: of those nothing is proved.
         buffers = self.known[write.value]
         if len(buffers) != 1 or write.along[-1] != 1:
             return False
@@ -218,6 +223,7 @@ class _Proof:
         A buffer takes over that of another where one kernel reads and writes the same points.
         """
         one, others = self._root(write.value), self.known[touch.value]
+        # Two buffers at one offset are one memory, by in-place reuse.
         same = (o for o in others if o is not one and o.role.data in OWNED)
         if one.role.data not in OWNED or all(o.offset != one.offset for o in same):
             return True
@@ -234,6 +240,8 @@ class _Proof:
         write = self.writes.get(read.value)
         if read.writes or write is None:
             return True
+        # Kernels run in their order for each place: what is read must have been written by one
+        # before.
         same = read.along == write.along and read.offsets <= write.offsets
         return same and read.number > write.number
 
@@ -250,7 +258,7 @@ class _Proof:
         """Whether nothing outside of the loop reads what is written, but for the last state."""
         buffer, block = self._root(value), self.loop.body.block
         role = "state" if value in self.loop.yields else "scratch"
-        uses = [use for held in {buffer.y, value} for use in held.uses]
+        uses = [use for aliased in {buffer.y, value} for use in aliased.uses]
         return buffer.role.data == role and all(use.operation.parent is block for use in uses)
 
     def _carried(self, argument: SSAValue) -> Carried:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from xdsl.dialects.builtin import StringAttr
 
+from rnncc.ir.attributes import dim_attr, get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, get_dim
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.largest import Largest
@@ -108,13 +108,13 @@ def _place_workspace(
     program: KernelProgram, line: Timeline
 ) -> tuple[list[Planned], list[PlannedBlock], Largest]:
     alive = lifetimes(line)
-    held = [b for b in program.buffers if b in alive and workspace_bytes(b) != 0]
+    buffers = [b for b in program.buffers if b in alive and workspace_bytes(b) != 0]
     heirs = inherited(line, alive)
     owners: dict[Buffer, Buffer] = {}
     for buffer in line.uses:  # in order of birth: a donor's owner is known by then
         owners[buffer] = owners[heirs[buffer]] if buffer in heirs else buffer
     spans: dict[Buffer, Lifetime] = {}
-    for buffer in held:
+    for buffer in buffers:
         owner = owners[buffer]
         spans[owner] = spans.get(owner, alive[buffer]).joined(alive[buffer])
     blocks = {
@@ -125,7 +125,7 @@ def _place_workspace(
     starts = dict(zip(blocks, offsets, strict=True))
     placed = [
         Planned(b, workspace_bytes(b), alive[b], starts[owners[b]], _label(heirs.get(b)))
-        for b in held
+        for b in buffers
     ]
     return placed, list(blocks.values()), workspace
 

@@ -38,6 +38,8 @@ def lifetimes(line: Timeline) -> dict[Buffer, Lifetime]:
 def _lifetime(uses: Sequence[Use], spans: dict[For, tuple[int, int]]) -> Lifetime:
     """Within the innermost loop whose iterations hand nothing of the buffer on to the next."""
     depth = min(_shared(uses[0].loops, use.loops) for use in uses)
+    # Where an iteration reads what an earlier one wrote, the memory must stay its own through the
+    # whole loop.
     while depth and not _iterations_are_independent(uses, depth):
         depth -= 1
     extents = [_extent(use, depth, spans) for use in uses]

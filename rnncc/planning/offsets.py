@@ -26,6 +26,7 @@ from rnncc.planning.order import (
     neighbours,
     reference,
 )
+from rnncc.sizes import BATCH, TIME
 
 Vector = tuple[int, ...]
 Grain = tuple[int, int]
@@ -45,7 +46,7 @@ each block above starts from all of them."""
 SLACK, SLACK_OF_ALL = 0.0005, 0.005
 """Memory that may be given up for one formula less, as a part of the least: in an offset, on which
 others add up, less than in the size of all."""
-TYPICAL, TYPICAL_OTHER = {"T": 50, "N": 8}, 50
+TYPICAL, TYPICAL_OTHER = {TIME: 50, BATCH: 8}, 50
 """Sizes at which figures are shown unless others are asked for; one for all other symbols."""
 
 
@@ -70,6 +71,8 @@ def place(blocks: Sequence[PlannedBlock]) -> tuple[list[Largest], Largest]:
     monomials = sorted(used, key=lambda m: (-len(m), m))
     stack = _Stack(blocks, monomials)
     lifetimes = [b.lifetime for b in blocks]
+    # The order is found with numbers, at some sizes of reference; the offsets are formulas that
+    # hold at all sizes.
     order, heights = best_order(lifetimes, stack.at_reference, stack.wishes())
     starts, top = stack.of(order, ALL)
     for care in (COARSE, NONE):  # less alignment, while it costs too much
@@ -125,6 +128,8 @@ class _Stack:
         supports: list[int] = []
         for j in sorted(placed, key=rank.__getitem__, reverse=True):
             if not under[i] >> j & 1:
+                # From the top down: what lies under a block that is found already needs no formula
+                # of its own.
                 supports.append(j)
                 under[i] |= under[j] | 1 << j
         return supports
@@ -167,6 +172,8 @@ def _highest(heights: Iterable[Vector]) -> list[Vector]:
     """The maximal heights: those that no other exceeds in every coefficient."""
     highest: list[Vector] = []
     for height in sorted(set(heights), key=lambda v: (sum(v), v), reverse=True):
+        # Coefficients and sizes are never negative: a formula with no larger coefficient is nowhere
+        # the largest.
         if not any(_below(height, other) for other in highest):
             highest.append(height)
     return highest

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rnncc.planning.lifetimes import Lifetime
+from rnncc.sizes import BATCH, TIME
 
 REFERENCE = (
     *((1, 1, 3), (5, 3, 4), (10, 8, 10), (50, 32, 50)),
@@ -48,12 +49,13 @@ Indices = npt.NDArray[np.intp]
 
 def reference(symbols: Sequence[str]) -> list[dict[str, int]]:
     """The symbols' values at each of the sizes of reference."""
-    return [dict.fromkeys(symbols, other) | {"T": t, "N": n} for t, n, other in REFERENCE]
+    return [dict.fromkeys(symbols, other) | {TIME: t, BATCH: n} for t, n, other in REFERENCE]
 
 
 def neighbours(lifetimes: Sequence[Lifetime]) -> list[Indices]:
     """For each lifetime the others that overlap it."""
     first, last = (np.array([getattr(x, end) for x in lifetimes]) for end in ("first", "last"))
+    # All pairs at once, as arrays, so that nets of thousands of buffers are planned in seconds.
     overlaps = (first[:, None] <= last) & (first <= last[:, None])
     np.fill_diagonal(overlaps, False)
     return [np.flatnonzero(row) for row in overlaps]
@@ -104,12 +106,14 @@ class _Search:
         placed = sorted(range(len(keys)), key=keys.__getitem__)
         for _ in range(TRIES):
             starts = self._fit(placed, sizes, smallest)
+            # Only who lies on whom is kept of a fit: starts at one size mean nothing at another.
             order = sorted(starts, key=lambda i: (starts[i], self.lifetimes[i].first))
             ends = self._tried(order)
             worst = int((ends.max(axis=0) / self.least).argmax())
             high = {int(i) for i in np.flatnonzero(ends[:, worst] > self.least[worst])}
             if not high or self.score[0] <= GOOD:
                 return
+            # What ends too high was placed late, when the low gaps were gone.
             placed = _earlier(placed, [i for i in placed if i in high])
 
     def _tried(self, order: Sequence[int]) -> Floats:
@@ -143,8 +147,8 @@ class _Search:
         starts: dict[int, float] = {}
         for i in order:
             near: list[int] = self.near[i].tolist()
-            taken = sorted((starts[j], starts[j] + sizes[j]) for j in near if j in starts)
-            starts[i] = _gap(taken, sizes[i], smallest)
+            occupied = sorted((starts[j], starts[j] + sizes[j]) for j in near if j in starts)
+            starts[i] = _gap(occupied, sizes[i], smallest)
         return starts
 
 
@@ -163,10 +167,10 @@ def _earlier(order: Sequence[int], moved: Sequence[int]) -> list[int]:
     return result
 
 
-def _gap(taken: Sequence[tuple[float, float]], size: float, smallest: bool) -> float:
+def _gap(occupied: Sequence[tuple[float, float]], size: float, smallest: bool) -> float:
     """The start of the lowest or the smallest gap that holds a size; behind all if none does."""
     gaps, end = list[tuple[float, float]](), 0.0
-    for start, stop in taken:
+    for start, stop in occupied:
         if start - end >= size:
             if not smallest:
                 return end

@@ -32,6 +32,8 @@ def in_place(step: KernelProgram, nexts: Mapping[str, str]) -> set[str]:
     def may(old: str, new: str) -> bool:
         reads = uses.get(old, [])
         match uses.get(new, []):
+            # One write, of all rows, outside of loops: after it the whole state is the new one.
+            # Before what may fail it would leave a call that is refused with half a step.
             case [Use(op=Map(rows=None) as op, loops=()) as write] if write.position > fails:
                 own = op.out_accesses[list(op.outs).index(write.value)]
             case _:

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, field
 from html import escape
 from typing import Any, Protocol
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.naming import source_of
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.largest import Largest
@@ -152,9 +152,9 @@ def _row(buffer: Buffer, live: tuple[int, int], place: Planned | None, sizes: Si
     source = source_of(buffer.y)
     if place is None:
         return BufferRow(*names, str(buffer.bytes), 0, *live, source=source)
-    start, taken = place.offset.evaluate(sizes), max(place.size.evaluate(sizes), 0)
+    start, size = place.offset.evaluate(sizes), max(place.size.evaluate(sizes), 0)
     placement = str(place.offset), start, place.shares, source
-    return BufferRow(*names, str(buffer.bytes), taken, *live, *placement)
+    return BufferRow(*names, str(buffer.bytes), size, *live, *placement)
 
 
 def _kernels(line: Timeline) -> list[KernelRow]:

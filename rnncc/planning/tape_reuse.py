@@ -10,8 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Map
 from rnncc.kern.program import KernelProgram
@@ -35,6 +35,7 @@ def reuse_tape(program: KernelProgram, slots: Collection[str]) -> None:
         for giver in alike:
             if _fits(line, giver, heir):
                 heir.properties["within"] = giver.label
+                # A slot serves one heir: a second would overwrite what the first has put there.
                 alike.remove(giver)
                 break
 

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import Cost, cost_of, get_dim
+from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import For, Gate, Limit
@@ -63,6 +64,7 @@ class ThreadingCost:
 
     def threads(self, sizes: Mapping[str, int]) -> int:
         """How many are worth it, from 1 up; `NAME_threads` computes the same."""
+        # A thread more pays while each still has as much work as waiting costs.
         return max(1, self.work.evaluate(sizes) // self.overhead.evaluate(sizes))
 
     def __add__(self, other: ThreadingCost) -> ThreadingCost:
@@ -84,6 +86,7 @@ def _of_block(block: Block, sizes: Sizes, lanes: int) -> ThreadingCost:
 def _of_loop(op: For, sizes: Sizes, lanes: int) -> ThreadingCost:
     """All iterations; chunks of steps are done as one."""
     count = get_dim(op.count).substitute(sizes)
+    # Chunks only cut a loop in pieces; their kernels do the work of all steps together.
     once = op.chunk is not None
     names = [(op.index, 0), (op.iteration, 0), (op.extent, count if once else 1)]
     inner = {**sizes, **{name.data: value for name, value in names if name is not None}}
@@ -104,10 +107,10 @@ def _work(op: Operation, sizes: Sizes, lanes: int) -> Dim | None:
     if isinstance(op, Contract):
         vectors = product(op.sizes) * MULTIPLY_ADD
     elif isinstance(op, Kernel):
-        each = sum(cost_of(inner) > Cost.ARITHMETIC for inner in op.body.block.ops) * FUNCTION
+        per_point = sum(cost_of(inner) > Cost.ARITHMETIC for inner in op.body.block.ops) * FUNCTION
         if isinstance(op, Gemm):
-            each += op.slots.data * op.depth.data * MULTIPLY_ADD
-        vectors = product(op.dims) * each
+            per_point += op.slots.data * op.depth.data * MULTIPLY_ADD
+        vectors = product(op.dims) * per_point
     return sum(touched, _over(vectors, lanes)).substitute(sizes)
 
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.dialect import Buffer, For, Func, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
@@ -65,6 +65,8 @@ def _visit(
     for op in block.ops:
         position = line.end
         line.end += 1
+        # A loop has two positions, so that a buffer that lives through it ends behind its last
+        # kernel.
         if isinstance(op, For):
             _visit(op.body.block, (*loops, op), targets, line)
             line.spans[op] = (position, line.end)
@@ -182,6 +184,7 @@ def targets(func: Func) -> dict[SSAValue, Targets]:
                 case Buffer():
                     pointees[op.y] = {op: ZERO}
                     if op.default is not None:
+                        # An absent input is read where its default is.
                         pointees[op.y][named[op.default.data]] = None
                 case Row():
                     pointees[op.y] = {

@@ -45,13 +45,13 @@ def compile_scalar(scalar: Scalar, dtype: str) -> FunctionCode:
         _entry(scalar)
     )
     _typed(lambda: entry.compile(signature), scalar)
-    made = entry.overloads[signature]
-    module = llvm.parse_assembly(made.library.get_llvm_str())
-    text = str(module.get_function(made.fndesc.llvm_func_name))
+    compiled = entry.overloads[signature]
+    module = llvm.parse_assembly(compiled.library.get_llvm_str())
+    text = str(module.get_function(compiled.fndesc.llvm_func_name))
     text = re.sub(r" #\d+|, !\S+ !\d+", "", text[text.index("define") :])
-    digest = blake2b(text.replace(made.fndesc.llvm_func_name, "").encode(), digest_size=8)
+    digest = blake2b(text.replace(compiled.fndesc.llvm_func_name, "").encode(), digest_size=8)
     symbol = f"scalar.{_NO_NAME.sub('_', scalar.name)}.{digest.hexdigest()}"
-    code = FunctionCode(symbol, text.replace(made.fndesc.llvm_func_name, symbol), dtype)
+    code = FunctionCode(symbol, text.replace(compiled.fndesc.llvm_func_name, symbol), dtype)
     unknown = sorted(code.calls - MATH[dtype].keys() - KEPT[dtype])
     if unknown:
         raise CompileError(location, f"calls {', '.join(unknown)}", f"there are {SUPPORTED}")
@@ -110,8 +110,8 @@ def _typed(compile_it: Callable[[], Any], scalar: Scalar) -> Any:
         text, file = str(error), Path(scalar.function.__code__.co_filename).name
         lines = re.findall(rf'File "[^"\n]*{re.escape(file)}", line (\d+)', text)
         where = f"line {lines[0]}: " if lines else ""
-        told = next(iter(_REASONS.findall(text)), text.splitlines()[0])
-        what = f"{where}numba cannot type it: {' '.join(told.split())}"
+        reason = next(iter(_REASONS.findall(text)), text.splitlines()[0])
+        what = f"{where}numba cannot type it: {' '.join(reason.split())}"
         raise CompileError(f"function {scalar.name!r}", what, f"there are {SUPPORTED}") from error
 
 

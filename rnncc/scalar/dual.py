@@ -63,12 +63,12 @@ def _made(context: Any, builder: Any, type_: Dual, value: Any, slope: Any = None
 @lower_cast(types.Float, Dual)
 @lower_cast(types.Integer, Dual)
 @lower_cast(Dual, Dual)
-def _cast(context: Any, builder: Any, given: Any, type_: Dual, x: Any) -> Any:
-    if given == type_:
+def _cast(context: Any, builder: Any, value: Any, type_: Dual, x: Any) -> Any:
+    if value == type_:
         return x
-    if isinstance(given, Dual):
-        x, given = builder.extract_value(x, 0), given.real
-    return _made(context, builder, type_, context.cast(builder, x, given, type_.real))
+    if isinstance(value, Dual):
+        x, value = builder.extract_value(x, 0), value.real
+    return _made(context, builder, type_, context.cast(builder, x, value, type_.real))
 
 
 def _maker(sloped: bool) -> Any:
@@ -113,8 +113,8 @@ def slope_of(typingctx: Any, x: Any, like: Any) -> Any:
     """The slope of a Dual, or 0 for what has none."""
 
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        given = signature.args[0]
-        if isinstance(given, Dual) and given.sloped:
+        lists = signature.args[0]
+        if isinstance(lists, Dual) and lists.sloped:
             return builder.extract_value(args[0], 1)
         return context.get_constant(like.real, 0)
 

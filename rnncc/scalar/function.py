@@ -96,8 +96,8 @@ class Scalar:
     @cached_property
     def symbols(self) -> list[str]:
         """What tells it from others: its code, and that of derivatives that were given."""
-        given = range(self.count) if self.derivative is not None else ()
-        return [self.code().symbol, *(self.partial(i).code().symbol for i in given)]
+        signatures = range(self.count) if self.derivative is not None else ()
+        return [self.code().symbol, *(self.partial(i).code().symbol for i in signatures)]
 
     @cached_property
     def _oracle(self) -> Callable[[Array], Array]:
@@ -142,12 +142,12 @@ def elementwise(
     return _checked(Scalar(function, derivative))
 
 
-def _checked(made: Scalar) -> Scalar:
-    count = made.count
-    if made.derivative is not None and Scalar(made.derivative).count != count:
+def _checked(result: Scalar) -> Scalar:
+    count = result.count
+    if result.derivative is not None and Scalar(result.derivative).count != count:
         what = f"its derivative takes other than {count} arguments"
-        raise CompileError(f"function {made.name!r}", what)
-    return made
+        raise CompileError(f"function {result.name!r}", what)
+    return result
 
 
 def _need_numba(name: str) -> None:

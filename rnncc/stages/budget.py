@@ -92,7 +92,7 @@ class _Search:
     def __init__(self, phases: Phases, lower: Lower, sizes: Mapping[str, int]) -> None:
         self.phases, self.lower, self.sizes = phases, lower, sizes
         self.steps = _steps(phases, sizes)
-        self.made: dict[Chunks, Halves | None] = {}
+        self.tried: dict[Chunks, Halves | None] = {}
 
     def run(self, budget: int) -> list[Halves]:
         """All that were planned; the last one fits, if any does."""
@@ -109,13 +109,13 @@ class _Search:
         return self._done()
 
     def _done(self) -> list[Halves]:
-        return [halves for halves in self.made.values() if halves is not None]
+        return [halves for halves in self.tried.values() if halves is not None]
 
     def _plan(self, chunks: Chunks) -> Halves | None:
-        if chunks not in self.made:
+        if chunks not in self.tried:
             cut = checkpoint(self.phases, chunks)
-            self.made[chunks] = None if cut is None else Halves.of(cut, self.lower, chunks)
-        return self.made[chunks]
+            self.tried[chunks] = None if cut is None else Halves.of(cut, self.lower, chunks)
+        return self.tried[chunks]
 
     def _candidates(self) -> Iterator[Chunks]:
         """One level before two; then long runs first, those within them above all."""

@@ -15,12 +15,14 @@ from xdsl.ir import Block, SSAValue
 from rnncc.errors import CompileError
 from rnncc.ir.bounds import bounds_of
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Sized, expect
+from rnncc.ir.ops.base import Sized
+from rnncc.ir.ops.checks import expect
 from rnncc.ir.ops.control import Net
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, is_tensor, tensor
 from rnncc.passes.split_phases import Phases
 from rnncc.passes.streaming import Streamed
+from rnncc.sizes import BATCH, TIME
 from rnncc.stages.compilation import Compilation
 
 _SYMBOL = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -51,7 +53,7 @@ def check_facts(c: Compilation) -> None:
     """Raise `VerifyException` for attributes of the module that its nets do not bear out."""
     names = [*c.symbols, *c.trip_counts]
     expect(_are_names(names) and all(map(_SYMBOL.fullmatch, names)), "symbols are names")
-    expect(c.symbols[:2] == ["T", "N"], "the first symbols are T and N")
+    expect(c.symbols[:2] == [TIME, BATCH], "the first symbols are T and N")
     expect(_are_numbers(c.trip_counts.values()), "counts are numbers")
     expect(_are_names(c.inputs), "inputs are names")
     expect(_are_names([c.refusal]), "a refusal is a text")
@@ -61,10 +63,10 @@ def check_facts(c: Compilation) -> None:
         own = set(program.net.inputs_of(None))
         state = {kept.name for kept in c.streamed.state} if c.streamed else set[str]()
         expect(own <= {*c.inputs, *state, *c.initial}, "an input of a net is none of the model's")
-    for name, (told, axis) in c.counts.items():
+    for name, (count, axis) in c.counts.items():
         [net] = (program.net for program in c.programs.values())
         outputs, places = net.outputs, range(len(dims_of(net.outputs[name])))
-        expect(outputs[told].type == tensor((), "i64"), f"{told} is no number of rows")
+        expect(outputs[count].type == tensor((), "i64"), f"{count} is no number of rows")
         expect(axis in places, f"{name} has no axis {axis}")
     if c.streamed is not None:
         _check_streamed(c.streamed)
@@ -74,12 +76,14 @@ def check_facts(c: Compilation) -> None:
 
 def _symbols_of(net: Net) -> set[str]:
     """Those of all shapes, and of what else ops have of sizes."""
-    found = {s for value in net.body.block.args for dim in dims_of(value) for s in dim.symbols}
+    symbols = {s for value in net.body.block.args for dim in dims_of(value) for s in dim.symbols}
     for op in net.walk():
         sizes = op.sizes if isinstance(op, Sized) else []
         shapes = (dims_of(value) for value in op.results)
-        found.update(symbol for dims in (sizes, *shapes) for dim in dims for symbol in dim.symbols)
-    return found
+        symbols.update(
+            symbol for dims in (sizes, *shapes) for dim in dims for symbol in dim.symbols
+        )
+    return symbols
 
 
 def _are_names(names: Collection[object]) -> bool:
@@ -98,18 +102,18 @@ def _check_streamed(streamed: Streamed) -> None:
     expect(_are_names([kept.name for kept in streamed.state]), "parts of the state are names")
     expect(init.outputs.keys() == {k.name for k in streamed.state}, "init gives the state")
     for kept in streamed.state:
-        made = init.outputs[kept.name]
-        _check_equal(made, step.inputs.get(kept.name), kept.name)
+        initial = init.outputs[kept.name]
+        _check_equal(initial, step.inputs.get(kept.name), kept.name)
         if kept.next is not None:
-            _check_equal(made, step.outputs.get(kept.next), kept.next)
-        if kept.given is not None:
-            expect(kept.given in init.inputs, f"no input is {kept.given}")
+            _check_equal(initial, step.outputs.get(kept.next), kept.next)
+        if kept.initial_input is not None:
+            expect(kept.initial_input in init.inputs, f"no input is {kept.initial_input}")
 
 
-def _given(program: Program) -> dict[str, SSAValue]:
+def _sources(program: Program) -> dict[str, SSAValue]:
     """A half's inputs that are the net's, and its parameters."""
-    held = {name: op.y for name, op in program.params.items()}
-    return {**program.net.inputs_of(None), **held}
+    params = {name: op.y for name, op in program.params.items()}
+    return {**program.net.inputs_of(None), **params}
 
 
 def _check_phases(phases: Phases, initial: Collection[str]) -> None:
@@ -123,9 +127,9 @@ def _check_phases(phases: Phases, initial: Collection[str]) -> None:
     for name in phases.kept:
         kept = forward.outputs_of(None).get(backward.input_roles[name].of)
         _check_equal(backward.inputs[name], kept, name)
-    given, read = _given(phases.forward), _given(phases.backward)
+    sources, read = _sources(phases.forward), _sources(phases.backward)
     for name, value in read.items():
-        _check_equal(value, given.get(name, value if name in initial else None), name)
+        _check_equal(value, sources.get(name, value if name in initial else None), name)
 
 
 def _check_equal(one: SSAValue, other: SSAValue | None, name: str) -> None:
@@ -134,8 +138,8 @@ def _check_equal(one: SSAValue, other: SSAValue | None, name: str) -> None:
 
 def completed(bounds: Iterable[Dim], c: Compilation) -> tuple[Dim, ...]:
     """Bounds as the file has them, and those that ops of its nets need besides."""
-    given = tuple(bounds)
-    least = {(b - b.coefficient()): b.coefficient() for b in given}
+    stated = tuple(bounds)
+    least = {(b - b.coefficient()): b.coefficient() for b in stated}
     for program in c.programs.values():
         for formula in bounds_of(program.net):
             bound = formula.substitute(c.trip_counts)

@@ -68,13 +68,13 @@ def write(compilation: Compilation, after: str) -> str:
 
 def parameters(compilation: Compilation) -> dict[str, Array]:
     """The arrays that go with a text: PROGRAM/NAME, and initial/NAME of what is trained."""
-    held = {
+    stored = {
         f"{key}/{name}": np.asarray(program.arrays[name], NUMPY[dtype_of(value)])
         for key, program in compilation.programs.items()
         for name, value in _typed(program).items()
         if name in program.arrays
     }
-    return held | {f"{_INITIAL}/{name}": a for name, a in compilation.initial.items()}
+    return stored | {f"{_INITIAL}/{name}": a for name, a in compilation.initial.items()}
 
 
 def read(compilation: Compilation) -> None:
@@ -90,12 +90,12 @@ def read(compilation: Compilation) -> None:
             raise CompileError(name, f"{option} given for a net that has its own")
     content = source if isinstance(source, bytes) else read_bytes(Path(source))
     module = _parsed(content, name)
-    held = _arrays(c.init)
+    stored = _arrays(c.init)
     try:
         facts: dict[str, Any] = {}
         if FACTS in module.attributes:
             facts = _plain(module.attributes[FACTS])
-        _restore(c, module, facts, held, name)
+        _restore(c, module, facts, stored, name)
         check_facts(c)
     except VerifyException as error:
         raise CompileError(name, f"its attributes do not fit its nets: {error}") from error
@@ -112,13 +112,13 @@ def _facts(c: Compilation, after: str) -> dict[str, Any]:
         "symbols": c.symbols,
         "inputs": c.inputs,
         "bounds": [str(bound) for bound in c.bounds],
-        **({"counts": [[name, *told] for name, told in c.counts.items()]} if c.counts else {}),
+        **({"counts": [[name, *count] for name, count in c.counts.items()]} if c.counts else {}),
         "refusal": c.refusal,
         "trip_counts": [list(pair) for pair in c.trip_counts.items()],
         "initial": list(c.initial),
     }
     if c.streamed is not None:
-        facts["state"] = [[kept.name, kept.next, kept.given] for kept in c.streamed.state]
+        facts["state"] = [[kept.name, kept.next, kept.initial_input] for kept in c.streamed.state]
         facts["defaults"] = [list(pair) for pair in c.streamed.defaults.items()]
     if c.phases is not None:
         facts["saved"], facts["kept"] = c.phases.saved, c.phases.kept
@@ -127,7 +127,11 @@ def _facts(c: Compilation, after: str) -> dict[str, Any]:
 
 
 def _restore(
-    c: Compilation, module: ModuleOp, facts: dict[str, Any], held: Mapping[str, Array], source: str
+    c: Compilation,
+    module: ModuleOp,
+    facts: dict[str, Any],
+    stored: Mapping[str, Array],
+    source: str,
 ) -> None:
     nets = [op for op in module.ops if isinstance(op, Net)]
     if not nets or len(nets) != len(list(module.ops)):
@@ -135,7 +139,7 @@ def _restore(
     rows = facts.get("programs", [["net", nets[0].sym_name.data, [], []]])
     for net, (key, name, recompute, zeros) in zip(nets, rows, strict=True):
         net.detach()
-        own = {n.removeprefix(f"{key}/"): a for n, a in held.items() if n.startswith(f"{key}/")}
+        own = {n.removeprefix(f"{key}/"): a for n, a in stored.items() if n.startswith(f"{key}/")}
         extras = frozenset(recompute), frozenset(zeros)
         program = Program(ModuleOp([net]), own, name, source, *extras)
         _check_arrays(own, _typed(program), source)
@@ -145,10 +149,10 @@ def _restore(
     c.symbols = facts.get("symbols", first.symbols)
     c.inputs = facts.get("inputs", list(first.net.inputs))
     c.refusal = facts.get("refusal", "")
-    c.counts = {name: (told, axis) for name, told, axis in facts.get("counts", ())}
+    c.counts = {name: (count, axis) for name, count, axis in facts.get("counts", ())}
     c.trip_counts = dict(facts.get("trip_counts", ()))
     c.bounds = completed(map(Dim.parse, facts.get("bounds", ())), c)
-    c.initial = {name: _initial(name, held, source) for name in facts.get("initial", ())}
+    c.initial = {name: _initial(name, stored, source) for name in facts.get("initial", ())}
     for program in c.programs.values():
         typed = _typed(program)
         _check_arrays({n: a for n, a in c.initial.items() if n in typed}, typed, source)
@@ -167,9 +171,9 @@ def _restore(
         raise CompileError(source, "holds a net for inference", "leave --train out")
 
 
-def _initial(name: Any, held: Mapping[str, Array], source: str) -> Array:
+def _initial(name: Any, stored: Mapping[str, Array], source: str) -> Array:
     """What a parameter that is trained starts with."""
-    array = held.get(f"{_INITIAL}/{name}")
+    array = stored.get(f"{_INITIAL}/{name}")
     if array is None:
         what = f'no array is there for the parameter "{name}"'
         raise CompileError(source, what, "give the .npz that was written with it as init")
@@ -212,12 +216,12 @@ def _arrays(source: Any) -> dict[str, Array]:
     from rnncc import arrays  # zip files and the like, seldom needed
 
     if isinstance(source, bytes):
-        held = arrays.parse(source, called(source, "the parameters"))
+        loaded = arrays.parse(source, called(source, "the parameters"))
     else:
-        held = arrays.read(Path(source))
-    if isinstance(held, np.ndarray):
+        loaded = arrays.read(Path(source))
+    if isinstance(loaded, np.ndarray):
         raise CompileError(called(source, "the parameters"), "holds one array without a name")
-    return held
+    return loaded
 
 
 def _check_arrays(arrays: Mapping[str, Array], values: Mapping[str, SSAValue], source: str) -> None:

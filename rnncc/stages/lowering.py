@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from rnncc.errors import CompileError
 from rnncc.kern.library import Library
 from rnncc.kern.program import Port
-from rnncc.kern.signatures import TIME
 from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Initial, Training
 from rnncc.lowering.absent_outputs import drop_fallbacks
@@ -16,6 +15,7 @@ from rnncc.lowering.lower import lower as lower_net
 from rnncc.planning.layout import plan as plan_memory
 from rnncc.planning.replaced_states import in_place
 from rnncc.planning.tape_reuse import reuse_tape as take_over_slots
+from rnncc.sizes import TIME
 from rnncc.stages.compilation import Compilation
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _streaming(c: Compilation, streamed: Streamed) -> Streaming:
         kernels.symbols = c.symbols  # every function takes all sizes, in the same order
     init, step = c.kernels["init"], c.kernels["step"]
     over = in_place(step, {k.name: k.next for k in streamed.state if k.next is not None})
-    state = [(kept.name, kept.next, kept.given) for kept in streamed.state]
+    state = [(kept.name, kept.next, kept.initial_input) for kept in streamed.state]
     return Streaming.of(init, step, state, streamed.defaults, c.inputs, over, c.target.line)
 
 

@@ -110,19 +110,21 @@ class _Call:
         self._tapes.append(tape)
         return outputs
 
-    def without_gradient(self, wanted: Collection[int]) -> Iterable[int]:
+    def without_gradient(self, requested: Collection[int]) -> Iterable[int]:
         """The numbers of the outputs that hang on none of some inputs."""
-        return [i for i, found in enumerate(self.net.sources) if not found & frozenset(wanted)]
+        return [
+            i for i, sources in enumerate(self.net.sources) if not sources & frozenset(requested)
+        ]
 
     def gradients(
-        self, tensors: _Tensors, grads: _Optionals, wanted: Sequence[bool]
+        self, tensors: _Tensors, grads: _Optionals, requested: Sequence[bool]
     ) -> list[torch.Tensor | None]:
         """Those of the inputs that are wanted."""
         try:
             tape = self._tapes.pop()  # one thread alone gets it
         except IndexError:  # the graph was retained: forward leaves the same tape again
             tape = self.net.forward(tensors)[1]
-        return self.net.backward(tape, grads, tensors, wanted)
+        return self.net.backward(tape, grads, tensors, requested)
 
 
 class _Gradients(_Call):
@@ -131,24 +133,24 @@ class _Gradients(_Call):
     That net is not made before these are asked for.
     """
 
-    def __init__(self, call: _Call, grads: _Optionals, wanted: Sequence[bool]) -> None:
-        self._of, self._grads, self._wanted = call, grads, wanted
+    def __init__(self, call: _Call, grads: _Optionals, requested: Sequence[bool]) -> None:
+        self._of, self._grads, self._wanted = call, grads, requested
         self._tapes = []
 
     @cached_property
     def net(self) -> TorchNet:
         """It takes the inputs of the call, then the gradients that were given."""
-        given = [i for i, grad in enumerate(self._grads) if grad is not None]
-        return self._of.net.gradients(given, [i for i, want in enumerate(self._wanted) if want])
+        seeded = [i for i, grad in enumerate(self._grads) if grad is not None]
+        return self._of.net.gradients(seeded, [i for i, want in enumerate(self._wanted) if want])
 
     def compute(self, tensors: _Tensors) -> Iterable[torch.Tensor]:
         count = len(self._wanted)
-        given = iter(tensors[count:])
-        grads = [None if grad is None else next(given) for grad in self._grads]
-        made = self._of.gradients(tensors[:count], grads, self._wanted)
-        return [grad for grad in made if grad is not None]
+        seeds = iter(tensors[count:])
+        grads = [None if grad is None else next(seeds) for grad in self._grads]
+        gradients = self._of.gradients(tensors[:count], grads, self._wanted)
+        return [grad for grad in gradients if grad is not None]
 
-    def without_gradient(self, wanted: Collection[int]) -> Iterable[int]:
+    def without_gradient(self, requested: Collection[int]) -> Iterable[int]:
         """None that are known yet: they have gradients of zeros."""
         return []
 
@@ -165,15 +167,15 @@ class _Net(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         tensors: tuple[torch.Tensor, ...] = ctx.saved_tensors  # an error if they were changed
-        wanted = ctx.needs_input_grad[1:]
-        given = [grad for grad in grads if grad is not None]
-        if not given:
+        requested = ctx.needs_input_grad[1:]
+        seeds = [grad for grad in grads if grad is not None]
+        if not seeds:
             return (None,) * (1 + len(tensors))
-        call = _Gradients(ctx.call, grads, wanted)
-        every = [*tensors, *given]
+        call = _Gradients(ctx.call, grads, requested)
+        every = [*tensors, *seeds]
         known = torch.is_grad_enabled() or _is_transformed(every)
-        made = iter(_applied(call, every) if known else call.compute(every))
-        return (None, *(next(made) if want else None for want in wanted))
+        gradients = iter(_applied(call, every) if known else call.compute(every))
+        return (None, *(next(gradients) if want else None for want in requested))
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
@@ -181,9 +183,9 @@ class _Net(torch.autograd.Function):
         moved = [i for i, x in enumerate(tangents) if x is not None and i in net.differentiated]
         if not moved:
             return (None,) * len(net.outputs)
-        given = [x for i in moved if (x := tangents[i]) is not None]
-        made = iter(_called(net.tangents(moved), [*ctx.saved_tensors, *given]))
-        return tuple(next(made) if o.dtype.is_floating_point else None for o in net.outputs)
+        seeds = [x for i in moved if (x := tangents[i]) is not None]
+        results = iter(_called(net.tangents(moved), [*ctx.saved_tensors, *seeds]))
+        return tuple(next(results) if o.dtype.is_floating_point else None for o in net.outputs)
 
 
 class _Transformed(_Net):
@@ -203,8 +205,8 @@ class _Transformed(_Net):
         dims = in_dims[1:]
         own = [i for i, dim in enumerate(dims) if dim is not None]
         pairs = zip(tensors, dims, strict=True)
-        given = [x if dim is None else x.movedim(dim, 0) for x, dim in pairs]
-        return tuple(_called(call.net.instances(own), given)), 0
+        batched = [x if dim is None else x.movedim(dim, 0) for x, dim in pairs]
+        return tuple(_called(call.net.instances(own), batched)), 0
 
 
 def _prepare(ctx: Any, call: _Call, tensors: _Tensors, outputs: _Tensors) -> None:
@@ -212,7 +214,7 @@ def _prepare(ctx: Any, call: _Call, tensors: _Tensors, outputs: _Tensors) -> Non
     ctx.call = call
     ctx.set_materialize_grads(False)
     forward = forward_ad._current_level >= 0  # what has a tangent is not said
-    wanted = {i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs or forward}
-    ctx.mark_non_differentiable(*(outputs[i] for i in call.without_gradient(wanted)))
+    requested = {i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs or forward}
+    ctx.mark_non_differentiable(*(outputs[i] for i in call.without_gradient(requested)))
     ctx.save_for_backward(*tensors)
     ctx.save_for_forward(*tensors)

@@ -59,15 +59,15 @@ def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
 def _compiled(module: GraphModule) -> Callable[..., Any]:
     """A graph with its loops; few cells are compiled one after another where that fails."""
     inputs = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
-    graph, found, plain = _rolled(module, inputs)
-    _check_worth(graph, found)
+    graph, rolled, plain = _rolled(module, inputs)
+    _check_worth(graph, rolled)
     for fake in inputs:
         if isinstance(fake, torch.Tensor):
             check_tensor(fake)
     try:
         return _lowered(graph, inputs, {}) if plain else _looped(graph, inputs)
     except CompileError:
-        if found.lengths:
+        if rolled.lengths:
             with suppress(CompileError):
                 _check_worth(module, Rolled())
                 return _lowered(aten_graph(_copy(module), inputs, fake_mode(inputs)), inputs, {})
@@ -78,8 +78,8 @@ def _looped(graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
     """How often loops run is left open, if it can be."""
     if (stand_ins := opened(graph)) is not None:
         with suppress(CompileError):
-            made = aten_graph(graph, stand_ins.inputs, stand_ins.mode)
-            compiled = _lowered(made, stand_ins.inputs, stand_ins.names)
+            traced = aten_graph(graph, stand_ins.inputs, stand_ins.mode)
+            compiled = _lowered(traced, stand_ins.inputs, stand_ins.names)
             stand_ins.guard()
             return compiled
     return _lowered(aten_graph(graph, inputs, fake_mode(inputs)), inputs, {})
@@ -101,22 +101,22 @@ def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Ro
 
 
 def _copy(module: GraphModule) -> GraphModule:
-    made = GraphModule(module, copied(module.graph))
-    without_switches(made)
-    return made
+    copy = GraphModule(module, copied(module.graph))
+    without_switches(copy)
+    return copy
 
 
-def _check_worth(graph: GraphModule, found: Rolled) -> None:
+def _check_worth(graph: GraphModule, rolled: Rolled) -> None:
     """Refuse a graph that has no recurrent parts, and one that is an unrolled loop."""
     targets = [node.target for node in graph.graph.nodes if node.op == "call_function"]
     layers = any(t is RECURRENT or recurrent_kind(t) is not None for t in targets)
     cells = sum(t in CELLS or t in CELLS.values() for t in targets)
-    repeats = 0 if found.left is None else found.left[1]
+    repeats = 0 if rolled.left is None else rolled.left[1]
     if repeats >= MOST_CELLS and cells > MOST_CELLS:
-        raise unrolled(found)
-    if not (layers or cells or found.lengths):
+        raise unrolled(rolled)
+    if not (layers or cells or rolled.lengths):
         what = "a graph holds no recurrent layer, cell or loop"
-        raise CompileError("", what) if found.left is None else unrolled(found)
+        raise CompileError("", what) if rolled.left is None else unrolled(rolled)
     if cells > MOST_CELLS:
         raise CompileError("", f"a graph holds {cells} calls of cells: rnncc.torch.scan is a loop")
 
@@ -131,16 +131,16 @@ def _lowered(graph: GraphModule, fakes: Sequence[Any], names: dict[str, str]) ->
         return declared(b, b.input, f"x{number}", fake, [sizes(size) for size in fake.shape])
 
     values = [value_of(number, fake) for number, fake in enumerate(fakes)]
-    made = lower_graph(graph, b, values, sizes, Random(b))
-    if not all(isinstance(value, (SSAValue, Complex)) for value in made):
+    lowered = lower_graph(graph, b, values, sizes, Random(b))
+    if not all(isinstance(value, (SSAValue, Complex)) for value in lowered):
         raise CompileError("", "a graph gives what is no tensor")
-    outputs = {f"y{i}": value for i, value in enumerate(made)}
+    outputs = {f"y{i}": value for i, value in enumerate(lowered)}
     results: Any = graph.graph.output_node().args[0]
-    taken = [x for x in fakes if isinstance(x, torch.Tensor)]
-    dtypes = Dtypes.of(taken, outputs, results)
+    tensors = [x for x in fakes if isinstance(x, torch.Tensor)]
+    dtypes = Dtypes.of(tensors, outputs, results)
     net = TorchNet.of(b.finish(given_out(b, outputs)), dtypes)
 
-    def run(*given: Any) -> list[torch.Tensor]:
-        return apply(net, [x for x in given if isinstance(x, torch.Tensor)])
+    def run(*arguments: Any) -> list[torch.Tensor]:
+        return apply(net, [x for x in arguments if isinstance(x, torch.Tensor)])
 
     return run

@@ -88,9 +88,9 @@ def captured(module: GraphModule, _: Any) -> Callable[..., Tensors]:
 
 
 def _refusal(error: CompileError) -> Callable[..., Tensors]:
-    def refuse(*given: Any) -> Tensors:
+    def refuse(*arguments: Any) -> Tensors:
         if isinstance(error, KeepsTensors):
-            raise _of_call(error, [given[i] for i in error.changed])
+            raise _of_call(error, [arguments[i] for i in error.changed])
         raise error
 
     return refuse
@@ -102,17 +102,17 @@ def _of_call(error: KeepsTensors, changed: Tensors) -> CompileError:
     stand_ins = {id(x) for x in (*reading.rows, *reading.states)}
     if not stand_ins.isdisjoint(map(id, changed)):
         return CompileError(error.location, error.what, error.hint)
-    made = KeepsTensors(error.location, error.what, error.hint)
-    made.tensors = changed
-    return made
+    refusal = KeepsTensors(error.location, error.what, error.hint)
+    refusal.tensors = changed
+    return refusal
 
 
-def _places(given: Sequence[Any], reading: Reading) -> Places:
-    found = {id(x): i for i, x in enumerate(given)}
-    rows = [found.get(id(x)) for x in reading.rows]
-    states = [found.get(id(x)) for x in reading.states]
+def _places(arguments: Sequence[Any], reading: Reading) -> Places:
+    places = {id(x): i for i, x in enumerate(arguments)}
+    rows = [places.get(id(x)) for x in reading.rows]
+    states = [places.get(id(x)) for x in reading.states]
     known = {*rows, *states}
-    tensors = (i for i, x in enumerate(given) if isinstance(x, torch.Tensor))
+    tensors = (i for i, x in enumerate(arguments) if isinstance(x, torch.Tensor))
     return Places(rows, states, [i for i in tensors if i not in known])
 
 
@@ -134,15 +134,15 @@ class _Captured:
     loops: dict[Any, TorchNet] = field(default_factory=dict[Any, TorchNet])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __call__(self, *given: Any) -> Tensors:
+    def __call__(self, *arguments: Any) -> Tensors:
         reading = readings.stack[-1]
         places = self.places
         if places is None:
-            places = self.places = _places(given, reading)
+            places = self.places = _places(arguments, reading)
         kinds = _unguarded(reading, places)
         loop = self.loops.get(kinds) or self._made(kinds, reading, places)
-        made = reading.run(loop, [given[i] for i in places.held])
-        return [made[i] for i in self.order]
+        results = reading.run(loop, [arguments[i] for i in places.held])
+        return [results[i] for i in self.order]
 
     def _made(self, kinds: Any, reading: Reading, places: Places) -> TorchNet:
         with self.lock:
@@ -159,8 +159,8 @@ class _Captured:
             hint = "what a cell returns second is the whole state: `return h, (h, c)`"
             raise CompileError("", what, hint)
         row_types, state_types = (
-            [x if at is None else self.inputs[at] for x, at in zip(kind, found, strict=True)]
-            for kind, found in ((reading.rows, places.rows), (reading.states, places.states))
+            [x if at is None else self.inputs[at] for x, at in zip(kind, indices, strict=True)]
+            for kind, indices in ((reading.rows, places.rows), (reading.states, places.states))
         )
         return CellStep(
             self.graph, self.inputs, places, row_types, state_types, reading.names, self.ys

@@ -84,10 +84,10 @@ class CompiledCode:
 
     def _model(self, train: bool, threads: Parallel | None) -> Any:
         """Code that several threads can compute serves one as well."""
-        found = self._models.get((train, True))
-        if found is None and threads is None:
-            found = self._models.get((train, False))
-        return found or self._made((train, threads is not None))
+        model = self._models.get((train, True))
+        if model is None and threads is None:
+            model = self._models.get((train, False))
+        return model or self._made((train, threads is not None))
 
     def _made(self, kind: tuple[bool, bool]) -> Any:
         with self._lock:

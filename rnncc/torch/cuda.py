@@ -74,8 +74,8 @@ class GpuCode:
             "tape": memory.data_ptr(),
         }
         entry.call("forward", blocks, sizes, self._can_fail)
-        held = {name: tensor.detach() for name, tensor in out.items()}  # these know no graph
-        return DeviceTape(memory, inputs, held, sizes)
+        detached = {name: tensor.detach() for name, tensor in out.items()}  # these know no graph
+        return DeviceTape(memory, inputs, detached, sizes)
 
     def backward(self, tape: DeviceTape, grads: Named, out: Named) -> None:
         """Compute the gradients that have a place in `out`; uses the tape up.
@@ -93,13 +93,13 @@ class GpuCode:
         entry.call("backward", blocks, tape.sizes, False)
 
     def _entry(self, train: bool) -> _Entry:
-        found = self._entries.get(train)
-        if found is None:
+        entry = self._entries.get(train)
+        if entry is None:
             with self._lock, self._gpu.current():
                 if train not in self._entries:
                     self._entries[train] = _Entry(self._program, train, self._gpu)
-                found = self._entries[train]
-        return found
+                entry = self._entries[train]
+        return entry
 
 
 class _Entry:
@@ -123,9 +123,9 @@ class _Entry:
 
         An empty tensor lies nowhere, and is there even so.
         """
-        found = [tensors.get(name) for name in self._specs[group]]
+        chosen = [tensors.get(name) for name in self._specs[group]]
         somewhere = self._late.address(0)
-        return [0 if tensor is None else tensor.data_ptr() or somewhere for tensor in found]
+        return [0 if tensor is None else tensor.data_ptr() or somewhere for tensor in chosen]
 
     def filled(self, grads: Named, outputs: Named) -> Named:
         """Gradients of outputs, with zeros where the code needs some and there are none."""

@@ -69,17 +69,17 @@ def common_device(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> torc
     Raises:
         CompileError: they are on several.
     """
-    found = torch.device("cpu")
+    device = torch.device("cpu")
     first: str | None = None
     for name, tensor in zip(names, tensors, strict=False):
-        if tensor.device == found or is_number(tensor):
+        if tensor.device == device or is_number(tensor):
             first = first or (None if is_number(tensor) else name)
         elif first is None:
-            found, first = tensor.device, name
+            device, first = tensor.device, name
         else:
-            what = f"{name} is on {tensor.device} and {first} on {found}"
+            what = f"{name} is on {tensor.device} and {first} on {device}"
             raise CompileError("", what, "all tensors of a call must be on one device")
-    return found
+    return device
 
 
 def is_number(x: torch.Tensor) -> bool:

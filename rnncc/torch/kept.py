@@ -90,15 +90,15 @@ class Snapshot:
 
     def places_of(self, tensors: Iterable[torch.Tensor]) -> list[StatePlace]:
         """Where tensors are that are changed in place, though no version of theirs tells."""
-        wanted = {id(tensor) for tensor in tensors}
-        found = list[StatePlace]()
+        ids = {id(tensor) for tensor in tensors}
+        places = list[StatePlace]()
         for owner, _ in self._held.values():
             for key, (value, _) in _entries(owner).items():
-                if id(value) in wanted:
+                if id(value) in ids:
                     _check(owner, key, value, is_new=False)
-                    found.append(StatePlace(owner, key, in_place=True, silent=True))
-        _check_shared(found)
-        return found
+                    places.append(StatePlace(owner, key, in_place=True, silent=True))
+        _check_shared(places)
+        return places
 
     def restore(self) -> None:
         """Put back what was replaced."""
@@ -113,12 +113,12 @@ class Snapshot:
 
 def together(known: Iterable[StatePlace], more: Iterable[StatePlace]) -> list[StatePlace]:
     """The places of both."""
-    found = {(id(place.owner), place.key): place for place in known}
+    by_place = {(id(place.owner), place.key): place for place in known}
     for place in more:
-        old = found.get((id(place.owner), place.key), place)
+        old = by_place.get((id(place.owner), place.key), place)
         flags = place.in_place and old.in_place, place.silent and old.silent
-        found[id(place.owner), place.key] = StatePlace(place.owner, place.key, *flags)
-    return list(found.values())
+        by_place[id(place.owner), place.key] = StatePlace(place.owner, place.key, *flags)
+    return list(by_place.values())
 
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
@@ -136,9 +136,9 @@ def _check(owner: Any, key: Any, value: Any, is_new: bool) -> None:
 
 def _check_shared(places: Iterable[StatePlace]) -> None:
     """Refuse a change in place that other places would see."""
-    held = [(place, x.untyped_storage()) for place in places for x in tensors_of(place.value)]
-    count = Counter(memory._cdata for _, memory in held)
-    for place, memory in held:
+    storages = [(place, x.untyped_storage()) for place in places for x in tensors_of(place.value)]
+    count = Counter(memory._cdata for _, memory in storages)
+    for place, memory in storages:
         if place.in_place and count[memory._cdata] > 1:
             what = f"{place} is changed in place, and its memory is kept elsewhere too"
             raise CompileError("", what)
@@ -178,14 +178,14 @@ def _within(x: Any) -> Iterable[Any]:
 
 def _of_function(function: Any) -> list[Any]:
     """What a function closes over, its defaults, and the globals that it names."""
-    found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    values = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for cell in function.__closure__ or ():
         try:
-            found.append(cell.cell_contents)
+            values.append(cell.cell_contents)
         except ValueError:  # not there yet
             continue
     names = _names(function.__code__)
-    return [*found, *(function.__globals__[n] for n in names if n in function.__globals__)]
+    return [*values, *(function.__globals__[n] for n in names if n in function.__globals__)]
 
 
 def _names(code: Any) -> set[str]:
@@ -194,11 +194,11 @@ def _names(code: Any) -> set[str]:
 
 
 def _attributes(x: Any) -> dict[str, Any]:
-    held = dict(getattr(x, "__dict__", {}))
+    attributes = dict(getattr(x, "__dict__", {}))
     if isinstance(x, torch.nn.Module):
         for name in _OWN:
-            held |= held.pop(name, {})
-    return held
+            attributes |= attributes.pop(name, {})
+    return attributes
 
 
 def _entries(owner: Any) -> dict[Any, tuple[Any, int]]:

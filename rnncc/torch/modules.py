@@ -57,10 +57,10 @@ def compile(
         raise CompileError("", "a frozen module has no gradients", "train=False")
     exported, names = _exported(module, args, kwargs, dynamic_shapes, not frozen)
     net = import_exported(exported, names=names, packed=frozen)
-    made = CompiledModule(module, exported, net, frozen)
+    compiled = CompiledModule(module, exported, net, frozen)
     if train is not None:
-        made.prepare(train)
-    return made
+        compiled.prepare(train)
+    return compiled
 
 
 def build(
@@ -122,8 +122,8 @@ class CompiledModule(torch.nn.Module):
         if spec != self._in:
             raise CompileError("", f"called with {spec}, compiled for {self._in}")
         pairs = zip(self._arguments, leaves, strict=True)
-        given = [leaf for argument, leaf in pairs if _is_tensor(argument, leaf)]
-        tensors = self._together([*given, *self._held()])
+        passed = [leaf for argument, leaf in pairs if _is_tensor(argument, leaf)]
+        tensors = self._together([*passed, *self._held()])
         if self._frozen and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             raise CompileError("", "a frozen module has no gradients", "torch.no_grad()")
         self._check_buffers(tensors)
@@ -157,9 +157,9 @@ class CompiledModule(torch.nn.Module):
         """Refuse what PyTorch would keep the graph of, for the gradients of later calls."""
         if not torch.is_grad_enabled() or not self._changed:
             return
-        wanted = {n for n, x in zip(self._code.inputs, tensors, strict=True) if x.requires_grad}
+        trained = {n for n, x in zip(self._code.inputs, tensors, strict=True) if x.requires_grad}
         for target, sources in zip(self._net.changed, self._net.sources, strict=True):
-            if sources & wanted:
+            if sources & trained:
                 what = f"buffer {target} is given a value that has gradients, which would be lost"
                 raise CompileError(type(self.module).__name__, what, "detach() the value")
 
@@ -186,8 +186,8 @@ def _export(
     shapes: Any,
     differentiable: bool,
 ) -> ExportedProgram:
-    name, given = type(module).__name__, dict(kwargs or {})
-    leaves = pytree.tree_leaves((args, given, *module.parameters()))
+    name, keywords = type(module).__name__, dict(kwargs or {})
+    leaves = pytree.tree_leaves((args, keywords, *module.parameters()))
     for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
         check_mode(device)
     with (
@@ -199,7 +199,7 @@ def _export(
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
-        return torch.export.export(module, args, given, dynamic_shapes=shapes)
+        return torch.export.export(module, args, keywords, dynamic_shapes=shapes)
 
 
 def _exported(
@@ -266,20 +266,20 @@ _Argument = TensorArgument | ConstantArgument
 def _arguments(exported: ExportedProgram) -> list[_Argument]:
     """What a call gives: tensors, and what is in the code as the example had it."""
     specs = exported.graph_signature.input_specs
-    given = [spec.arg for spec in specs if spec.kind == InputKind.USER_INPUT]
-    return [argument for argument in given if isinstance(argument, _Argument)]
+    arguments = [spec.arg for spec in specs if spec.kind == InputKind.USER_INPUT]
+    return [argument for argument in arguments if isinstance(argument, _Argument)]
 
 
-def _is_tensor(argument: _Argument, given: Any) -> bool:
+def _is_tensor(argument: _Argument, value: Any) -> bool:
     """Whether a call gives a tensor here; refuses what the code was not made for."""
     if isinstance(argument, TensorArgument):
-        if not isinstance(given, torch.Tensor):
-            what = f"is {type(given).__name__}, compiled for a tensor"
+        if not isinstance(value, torch.Tensor):
+            what = f"is {type(value).__name__}, compiled for a tensor"
             raise CompileError(argument.name, what)
         return True
     fixed = argument.value
-    if type(given) is not type(fixed) or given != fixed:
-        what = f"compiled for {fixed!r}, called with {given!r}"
+    if type(value) is not type(fixed) or value != fixed:
+        what = f"compiled for {fixed!r}, called with {value!r}"
         raise CompileError(argument.name, what, "compile it for each value, or give tensors")
     return False
 
@@ -297,10 +297,12 @@ def _devices(
     """
     nodes, users = exported.graph.find_nodes(op="placeholder"), exported.graph_signature.user_inputs
     values = {node.name: node.meta.get("val") for node in nodes}
-    found = {name: x.device for name, x in values.items() if isinstance(x, torch.Tensor)}
-    gpu = next((device for device in found.values() if device.type != "cpu"), None)
-    given = [gpu is not None and found[n].type == "cpu" for n in map(str, users) if n in found]
-    follow: list[_Follow | None] = [torch.Tensor.to if copied else None for copied in given]
+    devices = {name: x.device for name, x in values.items() if isinstance(x, torch.Tensor)}
+    gpu = next((device for device in devices.values() if device.type != "cpu"), None)
+    copied_flags = [
+        gpu is not None and devices[n].type == "cpu" for n in map(str, users) if n in devices
+    ]
+    follow: list[_Follow | None] = [torch.Tensor.to if copied else None for copied in copied_flags]
     follow += [owner.on if isinstance(owner, _Constant) else None for owner, _ in owners]
     return gpu or torch.device("cpu"), follow
 

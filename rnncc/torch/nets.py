@@ -91,10 +91,10 @@ class TorchNet:
                 code = _codes[key] = Codes(program)
         net = program.net
         numbers = {name: number for number, name in enumerate(net.inputs)}
-        made = net.outputs.items()
-        own = {n: _DTYPES[dtype_of(v)] for n, v in made}
+        ends = net.outputs.items()
+        own = {n: _DTYPES[dtype_of(v)] for n, v in ends}
         kinds = {**own, **dtypes.outputs}
-        outputs = [Output(n, dims_of(v), own[n], kinds[n]) for n, v in made]
+        outputs = [Output(n, dims_of(v), own[n], kinds[n]) for n, v in ends]
         sources = [frozenset(numbers[n] for n in sources_of(program, o.name)) for o in outputs]
         narrow = {number: dtype for number, dtype in enumerate(dtypes.inputs) if dtype in NARROW}
         places = _places(net.inputs.values())
@@ -112,28 +112,28 @@ class TorchNet:
         """
         known = self.code.derived
         with _lock:
-            found = known.get(key)
-        if found is None:
+            derived = known.get(key)
+        if derived is None:
             bounds = bounds_of(self.program.net, self.program.bounds)
             program = replace(make(self.program), bounds=bounds)
-            made = TorchNet.of(program, Dtypes([], {}))
+            net = TorchNet.of(program, Dtypes([], {}))
             with _lock:
-                found = known.setdefault(key, made)
-        return found
+                derived = known.setdefault(key, net)
+        return derived
 
-    def gradients(self, given: Sequence[int], wanted: Sequence[int]) -> TorchNet:
+    def gradients(self, seeded: Sequence[int], requested: Sequence[int]) -> TorchNet:
         """The gradients of some inputs, given the inputs and those of some outputs.
 
         Raises:
             CompileError: they are not known well enough to be differentiated again.
         """
-        outputs = [self.outputs[i].name for i in given]
-        inputs = [self.inputs[i] for i in wanted]
+        outputs = [self.outputs[i].name for i in seeded]
+        inputs = [self.inputs[i] for i in requested]
 
         def make(program: Program) -> Program:
             prefix = fresh_prefix(program, "d")
-            made = gradient_program(program, outputs, inputs, prefix)
-            return keep_outputs(made, [prefix + name for name in inputs])
+            gradients = gradient_program(program, outputs, inputs, prefix)
+            return keep_outputs(gradients, [prefix + name for name in inputs])
 
         return self.derived(("gradients", *outputs, None, *inputs), make)
 
@@ -147,8 +147,8 @@ class TorchNet:
 
         def make(program: Program) -> Program:
             prefix = fresh_prefix(program, "t")
-            made = tangents(program, inputs, prefix)
-            return keep_outputs(made, [n for n in made.net.outputs if n.startswith(prefix)])
+            result = tangents(program, inputs, prefix)
+            return keep_outputs(result, [n for n in result.net.outputs if n.startswith(prefix)])
 
         return self.derived(("tangents", *inputs), make)
 
@@ -180,21 +180,21 @@ class TorchNet:
         tape: Any,
         grads: Sequence[torch.Tensor | None],
         tensors: Tensors,
-        wanted: Sequence[bool],
+        requested: Sequence[bool],
     ) -> list[torch.Tensor | None]:
         """The gradients of the inputs that are wanted."""
-        given = {
+        seeds = {
             o.name: _dense(grad)
             for o, grad in zip(self.outputs, grads, strict=True)
             if grad is not None
         }
-        made = [
+        gradients = [
             torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) if want else None
-            for tensor, want in zip(tensors, wanted, strict=True)
+            for tensor, want in zip(tensors, requested, strict=True)
         ]
-        out = {n: g for n, g in zip(self.inputs, made, strict=True) if g is not None}
-        self.code.on(self.device(tensors)).backward(tape, given, out)
-        return made
+        out = {n: g for n, g in zip(self.inputs, gradients, strict=True) if g is not None}
+        self.code.on(self.device(tensors)).backward(tape, seeds, out)
+        return gradients
 
     def device(self, tensors: Tensors) -> torch.device:
         """The device that the first of the inputs are on, or all of them.
@@ -238,12 +238,12 @@ def drawn_seed(device: torch.device) -> torch.Tensor:
 
 def _places(inputs: Iterable[SSAValue]) -> dict[str, _Place]:
     """Where each symbol of sizes can be read."""
-    found = dict[str, _Place]()
+    places = dict[str, _Place]()
     for number, value in enumerate(inputs):
         for axis, dim in enumerate(dims_of(value)):
             if len(dim.symbols) == 1:
                 symbol = next(iter(dim.symbols))
                 factor, summand = dim.coefficient((symbol,)), dim.coefficient()
                 if dim == Dim.of(symbol) * factor + summand:
-                    found.setdefault(symbol, (number, axis, factor, summand))
-    return found
+                    places.setdefault(symbol, (number, axis, factor, summand))
+    return places

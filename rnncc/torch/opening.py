@@ -21,6 +21,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from rnncc.frontends.torch.unrolled.editor import NEAR
 from rnncc.frontends.torch.unrolled.view import known, value_of
+from rnncc.sizes import BATCH, TIME
 
 SCAN = torch.ops.higher_order.scan
 
@@ -97,17 +98,17 @@ class _Symbols:
             return size if not isinstance(size, torch.SymInt) else number
         expression = size.node.expr
         if isinstance(expression, sympy.Symbol) and expression not in self._known:
-            _, ours = self._made("N", size.node.hint)
-            self._known[expression], self.old[ours] = ours, size
-        ours = expression.xreplace(self._known)
-        return self.env.create_symintnode(ours, hint=size.node.hint)
+            _, symbol = self._made(BATCH, size.node.hint)
+            self._known[expression], self.old[symbol] = symbol, size
+        symbol = expression.xreplace(self._known)
+        return self.env.create_symintnode(symbol, hint=size.node.hint)
 
     def new(self, size: Any) -> Any:
         """A symbol for a size that the graph fixes; one for all of that size."""
         number = int(size)
         if number not in self._known:
-            made, ours = self._made("T", number)
-            self.hints[ours], self._known[number] = sympy.Integer(number), made
+            stand_in, symbol = self._made(TIME, number)
+            self.hints[symbol], self._known[number] = sympy.Integer(number), stand_in
         return self._known[number]
 
     def _made(self, letter: str, hint: int) -> tuple[Any, Any]:
@@ -121,13 +122,13 @@ class _Symbols:
 
 def _lengths(module: GraphModule) -> dict[Node, set[int]]:
     """The inputs that loops read rows of, and how many rows."""
-    found = dict[Node, set[int]]()
+    lengths_of = dict[Node, set[int]]()
     for scan in module.graph.find_nodes(op="call_function", target=SCAN):
         rows: Any = scan.args[2]
         lengths = {known(value_of(x).shape[0]) for x in rows if value_of(x).dim()}
         for place in _sources(rows):
-            found.setdefault(place, set()).update(n for n in lengths if n is not None)
-    return found
+            lengths_of.setdefault(place, set()).update(n for n in lengths if n is not None)
+    return lengths_of
 
 
 def _sources(nodes: Sequence[Node]) -> list[Node]:
@@ -150,6 +151,6 @@ def _axes(place: Node, lengths: set[int]) -> list[int]:
     sizes = [known(size) for size in value_of(place).shape]
     for most in (0, NEAR):
         longer = {n + more for n in lengths for more in range(most + 1)}
-        if found := [i for i, size in enumerate(sizes) if size in longer]:
-            return found
+        if axes := [i for i, size in enumerate(sizes) if size in longer]:
+            return axes
     return []

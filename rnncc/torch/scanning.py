@@ -157,11 +157,11 @@ def _with_places(
     for place in places:
         put(place.owner, place.key, None)  # what guards see there is always the same
     try:
-        ys, finals, made = _loop(cell, xs, state, kept, reverse, False, places)
+        ys, finals, results = _loop(cell, xs, state, kept, reverse, False, places)
     finally:
         for place, value in zip(places, values, strict=True):
             put(place.owner, place.key, value)
-    for place, value, new in zip(places, values, made, strict=True):
+    for place, value, new in zip(places, values, results, strict=True):
         if place.in_place:
             (value.data if place.silent else value).copy_(new)
         else:
@@ -204,15 +204,15 @@ def _loop(
     kinds = [*row_types, *((x.shape, x.dtype) for x in states)]
 
     @within_transforms
-    def run(loop: TorchNet, held: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        return apply(loop, [*sequences, *states, *held])
+    def run(loop: TorchNet, consts: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        return apply(loop, [*sequences, *states, *consts])
 
     def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any]:
         stand_ins = _stand_ins(kinds, batches, device)
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
         reading = Reading(rows, starts, names, is_first, reverse, run)
-        given = _in_place_of(rows, xs), *_in_place_of(starts, carried)
-        return read(cell, given[0], given[1], places, given[2], reading, bool(batches))
+        inputs = _in_place_of(rows, xs), *_in_place_of(starts, carried)
+        return read(cell, inputs[0], inputs[1], places, inputs[2], reading, bool(batches))
 
     ys, finals, after = _open_or_fixed(cell, attempt, _batches(row_types))
     _check_same("the state", state, finals)
@@ -265,8 +265,8 @@ def _open_or_fixed(
 
 def _leaves(tree: Any, name: str, optional: bool = False) -> list[torch.Tensor]:
     """The tensors in a tree; `optional`: None may stand in the place of some."""
-    found: list[Any] = pytree.tree_leaves(tree)
-    leaves: list[Any] = [x for x in found if x is not None or not optional]
+    tree_leaves: list[Any] = pytree.tree_leaves(tree)
+    leaves: list[Any] = [x for x in tree_leaves if x is not None or not optional]
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):
             raise CompileError("", f"{name}: a {type(leaf).__name__} stands where a tensor should")
@@ -302,14 +302,14 @@ def _stand_ins(
 
     The batch's size is left open, where one axis has it: the last one, behind others, has units.
     """
-    seen, made = Counter[_Type](), list[torch.Tensor]()
+    seen, tensors = Counter[_Type](), list[torch.Tensor]()
     for kind in types:
         shape = kind[0][:-1] or kind[0]
         axes = [axis for axis, size in enumerate(shape) if size in batches]
         axis = axes[0] if len(axes) == 1 else None
-        made.append(_stand_in(*kind, device, seen[kind], axis))
+        tensors.append(_stand_in(*kind, device, seen[kind], axis))
         seen[kind] += 1
-    return made
+    return tensors
 
 
 @lru_cache(maxsize=1024)
@@ -320,7 +320,7 @@ def _stand_in(
     number: int,
     batch_axis: int | None,
 ) -> torch.Tensor:
-    made = torch.empty(shape, dtype=dtype, device=device)
+    tensor = torch.empty(shape, dtype=dtype, device=device)
     if batch_axis is not None:
-        torch._dynamo.maybe_mark_dynamic(made, batch_axis)
-    return made
+        torch._dynamo.maybe_mark_dynamic(tensor, batch_axis)
+    return tensor

@@ -30,8 +30,8 @@ def leaves_given_tensors(also_held: bool) -> bool:
     Args:
         also_held: whether those that the cell holds count, too.
     """
-    found = _assigned(_output_graph())
-    return any(x.source is not None and (also_held or is_stand_in(x)) for x in found)
+    assigned = _assigned(_output_graph())
+    return any(x.source is not None and (also_held or is_stand_in(x)) for x in assigned)
 
 
 def _output_graph() -> Any:
@@ -44,12 +44,12 @@ def _output_graph() -> Any:
 
 def _assigned(output: Any) -> Iterator[Any]:
     """The tensors in what is changed."""
-    effects, found = output.side_effects, list[Any]()
+    effects, variables = output.side_effects, list[Any]()
     seen = set[int]()
 
     def visit(variable: Any) -> None:
         if isinstance(variable, TensorVariable):
-            found.append(variable)
+            variables.append(variable)
         elif variable in effects.store_attr_mutations and id(variable) not in seen:
             seen.add(id(variable))
             for value in effects.store_attr_mutations[variable].values():
@@ -60,4 +60,4 @@ def _assigned(output: Any) -> Iterator[Any]:
             parts = effects.store_attr_mutations.get(variable)
             for part in [variable] if parts is None else parts.values():
                 VariableTracker.visit(visit, part)
-    return iter(found)
+    return iter(variables)

@@ -16,19 +16,19 @@ _OLDEST, _NEWEST = (".".join(map(str, version)) for version in (OLDEST, NEWEST))
 
 def _found() -> tuple[str, tuple[int, ...]]:
     try:
-        found = metadata.version("torch")
+        version = metadata.version("torch")
     except metadata.PackageNotFoundError:
-        found = ""
-    return found, tuple(int(number) for number in re.findall(r"\d+", found)[:2])
+        version = ""
+    return version, tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def refusal() -> str | None:
     """Why the PyTorch that is installed will not do; None if it will, or might."""
-    found, numbers = _found()
+    version, numbers = _found()
     if numbers >= OLDEST:
         return None
-    told = f", and this is {found}" if found else ""
-    return f"rnncc.torch needs PyTorch {_OLDEST} or later{told}: pip install 'rnncc[torch]'"
+    installed = f", and this is {version}" if version else ""
+    return f"rnncc.torch needs PyTorch {_OLDEST} or later{installed}: pip install 'rnncc[torch]'"
 
 
 @contextmanager
@@ -38,11 +38,11 @@ def trying() -> Generator[None]:
     Raises:
         ImportError: an unknown one lacks what is needed.
     """
-    found, numbers = _found()
+    version, numbers = _found()
     if numbers <= NEWEST:
         yield
         return
-    known = f"rnncc.torch is tested with PyTorch {_OLDEST} to {_NEWEST}, and this is {found}"
+    known = f"rnncc.torch is tested with PyTorch {_OLDEST} to {_NEWEST}, and this is {version}"
     warnings.warn(f"{known}: pip install 'rnncc[torch]' if it fails", stacklevel=3)
     try:
         yield

@@ -63,13 +63,13 @@ def read(
     """
     readings.stack.append(reading)
     kind = is_open, reading.is_first
-    given = cell, rows, states, [(place.owner, place.key) for place in places], kept
+    key = cell, rows, states, [(place.owner, place.key) for place in places], kept
     try:
         with outside_of_transforms(), _outside_of_ddp(), watching(guarded=True), quiet():
             try:
-                return _reader(cell, kind)(*given)
+                return _reader(cell, kind)(*key)
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use
-                return _reader(cell, kind, anew=True)(*given)
+                return _reader(cell, kind, anew=True)(*key)
     except TorchDynamoException as error:
         text = str(error)
         reason = PAIR if PAIR in text else reason_of(text)

@@ -63,8 +63,8 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor that a transform knows nothing of, as the cell sees the given one."""
     known = _local.readings[-1][1]
     if id(tensor) not in known:
-        made = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-        known[id(tensor)] = tensor, made.requires_grad_(tensor.requires_grad)
+        plain = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        known[id(tensor)] = tensor, plain.requires_grad_(tensor.requires_grad)
     return known[id(tensor)][1]
 
 

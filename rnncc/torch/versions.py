@@ -58,10 +58,10 @@ def compile_often(function: Callable[..., Any], backend: Any) -> Callable[..., A
     compiled = torch.compile(function, **options)
 
     @wraps(function)
-    def call(*given: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         before, _own.reading = _own.reading, True
         try:
-            return compiled(*given)
+            return compiled(*arguments)
         finally:
             _own.reading = before
 

@@ -111,8 +111,8 @@ def check_outputs(out: Mapping[str, Array], specs: Specs) -> list[Array | None]:
 def cut(outputs: dict[str, Array], counts: Mapping[str, Sequence[Any]]) -> dict[str, Array]:
     """Outputs without the rows that do not count, where `counts` names the output that tells how
     many do, and the axis of the rows."""
-    for name, (told, axis) in counts.items():
-        outputs[name] = outputs[name][(slice(None),) * axis + (slice(int(outputs[told])),)]
+    for name, (counter, axis) in counts.items():
+        outputs[name] = outputs[name][(slice(None),) * axis + (slice(int(outputs[counter])),)]
     return outputs
 
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 from rnncc_runtime.arrays import Array, Specs, read_specs
 from rnncc_runtime.errors import CODES, ArrayError, LoadError, RunError
 from rnncc_runtime.pool import Parallel
-from rnncc_runtime.sizes import Size, solve
+from rnncc_runtime.sizes import TIME, Size, solve
 
 Arrays = list[Array | None]
 Shape = tuple[int, ...]
@@ -19,7 +19,6 @@ FORMAT = 2
 _REMEMBERED = 256
 """Combinations of shapes whose sizes are kept; beyond that, all are found anew."""
 _BAD_SIZE = 2
-_TIME = "T"
 _LARGEST = 2**62
 
 
@@ -81,7 +80,7 @@ class Compiled:
 
     def _solved(
         self,
-        given: Shapeds,
+        arguments: Shapeds,
         results: Shapeds,
         needed: Sequence[str],
     ) -> dict[str, int]:
@@ -94,7 +93,7 @@ class Compiled:
         specs = (*self.inputs.values(), *self.outputs.values())
         shapes = [
             (label, spec.sizes, array.shape)
-            for label, spec, array in zip(labels, specs, [*given, *results], strict=True)
+            for label, spec, array in zip(labels, specs, [*arguments, *results], strict=True)
             if array is not None
         ]
         values = solve(shapes, needed)
@@ -131,17 +130,17 @@ class Compiled:
         return min(pool.threads, worth(*symbols))
 
     def _refuse(self, code: int, symbols: Mapping[str, int]) -> NoReturn:
-        told = ", ".join(f"{symbol} = {value}" for symbol, value in symbols.items())
+        values = ", ".join(f"{symbol} = {value}" for symbol, value in symbols.items())
         most = self.metadata.get("max_steps")
-        if code == _BAD_SIZE and most is not None and symbols.get(_TIME, 0) > most:
+        if code == _BAD_SIZE and most is not None and symbols.get(TIME, 0) > most:
             raise ArrayError(
-                f"{self.name}: a call takes at most {most} steps (--max-steps; {told})"
+                f"{self.name}: a call takes at most {most} steps (--max-steps; {values})"
             )
         for text in self.metadata.get("bounds", ()) if code == _BAD_SIZE else ():
             size = Size.parse(text).evaluate(symbols)
             if size < 0:
-                raise ArrayError(f"{self.name}: a size {text} would be {size} ({told})")
-        raise RunError(f"{self.name}: {CODES.get(code, f'unknown error {code}')} ({told})", code)
+                raise ArrayError(f"{self.name}: a size {text} would be {size} ({values})")
+        raise RunError(f"{self.name}: {CODES.get(code, f'unknown error {code}')} ({values})", code)
 
     def _repr_html_(self) -> str:
         """For notebooks."""

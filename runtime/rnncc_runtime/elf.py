@@ -39,6 +39,6 @@ def check_whole(file: Path) -> None:
             entries = opened.read(width * count)
     except OSError as error:
         raise LoadError(f"{file}: {error.strerror}") from error
-    for _, _, offset, _, _, held, _, _ in _SEGMENT.iter_unpack(entries):
-        if offset + held > size:
+    for _, _, offset, _, _, file_size, _, _ in _SEGMENT.iter_unpack(entries):
+        if offset + file_size > size:
             raise LoadError(f"{file}: the library is cut off at {size} bytes")

@@ -19,14 +19,14 @@ def page(kind: str, metadata: Mapping[str, Any], groups: Mapping[str, Sequence[T
         groups: such as inputs -> their specs.
     """
     rows = "".join(_group(title, specs) for title, specs in groups.items() if specs)
-    told = {
+    facts = {
         "workspace": f"{metadata['workspace']} bytes",
         "state": f"{metadata.get('stream', {}).get('state')} bytes",
         "tape": f"{metadata.get('tape')} bytes",
         "weights": f"{metadata.get('weights')} bytes, {metadata.get('precision', 'fp32')}",
         "for": f"{metadata.get('cpu')}, {metadata.get('target')}",
     }
-    lines = "".join(_row(name, text) for name, text in told.items() if "None" not in text)
+    lines = "".join(_row(name, text) for name, text in facts.items() if "None" not in text)
     return (
         f"<div><b>{escape(kind)} {escape(metadata['name'])}</b><table>{rows}{lines}</table></div>"
     )

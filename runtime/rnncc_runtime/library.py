@@ -16,6 +16,7 @@ from rnncc_runtime.elf import check_whole
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.machines import difference
 from rnncc_runtime.model import Model
+from rnncc_runtime.sizes import TIME
 from rnncc_runtime.training import TrainableModel
 
 _METADATA = b'{"format": '
@@ -112,8 +113,8 @@ def load_bytes(content: bytes, name: str, train: bool) -> Model | TrainableModel
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(content)
     # the loader, and whoever pickles the model again, know it by its number
-    held = _Descriptor(descriptor)
-    return _loaded(Path(f"/proc/self/fd/{descriptor}"), name, name, train, None, held)
+    descriptor_owner = _Descriptor(descriptor)
+    return _loaded(Path(f"/proc/self/fd/{descriptor}"), name, name, train, None, descriptor_owner)
 
 
 class _Descriptor:
@@ -138,7 +139,7 @@ class _File:
 
 
 def _loaded(
-    file: Path, shown: str, name: str, train: bool, device: int | None, held: object = None
+    file: Path, shown: str, name: str, train: bool, device: int | None, owner: object = None
 ) -> Model | TrainableModel:
     check_whole(file)
     stamp = _stamp(file)
@@ -168,7 +169,7 @@ def _loaded(
         return load_bytes, (_content(file, stamp), name, train)
 
     kind = TrainableModel if train else Model
-    return kind(described, functions, (library, held), origin)
+    return kind(described, functions, (library, owner), origin)
 
 
 def _stamp(file: Path) -> tuple[int, int, int]:
@@ -221,8 +222,8 @@ def bind(
     if pointers is None:
         result, types = ctypes.c_int64, sizes
     else:
-        held = weights is not None
-        result, types = ctypes.c_int32, [*[ctypes.c_void_p] * (pointers + held), *sizes]
+        has_weights = weights is not None
+        result, types = ctypes.c_int32, [*[ctypes.c_void_p] * (pointers + has_weights), *sizes]
     if isinstance(function, int):
         function = ctypes.CFUNCTYPE(result, *types)(function)
     else:
@@ -237,7 +238,7 @@ def symbols_of(metadata: Mapping[str, Any], name: str) -> list[str]:
     name = name.removesuffix("_cuda")
     if name == "init_parameters":
         return []
-    return [s for s in metadata["symbols"] if s != "T" or not name.startswith("state_")]
+    return [s for s in metadata["symbols"] if s != TIME or not name.startswith("state_")]
 
 
 def _metadata(path: str, library: ctypes.CDLL, name: str) -> bytes | None:

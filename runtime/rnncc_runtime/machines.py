@@ -46,10 +46,10 @@ def here() -> Made:
 
 def difference(file: Path) -> str:
     """Why a library cannot be loaded here, where that is its machine or system; else nothing."""
-    theirs, own = made_for(file), here()
-    if theirs is None or theirs == own:
+    built_for, own = made_for(file), here()
+    if built_for is None or built_for == own:
         return ""
-    (machine, system), (own_machine, own_system) = theirs, own
+    (machine, system), (own_machine, own_system) = built_for, own
     if system != own_system:
         return f"compiled for {system} on {machine}, and this is {own_system}"
     return f"compiled for {machine}, and this machine is {own_machine}"

@@ -100,24 +100,24 @@ class Model(Compiled):
             ArrayError: an array is missing, unknown, of a wrong dtype or shape, or not writeable.
             RunError: the code refused the values, such as a sequence length beyond T.
         """
-        given = check_inputs(inputs, self.inputs)
+        arguments = check_inputs(inputs, self.inputs)
         results = check_outputs({} if out is None else out, self.outputs)
-        sizes = self._sizes(given, results)
+        sizes = self._sizes(arguments, results)
         if out is None:
             results = [
                 np.empty(shape, spec.dtype)
                 for spec, shape in zip(self.outputs.values(), sizes.outputs, strict=True)
             ]
-        sources = [address(array) for array in given]
+        sources = [address(array) for array in arguments]
         targets = [address(array) for array in results]
         if out is not None:
-            arrays = zip(sources + targets, [*given, *results], strict=True)
+            arrays = zip(sources + targets, [*arguments, *results], strict=True)
             places = [(at, 0 if array is None else array.nbytes) for at, array in arrays]
             check_apart([*self.inputs, *self.outputs], places, len(sources))
         self._call(sizes, sources, targets, pool)
         named = zip(self.outputs, results, strict=True)
-        made = {name: array for name, array in named if array is not None}
-        return cut(made, self._counts) if out is None else made
+        outputs = {name: array for name, array in named if array is not None}
+        return cut(outputs, self._counts) if out is None else outputs
 
     def stream(
         self, batch: int | None = None, inputs: Mapping[str, object] | None = None
@@ -145,14 +145,14 @@ class Model(Compiled):
         places = (frame.inputs_address, frame.outputs_address, frame.workspace.address)
         self._compute("run", places, sizes.symbols, pool)
 
-    def _sizes(self, given: Shapeds, results: Shapeds) -> _Sizes:
+    def _sizes(self, arguments: Shapeds, results: Shapeds) -> _Sizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
-        key = tuple([None if array is None else array.shape for array in (*given, *results)])
+        key = tuple([None if array is None else array.shape for array in (*arguments, *results)])
         known = self._known.get(key)
-        return known or remember(self._known, key, self._find_sizes(given, results))
+        return known or remember(self._known, key, self._find_sizes(arguments, results))
 
-    def _find_sizes(self, given: Shapeds, results: Shapeds) -> _Sizes:
-        symbols = self._solved(given, results, self._needed)
+    def _find_sizes(self, arguments: Shapeds, results: Shapeds) -> _Sizes:
+        symbols = self._solved(arguments, results, self._needed)
         workspace = self._bytes("workspace_bytes", symbols)
         return _Sizes(tuple(symbols.values()), shapes_of(self.outputs, symbols), workspace)
 

@@ -46,13 +46,13 @@ class Parts:
 
     def of(self, threads: int) -> list[int]:
         """The address of a `struct rnncc_part` for each of so many threads."""
-        found = self._structs.get(threads)
-        if found is None:
+        entry = self._structs.get(threads)
+        if entry is None:
             rows = [(part, threads, self._counter.address) for part in range(threads)]
             structs = np.array(rows, np.int64)
-            made = structs, [address(row) for row in structs]
-            found = self._structs.setdefault(threads, made)  # another thread may ask as well
-        return found[1]
+            built = structs, [address(row) for row in structs]
+            entry = self._structs.setdefault(threads, built)  # another thread may ask as well
+        return entry[1]
 
 
 class _Team:

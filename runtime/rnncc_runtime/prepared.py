@@ -12,7 +12,7 @@ from numpy import dtype, empty, ndarray
 
 from rnncc_runtime.arrays import Array, check_apart, pointer
 
-Held = list[Any]
+Arrays = list[Any]
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Prepared:
         self._places: list[int] = []
         self._keep = sources, targets  # even if nothing lies in one of them
 
-    def take(self, inputs: Mapping[str, object], out: Mapping[str, Array]) -> Held | None:
+    def take(self, inputs: Mapping[str, object], out: Mapping[str, Array]) -> Arrays | None:
         """Point to arrays that have the right names, dtypes and shapes; None for any other.
 
         Where they lie is asked each time: NumPy can move an array's memory.
@@ -69,7 +69,7 @@ class Prepared:
         """
         if len(inputs) != self._inputs or len(out) != self._outputs:
             return None
-        held: Held = []
+        arrays: Arrays = []
         places: list[int] = []
         try:  # only what is contiguous, writeable and not empty gives a pointer
             for written, name, kind, shape in self._kinds:
@@ -77,16 +77,16 @@ class Prepared:
                 if type(array) is not ndarray or array.dtype is not kind or array.shape != shape:
                     return None
                 places.append(addressof(pointer(array)))
-                held.append(array)
+                arrays.append(array)
         except (KeyError, TypeError, ValueError):
             return None
         if places != self._places:
-            for array in held:
+            for array in arrays:
                 if not array.flags.aligned:
                     return None
             self.check(places)
             self.point(places)
-        return held
+        return arrays
 
     def make(self) -> list[Array]:
         """New arrays for the outputs."""

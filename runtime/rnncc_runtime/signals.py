@@ -34,8 +34,8 @@ def undisturbed() -> Generator[None]:
     if _set_aside or threading.current_thread() is not threading.main_thread():
         yield  # handlers are set aside already, or run in another thread
         return
-    found = [(number, getsignal(number)) for number in _SIGNALS]
-    handlers = [(number, handler) for number, handler in found if callable(handler)]
+    previous = [(number, getsignal(number)) for number in _SIGNALS]
+    handlers = [(number, handler) for number, handler in previous if callable(handler)]
     seen: dict[int, FrameType | None] = {}
     try:
         _set_aside.extend(handlers)

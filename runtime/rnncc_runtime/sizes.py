@@ -9,6 +9,9 @@ from typing import TypeVar
 
 from rnncc_runtime.errors import ArrayError, LoadError
 
+TIME, BATCH = "T", "N"
+"""The symbols of the steps of a sequence and of its rows."""
+
 _TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|[-+*/(),])\s*")
 _DEEPEST = 64
 """How deep parentheses of a formula may lie in each other."""
@@ -110,14 +113,14 @@ def _parts(text: str) -> list[str]:
 
 
 def _symbols(terms: Terms) -> set[str]:
-    found = set[str]()
+    symbols = set[str]()
     for factor in (factor for _, factors in terms for factor in factors):
         match factor:
             case Quotient(inner, _) | Excess(inner):
-                found |= _symbols(inner)
+                symbols |= _symbols(inner)
             case str():
-                found.add(factor)
-    return found
+                symbols.add(factor)
+    return symbols
 
 
 def _value(terms: Terms, values: Mapping[str, int]) -> int:
@@ -151,11 +154,11 @@ class _Reader:
             terms.append(self._product(sign))
         return tuple(terms)
 
-    def end(self, made: _T) -> _T:
+    def end(self, parsed: _T) -> _T:
         """What is made of all of the text."""
         if self.at < len(self.text):
             raise self._error()
-        return made
+        return parsed
 
     def _product(self, sign: str) -> tuple[int, tuple[Factor, ...]]:
         number, factors = -1 if sign == "-" else 1, list[Factor]()

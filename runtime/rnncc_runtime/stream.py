@@ -27,14 +27,14 @@ from rnncc_runtime.compiled import Arrays, Compiled, Shape, Shapeds, remember, s
 from rnncc_runtime.errors import ArrayError, StreamError
 from rnncc_runtime.memory import Block, Memory
 from rnncc_runtime.prepared import ArraySlot, Prepared
-from rnncc_runtime.sizes import Size, solve
+from rnncc_runtime.sizes import BATCH, TIME, Size, solve
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-Told = tuple[str, tuple[Size, ...], Shape]
+KnownShape = tuple[str, tuple[Size, ...], Shape]
 """An array's name, what its shape should be, and what it is."""
 
-_TIME, _BATCH = Size.parse("T"), Size.parse("N")
+_TIME, _BATCH = Size.parse(TIME), Size.parse(BATCH)
 
 
 def alone(method: _F) -> _F:
@@ -86,11 +86,11 @@ class Stream(Compiled):
         self.inputs = {name: spec for name, spec in specs.items() if name not in self._defaults}
         self._slots = [(TensorSpec.read(s), Size.parse(s["offset"])) for s in kept["slots"]]
         self._layout = _checksum(metadata)
-        self._kept_symbols = [s for s in self._symbols if s != _TIME.text]
+        self._kept_symbols = [s for s in self._symbols if s != TIME]
         self._step, self._batch = functions["step"], batch
         self._order = list(specs)
         sizes = (s for spec in (*self.inputs.values(), *self.outputs.values()) for s in spec.sizes)
-        self._timed = any(_TIME.text in size.symbols for size in sizes)
+        self._timed = any(TIME in size.symbols for size in sizes)
         self._single = all(map(_leads_with_time, [*self.inputs.values(), *self.outputs.values()]))
         self._state, self._workspace = self._memory(0), self._memory(0)
         self._sizes: dict[str, int] | None = None
@@ -141,8 +141,8 @@ class Stream(Compiled):
         try:
             last = self._last
             if last is not None and out is not None:
-                held = last.take(inputs, out)
-                if held is not None:
+                arrays = last.take(inputs, out)
+                if arrays is not None:
                     self._run(last.arguments)
                     return dict(out)
             return self._step_anew(inputs, out)
@@ -153,11 +153,11 @@ class Stream(Compiled):
         self, inputs: Mapping[str, object], out: Mapping[str, Array] | None
     ) -> dict[str, Array]:
         """A step on arrays that are not as those of the step before."""
-        given = check_inputs(inputs, self.inputs)
+        arguments = check_inputs(inputs, self.inputs)
         results = None if out is None else check_outputs(out, self.outputs)
-        call = self._prepared(given, results)
+        call = self._prepared(arguments, results)
         arrays = call.make() if results is None else _present(results)
-        places = [address(array) for array in (*_present(given), *arrays)]
+        places = [address(array) for array in (*_present(arguments), *arrays)]
         if results is not None:
             call.check(places)
             self._last = call
@@ -203,20 +203,20 @@ class Stream(Compiled):
     def state(self, content: bytes) -> None:
         numbers, values = saved.unpack(content, self._layout, len(self._kept_symbols))
         sizes = dict(zip(self._kept_symbols, numbers, strict=True))
-        if self._batch not in (None, sizes.get("N", self._batch)):
-            told = f"a state of N = {sizes['N']} for a stream of N = {self._batch}"
-            raise StreamError(f"{self.name}: {told}")
+        if self._batch not in (None, sizes.get(BATCH, self._batch)):
+            problem = f"a state of N = {sizes[BATCH]} for a stream of N = {self._batch}"
+            raise StreamError(f"{self.name}: {problem}")
         places = self._places(sizes)
         if sum(count for _, count in places) != len(values):  # known before anything is allocated
             raise StreamError(f"{self.name}: the state is damaged: its sizes are those of another")
         state, at = self._allocate(sizes), 0
-        made = np.zeros(state.size, np.uint8)
+        restored = np.zeros(state.size, np.uint8)
         for start, count in places:
             if not 0 <= start <= state.size - count:
                 raise StreamError(f"{self.name}: the state is damaged: a value lies outside")
-            made[start : start + count] = np.frombuffer(values, np.uint8, count, at)
+            restored[start : start + count] = np.frombuffer(values, np.uint8, count, at)
             at += count
-        self._fill(state, made)
+        self._fill(state, restored)
         self._adopt(state, sizes)
 
     def _places(self, sizes: Mapping[str, int]) -> list[Place]:
@@ -231,17 +231,17 @@ class Stream(Compiled):
 
     # The beginning of a sequence
 
-    def _start(self, inputs: Mapping[str, object], more: Sequence[Told]) -> None:
+    def _start(self, inputs: Mapping[str, object], more: Sequence[KnownShape]) -> None:
         """Make the first state. `more`: further arrays that tell sizes."""
         absent = self._check_names(inputs)
         specs = {name: spec for name, spec in self.starts.items() if name in inputs}
         arrays = dict(zip(specs, self._checked(inputs, specs), strict=True))
-        told = [(n, specs[n].sizes, a.shape) for n, a in arrays.items() if a is not None]
+        known_shapes = [(n, specs[n].sizes, a.shape) for n, a in arrays.items() if a is not None]
         if self._batch is not None:
-            told.append(("the stream", (_BATCH,), (self._batch,)))
+            known_shapes.append(("the stream", (_BATCH,), (self._batch,)))
         shapes = [spec.sizes for spec in (*self.starts.values(), *(s for s, _ in self._slots))]
         used = {symbol for sizes in shapes for size in sizes for symbol in size.symbols}
-        values = solve([*told, *more], [s for s in self._kept_symbols if s in used])
+        values = solve([*known_shapes, *more], [s for s in self._kept_symbols if s in used])
         sizes = {symbol: values.get(symbol, 1) for symbol in self._kept_symbols}
         state = self._allocate(sizes)
         for name in absent:
@@ -304,38 +304,38 @@ class Stream(Compiled):
 
     # The sizes of a step
 
-    def _prepared(self, given: Shapeds, results: Shapeds | None) -> Prepared:
+    def _prepared(self, arguments: Shapeds, results: Shapeds | None) -> Prepared:
         """A step on arrays of these shapes, remembered. `results`: None if they are to be made."""
-        arrays = given if results is None else [*given, *results]
+        arrays = arguments if results is None else [*arguments, *results]
         key = tuple([None if array is None else array.shape for array in arrays])
-        return self._known.get(key) or remember(self._known, key, self._prepare(given, results))
+        return self._known.get(key) or remember(self._known, key, self._prepare(arguments, results))
 
-    def _prepare(self, given: Shapeds, results: Shapeds | None) -> Prepared:
+    def _prepare(self, arguments: Shapeds, results: Shapeds | None) -> Prepared:
         single = self._single and any(
             array is not None and len(array.shape) == len(spec.sizes) - 1
-            for spec, array in zip(self.inputs.values(), given, strict=True)
+            for spec, array in zip(self.inputs.values(), arguments, strict=True)
         )
         absent: Shapeds = [None] * len(self.outputs)
-        told = _told("", self.inputs, given, single)
-        told += _told("output ", self.outputs, results or absent, single)
+        known_shapes = _known_shapes("", self.inputs, arguments, single)
+        known_shapes += _known_shapes("output ", self.outputs, results or absent, single)
         if single or not self._timed:
-            told += [("the step", (_TIME,), (1,))]
+            known_shapes += [("the step", (_TIME,), (1,))]
         if self._sizes is None:
-            self._start({}, told)
+            self._start({}, known_shapes)
         assert self._sizes is not None
         fixed = [("the stream", (Size.parse(s),), (n,)) for s, n in self._sizes.items()]
-        values = solve([*fixed, *told], [_TIME.text])
-        symbols = self._ordered(self._sizes, values[_TIME.text])
+        values = solve([*fixed, *known_shapes], [TIME])
+        symbols = self._ordered(self._sizes, values[TIME])
         inputs = [
             ArraySlot(name, self._order.index(name), spec.dtype, array.shape)
-            for (name, spec), array in zip(self.inputs.items(), given, strict=True)
+            for (name, spec), array in zip(self.inputs.items(), arguments, strict=True)
             if array is not None
         ]
-        wanted = [True] * len(absent) if results is None else [a is not None for a in results]
+        requested = [True] * len(absent) if results is None else [a is not None for a in results]
         outputs = [
             ArraySlot(name, index, spec.dtype, shape_of(name, _row(spec, single), symbols))
             for index, (name, spec) in enumerate(self.outputs.items())
-            if wanted[index]
+            if requested[index]
         ]
         self._reserve(symbols)
         memory = self._state.address, self._workspace.address
@@ -351,7 +351,7 @@ class Stream(Compiled):
 
     def _ordered(self, sizes: Mapping[str, int], steps: int) -> dict[str, int]:
         """The sizes of the state and T, in the order in which functions take them."""
-        return {s: steps if s == _TIME.text else sizes[s] for s in self._symbols}
+        return {s: steps if s == TIME else sizes[s] for s in self._symbols}
 
 
 def _checksum(metadata: Mapping[str, Any]) -> int:
@@ -366,7 +366,7 @@ def _checksum(metadata: Mapping[str, Any]) -> int:
 
 def _leads_with_time(spec: TensorSpec) -> bool:
     """Whether T is its first size, or in none: one step may then come without that axis."""
-    timed = [_TIME.text in size.symbols for size in spec.sizes]
+    timed = [TIME in size.symbols for size in spec.sizes]
     return not any(timed) or (spec.sizes[0] == _TIME and not any(timed[1:]))
 
 
@@ -379,7 +379,7 @@ def _present(arrays: Arrays) -> list[Array]:
     return [array for array in arrays if array is not None]
 
 
-def _told(prefix: str, specs: Specs, arrays: Shapeds, single: bool) -> list[Told]:
+def _known_shapes(prefix: str, specs: Specs, arrays: Shapeds, single: bool) -> list[KnownShape]:
     return [
         (f"{prefix}{name}", _row(spec, single), array.shape)
         for (name, spec), array in zip(specs.items(), arrays, strict=True)

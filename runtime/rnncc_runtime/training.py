@@ -110,7 +110,7 @@ class TrainableModel(Compiled):
     ) -> None:
         super().__init__(metadata, functions, keep, origin)
         self._trained = read_specs(metadata["trained"])
-        self._given = read_specs(metadata["output_grads"])
+        self._output_grads = read_specs(metadata["output_grads"])
         self._grads = read_specs(metadata["grads"])
         self._workspace = _Workspace()
         self._spare: list[Memory] = []
@@ -145,9 +145,9 @@ class TrainableModel(Compiled):
             ArrayError: an array is missing, unknown, of a wrong dtype or shape, or not writeable.
             RunError: the code refused the values.
         """
-        given = check_inputs(inputs, self.inputs)
+        arguments = check_inputs(inputs, self.inputs)
         chosen = check_outputs({} if out is None else out, self.outputs)
-        sizes = self._sizes(given, chosen)
+        sizes = self._sizes(arguments, chosen)
         results = [
             np.empty(shape, spec.dtype) if array is None else array
             for spec, shape, array in zip(
@@ -156,13 +156,13 @@ class TrainableModel(Compiled):
         ]
         parameters = self._held()
         if out:
-            read = [*zip(self.inputs, given, strict=True), *self.parameters.items()]
+            read = [*zip(self.inputs, arguments, strict=True), *self.parameters.items()]
             _check_apart(read, list(zip(self.outputs, results, strict=True)))
         block = self._take(sizes.tape)
-        tables = [_table(given), _table(parameters), _table(results)]
+        tables = [_table(arguments), _table(parameters), _table(results)]
         self._call("forward", tables, block, sizes, pool)
         named = dict(zip(self.outputs, results, strict=True))
-        return named, Tape(self, given, results, sizes, [block])
+        return named, Tape(self, arguments, results, sizes, [block])
 
     def backward(
         self,
@@ -193,24 +193,30 @@ class TrainableModel(Compiled):
             raise ArrayError(f"the tape is a {type(tape).__name__}, not what forward has returned")
         tape._check(self)
         sizes = tape._sizes
-        unknown = [name for name in output_grads if name not in self._given]
+        unknown = [name for name in output_grads if name not in self._output_grads]
         if unknown:
             raise ArrayError(f"no output with a gradient is named {', '.join(map(str, unknown))}")
         full = dict(output_grads)
-        for (name, spec), shape in zip(self._given.items(), sizes.shapes["given"], strict=True):
+        for (name, spec), shape in zip(
+            self._output_grads.items(), sizes.shapes["output_grads"], strict=True
+        ):
             if name not in full and not spec.optional:
                 full[name] = np.zeros(shape, spec.dtype)
-        given = check_inputs(full, self._given)
+        cotangents = check_inputs(full, self._output_grads)
         results = self._results(wanted, out, sizes)
-        self._check_shapes(given, results, sizes)
+        self._check_shapes(cotangents, results, sizes)
         inputs, outputs = tape._inputs, tape._outputs
         parameters = self._held()
         if out:
-            groups = (self.inputs, inputs), (self.outputs, outputs), (self._given, given)
+            groups = (
+                (self.inputs, inputs),
+                (self.outputs, outputs),
+                (self._output_grads, cotangents),
+            )
             read = [pair for names, arrays in groups for pair in zip(names, arrays, strict=True)]
             written = zip((f"gradient of {name}" for name in self._grads), results, strict=True)
             _check_apart([*read, *self.parameters.items()], list(written))
-        tables = [_table(arrays) for arrays in (inputs, parameters, given, results)]
+        tables = [_table(arrays) for arrays in (inputs, parameters, cotangents, results)]
         block = tape._take()
         self._call("backward", tables, block, sizes, pool)
         self._keep_spare(block)
@@ -248,26 +254,26 @@ class TrainableModel(Compiled):
             )
         ]
 
-    def _check_shapes(self, given: Shapeds, results: Shapeds, sizes: _Sizes) -> None:
-        specs = [*self._given.values(), *self._grads.values()]
-        shapes = [*sizes.shapes["given"], *sizes.shapes["grads"]]
-        for spec, want, array in zip(specs, shapes, [*given, *results], strict=True):
+    def _check_shapes(self, cotangents: Shapeds, results: Shapeds, sizes: _Sizes) -> None:
+        specs = [*self._output_grads.values(), *self._grads.values()]
+        shapes = [*sizes.shapes["output_grads"], *sizes.shapes["grads"]]
+        for spec, want, array in zip(specs, shapes, [*cotangents, *results], strict=True):
             if array is not None and array.shape != want:
-                found = f"has shape {list(array.shape)}, expected {list(want)}"
-                raise ArrayError(f"the gradient of {spec.name} {found}")
+                problem = f"has shape {list(array.shape)}, expected {list(want)}"
+                raise ArrayError(f"the gradient of {spec.name} {problem}")
 
-    def _sizes(self, given: Shapeds, results: Shapeds) -> _Sizes:
+    def _sizes(self, arguments: Shapeds, results: Shapeds) -> _Sizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
-        key = tuple([None if array is None else array.shape for array in (*given, *results)])
+        key = tuple([None if array is None else array.shape for array in (*arguments, *results)])
         known = self._known.get(key)
-        return known or remember(self._known, key, self._find_sizes(given, results))
+        return known or remember(self._known, key, self._find_sizes(arguments, results))
 
-    def _find_sizes(self, given: Shapeds, results: Shapeds) -> _Sizes:
+    def _find_sizes(self, arguments: Shapeds, results: Shapeds) -> _Sizes:
         specs = (*self.inputs.values(), *self.outputs.values())
         used = set[str]().union(*(size.symbols for spec in specs for size in spec.sizes))
         needed = tuple(symbol for symbol in self._symbols if symbol in used)
-        symbols = self._solved(given, results, needed)
-        groups = {"outputs": self.outputs, "given": self._given, "grads": self._grads}
+        symbols = self._solved(arguments, results, needed)
+        groups = {"outputs": self.outputs, "output_grads": self._output_grads, "grads": self._grads}
         shapes = {group: shapes_of(specs, symbols) for group, specs in groups.items()}
         tape, workspace = (self._bytes(n, symbols) for n in ("tape_bytes", "workspace_bytes"))
         return _Sizes(tuple(symbols.values()), shapes, tape, workspace)

@@ -8,7 +8,7 @@ import pytest
 
 from rnncc.bench import nets
 from rnncc.bench.cases import CUSTOM, STANDARD, SUITES, Case, cases_of
-from rnncc.bench.peers import PEERS, chosen, ours
+from rnncc.bench.peers import PEERS, chosen, own_contenders
 from rnncc.errors import CompileError
 
 
@@ -51,14 +51,14 @@ def test_nets_take_the_inputs_of_peers(cell: str) -> None:
 
 
 def test_contenders_are_chosen_by_name() -> None:
-    assert [one.precision for one in ours("fp32, int8")] == ["fp32", "int8"]
+    assert [one.precision for one in own_contenders("fp32, int8")] == ["fp32", "int8"]
     assert chosen("none") == []
     assert not [peer for peer in chosen(None) if peer.slow or peer.precision != "fp32"]
     for names in ("Caffe9", "PyTorch,ONNX"):
         with pytest.raises(CompileError, match="no peer is named"):
             chosen(names)
     with pytest.raises(CompileError, match="fp8"):
-        ours("fp8")
+        own_contenders("fp8")
     missing = next((peer for peer in PEERS if not peer.installed), None)
     if missing is not None:
         with pytest.raises(CompileError, match="not installed"):
@@ -66,8 +66,8 @@ def test_contenders_are_chosen_by_name() -> None:
 
 
 def test_peers_are_those_of_the_device() -> None:
-    assert [one.module for one in ours("fp32,bf16", "cuda")] == ["own_cuda", "own_cuda"]
-    assert all(one.own and one.device == "cuda" for one in ours("fp32", "cuda"))
+    assert [one.module for one in own_contenders("fp32,bf16", "cuda")] == ["own_cuda", "own_cuda"]
+    assert all(one.own and one.device == "cuda" for one in own_contenders("fp32", "cuda"))
     assert {peer.module for peer in chosen("all", device="cuda")} <= {"torch_cuda", "jax_cuda"}
     with pytest.raises(CompileError, match="no peer is named 'RTNeural'") as refused:
         chosen("RTNeural", device="cuda")

@@ -12,7 +12,7 @@ import pytest
 
 from rnncc.bench import nets
 from rnncc.bench.cases import CUSTOM, STANDARD, Case
-from rnncc.bench.peers import PEERS, Array, Contender, Setup, ours, own_full, padded
+from rnncc.bench.peers import PEERS, Array, Contender, Setup, own_contenders, own_full, padded
 from rnncc.bench.peers.own import make
 from rnncc.bench.processes import LeftOut, Process, Processes
 from rnncc.bench.running import Effort, cores, run
@@ -54,7 +54,7 @@ def test_padded_is_timed_beside_ragged_alone() -> None:
     case = Case("lstm", 8, 2, 3, lengths=True)
     assert own_full.make(case) is None
     assert own_full.make(replace(case, ragged=True)) is not None
-    assert [one.name for one in padded(ours("fp32"))] == ["rnncc padded"]
+    assert [one.name for one in padded(own_contenders("fp32"))] == ["rnncc padded"]
 
 
 @pytest.mark.parametrize("cell", STANDARD)
@@ -124,7 +124,7 @@ def test_rtneural_that_does_not_compile(tmp_path: Path, monkeypatch: pytest.Monk
 def test_run_times_cases_in_processes() -> None:
     told: list[str] = []
     cases = [Case("lstm", 4, 1, 2), Case("gru", 4, 1, 1, "step")]
-    results = list(run(cases, ours("fp32,bf16"), SMALL, told.append))
+    results = list(run(cases, own_contenders("fp32,bf16"), SMALL, told.append))
     assert [result.case for result in results] == cases
     assert all(list(result.times) == ["rnncc", "rnncc bf16"] for result in results)
     assert all(times.median > 0 for result in results for times in result.times.values())
@@ -135,13 +135,13 @@ def test_a_refused_net_is_the_user_s_error(tmp_path: Path) -> None:
     (tmp_path / "a.pb").write_bytes(b"no net")
     case = Case("net", net=str(tmp_path / "a.pb"))
     with pytest.raises(CompileError, match=r"a\.pb"):
-        list(run([case], ours("fp32"), SMALL, lambda what: None))
+        list(run([case], own_contenders("fp32"), SMALL, lambda what: None))
 
 
 def test_who_cannot_is_left_out() -> None:
     missing = Contender("Nobody", "nobody", "nobody")
     case = Case("lstm", 4, 1, 2)
-    (result,) = run([case], [*ours("fp32"), missing], SMALL, lambda what: None)
+    (result,) = run([case], [*own_contenders("fp32"), missing], SMALL, lambda what: None)
     assert list(result.times) == ["rnncc"]
     assert "nobody" in result.left["Nobody"]
     with pytest.raises(CompileError, match="nothing computes it"):
@@ -149,7 +149,7 @@ def test_who_cannot_is_left_out() -> None:
 
 
 def test_a_process_that_ends_is_left_out() -> None:
-    with Processes(ours("fp32"), SMALL.cores) as processes:
+    with Processes(own_contenders("fp32"), SMALL.cores) as processes:
         (process,) = processes.all
         process.make(Case("lstm", 4, 1, 2))
         assert process.alive
@@ -167,7 +167,7 @@ def _kill(process: Process) -> None:
 
 
 def test_processes_run_on_the_core_asked_for() -> None:
-    with Processes(ours("fp32"), SMALL.cores) as processes:
+    with Processes(own_contenders("fp32"), SMALL.cores) as processes:
         (process,) = processes.all
         process.make(Case("lstm", 4, 1, 2))
         inner = process._process
@@ -176,7 +176,7 @@ def test_processes_run_on_the_core_asked_for() -> None:
 
 
 def test_processes_stand_still_between_requests() -> None:
-    with Processes(ours("fp32"), SMALL.cores) as processes:
+    with Processes(own_contenders("fp32"), SMALL.cores) as processes:
         (process,) = processes.all
         process.make(Case("lstm", 4, 1, 2))
         inner = process._process
@@ -188,7 +188,7 @@ def test_processes_stand_still_between_requests() -> None:
 
 @pytest.mark.skipif(len(SMALL.cores) < 2, reason="there is one core")
 def test_two_threads_have_two_cores() -> None:
-    contenders = [one.on(threads) for threads in (1, 2) for one in ours("fp32")]
+    contenders = [one.on(threads) for threads in (1, 2) for one in own_contenders("fp32")]
     with Processes(contenders, SMALL.cores) as processes:
         for process, count in zip(processes.all, (1, 2), strict=True):
             process.make(Case("lstm", 4, 8, 2))

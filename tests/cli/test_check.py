@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.cli import main
 from rnncc.ir.builder import Builder
-from rnncc.ir.ops.elementwise import Tanh
+from rnncc.ir.ops.functions import Tanh
 from tests.golden import GOLDEN
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pytest
 from llvmlite import ir
 
 from rnncc.codegen.llvm.builder import FoldingBuilder
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64
+from rnncc.codegen.llvm.values import FLOAT, I32, I64
 
 
 def begun() -> tuple[FoldingBuilder, Any]:

@@ -231,7 +231,7 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
         return  # refused sizes
     inputs = draw_inputs(rng, model, sizes)
     outer: Arrays = {}
-    for name in model._given:
+    for name in model._output_grads:
         shape = tuple(s.evaluate(sizes) for s in model.outputs[name].sizes)
         if min(shape, default=0) < 0:
             return

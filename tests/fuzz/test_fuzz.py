@@ -39,7 +39,7 @@ def test_a_wrong_result_is_found_and_made_smaller(monkeypatch: pytest.MonkeyPatc
     """The checks of the fuzzer see what they are there for: tanh that is computed as sine."""
     import numpy as np
 
-    from rnncc.ir.ops.elementwise import Tanh
+    from rnncc.ir.ops.functions import Tanh
     from tests.fuzz.check import check
 
     monkeypatch.setattr(Tanh, "evaluate", lambda self, context, *arrays: np.sin(arrays[0]))

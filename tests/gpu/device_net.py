@@ -249,7 +249,7 @@ class _Session:
             case Stored():
                 return self._place(source.place)
             case Default():
-                return self._source(source.field) or self._place(source.held)
+                return self._source(source.field) or self._place(source.fallback)
             case None:
                 return 0
 

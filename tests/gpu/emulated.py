@@ -14,7 +14,7 @@ from llvmlite import ir
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.builder import FoldingBuilder
-from rnncc.codegen.llvm.emit import I32, I64, POINTER, Value
+from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
 from rnncc.codegen.nvptx import target as nvptx
 from rnncc.codegen.nvptx.primitives import PARAMETERS, VOID, GiveUp, Primitives
 from rnncc.codegen.nvptx.ptx import ChipImage, DeviceMachine

@@ -8,8 +8,8 @@ from itertools import accumulate
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.source import Fill, Size
 from rnncc.kern.access import Access, dense, get_access

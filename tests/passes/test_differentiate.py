@@ -15,7 +15,7 @@ from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
-from rnncc.ir.ops import elementwise, linear, shape
+from rnncc.ir.ops import elementwise, functions, linear, shape
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.passes.differentiate import differentiate
@@ -37,7 +37,9 @@ def test_op(name: str) -> None:
 
 def test_every_op_is_tested() -> None:
     tested = {op.name for case in OPS.values() for op in net_of(*case).net.walk()}
-    missing = {op.name for op in (*elementwise.OPS, *shape.OPS, *linear.OPS)} - tested
+    missing = {
+        op.name for op in (*elementwise.OPS, *functions.OPS, *shape.OPS, *linear.OPS)
+    } - tested
     assert not missing
 
 

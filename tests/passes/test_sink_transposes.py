@@ -9,10 +9,10 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
-from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.shape import Broadcast, Transpose
 from rnncc.ir.ops.source import Constant
 from rnncc.ir.program import Program

@@ -110,7 +110,10 @@ def test_what_inputs_alone_decide_is_made_once() -> None:
     streamed = split(program)
     assert not [op.name for op in streamed.step.net.walk() if op.name in ("rnn.tanh", "rnn.param")]
     assert list(streamed.init.net.inputs) == ["v"]
-    assert [(k.next is None, k.given) for k in streamed.state] == [(True, None), (False, None)]
+    assert [(k.next is None, k.initial_input) for k in streamed.state] == [
+        (True, None),
+        (False, None),
+    ]
     check(program, (1, 2), random_inputs(program, {"T": 3, "N": 3}))
 
 
@@ -123,7 +126,7 @@ def test_defaults_of_inputs() -> None:
     y = b.mul(ys[0], b.reshape(b.cast(live, "f32"), ["T", "N", 1]))
     streamed = split(b.finish({"y": y}))
     assert streamed.defaults == {"h": 0, "lengths": 2**31 - 1, "scale": None}
-    assert {k.name: k.given for k in streamed.state} == {
+    assert {k.name: k.initial_input for k in streamed.state} == {
         "state:scale": "scale",
         "state:h": "h",
         "state:steps": None,

@@ -6,8 +6,8 @@ from itertools import combinations
 
 from xdsl.ir import SSAValue
 
+from rnncc.ir.attributes import dim_attr
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.layout import make_plan, plan
 from rnncc.planning.report import PlanReport, SharedBlock, plan_report

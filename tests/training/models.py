@@ -66,7 +66,9 @@ def run_guarded(
     parameters = [guards.array(array) for array in model.parameters.values()]
     outputs = _blank(model.outputs, sizes, guards, absent)
     grads = _blank(model._grads, sizes, guards, absent)
-    outer = [guards.array(output_grads[n]) if n in output_grads else None for n in model._given]
+    outer = [
+        guards.array(output_grads[n]) if n in output_grads else None for n in model._output_grads
+    ]
     tape = _poisoned(guards, functions["tape_bytes"](*symbols))
 
     def call(name: str, *tables: Iterable[Any]) -> None:

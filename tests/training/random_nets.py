@@ -53,7 +53,7 @@ def _trained(
 ) -> tuple[Arrays, Arrays]:
     """Outputs and gradients; each gradient alone has the bits that it has among all."""
     inputs = {name: given(drawn[name]) for name in model.inputs}
-    outer = {name: given(drawn[f"grad:{name}"]) for name in model._given}
+    outer = {name: given(drawn[f"grad:{name}"]) for name in model._output_grads}
     with guards(end=True) as memory:
         outputs, grads = run_guarded(model, inputs, outer, sizes, memory)
     with guards(end=False) as memory:

@@ -93,9 +93,9 @@ def test_absent_gradients_of_outputs_are_zeros(name: str) -> None:
     drawn = random_inputs(program, {"T": 9, "N": 3, "S": 4})
     inputs = {name: drawn[name] for name in model.inputs}
     outputs, _ = model.forward(inputs)
-    for given_one in model._given:
+    for given_one in model._output_grads:
         results = []
-        for others in ({}, {n: np.zeros_like(outputs[n]) for n in model._given}):
+        for others in ({}, {n: np.zeros_like(outputs[n]) for n in model._output_grads}):
             _, tape = model.forward(inputs)
             grads = {**others, given_one: np.ones_like(outputs[given_one])}
             results.append(model.backward(tape, grads))
@@ -147,7 +147,7 @@ def test_random_programs_keep_their_bits(program: Program, chunks: tuple[int, ..
         wanted = [name for name, v in program.net.outputs.items() if dtype_of(v) in FLOATS]
         _, drawn = make_inputs(with_gradients(program, wanted), sizes, sizes["T"])
         inputs = {name: single(drawn[name]) for name in models[0].inputs}
-        outer = {name: single(drawn[f"grad:{name}"]) for name in models[0]._given}
+        outer = {name: single(drawn[f"grad:{name}"]) for name in models[0]._output_grads}
         with guards(end=True) as memory:
             results = [run_guarded(model, inputs, outer, sizes, memory) for model in models]
         for one, other in zip(*results, strict=True):

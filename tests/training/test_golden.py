@@ -97,7 +97,7 @@ def test_an_absent_gradient_is_one_of_zeros(case: Path) -> None:
     model = trainable(case)
     inputs, weights = golden_inputs(case)
     sizes = sizes_of(interpreted(case), inputs)
-    for name in [name for name, spec in model._given.items() if spec.optional]:
+    for name in [name for name, spec in model._output_grads.items() if spec.optional]:
         absent = {n: array for n, array in weights.items() if n != name}
         zeros = {**weights, name: np.zeros_like(weights[name])}
         with guards(end=False) as memory:

@@ -30,7 +30,7 @@ INCLUDE = Path(rnncc_runtime.__file__).parent / "include"
 def passes(model: TrainableModel, inputs: Arrays, pool: Pool | None = None) -> Arrays:
     """Outputs, and the gradients of a loss that all outputs share in."""
     outputs, tape = model.forward(inputs, pool=pool)
-    given = {name: np.cos(outputs[name]) for name in model._given}
+    given = {name: np.cos(outputs[name]) for name in model._output_grads}
     grads = model.backward(tape, given, pool=pool)
     return {**outputs, **{f"grad:{name}": array for name, array in grads.items()}}
 

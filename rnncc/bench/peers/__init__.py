@@ -109,20 +109,20 @@ def find_header(name: str) -> Path | None:
     return next((place for place in places if (place / name).is_file()), None)
 
 
-def ours(precisions: str, device: str = "cpu") -> list[Contender]:
+def own_contenders(precisions: str, device: str = "cpu") -> list[Contender]:
     """Rnncc in each precision named, with commas between them, or all that it offers.
 
     Raises:
         CompileError: it does not offer one.
     """
-    given = [word.strip() for word in precisions.split(",") if word.strip()]
-    found = list(PRECISIONS) if given == ["all"] else given
-    if not found or not set(found) <= set(PRECISIONS):
+    words = [word.strip() for word in precisions.split(",") if word.strip()]
+    chosen = list(PRECISIONS) if words == ["all"] else words
+    if not chosen or not set(chosen) <= set(PRECISIONS):
         hint = ", ".join((*PRECISIONS, "all"))
         raise CompileError("--precision", f"{precisions!r} names what there is not", hint)
     module = "own" if device == "cpu" else f"own_{device}"
-    names = ["rnncc" if p == "fp32" else f"rnncc {p}" for p in found]
-    several = zip(names, found, strict=True)
+    names = ["rnncc" if p == "fp32" else f"rnncc {p}" for p in chosen]
+    several = zip(names, chosen, strict=True)
     return [Contender(name, module, "rnncc", p, device=device) for name, p in several]
 
 
@@ -169,8 +169,8 @@ def chosen(
         if word.lower() not in known:
             hint = ", ".join(peer.name for peer in several) + ", all, none"
             raise CompileError("--peers", f"no peer is named {word!r}", hint)
-    found = [known[word.lower()] for word in words]
-    for peer in found:
+    contenders = [known[word.lower()] for word in words]
+    for peer in contenders:
         if not peer.installed:
             raise CompileError("--peers", f"{peer.name} is not installed")
-    return found
+    return contenders

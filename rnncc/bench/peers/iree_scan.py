@@ -18,10 +18,10 @@ def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     compiler: Any = import_module("iree.compiler.tools")
     runtime: Any = import_module("iree.runtime")
     jax: Any = import_module("jax")
-    made = forward_of(case)
-    if made is None or case.mode != "run" or setup.threads > 1:
+    model = forward_of(case)
+    if model is None or case.mode != "run" or setup.threads > 1:
         return None
-    forward, arrays = made
+    forward, arrays = model
     x = arrays.pop("x")
     text = jax.jit(partial(forward, p=arrays)).lower(x).as_text()
     flatbuffer = compiler.compile_str(
@@ -35,5 +35,5 @@ def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, flatbuffer))
     (name,) = (name for name in context.modules if name.startswith("jit"))
     main = context.modules[name]["main"]
-    given = runtime.asdevicearray(config.device, np.asarray(x))
-    return Workload(lambda: main(given), lambda: main(given).to_host())
+    argument = runtime.asdevicearray(config.device, np.asarray(x))
+    return Workload(lambda: main(argument), lambda: main(argument).to_host())

@@ -17,10 +17,10 @@ GRADIENT = 0.01
 def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """The case, compiled as it is first called."""
     jax: Any = import_module("jax")
-    made = forward_of(case)
-    if made is None or case.mode == "step":
+    model = forward_of(case)
+    if model is None or case.mode == "step":
         return None
-    forward, arrays = made
+    forward, arrays = model
     x = arrays.pop("x")
     compiled = jax.jit(forward if case.mode == "run" else _with_gradients(jax, forward))
 

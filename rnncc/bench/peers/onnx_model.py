@@ -28,12 +28,12 @@ def onnx_model(case: Case) -> bytes:
     onnx: Any = import_module("onnx")
     helper, to_tensor = onnx.helper, onnx.numpy_helper.from_array
     weights = _weights(case)
-    given = [name for name in ("W", "R", "B") if name in weights]
+    weight_names = [name for name in ("W", "R", "B") if name in weights]
     states = _states(case)
     lengths = ["lengths"] if case.lengths else []
-    inputs = ["X", *given, *(lengths or [""]), *states]
+    inputs = ["X", *weight_names, *(lengths or [""]), *states]
     if "P" in weights:
-        inputs = ["X", *given, *(lengths or [""]), *(states or ["", ""]), "P"]
+        inputs = ["X", *weight_names, *(lengths or [""]), *(states or ["", ""]), "P"]
     finals = [f"{name}_next" for name in states]
     linear = {"linear_before_reset": 1} if case.cell == "gru" else {}
     kind = "GRU" if case.cell == "gru" else "LSTM"
@@ -54,8 +54,8 @@ def onnx_model(case: Case) -> bytes:
 def feeds(case: Case) -> dict[str, Array]:
     """What the model takes."""
     row = np.zeros((1, case.batch, case.units), np.float32)
-    given = nets.inputs(case)
-    return {"X": given.pop("x"), **dict.fromkeys(_states(case), row), **given}
+    arrays = nets.inputs(case)
+    return {"X": arrays.pop("x"), **dict.fromkeys(_states(case), row), **arrays}
 
 
 def _states(case: Case) -> list[str]:
@@ -77,8 +77,8 @@ def _weights(case: Case) -> dict[str, Array]:
     hidden = np.zeros_like(p["b"])
     if "rb" in p:
         hidden[2 * units :] = p["rb"]
-    made = {"W": turned("W"), "R": turned("RW")}
-    made["B"] = np.concatenate([turned("b"), hidden[None]], 1)
+    tensors = {"W": turned("W"), "R": turned("RW")}
+    tensors["B"] = np.concatenate([turned("b"), hidden[None]], 1)
     if case.cell == "peephole_lstm":
-        made["P"] = np.concatenate([p["GG"], p["OO"], p["FF"]])[None]
-    return {name: np.ascontiguousarray(array, np.float32) for name, array in made.items()}
+        tensors["P"] = np.concatenate([p["GG"], p["OO"], p["FF"]])[None]
+    return {name: np.ascontiguousarray(array, np.float32) for name, array in tensors.items()}

@@ -19,8 +19,8 @@ def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     options.intra_op_num_threads, options.inter_op_num_threads = setup.threads, 1
     provider = ["CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(onnx_model(case), options, providers=provider)
-    given = feeds(case)
+    feed = feeds(case)
     return Workload(
-        lambda: session.run(None, given),
-        lambda: session.run(None, given)[0].reshape(case.steps, case.batch, case.units),
+        lambda: session.run(None, feed),
+        lambda: session.run(None, feed)[0].reshape(case.steps, case.batch, case.units),
     )

@@ -19,6 +19,6 @@ def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     chosen = {"INFERENCE_NUM_THREADS": setup.threads, "INFERENCE_PRECISION_HINT": "f32"}
     core.set_property("CPU", chosen)
     compiled = core.compile_model(core.read_model(onnx_model(case)), "CPU")
-    request, given = compiled.create_infer_request(), feeds(case)
+    request, feed = compiled.create_infer_request(), feeds(case)
     shape = case.steps, case.batch, case.units
-    return Workload(lambda: request.infer(given), lambda: request.infer(given)["Y"].reshape(shape))
+    return Workload(lambda: request.infer(feed), lambda: request.infer(feed)["Y"].reshape(shape))

@@ -20,9 +20,11 @@ from rnncc.bench.cases import NET, Case
 from rnncc.bench.peers import ALONE, Array, Setup, Workload
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.llvm import objects
-from rnncc.codegen.llvm.emit import I32, I64, POINTER, Emit, Value
+from rnncc.codegen.llvm.emit import Emit
+from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
 from rnncc.driver.drawn import drawn
 from rnncc.formats import ELF
+from rnncc.sizes import TIME
 from rnncc.sources import head
 
 GRADIENT = 0.01
@@ -39,7 +41,7 @@ def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     pool = Pool(setup.threads) if setup.threads > 1 else None
     if case.cell == NET and head(Path(case.net), len(ELF)) == ELF:
         return _of_library(Path(case.net), case, pool)
-    chosen: dict[str, Any] = {**case.given, "threads": pool is not None}
+    chosen: dict[str, Any] = {**case.compile_options, "threads": pool is not None}
     if case.mode == "train":
         return _training(rnncc.compile(net, init, train=True, **chosen), case, pool)
     chosen["precision"] = setup.precision
@@ -95,9 +97,9 @@ def _training(model: TrainableModel, case: Case, pool: Pool | None) -> Workload:
 def _step(model: Model, case: Case) -> Workload:
     """One step of a stream, called from C as often as asked."""
     stream: Stream = model.stream(batch=case.batch)
-    arrays = drawn(stream.inputs, {**case.dims, "T": 1})
+    arrays = drawn(stream.inputs, {**case.dims, TIME: 1})
     inputs = {name: _aligned(array) for name, array in arrays.items()}
-    shape = [size.evaluate({**case.dims, "T": 1}) for size in stream.outputs["y"].sizes]
+    shape = [size.evaluate({**case.dims, TIME: 1}) for size in stream.outputs["y"].sizes]
     out = {"y": _aligned(np.zeros(shape, np.float32))}
 
     def run() -> object:
@@ -109,9 +111,9 @@ def _step(model: Model, case: Case) -> Workload:
 
 def _aligned(array: Array) -> Array:
     """A copy at a multiple of 64 bytes, as a program in C would have it."""
-    made = Memory(array.nbytes).bytes.view(array.dtype).reshape(array.shape)
-    made[...] = array
-    return made
+    copy = Memory(array.nbytes).bytes.view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def _empty(specs: Any, case: Case) -> dict[str, Array]:
@@ -134,9 +136,9 @@ def _from_c(stream: Stream) -> Callable[[int], object]:
     last = stream._last  # pyright: ignore[reportPrivateUsage]
     step: Any = stream._step  # pyright: ignore[reportPrivateUsage]
     assert last is not None
-    held: tuple[int, ...] = step.args if isinstance(step, partial) else ()
+    bound: tuple[int, ...] = step.args if isinstance(step, partial) else ()
     function: Any = step.func if isinstance(step, partial) else step
-    arguments = (*held, *last.arguments)
+    arguments = (*bound, *last.arguments)
     address = ctypes.cast(function, ctypes.c_void_p).value
     pointers = len(arguments) - len(stream.metadata["symbols"])
     repeat = _repeater(pointers, len(arguments) - pointers)
@@ -162,7 +164,7 @@ def _repeater(pointers: int, sizes: int) -> Any:
     emit.loop(count, iteration)
     emit.b.ret_void()
     engine = objects.load(objects.optimise(str(module), target, jit=True))
-    given = [ctypes.c_int64, *[ctypes.c_void_p] * (pointers + 1), *[ctypes.c_int64] * sizes]
-    repeat: Any = ctypes.CFUNCTYPE(None, *given)(engine.get_function_address("repeat"))
+    signature = [ctypes.c_int64, *[ctypes.c_void_p] * (pointers + 1), *[ctypes.c_int64] * sizes]
+    repeat: Any = ctypes.CFUNCTYPE(None, *signature)(engine.get_function_address("repeat"))
     repeat.engine = engine
     return repeat

@@ -13,6 +13,7 @@ from rnncc.bench import nets
 from rnncc.bench.cases import NET, Case
 from rnncc.bench.peers import ALONE, Array, Setup, Workload
 from rnncc.driver.drawn import drawn
+from rnncc.sizes import TIME
 
 GRADIENT = 0.01
 """Of every element of the outputs, as training starts backward."""
@@ -25,7 +26,7 @@ def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     if setup.threads > 1 or (case.mode == "train" and setup.precision != "fp32"):
         return None
     net, init = nets.source(case)
-    options: dict[str, Any] = {**case.given, "device": "cuda"}
+    options: dict[str, Any] = {**case.compile_options, "device": "cuda"}
     if case.mode == "train":
         trainable: Any = rnncc.compile(net, init, train=True, **options)
         return _training(trainable, case)
@@ -44,7 +45,7 @@ def _run(model: CudaModel, case: Case) -> Workload:
 def _step(model: CudaModel, case: Case) -> Workload:
     """A step of a stream, called from Python."""
     stream = model.stream(batch=case.batch, on=STREAM)
-    sizes = {**case.dims, "T": 1}
+    sizes = {**case.dims, TIME: 1}
     inputs = _there(drawn(stream.inputs, sizes))
     shape = [size.evaluate(sizes) for size in stream.outputs["y"].sizes]
     out = {"y": DeviceArray.empty(shape, np.float32)}

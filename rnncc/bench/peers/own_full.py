@@ -10,5 +10,5 @@ from rnncc.bench.peers import ALONE, Setup, Workload, own
 
 def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """The same net on sequences that are all as long as can be."""
-    made = own.make(replace(case, ragged=False), setup) if case.ragged else None
-    return None if made is None else replace(made, result=None)
+    workload = own.make(replace(case, ragged=False), setup) if case.ragged else None
+    return None if workload is None else replace(workload, result=None)

@@ -85,8 +85,8 @@ def _compile(case: Case, folder: Path, compiler: str) -> Any:
     # Its copy of Eigen takes maps of 32 bytes at most, and arrays on the stack without a limit.
     defined |= {f"RTNEURAL_USE_{kind}": 1, "RTNEURAL_DEFAULT_ALIGNMENT": 32}
     defined |= {"EIGEN_STACK_ALLOCATION_LIMIT": 0}
-    with tempfile.TemporaryDirectory() as made:
-        source, code, library = (Path(made) / f"layer.{end}" for end in ("cpp", "o", "so"))
+    with tempfile.TemporaryDirectory() as build_folder:
+        source, code, library = (Path(build_folder) / f"layer.{end}" for end in ("cpp", "o", "so"))
         source.write_text(SOURCE)
         flags = ["-std=c++17", "-O3", "-march=native", "-ffast-math", "-fPIC"]
         flags += [f"-D{name}={value}" for name, value in defined.items()]
@@ -112,6 +112,6 @@ def _weights(case: Case) -> list[Array]:
         return [p["W"], p["RW"], p["b"]]
     hidden = np.zeros_like(p["b"])
     hidden[2 * units :] = p["rb"]
-    given = p["W"], p["RW"], np.stack([p["b"], hidden])
-    cut = [np.split(array, 3, -1) for array in given]
+    matrices = p["W"], p["RW"], np.stack([p["b"], hidden])
+    cut = [np.split(array, 3, -1) for array in matrices]
     return [np.ascontiguousarray(np.concatenate([z, r, n], -1)) for r, z, n in cut]

@@ -32,33 +32,33 @@ def make_call(
     x = torch.from_numpy(nets.inputs(case)["x"]).to(device, kind)
     if case.cell in STANDARD:
         module = module_of(torch, case).to(device, kind)
-        forward, given, leaves = wrap(module), (x,), list(module.parameters())
+        forward, arguments, leaves = wrap(module), (x,), list(module.parameters())
         if case.lengths:
             forward = partial(
                 _packed, torch, forward, torch.from_numpy(nets.inputs(case)["lengths"])
             )
         if case.mode == "step":
             row = torch.zeros(1, case.batch, case.units, dtype=kind, device=device)
-            given = (x, row if case.cell == "gru" else (row, row))
+            arguments = (x, row if case.cell == "gru" else (row, row))
     elif case.cell in WRITTEN and case.mode != "step" and not case.lengths:
         arrays = {**nets.parameters(case), **nets.inputs(case)}
         p = {name: torch.from_numpy(array).to(device, kind) for name, array in arrays.items()}
         x, leaves = p.pop("x"), [v for n, v in p.items() if n != "memory"]
         step = STEPS[case.cell]
-        forward, given = wrap(partial(loop, torch, step, p)), (x,)
+        forward, arguments = wrap(partial(loop, torch, step, p)), (x,)
     else:
         return None
     if case.mode == "train":
-        made = _training(torch, forward, x, leaves)
+        workload = _training(torch, forward, x, leaves)
     else:
-        made = _inference(torch, forward, given)
-    return made if device == "cpu" else replace(made, wait=torch.cuda.synchronize)
+        workload = _inference(torch, forward, arguments)
+    return workload if device == "cpu" else replace(workload, wait=torch.cuda.synchronize)
 
 
-def _inference(torch: Any, forward: Any, given: Any) -> Workload:
+def _inference(torch: Any, forward: Any, arguments: Any) -> Workload:
     def run() -> Any:
         with torch.inference_mode():
-            return forward(*given)[0]
+            return forward(*arguments)[0]
 
     return Workload(run, lambda: run().float().cpu().numpy())
 

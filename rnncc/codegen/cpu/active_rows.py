@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim, product
 from rnncc.kern.kernels import Kernel
 
@@ -43,11 +43,11 @@ class RowList:
     def indices(self, number: Value) -> list[Value]:
         """The indices of a listed row."""
         emit = self.emit
-        row, found = self._number(emit.at(self.entries, number)), list[Value]()
+        row, inner = self._number(emit.at(self.entries, number)), list[Value]()
         for size in (emit.dim(d) for d in reversed(self.dims[1:])):
-            found.append(emit.remainder(row, size))
+            inner.append(emit.remainder(row, size))
             row = emit.quotient(row, size)
-        return [row, *reversed(found)][: len(self.dims)]
+        return [row, *reversed(inner)][: len(self.dims)]
 
     def _number(self, entry: Pointer) -> Value:
         number = self.emit.load(entry)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.tiling import DEPTH, Tiling
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS
@@ -74,6 +74,8 @@ class _ContractCode:
         emit, b, tiling, buffers = self.emit, self.emit.b, self.tiling, self.buffers
         if tiling.rows * tiling.columns == 0:
             return
+        # Swapped, out is narrower than a vector: its transpose fills the lanes, and is turned back
+        # once, behind all chunks.
         sums = self.turned if tiling.swapped else buffers.out
         if tiling.swapped or buffers.init is None:
             self._start(sums)
@@ -161,8 +163,10 @@ class _ContractCode:
         else:
             own, other = b.sub(k, shift), k
             outside = b.icmp_signed("<", k, shift)
-        there = emit.at(first, b.mul(other, emit.dim(rows.width)))
-        return Pointer(b.select(outside, there.base, self._own_row(rows, own).base), first.dtype)
+        other_row = emit.at(first, b.mul(other, emit.dim(rows.width)))
+        return Pointer(
+            b.select(outside, other_row.base, self._own_row(rows, own).base), first.dtype
+        )
 
     def _own_row(self, rows: _Rows, k: Value) -> Pointer:
         emit, access = self.emit, rows.access
@@ -210,6 +214,8 @@ class _ChunkCode:
         self.left, self.right = sides
         self.source, self.sums = source, sums
         shifted = code.is_shifted(left=False)
+        # Packed rows pay if several tiles read them; rows in two places must lie in one before code
+        # can step along them.
         self.packs_right = shifted or self.tiling.rows > self.tiling.height
 
     def block(self, column: Value, panels: Value, width: int, several: bool) -> None:
@@ -220,6 +226,7 @@ class _ChunkCode:
             self._pack_right(column, panels, width)
             self.emit.together()
         full, left = divmod(tiling.rows, tiling.height)
+        # One panel reads a tile's part of the left operand once, where it lies.
         packs_left = several or self.code.is_shifted(left=True)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
@@ -243,10 +250,10 @@ class _ChunkCode:
 
             def copy(i: Value, carried: list[Value]) -> list[Value]:
                 here = emit.at(source, b.mul(i, I64(panel)))
-                there = emit.at(target, b.mul(i, I64(panel * DEPTH)))
+                panel_row = emit.at(target, b.mul(i, I64(panel * DEPTH)))
                 for v, mask in self._vectors(width):
                     value = emit.load(emit.at(here, I64(v)), self.tiling.lanes, mask)
-                    emit.store(value, emit.at(there, I64(v)), self.tiling.lanes)
+                    emit.store(value, emit.at(panel_row, I64(v)), self.tiling.lanes)
                 return []
 
             emit.loop(panels, copy)
@@ -319,6 +326,7 @@ class _ChunkCode:
         if right is None:
             right = emit.at(self.right(j), tile.column)
         else:
+            # Packing has filled the last vector up with zeros: no mask within the loop.
             vectors = [(v, None) for v, _ in vectors]
             right = emit.at(right, b.mul(j, I64(self.tiling.panel)))
         wide = [emit.load(emit.at(right, I64(v)), lanes, mask) for v, mask in vectors]

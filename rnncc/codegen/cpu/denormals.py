@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import I32, I64, POINTER, Value
+from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.errors import CompileError
 

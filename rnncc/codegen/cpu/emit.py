@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from llvmlite import ir
 
 from rnncc.codegen.cpu.tiling import DEPTH, MOST_HEIGHT
-from rnncc.codegen.llvm.emit import I1, I8, I32, I64, POINTER, VALUE, Body, Emit, Pointer, Value
+from rnncc.codegen.llvm.emit import Body, Emit
+from rnncc.codegen.llvm.values import I1, I8, I32, I64, POINTER, VALUE, Pointer, Value
 from rnncc.codegen.llvm.vector import Real, declared
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.tape_seal import TapeSeal
 from rnncc.codegen.cpu.threads import Team, alone
-from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
+from rnncc.codegen.llvm.values import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.dims import Dim
 from rnncc.kern.entry_points import (
@@ -36,7 +36,8 @@ from rnncc.kern.entry_points import (
     Stored,
 )
 from rnncc.kern.library import Library
-from rnncc.kern.signatures import BATCH, PART, TIME
+from rnncc.kern.signatures import PART
+from rnncc.sizes import BATCH, TIME
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.target import CpuTarget
@@ -95,9 +96,11 @@ class LlvmEntryWriter:
                 return _NULL
             case Field(struct, number):
                 return self.emit.field(self.blocks[struct], number)
-            case Default(field, held):
-                given = self.pointer(field)
-                return self.emit.b.select(self.emit.is_null(given), self.pointer(held), given)
+            case Default(field, fallback):
+                argument = self.pointer(field)
+                return self.emit.b.select(
+                    self.emit.is_null(argument), self.pointer(fallback), argument
+                )
             case Stored(place):
                 return self.stored(self.pointer(place))
             case Place():

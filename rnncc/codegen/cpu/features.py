@@ -103,13 +103,13 @@ LEVELS = {"x86-64-v2": _LEVEL2, "x86-64-v3": _LEVEL3, "x86-64-v4": _LEVEL4}
 
 def needed(target: Named) -> list[str]:
     """The extensions without which code for a machine may not run, as LLVM names them."""
-    told = {text[1:]: text[0] == "+" for text in target.features.split(",") if text}
+    flags = {text[1:]: text[0] == "+" for text in target.features.split(",") if text}
     architecture = architecture_of(target.triple)
-    known = SIGNS.get(architecture, told)
+    known = SIGNS.get(architecture, flags)
     if architecture not in BASELINE:
-        return [name for name in known if told.get(name)]
-    if known.keys() <= told.keys():  # a machine that LLVM has looked at: this one
-        return [name for name in known if told[name]]
+        return [name for name in known if flags.get(name)]
+    if known.keys() <= flags.keys():  # a machine that LLVM has looked at: this one
+        return [name for name in known if flags[name]]
     return list(LEVELS.get(target.cpu) or features_of_cpu(target.triple, target.cpu))
 
 

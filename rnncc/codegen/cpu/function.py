@@ -25,7 +25,7 @@ from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.threads import Team
-from rnncc.codegen.llvm.emit import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
+from rnncc.codegen.llvm.values import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
 from rnncc.codegen.llvm.vector import Real
 from rnncc.codegen.llvm.walk import Walk
 from rnncc.ir.dims import Dim
@@ -106,7 +106,7 @@ class _Body(Walk[CpuEmit]):
         self.block(self.program.func.body.block.ops)
         self.emit.b.ret(I32(OK))
 
-    def given(self, op: Buffer) -> Value:
+    def argument(self, op: Buffer) -> Value:
         if op.role.data == "input":
             return self.emit.field(self.inputs, self.numbers[op.label.data])
         return self.emit.field(self.outputs, self.places[op.label.data])

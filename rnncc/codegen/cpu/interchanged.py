@@ -14,10 +14,11 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.interchanged_run import InterchangedLoop, Places, Rows, Run
 from rnncc.codegen.cpu.outlined import OutlinedKernels
-from rnncc.codegen.llvm.emit import FAR, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
+from rnncc.codegen.llvm.values import FAR, I64, Pointer, Value
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Cost, cost_of, get_dim
+from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.interchange import Interchange
@@ -49,22 +50,24 @@ def steps_of(plan: Interchange) -> int:
 
 def _moved(plan: Interchange) -> set[tuple[SSAValue, Dim]]:
     """The elements that a step of a place reads from sequences, or writes to them."""
-    found = set[tuple[SSAValue, Dim]]()
+    elements = set[tuple[SSAValue, Dim]]()
     for part in plan.parts:
         for value, access in part.operands:
             row, timed = value.owner, plan.loop.index.data in access.offset.symbols
             if isinstance(row, Row | ShiftedRow) and value not in plan.inside:
-                found |= {(row.buffer, offset) for offset in part.offsets(access)}
+                elements |= {(row.buffer, offset) for offset in part.offsets(access)}
             elif timed and part.along(access)[-1] != 0:
-                found |= {(value, offset) for offset in part.offsets(access)}
-    return found
+                elements |= {(value, offset) for offset in part.offsets(access)}
+    return elements
 
 
 def fits(emit: CpuEmit, plan: Interchange, shared: OutlinedKernels) -> bool:
     """Whether lanes run along the units of every kernel, none is a function of its own, and
     something stays in registers."""
+    # Fewer units than lanes would leave lanes empty in every step.
     if emit.target.compact or int(plan.frame[-1]) < emit.target.lanes:
         return False
+    # One kernel, one step at a time: nothing would stay in registers between.
     if len(plan.parts) == 1 and steps_of(plan) == 1:
         return False
     if any(shared.is_function(part.op) for part in plan.parts):
@@ -106,6 +109,7 @@ class _Loop(InterchangedLoop):
         """All runs, and the pointers that the loop ends with."""
         emit, b, loop = self.emit, self.emit.b, self.plan.loop
         start, count = emit.dim(get_dim(loop.start)), emit.dim(get_dim(loop.count))
+        # A run of one step needs no division of the loop.
         single = self.steps == 1 or (isinstance(count, ir.Constant) and count.constant == 1)
         size = I64(1 if single else self.steps)
         like = [self.pointers[value] for value in loop.inits]

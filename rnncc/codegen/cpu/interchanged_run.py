@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.codegen.llvm.values import I64, Pointer, Value
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
@@ -115,21 +115,22 @@ class Run:
 
     def _stream(self, value: SSAValue, offset: Dim) -> _Stream:
         emit, row = self.emit, self._row(value)
-        held = self.loop.pointers[value if row is None else row.buffer]
+        buffer = self.loop.pointers[value if row is None else row.buffer]
         start = ZERO if row is None else get_dim(row.index) * get_dim(row.stride)
         step = self._step(start + offset)
-        many = row is not None and held.ring not in (None, 1)
+        many = row is not None and buffer.ring not in (None, 1)
+        # Rows in two places, or in a ring of several: the next one is not a fixed distance away.
         if step is None or isinstance(row, ShiftedRow) or many:
             return _Stream()
-        if row is None or held.ring is None:
-            return _Stream(emit.at(replace(held, ring=None), emit.dim(start + offset)), step)
+        if row is None or buffer.ring is None:
+            return _Stream(emit.at(replace(buffer, ring=None), emit.dim(start + offset)), step)
         if self._step(offset) != 0:
             return _Stream()
         at, ahead = I64(0), ZERO  # a ring of one row, unless the caller has them all
-        if held.absent is not None:
-            at = emit.b.select(held.absent, at, emit.dim(start))
-            ahead = emit.b.select(held.absent, I64(0), emit.dim(step))
-        return _Stream(emit.at(emit.at(replace(held, ring=None), at), emit.dim(offset)), ahead)
+        if buffer.absent is not None:
+            at = emit.b.select(buffer.absent, at, emit.dim(start))
+            ahead = emit.b.select(buffer.absent, I64(0), emit.dim(step))
+        return _Stream(emit.at(emit.at(replace(buffer, ring=None), at), emit.dim(offset)), ahead)
 
     def _row(self, value: SSAValue) -> Row | ShiftedRow | None:
         """What makes a value within the loop."""
@@ -143,7 +144,7 @@ class Run:
             return None
         return -move if self.loop.back else move
 
-    def found(self, value: SSAValue, offset: Dim) -> Pointer:
+    def operand_at(self, value: SSAValue, offset: Dim) -> Pointer:
         """Where an operand is that has no stream, at the step that the symbols tell."""
         row = self._row(value)
         at = self.loop.pointers[value] if row is None else self.loop.rows(row)
@@ -191,6 +192,8 @@ class Places:
         after = emit.loop(run.steps, iteration, [*states, *begin])
         last = {(c.row, offset): (c, v) for (c, offset), v in zip(elements, after, strict=False)}
         for (row, offset), (c, value) in last.items():
+            # Other rows were written by their steps; a state that nobody sees between them is
+            # written once.
             if row in plan.last:
                 emit.store(value, self._at(run.ends[row], offset, c.along), self.lanes, self.mask)
 
@@ -223,6 +226,8 @@ class Places:
     def _read_fixed(self, part: Part, value: SSAValue, access: Access) -> None:
         for indices in part.points((*part.short, *part.reduced)):
             element = _Element.of(part, value, access, indices)
+            # A few registers of those that steps leave; further ones would be spilled and read from
+            # there.
             if element not in self.fixed and len(self.fixed) < FIXED:
                 self.fixed[element] = self.read(element, {})
 
@@ -230,7 +235,7 @@ class Places:
         """Of the first unit's."""
         emit, along, start = self.emit, element.along, element.start
         stream = self.run.streams[element.value, start]
-        at = stream.at or self.run.found(element.value, start)
+        at = stream.at or self.run.operand_at(element.value, start)
         moved = places.get((along, stream.step)) if stream.at is not None else None
         at = emit.at(at, self.shift(along) if moved is None else moved)
         return emit.at(at, emit.dim(element.offset - start))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import I64, VALUE, Pointer, Value, vector_type
 from rnncc.codegen.llvm.nest import make_nest
+from rnncc.codegen.llvm.values import I64, VALUE, Pointer, Value, vector_type
 from rnncc.ir.dims import Dim, product
 from rnncc.kern.access import get_access
 from rnncc.kern.moves import ListRows
@@ -33,37 +33,37 @@ class _Code:
         """The number of true flags, as it is stored."""
         return self._number(self._axis(0, I64(0), self.flags, I64(0)))
 
-    def _axis(self, axis: int, row: Value, flags: Pointer, found: Value) -> Value:
+    def _axis(self, axis: int, row: Value, flags: Pointer, listed: Value) -> Value:
         """The rows of an axis and those inside; `row`: the number of the row outside."""
         emit, b = self.emit, self.emit.b
         size, step = emit.dim(self.dims[axis]), emit.dim(self.steps[axis])
         first = b.mul(row, size)
         if axis == len(self.dims) - 1:
-            return self._rows(first, size, flags, found)
+            return self._rows(first, size, flags, listed)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             inner = emit.at(flags, b.mul(i, step))
             return [self._axis(axis + 1, b.add(first, i), inner, carried[0])]
 
-        return emit.loop(size, iteration, [found])[0]
+        return emit.loop(size, iteration, [listed])[0]
 
-    def _rows(self, first: Value, count: Value, flags: Pointer, found: Value) -> Value:
+    def _rows(self, first: Value, count: Value, flags: Pointer, listed: Value) -> Value:
         """Neighbouring rows."""
         b, step = self.emit.b, self.steps[-1]
         if step != 1 or self.lanes == 1:
-            return self._one_by_one(first, count, flags, found)
+            return self._one_by_one(first, count, flags, listed)
         vectors = self.emit.quotient(count, I64(self.lanes))
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             at = b.mul(i, I64(self.lanes))
             return [self._vector(b.add(first, at), self.emit.at(flags, at), carried[0])]
 
-        [found] = self.emit.loop(vectors, iteration, [found])
+        [listed] = self.emit.loop(vectors, iteration, [listed])
         done = b.mul(vectors, I64(self.lanes))
         rest, behind = b.sub(count, done), self.emit.at(flags, done)
-        return self._one_by_one(b.add(first, done), rest, behind, found)
+        return self._one_by_one(b.add(first, done), rest, behind, listed)
 
-    def _vector(self, first: Value, flags: Pointer, found: Value) -> Value:
+    def _vector(self, first: Value, flags: Pointer, listed: Value) -> Value:
         emit, b, lanes = self.emit, self.emit.b, self.lanes
         bits = b.bitcast(emit.load(flags, lanes), ir.IntType(lanes))
         every = b.icmp_unsigned("==", bits, ir.Constant(bits.type, -1))
@@ -71,30 +71,30 @@ class _Code:
             with all_true:
                 lane = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
                 numbers = self._number(b.add(emit.splat(first, lanes), lane), lanes)
-                emit.store(numbers, emit.at(self.out, found), lanes)
-                quick, after_quick = b.add(found, I64(lanes)), b.block
+                emit.store(numbers, emit.at(self.out, listed), lanes)
+                quick, after_quick = b.add(listed, I64(lanes)), b.block
             with mixed:
-                slow = self._one_by_one(first, I64(lanes), flags, found)
+                slow = self._one_by_one(first, I64(lanes), flags, listed)
                 after_slow = b.block
         phi = b.phi(I64)
         phi.add_incoming(quick, after_quick)
         phi.add_incoming(slow, after_slow)
         return phi
 
-    def _one_by_one(self, first: Value, count: Value, flags: Pointer, found: Value) -> Value:
+    def _one_by_one(self, first: Value, count: Value, flags: Pointer, listed: Value) -> Value:
         """Each row's number is written to both places that it may have; what is there is replaced
         by the number of a later row, or is this one's."""
         emit, b, step = self.emit, self.emit.b, self.emit.dim(self.steps[-1])
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            row, [found] = b.add(first, i), carried
-            others = b.sub(row, found)
-            for place in (b.sub(self.last, others), found):
+            row, [listed] = b.add(first, i), carried
+            others = b.sub(row, listed)
+            for place in (b.sub(self.last, others), listed):
                 emit.store(self._number(row), emit.at(self.out, place))
             flag = emit.load(emit.at(flags, b.mul(i, step)))
-            return [b.add(found, b.zext(flag, I64))]
+            return [b.add(listed, b.zext(flag, I64))]
 
-        return emit.loop(count, iteration, [found])[0]
+        return emit.loop(count, iteration, [listed])[0]
 
     def _number(self, value: Value, lanes: int = 1) -> Value:
         """Numbers in the list's type."""

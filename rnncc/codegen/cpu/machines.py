@@ -62,8 +62,8 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarg
     if platform is None and triple not in (None, host):
         near = [name for name in PLATFORMS if triple and triple.lower() in name]
         near = near or difflib.get_close_matches(triple or "", PLATFORMS, 3)
-        asked = f"did you mean {' or '.join(near)}? " if near else ""
-        hint = f"{asked}`rnncc targets` lists names, and triples of their kinds do"
+        suggestion = f"did you mean {' or '.join(near)}? " if near else ""
+        hint = f"{suggestion}`rnncc targets` lists names, and triples of their kinds do"
         raise CompileError("", f"target {triple!r} is not supported", hint)
     if cpu is not None and "," in cpu:
         what = f"{cpu!r} names several CPUs, for which there are libraries in files alone"

@@ -11,9 +11,9 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.transposing import TransposeTiling, TransposingMap
-from rnncc.codegen.llvm.emit import FAR, I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest, indexed_axes, joined, make_nest, split_nest
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.codegen.llvm.values import FAR, I64, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Map
@@ -30,6 +30,8 @@ def emit_map(
         _emit_listed(emit, op, [*ins, *outs], rows)
         return
     pointers, nest = [*ins, *outs], _nest_of(op, {})
+    # A batch of one, innermost, would leave a lane a vector: the loop around is vectorised then (an
+    # attention LSTM, H = 128, B = 1: 769 to 668 us).
     symbol = _innermost(nest)
     if symbol is None:
         _emit_nest(emit, op, nest, pointers)
@@ -90,6 +92,8 @@ class _MapCode:
         dense = dense and all(s == 1 for s in self.steps[self.count :])
         self.lanes = emit.target.lanes if nest.dims and dense else 1
         axis, last = (nest.axes[-1], nest.dims[-1]) if nest.dims else (None, Dim.of(1))
+        # What divides the last axis, whatever its symbols are: a rest in whole shorter vectors
+        # needs no mask, whose stores reach a later load 4 ns later than others.
         self.factor = gcd(LINE, *(factor for _, factor in last.terms))
         self.arguments: Sequence[SSAValue] = op.body.block.args
         varying = {v for v, s in zip(self.arguments, self.steps, strict=False) if s != 0}
@@ -115,6 +119,7 @@ class _MapCode:
 
         first, mine = I64(0), count
         if emit.team is not None and not indices:
+            # Whole lines, as two threads that write into one line take it from each other.
             first, mine = emit.team.share(count, LINE)
 
         def vector(start: Value, lanes: int, mask: Value | None) -> None:

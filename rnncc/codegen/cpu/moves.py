@@ -7,9 +7,9 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import BAD_INDEX, BAD_LENGTH, I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding
-from rnncc.ir.ops.base import get_dim, get_dims
+from rnncc.codegen.llvm.values import BAD_INDEX, BAD_LENGTH, I32, I64, Pointer, Value
+from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 
 Pair = tuple[Value, Value]
@@ -143,6 +143,7 @@ def emit_scatter(
         if init is None:
             emit.in_vectors(whole, lanes, begin)
         else:
+            # In a loop a sum of rows goes on where it is: there is nothing to copy.
             with emit.when(b.icmp_unsigned("!=", init.base, out.base)):
                 emit.in_vectors(whole, lanes, begin)
         emit.nest([places.outer, places.count], one)
@@ -176,8 +177,8 @@ class _Places:
         return b.mul(numbered, self.inner), b.mul(row, self.inner)
 
     def _number(self, j: Value) -> Value:
-        found = self.emit.load(self.emit.at(self.index, j))
-        return found if self.index.dtype == "i64" else self.emit.b.sext(found, I64)
+        index = self.emit.load(self.emit.at(self.index, j))
+        return index if self.index.dtype == "i64" else self.emit.b.sext(index, I64)
 
 
 class _Copy:

@@ -11,9 +11,9 @@ from xdsl.ir import Attribute, Operation
 
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.terms import Terms
-from rnncc.codegen.llvm.emit import FAR
+from rnncc.codegen.llvm.values import FAR
+from rnncc.ir.attributes import dims_attr, get_dims
 from rnncc.ir.dims import Dim, Monomial, Term
-from rnncc.ir.ops.base import dims_attr, get_dims
 from rnncc.ir.types import FLOATS, ITEM_BYTES
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.kernels import Gemm, Kernel, Map, Reduce
@@ -72,8 +72,8 @@ def _opened(op: Kernel) -> OpenedKernel:
         left = _Names("_a")  # whose numbers may be equal to others or not
         properties["a_access"] = left.access(op.a_access)
         properties["depth"] = IntAttr(0)
-        names.found |= left.found
-    return OpenedKernel(properties, names.found)
+        names.numbers |= left.numbers
+    return OpenedKernel(properties, names.numbers)
 
 
 class _Names:
@@ -83,7 +83,7 @@ class _Names:
     """
 
     def __init__(self, prefix: str = "_") -> None:
-        self.prefix, self.found = prefix, dict[str, int]()
+        self.prefix, self.numbers = prefix, dict[str, int]()
         self._names = dict[int, str]()
 
     def access(self, access: Attribute) -> ArrayAttr[StringAttr]:
@@ -96,5 +96,5 @@ class _Names:
         if abs(factor) <= FAR or len(monomial) > 1:
             return monomial, factor
         name = self._names.setdefault(abs(factor), f"{self.prefix}{len(self._names)}")
-        self.found[name] = abs(factor)
+        self.numbers[name] = abs(factor)
         return (*monomial, name), factor // abs(factor)

@@ -23,7 +23,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.open_sizes import OpenedKernel
 from rnncc.codegen.cpu.threads import Team
-from rnncc.codegen.llvm.emit import I1, I64, POINTER, Pointer
+from rnncc.codegen.llvm.values import I1, I64, POINTER, Pointer
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Contract, Gemm, Map, Reduce
 from rnncc.kern.moves import ListRows, Pack
@@ -66,17 +66,20 @@ class OutlinedKernels:
             name for op in loops for name in (op.index, op.extent, op.iteration) if name is not None
         ]
         own, ops = {name.data for name in names}, list(program.func.walk())
-        taken = own | set(program.symbols)
+        reserved = own | set(program.symbols)
+        # 400 products of as many sizes take 3.0 s to compile so; they took 18.1 s before one
+        # function served all kernels of a kind.
         large = len(ops) > LARGE or sum(isinstance(op, _KERNELS) for op in ops) > MANY
         for op in ops:
             if _is_long(op) or (large and isinstance(op, _KERNELS)):
                 opened = OpenedKernel.of(self.target, op) if large else None
-                if opened is not None and not opened.numbers.keys().isdisjoint(taken):
+                if opened is not None and not opened.numbers.keys().isdisjoint(reserved):
                     opened = None
                 if opened is not None:
                     self.opened[op] = opened
                 form, symbols = _form(op, frozenset(program.symbols), own, opened)
                 self.forms[op] = form, symbols
+                # Two, so that in a large program what stands once is a function as well.
                 self.counts[form] += 2 if large else 1
 
     def is_function(self, op: Operation) -> bool:
@@ -88,27 +91,29 @@ class OutlinedKernels:
         if not self.is_function(op):
             return False
         form, symbols = self.forms[op]
-        held = {value: pointers[value] for value in op.operands}
-        kinds = tuple((p.dtype, p.absent is None, p.ring, p.skippable) for p in held.values())
+        operands = {value: pointers[value] for value in op.operands}
+        kinds = tuple((p.dtype, p.absent is None, p.ring, p.skippable) for p in operands.values())
         key = form, kinds, emit.team is None  # a single step is for one thread in any library
         function = self.functions.get(key)
         if function is None:
-            function = self._define(emit, op, held, symbols)
+            function = self._define(emit, op, operands, symbols)
             self.functions[key] = function
-        absent = [p.absent for p in held.values() if p.absent is not None]
+        absent = [p.absent for p in operands.values() if p.absent is not None]
         opened = self.opened.get(op)
         numbers = {} if opened is None else opened.numbers
         sizes = [I64(numbers[n]) if n in numbers else emit.symbols[n] for n in symbols]
         iteration = I64(0) if emit.iteration is None else emit.iteration
         team = [] if emit.team is None else [emit.team.struct]
-        emit.b.call(function, [*(p.base for p in held.values()), *team, iteration, *absent, *sizes])
+        emit.b.call(
+            function, [*(p.base for p in operands.values()), *team, iteration, *absent, *sizes]
+        )
         return True
 
     def _define(
-        self, emit: CpuEmit, op: Operation, held: Mapping[SSAValue, Pointer], symbols: list[str]
+        self, emit: CpuEmit, op: Operation, operands: Mapping[SSAValue, Pointer], symbols: list[str]
     ) -> ir.Function:
-        flags = [value for value, p in held.items() if p.absent is not None]
-        places = len(held) + (emit.team is not None)
+        flags = [value for value, p in operands.items() if p.absent is not None]
+        places = len(operands) + (emit.team is not None)
         types = [*[POINTER] * places, I64, *[I1] * len(flags), *[I64] * len(symbols)]
         name = f"{emit.module.name}_kernel_{len(self.functions)}"
         function = ir.Function(emit.module, ir.FunctionType(ir.VoidType(), types), name)
@@ -118,12 +123,12 @@ class OutlinedKernels:
         absent = dict(zip(flags, rest, strict=False))
         pointers = {
             value: replace(p, base=base, absent=absent.get(value))
-            for (value, p), base in zip(held.items(), function.args, strict=False)
+            for (value, p), base in zip(operands.items(), function.args, strict=False)
         }
         inner = CpuEmit.begin(function, emit.target, symbols)
         inner.iteration = iteration
         if emit.team is not None:
-            inner.team = Team(emit.module, inner.b, function.args[len(held)])
+            inner.team = Team(emit.module, inner.b, function.args[len(operands)])
         opened = self.opened.get(op)
         if opened is None:
             self.write(inner, op, pointers, None)
@@ -156,9 +161,11 @@ def _form(
         own = own | opened.numbers.keys()
         structure = structure, opened.product
 
-    def named(found: re.Match[str]) -> str:
-        word = found[0]
+    def named(match: re.Match[str]) -> str:
+        word = match[0]
         if word in sizes or word in own:
+            # Indices of loops are numbered as they come, so that kernels of different loops are
+            # equal; the sizes of the call mean the same everywhere and keep their names.
             used.setdefault(word, word if word in sizes else f"${len(used)}")
         return used.get(word, word)
 

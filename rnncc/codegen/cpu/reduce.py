@@ -16,9 +16,9 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit, Part
-from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding, Lanes, fold_together, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.kernels import Reduce
 
@@ -76,6 +76,8 @@ class _ReduceCode:
         self.code = RegionCode(emit, op.body.block, varying, self.axis)
         self.across, self.along = across, along
         taps = op.dims[self.kept :]
+        # A window has few taps of known number: without loops around them the loads of neighbours
+        # overlap and no counter stands between two terms.
         few = across and len(taps) > 1 and all(d.is_static for d in taps)
         self.unrolled = few and prod(map(int, taps)) <= FEW
         self.folds_together = along and self._folds_together()
@@ -83,6 +85,8 @@ class _ReduceCode:
     def _folds_together(self) -> bool:
         """Whether there is a vector of neighbouring results, whose terms fill vectors too."""
         op, kept, lanes = self.op, self.kept, self.lanes
+        # Only float sums are worth it: 15 additions of vectors fold 16 results instead of 64. Each
+        # is still folded in the order that it has alone, so that no bit changes.
         if op.kind.data != "sum" or self.folding.real is None or op.some_rows is not None:
             return False
         if kept < 2 or op.reduced.data != 1 or self.access[-1].strides[kept - 1] != 1:
@@ -108,12 +112,14 @@ class _ReduceCode:
 
     def _row(self, indices: list[Value]) -> None:
         """A row of results, one a lane."""
+        # An order that is not stated allows all rows at once: the sums stay in registers.
         if not self.ordered or self.kept == len(self.op.dims):
             self._results(indices, None)
             return
         emit, b = self.emit, self.emit.b
         size = emit.dim(self.op.dims[self.kept])
         chunks = emit.parts(size, I64(ROWS))
+        # Without rows one chunk must still run: it writes what the sums start at.
         chunks = b.select(b.icmp_signed("<", chunks, I64(1)), I64(1), chunks)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
@@ -214,6 +220,7 @@ class _ReduceCode:
         fresh = b.icmp_signed("==", part[0], I64(0))
         if init is None:
             return b.select(fresh, self.folding.initial(self.lanes), emit.load(out, lanes, mask))
+        # One load from a chosen place: with two loads the one that is not taken would be run, too.
         return emit.load(replace(out, base=b.select(fresh, init.base, out.base)), lanes, mask)
 
     def _sum_rows(self, places: list[_Place], part: Part, totals: list[Value]) -> list[Value]:

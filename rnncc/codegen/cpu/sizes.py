@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import I64, Value
+from rnncc.codegen.llvm.values import I64, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.largest import Largest
 from rnncc.planning.threading_cost import START, ThreadingCost

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import BAD_TAPE, I64, NULL_POINTER, OK, Value
+from rnncc.codegen.llvm.values import BAD_TAPE, I64, NULL_POINTER, OK, Value
 
 _SPREAD = 0x9E3779B97F4A7C15
 """An odd number near 2^64 divided by the golden ratio: multiplied by it, other sizes differ."""
@@ -41,8 +41,8 @@ class TapeSeal:
 
     def check(self) -> None:
         """End the call unless the tape is sealed."""
-        found = self._emit.b.load(self._tape, typ=I64, align=8)
-        self._emit.fail_if(self._emit.b.icmp_unsigned("!=", found, self.value), BAD_TAPE)
+        seal = self._emit.b.load(self._tape, typ=I64, align=8)
+        self._emit.fail_if(self._emit.b.icmp_unsigned("!=", seal, self.value), BAD_TAPE)
         self._emit.together()  # all threads have looked before one of them breaks it
 
     def open(self) -> None:
@@ -59,8 +59,8 @@ class TapeSeal:
     def break_unless_refused(self, code: Value) -> None:
         """A tape that backward has begun to read is used up."""
         b = self._emit.b
-        begun = b.icmp_signed("!=", code, ir.Constant(code.type, NULL_POINTER))
-        with self._emit.alone(), self._emit.when(begun):
+        accepted = b.icmp_signed("!=", code, ir.Constant(code.type, NULL_POINTER))
+        with self._emit.alone(), self._emit.when(accepted):
             self._write(_BROKEN)
 
     def _write(self, seal: Value) -> None:

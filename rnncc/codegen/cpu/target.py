@@ -105,6 +105,7 @@ class CpuTarget:
     def panel(self, slots: int, units: int) -> int:
         """About `vectors` vectors over all slots; else whole tiles where few slots allow it."""
         usual = PANELS[self.tile[1]]
+        # So that a panel's vectors, over all slots, are whole tiles.
         vectors = usual[slots - 1] if slots <= len(usual) else 1
         if self.vectors:
             vectors = max(1, min(self.vectors, MOST_VECTORS) // slots)
@@ -127,6 +128,7 @@ class CpuTarget:
     def row_bytes(self, dtype: str, depth: int) -> int:
         from rnncc.codegen.cpu.gemm.converted_rows import ConvertedRows
 
+        # Weights that are widened as they are read meet rows as they lie: nothing is converted.
         if dtype in ("f32", "f64") or (dtype == "bf16" and not self.bf16_dot):
             return 0
         return ConvertedRows.of(self, dtype, depth).bytes
@@ -140,6 +142,7 @@ class CpuTarget:
         """As many as stay in half of the cache, in whole tiles."""
         if self.compact:
             return 1
+        # 12 rows are two whole tiles; the other half of the cache is for what the steps read.
         fit = self.cache // 2 // (4 * max(width, 1))
         least = MIN_ROWS_OF_FAR if weights > FAR_WEIGHTS else MIN_ROWS
         return min(max(fit // 12 * 12, least), MAX_ROWS)

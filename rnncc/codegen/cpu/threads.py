@@ -9,7 +9,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import I32, I64, POINTER, Value
+from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.platforms import pointer_bytes, system_of
 
@@ -71,10 +71,13 @@ class Team:
 
     def _meet(self) -> None:
         b = self.b
+        # Release, for what this thread has written; acquire, as the last to come goes on at once.
         come = b.atomic_rmw("add", self.counter, I64(1), "acq_rel")
         waiting = b.and_(come, I64(ROUND - 1))
         with b.if_else(b.icmp_signed("==", b.add(waiting, I64(1)), self.parts)) as (last, others):
             with last:
+                # One addition takes the waiting off and starts the next round: nobody sees one
+                # without the other, so that the counter never has to be cleared.
                 b.atomic_rmw("add", self.counter, b.sub(I64(ROUND), self.parts), "release")
             with others:
                 self._await(b.sub(come, waiting))
@@ -101,6 +104,8 @@ class Team:
         b = self.b
         if self.module.triple.startswith("x86_64"):
             b.call(declared(self.module, "llvm.x86.sse2.pause", ir.VoidType(), []), [])
+        # A core with more threads than it can run: who spins would keep the one that all wait for
+        # from running.
         impatient = b.icmp_signed(">", looks, I32(PATIENCE))
         with b.if_then(impatient):
             b.call(declared(self.module, YIELD[system_of(self.module.triple)], I32, []), [])

@@ -41,14 +41,18 @@ class Tiling:
     @staticmethod
     def of(target: CpuTarget, rows: int, columns: int) -> Tiling:
         """The tiles for one machine; lanes run along the wider axis where the other is narrow."""
+        # Lanes run along columns: fewer than a vector's would leave lanes empty in each term.
         swapped = columns < target.lanes and columns < rows
         if swapped:
             rows, columns = columns, rows
+        # Of 32 registers 24 hold sums, of 16 registers 12: the others are for a row's factor and
+        # the panel's vectors.
         sums = 2 * MOST_HEIGHT if target.registers >= 32 else MOST_HEIGHT
         height = _evenly(rows, sums // 2)
         wide = -(-columns // target.lanes)
         vectors = max(1, min(MOST_VECTORS, sums // max(height, 1), wide))
         panel = max(1, vectors * target.lanes)
+        # Half of the cache: rows of the left operand and the sums pass through the other half.
         fit = max(1, target.cache // 2 // (target.item * DEPTH * panel))
         block = _evenly(max(1, columns // panel), fit)
         return Tiling(swapped, rows, columns, height, vectors, block, target.lanes)

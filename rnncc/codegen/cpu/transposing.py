@@ -12,9 +12,9 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit, stack_size
 from rnncc.codegen.cpu.moves import transposed
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.kern.kernels import Map
 
 TURNED = ("f32", "f64", "i32")
@@ -54,6 +54,7 @@ class TransposeTiling:
             return None
         axis = max(common)
         static = [int(d) for d in (nest.dims[axis], nest.dims[last]) if d.is_static]
+        # A tile is as wide as it is high: a short axis would fill part of the longest vectors only.
         lanes = emit.target.lanes_for(min(static, default=emit.target.lanes))
         fits = len(columns) * lanes * lanes <= stack_size(emit.target)
         return (
@@ -175,8 +176,8 @@ class TransposingMap:
         for j in range(lanes):
             mask = None
             if inside is not None:
-                there = b.icmp_signed(">", inside[1], I64(j))
-                mask = emit.first_lanes(b.select(there, inside[0], I64(0)), lanes)
+                in_range = b.icmp_signed(">", inside[1], I64(j))
+                mask = emit.first_lanes(b.select(in_range, inside[0], I64(0)), lanes)
             columns.append(emit.load(emit.at(pointer, b.mul(I64(j), step)), lanes, mask))
         return transposed(emit, columns)
 

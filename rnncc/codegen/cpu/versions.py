@@ -25,7 +25,7 @@ from rnncc.codegen.cpu.features import BASELINE, needed
 from rnncc.codegen.cpu.supported import supported_text
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
-from rnncc.codegen.llvm.emit import I32, POINTER, Value
+from rnncc.codegen.llvm.values import I32, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.target import Code, Forms
 from rnncc.kern.library import Library
@@ -39,7 +39,7 @@ entry:
   br i1 %is_known, label %done, label %ask
 ask:
   %number0 = add i32 1, 0
-{asked}
+{questions}
   store atomic i32 %number{last}, ptr @{name}_known monotonic, align 4
   br label %done
 done:
@@ -70,7 +70,7 @@ fits:
 """The number of the version, from 1 up: the last one that the CPU has all for, else the first.
 
 It is found once. Threads that look for it at the same time find the same, and may all store it."""
-_ASKED = """\
+_QUESTION = """\
   %has{i} = call i32 @{name}_{i}_supported()
   %is{i} = icmp ne i32 %has{i}, 0
   %number{i} = select i1 %is{i}, i32 {number}, i32 %number{before}"""
@@ -90,22 +90,22 @@ def write_versions(
         metadata: of the whole.
         weights: the block that all versions read.
     """
-    made = [_Version(f"{name}_{i}", *version) for i, version in enumerate(versions)]
+    compiled = [_Version(f"{name}_{i}", *version) for i, version in enumerate(versions)]
     first = versions[0][1]
     target = CpuTarget(first.triple, BASELINE[first.architecture], "", 4, 16, False)
     module = ir.Module(name)
     module.triple = target.triple
-    held = declare_weights(module, name, len(weights))
-    for function in made[0].functions:
-        _add_function(module, name, function, made, held)
-    _add_chosen_cpu(module, name, [one.target.cpu for one in made])
+    block = declare_weights(module, name, len(weights))
+    for function in compiled[0].functions:
+        _add_function(module, name, function, compiled, block)
+    _add_chosen_cpu(module, name, [one.target.cpu for one in compiled])
     add_metadata(module, name, metadata)
-    text, choice = str(module), _choice(name, made, target)
+    text, choice = str(module), _choice(name, compiled, target)
 
     def finish() -> Forms:
         optimised = objects.optimise(text, target, weights=(name, weights))
         optimised.take_in(choice, [f"{name}_version"])
-        for one in made:
+        for one in compiled:
             optimised.take_in(one.optimised(), one.names)
         return {
             "llvm": lambda: optimised.text,
@@ -137,9 +137,9 @@ class _Version:
 
     def optimised(self) -> str:
         """The module as that of a library for this CPU alone, each function marked with it."""
-        made = objects.optimise(self.text, self.target, linked=self.linked)
+        code = objects.optimise(self.text, self.target, linked=self.linked)
         machine = f'"target-cpu"="{self.target.cpu}" "target-features"="{self.target.features}"'
-        return re.sub(r"^(define .*) \{$", rf"\1 {machine} {{", made.text, flags=re.MULTILINE)
+        return re.sub(r"^(define .*) \{$", rf"\1 {machine} {{", code.text, flags=re.MULTILINE)
 
     def supported(self) -> str:
         """What asks the CPU, not exported."""
@@ -157,11 +157,11 @@ def _add_function(
     types = whole.args[1:] if computes else whole.args
     kind = ir.FunctionType(whole.return_type, types)
     function = ir.Function(module, kind, f"{name}_{exported}")
-    given = [weights, *function.args] if computes else list(function.args)
+    arguments = [weights, *function.args] if computes else list(function.args)
 
     def call(builder: ir.IRBuilder, number: int) -> None:
         own = ir.Function(module, whole, functions[number].name)
-        builder.ret(builder.call(own, given, tail=True))
+        builder.ret(builder.call(own, arguments, tail=True))
 
     _choose(module, name, function, call, len(versions))
 
@@ -197,9 +197,10 @@ def _choose(
 def _choice(name: str, versions: Sequence[_Version], target: CpuTarget) -> str:
     """What finds the version, as LLVM's text, and tells whether there is one."""
     machine = f'nounwind "target-cpu"="{target.cpu}" "target-features"=""'
-    asked = [
-        _ASKED.format(name=name, i=i, number=i + 1, before=i - 1) for i in range(1, len(versions))
+    questions = [
+        _QUESTION.format(name=name, i=i, number=i + 1, before=i - 1)
+        for i in range(1, len(versions))
     ]
     last = len(versions) - 1
-    text = _CHOICE.format(name=name, machine=machine, asked="\n".join(asked), last=last)
+    text = _CHOICE.format(name=name, machine=machine, questions="\n".join(questions), last=last)
     return text + "".join(version.supported() for version in versions)

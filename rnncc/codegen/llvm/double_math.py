@@ -120,11 +120,11 @@ class DoubleMath(MathEmitter):
         """whole * 2**exponent, which is a float64: in two steps, of which the first is normal."""
         least = self.splat_bits(LEAST_POWER)
         first = b.select(b.icmp_signed(">", exponent, least), exponent, least)
-        found = b.uitofp(whole, self.type)
+        product = b.uitofp(whole, self.type)
         for part in (first, b.sub(exponent, first)):
             power = b.shl(b.add(part, self.splat_bits(self.table.bias)), self.splat_bits(52))
-            found = b.fmul(found, self.from_bits(b, power))
-        return found
+            product = b.fmul(product, self.from_bits(b, power))
+        return product
 
     def _sine(self, b: ir.IRBuilder, r: ir.Value, square: ir.Value) -> ir.Value:
         """As r + r³p, which rounds less, as r has lost more on its way here; of r's sign, if 0."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar, cast
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any, Self, cast
 
 from llvmlite import ir
 
@@ -13,61 +13,33 @@ from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.double_math import math_of
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.math import MathEmitter
+from rnncc.codegen.llvm.sizes import SizeEmit, is_zero
+from rnncc.codegen.llvm.values import (
+    I1,
+    I32,
+    I64,
+    MEMORY,
+    POINTER,
+    VALUE,
+    Pointer,
+    Value,
+    align_of,
+    vector_type,
+)
 from rnncc.codegen.llvm.vector import Real, Splat, Vector, VectorEmitter, declared
-from rnncc.ir.dims import Dim, Excess, Quotient, Term
-from rnncc.ir.types import FLOATS, ITEM_BYTES
-from rnncc.kern.largest import Largest
-from rnncc.platforms import pointer_bytes, word_bits
+from rnncc.ir.types import FLOATS
+from rnncc.platforms import pointer_bytes
 
-I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
-I8, I1 = ir.IntType(8), ir.IntType(1)
-POINTER = ir.PointerType()
-FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
-VALUE: dict[str, ir.Type] = {
-    **{"f32": FLOAT, "f64": DOUBLE, "i32": I32, "i64": I64, "i1": I1},
-    **{"i8": I8, "u8": I8, "i16": I16, "u16": I16, "u32": I32, "f16": I16, "bf16": I16},
-}
-"""Element types while a kernel computes with them; a narrow float stands for its bits."""
-MEMORY: dict[str, ir.Type] = {**VALUE, "i1": I8}
-"""Element types as they lie in memory; an i1 takes a byte."""
-OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH, PAST_LIMIT, BAD_INDEX, BAD_TAPE = range(7)
-"""What generated code returns: the error codes of include/rnncc.h."""
-
-Value = Any
-Key = TypeVar("Key")
 Body = Callable[[Value, list[Value]], Sequence[Value]]
 
 
-@dataclass(frozen=True)
-class Pointer:
-    """A buffer as code sees it.
-
-    Attributes:
-        absent: whether the caller's pointer is null (of outputs).
-        ring: rows kept, see `kern.buffer`.
-        skippable: kernels that write nothing but absent skippable buffers are skipped.
-    """
-
-    base: Value
-    dtype: str
-    absent: Value | None = None
-    ring: int | None = None
-    skippable: bool = False
-
-
-FAR = 4
-"""How far apart elements of a vector may be that are read with those between: see `spaced`."""
-
-
-class Emit:
+class Emit(SizeEmit):
     """One function being written, for one machine."""
 
     def __init__(self, module: ir.Module, target: Machine, builder: ir.IRBuilder) -> None:
-        self.module, self.b = module, builder
-        self._machine = target
+        super().__init__(target, builder)
+        self.module = module
         self._math = dict[tuple[int, Real], MathEmitter]()
-        self.symbols: dict[str, Value] = {}
-        self._written: dict[Any, Value] | None = None
         self.element: Real = "f32"
         """The type of the elements that fill a whole vector."""
 
@@ -86,11 +58,6 @@ class Emit:
         room.align = align
         room.type = POINTER  # llvmlite would make it a typed pointer
         return room
-
-    @property
-    def target(self) -> Machine:
-        """The machine that the function is for."""
-        return self._machine
 
     @property
     def vector(self) -> MathEmitter:
@@ -119,104 +86,6 @@ class Emit:
             builder = FoldingBuilder(function.append_basic_block("entry"))
             builder.ret(math.function(name)(builder, *function.args))
         return self.b.call(function, xs)
-
-    # Sizes
-
-    def dim(self, dim: Dim) -> Value:
-        """A size formula as an i64."""
-        total: Value = I64(dim.coefficient())
-        for monomial, factor in dim.terms:
-            if monomial:
-                term = self._once((monomial, factor), self._term)
-                total = term if _is_zero(total) else self.b.add(total, term)
-        return total
-
-    def _term(self, term: Term) -> Value:
-        monomial, factor = term
-        if factor != 1:
-            return self.b.mul(self._once((monomial, 1), self._term), I64(factor))
-        product = self._factor(monomial[0])
-        for name in monomial[1:]:
-            product = self.b.mul(product, self._factor(name))
-        return product
-
-    def _once(self, key: Key, write: Callable[[Key], Value]) -> Value:
-        """A value; in straight-line code, the one that was written before."""
-        if self._written is None:
-            return write(key)
-        if key not in self._written:
-            self._written[key] = write(key)
-        return self._written[key]
-
-    @contextmanager
-    def straight_line(self) -> Generator[None]:
-        """Where all code is behind all that was written before: formulas are written once.
-
-        NewGVN takes a time of the square of how often one value is computed.
-        """
-        self._written = {}
-        yield
-        self._written = None
-
-    def _factor(self, name: str) -> Value:
-        match name:
-            case Quotient():
-                upper = self.b.add(self.dim(name.inner), I64(name.divisor - 1))
-                return self.b.sdiv(upper, I64(name.divisor))
-            case Excess():
-                value = self.dim(name.inner)
-                return self.b.select(self.b.icmp_signed(">", value, I64(0)), value, I64(0))
-            case _:
-                return self.symbols[name]
-
-    def divided(self, size: Dim, by: int) -> tuple[Value, Value]:
-        """Quotient and remainder; known where the size is."""
-        if size.is_static:
-            whole, rest = divmod(int(size), by)
-            return I64(whole), I64(rest)
-        count = self.dim(size)
-        return self.quotient(count, I64(by)), self.remainder(count, I64(by))
-
-    def parts(self, count: Value, size: Value) -> Value:
-        """How many parts of a size there are of a count, the last one perhaps smaller."""
-        return self.quotient(self.b.add(count, self.b.sub(size, I64(1))), size)
-
-    @property
-    def native(self) -> ir.IntType:
-        """The integers that the machine computes with: wide enough for numbers of elements."""
-        return ir.IntType(word_bits(self.target.triple))
-
-    def quotient(self, count: Value, size: Value) -> Value:
-        """A number of elements divided, towards zero."""
-        if self.native == I64 or (isinstance(size, ir.Constant) and size.constant == 1):
-            return self.b.sdiv(count, size)
-        short = self.b.sdiv(self.b.trunc(count, self.native), self.b.trunc(size, self.native))
-        return self.b.sext(short, I64)
-
-    def remainder(self, count: Value, size: Value) -> Value:
-        """What is left of a number of elements."""
-        if self.native == I64:
-            return self.b.srem(count, size)
-        return self.b.sub(count, self.b.mul(self.quotient(count, size), size))
-
-    @contextmanager
-    def symbols_set(self, values: Mapping[str, Value]) -> Generator[None]:
-        """Loop indices as symbols, within a loop's body."""
-        before = self.symbols
-        self.symbols = {**before, **values}
-        yield
-        self.symbols = before
-
-    def largest(self, sizes: Largest) -> Value:
-        """The largest of several formulas as an i64."""
-        return self._once(sizes.formulas, self._largest)
-
-    def _largest(self, formulas: tuple[Dim, ...]) -> Value:
-        values = [self.dim(formula) for formula in formulas] or [I64(0)]
-        total = values[0]
-        for value in values[1:]:
-            total = self.b.select(self.b.icmp_signed(">", value, total), value, total)
-        return total
 
     # Loops
 
@@ -349,7 +218,7 @@ class Emit:
 
     def at(self, pointer: Pointer, elements: Value) -> Pointer:
         """The buffer from an element on."""
-        if _is_zero(elements):
+        if is_zero(elements):
             return pointer
         base = self.b.gep(pointer.base, [elements], source_etype=MEMORY[pointer.dtype])
         return replace(pointer, base=base)
@@ -380,17 +249,17 @@ class Emit:
         if step == 1 or lanes == 1:
             return self.load(pointer, lanes, mask)
         b, flags = self.b, ir.VectorType(I1, lanes)
-        wanted: Value = ir.Constant(flags, [1] * lanes) if mask is None else mask
-        found: Value = ir.Constant(vector_type(VALUE[pointer.dtype], lanes), None)
+        enabled: Value = ir.Constant(flags, [1] * lanes) if mask is None else mask
+        gathered: Value = ir.Constant(vector_type(VALUE[pointer.dtype], lanes), None)
         for first in range(0, lanes * step, lanes):
             inside = {i: i * step - first for i in range(lanes) if 0 <= i * step - first < lanes}
             lane_of = {place: i for i, place in inside.items()}
             read = [lane_of.get(place, lanes) for place in range(lanes)]
-            some = b.shuffle_vector(wanted, ir.Constant(flags, None), _numbers(read))
+            some = b.shuffle_vector(enabled, ir.Constant(flags, None), _numbers(read))
             part = self.load(self.at(pointer, I64(first)), lanes, some)
             chosen = [lanes + inside[i] if i in inside else i for i in range(lanes)]
-            found = b.shuffle_vector(found, part, _numbers(chosen))
-        return found
+            gathered = b.shuffle_vector(gathered, part, _numbers(chosen))
+        return gathered
 
     def store(
         self, value: Value, pointer: Pointer, lanes: int = 1, mask: Value | None = None
@@ -473,17 +342,3 @@ class Emit:
 def _numbers(values: Sequence[int]) -> Value:
     """Which lanes a shuffle takes."""
     return ir.Constant(ir.VectorType(I32, len(values)), list(values))
-
-
-def vector_type(element: ir.Type, lanes: int) -> ir.Type:
-    """A vector, or the element's own type for one lane."""
-    return element if lanes == 1 else ir.VectorType(element, lanes)
-
-
-def align_of(dtype: str) -> int:
-    """Elements are aligned to their own size, vectors no more than that."""
-    return ITEM_BYTES[dtype]
-
-
-def _is_zero(value: Value) -> bool:
-    return isinstance(value, ir.Constant) and value.constant == 0

@@ -54,23 +54,27 @@ class MathEmitter(VectorEmitter):
 
         With n - 1 the largest results need no second factor; the smallest n then needs a denormal.
         """
-        held = self.minimum(b, x, self.splat(self.table.exp_end))
+        clamped = self.minimum(b, x, self.splat(self.table.exp_end))
         rounder = self.splat(self.table.rounder - 1)
-        biased = self.fma(b, held, self.splat(LOG2_E), rounder)
-        r = self._remainder(b, held, b.fsub(biased, rounder), -1.0)
+        biased = self.fma(b, clamped, self.splat(LOG2_E), rounder)
+        r = self._remainder(b, clamped, b.fsub(biased, rounder), -1.0)
         twice = self.fma(b, r, self.polynomial(b, r, self.table.exp), self.splat(2.0))
         power = self.bits(b, self._power_of_two(b, biased))
         least = self.splat_bits(1 << (self.table.shift - 1))
+        # 2**(n-1) of the least n is denormal, which the shift of bits does not make: it is put in
+        # by hand.
         power = self.from_bits(b, b.select(b.icmp_signed(">", power, least), power, least))
         vanishes = b.fcmp_ordered("<", x, self.splat(self.table.exp_start))
         return b.select(vanishes, self.splat(0.0), b.fmul(twice, power))
 
     def expm1(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """e**x - 1 as 2 * (s*(e**r - 1) + (s - 1/2)), s = 2**(n-1), n the nearest to x / ln 2."""
-        held = self.clamp(b, x, -40.0, self.table.exp_end)
+        # Below -40 e**x - 1 rounds to -1 in float64 too; further down the power would leave its
+        # range.
+        clamped = self.clamp(b, x, -40.0, self.table.exp_end)
         rounder = self.splat(self.table.rounder - 1)
-        biased = self.fma(b, held, self.splat(LOG2_E), rounder)
-        r = self._remainder(b, held, b.fsub(biased, rounder), -1.0)
+        biased = self.fma(b, clamped, self.splat(LOG2_E), rounder)
+        r = self._remainder(b, clamped, b.fsub(biased, rounder), -1.0)
         power = self._power_of_two(b, biased)
         rest = self.fma(b, b.fmul(r, r), self.polynomial(b, r, self.table.expm1), r)
         half = self.fma(b, power, rest, b.fsub(power, self.splat(0.5)))
@@ -97,6 +101,7 @@ class MathEmitter(VectorEmitter):
 
     def erf(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """tanh of atanh(erf(x)), an odd polynomial on the range where erf is not yet 1."""
+        # Beyond it erf rounds to 1, and the polynomial would leave its range.
         x = self.clamp(b, x, -ERF_END, ERF_END)
         square = b.fmul(x, x)
         inner = self.fma(b, b.fmul(square, x), self.polynomial(b, square, ERF_P), x)
@@ -156,6 +161,7 @@ class MathEmitter(VectorEmitter):
         x = b.fpext(x, wide)
         biased = b.fadd(b.fmul(x, self.constant(wide, 2 / math.pi)), rounder)
         n = b.fsub(biased, rounder)
+        # The first product is exact: no fused multiply-add is needed, which not all machines have.
         r = b.fsub(x, b.fmul(n, self.constant(wide, QUARTER_HIGH)))
         r = b.fsub(r, b.fmul(n, self.constant(wide, QUARTER_LOW)))
         return b.trunc(b.bitcast(biased, long), self.integer), b.fptrunc(r, self.type)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import FLOAT, I16, I32, VALUE, Value, vector_type
+from rnncc.codegen.llvm.values import FLOAT, I16, I32, VALUE, Value, vector_type
 from rnncc.ir.types import NARROW_FLOATS, WIDE
 
 HALF_MOST, HALF_INFINITY, HALF_NAN = 0x47800000, 0x7C00, 0x7E00
@@ -37,8 +37,8 @@ def narrowed(b: ir.IRBuilder, x: Value, new: str, lanes: int) -> Value:
         return b.trunc(x, vector_type(VALUE[new], lanes))
     bits = _Bits(b, lanes)
     wide = b.bitcast(x, bits.integer)
-    found = _to_bf16(bits, x, wide) if new == "bf16" else _to_half(bits, x, wide)
-    return b.trunc(found, vector_type(I16, lanes))
+    half = _to_bf16(bits, x, wide) if new == "bf16" else _to_half(bits, x, wide)
+    return b.trunc(half, vector_type(I16, lanes))
 
 
 class _Bits:
@@ -69,9 +69,9 @@ def _of_half(bits: _Bits, x: Value) -> Value:
         b.fsub(bits.as_float(b.add(moved, least)), bits.as_float(least))
     )  # mantissa / 2^24: exact
     exponent = b.and_(x, bits(HALF_INFINITY))
-    found = b.select(b.icmp_signed("==", exponent, bits(HALF_INFINITY)), beyond, normal)
-    found = b.select(b.icmp_signed("==", exponent, bits(0)), small, found)
-    return b.or_(found, b.shl(b.and_(x, bits(0x8000)), bits(16)))
+    magnitude = b.select(b.icmp_signed("==", exponent, bits(HALF_INFINITY)), beyond, normal)
+    magnitude = b.select(b.icmp_signed("==", exponent, bits(0)), small, magnitude)
+    return b.or_(magnitude, b.shl(b.and_(x, bits(0x8000)), bits(16)))
 
 
 def _to_half(bits: _Bits, x: Value, wide: Value) -> Value:
@@ -86,11 +86,11 @@ def _to_half(bits: _Bits, x: Value, wide: Value) -> Value:
     half = bits(0x3F000000)
     shifted = b.fadd(bits.as_float(size), bits.as_float(half))
     small = b.sub(bits.as_integer(shifted), half)
-    found = b.select(b.icmp_signed("<", size, bits(HALF_LEAST)), small, normal)
+    magnitude = b.select(b.icmp_signed("<", size, bits(HALF_LEAST)), small, normal)
     beyond = b.icmp_signed(">=", rounded, bits(HALF_MOST))
-    found = b.select(beyond, bits(HALF_INFINITY), found)
+    magnitude = b.select(beyond, bits(HALF_INFINITY), magnitude)
     nan = b.fcmp_unordered("uno", x, x)
-    return b.or_(b.select(nan, bits(HALF_NAN), found), sign)
+    return b.or_(b.select(nan, bits(HALF_NAN), magnitude), sign)
 
 
 def _to_bf16(bits: _Bits, x: Value, wide: Value) -> Value:

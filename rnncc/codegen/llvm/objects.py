@@ -198,8 +198,8 @@ def _with_weights(
         return f"{text.replace(declared, hidden)}\n{quoted}\n", file
     escapes = np.array([list(b"\\%02x" % i) for i in range(256)], np.uint8)
     body = escapes[weights].tobytes().decode()
-    made = f'@"{symbol}" = hidden constant [{len(weights)} x i8] c"{body}", align 64'
-    return text.replace(declared, made), None
+    definition = f'@"{symbol}" = hidden constant [{len(weights)} x i8] c"{body}", align 64'
+    return text.replace(declared, definition), None
 
 
 def _on_disk(weights: np.ndarray[Any, Any]) -> tuple[Any, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import Value, vector_type
+from rnncc.codegen.llvm.values import Value, vector_type
 from rnncc.ir.ops.random import BITS, MASK, MULTIPLIER, ROUNDS, WEYL
 
 _WORD, _WIDE = ir.IntType(32), ir.IntType(64)

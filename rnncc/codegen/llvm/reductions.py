@@ -11,7 +11,8 @@ from enum import Enum, auto
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import FAR, VALUE, Emit, Value
+from rnncc.codegen.llvm.emit import Emit
+from rnncc.codegen.llvm.values import FAR, VALUE, Value
 from rnncc.codegen.llvm.vector import Real, real_of
 from rnncc.ir.types import FLOATS, ITEM_BYTES, dtype_of
 from rnncc.kern.access import Access

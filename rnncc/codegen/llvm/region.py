@@ -7,16 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from llvmlite import ir
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.codegen.llvm.emit import VALUE, Emit, Value, vector_type
+from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.math import MathEmitter
 from rnncc.codegen.llvm.narrow import narrowed, widened
 from rnncc.codegen.llvm.random import uniform
 from rnncc.codegen.llvm.user_functions import declare_applied
+from rnncc.codegen.llvm.values import VALUE, Value, vector_type
 from rnncc.codegen.llvm.vector import Real, declared, real_of
 from rnncc.errors import CompileError
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
-from rnncc.ir.ops.base import Elementwise, get_dim
+from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
@@ -52,13 +54,13 @@ class RegionCode:
 
         Which are does not depend on the lanes, as the result's last bit would then.
         """
-        found: list[Operation] = []
+        fused: list[Operation] = []
         for op in self._ops:
             if isinstance(op, ew.Add | ew.Sub) and dtype_of(op.y) in FLOATS:
                 mul = next((v.owner for v in op.operands if _is_only_summed(v)), None)
                 if isinstance(mul, ew.Mul):
-                    found.append(mul)
-        return found
+                    fused.append(mul)
+        return fused
 
     def invariants(
         self, known: Mapping[SSAValue, Value], index: Callable[[int], Value]
@@ -67,6 +69,7 @@ class RegionCode:
         env = dict(known)
         for op in self._ops:
             if op.results[0] not in self.varying and op not in self._fused:
+                # Once a row, on scalars, not in each vector of the row.
                 env[op.results[0]] = self._op(op, env, 1, index)
         return env
 
@@ -227,6 +230,7 @@ def _bits(emit: Emit, kind: str, width: int, x: Value, y: Value) -> Value:
     b = emit.b
     if kind not in ("left", "right"):
         return {"and": b.and_, "or": b.or_, "xor": b.xor}[kind](x, y)
+    # LLVM's shifts by as many bits as there are, or more, are poison.
     inside = b.icmp_unsigned("<", y, _splat(x, width))
     if kind == "left":
         return b.select(inside, b.shl(x, y), ir.Constant(x.type, None))
@@ -237,6 +241,7 @@ def _divide(emit: Emit, x: Value, y: Value) -> Value:
     """Towards zero; 0 where y is, and the smallest number by -1 is itself, not a trap."""
     b, zero = emit.b, ir.Constant(x.type, None)
     none, flips = b.icmp_signed("==", y, zero), b.icmp_signed("==", b.add(y, _one(x)), zero)
+    # Both are undefined in LLVM, and trap on x86: one bad lane of a vector would be enough.
     quotient = b.sdiv(x, b.select(b.or_(none, flips), _one(x), y))
     return b.select(none, zero, b.select(flips, b.neg(x), quotient))
 

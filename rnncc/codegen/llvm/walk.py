@@ -15,8 +15,9 @@ from typing import Any, Generic, TypeVar
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.llvm.emit import I8, I64, PAST_LIMIT, POINTER, Emit, Pointer, Value
-from rnncc.ir.ops.base import get_dim
+from rnncc.codegen.llvm.emit import Emit
+from rnncc.codegen.llvm.values import I8, I64, PAST_LIMIT, POINTER, Pointer, Value
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Kernel
@@ -43,7 +44,7 @@ class Walk(ABC, Generic[E]):
     # What a target says
 
     @abstractmethod
-    def given(self, op: Buffer) -> Value:
+    def argument(self, op: Buffer) -> Value:
         """The caller's pointer to an input or an output."""
 
     @abstractmethod
@@ -84,25 +85,25 @@ class Walk(ABC, Generic[E]):
             case "param":
                 return self._within(op, self.weights)
             case _ if op.within is not None:
-                held = self.labelled[op.within.data]
-                return Pointer(self.pointers[held.y].base, op.dtype)
+                owner = self.labelled[op.within.data]
+                return Pointer(self.pointers[owner.y].base, op.dtype)
             case _:
                 return self._within(op, self.workspace)
 
     def _input(self, op: Buffer) -> Pointer:
-        base = self.given(op)
+        base = self.argument(op)
         if op.default is not None:
             default = self.labelled[op.default.data]
             block = self.weights if default.role.data == "param" else self.workspace
-            held, absent = self._within(default, block).base, self.emit.is_null(base)
-            base = self.emit.b.select(absent, held, base)
+            fallback, absent = self._within(default, block).base, self.emit.is_null(base)
+            base = self.emit.b.select(absent, fallback, base)
             return Pointer(base, op.dtype, absent, op.rows_kept)
         if op.y.first_use:
             self.require(op, base)
         return Pointer(base, op.dtype)
 
     def _output(self, op: Buffer) -> Pointer:
-        base = self.given(op)
+        base = self.argument(op)
         absent = self.emit.is_null(base)
         if op.fallback_size == 0:
             return Pointer(base, op.dtype, absent, None, skippable=True)
@@ -216,11 +217,11 @@ class Walk(ABC, Generic[E]):
         run, join = b.append_basic_block("run"), b.append_basic_block("join")
         b.cbranch(condition, run, join)
         b.position_at_end(run)
-        made, after = [p.base for p in self.block(ops)], b.block
+        then_values, after = [p.base for p in self.block(ops)], b.block
         b.branch(join)
         b.position_at_end(join)
         values: list[Value] = []
-        for value, other in zip(made, otherwise, strict=True):
+        for value, other in zip(then_values, otherwise, strict=True):
             phi = b.phi(POINTER)
             phi.add_incoming(value, after)
             phi.add_incoming(other, before)

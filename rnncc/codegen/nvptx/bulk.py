@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.tiles import (
@@ -37,57 +37,57 @@ SHARED = 4 * max(4 * DEPTH * pitch_of(QUADS), ROWS // QUADS * (SIDE * MOST_SLOTS
 """Bytes of shared memory."""
 
 
-def suits(made: Product, threads: int) -> bool:
+def suits(gemm: Product, threads: int) -> bool:
     """Whether there are tiles for a product."""
-    return threads == SQUARE and made.slots <= MOST_SLOTS and made.weights.packed.dtype == "f32"
+    return threads == SQUARE and gemm.slots <= MOST_SLOTS and gemm.weights.packed.dtype == "f32"
 
 
-def write_bulk(emit: GpuEmit, made: Product) -> None:
+def write_bulk(emit: GpuEmit, gemm: Product) -> None:
     """The product in tiles, if it has rows enough."""
     b = emit.b
-    many = b.icmp_signed(">=", made.rows.count, I64(LEAST_ROWS))
+    many = b.icmp_signed(">=", gemm.rows.count, I64(LEAST_ROWS))
     with b.if_else(many) as (tiles, plain):
         with tiles:
-            if not made.is_dense and not _by_fours(made):
-                _write_tiles(emit, made, False)
+            if not gemm.is_dense and not _by_fours(gemm):
+                _write_tiles(emit, gemm, False)
             else:
-                with b.if_else(_aligned(made)) as (fours, ones):
+                with b.if_else(_aligned(gemm)) as (fours, ones):
                     with fours:
-                        _write_tiles(emit, made, True)
+                        _write_tiles(emit, gemm, True)
                     with ones:
-                        _write_tiles(emit, made, False)
+                        _write_tiles(emit, gemm, False)
         with plain:
-            made.write()
+            gemm.write()
 
 
-def _by_fours(made: Product) -> bool:
+def _by_fours(gemm: Product) -> bool:
     """Whether the weights of four neighbouring units lie side by side, from a multiple of four."""
-    whole = made.units % QUAD == 0 and made.op.panel.data % QUAD == 0
-    return whole and made.weights.group == 1
+    whole = gemm.units % QUAD == 0 and gemm.op.panel.data % QUAD == 0
+    return whole and gemm.weights.group == 1
 
 
-def _aligned(made: Product) -> Value:
+def _aligned(gemm: Product) -> Value:
     """Whether whatever is read by fours begins at a multiple of 16 bytes.
 
     A caller's rows need not, nor weights that a call has packed into its workspace.
     """
-    read = made.pointers[:1] if made.is_dense else []
-    return made.aligned(*read, *([made.weights.packed] if _by_fours(made) else []))
+    read = gemm.pointers[:1] if gemm.is_dense else []
+    return gemm.aligned(*read, *([gemm.weights.packed] if _by_fours(gemm) else []))
 
 
-def _write_tiles(emit: GpuEmit, made: Product, fours: bool) -> None:
+def _write_tiles(emit: GpuEmit, gemm: Product, fours: bool) -> None:
     """`fours`: whether all that may be read by fours begins at a multiple of 16 bytes."""
-    units = _Units(emit, made, fours)
+    units = _Units(emit, gemm, fours)
     sizes = ROWS, units.count
 
     def tile(row: Value, unit: Value) -> None:
         units.first = unit
-        left = _Rows(emit, made, row, fours and made.is_dense)
-        work = Tile(emit, left, units, I64(made.depth))
+        left = _Rows(emit, gemm, row, fours and gemm.is_dense)
+        work = Tile(emit, left, units, I64(gemm.depth))
         sums = work.sums([ZERO] * (work.rows * work.columns))
-        _finish(emit, made, units, row, sums)
+        _finish(emit, gemm, units, row, sums)
 
-    for_tiles(emit, made.rows.count, I64(made.units), sizes, tile)
+    for_tiles(emit, gemm.rows.count, I64(gemm.units), sizes, tile)
 
 
 class _Rows:
@@ -98,24 +98,26 @@ class _Rows:
     """
 
     quads = QUADS
-    each = DEPTH * ROWS // SQUARE
+    per_thread = DEPTH * ROWS // SQUARE
 
-    def __init__(self, emit: GpuEmit, made: Product, first: Value, fours: bool) -> None:
-        self.emit, self.made, self.fours = emit, made, fours
+    def __init__(self, emit: GpuEmit, gemm: Product, first: Value, fours: bool) -> None:
+        self.emit, self.gemm, self.fours = emit, gemm, fours
         b = emit.b
         self.place = b.and_(emit.thread64, I64(ROWS - 1))
         self.part = b.lshr(emit.thread64, I64(ROWS.bit_length() - 1))
-        number = clamped(emit, b.add(first, self.place), made.rows.count)
-        self.row = made.rows.at(made.pointers[:1], made.rows.indices(number))[0]
+        number = clamped(emit, b.add(first, self.place), gemm.rows.count)
+        self.row = gemm.rows.at(gemm.pointers[:1], gemm.rows.indices(number))[0]
 
     def load(self, k: Value) -> Loaded:
-        emit, b, depth = self.emit, self.emit.b, self.made.depth
-        first = b.add(k, b.mul(self.part, I64(self.each)))
+        emit, b, depth = self.emit, self.emit.b, self.gemm.depth
+        first = b.add(k, b.mul(self.part, I64(self.per_thread)))
         if not self.fours:
-            numbers = [clamped(emit, b.add(first, I64(i)), I64(depth)) for i in range(self.each)]
-            return [emit.load(emit.along(self.row, [self.made.k_step], [n])) for n in numbers]
+            numbers = [
+                clamped(emit, b.add(first, I64(i)), I64(depth)) for i in range(self.per_thread)
+            ]
+            return [emit.load(emit.along(self.row, [self.gemm.k_step], [n])) for n in numbers]
         values: Loaded = []
-        for i in range(0, self.each, QUAD):
+        for i in range(0, self.per_thread, QUAD):
             at = b.add(first, I64(i))
             inside = b.icmp_signed("<", at, I64(depth))
             at = b.select(inside, at, I64(depth - QUAD))
@@ -124,7 +126,7 @@ class _Rows:
 
     def store(self, loaded: Loaded, place: Pointer) -> None:
         emit, b = self.emit, self.emit.b
-        first = b.mul(self.part, I64(self.each))
+        first = b.mul(self.part, I64(self.per_thread))
         for i, value in enumerate(loaded):
             line = b.mul(b.add(first, I64(i)), I64(pitch_of(self.quads)))
             emit.store(value, emit.at(place, b.add(line, self.place)))
@@ -137,13 +139,13 @@ class _Units:
         count: units of a tile.
     """
 
-    def __init__(self, emit: GpuEmit, made: Product, fours: bool) -> None:
-        self.emit, self.made, self.fours = emit, made, fours
-        self.slots = made.slots
+    def __init__(self, emit: GpuEmit, gemm: Product, fours: bool) -> None:
+        self.emit, self.gemm, self.fours = emit, gemm, fours
+        self.slots = gemm.slots
         self.per_quad = max(1, QUAD // self.slots)
         self.quads = QUADS if self.slots <= QUAD else -(-self.slots // QUAD)
-        self.each = self.per_quad * QUADS if self.slots <= QUAD else 1
-        self.count = SIDE * self.each
+        self.per_thread = self.per_quad * QUADS if self.slots <= QUAD else 1
+        self.count = SIDE * self.per_thread
         self.first: Value = I64(0)
 
     def column(self, unit: int, slot: int) -> int:
@@ -162,16 +164,16 @@ class _Units:
 
     def load(self, k: Value) -> Loaded:
         """This thread's reads: of one k and slot, of `QUAD` neighbouring units or of one."""
-        emit, b, made = self.emit, self.emit.b, self.made
+        emit, b, gemm = self.emit, self.emit.b, self.gemm
         values: Loaded = []
         for part in self._parts():
-            number = clamped(emit, b.add(k, part.k), I64(made.depth))
+            number = clamped(emit, b.add(k, part.k), I64(gemm.depth))
             unit = b.add(self.first, part.unit)
-            last = I64(made.units - self._side)
+            last = I64(gemm.units - self._side)
             unit = b.select(b.icmp_signed("<", unit, last), unit, last)
-            first, step = made.weights.place(unit)
+            first, step = gemm.weights.place(unit)
             at = b.add(b.mul(number, I64(self.slots)), part.slot)
-            place = emit.at(made.weights.packed, b.add(first, b.mul(at, step)))
+            place = emit.at(gemm.weights.packed, b.add(first, b.mul(at, step)))
             values += read_quad(emit, place) if self._side == QUAD else [emit.load(place)]
         return values
 
@@ -182,6 +184,8 @@ class _Units:
             own = loaded[number * self._side :][: self._side]
             with nullcontext() if part.inside is None else emit.when(part.inside):
                 start = emit.at(place, b.mul(part.k, I64(line)))
+                # One slot: four neighbouring units are neighbouring columns, which one store
+                # writes.
                 if self._side == QUAD and self.slots == 1:
                     write_quad(emit, own, emit.at(start, self._place(part.unit, part.slot)))
                     continue
@@ -192,7 +196,7 @@ class _Units:
     @property
     def _side(self) -> int:
         """How many units a read takes: four, where they lie side by side at 16 bytes."""
-        return QUAD if self.fours and _by_fours(self.made) and self.count % QUAD == 0 else 1
+        return QUAD if self.fours and _by_fours(self.gemm) and self.count % QUAD == 0 else 1
 
     def _parts(self) -> list[_Part]:
         """What this thread reads of a run."""
@@ -241,7 +245,7 @@ def _divided(emit: GpuEmit, value: Value, by: int) -> tuple[Value, Value]:
     return quotient, I64(0) if by == 1 else b.sub(value, b.mul(quotient, I64(by)))
 
 
-def _finish(emit: GpuEmit, made: Product, units: _Units, row: Value, sums: list[Value]) -> None:
+def _finish(emit: GpuEmit, gemm: Product, units: _Units, row: Value, sums: list[Value]) -> None:
     """The body at each point of a tile, half of the rows at a time."""
     b = emit.b
     width = units.count * units.slots
@@ -254,16 +258,16 @@ def _finish(emit: GpuEmit, made: Product, units: _Units, row: Value, sums: list[
         for r in range(QUAD):
             line = b.mul(b.add(b.mul(y, I64(QUAD)), I64(r)), I64(width))
             own = sums[(half * QUAD + r) * columns :]
-            for number in range(units.each):
+            for number in range(units.per_thread):
                 unit = units.unit(x, number)
                 for slot in range(units.slots):
                     at = b.add(line, b.add(unit, I64(slot * units.count)))
                     emit.store(own[units.column(number, slot)], emit.at(memory, at))
         emit.gpu.block_wait()
-        _points(emit, made, units, b.add(row, I64(half * height)), height)
+        _points(emit, gemm, units, b.add(row, I64(half * height)), height)
 
 
-def _points(emit: GpuEmit, made: Product, units: _Units, row: Value, height: int) -> None:
+def _points(emit: GpuEmit, gemm: Product, units: _Units, row: Value, height: int) -> None:
     """The points whose sums lie in shared memory; `row`: the first one."""
     b = emit.b
     memory = Pointer(emit.gpu.shared(), "f32")
@@ -272,7 +276,7 @@ def _points(emit: GpuEmit, made: Product, units: _Units, row: Value, height: int
         line, unit = emit.unravel(number, [I64(height), I64(units.count)])
         here, own = b.add(row, line), b.add(units.first, unit)
         inside = b.and_(
-            b.icmp_signed("<", here, made.rows.count), b.icmp_signed("<", own, I64(made.units))
+            b.icmp_signed("<", here, gemm.rows.count), b.icmp_signed("<", own, I64(gemm.units))
         )
         with emit.when(inside):
             at = b.add(b.mul(line, I64(units.count * units.slots)), unit)
@@ -280,8 +284,8 @@ def _points(emit: GpuEmit, made: Product, units: _Units, row: Value, height: int
                 emit.load(emit.at(memory, b.add(at, I64(slot * units.count))))
                 for slot in range(units.slots)
             ]
-            indices = made.rows.indices(here)
-            pointers = made.rows.at(made.pointers, indices)
-            made.loaded(indices, pointers, own)(None, sums)
+            indices = gemm.rows.indices(here)
+            pointers = gemm.rows.at(gemm.pointers, indices)
+            gemm.loaded(indices, pointers, own)(None, sums)
 
     emit.strided(emit.thread64, I64(height * units.count), I64(SQUARE), point)

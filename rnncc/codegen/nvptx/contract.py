@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.tiles import (
     DEPTH,

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 from xdsl.ir import Block
 
-from rnncc.codegen.llvm.emit import Value
 from rnncc.codegen.llvm.user_functions import applied_texts
+from rnncc.codegen.llvm.values import Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import SIDE, is_low
 from rnncc.codegen.nvptx.limits import POINTERS
 from rnncc.codegen.nvptx.program import DeviceProgram
 from rnncc.errors import CompileError
+from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.kern.dialect import For
 from rnncc.kern.entry_points import Call, Stored, entry_points
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
@@ -90,13 +90,13 @@ def _emit_kernel(
         what = f"{name} has {ports} inputs and outputs; a launch takes {MOST_PARAMETERS}"
         raise CompileError(program.source, f"{what} parameters", "compile it for a CPU")
     gpu = target.primitives(module, symbol, ports, len(program.symbols))
-    fixed, given = gpu.arguments[: len(POINTERS) + 1], gpu.arguments[len(POINTERS) + 1 :]
+    fixed, port_arguments = gpu.arguments[: len(POINTERS) + 1], gpu.arguments[len(POINTERS) + 1 :]
     own: dict[str, Value] = dict(zip((*POINTERS, "seal_value"), fixed, strict=True))
     emit = GpuEmit(gpu, target, own["sync"], own["status"])
-    emit.symbols = dict(zip(program.symbols, given[ports:], strict=True))
+    emit.symbols = dict(zip(program.symbols, port_arguments[ports:], strict=True))
     split = len(program.inputs)
-    ports_given = given[:split], given[split:ports]
-    code = DeviceProgram(emit, program, own, ports_given, _stored(library, name))
+    pointers = port_arguments[:split], port_arguments[split:ports]
+    code = DeviceProgram(emit, program, own, pointers, _stored(library, name))
     code.write(SEALS.get(name))
     points = Largest(_points(program.func.body.block, {}))
     return DeviceKernel(symbol, target.threads, code.shared, points, target.threads)
@@ -124,21 +124,21 @@ def _points(block: Block, sizes: Mapping[str, Dim | int]) -> list[Dim]:
 
     Those of products by tensor cores count more: a block has few units of a loop's.
     """
-    found = list[Dim]()
+    points = list[Dim]()
     for op in block.ops:
         if isinstance(op, For):
             count = get_dim(op.count).substitute(sizes)
             names = [(op.index, 0), (op.iteration, 0), (op.extent, count)]
             inner = {n.data: v for n, v in names if n is not None}
-            found += _points(op.body.block, {**sizes, **inner})
+            points += _points(op.body.block, {**sizes, **inner})
         elif isinstance(op, Reduce):
-            found.append(product(op.dims[: len(op.dims) - op.reduced.data]).substitute(sizes))
+            points.append(product(op.dims[: len(op.dims) - op.reduced.data]).substitute(sizes))
         elif isinstance(op, Gemm) and is_low(op):
-            found.append(product(op.dims).substitute(sizes) * SIDE)
+            points.append(product(op.dims).substitute(sizes) * SIDE)
         elif isinstance(op, Kernel):
-            found.append(product(op.dims).substitute(sizes))
+            points.append(product(op.dims).substitute(sizes))
         elif isinstance(op, Contract):
-            found.append(product(op.sizes[1:]).substitute(sizes))
+            points.append(product(op.sizes[1:]).substitute(sizes))
         elif "dims" in op.properties:
-            found.append(product(get_dims(op.properties["dims"])).substitute(sizes))
-    return found
+            points.append(product(get_dims(op.properties["dims"])).substitute(sizes))
+    return points

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from rnncc.codegen.llvm.emit import I32, I64, Emit, Pointer, Value
+from rnncc.codegen.llvm.emit import Emit
+from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.limits import PATIENCE, STUCK, Sync
 from rnncc.codegen.nvptx.primitives import GiveUp, Primitives
 from rnncc.ir.dims import Dim
@@ -72,14 +73,14 @@ class GpuEmit(Emit):
         b.cbranch(b.icmp_signed("<", following, count), head, done)
         b.position_at_end(done)
 
-    def each(self, count: Value, body: Callable[[Value], None]) -> None:
+    def for_each(self, count: Value, body: Callable[[Value], None]) -> None:
         """`body(i)` for every i below count, each by one thread of the grid."""
         self.strided(self.me, count, self.everyone, body)
 
     def points(self, sizes: Sequence[Dim], body: Callable[[list[Value]], None]) -> None:
         """`body(indices)` for every point, each by one thread; the last axis along the lanes."""
         counts = [self.dim(size) for size in sizes]
-        self.each(self.multiplied(counts), lambda i: body(self.unravel(i, counts)))
+        self.for_each(self.multiplied(counts), lambda i: body(self.unravel(i, counts)))
 
     def multiplied(self, counts: Sequence[Value]) -> Value:
         """How many points axes of these sizes have."""
@@ -87,12 +88,12 @@ class GpuEmit(Emit):
 
     def unravel(self, number: Value, counts: Sequence[Value]) -> list[Value]:
         """The indices of a point, given its number in row-major order."""
-        b, found = self.b, list[Value]()
+        b, inner = self.b, list[Value]()
         for count in reversed(counts[1:]):
             above = b.sdiv(number, count)
-            found.append(b.sub(number, b.mul(above, count)))
+            inner.append(b.sub(number, b.mul(above, count)))
             number = above
-        return [number, *reversed(found)][: len(counts)]
+        return [number, *reversed(inner)][: len(counts)]
 
     # Waits
 
@@ -107,6 +108,8 @@ class GpuEmit(Emit):
         """Who is no member counts the waits, and goes on; one block needs no other."""
         b, place = self.b, self._goals[word]
         several = b.icmp_unsigned(">", self.blocks, I32(1))
+        # Every thread keeps the count itself, members or not, so that nobody has to read or clear
+        # the counter between waits.
         come = b.select(several, self.blocks, I32(0))
         goal = b.add(b.load(place, typ=I32, align=4), come)
         b.store(goal, place, align=4)
@@ -133,6 +136,8 @@ class GpuEmit(Emit):
         if self.team is not None:
             self.blocks, self.everyone = self.team.blocks, self.team.everyone
             self.team = None
+            # Those outside of the team wait here through the whole loop: patience with one wait
+            # would be too short.
             self._meet(Sync.COUNTER, self._others_gave_up)
 
     # Errors
@@ -163,7 +168,7 @@ class GpuEmit(Emit):
         del looks
         return self.b.icmp_unsigned("!=", self.gpu.look(self.word(Sync.FAILED)), I32(0))
 
-    def found(self, condition: Value, code: int) -> None:
+    def record_error(self, condition: Value, code: int) -> None:
         """Leave an error for all to see behind the next wait, where the condition holds."""
         with self.when(condition):
             self.b.store(I32(code), self.word(Sync.FOUND), align=4)

@@ -1,4 +1,4 @@
-"""Rows that go from turn to turn of a loop without a wait of all blocks for each other.
+"""Rows that go from iteration to iteration without a wait of all blocks for each other.
 
 Where a loop is one product, whose rows of a are what it wrote in the iteration before, blocks hand
 these on as words of 64 bits: two neighbours as bf16, and the number of the iteration that they are
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import QUAD
 from rnncc.codegen.nvptx.limits import EXCHANGED_ROWS
@@ -32,6 +32,7 @@ def handed_on(loop: For, gemms: Sequence[Gemm]) -> int | None:
     """Which result of the loop's one product its next iteration reads as rows; None if none."""
     *ops, end = loop.body.block.ops
     others = [op for op in ops if not isinstance(op, Row | ShiftedRow)]
+    # Any other kernel would read rows that have not been stored yet, without a wait.
     if len(gemms) != 1 or others != list(gemms) or not isinstance(end, Yield):
         return None
     [op] = gemms
@@ -40,6 +41,7 @@ def handed_on(loop: For, gemms: Sequence[Gemm]) -> int | None:
     if op.a not in following:
         return None
     rows = following[op.a], get_access(op.a_access)
+    # All of a row must be handed on, in fours; listed rows may leave out some.
     if rows not in outs or op.units != op.depth.data or op.units % QUAD or op.rows is not None:
         return None
     written = {_whole(value) for value in op.outs}
@@ -83,8 +85,9 @@ class Exchange:
         self.on = b.and_(on, b.icmp_signed("<=", rows, I64(EXCHANGED_ROWS)))
         b.store(I32(0), self._iteration, align=4)
         with emit.when(self.on):
+            # A word of an earlier loop could have this one's mark.
             with emit.members():
-                emit.each(I64(2 * EXCHANGED_ROWS * self.pairs), self._clear)
+                emit.for_each(I64(2 * EXCHANGED_ROWS * self.pairs), self._clear)
             emit.together()
 
     def _clear(self, number: Value) -> None:
@@ -93,10 +96,10 @@ class Exchange:
 
     @property
     def iteration(self) -> Value:
-        """The turn's number, from 0 up."""
+        """The iteration's number, from 0 up."""
         return self.emit.b.load(self._iteration, typ=I32, align=4)
 
-    def next_turn(self) -> None:
+    def next_iteration(self) -> None:
         b = self.emit.b
         b.store(b.add(self.iteration, I32(1)), self._iteration, align=4)
 

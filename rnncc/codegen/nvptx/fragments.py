@@ -11,7 +11,7 @@ from math import gcd
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import FLOAT, I1, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.limits import WARP
@@ -125,12 +125,12 @@ class WeightWords:
 class RowReader:
     """Runs of four k of a product's rows, rounded to bf16."""
 
-    def __init__(self, emit: GpuEmit, made: Product) -> None:
-        self.emit, self.made = emit, made
+    def __init__(self, emit: GpuEmit, gemm: Product) -> None:
+        self.emit, self.gemm = emit, gemm
 
     def row(self, number: Value) -> Pointer:
-        made = self.made
-        return made.rows.at(made.pointers, made.rows.indices(number))[0]
+        gemm = self.gemm
+        return gemm.rows.at(gemm.pointers, gemm.rows.indices(number))[0]
 
     def four(self, row: Pointer, k: Value, whole: bool, sure: bool = False) -> list[Value]:
         """Values from the k-th on, zero behind the depth; `whole`: by one load.
@@ -138,22 +138,22 @@ class RowReader:
         Args:
             sure: they are not behind it.
         """
-        emit, b, made = self.emit, self.emit.b, self.made
-        depth = I32(made.depth)
+        emit, b, gemm = self.emit, self.emit.b, self.gemm
+        depth = I32(gemm.depth)
         if whole:
             inside = I1(1) if sure else b.icmp_signed("<", k, depth)
             place = emit.at(row, b.zext(b.select(inside, k, I32(0)), I64))
             four = b.load(place.base, typ=ir.VectorType(FLOAT, QUAD), align=16)
             values = [b.extract_element(four, I64(i)) for i in range(QUAD)]
             return [b.select(inside, v, ZERO) for v in values]
-        found: list[Value] = []
+        loaded: list[Value] = []
         for i in range(QUAD):
             number = b.add(k, I32(i))
             inside = I1(1) if sure else b.icmp_signed("<", number, depth)
             known = b.zext(b.select(inside, number, I32(0)), I64)
-            value = emit.load(emit.along(row, [made.k_step], [known]))
-            found.append(b.select(inside, value, ZERO))
-        return found
+            value = emit.load(emit.along(row, [gemm.k_step], [known]))
+            loaded.append(b.select(inside, value, ZERO))
+        return loaded
 
     def store(self, values: list[Value], place: Pointer) -> None:
         """Four values as bf16, at a multiple of 8 bytes."""

@@ -13,7 +13,7 @@ from typing import Protocol
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.rows import KernelRows, begins, unit_steps, values_of
 from rnncc.ir.dims import Dim
@@ -118,7 +118,7 @@ class Product:
             here = self.rows.at(self.pointers, indices)
             self.loaded(indices, here, unit)(None, self._sums(here[0], unit))
 
-        emit.each(total, point)
+        emit.for_each(total, point)
 
     def loaded(self, indices: list[Value], here: list[Pointer], unit: Value) -> Finish:
         """Read the inputs of a unit and row, whose pointers are `here`."""
@@ -127,6 +127,8 @@ class Product:
         _, *others = (
             emit.along(p, [step], [unit]) for p, step in zip(here, self.steps, strict=True)
         )
+        # Read now, while sums are still to be computed: loads take hundreds of cycles, and nothing
+        # waits for them yet.
         inputs = [emit.load(p) for p in others[:count]]
         by_axis = {**self.rows.by_axis(indices), len(self.op.dims) - 1: unit}
 
@@ -167,8 +169,12 @@ class Product:
         """A row's value; zero behind the last one, where a group is not full."""
         emit, b = self.emit, self.emit.b
         inside = self.depth % self.weights.group == 0
+        # A group that is not full reads a k that exists, and takes zero for it: memory behind the
+        # row need not be the caller's.
         at = k if inside else b.select(b.icmp_signed("<", k, I64(self.depth)), k, I64(0))
         value = emit.load(emit.along(row, [self.k_step], [at]))
+        # A product that has room for rounded rows has them everywhere: plain code must have the
+        # bits of tiles.
         if self.op.room is not None:
             value = self._rounded(value)
         if inside:

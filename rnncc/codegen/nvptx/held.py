@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import Pointer, Value
+from rnncc.codegen.llvm.values import Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.kern.dialect import For, Gate, Limit
 from rnncc.kern.kernels import Gemm
@@ -32,6 +32,7 @@ class HeldLoop:
             return []
         own = {name.data for name in (loop.index, loop.iteration) if name is not None}
         gemms = (op for op in loop.body.block.ops if isinstance(op, Gemm))
+        # Who computes what is chosen once, before the loop.
         return [op for op in gemms if not any(set(d.symbols) & own for d in op.dims)]
 
     @property

@@ -17,7 +17,7 @@ from rnncc.codegen.cpu.sizes import bad_size, emit_size
 from rnncc.codegen.cpu.supported import supported_text
 from rnncc.codegen.cpu.tape_seal import TapeSeal
 from rnncc.codegen.cpu.target import CpuTarget
-from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, OK, POINTER, Value
+from rnncc.codegen.llvm.values import BAD_SIZE, I8, I32, I64, OK, POINTER, Value
 from rnncc.codegen.nvptx.host_driver import MOST_KERNELS, HostDriver, helpers_text
 from rnncc.codegen.nvptx.host_image import image_text
 from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
@@ -84,12 +84,12 @@ def write_host(
         symbol = f"{name}_{size.name}{CUDA_SUFFIX}"
         emit_size(module, symbol, bytes_, size.symbols, target.host, size.bounds)
     kernels = list(device.kernels.values())
-    told = {**metadata, "kernels": kernel_metadata(device), "images": [i.chip for i in images]}
+    extended = {**metadata, "kernels": kernel_metadata(device), "images": [i.chip for i in images]}
     parts = [
         str(module),
         helpers_text(name),
         supported_text(name, metadata["features"], target.host),
-        image_text(name, images, kernels, library.weights, told, in_memory),
+        image_text(name, images, kernels, library.weights, extended, in_memory),
     ]
     return "\n".join(parts)
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import I8, I32, I64, POINTER, Emit, Value
+from rnncc.codegen.llvm.emit import Emit
+from rnncc.codegen.llvm.values import I8, I32, I64, POINTER, Value
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.device import DeviceKernel
@@ -116,8 +117,8 @@ class HostDriver:
         """Launch the kernel of a number, with as many blocks as have work and fit at once."""
         slots = self._slots(parameters)
         at = I64(KERNELS + number * KERNEL_BYTES)
-        wanted = self._emit.parts(self._emit.largest(kernel.points), I64(kernel.per_block))
-        self._call("launch", [at, wanted, I32(kernel.threads), self._stream, slots])
+        blocks = self._emit.parts(self._emit.largest(kernel.points), I64(kernel.per_block))
+        self._call("launch", [at, blocks, I32(kernel.threads), self._stream, slots])
 
     def _slots(self, parameters: Sequence[Value]) -> Value:
         """A table of pointers to the parameters, of 8 bytes each."""

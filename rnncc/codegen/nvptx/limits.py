@@ -16,7 +16,7 @@ PATIENCE = 1 << 25
 Reading a clock would take longer than a look."""
 
 EXCHANGED_ROWS = 64
-"""Of a batch that go from turn to turn of a loop as single words; for more, a wait costs little."""
+"""Of a batch that go from iteration to iteration as single words; for more, a wait costs little."""
 
 
 def room_bytes(depth: int) -> int:

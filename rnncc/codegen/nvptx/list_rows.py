@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rnncc.codegen.llvm.emit import I32, I64, VALUE, Pointer, Value
 from rnncc.codegen.llvm.nest import make_nest
+from rnncc.codegen.llvm.values import I32, I64, VALUE, Pointer, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.limits import WARP
@@ -23,23 +23,23 @@ def emit_list_rows(emit: GpuEmit, op: ListRows, flags: Pointer, out: Pointer) ->
     warp = b.icmp_unsigned("<", emit.me, I64(WARP))
 
     def some(i: Value, carried: list[Value]) -> list[Value]:
-        [found] = carried
+        [count] = carried
         row = b.add(b.mul(i, I64(WARP)), emit.me)
         inside = b.icmp_signed("<", row, total)
         known = b.select(inside, row, I64(0))
         flag = b.and_(emit.load(emit.along(begin, steps, emit.unravel(known, counts))), inside)
         mask = emit.gpu.ballot(flag)
         lower = b.sub(b.shl(I32(1), b.trunc(emit.me, I32)), I32(1))
-        before = b.add(found, _bits(emit, b.and_(mask, lower)))
+        before = b.add(count, _bits(emit, b.and_(mask, lower)))
         place = b.select(flag, before, b.sub(b.sub(total, I64(1)), b.sub(row, before)))
         with emit.when(inside):
             _store(emit, row, emit.at(out, b.add(place, I64(1))))
-        return [b.add(found, _bits(emit, mask))]
+        return [b.add(count, _bits(emit, mask))]
 
     with emit.when(warp):
-        [found] = emit.loop(emit.parts(total, I64(WARP)), some, [I64(0)])
+        [count] = emit.loop(emit.parts(total, I64(WARP)), some, [I64(0)])
         with emit.when(emit.first):
-            _store(emit, found, out)
+            _store(emit, count, out)
 
 
 def _bits(emit: GpuEmit, mask: Value) -> Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import Pointer, Value
+from rnncc.codegen.llvm.values import Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.rows import KernelRows, begins, values_of
 from rnncc.kern.kernels import Map
@@ -29,4 +29,4 @@ def emit_map(
         for value, pointer in zip(values, here[len(ins) :], strict=True):
             emit.store(value, pointer)
 
-    emit.each(rows.count, point)
+    emit.for_each(rows.count, point)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import BAD_INDEX, BAD_LENGTH, I64, VALUE, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding
+from rnncc.codegen.llvm.values import BAD_INDEX, BAD_LENGTH, I64, VALUE, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import product
-from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 
 
@@ -46,7 +46,7 @@ def _pack(
         at = b.add(first, b.mul(k, I64(slots * wide)))
         emit.store(value, emit.at(out, b.add(at, b.add(I64(slot * wide), unit))))
 
-    emit.each(I64((end - start) * depth), element)
+    emit.for_each(I64((end - start) * depth), element)
 
 
 def check_lengths(emit: GpuEmit, op: Reverse, lengths: Pointer) -> None:
@@ -54,9 +54,9 @@ def check_lengths(emit: GpuEmit, op: Reverse, lengths: Pointer) -> None:
     steps, columns, _ = get_dims(op.dims)
 
     def check(n: Value) -> None:
-        emit.found(_outside(emit, _whole(emit, lengths, n), emit.dim(steps + 1)), BAD_LENGTH)
+        emit.record_error(_outside(emit, _whole(emit, lengths, n), emit.dim(steps + 1)), BAD_LENGTH)
 
-    emit.each(emit.dim(columns), check)
+    emit.for_each(emit.dim(columns), check)
 
 
 def emit_reverse(emit: GpuEmit, op: Reverse, x: Pointer, lengths: Pointer, out: Pointer) -> None:
@@ -68,11 +68,9 @@ def emit_reverse(emit: GpuEmit, op: Reverse, x: Pointer, lengths: Pointer, out: 
         t, n, i = indices
         length = _whole(emit, lengths, n)
         mirrored = b.sub(b.sub(length, I64(1)), t)
-        source = b.select(b.icmp_signed("<", t, length), mirrored, t)
-        there, here = (
-            b.add(b.mul(b.add(b.mul(step, columns), n), inner), i) for step in (source, t)
-        )
-        emit.store(emit.load(emit.at(x, there)), emit.at(out, here))
+        step = b.select(b.icmp_signed("<", t, length), mirrored, t)
+        source, target = (b.add(b.mul(b.add(b.mul(s, columns), n), inner), i) for s in (step, t))
+        emit.store(emit.load(emit.at(x, source)), emit.at(out, target))
 
     emit.points(dims, element)
 
@@ -83,9 +81,9 @@ def check_index(emit: GpuEmit, op: IndexedMove, index: Pointer) -> None:
 
     def check(j: Value) -> None:
         outside = _outside(emit, _whole(emit, index, j), emit.dim(get_dim(op.size)))
-        emit.found(outside, BAD_INDEX)
+        emit.record_error(outside, BAD_INDEX)
 
-    emit.each(emit.dim(count), check)
+    emit.for_each(emit.dim(count), check)
 
 
 def emit_gather(emit: GpuEmit, op: Gather, x: Pointer, index: Pointer, out: Pointer) -> None:
@@ -105,7 +103,7 @@ def begin_scatter(emit: GpuEmit, op: Scatter, out: Pointer, init: Pointer | None
         value = ir.Constant(VALUE[out.dtype], 0) if init is None else emit.load(emit.at(init, i))
         emit.store(value, emit.at(out, i))
 
-    emit.each(emit.dim(product(op.numbered)), element)
+    emit.for_each(emit.dim(product(op.numbered)), element)
 
 
 def emit_scatter(emit: GpuEmit, op: Scatter, x: Pointer, index: Pointer, out: Pointer) -> None:
@@ -118,9 +116,9 @@ def emit_scatter(emit: GpuEmit, op: Scatter, x: Pointer, index: Pointer, out: Po
 
         def row(j: Value, carried: list[Value]) -> list[Value]:
             here, numbered = _places(emit, op, [a, j, c], index)
-            there = emit.at(out, numbered)
-            old, more = emit.load(there), emit.load(emit.at(x, here))
-            emit.store(fold.combined(old, more, 1), there)
+            target = emit.at(out, numbered)
+            old, more = emit.load(target), emit.load(emit.at(x, here))
+            emit.store(fold.combined(old, more, 1), target)
             return []
 
         emit.loop(emit.dim(count), row)

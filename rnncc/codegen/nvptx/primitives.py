@@ -16,7 +16,7 @@ from typing import Any
 from llvmlite import ir
 
 from rnncc.codegen.llvm.builder import FoldingBuilder
-from rnncc.codegen.llvm.emit import I8, I32, I64, POINTER, Value
+from rnncc.codegen.llvm.values import I8, I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.limits import POINTERS, WARP
 
@@ -122,6 +122,7 @@ class Primitives:
         self.block_wait()
         with self.b.if_then(self.b.icmp_unsigned("==", self.thread, I32(0))):
             self._asm("fence.acq_rel.gpu;", VOID, "~{memory}", [])
+            # Nobody needs the old value: a reduction, which does not wait for an answer.
             self._asm("red.relaxed.gpu.global.add.u32 [$0], 1;", VOID, "l,~{memory}", [counter])
             self._await(counter, goal, give_up)
         self.block_wait()
@@ -173,11 +174,12 @@ class Primitives:
 
     def awaited(self, places: Sequence[Value], mark: Value, give_up: GiveUp) -> list[Value]:
         """The values of pairs of words, at multiples of 16 bytes, once all have the mark."""
+        # All are looked at before any is waited for, so that their reads overlap.
         pairs = [self._two_words(place) for place in places]
-        found: list[Value] = []
+        values: list[Value] = []
         for place, pair in zip(places, pairs, strict=True):
-            found += self._settled(place, pair, mark, give_up)
-        return found
+            values += self._settled(place, pair, mark, give_up)
+        return values
 
     def _settled(
         self, place: Value, pair: list[Value], mark: Value, give_up: GiveUp

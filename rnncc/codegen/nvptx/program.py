@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.llvm.emit import BAD_TAPE, I32, I64, POINTER, Pointer, Value
+from rnncc.codegen.llvm.values import BAD_TAPE, I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
 from rnncc.codegen.nvptx import bulk, contract, tensor_bulk
 from rnncc.codegen.nvptx.emit import GpuEmit
@@ -67,8 +67,8 @@ class DeviceProgram(Walk[GpuEmit]):
         with emit.when(b.icmp_unsigned("!=", before, I32(0))):
             b.ret_void()
         if seals == "check":
-            held = b.load(self.seal, typ=I64, align=8)
-            self.fail_if(b.icmp_unsigned("!=", held, self.seal_value), BAD_TAPE)
+            seal = b.load(self.seal, typ=I64, align=8)
+            self.fail_if(b.icmp_unsigned("!=", seal, self.seal_value), BAD_TAPE)
         self.declare()
         self.block(self.program.func.body.block.ops)
         if seals == "write":
@@ -81,7 +81,7 @@ class DeviceProgram(Walk[GpuEmit]):
 
     # What `Walk` asks
 
-    def given(self, op: Buffer) -> Value:
+    def argument(self, op: Buffer) -> Value:
         ports = self.inputs if op.role.data == "input" else self.outputs
         return ports[op.label.data]
 
@@ -149,18 +149,18 @@ class DeviceProgram(Walk[GpuEmit]):
             case Gemm():
                 a, weights = self.all([op.a, op.weights])
                 ins, outs = self.all(op.ins), self.all(op.outs)
-                made = Product(self.emit, op, a, weights, ins, outs, rows)
+                gemm = Product(self.emit, op, a, weights, ins, outs, rows)
                 around = self._stationary
                 if around is not None and op in around.gemms:
-                    around.write(made)
+                    around.write(gemm)
                 elif tensor_bulk.suits(op, self.emit.threads):
                     self.shared = max(self.shared, tensor_bulk.shared_bytes(op))
-                    tensor_bulk.write_bulk(self.emit, made)
-                elif bulk.suits(made, self.emit.threads):
+                    tensor_bulk.write_bulk(self.emit, gemm)
+                elif bulk.suits(gemm, self.emit.threads):
                     self.shared = max(self.shared, bulk.SHARED)
-                    bulk.write_bulk(self.emit, made)
+                    bulk.write_bulk(self.emit, gemm)
                 else:
-                    made.write()
+                    gemm.write()
             case Contract():
                 a, b, out = self.all([op.a, op.b, op.out])
                 self.shared = max(self.shared, contract.SHARED)

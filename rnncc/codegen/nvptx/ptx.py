@@ -108,8 +108,8 @@ def assembled(ptx: str, chip: str) -> bytes:
         source, out = Path(folder) / "kernels.ptx", Path(folder) / "kernels.cubin"
         source.write_text(ptx)
         command = [tool, f"-arch={chip}", "-o", str(out), str(source)]
-        made = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS)
-        if made.returncode or not out.exists():
-            said = (made.stderr or made.stdout).strip().splitlines()
+        process = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS)
+        if process.returncode or not out.exists():
+            said = (process.stderr or process.stdout).strip().splitlines()
             raise CompileError("--gpu", f"ptxas refuses {chip}: {said[0] if said else 'no reason'}")
         return out.read_bytes()

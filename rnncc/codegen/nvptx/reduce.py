@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding, Lanes, lanes_of
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.rows import KernelRows, begins, values_of
 from rnncc.kern.kernels import Reduce
@@ -56,7 +56,7 @@ class _ReduceCode:
         if lanes_of(self.op) is Lanes.ALONG:
             self._run_along()
         else:
-            self.emit.each(self.rows.count, self._alone)
+            self.emit.for_each(self.rows.count, self._alone)
 
     def _alone(self, number: Value) -> None:
         """One result, by one thread, term after term."""

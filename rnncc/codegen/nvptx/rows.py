@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from xdsl.ir import Block, SSAValue
 
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest, indexed_axes, make_nest
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.ir.dims import Dim, product
 from rnncc.kern.access import Access

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.limits import WARP
 
 if TYPE_CHECKING:
@@ -53,9 +53,11 @@ class StagedTile:
         self, step: StationaryStep, height: int, start: Value, tile: Value, runs: Value
     ) -> None:
         self.step, self.height, self.start, self.tile, self.runs = step, height, start, tile, runs
-        self.emit, self.made = step.emit, step.made
+        self.emit, self.gemm = step.emit, step.gemm
         b = self.emit.b
         self.run = b.shl(I32(RUN), runs)
+        # A run more than there is, so that lanes that read the same k of neighbouring rows find
+        # them in other banks.
         self.pitch = b.add(self.run, I32(RUN))
         mine = b.mul(step.band, I32(ROW_LANES * height))
         self.first = b.add(mine, step.row_lane)
@@ -63,7 +65,7 @@ class StagedTile:
         self.works = b.and_(here, b.icmp_unsigned("<", self.first, tile))
 
     def write(self) -> None:
-        emit, b, made = self.emit, self.emit.b, self.made
+        emit, b, gemm = self.emit, self.emit.b, self.gemm
         rows = [b.add(self.first, I32(r * ROW_LANES)) for r in range(self.height)]
         states = [self._row(row) for row in rows]
         copies = [self._copy_of(i) for i in range(COPIED)]
@@ -77,25 +79,25 @@ class StagedTile:
             following = [self._get(copy, b.add(k, self.run)) for copy in copies]
             return [*following, *self._add(rows, k, self._count(k), carried[COPIED:])]
 
-        runs = b.add(I32(made.depth), b.sub(self.run, I32(1)))
+        runs = b.add(I32(gemm.depth), b.sub(self.run, I32(1)))
         first = [self._get(copy, I32(0)) for copy in copies]
-        zeros = [ir.Constant(FLOAT, 0.0)] * (self.height * made.slots)
+        zeros = [ir.Constant(FLOAT, 0.0)] * (self.height * gemm.slots)
         made_of = emit.loop(b.zext(b.udiv(runs, self.run), I64), part, [*first, *zeros])
         sums = made_of[COPIED:]
         with emit.when(self.works):
             for r, (inside, finish) in enumerate(states):
-                finish(inside, sums[r * made.slots :][: made.slots])
+                finish(inside, sums[r * gemm.slots :][: gemm.slots])
 
     def _row(self, row: Value) -> tuple[Value, Callable[[Value, list[Value]], None]]:
         """Whether a row is there, and what becomes of its sums; its inputs are read now."""
-        b, made = self.emit.b, self.made
+        b, gemm = self.emit.b, self.gemm
         number = b.add(self.start, row)
         inside = b.icmp_unsigned("<", number, self.step.count)
         inside = b.and_(inside, b.icmp_unsigned("<", row, self.tile))  # the next is another block's
         known = b.zext(b.select(inside, number, self.start), I64)
-        indices = made.rows.indices(known)
-        here = made.rows.at(made.pointers, indices)
-        finish = made.loaded(indices, here, self.step.unit)
+        indices = gemm.rows.indices(known)
+        here = gemm.rows.at(gemm.pointers, indices)
+        finish = gemm.loaded(indices, here, self.step.unit)
         return b.and_(inside, self.step.own_unit), finish
 
     # Rows
@@ -103,7 +105,7 @@ class StagedTile:
     def _count(self, k: Value) -> Value:
         """How many k are staged together from the k-th on; less than 1 behind the last one."""
         b = self.emit.b
-        rest = b.sub(I32(self.made.depth), k)
+        rest = b.sub(I32(self.gemm.depth), k)
         return b.select(b.icmp_signed("<", rest, self.run), rest, self.run)
 
     def _copy_of(self, number: int) -> _Copy:
@@ -118,8 +120,8 @@ class StagedTile:
         row, at = b.lshr(place, self.runs), b.mul(b.and_(place, last), I32(RUN))
         own = b.icmp_unsigned("<", row, rows)
         row = b.select(own, row, I32(0))
-        indices = self.made.rows.indices(b.zext(b.add(self.start, row), I64))
-        source = self.made.rows.at(self.made.pointers[:1], indices)[0]
+        indices = self.gemm.rows.indices(b.zext(b.add(self.start, row), I64))
+        source = self.gemm.rows.at(self.gemm.pointers[:1], indices)[0]
         target = emit.at(self.step.staged, b.zext(b.add(b.mul(row, self.pitch), at), I64))
         return _Copy(used, own, at, source, target)
 
@@ -128,15 +130,15 @@ class StagedTile:
         emit, b = self.emit, self.emit.b
         none: Value = ir.Constant(ir.VectorType(FLOAT, RUN), None)
         count = self._count(k)
-        there, before = b.and_(copy.used, b.icmp_signed(">", count, I32(0))), b.block
-        with emit.when(there):
+        present, before = b.and_(copy.used, b.icmp_signed(">", count, I32(0))), b.block
+        with emit.when(present):
             inside = b.icmp_signed("<", copy.at, count)
             value = self._four(copy.source, k, b.select(inside, copy.at, I32(0)))
             read = b.block
-        found = b.phi(none.type)
-        found.add_incoming(none, before)
-        found.add_incoming(value, read)
-        return found
+        phi = b.phi(none.type)
+        phi.add_incoming(none, before)
+        phi.add_incoming(value, read)
+        return phi
 
     def _put(self, copy: _Copy, k: Value, value: Value) -> None:
         b = self.emit.b
@@ -146,7 +148,7 @@ class StagedTile:
 
     def _four(self, row: Pointer, k: Value, at: Value) -> Value:
         """Four neighbours along k; those behind the depth are not used."""
-        emit, b, made = self.emit, self.emit.b, self.made
+        emit, b, gemm = self.emit, self.emit.b, self.gemm
         type_ = ir.VectorType(FLOAT, RUN)
         first = b.add(k, at)
         if self.step.dense:
@@ -155,9 +157,9 @@ class StagedTile:
         values: Value = ir.Constant(type_, None)
         for i in range(RUN):
             number = b.add(first, I32(i))
-            inside = b.icmp_unsigned("<", number, I32(made.depth))
+            inside = b.icmp_unsigned("<", number, I32(gemm.depth))
             known = b.zext(b.select(inside, number, first), I64)
-            value = emit.load(emit.along(row, [made.k_step], [known]))
+            value = emit.load(emit.along(row, [gemm.k_step], [known]))
             values = b.insert_element(values, value, I64(i))
         return values
 
@@ -165,8 +167,8 @@ class StagedTile:
 
     def _add(self, rows: list[Value], k: Value, count: Value, sums: list[Value]) -> list[Value]:
         """The terms of the staged k."""
-        emit, b, made = self.emit, self.emit.b, self.made
-        step = self.made.slots * GROUP_UNITS * RUN
+        emit, b, gemm = self.emit, self.emit.b, self.gemm
+        step = self.gemm.slots * GROUP_UNITS * RUN
         first = b.mul(b.lshr(k, I32(2)), I32(step))
         weights = emit.at(self.step.weights, b.zext(first, I64))
         own = [b.select(self.works, row, I32(0)) for row in rows]
@@ -175,7 +177,7 @@ class StagedTile:
         def read(i: Value) -> list[Value]:
             """Weights of a run, a slot after the other, then each row's."""
             own = emit.at(weights, b.mul(i, I64(step)))
-            places = [emit.at(own, I64(s * GROUP_UNITS * RUN)) for s in range(made.slots)]
+            places = [emit.at(own, I64(s * GROUP_UNITS * RUN)) for s in range(gemm.slots)]
             places += [emit.at(line, b.mul(i, I64(RUN))) for line in lines]
             return [self._read(place) for place in places]
 
@@ -195,7 +197,7 @@ class StagedTile:
         else:  # reads of shared memory take as long as some runs: the next one is on its way
             first = read(I64(0))
             sums = emit.loop(whole, iteration, [*first, *sums])[len(first) :]
-        rest = made.depth % RUN
+        rest = gemm.depth % RUN
         if not rest:
             return sums
         beyond = b.icmp_unsigned("!=", b.and_(count, I32(RUN - 1)), I32(0))
@@ -208,7 +210,7 @@ class StagedTile:
 
     def _multiply(self, read: list[Value], sums: list[Value], terms: int) -> list[Value]:
         """One k after another."""
-        b, fma, slots = self.emit.b, self.emit.math(1).fma, self.made.slots
+        b, fma, slots = self.emit.b, self.emit.math(1).fma, self.gemm.slots
         sums = list(sums)
         for i in range(terms):
             own = [b.extract_element(four, I64(i)) for four in read]

@@ -19,15 +19,15 @@ from dataclasses import dataclass
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import FLOAT, I1, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.staged import COPIED, GROUP_UNITS, ROW_LANES, RUN, StagedTile
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import product
-from rnncc.ir.ops.base import get_dim
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Gemm
 
@@ -67,7 +67,7 @@ class Stationary(HeldLoop):
         self, emit: GpuEmit, loop: For, gemms: Sequence[Gemm], pointers: dict[SSAValue, Pointer]
     ) -> None:
         super().__init__(emit, loop, gemms, pointers)
-        self.held = dict[Gemm, StationaryProduct]()
+        self.resident = dict[Gemm, StationaryProduct]()
 
     # Choice
 
@@ -125,7 +125,7 @@ class Stationary(HeldLoop):
         self._restrict()
         offset: Value = I32(0)
         for op in self.gemms:
-            self.held[op] = StationaryProduct(op, offset)
+            self.resident[op] = StationaryProduct(op, offset)
             mine = b.mul(self.groups, I32(_floats(op)))
             offset = b.add(offset, mine)
         emit.gpu.block_wait()  # until nobody reads what lay there before
@@ -145,8 +145,8 @@ class Stationary(HeldLoop):
         b, blocks, most = self.emit.b, self.emit.blocks, I32(0)
         for op in self.gemms:
             pairs = b.mul(I32(_groups(op)), self._quads(op))
-            each = b.udiv(b.add(pairs, b.sub(blocks, I32(1))), blocks)
-            most = b.select(b.icmp_unsigned(">", each, most), each, most)
+            per_block = b.udiv(b.add(pairs, b.sub(blocks, I32(1))), blocks)
+            most = b.select(b.icmp_unsigned(">", per_block, most), per_block, most)
         return most
 
     def _restrict(self) -> None:
@@ -183,7 +183,7 @@ class Stationary(HeldLoop):
         slots, depth, runs = op.slots.data, op.depth.data, -(-op.depth.data // RUN)
         part = b.urem(emit.block, self.parts(op))
         first = b.zext(b.shl(part, self.shift), I64)
-        target = emit.at(self.weights, b.zext(self.held[op].offset, I64))
+        target = emit.at(self.weights, b.zext(self.resident[op].offset, I64))
         count = b.mul(b.zext(self.groups, I64), I64(runs * slots * GROUP_UNITS))
 
         def four(i: Value) -> None:
@@ -207,28 +207,28 @@ class Stationary(HeldLoop):
 
     # A step
 
-    def write(self, made: Product) -> None:
+    def write(self, gemm: Product) -> None:
         """The product in an iteration of the loop; by the plain code where weights are not held."""
-        b, holds, dense = self.emit.b, self.holds, made.is_dense
+        b, holds, dense = self.emit.b, self.holds, gemm.is_dense
         if dense:
-            holds = b.and_(holds, made.aligned())
-        with b.if_else(holds) as (held, plain):
-            with held:
-                StationaryStep(self, made, dense).write()
+            holds = b.and_(holds, gemm.aligned())
+        with b.if_else(holds) as (resident, plain):
+            with resident:
+                StationaryStep(self, gemm, dense).write()
             with plain:
-                made.write()
+                gemm.write()
 
 
 class StationaryStep:
     """One product in one iteration of the loop."""
 
-    def __init__(self, around: Stationary, made: Product, dense: bool) -> None:
-        self.around, self.made, self.emit, self.dense = around, made, around.emit, dense
-        self.op, self.slots = made.op, made.slots
+    def __init__(self, around: Stationary, gemm: Product, dense: bool) -> None:
+        self.around, self.gemm, self.emit, self.dense = around, gemm, around.emit, dense
+        self.op, self.slots = gemm.op, gemm.slots
         emit, b = self.emit, self.emit.b
-        held = around.held[made.op]
-        weights = emit.at(around.weights, b.zext(held.offset, I64))
-        parts = around.parts(made.op)
+        resident = around.resident[gemm.op]
+        weights = emit.at(around.weights, b.zext(resident.offset, I64))
+        parts = around.parts(gemm.op)
         self.part = b.urem(emit.block, parts)
         self.rank = b.udiv(emit.block, parts)
         self.ranks = b.udiv(emit.blocks, parts)
@@ -240,15 +240,15 @@ class StationaryStep:
         unit_lane = b.and_(lane, I32(GROUP_UNITS - 1))
         groups = b.add(b.shl(self.part, around.shift), group)
         unit = b.add(b.mul(groups, I32(GROUP_UNITS)), unit_lane)
-        self.own_unit = b.icmp_unsigned("<", unit, I32(made.units))
-        known = b.select(self.own_unit, unit, I32(made.units - 1))
+        self.own_unit = b.icmp_unsigned("<", unit, I32(gemm.units))
+        known = b.select(self.own_unit, unit, I32(gemm.units - 1))
         self.unit = b.zext(known, I64)
-        runs = -(-made.depth // RUN)
+        runs = -(-gemm.depth // RUN)
         first = b.mul(group, I32(runs * self.slots * GROUP_UNITS * RUN))
         first = b.add(first, b.mul(unit_lane, I32(RUN)))
         self.weights = emit.at(weights, b.zext(first, I64))
         self.staged = Pointer(emit.gpu.shared(), "f32")
-        self.count = b.trunc(made.rows.count, I32)
+        self.count = b.trunc(gemm.rows.count, I32)
 
     def write(self) -> None:
         """Tiles of rows, as high as there are rows for."""

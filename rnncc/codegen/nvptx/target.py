@@ -95,7 +95,7 @@ class NvptxTarget:
         return LINE
 
     def row_bytes(self, dtype: str, depth: int) -> int:
-        """Rounded rows of a loop's product go from turn to turn there."""
+        """Rounded rows of a loop's product go from iteration to iteration there."""
         return room_bytes(depth) if dtype == "bf16" else 0
 
     def contract_room(self, rows: int, columns: int) -> int:

@@ -18,7 +18,7 @@ from functools import reduce
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import I1, I32, Pointer, Value
+from rnncc.codegen.llvm.values import I1, I32, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.exchange import Exchange, handed_on
 from rnncc.codegen.nvptx.fragments import (
@@ -33,15 +33,15 @@ from rnncc.codegen.nvptx.fragments import (
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.codegen.nvptx.tensor_step import (
+from rnncc.codegen.nvptx.tensor_product import (
     PARTS,
     Fragment,
     Source,
     StepMemory,
     TensorProduct,
-    TensorStep,
     deep,
 )
+from rnncc.codegen.nvptx.tensor_step import TensorStep
 from rnncc.ir.dims import product
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Gemm
@@ -66,7 +66,7 @@ class TensorLoop(HeldLoop):
     ) -> None:
         super().__init__(emit, loop, gemms, pointers)
         self.lane = Lane(emit)
-        self.held = dict(zip(gemms, _chosen(emit, gemms), strict=True))
+        self.resident = dict(zip(gemms, _chosen(emit, gemms), strict=True))
         out = handed_on(loop, gemms)
         self.exchange: Exchange | None = None
         if out is not None and gemms[0].room is not None:
@@ -82,12 +82,14 @@ class TensorLoop(HeldLoop):
 
     def most_shared(self) -> int:
         """Bytes of shared memory that the products have use for."""
-        return max(StepMemory(self.emit, held).bytes for held in self.held.values())
+        return max(StepMemory(self.emit, resident).bytes for resident in self.resident.values())
 
     @property
     def most_loaded(self) -> int:
         """Runs of rows that a thread reads at once."""
-        used = sum(held.registers for held in self.held.values() if held.fits is not None)
+        used = sum(
+            resident.registers for resident in self.resident.values() if resident.fits is not None
+        )
         return min(MOST_LOADED, (MOST_USED - used) // QUAD)
 
     # The loop's beginning and end
@@ -96,33 +98,33 @@ class TensorLoop(HeldLoop):
         """Read weights, and choose who computes."""
         b = self.emit.b
         total = 0
-        for held in self.held.values():
-            total += held.registers
+        for resident in self.resident.values():
+            total += resident.registers
             if total <= MOST_HELD:
-                held.fits = b.icmp_unsigned("<=", I32(held.blocks), self.emit.blocks)
-                self._load(held)
+                resident.fits = b.icmp_unsigned("<=", I32(resident.blocks), self.emit.blocks)
+                self._load(resident)
         self._restrict()
         if self.exchange is not None:
-            [held] = self.held.values()
-            self.exchange.begin(I1(0) if held.fits is None else held.fits)
+            [resident] = self.resident.values()
+            self.exchange.begin(I1(0) if resident.fits is None else resident.fits)
 
-    def _load(self, held: TensorProduct) -> None:
-        part = self.emit.b.urem(self.emit.block, I32(held.blocks))
-        source = self.from_memory(held, part)
-        held.fragments = {
+    def _load(self, resident: TensorProduct) -> None:
+        part = self.emit.b.urem(self.emit.block, I32(resident.blocks))
+        source = self.from_memory(resident, part)
+        resident.fragments = {
             (r, m, k): source(r, m, I32(k))
-            for r in range(held.rounds)
-            for m in range(held.groups.tiles)
-            for k in range(deep(held.op.depth.data))
+            for r in range(resident.rounds)
+            for m in range(resident.groups.tiles)
+            for k in range(deep(resident.op.depth.data))
         }
 
-    def from_memory(self, held: TensorProduct, part: Value) -> Source:
+    def from_memory(self, resident: TensorProduct, part: Value) -> Source:
         """Fragments of a block's units, read when they are asked for."""
         emit, b = self.emit, self.emit.b
-        weights = DeviceWeights(emit, held.op, self.pointers[held.op.weights])
-        words = WeightWords(emit, held.op, weights, b.mul(part, I32(held.groups.units)))
-        count = deep(held.op.depth.data)
-        sure = count * PARTS * SIDE == held.op.depth.data
+        weights = DeviceWeights(emit, resident.op, self.pointers[resident.op.weights])
+        words = WeightWords(emit, resident.op, weights, b.mul(part, I32(resident.groups.units)))
+        count = deep(resident.op.depth.data)
+        sure = count * PARTS * SIDE == resident.op.depth.data
 
         def fragment(round_: int, tile: int, k: Value) -> Fragment:
             first = b.mul(self.part(round_), I32(count))
@@ -137,14 +139,14 @@ class TensorLoop(HeldLoop):
     def _restrict(self) -> None:
         """Fewer blocks wait for each other where there is not work for all."""
         b = self.emit.b
-        fits = [held.fits for held in self.held.values()]
+        fits = [resident.fits for resident in self.resident.values()]
         if not self.may_have_team or any(fit is None for fit in fits):
             return
         needed: list[Value] = [I32(1)]
-        for held in self.held.values():
-            rows = b.trunc(self.emit.dim(product(held.op.dims[:-1])), I32)
+        for resident in self.resident.values():
+            rows = b.trunc(self.emit.dim(product(resident.op.dims[:-1])), I32)
             tiles = b.lshr(b.add(rows, I32(COLUMNS - 1)), I32(3))
-            needed.append(b.mul(I32(held.blocks), tiles))
+            needed.append(b.mul(I32(resident.blocks), tiles))
         self.begin_team(needed, reduce(b.and_, fits))
 
     def end(self) -> None:
@@ -163,30 +165,30 @@ class TensorLoop(HeldLoop):
 
     # An iteration
 
-    def write(self, made: Product) -> None:
+    def write(self, gemm: Product) -> None:
         """The product in an iteration of the loop."""
-        emit, b, held = self.emit, self.emit.b, self.held[made.op]
+        emit, b, resident = self.emit, self.emit.b, self.resident[gemm.op]
         emit.gpu.block_wait()  # until nobody reads what lies in shared memory
-        if held.fits is None:
-            TensorStep(self, made, held).from_memory()
+        if resident.fits is None:
+            TensorStep(self, gemm, resident).from_memory()
             return
-        with b.if_else(held.fits) as (fits, plain):
+        with b.if_else(resident.fits) as (fits, plain):
             with fits:
-                TensorStep(self, made, held).from_registers()
+                TensorStep(self, gemm, resident).from_registers()
             with plain:
-                TensorStep(self, made, held).from_memory()
+                TensorStep(self, gemm, resident).from_memory()
         if self.exchange is not None:
-            self.exchange.next_turn()
+            self.exchange.next_iteration()
 
 
 def _chosen(emit: GpuEmit, gemms: Sequence[Gemm]) -> list[TensorProduct]:
     """Units of a block, for each product: fewer where registers do not do for all."""
     rounds = PARTS // (emit.threads // WARP)
     for tiles in (MOST_TILES, MOST_TILES // 2, 1):
-        found: list[TensorProduct] = []
+        chosen: list[TensorProduct] = []
         for op in gemms:
             least = Groups.least(op.slots.data)
-            found.append(TensorProduct(op, least.times(max(1, tiles // least.tiles)), rounds))
-        if sum(held.registers for held in found) <= MOST_HELD:
+            chosen.append(TensorProduct(op, least.times(max(1, tiles // least.tiles)), rounds))
+        if sum(resident.registers for resident in chosen) <= MOST_HELD:
             break
-    return found
+    return chosen

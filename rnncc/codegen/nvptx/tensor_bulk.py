@@ -10,7 +10,7 @@ points of it. A sum is one chain, k from 0 up, whatever the tile.
 
 from __future__ import annotations
 
-from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import (
     COLUMNS,
@@ -50,6 +50,7 @@ def suits(op: Gemm, threads: int) -> bool:
 def shared_bytes(op: Gemm) -> int:
     """Of shared memory."""
     groups = _groups(op)
+    # Two buffers of bf16: one is filled while the other is multiplied.
     staged = 2 * 2 * PITCH * (ROWS + groups.rows)
     return max(staged, 4 * ROWS * (groups.rows + QUAD))
 
@@ -59,19 +60,19 @@ def _groups(op: Gemm) -> Groups:
     return least.times(max(1, MOST_TILES // least.tiles))
 
 
-def write_bulk(emit: GpuEmit, made: Product) -> None:
+def write_bulk(emit: GpuEmit, gemm: Product) -> None:
     """The product, tile by tile."""
     b = emit.b
-    groups = _groups(made.op)
-    across = -(-made.units // groups.units)
-    down = b.sdiv(b.add(made.rows.count, I64(ROWS - 1)), I64(ROWS))
+    groups = _groups(gemm.op)
+    across = -(-gemm.units // groups.units)
+    down = b.sdiv(b.add(gemm.rows.count, I64(ROWS - 1)), I64(ROWS))
     block, blocks = b.zext(emit.block, I64), b.zext(emit.blocks, I64)
 
     def tile(number: Value) -> None:
         row = b.sdiv(number, I64(across))
         unit = b.sub(number, b.mul(row, I64(across)))
         first = b.mul(b.trunc(unit, I32), I32(groups.units))
-        _Tile(emit, made, groups, b.mul(row, I64(ROWS)), first).write()
+        _Tile(emit, gemm, groups, b.mul(row, I64(ROWS)), first).write()
 
     emit.strided(block, b.mul(down, I64(across)), blocks, tile)
 
@@ -80,12 +81,14 @@ class _Tile:
     """One tile, from a row and a unit on."""
 
     def __init__(
-        self, emit: GpuEmit, made: Product, groups: Groups, row: Value, unit: Value
+        self, emit: GpuEmit, gemm: Product, groups: Groups, row: Value, unit: Value
     ) -> None:
-        self.emit, self.made, self.groups, self.row, self.unit = emit, made, groups, row, unit
-        self.lane, self.reader = Lane(emit), RowReader(emit, made)
-        self.words = WeightWords(emit, made.op, made.weights, unit)
+        self.emit, self.gemm, self.groups, self.row, self.unit = emit, gemm, groups, row, unit
+        self.lane, self.reader = Lane(emit), RowReader(emit, gemm)
+        self.words = WeightWords(emit, gemm.op, gemm.weights, unit)
         warps = emit.threads // WARP
+        # A warp reads fragments of both operands from shared memory; the squarer its part of the
+        # tile, the fewer.
         across = ACROSS if groups.tiles % ACROSS == 0 else 1
         self.tiles, self.columns = groups.tiles // across, ROWS // COLUMNS // (warps // across)
         b = emit.b
@@ -94,10 +97,10 @@ class _Tile:
         self.rows = [self.reader.row(self._clamped(self._staged_row(i))) for i in range(self.runs)]
 
     def write(self) -> None:
-        if not self.made.is_dense:
+        if not self.gemm.is_dense:
             self._write(False)
             return
-        with self.emit.b.if_else(self.made.aligned()) as (aligned, other):
+        with self.emit.b.if_else(self.gemm.aligned()) as (aligned, other):
             with aligned:
                 self._write(True)
             with other:
@@ -105,7 +108,7 @@ class _Tile:
 
     def _write(self, whole: bool) -> None:
         emit, b = self.emit, self.emit.b
-        count = -(-self.made.depth // RUN)
+        count = -(-self.gemm.depth // RUN)
         emit.gpu.block_wait()  # until nobody reads what lies in shared memory
         self._store(self._load(I32(0), whole), I32(0))
         emit.gpu.block_wait()
@@ -115,6 +118,7 @@ class _Tile:
             following = b.add(number, I32(1))
             last = b.icmp_unsigned("==", following, I32(count))
             ahead = b.select(last, number, following)  # nobody reads it behind the last one
+            # Under way while the tensor cores are busy; stored behind them.
             loaded = self._load(b.mul(ahead, I32(RUN)), whole)
             sums = self._multiply(b.and_(number, I32(1)), sums)
             self._store(loaded, b.and_(following, I32(1)))
@@ -141,7 +145,7 @@ class _Tile:
     def _clamped(self, row: Value) -> Value:
         """A row of the tile as one of the product's."""
         b = self.emit.b
-        number, last = b.add(self.row, b.zext(row, I64)), b.sub(self.made.rows.count, I64(1))
+        number, last = b.add(self.row, b.zext(row, I64)), b.sub(self.gemm.rows.count, I64(1))
         return b.select(b.icmp_signed("<", number, last), number, last)
 
     def _staged_words(self) -> list[tuple[Value, Value, Value]]:
@@ -149,7 +153,7 @@ class _Tile:
         emit, b = self.emit, self.emit.b
         slots, high = self.groups.slots, max(1, self.groups.units // 8)
         low = min(8, self.groups.units)
-        found: list[tuple[Value, Value, Value]] = []
+        words: list[tuple[Value, Value, Value]] = []
         for i in range(self.groups.rows * RUN // 2 // emit.threads):
             number = b.add(emit.thread, I32(i * emit.threads))
             unit, rest = b.urem(number, I32(low)), b.udiv(number, I32(low))
@@ -157,8 +161,8 @@ class _Tile:
             unit = b.add(unit, b.mul(b.urem(rest, I32(high)), I32(low)))
             rest = b.udiv(rest, I32(high))
             slot, rest = b.urem(rest, I32(slots)), b.udiv(rest, I32(slots))
-            found.append((unit, slot, b.add(pair, b.shl(rest, I32(2)))))
-        return found
+            words.append((unit, slot, b.add(pair, b.shl(rest, I32(2)))))
+        return words
 
     def _load(self, k: Value, whole: bool) -> Loaded:
         b = self.emit.b
@@ -173,7 +177,7 @@ class _Tile:
     @property
     def _sure(self) -> bool:
         """Whether all runs are whole."""
-        return self.made.depth % RUN == 0
+        return self.gemm.depth % RUN == 0
 
     def _store(self, loaded: Loaded, buffer: Value) -> None:
         emit, b = self.emit, self.emit.b
@@ -246,7 +250,7 @@ class _Tile:
             emit.store(value, emit.at(place, I64(offset)))
 
     def _points(self) -> None:
-        emit, b, made, groups = self.emit, self.emit.b, self.made, self.groups
+        emit, b, gemm, groups = self.emit, self.emit.b, self.gemm, self.groups
 
         def point(number: Value) -> None:
             number = b.trunc(number, I32)
@@ -255,13 +259,13 @@ class _Tile:
             row = b.add(self.row, b.zext(line, I64))
             unit = b.zext(b.add(self.unit, place), I64)
             inside = b.and_(
-                b.icmp_signed("<", row, made.rows.count),
-                b.icmp_signed("<", unit, I64(made.units)),
+                b.icmp_signed("<", row, gemm.rows.count),
+                b.icmp_signed("<", unit, I64(gemm.units)),
             )
             with emit.when(inside):
-                indices = made.rows.indices(row)
-                here = made.rows.at(made.pointers, indices)
-                made.loaded(indices, here, unit)(None, self._sums(line, place))
+                indices = gemm.rows.indices(row)
+                here = gemm.rows.at(gemm.pointers, indices)
+                gemm.loaded(indices, here, unit)(None, self._sums(line, place))
 
         emit.strided(emit.thread64, I64(ROWS * groups.units), I64(emit.threads), point)
 

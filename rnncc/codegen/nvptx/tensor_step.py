@@ -6,113 +6,58 @@ rows of a, rounded to bf16 -> shared memory -> sums of each part -> shared memor
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
-from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.exchange import Exchange
 from rnncc.codegen.nvptx.fragments import (
     COLUMNS,
-    PADDING,
     QUAD,
     SIDE,
     ZERO,
-    Groups,
     RowReader,
 )
 from rnncc.codegen.nvptx.gemm import Finish, Product
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.kern.kernels import Gemm
+from rnncc.codegen.nvptx.tensor_product import (
+    PARTS,
+    ROWS,
+    Fragment,
+    Source,
+    StepMemory,
+    TensorProduct,
+    deep,
+)
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.tensor import TensorLoop
-
-PARTS = 8
-"""Of k, each a chain of sums."""
-ROWS = 16
-"""Rows that a block computes at a time, at most."""
-
-Fragment = list[Value]
-Source = Callable[[int, int, Value], Fragment]
-"""A fragment of A, given the round of parts, the tile, and the tile along k within the part."""
-
-
-def deep(depth: int) -> int:
-    """Tiles along k of a part."""
-    return -(-depth // (SIDE * PARTS))
-
-
-@dataclass
-class TensorProduct:
-    """A product of the loop.
-
-    Attributes:
-        registers: of a thread, for its weights.
-        blocks: that own all units.
-        fits: whether there are so many; None where weights are not held.
-    """
-
-    op: Gemm
-    groups: Groups
-    rounds: int
-    fits: Value = None
-    fragments: dict[tuple[int, int, int], Fragment] | None = None
-
-    @property
-    def registers(self) -> int:
-        return self.rounds * self.groups.tiles * deep(self.op.depth.data) * 4
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.op.units // self.groups.units)
-
-
-class StepMemory:
-    """What a step keeps in shared memory: rows as bf16, then the sums of each part."""
-
-    def __init__(self, emit: GpuEmit, held: TensorProduct) -> None:
-        self.emit = emit
-        self.depth = deep(held.op.depth.data) * PARTS * SIDE
-        self.pitch = self.depth + PADDING
-        self.width = held.groups.rows + QUAD
-        self._rows = 2 * ROWS * self.pitch
-        self.bytes = self._rows + 4 * PARTS * ROWS * self.width
-
-    @property
-    def rows(self) -> Pointer:
-        return Pointer(self.emit.gpu.shared(), "bf16")
-
-    @property
-    def sums(self) -> Pointer:
-        return self.emit.at(Pointer(self.emit.gpu.shared(), "f32"), I64(self._rows // 4))
 
 
 class TensorStep:
     """One product in one iteration of the loop."""
 
-    def __init__(self, around: TensorLoop, made: Product, held: TensorProduct) -> None:
-        self.around, self.made, self.held, self.emit = around, made, held, around.emit
-        self.lane, self.shared = around.lane, StepMemory(around.emit, held)
-        self.reader = RowReader(self.emit, made)
-        self.deep = deep(made.depth)
-        self.count = self.emit.b.trunc(made.rows.count, I32)
+    def __init__(self, around: TensorLoop, gemm: Product, resident: TensorProduct) -> None:
+        self.around, self.gemm, self.resident, self.emit = around, gemm, resident, around.emit
+        self.lane, self.shared = around.lane, StepMemory(around.emit, resident)
+        self.reader = RowReader(self.emit, gemm)
+        self.deep = deep(gemm.depth)
+        self.count = self.emit.b.trunc(gemm.rows.count, I32)
 
     def from_registers(self) -> None:
         """Blocks with the same units share the rows."""
-        b, emit, held = self.emit.b, self.emit, self.held
-        part = b.urem(emit.block, I32(held.blocks))
-        rank = b.udiv(emit.block, I32(held.blocks))
-        ranks = b.udiv(emit.blocks, I32(held.blocks))
+        b, emit, resident = self.emit.b, self.emit, self.resident
+        part = b.urem(emit.block, I32(resident.blocks))
+        rank = b.udiv(emit.block, I32(resident.blocks))
+        ranks = b.udiv(emit.blocks, I32(resident.blocks))
         with emit.when(b.icmp_unsigned("<", rank, ranks)):
             self._shared_rows(part, rank, ranks)
 
     def from_memory(self) -> None:
         """Blocks share units, then rows."""
-        b, emit, blocks = self.emit.b, self.emit, I32(self.held.blocks)
+        b, emit, blocks = self.emit.b, self.emit, I32(self.resident.blocks)
         tiles = b.lshr(b.add(self.count, I32(ROWS - 1)), I32(4))
         items = b.mul(blocks, tiles)
 
@@ -121,7 +66,7 @@ class TensorStep:
             part = b.urem(number, blocks)
             start = b.mul(b.udiv(number, blocks), I32(ROWS))
             emit.gpu.block_wait()
-            _Tile(self, part, start, I32(ROWS)).write(self.around.from_memory(self.held, part))
+            _Tile(self, part, start, I32(ROWS)).write(self.around.from_memory(self.resident, part))
 
         wide = [b.zext(v, I64) for v in (emit.block, items, emit.blocks)]
         emit.strided(wide[0], wide[1], wide[2], item)
@@ -144,18 +89,18 @@ class _Tile:
     """Rows of a step, up to `size` of them from `start` on."""
 
     def __init__(self, step: TensorStep, part: Value, start: Value, size: Value) -> None:
-        self.step, self.made, self.held, self.emit = step, step.made, step.held, step.emit
+        self.step, self.gemm, self.resident, self.emit = step, step.gemm, step.resident, step.emit
         self.lane, self.shared, self.start = step.lane, step.shared, start
         b = self.emit.b
         rest = b.sub(step.count, start)
         self.rows = b.select(b.icmp_unsigned("<", rest, size), rest, size)
-        self.unit = b.mul(part, I32(step.held.groups.units))
+        self.unit = b.mul(part, I32(step.resident.groups.units))
         self.exchange: Exchange | None = None
 
     def write(self, source: Source | None) -> None:
         """The tile; `source`: of weights that no registers hold."""
         emit, b = self.emit, self.emit.b
-        points = ROWS * self.held.groups.units
+        points = ROWS * self.resident.groups.units
         ends: list[Callable[[], None]] = []
         if source is None:
             ends = [
@@ -211,7 +156,7 @@ class _Tile:
             for row in rows
             for tile in range(self.step.deep)
         ]
-        depth, iteration = I32(self.made.depth), exchange.iteration
+        depth, iteration = I32(self.gemm.depth), exchange.iteration
         insides = [b.icmp_unsigned("<", k, depth) for _, k in runs]
         places: list[Value] = []
         for own, (row, k) in zip(insides, runs, strict=True):
@@ -228,10 +173,10 @@ class _Tile:
     def _stage(self, most: int) -> None:
         """A warp copies rows, a lane every 32nd run of four k; `most` runs before it writes."""
         emit, b = self.emit, self.emit.b
-        if not self.made.is_dense:
+        if not self.gemm.is_dense:
             self._copy_singly()
             return
-        with b.if_else(self.made.aligned()) as (aligned, other):
+        with b.if_else(self.gemm.aligned()) as (aligned, other):
             with aligned:
                 warps = emit.threads // WARP
                 batch = max(1, min(ROWS // warps, most // self.step.deep))
@@ -256,7 +201,7 @@ class _Tile:
             source = reader.row(b.zext(b.add(self.start, b.select(own, row, first)), I64))
             for tile in range(self.step.deep):
                 k = b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD))
-                sure = (tile + 1) * WARP * QUAD <= self.made.depth
+                sure = (tile + 1) * WARP * QUAD <= self.gemm.depth
                 copies.append((own, self._place(row, k), reader.four(source, k, True, sure)))
         for own, at, values in copies:
             with emit.when(own):
@@ -295,7 +240,7 @@ class _Tile:
 
         def eight(i: Value, carried: list[Value]) -> list[Value]:
             first = b.mul(b.trunc(i, I32), I32(COLUMNS))
-            for round_ in range(self.held.rounds):
+            for round_ in range(self.resident.rounds):
                 self._part(first, round_, source)
             return []
 
@@ -315,15 +260,15 @@ class _Tile:
 
     def _by_registers(self, place: Pointer, round_: int) -> list[Value]:
         """Two tiles along k at a time."""
-        emit, held, deep = self.emit, self.held.fragments, self.step.deep
-        assert held is not None
-        height = range(self.held.groups.tiles)
+        emit, fragments, deep = self.emit, self.resident.fragments, self.step.deep
+        assert fragments is not None
+        height = range(self.resident.groups.tiles)
         sums = [ZERO] * (4 * len(height))
         for k in range(0, deep, 2):
             count = min(2, deep - k)
             words = emit.gpu.matrices(emit.at(place, I64(k * SIDE)).base, 2 * count)
             for i in range(count):
-                tiles = [held[round_, m, k + i] for m in height]
+                tiles = [fragments[round_, m, k + i] for m in height]
                 sums = self._multiply(tiles, words[2 * i : 2 * i + 2], sums)
         return sums
 
@@ -338,16 +283,16 @@ class _Tile:
             return self._multiply([source(round_, m, b.trunc(k, I32))], words, carried)
 
         count = emit.gpu.hidden(self.step.deep)
-        for m in range(self.held.groups.tiles):
+        for m in range(self.resident.groups.tiles):
             sums += emit.loop(count, partial(iteration, m), [ZERO] * 4)
         return sums
 
     def _multiply(self, tiles: list[Fragment], columns: Fragment, sums: list[Value]) -> list[Value]:
         """One tile along k."""
-        made: list[Value] = []
+        totals: list[Value] = []
         for m, tile in enumerate(tiles):
-            made += self.emit.gpu.multiply(tile, columns, sums[4 * m : 4 * m + 4])
-        return made
+            totals += self.emit.gpu.multiply(tile, columns, sums[4 * m : 4 * m + 4])
+        return totals
 
     def _store(self, part: Value, first: Value, sums: list[Value]) -> None:
         emit, b, width = self.emit, self.emit.b, self.shared.width
@@ -384,30 +329,30 @@ class _Tile:
 
     def _split(self, number: Value) -> tuple[Value, Value, Value]:
         """Whether a point of the tile is there; its row and unit, from the tile's first on."""
-        b, made = self.emit.b, self.made
-        units = I32(self.held.groups.units)
+        b, gemm = self.emit.b, self.gemm
+        units = I32(self.resident.groups.units)
         row = b.udiv(number, units)
         place = b.sub(number, b.mul(row, units))
         unit = b.add(self.unit, place)
         inside = b.and_(
-            b.icmp_unsigned("<", row, self.rows), b.icmp_unsigned("<", unit, I32(made.units))
+            b.icmp_unsigned("<", row, self.rows), b.icmp_unsigned("<", unit, I32(gemm.units))
         )
         return inside, row, place
 
     def _loaded(self, row: Value, place: Value) -> Finish:
-        b, made = self.emit.b, self.made
-        indices = made.rows.indices(b.zext(b.add(self.start, row), I64))
-        here = made.rows.at(made.pointers, indices)
-        return made.loaded(indices, here, b.zext(b.add(self.unit, place), I64))
+        b, gemm = self.emit.b, self.gemm
+        indices = gemm.rows.indices(b.zext(b.add(self.start, row), I64))
+        here = gemm.rows.at(gemm.pointers, indices)
+        return gemm.loaded(indices, here, b.zext(b.add(self.unit, place), I64))
 
     def _totals(self, row: Value, place: Value) -> list[Value]:
         """The sums of all slots, part after part."""
         emit, b = self.emit, self.emit.b
-        at = b.add(b.mul(row, I32(self.shared.width)), b.mul(place, I32(self.made.slots)))
+        at = b.add(b.mul(row, I32(self.shared.width)), b.mul(place, I32(self.gemm.slots)))
         first = emit.at(self.shared.sums, b.zext(at, I64))
-        side = next(n for n in (4, 2, 1) if self.made.slots % n == 0)
+        side = next(n for n in (4, 2, 1) if self.gemm.slots % n == 0)
         totals: list[Value] = []
-        for slot in range(0, self.made.slots, side):
+        for slot in range(0, self.gemm.slots, side):
             runs = [self._run(first, part, slot, side) for part in range(PARTS)]
             for i in range(side):
                 total = runs[0][i]

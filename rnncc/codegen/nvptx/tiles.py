@@ -13,7 +13,7 @@ from typing import Protocol
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import FLOAT, I64, Pointer, Value
+from rnncc.codegen.llvm.values import FLOAT, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 
 SIDE = 16

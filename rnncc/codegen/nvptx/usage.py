@@ -25,7 +25,7 @@ def usage(ptx: str, chips: Sequence[str] = ()) -> dict[str, tuple[int, int]]:
     """
     tool = assembler()
     tried = (_used(tool, ptx, chip) for chip in (*chips, BASELINE, SINCE) if tool is not None)
-    return next((found for found in tried if found), dict[str, tuple[int, int]]())
+    return next((report for report in tried if report), dict[str, tuple[int, int]]())
 
 
 def _used(tool: str, ptx: str, chip: str) -> dict[str, tuple[int, int]]:
@@ -33,17 +33,17 @@ def _used(tool: str, ptx: str, chip: str) -> dict[str, tuple[int, int]]:
         source = Path(folder) / "kernels.ptx"
         source.write_text(ptx)
         command = [tool, "-v", f"-arch={chip}", "-o", str(Path(folder) / "cubin"), str(source)]
-        made = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS)
-    return _read(made.stdout + made.stderr) if made.returncode == 0 else {}
+        process = subprocess.run(command, capture_output=True, text=True, timeout=MOST_SECONDS)
+    return _read(process.stdout + process.stderr) if process.returncode == 0 else {}
 
 
-def _read(told: str) -> dict[str, tuple[int, int]]:
-    found, name, spills = dict[str, tuple[int, int]](), "", 0
-    for line in told.splitlines():
+def _read(listing: str) -> dict[str, tuple[int, int]]:
+    usages, name, spills = dict[str, tuple[int, int]](), "", 0
+    for line in listing.splitlines():
         if match := _ENTRY.search(line):
             name, spills = match[1], 0
         elif match := _SPILLS.search(line):
             spills = int(match[1])
         elif (match := _REGISTERS.search(line)) and name:
-            found[name] = int(match[1]), spills
-    return found
+            usages[name] = int(match[1]), spills
+    return usages

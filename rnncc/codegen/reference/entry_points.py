@@ -26,6 +26,7 @@ from rnncc.kern.entry_points import (
     Stored,
 )
 from rnncc.kern.exports import SizeFunction
+from rnncc.sizes import TIME
 
 NULL_POINTER, BAD_SIZE, BAD_TAPE = 1, 2, 6
 """Codes of rnncc.h."""
@@ -73,7 +74,7 @@ class CEntryWriter:
     def _function(
         self, name: str, symbols: Sequence[str], lines: list[str], parameters: Sequence[str]
     ) -> list[str]:
-        body = c.resolved(lines, {**self.symbols, "T": self.symbols.get("T", "T")})
+        body = c.resolved(lines, {**self.symbols, TIME: self.symbols.get(TIME, TIME)})
         names = [*parameters, *(self.symbols[symbol] for symbol in symbols)]
         unused = [f"(void){word};" for word in names if not c.mentions(body, word)]
         head = prototype(self.metadata, name)
@@ -93,8 +94,8 @@ class CEntryWriter:
                 place, check = self._pointer(target), list[str]()
                 if isinstance(target, Field):
                     check = [f"if ({place} == NULL)", f"    return {NULL_POINTER};"]
-                held = self._pointer(source)
-                return [*check, f"memcpy({place}, {held}, (size_t){c.factor(size)});"]
+                source_pointer = self._pointer(source)
+                return [*check, f"memcpy({place}, {source_pointer}, (size_t){c.factor(size)});"]
             case Keep(pointer, place):
                 kept = self._pointer(pointer)
                 check = [f"if ({kept} == NULL)", f"    return {NULL_POINTER};"]
@@ -140,9 +141,9 @@ class CEntryWriter:
                 return f"{struct}->{names[number]['c_name']}"
             case Stored(place):
                 return f"rnncc_kept({self._pointer(place)})"
-            case Default(field, held):
-                given = self._pointer(field)
-                return f"{given} != NULL ? {given} : {self._pointer(held)}"
+            case Default(field, fallback):
+                argument = self._pointer(field)
+                return f"{argument} != NULL ? {argument} : {self._pointer(fallback)}"
             case Place("weights", offset):
                 return self.params[int(offset)]
             case Place(block, offset):

@@ -91,7 +91,7 @@ def array(values: Iterable[float], dtype: str) -> list[str]:
 
 def comment(name: str) -> str:
     """A blob's name as it may stand in a comment."""
-    return re.sub(r"[^\w/.:@+-]", lambda found: rf"\x{ord(found[0]):02x}", name, flags=re.ASCII)
+    return re.sub(r"[^\w/.:@+-]", lambda match: rf"\x{ord(match[0]):02x}", name, flags=re.ASCII)
 
 
 def mentions(lines: Sequence[str], name: str) -> bool:
@@ -112,7 +112,7 @@ def asks(lines: Sequence[str], symbol: str) -> bool:
 
 def resolved(lines: Iterable[str], symbols: Mapping[str, str]) -> list[str]:
     """Code with the names that sizes and indices have in C."""
-    return [re.sub(r"@(\w+)@", lambda found: symbols[found[1]], line) for line in lines]
+    return [re.sub(r"@(\w+)@", lambda match: symbols[match[1]], line) for line in lines]
 
 
 def indented(lines: Iterable[str]) -> list[str]:

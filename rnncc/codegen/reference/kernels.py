@@ -9,8 +9,8 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.region import statements
+from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.ir.types import FLOATS, dtype_of, shape_text
 from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce

@@ -26,8 +26,8 @@ def live_pointers(program: KernelProgram) -> set[SSAValue]:
                 for arg, final, init, value in pairs:
                     if arg in live or final in live:
                         live |= {arg, init, value}
-        held = (op.within for op in program.buffers if op.y in live)
-        live |= {labels[name.data] for name in held if name is not None}
+        owners = (op.within for op in program.buffers if op.y in live)
+        live |= {labels[name.data] for name in owners if name is not None}
     return live
 
 
@@ -35,8 +35,8 @@ def _used(op: Operation) -> set[SSAValue]:
     """The operands of a kernel that its code reads or writes: no scratch for packing."""
     match op:
         case Kernel():
-            given = len(op.body.block.args) - len(op.ins)
-            reads = zip(op.body.block.args[given:], op.ins, strict=True)
+            leading = len(op.body.block.args) - len(op.ins)
+            reads = zip(op.body.block.args[leading:], op.ins, strict=True)
             own = [op.rows, *((op.a, op.weights) if isinstance(op, Gemm) else ())]
             own += [op.init] if isinstance(op, Reduce) else []
             read = [value for argument, value in reads if argument.first_use]

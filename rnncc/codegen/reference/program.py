@@ -10,8 +10,8 @@ from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.kernels import domain_text, write_kernel
 from rnncc.codegen.reference.liveness import live_pointers
 from rnncc.codegen.reference.region import FUNCTIONS, ROUNDINGS
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
@@ -54,7 +54,7 @@ class ProgramWriter:
         self.symbols = dict(symbols)
         self.kernels: list[str] = []
         self.names: dict[SSAValue, str] = {}
-        self.taken = {*RESERVED, *symbols.values()}
+        self.reserved = {*RESERVED, *symbols.values()}
         self.live = live_pointers(program)
         self.labels = {buffer.label.data: buffer for buffer in reversed(program.buffers)}
         members = [port.name for port in (*program.inputs, *program.outputs)]
@@ -67,9 +67,9 @@ class ProgramWriter:
         begin = self._declarations()
         body, _ = self._block(self.program.func.body.block.ops)
         body = c.resolved([*begin, *body, "return 0;"], self.symbols)
-        given = [self.symbols[symbol] for symbol in self.program.symbols]
-        sizes = "".join(f", int64_t {name}" for name in given)
-        named = ("ports", "workspace", *given)
+        symbols = [self.symbols[symbol] for symbol in self.program.symbols]
+        sizes = "".join(f", int64_t {name}" for name in symbols)
+        named = ("ports", "workspace", *symbols)
         unused = [f"(void){name};" for name in named if not c.mentions(body, name)]
         error = ["int error;"] if c.mentions(body, "error") else []
         head = f"static int {self.prefix}_program(const struct {self.prefix}_ports *ports,"
@@ -107,7 +107,7 @@ class ProgramWriter:
                 self.names[op.y] = self._array(op)
                 continue
             if op.role.data == "input" and op.default is None and op.y.first_use:
-                lines += [f"if ({self._given(op.y)} == NULL)", f"    return {NULL_POINTER};"]
+                lines += [f"if ({self._argument(op.y)} == NULL)", f"    return {NULL_POINTER};"]
             if op.y in self.live:
                 text = self._begin_of(op)
                 self.names[op.y] = self._name(op.label.data)
@@ -116,15 +116,18 @@ class ProgramWriter:
 
     def _begin_of(self, op: Buffer) -> str:
         """Where a buffer begins."""
-        given, cast = self._given(op.y), f"({_kind(op.y)} *)"
+        argument, cast = self._argument(op.y), f"({_kind(op.y)} *)"
         if op.role.data == "input":
             if op.default is None:
-                return f"{cast}{given}"
-            return f"{given} != NULL ? {cast}{given} : {self._home(self.labels[op.default.data])}"
+                return f"{cast}{argument}"
+            default = self._home(self.labels[op.default.data])
+            return f"{argument} != NULL ? {cast}{argument} : {default}"
         if op.role.data == "output":
-            assert given is not None
+            assert argument is not None
             return (
-                given if op.fallback_size == 0 else f"{given} != NULL ? {given} : {self._home(op)}"
+                argument
+                if op.fallback_size == 0
+                else f"{argument} != NULL ? {argument} : {self._home(op)}"
             )
         if op.within is not None:
             return self.names[self.labels[op.within.data].y]
@@ -144,8 +147,8 @@ class ProgramWriter:
         return self.params[int(get_dim(op.offset))]
 
     def _name(self, label: str) -> str:
-        [name] = c_names([label], self.taken)
-        self.taken.add(name)
+        [name] = c_names([label], self.reserved)
+        self.reserved.add(name)
         return name
 
     def label_of(self, value: SSAValue) -> str:
@@ -211,11 +214,11 @@ class ProgramWriter:
         if ring is None:
             return c.size(index * stride)
         kept = "0" if ring == 1 else f"{c.factor(index)} % {ring}"
-        if (given := self._given(value)) is not None:  # only what stands in for it is a ring
-            kept = f"({given} != NULL ? {c.size(index)} : {kept})"
+        if (argument := self._argument(value)) is not None:  # only what stands in for it is a ring
+            kept = f"({argument} != NULL ? {c.size(index)} : {kept})"
         return f"{kept} * {c.factor(stride)}"
 
-    def _given(self, value: SSAValue) -> str | None:
+    def _argument(self, value: SSAValue) -> str | None:
         """The caller's pointer to an input with a default, or to an output."""
         op = value.owner
         assert isinstance(op, Buffer)
@@ -233,7 +236,7 @@ class ProgramWriter:
         labels = {value: self.label_of(value) for value in op.operands if value in self.live}
         [tail] = c_names([labels[outs[0]]])
         name = f"{self.prefix}_{self._count}_{tail}"
-        chosen = c_names(labels.values(), self.taken_by_code())
+        chosen = c_names(labels.values(), self._reserved_names())
         function = write_kernel(op, dict(zip(labels, chosen, strict=True)))
         declared, values, sizes = function.parameters(self.symbols)
         kind = "int" if function.fails else "void"
@@ -251,11 +254,11 @@ class ProgramWriter:
             call = [f"error = {call[0]}", *call[1:], "if (error != 0)", "    return error;"]
         absent = [out.owner for out in outs if _is_skippable(out)]
         if outs and len(absent) == len(outs):
-            wanted = " || ".join(f"{self.names[out]} != NULL" for out in outs)
-            return [f"if ({wanted}) {{", *c.indented(call), "}"]
+            requested = " || ".join(f"{self.names[out]} != NULL" for out in outs)
+            return [f"if ({requested}) {{", *c.indented(call), "}"]
         return call
 
-    def taken_by_code(self) -> set[str]:
+    def _reserved_names(self) -> set[str]:
         """Names that no parameter of a kernel may have."""
         return {*RESERVED, *self.symbols.values()}
 
@@ -322,8 +325,8 @@ class ProgramWriter:
 
     def _variable(self, value: SSAValue) -> str:
         """A pointer as a loop carries it: arrays of the library are const, variables are not."""
-        held = isinstance(value.owner, Buffer) and value.owner.role.data == "param"
-        return f"({_kind(value)} *){self.names[value]}" if held else self.names[value]
+        is_param = isinstance(value.owner, Buffer) and value.owner.role.data == "param"
+        return f"({_kind(value)} *){self.names[value]}" if is_param else self.names[value]
 
     def _carry(self, pairs: Sequence[tuple[SSAValue, SSAValue]]) -> list[str]:
         """What the next iteration begins with; all at once where one needs another's old value."""

@@ -8,9 +8,10 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.codegen.reference import expressions as c
 from rnncc.errors import CompileError
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
-from rnncc.ir.ops.base import Unary, get_dim
+from rnncc.ir.ops.base import Unary
 from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.ops.random import MASK, Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
@@ -33,7 +34,7 @@ INFIX = {ew.Add: "+", ew.Sub: "-", ew.Mul: "*"}
 
 
 def statements(
-    block: Block, arguments: Mapping[SSAValue, str], taken: Collection[str]
+    block: Block, arguments: Mapping[SSAValue, str], reserved: Collection[str]
 ) -> tuple[list[str], list[str]]:
     """The statements of a body, and what it yields.
 
@@ -49,7 +50,7 @@ def statements(
             names[result] = text
         elif result.first_use:
             name = f"{op.name.split('.')[1]}_{number}"
-            names[result] = f"{name}_value" if name in taken else name
+            names[result] = f"{name}_value" if name in reserved else name
             lines.append(f"const {c.VALUE_TYPES[dtype_of(result)]} {names[result]} = {text};")
     return lines, [names[value] for value in terminator(block)]
 

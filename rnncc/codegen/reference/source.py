@@ -14,7 +14,7 @@ from rnncc.codegen.reference.entry_points import CEntryWriter
 from rnncc.codegen.reference.prelude import prelude
 from rnncc.codegen.reference.program import RESERVED, ProgramWriter
 from rnncc.errors import CompileError
-from rnncc.ir.ops.base import get_dim
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.types import NARROW_FLOATS
 from rnncc.kern.entry_points import entry_points
 from rnncc.kern.exports import size_functions
@@ -73,17 +73,17 @@ def _check(library: Library) -> None:
 
 def _weights(library: Library) -> tuple[list[str], dict[int, str]]:
     """The arrays that the library holds, and the name of the one at each place."""
-    held: dict[int, tuple[str, str, Any]] = {}
+    arrays: dict[int, tuple[str, str, Any]] = {}
     for program in library.programs.values():
         for buffer in params_of(program):
             assert buffer.offset is not None
             place, label = int(get_dim(buffer.offset)), buffer.label.data
-            held.setdefault(place, (label, buffer.dtype, program.arrays[label]))
+            arrays.setdefault(place, (label, buffer.dtype, program.arrays[label]))
     for one in library.initial:
-        held[one.offset] = (f"{one.port.name}.initial", one.port.dtype, one.array)
-    names = c_names(f"{library.name}_w_{label}" for label, _, _ in held.values())
+        arrays[one.offset] = (f"{one.port.name}.initial", one.port.dtype, one.array)
+    names = c_names(f"{library.name}_w_{label}" for label, _, _ in arrays.values())
     lines = list[str]()
-    for name, (label, dtype, array) in zip(names, held.values(), strict=True):
+    for name, (label, dtype, array) in zip(names, arrays.values(), strict=True):
         flat = array.reshape(-1)
         flat = flat.view(np.uint16) if dtype in NARROW_FLOATS else flat
         lines += [
@@ -93,7 +93,7 @@ def _weights(library: Library) -> tuple[list[str], dict[int, str]]:
             "};",
             "",
         ]
-    return lines, dict(zip(held, names, strict=True))
+    return lines, dict(zip(arrays, names, strict=True))
 
 
 def _queries(name: str) -> list[str]:

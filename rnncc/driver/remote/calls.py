@@ -16,7 +16,8 @@ from typing import Any
 from rnncc_runtime.arrays import Specs, read_specs
 
 from rnncc.errors import CompileError
-from rnncc.kern.signatures import PARAMETERS, TIME
+from rnncc.kern.signatures import PARAMETERS
+from rnncc.sizes import TIME
 
 Answer = Callable[[bytes], bytes]
 """A request to its response; raises `CompileError` where the program fails."""
@@ -53,13 +54,13 @@ class _Request:
     Attributes:
         blocks: how many there are.
         results: how many calls.
-        wanted: of each block that is to come back, where its bytes go and how many they are.
+        fetched: of each block that is to come back, where its bytes go and how many they are.
     """
 
     content: bytearray = field(default_factory=bytearray)
     blocks: int = 0
     results: int = 0
-    wanted: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    fetched: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
 
     def numbers(self, *values: int) -> None:
         self.content += struct.pack(f"<{len(values)}q", *values)
@@ -69,11 +70,11 @@ class _Request:
         self.numbers(2 if address is None else 1, size)
         if address is not None and size:
             self.content += bytes((c_char * size).from_address(address))
-        return self._made()
+        return self._new_block()
 
     def table(self, blocks: Sequence[int]) -> int:
         self.numbers(3, len(blocks), *blocks)
-        return self._made()
+        return self._new_block()
 
     def call(self, function: int, blocks: Sequence[int], sizes: Sequence[int]) -> None:
         self.numbers(4, function, len(blocks), *blocks, len(sizes), *sizes)
@@ -81,9 +82,9 @@ class _Request:
 
     def fetch(self, block: int, address: int, size: int) -> None:
         self.numbers(5, block)
-        self.wanted.append((address, size))
+        self.fetched.append((address, size))
 
-    def _made(self) -> int:
+    def _new_block(self) -> int:
         self.blocks += 1
         return self.blocks - 1
 
@@ -127,7 +128,7 @@ class RemoteFunctions:
         request.call(number, list(handles.values()), list(sizes.values()))
         for pointer, address in places.items():
             if pointer in _WRITTEN or name == "init_parameters":
-                self._want(request, pointer, address, handles[pointer], sizes)
+                self._fetch(request, pointer, address, handles[pointer], sizes)
         return self._exchange(request)
 
     def _forward(
@@ -146,8 +147,8 @@ class RemoteFunctions:
     ) -> int:
         """The block of a pointer."""
         if pointer in SIZES:
-            told = {**{TIME: 0}, **sizes} if name == "state_init" else sizes
-            size = self._size(SIZES[pointer], told)
+            known = {**{TIME: 0}, **sizes} if name == "state_init" else sizes
+            size = self._size(SIZES[pointer], known)
             filled = pointer == "state" and name == "step"
             return request.block(size, address if filled else None)
         blocks = list[int]()
@@ -159,7 +160,7 @@ class RemoteFunctions:
                 blocks.append(request.block(self._bytes(spec, sizes), at if is_read else None))
         return request.table(blocks)
 
-    def _want(
+    def _fetch(
         self, request: _Request, pointer: str, address: int, block: int, sizes: Mapping[str, int]
     ) -> None:
         """Ask for what a call has written to a block, or to those of a table, made just before."""
@@ -192,19 +193,19 @@ class RemoteFunctions:
         """The last call's result."""
         request.numbers(0)
         response = self.answer(bytes(request.content))
-        sizes = [8] * request.results + [size for _, size in request.wanted] + [8]
+        sizes = [8] * request.results + [size for _, size in request.fetched] + [8]
         if len(response) != sum(sizes):
             what = f"answered {len(response)} bytes in place of {sum(sizes)}"
             raise CompileError("", f"{self.metadata['name']} {what}")
         results = struct.unpack_from(f"<{request.results}q", response)
-        if request.wanted and any(results):
+        if request.fetched and any(results):
             return next(code for code in results if code)
         [overrun] = struct.unpack_from("<q", response, len(response) - 8)
         if overrun:
             what = f"{self.metadata['name']} wrote past the end of {overrun} blocks of memory"
             raise CompileError("", what)
         at = 8 * request.results
-        for address, size in request.wanted:
+        for address, size in request.fetched:
             memmove(address, response[at : at + size], size)
             at += size
         return results[-1]

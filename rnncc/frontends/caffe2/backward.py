@@ -24,14 +24,15 @@ class Backward:
 
     Attributes:
         operators: the backward step net; what it repeats of the step net is that operator.
-        given: what the step writes of each state, with the gradient that comes from later steps.
-        made: what the step reads of each state, the row of the sequence, the parameters, each with
-            the gradient that the backward step net makes of it.
+        output_grads: what the step writes of each state, with the gradient that comes from later
+            steps.
+        input_grads: what the step reads of each state, the row of the sequence, the parameters,
+            each with the gradient that the backward step net makes of it.
     """
 
     operators: Sequence[Operator]
-    given: Pairs
-    made: Pairs
+    output_grads: Pairs
+    input_grads: Pairs
 
 
 def read_backward(op: Operator, forward: RecurrentNetwork, maker: Resolver) -> Backward:
@@ -44,24 +45,26 @@ def read_backward(op: Operator, forward: RecurrentNetwork, maker: Resolver) -> B
     reads, (row, sequence) = _reads(op, forward), _sequence(op, forward)
     links = _backward_links(op)
     states = forward.structure.states
-    given = [
+    output_grads = [
         (forward.written[state.name], Blob(_take(op, links, state.name, 1))) for state in states
     ]
-    made = [(read, _take(op, links, s.name, 0)) for read, s in zip(reads, states, strict=True)]
-    made.append((row, _take(op, links, sequence, 0)))
+    input_grads = [
+        (read, _take(op, links, s.name, 0)) for read, s in zip(reads, states, strict=True)
+    ]
+    input_grads.append((row, _take(op, links, sequence, 0)))
     if links:
         (external, offset), internal = links.popitem()
         what = f'the backward link of "{internal}" to "{external}" at offset {offset}'
         raise op.error(f"{what} has no forward link")
-    made += _param_grads(op, forward)
-    scope: Scope = {**forward.scope, **{blob.name: blob for _, blob in given}}
+    input_grads += _param_grads(op, forward)
+    scope: Scope = {**forward.scope, **{blob.name: blob for _, blob in output_grads}}
     location = Location(op.location.file, op.location.node)
     inside = maker.inside(
         location, frozenset(forward.references), "backward step op", forward.steps
     )
     operators = inside.operators_of(net, scope)
-    found = [(value, _gradient(op, forward, scope, name)) for value, name in made]
-    return Backward(operators, given, found)
+    gradients = [(value, _gradient(op, forward, scope, name)) for value, name in input_grads]
+    return Backward(operators, output_grads, gradients)
 
 
 def _reads(op: Operator, forward: RecurrentNetwork) -> list[Blob]:
@@ -85,12 +88,12 @@ def _sequence(op: Operator, forward: RecurrentNetwork) -> tuple[Blob, str]:
 
 def _backward_links(op: Operator) -> dict[tuple[str, int], str]:
     """(external blob, offset) -> internal blob."""
-    found = dict[tuple[str, int], str]()
+    names = dict[tuple[str, int], str]()
     for link in read_links(op, "backward_link"):
-        if (link.external, link.offset) in found:
+        if (link.external, link.offset) in names:
             raise op.error(f'has two backward links to "{link.external}" at offset {link.offset}')
-        found[link.external, link.offset] = link.internal
-    return found
+        names[link.external, link.offset] = link.internal
+    return names
 
 
 def _take(op: Operator, links: dict[tuple[str, int], str], name: str, offset: int) -> str:

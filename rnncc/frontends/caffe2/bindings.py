@@ -20,13 +20,13 @@ def read_bindings(op: OperatorDef, location: Location) -> dict[str, str]:
         twice = next((name for name, count in Counter(listed).items() if count > 1), None)
         if twice is not None:
             raise CompileError(location, f'lists the {kind} "{twice}" twice')
-    names, given = [*sources, *targets], args.ints("outer_blobs_idx")
+    names, indices = [*sources, *targets], args.ints("outer_blobs_idx")
     inner = args.strings("inner_blobs")
-    if len(inner) != len(given):
-        what = f"has {len(inner)} inner_blobs and {len(given)} outer_blobs_idx"
+    if len(inner) != len(indices):
+        what = f"has {len(inner)} inner_blobs and {len(indices)} outer_blobs_idx"
         raise CompileError(location, what)
     bound = dict[str, str]()
-    for name, index in zip(inner, given, strict=True):
+    for name, index in zip(inner, indices, strict=True):
         if not 0 <= index < len(names):
             what = f'binds "{name}" to blob {index} of its {len(names)} inputs and outputs'
             raise CompileError(location, what)

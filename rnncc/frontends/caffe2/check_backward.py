@@ -40,8 +40,8 @@ class BackwardPart:
 
     Attributes:
         name: what holds the gradient's operators, in messages.
-        given: what the operators write, with the gradient that comes from behind them.
-        made: what they read, each with the gradient made of it.
+        output_grads: what the operators write, with the gradient that comes from behind them.
+        input_grads: what they read, each with the gradient made of it.
         in_place: whether an operator writes over what it reads. Caffe2's gradient then may take the
             new value for the old one, which nobody notices.
     """
@@ -49,8 +49,8 @@ class BackwardPart:
     name: str
     forward: Sequence[Operator]
     backward: Sequence[Operator]
-    given: Pairs
-    made: Pairs
+    output_grads: Pairs
+    input_grads: Pairs
     in_place: bool = False
 
 
@@ -77,47 +77,47 @@ def check_backward(op: Operator, part: BackwardPart, shapes: Shapes) -> None:
             raise op.error(f"{what}: random numbers show a difference of {gap:.0%}")
 
 
-def _gap(ours: Array, its: Array, tolerance: float) -> float:
+def _gap(computed: Array, its: Array, tolerance: float) -> float:
     """How far two results are apart, as a part of the largest element, or of 1; infinite where one
     alone is not finite."""
     with np.errstate(all="ignore"):
-        gap = np.abs(its - ours)
-        scale = max(1.0, float(np.max(ours, initial=0)), -float(np.min(ours, initial=0)))
+        gap = np.abs(its - computed)
+        scale = max(1.0, float(np.max(computed, initial=0)), -float(np.min(computed, initial=0)))
     worst = float(np.max(gap, initial=0))
     if np.isfinite(worst) and np.isfinite(scale):
         return worst / scale
-    return 0.0 if np.allclose(its, ours, tolerance, tolerance, equal_nan=True) else np.inf
+    return 0.0 if np.allclose(its, computed, tolerance, tolerance, equal_nan=True) else np.inf
 
 
 def _program(part: BackwardPart, shapes: Shapes) -> tuple[Program, list[tuple[str, str]]]:
     """Outputs `our i` and `its i` for each gradient of a part, and (blob, gradient) names."""
     b = Builder.net("step")
     e = Emitter(b, shapes)
-    ends = [gradient for _, gradient in part.given]
+    ends = [gradient for _, gradient in part.output_grads]
     for index, blob in enumerate([*_inputs(part), *ends]):
         e[blob] = b.input(f"{index} {blob.name}", shapes.known(blob), blob.dtype or "f32")
     for op in part.forward:
         e.build(op)
     sources = [value for value in e.values.values() if value in b.block.args]
-    given = [(e[value], e[gradient]) for value, gradient in part.given]
-    asked = [e[value] for value, _ in part.made]
-    outputs = {f"our {i}": v for i, v in enumerate(gradients(e, given, asked, sources))}
+    seeds = [(e[value], e[gradient]) for value, gradient in part.output_grads]
+    requested = [e[value] for value, _ in part.input_grads]
+    outputs = {f"our {i}": v for i, v in enumerate(gradients(e, seeds, requested, sources))}
     for op in part.backward:
         if op not in part.forward:
             e.build(op)
-    outputs |= {f"its {i}": e[gradient] for i, (_, gradient) in enumerate(part.made)}
-    names = [(value.name, gradient.name) for value, gradient in part.made]
+    outputs |= {f"its {i}": e[gradient] for i, (_, gradient) in enumerate(part.input_grads)}
+    names = [(value.name, gradient.name) for value, gradient in part.input_grads]
     return b.finish(outputs), names
 
 
 def _inputs(part: BackwardPart) -> list[Blob]:
     """What a part and its gradient read."""
-    ends = {gradient for _, gradient in part.given}
+    ends = {gradient for _, gradient in part.output_grads}
     written = {y for op in part.forward for y in op.produced()}
     read = read_outside([*part.forward, *part.backward])
-    read += [value for value, _ in (*part.given, *part.made) if value not in written]
-    found = [x for x in dict.fromkeys(read) if x not in ends]
-    return [x for x in found if x.value is None and not x.opaque]
+    read += [value for value, _ in (*part.output_grads, *part.input_grads) if value not in written]
+    blobs = [x for x in dict.fromkeys(read) if x not in ends]
+    return [x for x in blobs if x.value is None and not x.opaque]
 
 
 def _sizes(op: Operator, part: BackwardPart, program: Program) -> dict[str, int]:

@@ -131,11 +131,11 @@ class Control(Operator, ABC):
 
 def read_outside(ops: Iterable[Operator]) -> list[Blob]:
     """The blobs that operators read and none of them writes."""
-    written, found = set[Blob](), dict[Blob, None]()
+    written, outside = set[Blob](), dict[Blob, None]()
     for op in ops:
-        found.update(dict.fromkeys(x for x in op.captured() if x not in written))
+        outside.update(dict.fromkeys(x for x in op.captured() if x not in written))
         written.update(op.produced())
-    return list(found)
+    return list(outside)
 
 
 def mark_versions(operators: Iterable[Operator]) -> None:

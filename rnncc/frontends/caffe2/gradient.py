@@ -27,42 +27,46 @@ class Gradient(Operator, ABC):
 
     Attributes:
         forward: that operator; None where there is none and the formula does without.
-        given: outputs of it, each with the gradient read.
-        made: inputs of it, each with the gradient written.
+        output_grads: outputs of it, each with the gradient read.
+        input_grads: inputs of it, each with the gradient written.
     """
 
     is_gradient = True
     forward: Operator | None = None
-    given: Pairs
-    made: Pairs
+    output_grads: Pairs
+    input_grads: Pairs
 
     def infer(self, s: Shapes) -> None:
-        for value, gradient in (*self.given, *self.made):
+        for value, gradient in (*self.output_grads, *self.input_grads):
             s.same_shape(value, gradient)
             s.same_dtype(value, gradient)
 
     def build(self, e: Emitter) -> None:
         assert self.forward is not None
-        for blob, gradient in self.made:
+        for blob, gradient in self.input_grads:
             if blob.dtype not in FLOATS:
                 what = f'writes "{gradient.name}", the gradient of "{blob.name}"'
                 raise self.error(f"{what}, which holds {blob.dtype}: only floats have gradients")
-        asked = [e.read(self.forward, blob) for blob, _ in self.made]
+        requested = [e.read(self.forward, blob) for blob, _ in self.input_grads]
         known = [x for x in self.forward.captured() if x in e.values]
-        sources = [*(e.read(self.forward, x) for x in known), *asked]
-        given = [(e.read(self.forward, value), e[gradient]) for value, gradient in self.given]
-        for (_, blob), value in zip(self.made, gradients(e, given, asked, sources), strict=True):
+        sources = [*(e.read(self.forward, x) for x in known), *requested]
+        seeds = [
+            (e.read(self.forward, value), e[gradient]) for value, gradient in self.output_grads
+        ]
+        for (_, blob), value in zip(
+            self.input_grads, gradients(e, seeds, requested, sources), strict=True
+        ):
             e[blob] = value
 
 
 def gradients(
     e: Emitter,
-    given: Sequence[tuple[SSAValue, SSAValue]],
-    asked: Sequence[SSAValue],
+    seeds: Sequence[tuple[SSAValue, SSAValue]],
+    requested: Sequence[SSAValue],
     sources: Sequence[SSAValue],
 ) -> list[SSAValue]:
     """`vjp_of_region` at the end of a block under construction: the emitter's values stay valid."""
-    ops = ops_between(sources, [value for value, _ in given])
+    ops = ops_between(sources, [value for value, _ in seeds])
     kept = list[Blob]()
     if any(isinstance(op, Scan) for op in ops):  # loops are rebuilt, with other results
         kept = [blob for blob, value in e.values.items() if isinstance(value.owner, Scan)]
@@ -70,11 +74,11 @@ def gradients(
     e.b.block.add_op(holder)
     b = Builder.before(holder)
     b.loc = e.b.loc
-    found = vjp_of_region(b, given, asked, sources)
+    results = vjp_of_region(b, seeds, requested, sources)
     e.values |= zip(kept, holder.values, strict=True)
     holder.detach()
     holder.erase()
-    return found
+    return results
 
 
 class PlainGradient(Gradient):
@@ -98,9 +102,9 @@ class PlainGradient(Gradient):
         known = next(i for i, word in enumerate(self.read.split()) if word[0] != "d")
         candidates = earlier.of(self.kind, self.xs[known]) if known < len(self.xs) else []
         wrong = [(self._difference(c), c) for c in candidates]
-        found = next((c for text, c in wrong if text is None), None)
-        if found is not None:
-            self._attach(found)
+        match = next((c for text, c in wrong if text is None), None)
+        if match is not None:
+            self._attach(match)
         else:
             self._without_forward(earlier, wrong[0] if wrong else None, self.xs[known : known + 1])
 
@@ -108,9 +112,9 @@ class PlainGradient(Gradient):
         forward.has_gradient = True
         self.forward = forward
         pairs = zip(_operands(self.read, forward), self.xs, strict=True)
-        self.given = [(value, x) for (word, value), x in pairs if word[0] == "d"]
+        self.output_grads = [(value, x) for (word, value), x in pairs if word[0] == "d"]
         targets = [value for _, value in _operands(self.written, forward)]
-        self.made = list(zip(targets, self.ys, strict=False))
+        self.input_grads = list(zip(targets, self.ys, strict=False))
 
     def _difference(self, forward: Operator) -> str | None:
         """Why an operator is not the one that this is the gradient of."""
@@ -155,8 +159,8 @@ class OutputGradient(PlainGradient):
     def _without_forward(
         self, earlier: ForwardIndex, nearest: tuple[str | None, Operator] | None, read: list[Blob]
     ) -> None:
-        self.given = [(self.xs[0], self.xs[1])]
-        self.made = [(self.xs[0], self.ys[0])]
+        self.output_grads = [(self.xs[0], self.xs[1])]
+        self.input_grads = [(self.xs[0], self.ys[0])]
 
     def infer(self, s: Shapes) -> None:
         super().infer(s)
@@ -178,11 +182,11 @@ def setting(args: Arguments, name: str, default: float) -> float:
 
 def _operands(text: str, forward: Operator) -> list[tuple[str, Blob]]:
     """The words of a text, each with the forward operator's blob that it is about."""
-    found = list[tuple[str, Blob]]()
+    operands = list[tuple[str, Blob]]()
     for word in text.split():
         if word == "x*":
-            found += [(word, x) for x in forward.reads]
+            operands += [(word, x) for x in forward.reads]
             continue
         group = forward.ys if "y" in word else forward.xs if word[0] == "d" else forward.reads
-        found += [(word, blob) for blob in group[int(word.strip("dxy")) :][:1]]
-    return found
+        operands += [(word, blob) for blob in group[int(word.strip("dxy")) :][:1]]
+    return operands

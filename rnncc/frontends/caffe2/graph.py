@@ -78,7 +78,7 @@ class Resolver:
         Those that stand in no net are marked as implied; an operator of a backward step net that
         only repeats one of the step net is that one.
         """
-        made = list[Operator]()
+        operators = list[Operator]()
         earlier = ForwardIndex(self.forward)
         for index, op in enumerate(net.op):
             location = self._locate(index, op)
@@ -88,7 +88,7 @@ class Resolver:
             ]
             again = self._again(op, inputs, earlier)
             if again is not None:
-                made.append(again)
+                operators.append(again)
                 scope.update(zip(op.output, again.ys, strict=True))
                 continue
             self._check_outputs(op, scope, location)
@@ -100,14 +100,14 @@ class Resolver:
             operator = operator_type(op, xs, outputs, location, self)
             operator.reads = inputs
             operator.find_forward(earlier)
-            made += [*copies.values(), operator]
+            operators += [*copies.values(), operator]
             if isinstance(operator, Control):
                 operator.resolve(self, scope)
             else:
                 scope.update(zip(op.output, self._outputs(operator, outputs), strict=True))
                 scope.update(operator.beside)
             earlier.add(operator)
-        return made
+        return operators
 
     def _again(self, op: OperatorDef, inputs: list[Blob], earlier: ForwardIndex) -> Operator | None:
         """In a backward step net, the step net's operator that this one merely repeats."""

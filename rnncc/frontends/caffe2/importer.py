@@ -78,13 +78,13 @@ def import_net(
 
 def _recomputing(net: NetDef, names: Collection[str]) -> NetDef:
     """A copy in which the backward passes of recurrent nets compute these blobs again."""
-    made = NetDef()
-    made.CopyFrom(net)
-    for op in (op for op in made.op if op.type == "RecurrentNetwork"):
+    copy = NetDef()
+    copy.CopyFrom(net)
+    for op in (op for op in copy.op if op.type == "RecurrentNetwork"):
         kept = [arg for arg in op.arg if arg.name != RECOMPUTE]
         del op.arg[:]
         op.arg.extend([*kept, Argument(name=RECOMPUTE, strings=[n.encode() for n in names])])
-    return made
+    return copy
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _bound(graph: ResolvedNet, shapes: Sizes, bind: Constants) -> dict[str, Fill
     Raises:
         CompileError: a name is no input, or a constant does not fit it.
     """
-    file, found = graph.location.file, dict[str, Fill]()
+    file, fills = graph.location.file, dict[str, Fill]()
     for name in bind:
         if name not in graph.inputs:
             hint = f"inputs: {', '.join(graph.inputs)}"
@@ -166,8 +166,8 @@ def _bound(graph: ResolvedNet, shapes: Sizes, bind: Constants) -> dict[str, Fill
         dtype, dims = (None, None) if blob is None else (blob.dtype, s.dims(blob))
         single = dims is not None and all(d == 1 for d in dims)
         array = constant_of(value, dtype or natural_type(value), dims if single else None, place)
-        found[name] = Fill(name, array.shape, array.dtype, place, partial(_array, array))
-    return found
+        fills[name] = Fill(name, array.shape, array.dtype, place, partial(_array, array))
+    return fills
 
 
 def _array(array: Array, seed: int) -> Array:
@@ -217,9 +217,9 @@ class ResolvedNet:
         if not self.outputs:
             raise CompileError(location, "declares no external_output")
         mark_versions(walk(self.operators))
-        found = {name: blob for name, blob in absent.blobs.items() if blob.uses}
-        self.inputs += found
-        self.starts = found | self.starts
+        used = {name: blob for name, blob in absent.blobs.items() if blob.uses}
+        self.inputs += used
+        self.starts = used | self.starts
         self.starts = {
             name: blob for name, blob in self.starts.items() if name in self.inputs or blob.uses
         }
@@ -239,8 +239,8 @@ class ResolvedNet:
             if name not in self.starts:
                 known = ", ".join(self.starts)
                 raise CompileError(s.location, "is no input of the net", f"inputs: {known}")
-            given = parse_shape(shape, s.location)
-            s.expect(self.starts[name], [s.fresh() if size is None else size for size in given])
+            sizes = parse_shape(shape, s.location)
+            s.expect(self.starts[name], [s.fresh() if size is None else size for size in sizes])
 
     def emit(self, s: Shapes, name: str, seed: int) -> Program:
         """Build the program."""
@@ -287,8 +287,8 @@ class ResolvedNet:
         if not any(op.is_gradient for op in self.operators):
             return []
         names = [f"{name}_grad" for name in (*self.starts, *absent)]
-        made = [name for name in names if name in scope and name not in self.starts]
-        return [] if set(made) & set(net.external_output) else made
+        gradients = [name for name in names if name in scope and name not in self.starts]
+        return [] if set(gradients) & set(net.external_output) else gradients
 
     def _output(self, name: str, scope: Scope) -> Blob:
         blob = scope.get(name)

@@ -31,20 +31,22 @@ def read_inner(
     if net is None:
         raise CompileError(location, "lacks the argument 'net'")
     net = parse_text(net, location) if isinstance(net, str) else net
-    given = [
+    output_grads = [
         (_blob(forward.exits, name, GIVEN, location), Blob(name))
         for name in bound
         if name.endswith(GIVEN)
     ]
-    scope: Scope = {**forward.scope, **{blob.name: blob for _, blob in given}}
+    scope: Scope = {**forward.scope, **{blob.name: blob for _, blob in output_grads}}
     inside = maker.inside(location, frozenset(), "gradient op", forward.inside)
     operators = inside.operators_of(net, scope)
-    made = list[tuple[Blob, Blob]]()
+    input_grads = list[tuple[Blob, Blob]]()
     for name in (name for name in bound if name.endswith(COPY)):
         if name not in scope:
             raise CompileError(location, f'no operator inside writes "{name}"')
-        made.append((_blob(forward.entries, name, COPY, location), scope[name]))
-    return BackwardPart("net", forward.inside, operators, given, made, writes_in_place(forward))
+        input_grads.append((_blob(forward.entries, name, COPY, location), scope[name]))
+    return BackwardPart(
+        "net", forward.inside, operators, output_grads, input_grads, writes_in_place(forward)
+    )
 
 
 def writes_in_place(forward: Do) -> bool:

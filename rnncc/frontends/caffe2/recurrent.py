@@ -189,7 +189,7 @@ def _sequences(
     op: Operator, links: list[Link], states: set[str], written: set[str]
 ) -> list[tuple[Link, Blob]]:
     inputs = inputs_of(op)
-    found = list[tuple[Link, Blob]]()
+    sequences = list[tuple[Link, Blob]]()
     for link in links:
         if link.external in states:
             continue
@@ -202,5 +202,5 @@ def _sequences(
             raise op.error(f'"{link.internal}" has a window of {link.window} rows')
         if link.external == op.op.input[0] and link.offset + link.window > 1:
             raise CompileError(op.location, f'"{link.internal}" reads past the end of the sequence')
-        found.append((link, inputs[link.external]))
-    return found
+        sequences.append((link, inputs[link.external]))
+    return sequences

@@ -37,8 +37,8 @@ class OperatorGroup:
 
 def entries() -> dict[str, list[OperatorGroup]]:
     """All that is supported, by family."""
-    found = {family: _entries(operators) for family, operators in FAMILIES.items()}
-    return {**found, "Gradients of control": _entries(GRADIENTS)}
+    families = {family: _entries(operators) for family, operators in FAMILIES.items()}
+    return {**families, "Gradients of control": _entries(GRADIENTS)}
 
 
 def _entries(operators: Mapping[str, type[Operator]]) -> list[OperatorGroup]:
@@ -54,7 +54,7 @@ def _entry(kinds: tuple[str, ...], operator: type[Operator]) -> OperatorGroup:
         for text in _paragraphs(operator)
         if not text.startswith(_REFUSED) and not text.startswith(_ATTRIBUTES)
     )
-    stated = [text for made in operator.__mro__ if (text := _refused(made))]
+    stated = [text for kind in operator.__mro__ if (text := _refused(kind))]
     refused = stated[0] if stated else "nothing"
     return OperatorGroup(
         kinds,

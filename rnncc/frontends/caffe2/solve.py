@@ -9,6 +9,7 @@ from rnncc.frontends.caffe2.counters import assume_counters
 from rnncc.frontends.caffe2.operator import Blob, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
+from rnncc.sizes import BATCH, TIME
 
 MAX_RULES = 100_000
 """How many shape rules may run, in a small net, before the importer gives up."""
@@ -93,16 +94,16 @@ def _require_ranks(inputs: Mapping[str, Blob], location: Location) -> None:
 
 def _name_extents(s: Shapes, ops: Sequence[Operator], inputs: Mapping[str, Blob]) -> None:
     """T and N: what operators show to be time and batch, else the first input's leading axes."""
-    taken = _symbols(s, inputs)
-    found = [op.extent(s) for op in ops]
+    reserved = _symbols(s, inputs)
+    extents = [op.extent(s) for op in ops]
     for blob in inputs.values():
         dims = s.known(blob)
-        found.append((dims[0], dims[1]) if len(dims) > 2 else (None, dims[0] if dims else None))
-    for extent in found:
-        for name, dim in zip(("T", "N"), extent, strict=True):
-            if dim is not None and name not in taken and _is_variable(s.resolve(dim)):
+        extents.append((dims[0], dims[1]) if len(dims) > 2 else (None, dims[0] if dims else None))
+    for extent in extents:
+        for name, dim in zip((TIME, BATCH), extent, strict=True):
+            if dim is not None and name not in reserved and _is_variable(s.resolve(dim)):
                 s.bind(str(s.resolve(dim)), Dim.of(name))
-                taken.add(name)
+                reserved.add(name)
 
 
 def _require_numbers(s: Shapes, ops: Sequence[Operator], inputs: Mapping[str, Blob]) -> None:
@@ -130,16 +131,16 @@ def _unknown_size(s: Shapes, op: Operator, blob: Blob, size: Dim) -> CompileErro
 
 def _name_rest(s: Shapes, inputs: Mapping[str, Blob]) -> None:
     """What is still free is named S, S2, S3, ..."""
-    taken, count = _symbols(s, inputs), 0
+    reserved, count = _symbols(s, inputs), 0
     for blob in inputs.values():
         for dim in s.known(blob):
             for variable in sorted(v for v in s.resolve(dim).symbols if v.startswith("?")):
                 name = None
-                while name is None or name in taken:
+                while name is None or name in reserved:
                     count += 1
                     name = "S" if count == 1 else f"S{count}"
                 s.bind(variable, Dim.of(name))
-                taken.add(name)
+                reserved.add(name)
 
 
 def _finish(s: Shapes, ops: Sequence[Operator], inputs: Mapping[str, Blob]) -> None:

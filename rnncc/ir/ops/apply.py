@@ -9,17 +9,8 @@ from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def, var_op
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
-from rnncc.ir.ops.base import (
-    Array,
-    Context,
-    Cost,
-    Elementwise,
-    Grads,
-    Properties,
-    Variadic,
-    expect,
-    expect_float,
-)
+from rnncc.ir.ops.base import Array, Context, Cost, Elementwise, Grads, Properties, Variadic
+from rnncc.ir.ops.checks import expect, expect_float
 from rnncc.ir.types import Tensor
 from rnncc.scalar import Scalar
 

@@ -8,13 +8,12 @@ what that costs (`work`). docs/adding-an-op.md goes through them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.irdl import (
     IRDLOperation,
@@ -26,7 +25,9 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from rnncc.ir.attributes import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.checks import expect, expect_equal, expect_float, expect_number, expect_one_type
 from rnncc.ir.types import FLOATS, NUMPY, WIDE, Tensor, dims_of, dtype_of, shape_text
 
 if TYPE_CHECKING:
@@ -54,44 +55,6 @@ class Context:
 
     def numpy_type(self, dtype: str) -> type[Any]:
         return self.real if dtype == "f32" else NUMPY[dtype]
-
-
-def expect(ok: bool, message: str) -> None:
-    """Raise `VerifyException` unless `ok`."""
-    if not ok:
-        raise VerifyException(message)
-
-
-class SizesDiffer(VerifyException):
-    """Sizes that must be equal are different formulas: pairs of them, if their number is right."""
-
-    def __init__(self, message: str, one: Sequence[Dim], other: Sequence[Dim]) -> None:
-        super().__init__(message)
-        same_rank = len(one) == len(other)
-        self.differ = tuple(zip(one, other, strict=True)) if same_rank else ()
-
-
-def expect_equal(one: Sequence[Dim], other: Sequence[Dim], message: str) -> None:
-    """Raise `SizesDiffer` unless sizes are equal."""
-    if tuple(one) != tuple(other):
-        raise SizesDiffer(message, one, other)
-
-
-def expect_number(type_: Tensor) -> None:
-    """Raise `VerifyException` unless there is arithmetic of the elements."""
-    dtype = dtype_of(type_)
-    expect(dtype != "i1" and dtype not in WIDE, f"operand is {dtype}, expected numbers")
-
-
-def expect_float(type_: Tensor) -> None:
-    """Raise `VerifyException` unless the elements are floats."""
-    expect(dtype_of(type_) in ("f32", "f64"), f"operand is {dtype_of(type_)}, expected a float")
-
-
-def expect_one_type(types: Sequence[Tensor]) -> None:
-    """Raise `VerifyException` unless all have elements of one type."""
-    names = [dtype_of(t) for t in types]
-    expect(len(set(names)) == 1, f"element types differ: {', '.join(names)}")
 
 
 class Sized(IRDLOperation):
@@ -296,7 +259,7 @@ class Elementwise(RnnOp, ABC):
 
     COST: ClassVar[Cost] = Cost.ARITHMETIC
     CODE: ClassVar[str] = ""
-    """The method of `codegen.math.MathEmitter` that computes it, of floats."""
+    """The method of `codegen.llvm.math.MathEmitter` that computes it, of floats."""
     NUMPY: ClassVar[Callable[..., Array]]
     """The function of NumPy that it is, where `evaluate` does not say more."""
 
@@ -404,59 +367,3 @@ class Arithmetic(Binary, ABC):
     def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
         expect_number(types[0])
         return super().infer_element(properties, *types)
-
-
-def dims_attr(dims: Sequence[Dim | int]) -> ArrayAttr[StringAttr]:
-    """A shape as an attribute."""
-    return ArrayAttr(StringAttr(str(d)) for d in dims)
-
-
-def dim_attr(dim: Dim | int) -> StringAttr:
-    """A size as an attribute: its text."""
-    return StringAttr(str(dim))
-
-
-def ints_attr(values: Sequence[int]) -> ArrayAttr[IntAttr]:
-    """Whole numbers as an attribute."""
-    return ArrayAttr(IntAttr(v) for v in values)
-
-
-def get_dims(attribute: Attribute) -> tuple[Dim, ...]:
-    """The shape in an attribute."""
-    if not isinstance(attribute, ArrayAttr):
-        raise VerifyException(f"{attribute} is no list of sizes")
-    return tuple(get_dim(item) for item in cast(ArrayAttr[Attribute], attribute).data)
-
-
-def get_dim(attribute: Attribute) -> Dim:
-    """The size in an attribute."""
-    if not isinstance(attribute, StringAttr):
-        raise VerifyException(f"{attribute} is no size")
-    return Dim.parse(attribute.data)
-
-
-def get_ints(attribute: Attribute) -> tuple[int, ...]:
-    """The numbers in an attribute."""
-    if not isinstance(attribute, ArrayAttr):
-        raise VerifyException(f"{attribute} is no list of numbers")
-    return tuple(get_int(item) for item in cast(ArrayAttr[Attribute], attribute).data)
-
-
-def get_int(attribute: Attribute) -> int:
-    """The number in an IntAttr."""
-    if not isinstance(attribute, IntAttr):
-        raise VerifyException(f"{attribute} is no number")
-    return cast(IntAttr, attribute).data
-
-
-def expect_kind(properties: Properties, known: Collection[str]) -> None:
-    """Raise `VerifyException` unless an op's kind is one of some."""
-    kind = get_text(properties["kind"])
-    expect(kind in known, f"kind {kind!r} is not one of {', '.join(known)}")
-
-
-def get_text(attribute: Attribute) -> str:
-    """The text in an attribute."""
-    if not isinstance(attribute, StringAttr):
-        raise VerifyException(f"{attribute} is no text")
-    return attribute.data

@@ -19,8 +19,10 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsolatedFromAbove, RecursiveMemoryEffect
 
+from rnncc.ir.attributes import dim_attr, get_dim, get_ints, ints_attr
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Sized, dim_attr, expect, get_dim, get_ints, ints_attr
+from rnncc.ir.ops.base import Sized
+from rnncc.ir.ops.checks import expect
 from rnncc.ir.ops.control import row_type, terminator
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 

@@ -22,8 +22,10 @@ from xdsl.irdl import (
 )
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect
 
+from rnncc.ir.attributes import dim_attr, get_dim, get_text
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Sized, dim_attr, expect, expect_equal, get_dim, get_text
+from rnncc.ir.ops.base import Sized
+from rnncc.ir.ops.checks import expect, expect_equal
 from rnncc.ir.ports import Kind, Role, role_of
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
@@ -214,11 +216,13 @@ class Scan(Sized):
 
     def row_of(self, y: SSAValue) -> SSAValue:
         """The body's value that one of ys holds, row by row."""
-        return next(row for made, row in zip(self.ys, self.yields[1], strict=True) if made is y)
+        return next(
+            row for sequence, row in zip(self.ys, self.yields[1], strict=True) if sequence is y
+        )
 
     def sequence_of(self, row: SSAValue) -> SSAValue:
         """The one of ys that holds a value that the body yields."""
-        return next(y for y, made in zip(self.ys, self.yields[1], strict=True) if made is row)
+        return next(y for y, yielded in zip(self.ys, self.yields[1], strict=True) if yielded is row)
 
     def verify_(self) -> None:
         for x in self.xs:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
+from rnncc.ir.attributes import get_text
 from rnncc.ir.ops.base import (
     Arithmetic,
     Array,
@@ -23,10 +23,8 @@ from rnncc.ir.ops.base import (
     Tangents,
     Unary,
     elementwise,
-    expect,
-    expect_kind,
-    get_text,
 )
+from rnncc.ir.ops.checks import expect, expect_kind
 from rnncc.ir.precision import from_bf16, to_bf16
 from rnncc.ir.types import FLOATS, Tensor, cast_steps, dims_of, dtype_of, tensor
 
@@ -47,25 +45,10 @@ BITS = {
     **{"left": np.left_shift, "right": np.right_shift},
 }
 ROUNDINGS = {"floor": np.floor, "ceil": np.ceil, "even": np.rint, "trunc": np.trunc}
-FARTHEST = 2.0**23
-"""The largest number of which code computes the sine."""
-_ERF = np.vectorize(math.erf, otypes=[np.float64])
-
-
-def _sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
 
 
 def _relu(x: Array) -> Array:
     return np.maximum(x, 0)
-
-
-def _erf(x: Array) -> Array:
-    return _ERF(x).astype(x.dtype)
-
-
-def _of_near_angles(f: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    return lambda x: np.where(np.abs(x) > FARTHEST, np.nan, f(x))
 
 
 def _divide(a: Array, divisor: Array) -> Array:
@@ -101,48 +84,6 @@ class Abs(Unary):
         return [b.select(b.compare("eq", self.x, zero), zero, signed)]
 
 
-@elementwise("sqrt", np.sqrt, Cost.ROOT)
-class Sqrt(Unary):
-    """y = √x; NaN below zero"""
-
-    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        return [b.div(b.mul(dy, b.full_like(dy, 0.5)), self.y)]
-
-
-@elementwise("exp", np.exp, Cost.FUNCTION)
-class Exp(Unary):
-    """y = eˣ"""
-
-    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        return [b.mul(dy, self.y)]
-
-
-@elementwise("log", np.log, Cost.FUNCTION)
-class Log(Unary):
-    """y = ln x; -∞ at zero, NaN below"""
-
-    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        return [b.div(dy, self.x)]
-
-
-@elementwise("tanh", np.tanh, Cost.FUNCTION)
-class Tanh(Unary):
-    """y = tanh x"""
-
-    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        """dy · (1 - y²)"""
-        return [b.mul(dy, b.sub(b.full_like(dy, 1.0), b.mul(self.y, self.y)))]
-
-
-@elementwise("sigmoid", _sigmoid, Cost.FUNCTION)
-class Sigmoid(Unary):
-    """y = 1 / (1 + e⁻ˣ)"""
-
-    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        """dy · y · (1 - y)"""
-        return [b.mul(dy, b.mul(self.y, b.sub(b.full_like(dy, 1.0), self.y)))]
-
-
 @elementwise("relu", _relu)
 class Relu(Unary):
     """y = max(x, 0)"""
@@ -151,49 +92,6 @@ class Relu(Unary):
         """0 at 0."""
         zero = b.full_like(dy, 0.0)
         return [b.select(b.compare("gt", self.y, zero), dy, zero)]
-
-
-@elementwise("erf", _erf, Cost.FUNCTION)
-class Erf(Unary):
-    """y = 2/√π ∫₀ˣ e^(-t²) dt"""
-
-    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        """dy · 2/√π · e^(-x²)"""
-        slope = b.mul(b.exp(b.neg(b.mul(self.x, self.x))), b.full_like(dy, 2 / math.sqrt(math.pi)))
-        return [b.mul(dy, slope)]
-
-
-@elementwise("log1p", np.log1p, Cost.FUNCTION)
-class Log1p(Unary):
-    """y = ln(1 + x), accurate near 0; -∞ at -1, NaN below"""
-
-    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        return [b.div(dy, b.add(self.x, b.full_like(dy, 1.0)))]
-
-
-@elementwise("expm1", np.expm1, Cost.FUNCTION)
-class Expm1(Unary):
-    """y = eˣ - 1, accurate near 0"""
-
-    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        """dy · (y + 1)"""
-        return [b.mul(dy, b.add(self.y, b.full_like(dy, 1.0)))]
-
-
-@elementwise("sin", _of_near_angles(np.sin), Cost.FUNCTION)
-class Sin(Unary):
-    """y = sin x; NaN where |x| > 2²³, beyond which float32 does not resolve a period"""
-
-    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        return [b.mul(dy, b.cos(self.x))]
-
-
-@elementwise("cos", _of_near_angles(np.cos), Cost.FUNCTION)
-class Cos(Unary):
-    """y = cos x; NaN where |x| > 2²³, as of sin"""
-
-    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        return [b.neg(b.mul(dy, b.sin(self.x)))]
 
 
 @elementwise("add", np.add)
@@ -430,7 +328,6 @@ def _to_one(b: Builder, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
 
 
 OPS: list[type[Elementwise]] = [
-    *(Neg, Abs, Sqrt, Exp, Log, Log1p, Expm1, Tanh, Sigmoid, Relu, Erf, Sin, Cos),
-    *(Add, Sub, Mul, Div, Maximum, Minimum, Rem, Round),
+    *(Neg, Abs, Relu, Add, Sub, Mul, Div, Maximum, Minimum, Rem, Round),
     *(Compare, Logical, Bits, Not, Select, Cast, StopGradient),
 ]

@@ -18,7 +18,8 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, Pure
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents, View, expect
+from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents, View
+from rnncc.ir.ops.checks import expect
 from rnncc.ir.ops.control import terminator
 from rnncc.ir.ops.elementwise import Add, Cast, Div, Mul, Neg, Select, StopGradient, Sub
 from rnncc.ir.ops.linear import Matmul, Reduce
@@ -94,25 +95,25 @@ class WithGradient(RnnOp):
         want = [self.y.type, *(value.type for value in self.reads)]
         got = [arg.type for arg in block.args]
         expect(got == want, f"the body takes {got}, expected {want}")
-        made = [value.type for value in terminator(block)]
-        expect(made == [v.type for v in self.inputs], f"the body gives {made} as gradients")
+        types = [value.type for value in terminator(block)]
+        expect(types == [v.type for v in self.inputs], f"the body gives {types} as gradients")
 
 
 def _is_linear(body: Block) -> bool:
     """Whether all that a block gives is linear in its first argument."""
-    found: set[SSAValue] = {body.args[0]}
+    linear: set[SSAValue] = {body.args[0]}
     for op in body.ops:
-        if found.isdisjoint(op.operands):
+        if linear.isdisjoint(op.operands):
             continue
-        if op is not body.last_op and not _keeps_linear(op, found):
+        if op is not body.last_op and not _keeps_linear(op, linear):
             return False
-        found.update(op.results)
-    return all(value in found or _is_zero(value) for value in terminator(body))
+        linear.update(op.results)
+    return all(value in linear or _is_zero(value) for value in terminator(body))
 
 
-def _keeps_linear(op: Operation, found: set[SSAValue]) -> bool:
+def _keeps_linear(op: Operation, tracked: set[SSAValue]) -> bool:
     """Whether an op's result is linear in those of its operands that are found."""
-    linear = [value in found for value in op.operands]
+    linear = [value in tracked for value in op.operands]
     match op:
         case View() | Neg() | Cast() | StopGradient():
             return True

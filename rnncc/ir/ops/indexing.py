@@ -10,24 +10,10 @@ from xdsl.dialects.builtin import IntAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
+from rnncc.ir.attributes import get_dim, get_int
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import (
-    Array,
-    Axes,
-    Context,
-    Grads,
-    Properties,
-    RnnOp,
-    Tangents,
-    View,
-    expect,
-    expect_equal,
-    expect_kind,
-    expect_number,
-    expect_one_type,
-    get_dim,
-    get_int,
-)
+from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents, View
+from rnncc.ir.ops.checks import expect, expect_equal, expect_kind, expect_number, expect_one_type
 from rnncc.ir.ops.linear import Accumulating
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 

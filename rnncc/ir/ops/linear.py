@@ -11,22 +11,16 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import (
-    Array,
-    Axes,
-    Context,
-    Grads,
-    Properties,
-    RnnOp,
-    Tangents,
+from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents
+from rnncc.ir.ops.checks import (
     expect,
     expect_equal,
     expect_float,
     expect_kind,
     expect_number,
     expect_one_type,
-    get_ints,
 )
 from rnncc.ir.ops.source import Fill
 from rnncc.ir.precision import whole_product

@@ -9,7 +9,8 @@ from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
-from rnncc.ir.ops.base import Array, Context, Elementwise, Grads, Properties, expect
+from rnncc.ir.ops.base import Array, Context, Elementwise, Grads, Properties
+from rnncc.ir.ops.checks import expect
 from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
 
 if TYPE_CHECKING:

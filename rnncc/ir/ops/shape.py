@@ -10,6 +10,7 @@ from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
 
+from rnncc.ir.attributes import get_dim, get_dims, get_int, get_ints
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import (
     Array,
@@ -21,13 +22,8 @@ from rnncc.ir.ops.base import (
     Tangents,
     Variadic,
     View,
-    expect,
-    expect_equal,
-    get_dim,
-    get_dims,
-    get_int,
-    get_ints,
 )
+from rnncc.ir.ops.checks import expect, expect_equal
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
 if TYPE_CHECKING:

@@ -9,8 +9,10 @@ import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntAttr, StringAttr, f64
 from xdsl.irdl import irdl_op_definition, prop_def
 
+from rnncc.ir.attributes import dim_attr, get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Array, Axes, Context, Source, dim_attr, expect, get_dim
+from rnncc.ir.ops.base import Array, Axes, Context, Source
+from rnncc.ir.ops.checks import expect
 from rnncc.ir.precision import to_bf16
 from rnncc.ir.types import dims_of, dtype_of, tensor
 

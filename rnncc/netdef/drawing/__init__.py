@@ -39,8 +39,8 @@ def draw(net: NetDef, parameters: Collection[str] = (), by: str = "auto", title:
     def place(
         sizes: Sequence[layout.Size], edges: Sequence[layout.Edge], forks: frozenset[int]
     ) -> layout.Layout:
-        found = graphviz.place(sizes, edges) if by_dot else None
-        return found or layout.place(sizes, edges, forks)
+        placed = graphviz.place(sizes, edges) if by_dot else None
+        return placed or layout.place(sizes, edges, forks)
 
     return write(read(net, parameters), title or net.name or "net", place)
 
@@ -48,5 +48,5 @@ def draw(net: NetDef, parameters: Collection[str] = (), by: str = "auto", title:
 def _check_size(net: NetDef, count: int, arrows: int) -> None:
     for number, most, what in ((count, MOST, "operators"), (arrows, MOST_ARROWS, "inputs of them")):
         if number > most:
-            told = f"has {number} {what}, of which at most {most} can be drawn"
-            raise NetError(net.name, told, "rnncc netdef extract takes a part of a net")
+            problem = f"has {number} {what}, of which at most {most} can be drawn"
+            raise NetError(net.name, problem, "rnncc netdef extract takes a part of a net")

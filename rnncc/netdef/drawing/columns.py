@@ -69,14 +69,14 @@ class _Columns:
 
     def move(self, layer: Sequence[int], above: bool, below: bool) -> None:
         """Move a layer's nodes towards their neighbours, as far as their widths allow."""
-        wanted, weights = list[float](), list[float]()
+        targets, weights = list[float](), list[float]()
         for node in layer:
             near = [*(self._above[node] if above else ()), *(self._below[node] if below else ())]
             pulls = [self._pull(node, other) for other in near]
             aside = (pull * self._aside(node, o) for pull, o in zip(pulls, near, strict=True))
-            wanted.append(self.x[node] + (sum(aside) / sum(pulls) if near else 0.0))
+            targets.append(self.x[node] + (sum(aside) / sum(pulls) if near else 0.0))
             weights.append(self._weight(node) if near else WEAK)
-        for node, x in zip(layer, kept_apart(wanted, self._offsets(layer), weights), strict=True):
+        for node, x in zip(layer, kept_apart(targets, self._offsets(layer), weights), strict=True):
             self.x[node] = x
 
     def _offsets(self, layer: Sequence[int]) -> list[float]:
@@ -108,12 +108,12 @@ class _Columns:
 
 
 def kept_apart(
-    wanted: Sequence[float], offsets: Sequence[float], weights: Sequence[float] = ()
+    targets: Sequence[float], offsets: Sequence[float], weights: Sequence[float] = ()
 ) -> list[float]:
     """The places nearest to the wanted ones, in weighted least squares, at which the differences
     of neighbours are at least those of their offsets."""
     pools: list[tuple[float, float, int]] = []  # mean, weight, number of places
-    for k, (target, offset) in enumerate(zip(wanted, offsets, strict=True)):
+    for k, (target, offset) in enumerate(zip(targets, offsets, strict=True)):
         mean, mass, count = target - offset, weights[k] if weights else 1.0, 1
         while pools and pools[-1][0] > mean:
             other, other_mass, other_count = pools.pop()

@@ -38,13 +38,13 @@ class DrawnNode:
 
     Attributes:
         kind: op, input, output, blob, again (a blob shown once more beside its reader), unread.
-        told: what shows when one points at it.
+        tooltip: what shows when one points at it.
         parts: the nets inside, each with its title.
     """
 
     kind: str
     lines: tuple[Line, ...]
-    told: str = ""
+    tooltip: str = ""
     parts: tuple[tuple[str, DrawnGraph], ...] = ()
 
 

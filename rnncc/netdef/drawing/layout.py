@@ -149,27 +149,28 @@ def _ports(
     others: dict[int, set[int]] = {}
     for path in paths:
         others.setdefault(path[end], set()).add(path[towards])
-    found: dict[tuple[int, int], float] = {}
+    ports: dict[tuple[int, int], float] = {}
     for node, beside in others.items():
         order = sorted(beside, key=lambda other: (x[other], other))
         step = 0.0 if node in together else PORT
         half = sizes[node][0] / 2 - MARGIN
         offsets = _opposite([x[other] - x[node] for other in order], step, half)
-        found |= {(node, other): x[node] + offsets[k] for k, other in enumerate(order)}
-    return [found[path[end], path[towards]] for path in paths]
+        ports |= {(node, other): x[node] + offsets[k] for k, other in enumerate(order)}
+    return [ports[path[end], path[towards]] for path in paths]
 
 
-def _opposite(wanted: Sequence[float], step: float, half: float) -> list[float]:
+def _opposite(targets: Sequence[float], step: float, half: float) -> list[float]:
     """Offsets from a box's centre, `step` apart or as its width allows; where it is wide, near
     the wanted ones."""
-    last = len(wanted) - 1
+    last = len(targets) - 1
     step = min(step, 2 * half / max(last, 1))
     if not step or half < max(WIDE, step * last):
         return [step * (k - last / 2) for k in range(last + 1)]
-    held = [
-        min(max(place, step * k - half), half - step * (last - k)) for k, place in enumerate(wanted)
+    bounded = [
+        min(max(place, step * k - half), half - step * (last - k))
+        for k, place in enumerate(targets)
     ]
-    return kept_apart(held, [step * k for k in range(last + 1)])
+    return kept_apart(bounded, [step * k for k in range(last + 1)])
 
 
 def _curve(

@@ -60,13 +60,13 @@ def _first(ranks: Sequence[int], above: list[list[int]], below: list[list[int]])
 def _swept(layers: Layers, beside: list[list[int]], down: bool) -> Layers:
     """Each layer by the mean places of its nodes' neighbours in the one before; nodes without any
     stay where they are."""
-    made = [list(layer) for layer in layers]
+    swept = [list(layer) for layer in layers]
     places: dict[int, float] = {}
-    for layer in made if down else reversed(made):
+    for layer in swept if down else reversed(swept):
         own = {node: float(place) for place, node in enumerate(layer)}
         layer.sort(key=lambda node: _mean(beside[node], places, own[node]))
         places |= {node: float(place) for place, node in enumerate(layer)}
-    return made
+    return swept
 
 
 def _mean(nodes: Sequence[int], places: Mapping[int, float], otherwise: float) -> float:

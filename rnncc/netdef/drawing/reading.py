@@ -79,9 +79,9 @@ class _Reader:
         node = self.graph.add(self._box(index, op, weights))
         self.graph.edges += [(source, node) for source in sources]
         for value in dict.fromkeys(outputs):
-            made = self.graph.add(self._label(value, written=True))
-            self._shown[value] = made, rank
-            self.graph.edges.append((node, made))
+            shown = self.graph.add(self._label(value, written=True))
+            self._shown[value] = shown, rank
+            self.graph.edges.append((node, shown))
 
     def _source(self, value: Value, rank: int) -> int:
         """The node of a blob that an operator at a rank reads."""
@@ -106,9 +106,9 @@ class _Reader:
             kind = "again" if again else "input"
         ends = kind in ("input", "output")
         note = self._around.notes.get(name, "") if ends else ""
-        told = f"{name}, version {value[1]}" if value[1] else name
+        tooltip = f"{name}, version {value[1]}" if value[1] else name
         lines = (line(name, "blob"), *([line(note, "note")] if note else []))
-        return DrawnNode(kind, lines, told)
+        return DrawnNode(kind, lines, tooltip)
 
     def _box(self, index: int, op: OperatorDef, weights: Collection[Value]) -> DrawnNode:
         parts = tuple(
@@ -119,7 +119,7 @@ class _Reader:
         lines += [line(op.name, "name")] if op.name else []
         if not parts:
             lines += [line(name, "name") for name, _ in weights]
-        return DrawnNode("op", tuple(lines), _told(index, op), parts)
+        return DrawnNode("op", tuple(lines), _tooltip(index, op), parts)
 
     def _inside(self, op: OperatorDef, net: NetDef, title: str) -> Surroundings:
         if op.type.startswith("RecurrentNetwork"):
@@ -139,10 +139,10 @@ class _Reader:
 def _ranks(steps: list[tuple[list[Value], list[Value]]]) -> list[int]:
     """How many operators stand one after the other before each one."""
     ranks: list[int] = []
-    made: dict[Value, int] = {}
+    rank_of: dict[Value, int] = {}
     for inputs, outputs in steps:
-        ranks.append(max((made.get(value, -1) for value in inputs), default=-1) + 1)
-        made.update(dict.fromkeys(outputs, ranks[-1]))
+        ranks.append(max((rank_of.get(value, -1) for value in inputs), default=-1) + 1)
+        rank_of.update(dict.fromkeys(outputs, ranks[-1]))
     return ranks
 
 
@@ -167,8 +167,8 @@ def _links(op: OperatorDef, title: str) -> dict[str, str]:
 
 
 def _timestep(op: OperatorDef) -> str:
-    held = next((arg.s for arg in op.arg if arg.name == "timestep"), b"timestep")
-    return held.decode(errors="replace")
+    name = next((arg.s for arg in op.arg if arg.name == "timestep"), b"timestep")
+    return name.decode(errors="replace")
 
 
 def _bound(op: OperatorDef) -> dict[str, str]:
@@ -180,8 +180,8 @@ def _bound(op: OperatorDef) -> dict[str, str]:
 
 
 def _strings(op: OperatorDef, name: str) -> list[str]:
-    found = next((arg for arg in op.arg if arg.name == name), Argument())
-    return [text.decode(errors="replace") for text in found.strings]
+    argument = next((arg for arg in op.arg if arg.name == name), Argument())
+    return [text.decode(errors="replace") for text in argument.strings]
 
 
 def _read_as_weights(net: NetDef) -> set[str]:
@@ -214,7 +214,7 @@ def operators(net: NetDef) -> Iterator[OperatorDef]:
             yield from operators(inner)
 
 
-def _told(index: int, op: OperatorDef) -> str:
+def _tooltip(index: int, op: OperatorDef) -> str:
     ends = (("reads", op.input), ("writes", op.output))
     lines = [f"{what} {', '.join(names)}" for what, names in ends if names]
     values = [f"{arg.name} = {_value(arg)}" for arg in op.arg]

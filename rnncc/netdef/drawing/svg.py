@@ -113,7 +113,7 @@ def _node(
     node: DrawnNode, corner: Point, size: Size, inner: Sequence[PlacedGraph]
 ) -> Iterable[str]:
     yield f'<g class="{node.kind}-node{" unread" if node.kind == "unread" else ""}">'
-    yield f"<title>{escape(node.told)}</title>"
+    yield f"<title>{escape(node.tooltip)}</title>"
     kind = ("group" if inner else "box") if node.kind == "op" else node.kind
     if kind not in ("blob", "unread"):
         round_ = 4 if node.kind == "op" else min(size[1] / 2, 12)

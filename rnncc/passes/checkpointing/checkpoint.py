@@ -92,9 +92,9 @@ def checkpoint(phases: Phases, chunks: Sequence[int]) -> Phases | None:
                 is_cut = True
     if not is_cut:
         return None
-    made = both.split()
-    _drop_unread(made.backward.net)
-    return made
+    phases_after = both.split()
+    _drop_unread(phases_after.backward.net)
+    return phases_after
 
 
 def _drop_unread(net: Net) -> None:
@@ -156,6 +156,8 @@ class _Joined:
         for chunk in chunks[1:]:
             cut = Cut(Dim.of(cut.extent), chunk, self._symbol())
             block = runs.backward.body.block
+            # Runs within runs: backward makes checkpoints of a run again, closer to each other, so
+            # that less is kept at a time.
             runs = strip_mine_time(block, runs.early, runs.late, cut, reverse) or runs
         return True
 
@@ -205,8 +207,8 @@ class _Border:
     def crossing(self) -> tuple[dict[str, SSAValue], dict[str, Role]]:
         """What backward takes, by its ports, and their roles."""
         net, values = self.both.net, self._needed()
-        taken = {*net.inputs, *net.outputs, *self.both.program.params}
-        roles = labelled(map(self._role, values), taken)
+        reserved = {*net.inputs, *net.outputs, *self.both.program.params}
+        roles = labelled(map(self._role, values), reserved)
         return dict(zip(roles, values, strict=True)), roles
 
     def _role(self, value: SSAValue) -> Role:
@@ -224,6 +226,8 @@ class _Border:
                 if value in seen or isinstance(op, Block):
                     continue
                 seen.add(value)
+                # Backward computes these itself, so that their operands are asked for in their
+                # place.
                 if op in self.late or op in self.both.again or self._is_cheap(value):
                     work += op.operands
                 else:
@@ -235,6 +239,7 @@ class _Border:
         for inner in () if value in self._cheap else post_order(value, self._makers):
             is_free = isinstance(inner.owner, Block | Source)
             makers = [self._cheap[v] for v in self._read(inner)]
+            # Without makers it is computed from what is not cheap: a product, say, or a loop.
             self._cheap[inner] = is_free or (bool(makers) and all(makers))
         return self._cheap[value]
 
@@ -246,6 +251,7 @@ class _Border:
         op = value.owner
         if isinstance(op, Block) or not isinstance(op, (Elementwise, *VIEWS)):
             return []
+        # Rows for all steps would be what checkpoints are to save, however cheap each row is.
         return [] if self._is_long(value) and not isinstance(op, Reshape) else list(op.operands)
 
     def _is_long(self, value: SSAValue) -> bool:

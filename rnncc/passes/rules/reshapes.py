@@ -12,9 +12,10 @@ from typing import Any
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import Elementwise, RnnOp, get_ints
+from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.ops.source import Constant, Fill

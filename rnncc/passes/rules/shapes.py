@@ -8,9 +8,10 @@ from typing import Any
 from xdsl.dialects.builtin import BoolAttr
 from xdsl.ir import SSAValue
 
+from rnncc.ir.attributes import get_dim, get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import RnnOp, get_dim, get_ints
+from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.ops.source import Fill

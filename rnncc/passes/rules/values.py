@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
-from rnncc.ir.ops.base import Context, Elementwise, RnnOp, get_dim
+from rnncc.ir.ops import functions
+from rnncc.ir.ops.base import Context, Elementwise, RnnOp
 from rnncc.ir.ops.shape import Broadcast, ReverseSegments
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
@@ -199,7 +201,10 @@ _OWN: dict[type[RnnOp], tuple[Rule, ...]] = {
     ew.Cast: (cast,),
 }
 RULES: dict[type[RnnOp], tuple[Rule, ...]] = {
-    **{op: (*_OWN.get(op, ()), evaluate_fills, below_broadcasts) for op in ew.OPS},
+    **{
+        op: (*_OWN.get(op, ()), evaluate_fills, below_broadcasts)
+        for op in (*ew.OPS, *functions.OPS)
+    },
     Size: (size,),
     Constant: (constant,),
     Iota: (iota,),

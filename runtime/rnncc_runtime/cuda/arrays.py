@@ -56,9 +56,9 @@ class DeviceArray:
     @staticmethod
     def of(array: Array, device: Device | None = None) -> DeviceArray:
         """A copy of an array of NumPy's."""
-        made = DeviceArray.empty(array.shape, array.dtype, device)
-        made.assign(array)
-        return made
+        copy = DeviceArray.empty(array.shape, array.dtype, device)
+        copy.assign(array)
+        return copy
 
     def assign(self, array: Array) -> None:
         """Overwrite all values.
@@ -67,8 +67,8 @@ class DeviceArray:
             ArrayError: the shape or the dtype differs.
         """
         if array.shape != self.shape or array.dtype != self.dtype:
-            found = f"{array.dtype} {list(array.shape)}"
-            raise ArrayError(f"cannot assign {found} to {self.dtype} {list(self.shape)}")
+            source = f"{array.dtype} {list(array.shape)}"
+            raise ArrayError(f"cannot assign {source} to {self.dtype} {list(self.shape)}")
         with self.device.current():
             self.device.upload(self.address, np.ascontiguousarray(array), self.stream or 0)
             self.device.wait(self.stream or 0)
@@ -133,8 +133,8 @@ class DeviceArray:
         return f"<DeviceArray {self.dtype} {list(self.shape)} on GPU {self.device.number}>"
 
 
-Given = Array | DeviceArray
-Givens = list[Given | None]
+AnyArray = Array | DeviceArray
+AnyArrays = list[AnyArray | None]
 
 
 def is_of_device(value: object) -> bool:
@@ -149,8 +149,8 @@ def is_of_device(value: object) -> bool:
 
 
 def read_inputs(
-    given: Mapping[str, object], specs: Specs, device: Device, stream: int
-) -> tuple[Givens, bool]:
+    arguments: Mapping[str, object], specs: Specs, device: Device, stream: int
+) -> tuple[AnyArrays, bool]:
     """The arrays in the order of the specs, and whether they lie on the device.
 
     None stands for an optional one that is not given. Work on `stream` finds those of other
@@ -160,20 +160,20 @@ def read_inputs(
         ArrayError: one is missing, unknown, of a wrong dtype, not contiguous, on another device, or
             some are on the device and some are not.
     """
-    if given.keys() != specs.keys():
-        check_names(given, specs)
-    there = {name: is_of_device(given[name]) for name in specs if name in given}
-    on_device = any(there.values())
-    if on_device and not all(there.values()):
-        near = next(name for name, is_there in there.items() if not is_there)
-        far = next(name for name, is_there in there.items() if is_there)
+    if arguments.keys() != specs.keys():
+        check_names(arguments, specs)
+    device_flags = {name: is_of_device(arguments[name]) for name in specs if name in arguments}
+    on_device = any(device_flags.values())
+    if on_device and not all(device_flags.values()):
+        near = next(name for name, of_device in device_flags.items() if not of_device)
+        far = next(name for name, of_device in device_flags.items() if of_device)
         raise ArrayError(f"{far} is on a GPU and {near} is not: give all of one kind")
-    arrays: Givens = []
+    arrays: AnyArrays = []
     for name, spec in specs.items():
-        if name not in given:
+        if name not in arguments:
             arrays.append(None)
             continue
-        array = read_array(name, given[name], device, stream)
+        array = read_array(name, arguments[name], device, stream)
         if array.dtype != spec.dtype:
             raise ArrayError(f"{name} is {array.dtype}, expected {spec.dtype}")
         arrays.append(array)
@@ -182,7 +182,7 @@ def read_inputs(
 
 def read_outputs(
     out: Mapping[str, object], specs: Specs, device: Device, stream: int
-) -> tuple[Givens, bool]:
+) -> tuple[AnyArrays, bool]:
     """The caller's arrays in the order of the specs, None for what is not wanted, and whether they
     lie on the device.
 
@@ -202,11 +202,11 @@ def read_outputs(
             raise ArrayError(f"output {name} must be writeable")
         if isinstance(array, np.ndarray) and not (array.flags.writeable and array is named[name]):
             raise ArrayError(f"output {name} must be contiguous, aligned and writeable")
-    found = dict(zip(chosen, arrays, strict=True))
-    return [found.get(name) for name in specs], on_device
+    by_name = dict(zip(chosen, arrays, strict=True))
+    return [by_name.get(name) for name in specs], on_device
 
 
-def read_array(name: str, value: object, device: Device, stream: int) -> Given:
+def read_array(name: str, value: object, device: Device, stream: int) -> AnyArray:
     """An array of any package, contiguous; one of the CPU as NumPy's, copied if need be.
 
     Raises:
@@ -217,18 +217,18 @@ def read_array(name: str, value: object, device: Device, stream: int) -> Given:
         flags = array.flags
         return array if flags.c_contiguous and flags.aligned else array.copy(order="C")
     if isinstance(value, DeviceArray):
-        found = value
-        if found.stream not in (None, stream):
+        result = value
+        if result.stream not in (None, stream):
             with device.current():
-                device.wait(found.stream)
+                device.wait(result.stream)
     elif hasattr(value, "__dlpack_device__"):
-        found = _by_dlpack(name, value, device, stream)
+        result = _by_dlpack(name, value, device, stream)
     else:
-        found = _by_interface(name, value, device, stream)
-    if found.device is not device:
-        what = f"on GPU {found.device.number}, and the model on GPU {device.number}"
+        result = _by_interface(name, value, device, stream)
+    if result.device is not device:
+        what = f"on GPU {result.device.number}, and the model on GPU {device.number}"
         raise ArrayError(f"{name} is {what}")
-    return found
+    return result
 
 
 def _by_dlpack(name: str, value: Any, device: Device, stream: int) -> DeviceArray:
@@ -241,21 +241,21 @@ def _by_dlpack(name: str, value: Any, device: Device, stream: int) -> DeviceArra
         raise ArrayError(f"{name} is {what}")
     try:
         capsule = value.__dlpack__(stream=stream or _LEGACY)
-        told = dlpack.read(capsule)
+        tensor = dlpack.read(capsule)
     except Exception as error:  # of any package, which has errors of its own
         raise ArrayError(f"{name} cannot be read: {error}") from error
-    if told.dtype is None:
+    if tensor.dtype is None:
         raise ArrayError(f"{name} is of a dtype that NumPy does not have")
-    _check_dense(name, told.shape, told.strides)
-    return DeviceArray(device, told.address, told.shape, told.dtype, (capsule, value))
+    _check_dense(name, tensor.shape, tensor.strides)
+    return DeviceArray(device, tensor.address, tensor.shape, tensor.dtype, (capsule, value))
 
 
 def _by_interface(name: str, value: Any, device: Device, stream: int) -> DeviceArray:
     try:
-        told = value.__cuda_array_interface__
-        shape, (address, read_only) = tuple(map(int, told["shape"])), told["data"]
-        dtype, strides = np.dtype(told["typestr"]), told.get("strides")
-        producer, mask = told.get("stream"), told.get("mask")
+        interface = value.__cuda_array_interface__
+        shape, (address, read_only) = tuple(map(int, interface["shape"])), interface["data"]
+        dtype, strides = np.dtype(interface["typestr"]), interface.get("strides")
+        producer, mask = interface.get("stream"), interface.get("mask")
     except Exception as error:  # of any package, as above
         raise ArrayError(f"{name} cannot be read: {error}") from error
     if mask is not None:
@@ -318,6 +318,6 @@ def stream_of(stream: object) -> int:
             return handle
     protocol: Any = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
-        told: Any = protocol() if callable(protocol) else protocol
-        return int(told[1])
+        pair: Any = protocol() if callable(protocol) else protocol
+        return int(pair[1])
     raise ArrayError(f"a {type(stream).__name__} is no stream: give its handle as an int")

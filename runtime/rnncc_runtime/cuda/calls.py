@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from rnncc_runtime.arrays import Array
-from rnncc_runtime.cuda.arrays import DeviceArray, Given, Givens
+from rnncc_runtime.cuda.arrays import AnyArray, AnyArrays, DeviceArray
 from rnncc_runtime.cuda.code import LoadedCode
 from rnncc_runtime.cuda.device import ALIGNMENT, Device, DeviceMemory, aligned
 from rnncc_runtime.errors import ArrayError, RunError
@@ -98,17 +98,17 @@ class Calls:
         status: int,
     ) -> int:
         """As `CudaModel.call`; the code."""
-        held: list[Any] = []
-        given: list[int] = []
+        tables: list[Any] = []
+        addresses: list[int] = []
         for block in PARAMETERS[name]:
             pointer = pointers.get(block, 0)
             if not isinstance(pointer, int):
-                held.append((ctypes.c_void_p * max(len(pointer), 1))(*pointer))
-                pointer = ctypes.addressof(held[-1])
-            given.append(pointer)
+                tables.append((ctypes.c_void_p * max(len(pointer), 1))(*pointer))
+                pointer = ctypes.addressof(tables[-1])
+            addresses.append(pointer)
         values = [sizes[symbol] for symbol in symbols_of(self._metadata, name)]
         with self.device.current():
-            return self.enqueue(name, given, values, stream, status)
+            return self.enqueue(name, addresses, values, stream, status)
 
 
 PARAMETERS = {
@@ -130,7 +130,7 @@ def explained(device: Device, code: int) -> str | None:
 class Staged:
     """Arrays of NumPy's as they lie on the device, one after another from a place on."""
 
-    def __init__(self, arrays: Sequence[Given | None]) -> None:
+    def __init__(self, arrays: Sequence[AnyArray | None]) -> None:
         self._arrays = arrays
         self._offsets: list[int] = []
         end = 0
@@ -144,7 +144,7 @@ class Staged:
         pairs = zip(self._arrays, self._offsets, strict=True)
         return [0 if array is None else start + offset for array, offset in pairs]
 
-    def on(self, device: Device, start: int, keep: object) -> Givens:
+    def on(self, device: Device, start: int, keep: object) -> AnyArrays:
         """They as arrays of the device."""
         pairs = zip(self._arrays, self.places(start), strict=True)
         return [
@@ -153,14 +153,14 @@ class Staged:
         ]
 
 
-def upload(device: Device, arrays: Sequence[Given | None], places: Sequence[int]) -> None:
+def upload(device: Device, arrays: Sequence[AnyArray | None], places: Sequence[int]) -> None:
     """Copy arrays of NumPy's to the device; within `device.current`."""
     for array, place in zip(arrays, places, strict=True):
         if array is not None:
             device.upload(place, host(array), 0)
 
 
-def download(device: Device, arrays: Sequence[Given | None], places: Sequence[int]) -> None:
+def download(device: Device, arrays: Sequence[AnyArray | None], places: Sequence[int]) -> None:
     """The opposite of `upload`; it waits."""
     for array, place in zip(arrays, places, strict=True):
         if array is not None:
@@ -168,13 +168,13 @@ def download(device: Device, arrays: Sequence[Given | None], places: Sequence[in
     device.wait(0)
 
 
-def host(array: Given) -> Array:
+def host(array: AnyArray) -> Array:
     """An array that is one of NumPy's."""
     assert not isinstance(array, DeviceArray)
     return array
 
 
-def places_of(arrays: Sequence[Given | None]) -> list[int]:
+def places_of(arrays: Sequence[AnyArray | None]) -> list[int]:
     """Where arrays of the device are; 0 for none."""
     return [array.address if isinstance(array, DeviceArray) else 0 for array in arrays]
 

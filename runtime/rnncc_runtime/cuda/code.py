@@ -91,20 +91,20 @@ class LoadedCode:
     """
 
     def __init__(self, device: Device, image: int, weights: int | None, keep: object) -> None:
-        held = _Image.from_address(image)
-        self.device, self._keep, self._name = device, keep, _text(held.name)
-        if held.version != VERSION or held.kernels > _MOST_KERNELS:
-            what = f"made for version {held.version} of rnncc_runtime.cuda, and this is {VERSION}"
+        header = _Image.from_address(image)
+        self.device, self._keep, self._name = device, keep, _text(header.name)
+        if header.version != VERSION or header.kernels > _MOST_KERNELS:
+            what = f"made for version {header.version} of rnncc_runtime.cuda, and this is {VERSION}"
             raise LoadError(f"{self._name}: {what}")
         struct = _Cuda()
         driver = device.driver
         with device.current():
-            module, self.chip = self._load(held)
+            module, self.chip = self._load(header)
             finalizer = weakref.finalize(self, _unload, device, module)
             finalizer.atexit = False  # as for memory
-            self._weights = self._upload(held, weights)
-            for number in range(held.kernels):
-                struct.kernels[number] = self._kernel(module, held.kernel[number])
+            self._weights = self._upload(header, weights)
+            for number in range(header.kernels):
+                struct.kernels[number] = self._kernel(module, header.kernel[number])
         struct.launch = driver.address("cuLaunchCooperativeKernel")
         struct.set = driver.address("cuMemsetD32Async")
         struct.copy = driver.address("cuMemcpyDtoDAsync_v2")
@@ -118,10 +118,10 @@ class LoadedCode:
         refused = ""
         for _, one in sorted((fit for fit in fits if fit[0]), key=lambda fit: -fit[0]):
             module = ctypes.c_void_p()
-            code, told = self._try(module, one)
+            code, error = self._try(module, one)
             if code == 0:
                 return module.value or 0, _text(one.chip)
-            refused = f"; {_text(one.chip)} was refused: {told}"
+            refused = f"; {_text(one.chip)} was refused: {error}"
             if code not in _NOT_FOR_HERE:
                 break
         chips = ", ".join(_text(one.chip) for one in binaries) or "nothing"
@@ -150,8 +150,8 @@ class LoadedCode:
                 self.device.driver.do("cuMemcpyHtoD_v2", memory.address, source, size)
         except RunError as error:
             what = "no memory for" if error.code == -NO_MEMORY else "cannot take"
-            told = f"{self.device.name} has {what} {size} bytes of weights"
-            raise LoadError(f"{self._name}: {told}: {error}") from error
+            problem = f"{self.device.name} has {what} {size} bytes of weights"
+            raise LoadError(f"{self._name}: {problem}: {error}") from error
         return memory
 
     def _kernel(self, module: int, kernel: Any) -> _Launch:

@@ -115,10 +115,10 @@ _opening = threading.Lock()
 
 
 def _current() -> int:
-    context, found = ctypes.c_void_p(), ctypes.c_int()
+    context, number = ctypes.c_void_p(), ctypes.c_int()
     if driver().ask("cuCtxGetCurrent", ctypes.byref(context)) or not context:
         return 0
-    return 0 if driver().ask("cuCtxGetDevice", ctypes.byref(found)) else found.value
+    return 0 if driver().ask("cuCtxGetDevice", ctypes.byref(number)) else number.value
 
 
 class DeviceMemory:

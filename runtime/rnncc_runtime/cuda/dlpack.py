@@ -62,7 +62,7 @@ _content_at = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_
 
 
 @dataclass(frozen=True)
-class Told:
+class TensorView:
     """What a capsule says of an array.
 
     Attributes:
@@ -78,7 +78,7 @@ class Told:
     dtype: np.dtype[Any] | None
 
 
-def read(capsule: object) -> Told:
+def read(capsule: object) -> TensorView:
     """What a capsule holds, which must live as long as the array is used.
 
     Raises:
@@ -94,7 +94,7 @@ def read(capsule: object) -> Told:
     name = kinds.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     dtype = None if name is None else np.dtype(name)
     shape = tuple(tensor.shape[:rank])
-    return Told(address, tensor.device_kind, tensor.device, shape, strides, dtype)
+    return TensorView(address, tensor.device_kind, tensor.device, shape, strides, dtype)
 
 
 _lent: dict[int, tuple[Any, ...]] = {}

@@ -112,11 +112,11 @@ class Driver:
 
     def text(self, code: int) -> str:
         """What the driver says of an error of its own."""
-        told = ctypes.c_char_p()
+        text = ctypes.c_char_p()
         texts: list[str] = []
         for name in ("cuGetErrorName", "cuGetErrorString"):
-            if self._functions[name](code, ctypes.byref(told)) == 0 and told.value:
-                texts.append(told.value.decode(errors="replace"))
+            if self._functions[name](code, ctypes.byref(text)) == 0 and text.value:
+                texts.append(text.value.decode(errors="replace"))
         return ": ".join(texts) or f"error {code}"
 
     @property

@@ -10,8 +10,8 @@ import numpy as np
 from rnncc_runtime.arrays import check_apart
 from rnncc_runtime.compiled import Compiled
 from rnncc_runtime.cuda.arrays import (
+    AnyArrays,
     DeviceArray,
-    Givens,
     read_inputs,
     read_outputs,
     stream_of,
@@ -31,6 +31,7 @@ from rnncc_runtime.cuda.stream import CudaStream
 from rnncc_runtime.errors import ArrayError
 from rnncc_runtime.model import Model
 from rnncc_runtime.pool import Parallel
+from rnncc_runtime.sizes import TIME
 
 
 class OnDevice(Compiled):
@@ -157,16 +158,16 @@ class CudaModel(OnDevice, Model):
         """
         refuse_pool(pool)
         handle = stream_of(stream)
-        given, on_device = read_inputs(inputs, self.inputs, self.device, handle)
-        results, out_there = read_outputs(out or {}, self.outputs, self.device, handle)
-        if out and given and on_device != out_there:
+        arguments, on_device = read_inputs(inputs, self.inputs, self.device, handle)
+        results, out_on_device = read_outputs(out or {}, self.outputs, self.device, handle)
+        if out and arguments and on_device != out_on_device:
             raise ArrayError("inputs and outputs: give all on the GPU, or all on the CPU")
-        on_device = on_device or (bool(out) and out_there)
+        on_device = on_device or (bool(out) and out_on_device)
         if on_device:
-            return self._run_there(given, None if out is None else results, stream)
+            return self._run_on_device(arguments, None if out is None else results, stream)
         if stream is not None:
             raise ArrayError("arrays of the CPU do not go with a stream: leave it out")
-        return self._run_from_here(given, None if out is None else results)
+        return self._run_from_host(arguments, None if out is None else results)
 
     def stream(
         self,
@@ -188,12 +189,14 @@ class CudaModel(OnDevice, Model):
 
     def state_bytes(self, sizes: Mapping[str, int]) -> int:
         """The bytes of a stream's state, given a number for each symbol but T."""
-        return self._bytes("state_bytes", {s: sizes[s] for s in self._symbols if s != "T"})
+        return self._bytes("state_bytes", {s: sizes[s] for s in self._symbols if s != TIME})
 
-    def _run_there(self, given: Givens, results: Givens | None, stream: object) -> dict[str, Any]:
+    def _run_on_device(
+        self, arguments: AnyArrays, results: AnyArrays | None, stream: object
+    ) -> dict[str, Any]:
         """On arrays of the device."""
         handle = stream_of(stream)
-        sizes = self._sizes(given, results or [None] * len(self.outputs))
+        sizes = self._sizes(arguments, results or [None] * len(self.outputs))
         if results is None:
             pairs = zip(self.outputs.values(), sizes.outputs, strict=True)
             written = None if stream is None else handle
@@ -201,30 +204,30 @@ class CudaModel(OnDevice, Model):
                 DeviceArray.empty(shape, spec.dtype, self.device, written) for spec, shape in pairs
             ]
         else:
-            named = zip([*self.inputs, *self.outputs], [*given, *results], strict=True)
+            named = zip([*self.inputs, *self.outputs], [*arguments, *results], strict=True)
             known = [(name, array) for name, array in named if isinstance(array, DeviceArray)]
             places = [(array.address, array.nbytes) for _, array in known]
-            count = sum(array is not None for array in given)
+            count = sum(array is not None for array in arguments)
             check_apart([name for name, _ in known], places, count)
-        self._enqueue(places_of(given), places_of(results), sizes, handle)
+        self._enqueue(places_of(arguments), places_of(results), sizes, handle)
         if stream is None:
             self._wait(sizes.symbols)
         named = zip(self.outputs, results, strict=True)
         return {name: array for name, array in named if array is not None}
 
-    def _run_from_here(self, given: Givens, results: Givens | None) -> dict[str, Any]:
+    def _run_from_host(self, arguments: AnyArrays, results: AnyArrays | None) -> dict[str, Any]:
         """On arrays of NumPy's, copied to the device and back."""
-        sizes = self._sizes(given, results or [None] * len(self.outputs))
+        sizes = self._sizes(arguments, results or [None] * len(self.outputs))
         if results is None:
             pairs = zip(self.outputs.values(), sizes.outputs, strict=True)
             results = [np.empty(shape, spec.dtype) for spec, shape in pairs]
-        staged = Staged([*given, *results])
+        staged = Staged([*arguments, *results])
         at = aligned(sizes.workspace)
         start = self._calls.scratch.of(0, at + staged.size) + at
         places = staged.places(start)
-        sources, targets = places[: len(given)], places[len(given) :]
+        sources, targets = places[: len(arguments)], places[len(arguments) :]
         with self.device.current():
-            upload(self.device, given, sources)
+            upload(self.device, arguments, sources)
             self._enqueue(sources, targets, sizes, 0)
             self._wait(sizes.symbols)
             download(self.device, results, targets)

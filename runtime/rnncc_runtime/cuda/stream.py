@@ -10,9 +10,9 @@ import numpy as np
 
 from rnncc_runtime.arrays import Array, Specs
 from rnncc_runtime.cuda.arrays import (
+    AnyArray,
+    AnyArrays,
     DeviceArray,
-    Given,
-    Givens,
     read_array,
     read_inputs,
     read_outputs,
@@ -55,39 +55,41 @@ class CudaStream(Stream):
             The outputs by name: `DeviceArray`s, or NumPy's arrays where the inputs are such.
         """
         device, handle = self.device, self._handle
-        given, there = read_inputs(inputs, self.inputs, device, handle)
+        arguments, on_device = read_inputs(inputs, self.inputs, device, handle)
         results = None
         if out is not None:
-            results, out_there = read_outputs(out, self.outputs, device, handle)
-            if given and out and there != out_there:
+            results, out_on_device = read_outputs(out, self.outputs, device, handle)
+            if arguments and out and on_device != out_on_device:
                 raise ArrayError("inputs and outputs: give all on the GPU, or all on the CPU")
-            there = there or out_there
-        call = self._prepared(given, results)
+            on_device = on_device or out_on_device
+        call = self._prepared(arguments, results)
         arrays = (
-            self._made(call, there) if results is None else [a for a in results if a is not None]
+            self._allocated(call, on_device)
+            if results is None
+            else [a for a in results if a is not None]
         )
-        sources: Givens = [array for array in given if array is not None]
-        if there:
+        sources: AnyArrays = [array for array in arguments if array is not None]
+        if on_device:
             places = places_of([*sources, *arrays])
             if results is not None:
                 call.check(places)
-            self._compute_there(call, places)
+            self._compute_on_device(call, places)
         else:
-            self._compute_from_here(call, sources, arrays)
+            self._compute_from_host(call, sources, arrays)
         return dict(zip(self.outputs, arrays, strict=True)) if out is None else dict(out)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a stream cannot be copied or pickled, but its `state` can")
 
-    def _made(self, call: Prepared, there: bool) -> Givens:
-        if not there:
+    def _allocated(self, call: Prepared, on_device: bool) -> AnyArrays:
+        if not on_device:
             return [*call.make()]
         written = None if self._waits else self._handle
         return [
             DeviceArray.empty(slot.shape, slot.dtype, self.device, written) for slot in call.outputs
         ]
 
-    def _compute_there(self, call: Prepared, places: list[int]) -> None:
+    def _compute_on_device(self, call: Prepared, places: list[int]) -> None:
         call.point(places)
         if self._waits:
             self._run(call.arguments)
@@ -99,17 +101,20 @@ class CudaStream(Stream):
         if code:
             self._refuse(code, dict(zip(self._symbols, sizes, strict=True)))
 
-    def _compute_from_here(
-        self, call: Prepared, given: Sequence[Given | None], results: Sequence[Given | None]
+    def _compute_from_host(
+        self,
+        call: Prepared,
+        arguments: Sequence[AnyArray | None],
+        results: Sequence[AnyArray | None],
     ) -> None:
-        staged = Staged([*given, *results])
+        staged = Staged([*arguments, *results])
         places = staged.places(self._calls.scratch.of(0, staged.size))
         call.point(places)
         with self.device.current():
             self._settle()
-            upload(self.device, given, places[: len(given)])
+            upload(self.device, arguments, places[: len(arguments)])
             self._run(call.arguments)
-            download(self.device, results, places[len(given) :])
+            download(self.device, results, places[len(arguments) :])
 
     # What the base class does in the CPU's memory
 
@@ -126,7 +131,7 @@ class CudaStream(Stream):
         return arrays
 
     def _pointers(self, arrays: Sequence[Any]) -> tuple[list[int], object]:
-        near: Givens = [array if isinstance(array, np.ndarray) else None for array in arrays]
+        near: AnyArrays = [array if isinstance(array, np.ndarray) else None for array in arrays]
         staged = Staged(near)
         memory = DeviceMemory(self.device, staged.size)
         places = staged.places(memory.address)

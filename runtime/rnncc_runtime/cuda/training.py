@@ -11,9 +11,9 @@ import numpy as np
 
 from rnncc_runtime.arrays import Specs, check_apart
 from rnncc_runtime.cuda.arrays import (
+    AnyArray,
+    AnyArrays,
     DeviceArray,
-    Given,
-    Givens,
     is_of_device,
     read_inputs,
     read_outputs,
@@ -26,14 +26,14 @@ from rnncc_runtime.errors import ArrayError
 from rnncc_runtime.pool import Parallel
 from rnncc_runtime.training import Tape, TrainableModel
 
-_Named = tuple[str, Given | None]
+_Named = tuple[str, AnyArray | None]
 
 
 @dataclass(eq=False)
 class CudaTape(Tape):
     """What a forward pass on a GPU leaves there for the backward pass, which uses it up."""
 
-    _there: bool = field(default=True, repr=False)
+    _on_device: bool = field(default=True, repr=False)
     """Whether the caller's arrays are of the GPU."""
 
 
@@ -72,32 +72,35 @@ class CudaTrainableModel(OnDevice, TrainableModel):
         """
         refuse_pool(pool)
         handle = stream_of(stream)
-        given, there = read_inputs(inputs, self.inputs, self.device, handle)
-        chosen, out_there = read_outputs(out or {}, self.outputs, self.device, handle)
-        there = _one_kind(there, bool(inputs), out_there, bool(out), stream)
-        sizes = self._sizes(given, chosen)
-        results = self._made(chosen, self.outputs, sizes.shapes["outputs"], there, stream)
+        arguments, on_device = read_inputs(inputs, self.inputs, self.device, handle)
+        chosen, out_on_device = read_outputs(out or {}, self.outputs, self.device, handle)
+        on_device = _one_kind(on_device, bool(inputs), out_on_device, bool(out), stream)
+        sizes = self._sizes(arguments, chosen)
+        results = self._allocated(chosen, self.outputs, sizes.shapes["outputs"], on_device, stream)
         parameters = self._on_device(handle)
-        read = [*zip(self.inputs, given, strict=True), *zip(self._trained, parameters, strict=True)]
+        read = [
+            *zip(self.inputs, arguments, strict=True),
+            *zip(self._trained, parameters, strict=True),
+        ]
         if out:
             _check_apart(read, list(zip(self.outputs, results, strict=True)))
-        staged = Staged([] if there else [*given, *results])
+        staged = Staged([] if on_device else [*arguments, *results])
         at = aligned(sizes.tape)
         block: Any = self._take(at + staged.size)
-        if there:
-            sources, targets = given, results
+        if on_device:
+            sources, targets = arguments, results
         else:
             copies = staged.on(self.device, block.address + at, block)
-            sources, targets = copies[: len(given)], copies[len(given) :]
+            sources, targets = copies[: len(arguments)], copies[len(arguments) :]
             with self.device.current():
-                upload(self.device, given, places_of(sources))
+                upload(self.device, arguments, places_of(sources))
         pointers = {"inputs": sources, "parameters": parameters, "outputs": targets}
         self._pass("forward", pointers, block, sizes, stream)
-        if not there:
+        if not on_device:
             with self.device.current():
                 download(self.device, results, places_of(targets))
         kept: Any = targets
-        tape = CudaTape(self, list[Any](sources), kept, sizes, [block], there)
+        tape = CudaTape(self, list[Any](sources), kept, sizes, [block], on_device)
         return dict(zip(self.outputs, results, strict=True)), tape
 
     def backward(
@@ -129,22 +132,22 @@ class CudaTrainableModel(OnDevice, TrainableModel):
             raise ArrayError(f"the tape is a {type(tape).__name__}, not what forward has returned")
         tape._check(self)
         sizes, handle = tape._sizes, stream_of(stream)
-        if unknown := [str(name) for name in output_grads if name not in self._given]:
+        if unknown := [str(name) for name in output_grads if name not in self._output_grads]:
             raise ArrayError(f"no output with a gradient is named {', '.join(unknown)}")
-        there = self._kind(output_grads, out, tape)
-        full = self._with_zeros(output_grads, sizes, there, handle)
-        given, _ = read_inputs(full, self._given, self.device, handle)
-        chosen, out_there = read_outputs(out or {}, self._grads, self.device, handle)
-        _one_kind(there, True, out_there, bool(out), stream)
-        results = self._chosen(chosen, wanted, sizes, there, stream)
-        self._check_shapes(given, results, sizes)
+        on_device = self._kind(output_grads, out, tape)
+        full = self._with_zeros(output_grads, sizes, on_device, handle)
+        cotangents, _ = read_inputs(full, self._output_grads, self.device, handle)
+        chosen, out_on_device = read_outputs(out or {}, self._grads, self.device, handle)
+        _one_kind(on_device, True, out_on_device, bool(out), stream)
+        results = self._chosen(chosen, wanted, sizes, on_device, stream)
+        self._check_shapes(cotangents, results, sizes)
         parameters = self._on_device(handle)
         inputs, outputs = tape._inputs, tape._outputs
         if out:
             groups: list[tuple[Iterable[str], Any]] = [
                 (self.inputs, inputs),
                 (self.outputs, outputs),
-                (self._given, given),
+                (self._output_grads, cotangents),
                 (self._trained, parameters),
             ]
             read = [pair for names, arrays in groups for pair in zip(names, arrays, strict=True)]
@@ -152,11 +155,11 @@ class CudaTrainableModel(OnDevice, TrainableModel):
             _check_apart(read, list(written))
         block: Any = tape._take()
         pointers: dict[str, Any] = {"inputs": inputs, "parameters": parameters}
-        if there:
-            pointers |= {"output_grads": given, "grads": results}
+        if on_device:
+            pointers |= {"output_grads": cotangents, "grads": results}
             self._pass("backward", pointers, block, sizes, stream)
         else:
-            self._back_from_here(pointers, given, results, block, sizes)
+            self._back_from_host(pointers, cotangents, results, block, sizes)
         if stream is None:
             self._keep_spare(block)
         named = zip(self._grads, results, strict=True)
@@ -193,7 +196,7 @@ class CudaTrainableModel(OnDevice, TrainableModel):
 
     # Arrays
 
-    def _on_device(self, handle: int) -> Givens:
+    def _on_device(self, handle: int) -> AnyArrays:
         """The parameters in order, whatever the caller made of the dict."""
         for name, array in self.parameters.items():
             if not is_of_device(array):
@@ -205,31 +208,31 @@ class CudaTrainableModel(OnDevice, TrainableModel):
                 raise ArrayError(f"parameter {name} is to be an array of shape {list(want)}")
         return arrays
 
-    def _made(
+    def _allocated(
         self,
-        chosen: Givens,
+        chosen: AnyArrays,
         specs: Specs,
         shapes: Sequence[tuple[int, ...]],
-        there: bool,
+        on_device: bool,
         stream: object,
-    ) -> Givens:
+    ) -> AnyArrays:
         """The arrays to write; those that are not given are new ones."""
         written = None if stream is None else stream_of(stream)
-        made: Givens = []
+        arrays: AnyArrays = []
         for spec, shape, array in zip(specs.values(), shapes, chosen, strict=True):
-            if array is None and there:
+            if array is None and on_device:
                 array = DeviceArray.empty(shape, spec.dtype, self.device, written)
-            made.append(np.empty(shape, spec.dtype) if array is None else array)
-        return made
+            arrays.append(np.empty(shape, spec.dtype) if array is None else array)
+        return arrays
 
     def _chosen(
         self,
-        chosen: Givens,
+        chosen: AnyArrays,
         wanted: Iterable[str] | None,
         sizes: Any,
-        there: bool,
+        on_device: bool,
         stream: object,
-    ) -> Givens:
+    ) -> AnyArrays:
         """The arrays to write gradients into; None for one that is not wanted."""
         names = set(self._grads if wanted is None else wanted)
         if unknown := sorted(names - self._grads.keys()):
@@ -243,29 +246,33 @@ class CudaTrainableModel(OnDevice, TrainableModel):
         }
         specs = {name: spec for name, (spec, _) in missing.items()}
         shapes = [shape for _, shape in missing.values()]
-        absent: Givens = [None] * len(specs)
-        made = dict(zip(specs, self._made(absent, specs, shapes, there, stream), strict=True))
+        absent: AnyArrays = [None] * len(specs)
+        allocated = dict(
+            zip(specs, self._allocated(absent, specs, shapes, on_device, stream), strict=True)
+        )
         pairs = zip(self._grads, chosen, strict=True)
-        return [made.get(name) if array is None else array for name, array in pairs]
+        return [allocated.get(name) if array is None else array for name, array in pairs]
 
     def _kind(
         self, output_grads: Mapping[str, object], out: Mapping[str, Any] | None, tape: CudaTape
     ) -> bool:
         """Whether a backward pass's arrays are of the GPU: as those given, else as forward's."""
-        for given in (output_grads, out or {}):
-            for value in given.values():
+        for arrays in (output_grads, out or {}):
+            for value in arrays.values():
                 return is_of_device(value)
-        return tape._there
+        return tape._on_device
 
     def _with_zeros(
-        self, output_grads: Mapping[str, object], sizes: Any, there: bool, handle: int
+        self, output_grads: Mapping[str, object], sizes: Any, on_device: bool, handle: int
     ) -> dict[str, object]:
         """The gradients of outputs, with zeros for those that have none and need one."""
         full = dict(output_grads)
-        for (name, spec), shape in zip(self._given.items(), sizes.shapes["given"], strict=True):
+        for (name, spec), shape in zip(
+            self._output_grads.items(), sizes.shapes["output_grads"], strict=True
+        ):
             if name in full or spec.optional:
                 continue
-            if not there:
+            if not on_device:
                 full[name] = np.zeros(shape, spec.dtype)
                 continue
             zeros = DeviceArray.empty(shape, spec.dtype, self.device)
@@ -278,17 +285,22 @@ class CudaTrainableModel(OnDevice, TrainableModel):
 
     # Calls
 
-    def _back_from_here(
-        self, pointers: dict[str, Any], given: Givens, results: Givens, block: Any, sizes: Any
+    def _back_from_host(
+        self,
+        pointers: dict[str, Any],
+        cotangents: AnyArrays,
+        results: AnyArrays,
+        block: Any,
+        sizes: Any,
     ) -> None:
         """On gradients that are NumPy's, copied to the device and back."""
-        staged = Staged([*given, *results])
+        staged = Staged([*cotangents, *results])
         at = aligned(sizes.workspace)
         start = self._calls.scratch.of(0, at + staged.size) + at
         copies = staged.on(self.device, start, None)
-        sources, targets = copies[: len(given)], copies[len(given) :]
+        sources, targets = copies[: len(cotangents)], copies[len(cotangents) :]
         with self.device.current():
-            upload(self.device, given, places_of(sources))
+            upload(self.device, cotangents, places_of(sources))
             pointers |= {"output_grads": sources, "grads": targets}
             self._pass("backward", pointers, block, sizes, None)
             download(self.device, results, places_of(targets))
@@ -301,7 +313,7 @@ class CudaTrainableModel(OnDevice, TrainableModel):
         symbols = dict(zip(self._symbols, sizes.symbols, strict=True))
         scratch = self._calls.scratch
         workspace = scratch.of(handle, sizes.workspace)
-        pointers: dict[str, Any] = {block: places_of(held) for block, held in arrays.items()}
+        pointers: dict[str, Any] = {block: places_of(values) for block, values in arrays.items()}
         pointers |= {"tape": tape.address, "workspace": workspace}
         self.call(name, pointers, symbols, handle, scratch.status(handle))
         if stream is None:
@@ -311,14 +323,16 @@ class CudaTrainableModel(OnDevice, TrainableModel):
                 self._refuse(code, symbols)
 
 
-def _one_kind(there: bool, some: bool, out_there: bool, some_out: bool, stream: object) -> bool:
+def _one_kind(
+    on_device: bool, some: bool, out_on_device: bool, some_out: bool, stream: object
+) -> bool:
     """Whether the arrays of a call are of the GPU; raises `ArrayError` where some are."""
-    if some and some_out and there != out_there:
+    if some and some_out and on_device != out_on_device:
         raise ArrayError("what is read and what is written: give all on the GPU, or all on the CPU")
-    there = there if some else out_there
-    if stream is not None and not there:
+    on_device = on_device if some else out_on_device
+    if stream is not None and not on_device:
         raise ArrayError("arrays of the CPU do not go with a stream: leave it out")
-    return there
+    return on_device
 
 
 def _check_apart(read: Sequence[_Named], written: Sequence[_Named]) -> None:

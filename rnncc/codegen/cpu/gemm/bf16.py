@@ -9,8 +9,8 @@ from llvmlite import ir
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import Terms
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value, vector_type
 from rnncc.codegen.llvm.narrow import narrowed
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value, vector_type
 from rnncc.codegen.llvm.vector import declared
 
 
@@ -28,6 +28,8 @@ class WidenedTerms(Terms):
         odd = b.add(even, I64(1))
         if self.depth % 2 == 0:
             return [self._spread(self._at(row, k)) for k in (even, odd)]
+        # The last word of an odd depth has one k: its second weight is zero, but 0 times what lies
+        # behind the row could be NaN, and to read there could fault.
         inside = b.icmp_signed("<", odd, I64(self.depth))
         value = self.emit.load(self._at(row, b.select(inside, odd, even)))
         last = b.select(inside, value, ir.Constant(FLOAT, 0.0))
@@ -39,6 +41,7 @@ class WidenedTerms(Terms):
         bits = emit.load(pairs, self.lanes)
         sixteen, upper = (emit.splat(I32(number), self.lanes) for number in (16, 0xFFFF0000))
         floats = vector_type(FLOAT, self.lanes)
+        # A bf16 is a float32's upper half: widening is a shift or a mask.
         return [b.bitcast(v, floats) for v in (b.shl(bits, sixteen), b.and_(bits, upper))]
 
 

@@ -42,6 +42,8 @@ class ConvertedRows:
         item = WORD // GROUP[dtype]
         vectors = -(-depth // target.lanes)
         stride = HEAD + -(-vectors * target.lanes * item // WORD) * WORD
+        # Each block of rows reads all weights once more, so that the more rows the better, while
+        # they stay in the cache.
         fit = target.cache // stride
         rows = 1 if target.compact else min(max(fit // 12 * 12, LEAST_ROWS), MOST_ROWS)
         return ConvertedRows(item, stride, rows, target.line)

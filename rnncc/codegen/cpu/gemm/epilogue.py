@@ -8,9 +8,9 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.terms import along, neighbours
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.kernels import Gemm
 

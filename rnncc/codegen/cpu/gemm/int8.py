@@ -14,7 +14,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import LeftOperand
-from rnncc.codegen.llvm.emit import FLOAT, I8, I16, I32, I64, Pointer, Value, vector_type
+from rnncc.codegen.llvm.values import FLOAT, I8, I16, I32, I64, Pointer, Value, vector_type
 from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.precision import LEAST, MOST
 from rnncc.kern.kernels import Gemm
@@ -92,6 +92,8 @@ class ExactTerms(RowTerms):
             return b.add(total, numbers)
 
         total = self._reduced("add", self.over_row(source, add))
+        # Each unsigned weight is too large by OFFSET, and each term by OFFSET times the row's
+        # number.
         self.emit.store(b.mul(total, I32(-OFFSET)), self._field(row, WORD, "i32"))
 
     def _reduced(self, kind: str, value: Value) -> Value:
@@ -135,7 +137,7 @@ class ScaledTerms(ExactTerms):
 
         def rounded(values: Value) -> Value:
             bits = b.bitcast(b.fadd(b.fmul(values, factors), rounder), self.integers)
-            return b.sub(bits, self.each(ROUNDER_BITS))
+            return b.sub(bits, self.splat(ROUNDER_BITS))
 
         self.convert_by(source, row, rounded)
         emit.store(scale, self._field(row, 0, "f32"))
@@ -143,7 +145,7 @@ class ScaledTerms(ExactTerms):
     def _largest(self, source: Pointer) -> Value:
         """The bits of the largest |x|; as integers, those of NaN and inf are above all others."""
         b = self.emit.b
-        magnitude = self.each(0x7FFFFFFF)
+        magnitude = self.splat(0x7FFFFFFF)
 
         def add(values: Value, at: Value, most: Value) -> Value:
             bits = b.and_(b.bitcast(values, self.integers), magnitude)

@@ -11,7 +11,7 @@ from llvmlite import ir
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD, ConvertedRows
 from rnncc.codegen.cpu.gemm.terms import LeftOperand, Terms, neighbours
-from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value, vector_type
+from rnncc.codegen.llvm.values import I32, I64, Pointer, Value, vector_type
 from rnncc.kern.kernels import Gemm
 
 Gather = Callable[[Value, Value, Value], Value]
@@ -77,6 +77,6 @@ class RowTerms(Terms):
         """Neighbours along k; zeros beyond their count."""
         return neighbours(self.emit, source, first, self.a.k_step, count, self.lanes)
 
-    def each(self, value: int) -> Value:
+    def splat(self, value: int) -> Value:
         """An integer in all lanes."""
         return self.emit.splat(I32(value), self.lanes)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.emit import I64, VALUE, Pointer, Value, vector_type
+from rnncc.codegen.llvm.values import I64, VALUE, Pointer, Value, vector_type
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.kernels import Gemm

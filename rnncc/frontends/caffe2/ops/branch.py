@@ -64,8 +64,8 @@ class If(Control):
         self.condition = self.xs[0]
         self.check_condition(self.condition)
         self.condition.uses += 1
-        taken = self.condition.known
-        self.taken = None if taken is None else int(not taken[1])
+        outcome = self.condition.known
+        self.taken = None if outcome is None else int(not outcome[1])
         self.branches = list[Sequence[Operator]]()
         spaces = scopes_of(scope)
         before = [space.state for space in spaces]
@@ -102,27 +102,27 @@ class If(Control):
                 earlier = absent if None in ends else None
             if ends == [None, None]:
                 continue
-            made = Merged(Blob(name), earlier, ends)
-            self._lack(made)
-            made.y.shared = any(blob.shared for blob in made.versions)
-            if not made.y.opaque:
-                self.merged.append(made)
-            scope[name] = made.y
+            merged = Merged(Blob(name), earlier, ends)
+            self._lack(merged)
+            merged.y.shared = any(blob.shared for blob in merged.versions)
+            if not merged.y.opaque:
+                self.merged.append(merged)
+            scope[name] = merged.y
 
-    def _lack(self, made: Merged) -> None:
+    def _lack(self, merged: Merged) -> None:
         """Mark what may hold nothing."""
-        if len(made.versions) < 2:
-            which = NETS[made.ends[0] is None][0]
-            made.y.lacks = f"holds nothing unless the {which} of {self.text} runs"
-        empty = next((blob for blob in made.versions if blob.opaque), None)
-        made.y.lacks = made.y.lacks if empty is None else empty.lacks
-        made.y.opaque = len(made.versions) < 2 or empty is not None
+        if len(merged.versions) < 2:
+            which = NETS[merged.ends[0] is None][0]
+            merged.y.lacks = f"holds nothing unless the {which} of {self.text} runs"
+        empty = next((blob for blob in merged.versions if blob.opaque), None)
+        merged.y.lacks = merged.y.lacks if empty is None else empty.lacks
+        merged.y.opaque = len(merged.versions) < 2 or empty is not None
 
     def mark(self) -> bool:
-        new = [made for made in self.merged if made.y.uses and not made.live]
-        for made in new:
-            made.live = True
-            for blob in made.versions:
+        new = [merged for merged in self.merged if merged.y.uses and not merged.live]
+        for merged in new:
+            merged.live = True
+            for blob in merged.versions:
                 blob.uses += 1
         return bool(new)
 
@@ -136,19 +136,19 @@ class If(Control):
         if self.taken is not None:
             return read_outside(self.branches[self.taken])
         read = [x for branch in self.branches for x in read_outside(branch)]
-        starts = [made.kept for made in self.merged if made.live and made.kept is not None]
+        starts = [merged.kept for merged in self.merged if merged.live and merged.kept is not None]
         return list(dict.fromkeys([self.condition, *read, *starts]))
 
     def produced(self) -> Sequence[Blob]:
         if self.taken is not None:
             return [y for op in self.branches[self.taken] for y in op.produced()]
-        return [made.y for made in self.merged]
+        return [merged.y for merged in self.merged]
 
     def infer(self, s: Shapes) -> None:
         self.expect_condition(s, self.condition)
-        for made in self.merged:
-            how = f'"{made.y.name}" differs between the branches'
-            self.agree(s, how, [made.y, *made.versions])
+        for merged in self.merged:
+            how = f'"{merged.y.name}" differs between the branches'
+            self.agree(s, how, [merged.y, *merged.versions])
 
     def assume(self, s: Shapes, level: int) -> None:
         if level == 3:
@@ -160,14 +160,14 @@ class If(Control):
                 e.build(op)
             return
         gate = e.b.reshape(e[self.condition], ())
-        live = [made for made in self.merged if made.live]
-        for made in live:
-            start = None if made.kept is None else e[made.kept]
+        live = [merged for merged in self.merged if merged.live]
+        for merged in live:
+            start = None if merged.kept is None else e[merged.kept]
             if start is None:
-                start = e.b.fill(0, e.dims(made.y), made.y.dtype or "f32")
-            e.values[made.y] = start
+                start = e.b.fill(0, e.dims(merged.y), merged.y.dtype or "f32")
+            e.values[merged.y] = start
         for index, ops in enumerate(self.branches):
-            mine = [made for made in live if made.ends[index] is not None]
+            mine = [merged for merged in live if merged.ends[index] is not None]
             if mine:
                 self._build_branch(e, gate, index, ops, mine)
             gate = e.b.logical_not(gate) if index == 0 and self.branches[1] else gate
@@ -175,24 +175,24 @@ class If(Control):
     def _build_branch(
         self, e: Emitter, gate: SSAValue, index: int, ops: Sequence[Operator], live: list[Merged]
     ) -> None:
-        before = {made.kept for made in live}
+        before = {merged.kept for merged in live}
         consts = [x for x in read_outside(ops) if x.value is None and x not in before]
 
-        def body(inner: Builder, given: list[SSAValue], carry: list[SSAValue]) -> list[SSAValue]:
-            values = dict(zip(consts, given, strict=True))
+        def body(inner: Builder, inputs: list[SSAValue], carry: list[SSAValue]) -> list[SSAValue]:
+            values = dict(zip(consts, inputs, strict=True))
             starts = zip(live, carry, strict=True)
-            values |= {made.kept: v for made, v in starts if made.kept is not None}
+            values |= {merged.kept: v for merged, v in starts if merged.kept is not None}
             step = Emitter(inner, e.shapes, values)
             for op in ops:
                 step.build(op)
-            ends = [made.ends[index] for made in live]
+            ends = [merged.ends[index] for merged in live]
             return [step[end] for end in ends if end is not None]
 
-        given, inits = [e[x] for x in consts], [e[made.y] for made in live]
-        finals = when(e.b, gate, given, inits, body)
-        for made, final in zip(live, finals, strict=True):
-            e.values.pop(made.y)
-            e[made.y] = final
+        captured, inits = [e[x] for x in consts], [e[merged.y] for merged in live]
+        finals = when(e.b, gate, captured, inits, body)
+        for merged, final in zip(live, finals, strict=True):
+            e.values.pop(merged.y)
+            e[merged.y] = final
 
 
 OPERATORS: dict[str, type[Operator]] = {"If": If}

@@ -34,12 +34,12 @@ class GradientNames:
     """What the gradient of a Do says, all by names outside.
 
     Attributes:
-        given: gradient read -> the output of the Do that it belongs to.
-        made: gradient written -> the input of the Do that it belongs to.
+        output_grads: gradient read -> the output of the Do that it belongs to.
+        input_grads: gradient written -> the input of the Do that it belongs to.
     """
 
-    given: Mapping[str, str]
-    made: Mapping[str, str]
+    output_grads: Mapping[str, str]
+    input_grads: Mapping[str, str]
 
 
 class ControlGradient(Gradient, ABC):
@@ -59,27 +59,27 @@ class ControlGradient(Gradient, ABC):
 
     def find_forward(self, earlier: ForwardIndex) -> None:
         spaces = [x for x in self.xs if isinstance(x, ScopeBlob)]
-        found = [op for space in spaces for op in earlier.of(self.op.type, space)]
-        found = [op for op in found if isinstance(op, self.kind) and not op.has_gradient]
-        if not found:
+        candidates = [op for space in spaces for op in earlier.of(self.op.type, space)]
+        candidates = [op for op in candidates if isinstance(op, self.kind) and not op.has_gradient]
+        if not candidates:
             raise self.error(f"is the gradient of no operator: no {self.op.type} has its scopes")
-        forward = found[-1]
+        forward = candidates[-1]
         forward.has_gradient = True
         self.forward = forward
         names = self.match(forward, earlier)
-        self.given = [
+        self.output_grads = [
             (self._output(forward, name), self._read(gradient))
-            for gradient, name in names.given.items()
+            for gradient, name in names.output_grads.items()
         ]
         written = {y.name: y for y in self.ys}
-        self.made = list[tuple[Blob, Blob]]()
-        for gradient, name in names.made.items():
+        self.input_grads = list[tuple[Blob, Blob]]()
+        for gradient, name in names.input_grads.items():
             if gradient in written:
-                self.made.append((self._input(forward, name), written.pop(gradient)))
+                self.input_grads.append((self._input(forward, name), written.pop(gradient)))
         self.ys = [self._scope(y, spaces) if y.name in written else y for y in self.ys]
-        self.made += self.kept(forward, names)
-        self.beside = {y.name: y for _, y in self.made if y not in self.ys}
-        for blob, _ in (*self.given, *self.made):
+        self.input_grads += self.kept(forward, names)
+        self.beside = {y.name: y for _, y in self.input_grads if y not in self.ys}
+        for blob, _ in (*self.output_grads, *self.input_grads):
             blob.uses += 1
 
     @abstractmethod
@@ -122,7 +122,7 @@ class ControlGradient(Gradient, ABC):
     def infer(self, s: Shapes) -> None:
         super().infer(s)
         for part in self.parts:
-            for value, gradient in (*part.given, *part.made):
+            for value, gradient in (*part.output_grads, *part.input_grads):
                 s.same_shape(value, gradient)
                 s.same_dtype(value, gradient)
 
@@ -140,18 +140,18 @@ class ControlGradient(Gradient, ABC):
                     raise
 
     def produced(self) -> list[Blob]:
-        return [y for _, y in self.made]
+        return [y for _, y in self.input_grads]
 
     def build(self, e: Emitter) -> None:
         self.check(e.shapes)
         assert self.forward is not None
-        read = {*self.forward.captured(), *(blob for blob, _ in self.given)}
-        made = self.made
-        self.made = [(blob, y) for blob, y in made if blob in read]
+        read = {*self.forward.captured(), *(blob for blob, _ in self.output_grads)}
+        all_grads = self.input_grads
+        self.input_grads = [(blob, y) for blob, y in all_grads if blob in read]
         super().build(e)
-        for _, y in (pair for pair in made if pair[0] not in read):
+        for _, y in (pair for pair in all_grads if pair[0] not in read):
             e[y] = e.b.fill(0, e.dims(y), y.dtype or "f32")
-        self.made = made
+        self.input_grads = all_grads
 
     def read_do(self, op: OperatorDef, forward: Do, where: str) -> GradientNames:
         """The names in the gradient of a Do, compared with those of the Do."""
@@ -160,23 +160,29 @@ class ControlGradient(Gradient, ABC):
             raise CompileError(location, f"is no gradient of {forward.text}")
         if op.input[-1] != forward.space.name or op.output[-1:] != op.input[-1:]:
             raise CompileError(location, f"has another scope than {forward.text}")
-        given, made = dict[str, str](), dict[str, str]()
+        output_grads, input_grads = dict[str, str](), dict[str, str]()
         bound = read_bindings(op, location)
         for name, outer in bound.items():
-            found = made if name.endswith(COPY) else given if name.endswith(GIVEN) else None
+            names = (
+                input_grads
+                if name.endswith(COPY)
+                else output_grads
+                if name.endswith(GIVEN)
+                else None
+            )
             inner = name.removesuffix(COPY).removesuffix(GIVEN)
             known = forward.bound.get(inner)
-            if known is None or (found is None and known != outer):
+            if known is None or (names is None and known != outer):
                 what = f'binds "{name}" to "{outer}"'
                 raise CompileError(location, f"{what}, which does not go with {forward.text}")
-            if found is not None:
-                found[outer] = known
+            if names is not None:
+                names[outer] = known
         try:  # where it writes in place, Caffe2 may be wrong, and ours is the true gradient
             self.parts.append(read_inner(self.maker, op, location, forward, bound))
         except CompileError:
             if not writes_in_place(forward):
                 raise
-        return GradientNames(given, made)
+        return GradientNames(output_grads, input_grads)
 
 
 class DoGradient(ControlGradient):
@@ -200,7 +206,7 @@ class IfGradient(ControlGradient):
         assert isinstance(forward, If)
         if self.xs[0] is not forward.condition:
             raise self.error(f"has another condition than {forward.text}")
-        given, made = dict[str, str](), dict[str, str]()
+        output_grads, input_grads = dict[str, str](), dict[str, str]()
         fills = list[tuple[str, str]]()
         for index, (name, word) in enumerate(NETS):
             net = read_net(self, name)
@@ -208,12 +214,12 @@ class IfGradient(ControlGradient):
                 where = f"{word} {at}"
                 if op.type == "Do":
                     names = self.read_do(op, self._branch(forward, index), where)
-                    self._join(given, names.given)
-                    self._join(made, names.made)
+                    self._join(output_grads, names.output_grads)
+                    self._join(input_grads, names.input_grads)
                 else:
                     fills.append(self._fill(op, where))
-        self._check_fills(forward, given, made, fills)
-        return GradientNames(given, made)
+        self._check_fills(forward, output_grads, input_grads, fills)
+        return GradientNames(output_grads, input_grads)
 
     def _branch(self, forward: If, index: int) -> Do:
         branch = [op for op in forward.branches[index] if not op.implied]
@@ -236,13 +242,13 @@ class IfGradient(ControlGradient):
     def _check_fills(
         self,
         forward: If,
-        given: Mapping[str, str],
-        made: Mapping[str, str],
+        output_grads: Mapping[str, str],
+        input_grads: Mapping[str, str],
         fills: list[tuple[str, str]],
     ) -> None:
         for source, gradient in fills:
-            name = made.get(gradient)
-            if name is None or given.get(source, source) != name:
+            name = input_grads.get(gradient)
+            if name is None or output_grads.get(source, source) != name:
                 what = f'fills "{gradient}" from "{source}"'
                 raise self.error(f"{what}, which does not go with {forward.text}")
 
@@ -250,9 +256,9 @@ class IfGradient(ControlGradient):
         """A blob that a branch leaves as it was although the If does not list it as an input."""
         assert isinstance(forward, If)
         ways = {merged.y.name: merged.earlier for merged in forward.merged}
-        found = [(ways.get(n), g) for g, n in names.given.items() if g == f"{n}_grad"]
-        made = {blob for blob, _ in self.made}
-        return [(x, Blob(g)) for x, g in found if x is not None and x not in made]
+        candidates = [(ways.get(n), g) for g, n in names.output_grads.items() if g == f"{n}_grad"]
+        computed = {blob for blob, _ in self.input_grads}
+        return [(x, Blob(g)) for x, g in candidates if x is not None and x not in computed]
 
 
 class WhileGradient(ControlGradient):
@@ -269,27 +275,29 @@ class WhileGradient(ControlGradient):
         do, loop, cond = body[0], needed_net(self, "loop_net"), needed_net(self, "cond_net")
         if len(loop.op) != 1:
             raise self.error(f"has {len(loop.op)} operators in its loop_net, expected one Do")
-        found = self.read_do(loop.op[0], do, "body op 0")
+        names = self.read_do(loop.op[0], do, "body op 0")
         self._check_condition(cond, do, earlier)
-        made = dict[str, str]()
+        input_grads = dict[str, str]()
         for y in self.op.output:
             split = AUTOSPLIT.match(y)
-            name = found.made.get(y) or (found.made.get(split[1]) if split else None)
+            name = names.input_grads.get(y) or (names.input_grads.get(split[1]) if split else None)
             if name is not None:
-                made[y] = name
+                input_grads[y] = name
         for at, op in enumerate(cond.op[1:], 1):
             pair = (*op.input, *op.output)
-            back = len(pair) == 2 and found.made.get(pair[0]) == found.given.get(pair[1], "")
+            back = len(pair) == 2 and names.input_grads.get(pair[0]) == names.output_grads.get(
+                pair[1], ""
+            )
             if op.type != "Copy" or not back:
                 raise self.error(f"has condition op {at} ({op.type}), which does not go with it")
-        return GradientNames(found.given, made)
+        return GradientNames(names.output_grads, input_grads)
 
     def _check_condition(self, cond: NetDef, do: Do, earlier: ForwardIndex) -> None:
         first = cond.op[0] if cond.op else OperatorDef()
         here = earlier.of("HasScope", self.xs[0])
-        asked = [op for op in here if isinstance(op, HasScope) and op.space is do.space]
+        flags = [op for op in here if isinstance(op, HasScope) and op.space is do.space]
         same = [*first.input, *first.output] == [do.space.name, self.op.input[0]]
-        if not asked or first.type != "HasScope" or not same:
+        if not flags or first.type != "HasScope" or not same:
             raise self.error("does not run until its scope is empty")
 
 

@@ -125,15 +125,15 @@ class While(Control):
         return count_iterations(CountedLoop(self.before, self.body, self.gate, back), start, loops)
 
     def _limit(self, loops: Loops) -> int:
-        given, known = loops.max_iterations, self.iterations
-        if known is not None and (known.exact or given is None):
+        limit, known = loops.max_iterations, self.iterations
+        if known is not None and (known.exact or limit is None):
             return known.most
-        if known is not None and given is not None:
-            return min(known.most, given)
-        if loops.training and given is None:
+        if known is not None and limit is not None:
+            return min(known.most, limit)
+        if loops.training and limit is None:
             what = "may take any number of iterations, and training keeps values of each"
             raise self.error(what, "give the most that there can be: --max-iterations")
-        return DEFAULT_LIMIT if given is None else given
+        return DEFAULT_LIMIT if limit is None else limit
 
     def _count_levels(self, loops: Loops) -> None:
         """How many loops without a bound stand in each other here."""
@@ -163,7 +163,7 @@ class While(Control):
         ends: Scope,
     ) -> list[Carried]:
         """The blobs that the loop writes; what may hold nothing behind it is marked."""
-        found = list[Carried]()
+        carried = list[Carried]()
         iterations = self.iterations if self.is_counted else None
         for name in (n for n in names if n in ends and ends[n] is not scope.get(n)):
             end, entry, outer = ends[name], entries.get(name), scope.get(name)
@@ -182,14 +182,16 @@ class While(Control):
             )
             y = Blob(name, shared=end.shared, known=known)
             scope[name] = y
-            made = Carried(y, outer if entry else None, entry, start, end, name == self.op.input[0])
-            if made.is_gate:
+            entry_value = Carried(
+                y, outer if entry else None, entry, start, end, name == self.op.input[0]
+            )
+            if entry_value.is_gate:
                 end.uses += 1
                 self.gate.uses += self.gate is not entry
-                for blob in made.begins or ():
+                for blob in entry_value.begins or ():
                     blob.uses += blob is outer
-            found.append(made)
-        return found
+            carried.append(entry_value)
+        return carried
 
     def mark(self) -> bool:
         return sum(c.mark() for c in self.carried) > 0
@@ -240,8 +242,8 @@ class While(Control):
         inits = [self._first(e, c) for c in live]
         gate = e.b.reshape(e[self.gate], ())
 
-        def body(inner: Builder, given: list[SSAValue], carry: list[SSAValue]) -> list[SSAValue]:
-            step = Emitter(inner, e.shapes, dict(zip(consts, given, strict=True)))
+        def body(inner: Builder, values: list[SSAValue], carry: list[SSAValue]) -> list[SSAValue]:
+            step = Emitter(inner, e.shapes, dict(zip(consts, values, strict=True)))
             step.values[self.gate] = inner.reshape(carry[0], e.dims(self.gate))
             starts = zip(live, carry[1:], strict=True)
             step.values |= {c.start: value for c, value in starts if c.start is not None}
@@ -281,9 +283,9 @@ class While(Control):
             return repeat(b, consts, inits, body, self._kept_limit(), limited=not proven)
 
         def step(
-            inner: Builder, given: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
+            inner: Builder, values: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
         ) -> tuple[Values, Values]:
-            return body(inner, given, carry), []
+            return body(inner, values, carry), []
 
         return b.scan(consts, inits, [], step, length=Dim.of(self.limit))[0]
 

@@ -43,8 +43,8 @@ class RecurrentNetworkGradient(Gradient):
         self.maker = maker
 
     def find_forward(self, earlier: ForwardIndex) -> None:
-        found = earlier.of("RecurrentNetwork", self.xs[-1])
-        forward = next((op for op in found if self.xs[-1] in op.ys), None)
+        candidates = earlier.of("RecurrentNetwork", self.xs[-1])
+        forward = next((op for op in candidates if self.xs[-1] in op.ys), None)
         if not isinstance(forward, RecurrentNetwork):
             what = f'is the gradient of no operator: "{self.xs[-1].name}"'
             raise self.error(f"{what}, its last input, is written by no RecurrentNetwork")
@@ -69,12 +69,12 @@ class RecurrentNetworkGradient(Gradient):
     def _check_inputs(self, forward: RecurrentNetwork) -> None:
         """Gradients of outputs, then all inputs and outputs of the forward operator."""
         indices = [int(i) for i in self.args.ints("outputs_with_grads")]
-        wanted = [*forward.reads, *forward.ys]
-        if len(self.xs) != len(indices) + len(wanted):
-            what = f"has {len(self.xs)} inputs, expected {len(indices) + len(wanted)}"
+        expected = [*forward.reads, *forward.ys]
+        if len(self.xs) != len(indices) + len(expected):
+            what = f"has {len(self.xs)} inputs, expected {len(indices) + len(expected)}"
             raise self.error(f"{what}: outputs_with_grads, then all blobs of {forward.text}")
         for position, (blob, x) in enumerate(
-            zip(wanted, self.xs[len(indices) :], strict=True), len(indices)
+            zip(expected, self.xs[len(indices) :], strict=True), len(indices)
         ):
             if blob is not x:
                 what = f'input {position} is "{x.name}", expected "{blob.name}"'
@@ -86,7 +86,7 @@ class RecurrentNetworkGradient(Gradient):
         for index in indices:
             if not 0 <= index < len(forward.ys) or forward.ys[index].opaque:
                 raise self.error(f"outputs_with_grads holds {index}, which is no alias of a state")
-        self.given = [(forward.ys[i], x) for i, x in zip(indices, self.xs, strict=False)]
+        self.output_grads = [(forward.ys[i], x) for i, x in zip(indices, self.xs, strict=False)]
         self._check_outputs(forward)
 
     def _check_outputs(self, forward: RecurrentNetwork) -> None:
@@ -101,7 +101,7 @@ class RecurrentNetworkGradient(Gradient):
             raise self.error(f"has {len(self.ys)} outputs, expected {len(targets)}")
         if len(set(targets)) < len(targets):
             raise self.error("param lists an input twice, or the sequence, or an initial state")
-        self.made = [(forward.xs[i], y) for i, y in zip(targets, self.ys, strict=True)]
+        self.input_grads = [(forward.xs[i], y) for i, y in zip(targets, self.ys, strict=True)]
         for i in params:
             if forward.references[forward.op.input[i]] is not forward.xs[i]:
                 raise self.error(f'param holds {i}: "{forward.op.input[i]}" stands there again')
@@ -116,7 +116,7 @@ class RecurrentNetworkGradient(Gradient):
 
     def infer(self, s: Shapes) -> None:
         super().infer(s)
-        for value, gradient in (*self.backward.given, *self.backward.made):
+        for value, gradient in (*self.backward.output_grads, *self.backward.input_grads):
             s.same_shape(value, gradient)
             s.same_dtype(value, gradient)
 
@@ -124,7 +124,9 @@ class RecurrentNetworkGradient(Gradient):
         steps, backward = self.network.steps, self.backward
         name, operators = "backward_step_net", backward.operators
         check_backward(
-            self, BackwardPart(name, steps, operators, backward.given, backward.made), e.shapes
+            self,
+            BackwardPart(name, steps, operators, backward.output_grads, backward.input_grads),
+            e.shapes,
         )
         super().build(e)
 

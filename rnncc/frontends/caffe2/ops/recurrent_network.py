@@ -203,12 +203,12 @@ class RecurrentNetwork(Operator):
     def _consts(self) -> list[Blob]:
         """What the step net reads of the net around it."""
         own = {id(blob) for blob in self.references.values()}
-        found: dict[Blob, None] = {}
+        consts: dict[Blob, None] = {}
         for op in self.steps:
             for blob in op.captured():
                 if id(blob) in own and blob.value is None:
-                    found.setdefault(blob)
-        return list(found)
+                    consts.setdefault(blob)
+        return list(consts)
 
     def captured(self) -> Sequence[Blob]:
         return [*self.xs]
@@ -257,8 +257,8 @@ class RecurrentNetwork(Operator):
             return
         sources = [step.read(op, x) for x in op.captured() if x in step.values]
         ends = [step[y] for y in op.ys if y in step.values]
-        for made in ops_between(sources, ends):
-            for value in made.results:
+        for op_between in ops_between(sources, ends):
+            for value in op_between.results:
                 step.name(value, name)
 
     def _window(

@@ -154,14 +154,14 @@ class Reshape(Operator):
         if any(d == 0 and i >= len(dims) for i, d in enumerate(new)):
             raise self.error(f"shape {s.text(new)} keeps an axis that {s.text(dims)} has not")
         result = [dims[i] if d == 0 else d for i, d in enumerate(new)]
-        total, given = product(dims), product(d for d in result if d != -1)
+        total, fixed = product(dims), product(d for d in result if d != -1)
         if -1 in result:
             at = result.index(Dim.of(-1))
             known = s.dims(self.ys[0])
-            left = total.divide(given)
+            left = total.divide(fixed)
             left = left if left is not None else known[at] if known else s.fresh()
-            result[at], given = left, given * left
-        if not s.equal(given, total):
+            result[at], fixed = left, fixed * left
+        if not s.equal(fixed, total):
             raise self.error(f"{s.text(dims)} does not reshape to {s.text(new)}")
         return result
 

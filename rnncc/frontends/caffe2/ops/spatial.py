@@ -38,7 +38,7 @@ class Spatial(Operator):
             raise self.error(f"has kernels {taps}, strides {strides} and pads {edges}")
         pads = zip(edges[:rank], edges[rank:], strict=True)
         numbers = zip(taps, strides, dilations, pads, strict=True)
-        self.windows = [Window(*each) for each in numbers]
+        self.windows = [Window(*numbers_of_axis) for numbers_of_axis in numbers]
 
     def _each(
         self, name: str, ends: Sequence[str], default: int | None, count: int = 2
@@ -61,8 +61,8 @@ class Spatial(Operator):
         if len(dims) != len(self.windows) + 2:
             raise self.error(f"data of shape {s.text(dims)}, expected {len(self.windows) + 2} axes")
         known = s.dims(self.ys[0]) or [s.fresh() for _ in dims]
-        each = enumerate(zip(self.windows, dims[2:], strict=True))
-        return [known[k + 2] if s.is_open(d) else self._size(w, d) for k, (w, d) in each]
+        by_axis = enumerate(zip(self.windows, dims[2:], strict=True))
+        return [known[k + 2] if s.is_open(d) else self._size(w, d) for k, (w, d) in by_axis]
 
     def _size(self, window: Window, size: Dim) -> Dim:
         whole = size + sum(window.pads)
@@ -144,8 +144,8 @@ class ConvTranspose(Conv):
     def sizes(self, s: Shapes, dims: Dims) -> list[Dim]:
         if len(dims) != len(self.windows) + 2:
             raise self.error(f"data of shape {s.text(dims)}, expected {len(self.windows) + 2} axes")
-        each = zip(self.windows, dims[2:], self.extra, strict=True)
-        return [(d - 1) * w.stride + w.reach + adj - sum(w.pads) for w, d, adj in each]
+        by_axis = zip(self.windows, dims[2:], self.extra, strict=True)
+        return [(d - 1) * w.stride + w.reach + adj - sum(w.pads) for w, d, adj in by_axis]
 
     def _channels(self, weights: Dims) -> Dim:
         return weights[0]

@@ -1,0 +1,56 @@
+"""What generated code computes with: types of elements, pointers to buffers, error codes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir
+
+from rnncc.ir.types import ITEM_BYTES
+
+I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
+I8, I1 = ir.IntType(8), ir.IntType(1)
+POINTER = ir.PointerType()
+FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
+VALUE: dict[str, ir.Type] = {
+    **{"f32": FLOAT, "f64": DOUBLE, "i32": I32, "i64": I64, "i1": I1},
+    **{"i8": I8, "u8": I8, "i16": I16, "u16": I16, "u32": I32, "f16": I16, "bf16": I16},
+}
+"""Element types while a kernel computes with them; a narrow float stands for its bits."""
+MEMORY: dict[str, ir.Type] = {**VALUE, "i1": I8}
+"""Element types as they lie in memory; an i1 takes a byte."""
+OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH, PAST_LIMIT, BAD_INDEX, BAD_TAPE = range(7)
+"""What generated code returns: the error codes of include/rnncc.h."""
+
+FAR = 4
+"""How far apart elements of a vector may be that are read with those between: see `spaced`."""
+
+Value = Any
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A buffer as code sees it.
+
+    Attributes:
+        absent: whether the caller's pointer is null (of outputs).
+        ring: rows kept, see `kern.buffer`.
+        skippable: kernels that write nothing but absent skippable buffers are skipped.
+    """
+
+    base: Value
+    dtype: str
+    absent: Value | None = None
+    ring: int | None = None
+    skippable: bool = False
+
+
+def vector_type(element: ir.Type, lanes: int) -> ir.Type:
+    """A vector, or the element's own type for one lane."""
+    return element if lanes == 1 else ir.VectorType(element, lanes)
+
+
+def align_of(dtype: str) -> int:
+    """Elements are aligned to their own size, vectors no more than that."""
+    return ITEM_BYTES[dtype]
