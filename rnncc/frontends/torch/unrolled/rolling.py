@@ -119,6 +119,7 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
         plain: whether it is a graph of aten operators that is lowered as it is; else it is traced
             again.
     """
+    _drop_checks(module)
     if plain:
         _drop_copies(module)
     else:
@@ -188,13 +189,17 @@ def _adds_axes(node: Node) -> bool:
     return known and any(type(e) is int for e in index)
 
 
-def _drop_copies(module: GraphModule) -> None:
-    """What is copied over a tensor of its own type stands for the copy; checks of types go."""
-    aten = torch.ops.aten
-    checks = aten._assert_tensor_metadata.default
+def _drop_checks(module: GraphModule) -> None:
+    """Take away exports' checks of types, which hold: calls without results end a repeat."""
+    checks = torch.ops.aten._assert_tensor_metadata.default
     for node in list(module.graph.find_nodes(op="call_function", target=checks)):
         module.graph.erase_node(node)
-    for node in module.graph.find_nodes(op="call_function", target=aten.copy.default):
+
+
+def _drop_copies(module: GraphModule) -> None:
+    """What is copied over a tensor of its own type stands for the copy."""
+    copy = torch.ops.aten.copy.default
+    for node in module.graph.find_nodes(op="call_function", target=copy):
         source: Any = node.args[1]
         if type_of(value_of(source)) == type_of(value_of(node)):
             node.replace_all_uses_with(source)
