@@ -389,6 +389,26 @@ def test_exported_checks_of_types_are_no_part_of_a_loop(sizes: list[int]) -> Non
     torch.testing.assert_close(net(X), module(X), **CLOSE)
 
 
+def test_results_that_are_none_are_part_of_a_loop() -> None:
+    """Attention gives no weights where nobody asks for them."""
+
+    class Attending(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.heads = nn.MultiheadAttention(4, 2, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            h = x[:, 0]
+            for t in range(9):
+                h = h + self.heads(h[:, None], x, x, need_weights=False)[0][:, 0] * x[:, t]
+            return h
+
+    module = Attending()
+    net = torch.compile(module, backend="rnncc")
+    with warnings.catch_warnings(action="error"):
+        torch.testing.assert_close(net(X), module(X), **CLOSE)
+
+
 def test_changes_that_are_traced() -> None:
     """A row is changed by way of a view, which only PyTorch's tracing takes apart."""
 
