@@ -41,8 +41,8 @@ def div(at: Site, a: Operand, b: Operand, *, rounding_mode: str | None = None) -
     x, y = at.value(a), at.value(b)
     if rounding_mode == "floor":
         return arithmetic.floor_divide(at.b, x, y)
-    made = at.b.div(x, y)
-    return rounded("trunc")(at, made) if rounding_mode == "trunc" else made
+    quotient = at.b.div(x, y)
+    return rounded("trunc")(at, quotient) if rounding_mode == "trunc" else quotient
 
 
 def remainder(at: Site, a: Operand, b: Operand) -> Value:

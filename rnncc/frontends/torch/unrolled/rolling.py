@@ -55,9 +55,9 @@ def _roll(nodes: Sequence[Node], repeat: Repeat, editor: Editor) -> list[int]:
     """Roll what is a loop among some repeats; how often each loop runs."""
     wider, lengths = _widest(nodes, repeat), list[int]()
     for loop in filter(_computes, loops_of(_rows(nodes, wider), LEAST)):
-        made = roll(loop, editor)
-        for user in {user for y in made for row in y.users for user in row.users}:
-            editor.collect(user, made)
+        sequences = roll(loop, editor)
+        for user in {user for y in sequences for row in y.users for user in row.users}:
+            editor.collect(user, sequences)
         lengths.append(len(loop.rows))
     return lengths
 
@@ -175,8 +175,8 @@ def _read_rows_first(module: GraphModule) -> None:
             whole = [
                 slice(None) if isinstance(e, slice) else e for e in index if type(e) is not int
             ]
-            made = editor.call(operator.getitem, (part, tuple(whole)), {}, value_of(node))
-        node.replace_all_uses_with(made)
+            row = editor.call(operator.getitem, (part, tuple(whole)), {}, value_of(node))
+        node.replace_all_uses_with(row)
         module.graph.erase_node(node)
 
 
@@ -208,9 +208,9 @@ def _drop_copies(module: GraphModule) -> None:
 
 def copied(graph: Graph) -> Graph:
     """A graph of its own, of the same nodes."""
-    made = Graph()
-    made.output(made.graph_copy(graph, {}))
-    return made
+    copy = Graph()
+    copy.output(copy.graph_copy(graph, {}))
+    return copy
 
 
 def _computes(loop: Repeats) -> bool:

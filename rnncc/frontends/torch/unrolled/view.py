@@ -59,8 +59,8 @@ def leaves_of(node: Node) -> list[Any]:
 def with_leaves(node: Node, new: Callable[[int], Any]) -> tuple[Any, Any]:
     """The arguments with other leaves, which go by their numbers."""
     numbers = iter(range(len(leaves_of(node))))
-    made: Any = map_aggregate((node.args, node.kwargs), lambda _: new(next(numbers)))
-    return made
+    arguments: Any = map_aggregate((node.args, node.kwargs), lambda _: new(next(numbers)))
+    return arguments
 
 
 def is_number(leaf: Any) -> bool:
