@@ -93,6 +93,14 @@ FAMILIES: dict[str, Family] = {
         lambda i, a, b: [node("ReduceSum", a, f"s{i}", keepdims=1), node("Add", f"s{i} {a}", b)],
         length=60,
     ),
+    "rows less their sums": Family(
+        lambda i, a, b: [
+            node("ReduceSum", f"{a} axis", f"s{i}", keepdims=1),
+            node("Sub", f"{a} s{i}", b),
+        ],
+        {"axis": np.array([1])},
+        12,
+    ),
     "products": Family(lambda i, a, b: [node("MatMul", f"{a} w", b)], {"w": EYE}),
     "slices": Family(
         lambda i, a, b: [

@@ -17,6 +17,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Cost, Elementwise, RnnOp, Source, View, cost_of
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift
@@ -26,7 +27,8 @@ from rnncc.lowering.maps import Placed, is_unit_reshape, is_view, squeezed, stri
 
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""
-
+CARRIED = 8
+"""The same of a chain that several kernels would compute, each from its start."""
 MOST_FUNCTIONS = 128
 """Functions (exp, tanh, ...) of one kernel; LLVM's time grows with the square of its code.
 
@@ -211,19 +213,34 @@ class _Scheduler:
         return readers
 
     def _costly_values(self) -> Iterator[SSAValue]:
-        """Values not to be computed twice, nor to be carried across levels as expressions."""
+        """Values not to be computed twice, nor to be carried across levels as expressions.
+
+        Of arithmetic, the ends of long chains: states to which iterations add again and again.
+        """
+        lengths = defaultdict[SSAValue, int](int)
         for op in self.ops:
-            if not isinstance(op, Elementwise) or op.COST == Cost.ARITHMETIC or op.y in self.roots:
+            value = op.results[0]
+            if is_view(op):
+                lengths[value] = lengths[op.operands[0]]
+            if not isinstance(op, Elementwise) or value in self.roots:
                 continue
-            readers = self.readers[op.y]
-            keys = {self._key(r) if isinstance(r, SSAValue) else r for r in readers}
-            late = any(
-                isinstance(r, SSAValue) and self.level(r) != self.level(op.y) for r in readers
-            )
-            # In one group each element is computed once, whoever reads it; two groups, a later
-            # level or a broadcast would compute exp, tanh and such again.
-            if len(keys) > 1 or late or any(readers.values()):
-                yield op.y
+            lengths[value] = 1 + max(lengths[operand] for operand in op.operands)
+            readers = self.readers[value]
+            several = len({self._key(r) if isinstance(r, SSAValue) else r for r in readers}) > 1
+            if op.COST == Cost.ARITHMETIC:
+                # a product stays where its sum is, with which it is rounded once
+                costly = several and lengths[value] > CARRIED and not isinstance(op, Mul)
+            else:
+                # In one group each element is computed once, whoever reads it; two groups, a later
+                # level or a broadcast would compute exp, tanh and such again.
+                costly = several or any(readers.values()) or self._is_read_late(value)
+            if costly:
+                lengths[value] = 0
+                yield value
+
+    def _is_read_late(self, value: SSAValue) -> bool:
+        level, readers = self.level(value), self.readers[value]
+        return any(isinstance(r, SSAValue) and self.level(r) != level for r in readers)
 
     def _key(self, root: SSAValue) -> tuple[int, tuple[Dim, ...]]:
         return self.level(root), squeezed(dims_of(root))

@@ -30,8 +30,8 @@ MASKS = (ew.Compare, ew.Select, ew.Logical, ew.Not)
 class Hoist(NetPass):
     """Work of a scan's body that does not depend on the carry leaves the loop, innermost first.
 
-    - What depends on consts alone is computed once before it, but for sources and broadcasts,
-      which are cheaper to repeat than to read.
+    - What depends on consts alone is computed once before it, whole loops too, but for sources and
+      broadcasts, which are cheaper to repeat than to read.
     - What depends on consts and rows of xs is computed for all steps at once where it pays:
       products with a const matrix, exp, log, tanh, sigmoid, erf, and what leads to them; and
       arithmetic that is the only reader of such a result, or of a sequence computed outside for
@@ -119,9 +119,15 @@ def _choose(scan: Scan, functions: bool) -> _Choice:
     # behind a gate rows stay: in bulk they would be computed for steps that do not run
     choice.able.update(consts if scan.gate is not None else (*consts, *rows))
     ready = {row for row, x in zip(rows, scan.xs, strict=True) if _is_made_for(x, scan)}
-    ops = [op for op in scan.body.block.ops if isinstance(op, RnnOp)]
-    for op in ops:
-        _mark_able(choice, op)
+    ops, loops = list[RnnOp](), list[Scan]()
+    for op in scan.body.block.ops:
+        if isinstance(op, RnnOp):
+            _mark_able(choice, op)
+            ops.append(op)
+        elif isinstance(op, Scan) and _is_invariant(choice, op):
+            choice.able.update(op.results)
+            choice.chosen.update(op.results)
+            loops.append(op)
     for op in reversed(ops):
         _mark_chosen(choice, op)
     for op in ops:
@@ -129,9 +135,24 @@ def _choose(scan: Scan, functions: bool) -> _Choice:
     for op in ops:
         # what only leads to a costly value is computed outside for that, and not read from there
         worth = op.y in choice.costly or choice.kinds[op.y] == Kind.CONST
-        if op.y in choice.chosen and worth and not _users(op.y) <= _owners(choice.chosen):
-            choice.leaving.append(op.y)
+        if op.y in choice.chosen and worth:
+            _leave(choice, op.y)
+    for result in (result for op in loops for result in op.results):
+        _leave(choice, result)
     return choice
+
+
+def _leave(choice: _Choice, value: SSAValue) -> None:
+    """Let a value be read from outside, if what stays reads it."""
+    if not _users(value) <= _owners(choice.chosen):
+        choice.leaving.append(value)
+
+
+def _is_invariant(choice: _Choice, op: Scan) -> bool:
+    """Whether a loop within the loop does the same at each step, and always runs to its end."""
+    if choice.gated or op.gate is not None or not choice.able.issuperset(op.operands):
+        return False
+    return all(choice.kinds[operand] == Kind.CONST for operand in op.operands)
 
 
 def _mark_able(choice: _Choice, op: RnnOp) -> None:

@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.control import Scan
 from rnncc.ir.order import post_order
 from rnncc.passes.batching import batched_operands, spread
 from rnncc.passes.dependence import Kind
@@ -34,15 +35,17 @@ class Outside:
         """A value that depends on consts alone."""
         for inner in () if value in self.consts else post_order(value, self._const_needs):
             op = inner.owner
-            assert isinstance(op, RnnOp)
+            if inner in self.consts:
+                continue  # another result of the same loop
+            assert isinstance(op, RnnOp | Scan)
             clone = op.clone({x: self.consts[x] for x in op.operands})
             assert self.before.parent is not None
             self.before.parent.insert_op_before(clone, self.before)
-            self.consts[inner] = clone.y
+            self.consts |= zip(op.results, clone.results, strict=True)
         return self.consts[value]
 
     def _const_needs(self, value: SSAValue) -> list[SSAValue]:
-        assert isinstance(value.owner, RnnOp)
+        assert isinstance(value.owner, RnnOp | Scan)
         return [x for x in value.owner.operands if x not in self.consts]
 
     def all_steps(self, value: SSAValue) -> SSAValue:

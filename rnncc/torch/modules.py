@@ -101,7 +101,7 @@ class CompiledModule(torch.nn.Module):
     ) -> None:
         super().__init__()
         self.module = module
-        self.train(module.training)
+        self.training = module.training  # its parts may be in other modes
         self._frozen, self._net = frozen, net
         self._code = TorchNet.of(net.program, net.dtypes)
         self._owners = [_owner(module, exported, target) for target in net.held]

@@ -15,10 +15,13 @@ from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
+from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.linear import Contract, SumRows
 from rnncc.ir.program import Program
+from rnncc.ir.rewriting import NetPass
 from rnncc.ir.types import dims_of
 from rnncc.passes.differentiate import differentiate
+from rnncc.passes.hoist import Hoist
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.sink import Sink
 from tests.golden import CASES, arrays_of
@@ -195,3 +198,25 @@ def test_inner_loops_give_outer_ones_their_rows() -> None:
     np.testing.assert_allclose(after["grad:w"], before["grad:w"], 1e-9)
     assert all((3, 3) not in shapes(scan.finals) for scan in loops_of(both))
     assert count(both.net.body.block)["contract"] == 1
+
+
+@pytest.mark.parametrize("step", [Sink(), Hoist()])
+def test_inner_loops_that_do_the_same_at_each_step(step: NetPass) -> None:
+    """A matrix that a loop makes of weights, as of Householder's vectors, is made once outside."""
+
+    def inner(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        return [b.matmul(carry[0], b.add(carry[0], b.broadcast(rows[0], [3, 3], [1])))], []
+
+    def outer(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        [made], _ = b.scan([], [ks[0]], [ks[1]], inner)
+        h = b.tanh(b.add(b.matmul(carry[0], made), rows[0]))
+        return [h], [b.matmul(h, made)]
+
+    b = Builder.net("net")
+    consts = [b.param("w", [3, 3]), b.param("v", [2, 3])]
+    finals, ys = b.scan(consts, [b.input("h", ["N", 3])], [b.input("x", ["T", "N", 3])], outer)
+    program = b.finish({"h_last": finals[0], "y": ys[0]})
+    assert_same_meaning(program, applied(step, Simplify()), rtol=1e-9)
+    assert any(isinstance(op, Scan) and op.steps == 2 for op in program.net.body.block.ops)
+    inside = [loop.parent_op() for loop in loops_of(program)]
+    assert isinstance(step, Sink) or all(op is program.net for op in inside)

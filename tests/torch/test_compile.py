@@ -127,6 +127,14 @@ def test_convolution() -> None:
     check(module[0], lambda t, _: (torch.randn(3, 2 * t),), None, [(4, 1)])
 
 
+def test_parts_stay_in_their_modes() -> None:
+    """Batch norm is often frozen while all else is trained."""
+    module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4).eval())
+    net, x = rt.compile(module, (torch.ones(3, 4),)), torch.randn(3, 4)
+    assert net.training and [part.training for part in module] == [True, False]
+    torch.testing.assert_close(net(x), module(x))
+
+
 def test_normalisation_in_training() -> None:
     """Batch norm counts its batches and keeps its averages."""
     torch.manual_seed(0)

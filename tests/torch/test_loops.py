@@ -353,23 +353,28 @@ def falling(layer: Any, x: Any) -> Any:
     return out
 
 
-def test_exported_loops_are_rolled_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch takes milliseconds for each node that it takes apart."""
+@pytest.fixture
+def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Of the programs that PyTorch takes apart, for milliseconds a node."""
     exported: Any = torch.export.ExportedProgram
-    own, sizes = exported.run_decompositions, list[int]()
+    own, seen = exported.run_decompositions, list[int]()
 
     def decompose(program: Any, table: Any) -> Any:
-        sizes.append(len(program.graph.nodes))
+        seen.append(len(program.graph.nodes))
         return own(program, table)
 
     monkeypatch.setattr(exported, "run_decompositions", decompose)
+    return seen
+
+
+def test_exported_loops_are_rolled_first(sizes: list[int]) -> None:
     module = Function(falling, nn.Linear(4, 4))
     net = rnncc.torch.compile(module, (X,))
     torch.testing.assert_close(gradients(net, module, X), gradients(module, module, X), **CLOSE)
     assert sizes and max(sizes) < 40
 
 
-def test_exported_checks_of_types_are_no_part_of_a_loop() -> None:
+def test_exported_checks_of_types_are_no_part_of_a_loop(sizes: list[int]) -> None:
     """`torch.export` puts a check beside each change of a dtype."""
 
     def function(layer: Any, x: Any) -> Any:
@@ -380,8 +385,28 @@ def test_exported_checks_of_types_are_no_part_of_a_loop() -> None:
 
     module = Function(function, nn.Linear(4, 4))
     net = rnncc.torch.compile(module, (X,))
-    assert "rnn.scan" in str(net._net.program.module)
+    assert "rnn.scan" in str(net._net.program.module) and max(sizes) < 40
     torch.testing.assert_close(net(X), module(X), **CLOSE)
+
+
+def test_results_that_are_none_are_part_of_a_loop() -> None:
+    """Attention gives no weights where nobody asks for them."""
+
+    class Attending(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.heads = nn.MultiheadAttention(4, 2, batch_first=True)
+
+        def forward(self, x: Any) -> Any:
+            h = x[:, 0]
+            for t in range(9):
+                h = h + self.heads(h[:, None], x, x, need_weights=False)[0][:, 0] * x[:, t]
+            return h
+
+    module = Attending()
+    net = torch.compile(module, backend="rnncc")
+    with warnings.catch_warnings(action="error"):
+        torch.testing.assert_close(net(X), module(X), **CLOSE)
 
 
 def test_changes_that_are_traced() -> None:

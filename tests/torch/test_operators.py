@@ -179,6 +179,7 @@ OPERATORS: dict[str, Operator] = {
     "new_full": lambda x, y, n: x.new_full((2, 3), 1.5) + torch.full((3,), 2.5),
     "powers": lambda x, y, n: x.abs() ** y + x**3 + (x * x + 1) ** -0.5,
     "powers of whole numbers": lambda x, y, n: (n - 3) ** 3 + n**0 + n.int() ** 21,
+    "powers of two": lambda x, y, n: 2 ** (n * 9 - 8) + 8 ** n.int(),
     "negative whole numbers": lambda x, y, n: (-n).abs() + n.sign(),
     "products of elements": lambda x, y, n: x.prod(1) + x.prod() * n.prod(),
     "log sum exp": lambda x, y, n: torch.logsumexp(x, (0, 1)) + torch.logsumexp(y, 1),

@@ -76,7 +76,7 @@ def scan_program(step: CellStep, reverse: bool) -> tuple[Program, Dtypes]:
     """
     b, sizes = Builder.net(NAME), Sizes(_names(step.inputs))
 
-    def given(name: str, tensor: torch.Tensor, dims: list[Dim]) -> Tensor:
+    def declare(name: str, tensor: torch.Tensor, dims: list[Dim]) -> Tensor:
         return declared(b, b.input, name, tensor, dims, f"a tensor of shape {list(tensor.shape)}")
 
     def shape(tensor: torch.Tensor) -> list[Dim]:
@@ -85,10 +85,10 @@ def scan_program(step: CellStep, reverse: bool) -> tuple[Program, Dtypes]:
     xs = list[Tensor]()
     for i, (x, at) in enumerate(zip(step.row_types, step.places.rows, strict=True)):
         unread = [Dim.of(f"x{i}_{axis}") for axis in range(x.dim())]
-        xs.append(given(f"x{i}", x, [Dim.of("T"), *(unread if at is None else shape(x))]))
-    inits = [given(f"s{i}", s, shape(s)) for i, s in enumerate(step.state_types)]
+        xs.append(declare(f"x{i}", x, [Dim.of("T"), *(unread if at is None else shape(x))]))
+    inits = [declare(f"s{i}", s, shape(s)) for i, s in enumerate(step.state_types)]
     tensors = [step.inputs[at] for at in step.places.held]
-    held = [given(f"p{i}", p, shape(p)) for i, p in enumerate(tensors)]
+    held = [declare(f"p{i}", p, shape(p)) for i, p in enumerate(tensors)]
     known = {i: sizes(x) for i, x in enumerate(step.inputs) if not isinstance(x, torch.Tensor)}
 
     def body(
@@ -98,10 +98,10 @@ def scan_program(step: CellStep, reverse: bool) -> tuple[Program, Dtypes]:
         for places, found in ((step.places.rows, rows), (step.places.states, carry)):
             values |= {at: v for at, v in zip(places, found, strict=True) if at is not None}
         inputs = [values[i] for i in range(len(step.inputs))]
-        made = lower_graph(step.graph, inner, inputs, sizes, random, NESTED_LIMIT)
+        results = lower_graph(step.graph, inner, inputs, sizes, random, NESTED_LIMIT)
         _check_dtypes(step)
-        _check_states(step.names, made[step.ys :], carry)
-        return made[step.ys :], made[: step.ys]
+        _check_states(step.names, results[step.ys :], carry)
+        return results[step.ys :], results[: step.ys]
 
     finals, ys = scan(b, Random(b), step.graph, body, held, inits, xs, reverse)
     outputs = {f"y{i}": y for i, y in enumerate(ys)}

@@ -39,13 +39,13 @@ def write_constants(exported: ExportedProgram) -> ExportedProgram:
     """
     if not any(map(_held, _inner(exported.graph_module))):
         return exported
-    made: Any = copy.copy(exported)
-    made._graph_module = copy.deepcopy(exported.graph_module)
-    for part in _inner(made.graph_module):
+    written: Any = copy.copy(exported)
+    written._graph_module = copy.deepcopy(exported.graph_module)
+    for part in _inner(written.graph_module):
         for node in _held(part):
             _write(part, node)
         part.recompile()
-    return made
+    return written
 
 
 def _inner(module: GraphModule) -> list[GraphModule]:
@@ -64,9 +64,9 @@ def _write(part: GraphModule, node: Node) -> None:
         what = "a tensor that a step makes of so many, or complex, numbers"
         raise CompileError(location(node), what, "make it outside of the step")
     with part.graph.inserting_before(node):
-        made = part.graph.call_function(CONSTANT, (number_of(held), held.device))
-    made.meta = dict(node.meta)
-    node.replace_all_uses_with(made)
+        constant = part.graph.call_function(CONSTANT, (number_of(held), held.device))
+    constant.meta = dict(node.meta)
+    node.replace_all_uses_with(constant)
     part.graph.erase_node(node)
     if not any(other.target == node.target for other in part.graph.find_nodes(op="get_attr")):
         delattr(part, str(node.target))

@@ -81,8 +81,8 @@ class _Histories:
         self.parts.append(name)
         part: Any = getattr(self.module, str(name.target))
         places = [place.name for place in part.graph.find_nodes(op="placeholder")]
-        given = (self._carries(value) for value in node.args[2:])
-        _Histories(part, True).walk(dict(zip(places, given, strict=True)))
+        carrying = (self._carries(value) for value in node.args[2:])
+        _Histories(part, True).walk(dict(zip(places, carrying, strict=True)))
 
     def _give(self, node: Node, inputs: dict[str, bool]) -> None:
         """Give a node's result its history."""

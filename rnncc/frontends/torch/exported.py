@@ -118,9 +118,9 @@ def _rolled(exported: ExportedProgram) -> ExportedProgram | None:
         if not without_changes(module) or not roll_loops(module, plain=False).lengths:
             return None
     module.meta.update(exported.graph_module.meta)
-    made: Any = copy.copy(exported)
-    made._graph_module = module
-    return made
+    program: Any = copy.copy(exported)
+    program._graph_module = module
+    return program
 
 
 def _share_constants(exported: ExportedProgram, graph: Graph) -> None:
@@ -154,12 +154,14 @@ def _import(
     found = {node.name: node.meta.get("val") for node in plain.graph.nodes}
     tensors = {key: val for key, val in found.items() if isinstance(val, torch.Tensor)}
 
-    def made(add: Callable[..., SSAValue], key: str, tensor: torch.Tensor) -> Tensor:
+    def declare(add: Callable[..., SSAValue], key: str, tensor: torch.Tensor) -> Tensor:
         return declared(b, add, key, tensor, [sizes(size) for size in tensor.shape], key)
 
-    given = [spec.arg.name for spec in signature.input_specs if spec.kind == InputKind.USER_INPUT]
+    user_inputs = [
+        spec.arg.name for spec in signature.input_specs if spec.kind == InputKind.USER_INPUT
+    ]
     _check_fixed(signature.input_specs)
-    values = {key: made(b.input, key, tensors[key]) for key in given if key in tensors}
+    values = {key: declare(b.input, key, tensors[key]) for key in user_inputs if key in tensors}
     count = len(values)
     held = {s.arg.name: str(s.target) for s in signature.input_specs if s.kind in _HELD}
     specs = [s for s in signature.output_specs if not _keeps_buffer(s, held)]
@@ -167,9 +169,9 @@ def _import(
     fixed = set(held.values()) - changed.keys() if packed else set[str]()
     for key, target in held.items():
         if target in fixed:
-            values[key] = made(b.param, target, tensors[key])
+            values[key] = declare(b.param, target, tensors[key])
         else:
-            values[key] = made(b.input, b.free_name(target), tensors[key])
+            values[key] = declare(b.input, b.free_name(target), tensors[key])
         if target in changed:
             _check_type(target, tensors[key], tensors[changed[target]])
     places = plain.graph.find_nodes(op="placeholder")
@@ -257,12 +259,12 @@ def _check_type(target: str, old: torch.Tensor, new: torch.Tensor) -> None:
 
 
 def _outputs(
-    specs: Sequence[Any], made: Sequence[Any], held: Mapping[str, str]
+    specs: Sequence[Any], values: Sequence[Any], held: Mapping[str, str]
 ) -> tuple[dict[str, Tensor], list[Any]]:
     """The net's outputs, new values of buffers first, and what is returned."""
     outputs, results = dict[str, Tensor](), list[Any]()
     returned = [spec for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
-    for spec, value in zip(specs, made, strict=True):
+    for spec, value in zip(specs, values, strict=True):
         if _keeps_buffer(spec, held):
             continue
         if spec.kind == OutputKind.BUFFER_MUTATION:

@@ -53,19 +53,19 @@ def lower_function(
     """
     groups: Any = node.args
     values, inputs = ([env[n] for n in group] for group in groups[:2])
-    grads, given = groups[2:]
+    grads, input_grads = groups[2:]
     if not inputs:
         return [b.stop_gradient(value) for value in values]
     joined = _joined(b, values)
     inner = Builder(Block(arg_types=[joined.type]), b.loc)
     known = Environment(zip(grads, _parts(inner, inner.block.args[0], values), strict=True))
-    inside, reads = _leading_to(given, backward), _Reads(inner.block)
-    used = [*(n for one in inside for n in one.all_input_nodes), *given]
+    inside, reads = _leading_to(input_grads, backward), _Reads(inner.block)
+    used = [*(n for one in inside for n in one.all_input_nodes), *input_grads]
     for n in dict.fromkeys(used):
         if n not in backward:
             known[n] = reads.of(env[n])
     lower(inner, known, inside)
-    y = b.with_gradient(joined, inputs, list(reads.known), inner, [known[n] for n in given])
+    y = b.with_gradient(joined, inputs, list(reads.known), inner, [known[n] for n in input_grads])
     return _parts(b, y, values)
 
 

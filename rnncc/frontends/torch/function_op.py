@@ -3,11 +3,11 @@
 
     values = forward(inputs)
     grads = gradient_of(values)           stands for what will come from outside
-    given = backward(grads)
-    results = with_gradient(values, inputs, grads, given)
+    input_grads = backward(grads)
+    results = with_gradient(values, inputs, grads, input_grads)
 
-The results are the values, and `given` is to be the gradient of the inputs. So whatever traces
-operators, in whatever way, reads both; `function_body.py` takes them apart again.
+The results are the values, and `input_grads` are to be the gradients of the inputs. So whatever
+traces operators, in whatever way, reads both; `function_body.py` takes them apart again.
 """
 
 from __future__ import annotations
@@ -100,11 +100,11 @@ def applied(
     inside = tuple([_detached(x) for x in args])
     context = FunctionContext(args, inside)
     if setup_context is None:
-        made = forward(context, *inside)
+        returned = forward(context, *inside)
     else:
-        made = forward(*inside)
-        setup_context(context, inside, made)
-    outputs = made if isinstance(made, tuple) else (made,)
+        returned = forward(*inside)
+        setup_context(context, inside, returned)
+    outputs = returned if isinstance(returned, tuple) else (returned,)
     _check(args, outputs)
     unmarked = [all(y is not x for x in context.non_differentiable) for y in outputs]
     live = [_has_gradient(y) and free for y, free in zip(outputs, unmarked, strict=True)]
@@ -114,12 +114,12 @@ def applied(
         _gradient_given(y, open, context.materialize_grads)
         for y, open in zip(outputs, live, strict=True)
     ]
-    given = backward(context, *map(_copy, grads))
-    given = given if isinstance(given, tuple) else (given,)
+    input_grads = backward(context, *map(_copy, grads))
+    input_grads = input_grads if isinstance(input_grads, tuple) else (input_grads,)
     if once:
-        given = tuple([_detached(x) for x in given])
-    results = _results(outputs, live, args, grads, given)
-    return results if isinstance(made, tuple) else results[0]
+        input_grads = tuple([_detached(x) for x in input_grads])
+    results = _results(outputs, live, args, grads, input_grads)
+    return results if isinstance(returned, tuple) else results[0]
 
 
 def with_graphs(
@@ -143,17 +143,17 @@ def with_graphs(
     if args_tensor_mask is not None:  # its graphs take a context
         raise NotImplementedError("a torch.autograd.Function in the form of an older PyTorch")
     inside = tuple([_detached(x) for x in args])
-    made, saved = run(forward, *inside)
+    returned, saved = run(forward, *inside)
     context = FunctionContext(args, inside)
     context.save_for_backward(*saved)
-    outputs = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+    outputs = tuple(returned) if isinstance(returned, (tuple, list)) else (returned,)
     _check(args, outputs)
     live = [_has_gradient(y) and i not in non_differentiable_idx for i, y in enumerate(outputs)]
     grads = [_gradient_given(y, open, True) for y, open in zip(outputs, live, strict=True)]
-    given = run(backward, *map(_copy, grads), *context.saved_tensors)
-    given = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-    results = _results(outputs, live, args, grads, given)
-    return results if isinstance(made, (tuple, list)) else results[0]
+    input_grads = run(backward, *map(_copy, grads), *context.saved_tensors)
+    input_grads = tuple(input_grads) if isinstance(input_grads, (tuple, list)) else (input_grads,)
+    results = _results(outputs, live, args, grads, input_grads)
+    return results if isinstance(returned, (tuple, list)) else results[0]
 
 
 def methods_of(function: Any) -> tuple[str, str | None, str]:
@@ -225,13 +225,14 @@ def _results(
     live: Sequence[bool],
     args: Sequence[Any],
     grads: Sequence[Any],
-    given: Sequence[Any],
+    input_grads: Sequence[Any],
 ) -> tuple[Any, ...]:
     """The results, which have the gradients that backward has given."""
-    if len(given) < len(args) or any(extra is not None for extra in given[len(args) :]):
-        raise RuntimeError(f"backward gives {len(given)} gradients of {len(args)} inputs")
+    count = len(args)
+    if len(input_grads) < count or any(extra is not None for extra in input_grads[count:]):
+        raise RuntimeError(f"backward gives {len(input_grads)} gradients of {count} inputs")
     inputs, parts = [], []
-    for x, part in zip(args, given, strict=False):
+    for x, part in zip(args, input_grads, strict=False):
         if part is not None and not isinstance(x, torch.Tensor):
             raise RuntimeError("backward gives a gradient of what is no tensor")
         if part is not None and _has_gradient(x):
@@ -241,9 +242,14 @@ def _results(
     own = [grad for grad, open in zip(grads, live, strict=True) if open]
     if not inputs:
         own, parts = [], []
-    made = iter(torch.ops.rnncc.with_gradient(values, inputs, own, parts) if values else [])
+    differentiable = iter(
+        torch.ops.rnncc.with_gradient(values, inputs, own, parts) if values else []
+    )
     return tuple(
-        [next(made) if open else _constant(y) for y, open in zip(outputs, live, strict=True)]
+        [
+            next(differentiable) if open else _constant(y)
+            for y, open in zip(outputs, live, strict=True)
+        ]
     )
 
 

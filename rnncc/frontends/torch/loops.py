@@ -42,12 +42,12 @@ def scan(
     def lowered(
         inner: Builder, numbers: Random, held: Values, carry: Values, rows: Values
     ) -> tuple[Values, Values]:
-        given = zip((consts, inits, xs), (held, carry, rows), strict=True)
-        kinds[:] = body(inner, numbers, *(grouped(like, values) for like, values in given))
+        groups = zip((consts, inits, xs), (held, carry, rows), strict=True)
+        kinds[:] = body(inner, numbers, *(grouped(like, values) for like, values in groups))
         return flat(kinds[0]), flat(kinds[1])
 
-    def plain(inner: Builder, *given: Values) -> tuple[Values, Values]:
-        return lowered(inner, Random(), *given)
+    def plain(inner: Builder, *groups: Values) -> tuple[Values, Values]:
+        return lowered(inner, Random(), *groups)
 
     def drawing(inner: Builder, held: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         numbers = random.within(held[-1], rows[-1])
@@ -56,10 +56,10 @@ def scan(
     held, rows = flat(consts), flat(xs)
     if draws(step):
         numbers = random.iterations(b, dims_of(rows[0])[0])
-        made = b.scan([*held, random.begun()], flat(inits), [*rows, numbers], drawing, reverse)
+        results = b.scan([*held, random.begun()], flat(inits), [*rows, numbers], drawing, reverse)
     else:
-        made = b.scan(held, flat(inits), rows, plain, reverse)
-    finals, ys = (grouped(like, values) for like, values in zip(kinds, made, strict=True))
+        results = b.scan(held, flat(inits), rows, plain, reverse)
+    finals, ys = (grouped(like, values) for like, values in zip(kinds, results, strict=True))
     return finals, ys
 
 

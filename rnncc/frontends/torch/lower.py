@@ -151,10 +151,10 @@ class _Lowering:
         if translation is None:
             of = " of complex numbers" if translation_of(node.target) is not None else ""
             site.refuse(f"operator{of} is not supported", _hint(node))
-        made = _rounded(self.b, node, site.call(translation, *args, **kwargs))
-        if isinstance(made, SSAValue):
-            made.name_hint = made.name_hint or node.name
-        return made
+        result = _rounded(self.b, node, site.call(translation, *args, **kwargs))
+        if isinstance(result, SSAValue):
+            result.name_hint = result.name_hint or node.name
+        return result
 
     def _lower_backward(self, b: Builder, known: Environment, nodes: Iterable[Node]) -> None:
         inner = _Lowering(b, self.size, Random(), set(), self.limit)
@@ -169,11 +169,11 @@ class _Lowering:
         consts = _values_of(held)
 
         def body(
-            b: Builder, random: Random, given: Tensors, carry: Tensors, rows: Tensors
+            b: Builder, random: Random, held_values: Tensors, carry: Tensors, rows: Tensors
         ) -> tuple[Tensors, Tensors]:
-            inputs = [*carry, *rows, *_refilled(held, given)]
-            made = lower_graph(step, b, inputs, self.size, random, NESTED_LIMIT)
-            return made[: len(inits)], made[len(inits) :]
+            inputs = [*carry, *rows, *_refilled(held, held_values)]
+            results = lower_graph(step, b, inputs, self.size, random, NESTED_LIMIT)
+            return results[: len(inits)], results[len(inits) :]
 
         finals, ys = scan(self.b, self.random, step, body, consts, inits, xs)
         return [*finals, *ys]
@@ -183,24 +183,24 @@ class _Lowering:
         return self.scan(node, step, [], xs, held)
 
     def cond(
-        self, node: Node, gate: Value, one: GraphModule, other: GraphModule, given: Sequence[Any]
+        self, node: Node, gate: Value, one: GraphModule, other: GraphModule, operands: Sequence[Any]
     ) -> list[Value]:
         """PyTorch's conditional: a loop of one step for each branch."""
         site = Site(self.b, node, self.size, self.random)
-        if is_complex((given, {})) or not isinstance(gate, SSAValue):
+        if is_complex((operands, {})) or not isinstance(gate, SSAValue):
             site.refuse("complex numbers and conditions on sizes are not supported here")
-        consts = _values_of(given)
+        consts = _values_of(operands)
 
         def branch(graph: GraphModule) -> Branch:
             def body(b: Builder, held: Values, _: Values) -> list[Value]:
-                return lower_graph(graph, b, _refilled(given, held), self.size, limit=self.limit)
+                return lower_graph(graph, b, _refilled(operands, held), self.size, limit=self.limit)
 
             return body
 
         kinds = [(site.shape(x), element_type(x.dtype, self.b.loc)) for x in node.meta["val"]]
         flag, nothing = self.b.reshape(gate, ()), [self.b.fill(0, *kind) for kind in kinds]
-        made = when(self.b, flag, consts, nothing, branch(one))
-        return when(self.b, self.b.logical_not(flag), consts, made, branch(other))
+        results = when(self.b, flag, consts, nothing, branch(one))
+        return when(self.b, self.b.logical_not(flag), consts, results, branch(other))
 
     def while_loop(
         self,
@@ -216,16 +216,18 @@ class _Lowering:
             Site(self.b, node, self.size, self.random).refuse(what)
         consts = _values_of(held)
 
-        def lowered(b: Builder, graph: GraphModule, given: Values, carry: Values) -> list[Any]:
-            inputs = [*carry, *_refilled(held, given)]
+        def lowered(
+            b: Builder, graph: GraphModule, held_values: Values, carry: Values
+        ) -> list[Any]:
+            inputs = [*carry, *_refilled(held, held_values)]
             return lower_graph(graph, b, inputs, self.size, limit=NESTED_LIMIT)
 
-        def goes_on(b: Builder, given: Values, carry: Values) -> SSAValue:
-            return b.reshape(lowered(b, going, given, carry)[0], ())
+        def goes_on(b: Builder, held_values: Values, carry: Values) -> SSAValue:
+            return b.reshape(lowered(b, going, held_values, carry)[0], ())
 
-        def body(b: Builder, given: Values, carry: Values) -> list[SSAValue]:
-            new = lowered(b, step, given, carry[1:])
-            return [goes_on(b, given, new), *new]
+        def body(b: Builder, held_values: Values, carry: Values) -> list[SSAValue]:
+            new = lowered(b, step, held_values, carry[1:])
+            return [goes_on(b, held_values, new), *new]
 
         inits = [goes_on(self.b, consts, carried), *carried]
         return repeat(self.b, consts, inits, body, self.limit)[1:]
@@ -247,19 +249,19 @@ def _refuse_options(node: Node) -> None:
             raise CompileError(location(node), f"{name} = {value!r} is not supported")
 
 
-def _rounded(b: Builder, node: Node, made: Any) -> Any:
+def _rounded(b: Builder, node: Node, result: Any) -> Any:
     """An operator's results, those of 16 bits rounded; views have been already."""
     if node.target.is_view:  # pyright: ignore
-        return made
+        return result
     found = node.meta.get("val")
-    if isinstance(made, tuple) and isinstance(found, (tuple, list)):
-        return tuple(_rounded_to(b, *pair) for pair in zip(made, found, strict=False))
-    return _rounded_to(b, made, found)
+    if isinstance(result, tuple) and isinstance(found, (tuple, list)):
+        return tuple(_rounded_to(b, *pair) for pair in zip(result, found, strict=False))
+    return _rounded_to(b, result, found)
 
 
-def _rounded_to(b: Builder, made: Any, fake: Any) -> Any:
-    narrow = isinstance(fake, torch.Tensor) and isinstance(made, SSAValue) and fake.dtype in NARROW
-    return rounded(b, made, NARROW[fake.dtype]) if narrow else made
+def _rounded_to(b: Builder, value: Any, fake: Any) -> Any:
+    narrow = isinstance(fake, torch.Tensor) and isinstance(value, SSAValue) and fake.dtype in NARROW
+    return rounded(b, value, NARROW[fake.dtype]) if narrow else value
 
 
 def _values_of(held: Sequence[Any]) -> list[Any]:

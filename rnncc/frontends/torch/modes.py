@@ -55,7 +55,9 @@ def _detach_inputs(module: GraphModule) -> None:
     with module.graph.inserting_after(places[-1] if places else None):
         for place in places:
             if isinstance(place.meta.get("val"), torch.Tensor):
-                made = module.graph.call_function(DETACH, (place,))
-                made.meta = dict(place.meta)
-                place.replace_all_uses_with(made, lambda user, made=made: user is not made)
+                detached = module.graph.call_function(DETACH, (place,))
+                detached.meta = dict(place.meta)
+                place.replace_all_uses_with(
+                    detached, lambda user, detached=detached: user is not detached
+                )
     module.recompile()

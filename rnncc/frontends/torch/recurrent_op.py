@@ -113,8 +113,8 @@ def _instead(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[.
     """Ours for what a thread traces to be kept whole, else theirs."""
 
     @wraps(theirs)
-    def call(x: torch.Tensor, *given: Any) -> Any:
-        return (ours if _own.depth and is_fake(x) else theirs)(x, *given)
+    def call(x: torch.Tensor, *args: Any) -> Any:
+        return (ours if _own.depth and is_fake(x) else theirs)(x, *args)
 
     kept: Any = torch._dynamo.allow_in_graph(call)
     return kept
@@ -128,17 +128,17 @@ def recurrent_kind(target: Any) -> str | None:
     return None
 
 
-def call_whole(kind: str, x: torch.Tensor, *given: Any) -> Any:
+def call_whole(kind: str, x: torch.Tensor, *args: Any) -> Any:
     """A layer as one operator, of padded sequences or of packed ones.
 
     Raises:
         CompileError: the sequences were packed while nothing was kept whole.
     """
     lengths, batch_first = None, False
-    if isinstance(given[2], bool):  # hx, weights, biases, ...
-        hx, weights, biases, layers, dropout, train, both, batch_first = given
+    if isinstance(args[2], bool):  # hx, weights, biases, ...
+        hx, weights, biases, layers, dropout, train, both, batch_first = args
     else:
-        lengths, hx, weights, biases, layers, dropout, train, both = given
+        lengths, hx, weights, biases, layers, dropout, train, both = args
         if not isinstance(lengths, Lengths):
             raise CompileError(kind, "packed sequences are not supported here", "pad them")
     states = list(hx) if kind == "lstm" else [hx]
@@ -162,7 +162,7 @@ def _autocast(
     """
     device = tensors[0].device.type
     if not torch.is_autocast_enabled(device) or torch.float64 in {x.dtype for x in tensors}:
-        return tensors, lambda made: made
+        return tensors, lambda y: y
     narrow = torch.get_autocast_dtype(device)
     taken = [x.to(narrow).float() for x in tensors]
-    return taken, lambda made: made if kind == "gru" else made.to(narrow)
+    return taken, lambda y: y if kind == "gru" else y.to(narrow)

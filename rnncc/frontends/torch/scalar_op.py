@@ -38,8 +38,8 @@ def _shape(xs: list[torch.Tensor], function: int) -> torch.Tensor:
 @torch.library.impl("rnncc::elementwise", ("CPU", "CUDA"), lib=_library)
 def _computed(xs: list[torch.Tensor], function: int) -> torch.Tensor:
     """Outside of compiled code: in float64 on the CPU, as the interpreter does."""
-    made = _functions[function](*(x.detach().cpu().numpy() for x in xs))
-    return torch.from_numpy(made).to(xs[0].device, xs[0].dtype)
+    y = _functions[function](*(x.detach().cpu().numpy() for x in xs))
+    return torch.from_numpy(y).to(xs[0].device, xs[0].dtype)
 
 
 def _setup(ctx: Any, inputs: tuple[list[torch.Tensor], int], output: torch.Tensor) -> None:

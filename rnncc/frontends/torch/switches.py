@@ -98,13 +98,13 @@ def _refuse(node: Node, what: str) -> None:
 def _detach_inputs(node: Node) -> None:
     """What gives back what it was given, as `contiguous` may, leaves it as it was."""
     value = node.meta.get("example_value")
-    for given in node.all_input_nodes:
-        fake = given.meta.get("example_value")
+    for operand in node.all_input_nodes:
+        fake = operand.meta.get("example_value")
         if not isinstance(fake, torch.Tensor):
             continue
         with node.graph.inserting_before(node):
-            made = node.graph.call_method("detach", (given,))
-        made.meta = {**node.meta, "example_value": fake.detach()}
-        node.replace_input_with(given, made)
+            detached = node.graph.call_method("detach", (operand,))
+        detached.meta = {**node.meta, "example_value": fake.detach()}
+        node.replace_input_with(operand, detached)
         if value is fake:
-            node.replace_all_uses_with(given)
+            node.replace_all_uses_with(operand)

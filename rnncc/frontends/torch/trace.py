@@ -58,12 +58,12 @@ def aten_graph(
     _call_instead(module)
     if any(node.target in _DETACHING for part in graphs_of(module) for node in part.graph.nodes):
         refuse_hidden_changes(_traced(module, examples, mode, functional=False))
-    made = _traced(module, examples, mode)
-    if any(_changes(node) for part in graphs_of(made) for node in part.graph.nodes):
+    traced = _traced(module, examples, mode)
+    if any(_changes(node) for part in graphs_of(traced) for node in part.graph.nodes):
         # what a composite operator made, it changed
-        made = _traced(made, examples, mode)
-    made.graph.eliminate_dead_code()
-    return made
+        traced = _traced(traced, examples, mode)
+    traced.graph.eliminate_dead_code()
+    return traced
 
 
 def _traced(
@@ -88,10 +88,10 @@ def _traced(
         torch.no_grad(),
         fx_traceback.preserve_node_meta(),
     ):
-        made = make_fx(function, decompositions(), tracing)(*examples)
+        traced = make_fx(function, decompositions(), tracing)(*examples)
     if functional:
-        _refuse_changes(made)
-    return made
+        _refuse_changes(traced)
+    return traced
 
 
 @contextmanager
@@ -151,10 +151,10 @@ def _batch_norm(
     if not training:
         return ops._native_batch_norm_legit_no_training(x, w, b, mean, var, momentum, eps)
     functional = ops._native_batch_norm_legit_functional
-    *made, new_mean, new_var = functional(x, w, b, mean, var, training, momentum, eps)
+    *normalised, new_mean, new_var = functional(x, w, b, mean, var, training, momentum, eps)
     mean.copy_(new_mean)
     var.copy_(new_var)
-    return tuple(made)
+    return tuple(normalised)
 
 
 _IN_PARTS = {operator: function for function, operator in CELLS.items()}
@@ -176,10 +176,10 @@ class _Whole(Interpreter):
             args = (_Whole(args[0]).run, *args[1:])
         if target is torch.nn.functional.linear and len(args) == 3 and args[0].dim() > 2:
             x, weight, bias = args  # in one piece, functionalization would fix the sizes of x
-            made = target(x, weight)
-            return made if bias is None else made + bias
+            product = target(x, weight)
+            return product if bias is None else product + bias
         if target is autograd_function_apply:
-            return with_graphs(lambda part, *given: _Whole(part).run(*given), *args, **kwargs)
+            return with_graphs(lambda part, *operands: _Whole(part).run(*operands), *args, **kwargs)
         return super().call_function(target, args, kwargs)
 
 

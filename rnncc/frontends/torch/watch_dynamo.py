@@ -138,14 +138,14 @@ def _applied_in_dynamo(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
     before = set(tx.output.graph.nodes)
     try:
         with within_function():
-            given = TupleVariable(in_order(function, args, kwargs))
+            arguments = TupleVariable(in_order(function, args, kwargs))
             once = VariableTracker.build(tx, is_once(function))
-            operands = [*methods, given, once]
-            made = VariableTracker.build(tx, applied).call_function(tx, operands, {})
+            operands = [*methods, arguments, once]
+            results = VariableTracker.build(tx, applied).call_function(tx, operands, {})
     except _UNREAD as error:
         reason = reason_of(str(error))
         _in_dynamo(tx, lambda where: refuse_function(function, where, reason))
     for node in tx.output.graph.find_nodes(op="call_function", target=SWITCH):
         if node not in before:  # within a Function there are no gradients to be switched on
             tx.output.graph.erase_node(node)
-    return made
+    return results

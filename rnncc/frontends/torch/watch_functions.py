@@ -73,20 +73,20 @@ def _nothing(*_: Any) -> None:
     """What `_forward` has done already."""
 
 
-def _forward(function: Any, *given: Any) -> Any:
+def _forward(function: Any, *operands: Any) -> Any:
     """A Function's results, with its backward read too."""
     methods: list[Any] = [name and getattr(function, name) for name in methods_of(function)]
     forward, setup_context, backward = methods
-    args = given[1:] if setup_context is None else given
+    args = operands[1:] if setup_context is None else operands
     with within_function(), _Unrecorded():
         try:
-            made = applied(forward, setup_context, backward, args, is_once(function))
+            results = applied(forward, setup_context, backward, args, is_once(function))
         except CompileError:
             raise
         except Exception as error:
             refuse_function(function, location, str(error) or type(error).__name__)
     _calls.ended = None if setup_context is None else function
-    return made
+    return results
 
 
 class _Unrecorded(TorchFunctionMode):

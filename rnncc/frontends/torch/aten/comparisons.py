@@ -72,11 +72,11 @@ def extreme(function: Callable[[Builder, Value, Value], Value]) -> Translation:
 
     def translate(at: Site, a: Operand, b: Operand) -> Value:
         one, other = at.value(a), at.value(b)
-        made = function(at.b, one, other)
+        extremum = function(at.b, one, other)
         if at.dtype not in FLOATS:
-            return made
+            return extremum
         mean = at.b.add(at.scaled(one, 0.5), at.scaled(other, 0.5))
-        return at.b.select(at.b.compare("eq", one, other), mean, made)
+        return at.b.select(at.b.compare("eq", one, other), mean, extremum)
 
     return translate
 

@@ -115,8 +115,8 @@ def added_product(
     translation: Translation, at: Site, c: Any, z: Any, w: Any, *, beta: Any = 1, alpha: Any = 1
 ) -> Complex:
     """beta · c + alpha · z · w"""
-    made = _bilinear(lambda at, a, b: at.b.matmul(a, b), at, z, w)
-    scaled = cn.multiply(at.b, made, _complex(at, complex(alpha)))
+    product = _bilinear(lambda at, a, b: at.b.matmul(a, b), at, z, w)
+    scaled = cn.multiply(at.b, product, _complex(at, complex(alpha)))
     kept = cn.multiply(at.b, _complex(at, c), _complex(at, complex(beta)))
     return Complex(at.b.add(kept.re, scaled.re), at.b.add(kept.im, scaled.im))
 
@@ -169,8 +169,8 @@ def joined(at: Site, re: Value, im: Value) -> Complex:
 
 def of_polar(at: Site, size: Value, turn: Value) -> Complex:
     """The number of a size and an angle"""
-    made = cn.polar(at.b, at.value(size), at.value(turn))
-    return _each(Site.widened, at, made)
+    z = cn.polar(at.b, at.value(size), at.value(turn))
+    return _each(Site.widened, at, z)
 
 
 def from_pairs(at: Site, x: Value) -> Complex:
@@ -228,8 +228,8 @@ def real_transform(at: Site, x: Value, axes: Sequence[int], norm: int, onesided:
     *others, axis = axes
     moved, size = _last(at, Complex(x, x), axis)
     count = size // 2 + 1 if onesided else size
-    made = cn.transform(at.b, moved.re, True, count)
-    z = _back(at, made, axis, NORMS[norm](size))
+    spectrum = cn.transform(at.b, moved.re, True, count)
+    z = _back(at, spectrum, axis, NORMS[norm](size))
     return complex_transform(real_transform, at, z, others, norm, True)
 
 
@@ -243,8 +243,8 @@ def inverse_real_transform(
     _check_size(at, Dim.of(size))
     kept = size // 2 + 1
     moved = _each(lambda at, x: at.b.slice(x, rank_of(x) - 1, 0, kept), at, moved)
-    made = times(at.b, cn.real_inverse(at.b, moved, size), NORMS[norm](size))
-    return move_axis(at.b, made, rank_of(made) - 1, at.axis(axis, rank_of(made)))
+    signal = times(at.b, cn.real_inverse(at.b, moved, size), NORMS[norm](size))
+    return move_axis(at.b, signal, rank_of(signal) - 1, at.axis(axis, rank_of(signal)))
 
 
 def _last(at: Site, z: Complex, axis: int) -> tuple[Complex, int]:

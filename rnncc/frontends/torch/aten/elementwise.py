@@ -41,8 +41,8 @@ def div(at: Site, a: Operand, b: Operand, *, rounding_mode: str | None = None) -
     x, y = at.value(a), at.value(b)
     if rounding_mode == "floor":
         return arithmetic.floor_divide(at.b, x, y)
-    made = at.b.div(x, y)
-    return rounded("trunc")(at, made) if rounding_mode == "trunc" else made
+    quotient = at.b.div(x, y)
+    return rounded("trunc")(at, quotient) if rounding_mode == "trunc" else quotient
 
 
 def remainder(at: Site, a: Operand, b: Operand) -> Value:
@@ -119,11 +119,23 @@ def square(at: Site, x: Value) -> Value:
 
 
 def power(at: Site, x: Operand, exponent: Operand) -> Value:
-    """x to a power; of whole numbers to one that is known"""
+    """x to a power; of whole numbers to one that is known, or of 2, 4, 8, ..."""
     known = isinstance(exponent, (int, float))
     if at.dtype not in FLOATS and not (known and exponent in range(arithmetic.MOST_FACTORS + 1)):
-        at.refuse("powers of whole numbers are only supported with known exponents from 0 to 64")
+        if not known and isinstance(x, int) and x > 1 and x.bit_count() == 1:
+            return _power_of_two(at.b, x, at.value(exponent))
+        at.refuse(
+            "powers of whole numbers need a known exponent, from 0 to 64, or a base of 2, 4, ..."
+        )
     return arithmetic.power(at.b, at.value(x), exponent if known else at.value(exponent))
+
+
+def _power_of_two(b: Builder, base: int, exponent: Value) -> Value:
+    """Of whole numbers; 0 where that is none, or one of too many bits, as in PyTorch."""
+    y = b.full_like(exponent, 1)
+    for _ in range(base.bit_length() - 1):
+        y = b.bits("left", y, exponent)
+    return y
 
 
 def rounded(kind: str) -> Callable[[Site, Value], Value]:

@@ -59,8 +59,8 @@ def index(at: Site, x: Value, indices: list[Value | None]) -> Value:
     """Places of some axes, numbers from the front or from the end"""
     b, axes = at.b, _numbered(at, indices)
     place, shape = _place(at, x, indices, axes)
-    made = b.gather(_in_front(b, x, axes), place, 0)
-    return b.transpose(made, _layout(rank_of(x), axes, len(shape)))
+    gathered = b.gather(_in_front(b, x, axes), place, 0)
+    return b.transpose(gathered, _layout(rank_of(x), axes, len(shape)))
 
 
 def index_put(
@@ -82,10 +82,10 @@ def index_put(
     new = b.broadcast(new, wide, range(len(wide) - rank_of(new), len(wide)))
     count = product(shape)
     new = b.reshape(b.transpose(new, inverse(order)), (count, *behind))
-    made = put(b, rows, new, b.reshape(place, (count,)), "sum" if accumulate else "")
+    changed = put(b, rows, new, b.reshape(place, (count,)), "sum" if accumulate else "")
     front = _front(rank_of(x), axes)
-    made = b.reshape(made, [dims_of(x)[axis] for axis in front])
-    return b.transpose(made, inverse(front))
+    changed = b.reshape(changed, [dims_of(x)[axis] for axis in front])
+    return b.transpose(changed, inverse(front))
 
 
 def _numbered(at: Site, indices: list[Value | None]) -> list[int]:
@@ -101,10 +101,10 @@ def _place(
 ) -> tuple[Value, Sequence[Dim]]:
     """The numbers of rows of `_in_front`, and their shape."""
     b, sizes = at.b, [dims_of(x)[axis] for axis in axes]
-    given = b.broadcast_together(*(one for one in indices if one is not None))
-    whole = [b.cast(one, "i64") for one in given]
+    numbers = b.broadcast_together(*(one for one in indices if one is not None))
+    whole = [b.cast(one, "i64") for one in numbers]
     places = [from_front(b, one, size) for one, size in zip(whole, sizes, strict=True)]
-    return places[0] if len(axes) == 1 else flat_places(b, places, sizes), dims_of(given[0])
+    return places[0] if len(axes) == 1 else flat_places(b, places, sizes), dims_of(numbers[0])
 
 
 def _front(rank: int, axes: list[int]) -> list[int]:
@@ -142,8 +142,8 @@ def index_copy(at: Site, x: Value, dim: int, index: Value, rows: Value) -> Value
     b, axis = at.b, at.axis(dim, max(rank_of(x), 1))
     if rank_of(x) == 0:
         return b.reshape(rows, ())
-    made = put(b, move_axis(b, x, axis, 0), move_axis(b, rows, axis, 0), _flat(b, index))
-    return move_axis(b, made, 0, axis)
+    changed = put(b, move_axis(b, x, axis, 0), move_axis(b, rows, axis, 0), _flat(b, index))
+    return move_axis(b, changed, 0, axis)
 
 
 def _flat(b: Builder, index: Value) -> Value:
@@ -254,8 +254,8 @@ def _scattered(at: Site, x: Value, dim: int, index: Value, new: Operand, kind: s
     for axis, size in enumerate(shape):
         new = b.slice(new, axis, 0, size)
     axis, index = at.axis(dim, len(dims)), b.reshape(index, shape)
-    made = put_elements(b, b.reshape(x, dims), new, index, axis, kind)
-    return b.reshape(made, dims_of(x))
+    changed = put_elements(b, b.reshape(x, dims), new, index, axis, kind)
+    return b.reshape(changed, dims_of(x))
 
 
 OPERATORS: Table = {

@@ -132,10 +132,10 @@ def with_failures(function: Callable[..., Value]) -> Translation:
     def translate(
         at: Site, a: Value, *others: Value, check_errors: bool = False, **how: Any
     ) -> Parts:
-        made, last = function(at, a, *others, **how), at.parts - 1
+        result, last = function(at, a, *others, **how), at.parts - 1
         _only(at, 0, last)
         failed = factors.singular_at(at.b, a) if at.is_read(last) else None
-        return (made, *[None] * (last - 1), failed)
+        return (result, *[None] * (last - 1), failed)
 
     return translate
 
@@ -147,8 +147,8 @@ def _from_a_side(
     if not left:
         a, y = transposed(b, a), transposed(b, y)
     lead = common_lead(b, dims_of(a), dims_of(y))
-    made = solve(b, *(_stacked(b, x, lead) for x in (a, y)))
-    return made if left else transposed(b, made)
+    solution = solve(b, *(_stacked(b, x, lead) for x in (a, y)))
+    return solution if left else transposed(b, solution)
 
 
 def _stacked(b: Builder, x: Value, lead: Sequence[Dim]) -> Value:
@@ -173,8 +173,8 @@ def with_factors(function: Callable[[Site, Value], Value | tuple[Value, ...]]) -
     """The same, with two factors that PyTorch keeps for its own backward pass"""
 
     def translate(at: Site, a: Value) -> Parts:
-        made = function(at, a)
-        results = made if isinstance(made, tuple) else (made,)
+        result = function(at, a)
+        results = result if isinstance(result, tuple) else (result,)
         _only(at, *range(len(results)))
         return (*results, None, None)
 
@@ -186,8 +186,8 @@ def cholesky_and_failures(
 ) -> tuple[Value, Value]:
     """Cholesky's factors of symmetric matrices; and which leading minor is not positive"""
     _check_square(at, a)
-    made, failed = factors.cholesky(at.b, transposed(at.b, a) if upper else a)
-    return transposed(at.b, made) if upper else made, failed
+    factor, failed = factors.cholesky(at.b, transposed(at.b, a) if upper else a)
+    return transposed(at.b, factor) if upper else factor, failed
 
 
 def cholesky(at: Site, a: Value, upper: bool = False) -> Value:
@@ -218,8 +218,8 @@ def solved_triangular_of(
 ) -> tuple[Value, Value]:
     """The x of a x = y, or of aᵀ x = y, of triangles; and a"""
     own = transposed(at.b, a) if transpose else a
-    made = solved_triangular(at, own, y, upper=upper != transpose, unitriangular=unitriangular)
-    return made, a
+    solution = solved_triangular(at, own, y, upper=upper != transpose, unitriangular=unitriangular)
+    return solution, a
 
 
 def solved_by_cholesky(at: Site, y: Value, factor: Value, upper: bool = False) -> Value:

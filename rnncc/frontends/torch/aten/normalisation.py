@@ -68,11 +68,11 @@ def batch_norm_in_training(
 ) -> tuple[Value, ...]:
     """With the batch's own mean and variance; then the running ones, moved towards them"""
     if not training:
-        made = batch_norm(at, x, weight, bias, mean, variance, momentum, epsilon)
-        return *made, mean, variance
+        normalised = batch_norm(at, x, weight, bias, mean, variance, momentum, epsilon)
+        return *normalised, mean, variance
     own, biased, unbiased = _of_batch(at, x)
-    made = batch_norm(at, x, weight, bias, own, biased, momentum, epsilon)
-    return *made, _moved(at, mean, own, momentum), _moved(at, variance, unbiased, momentum)
+    normalised = batch_norm(at, x, weight, bias, own, biased, momentum, epsilon)
+    return *normalised, _moved(at, mean, own, momentum), _moved(at, variance, unbiased, momentum)
 
 
 def batch_norm_of_batch(
@@ -110,8 +110,8 @@ def group_norm(
     epsilon: Number,
 ) -> tuple[Value, Value, Value]:
     """Over groups of channels and all that is behind; the mean, and 1 over the root"""
-    made = normalisation.group_norm(at.b, x, groups, weight, bias, float(epsilon))
-    return made[0], made[1], reciprocal(at.b, made[2])
+    y, mean, deviation = normalisation.group_norm(at.b, x, groups, weight, bias, float(epsilon))
+    return y, mean, reciprocal(at.b, deviation)
 
 
 def rms_norm(

@@ -95,9 +95,9 @@ def exponential(at: Site, x: Value, rate: float = 1.0, **_: Any) -> Value:
     return at.scaled(_exponential(at), 1 / rate)
 
 
-def randint(at: Site, *given: object, **_: object) -> Value:
+def randint(at: Site, *bounds: object, **_: object) -> Value:
     """Whole numbers from 0 or the first bound on, below the other"""
-    low, high = [0, *(n for n in given if isinstance(n, int))][-2:]
+    low, high = [0, *(n for n in bounds if isinstance(n, int))][-2:]
     if not 0 < high - low <= LARGEST_RANGE:
         at.refuse(f"integers from {low} to {high} are not supported", "a range of at most 2^24")
     b = at.b

@@ -87,8 +87,8 @@ def of_bools(function: Callable[[Builder, Value, Sequence[int]], Value]) -> Tran
     """Whether some are not 0, or all, along axes, all of them where none are named"""
 
     def translate(at: Site, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-        made = function(at.b, at.value(x, "i1"), _axes(at, x, dim))
-        return at.b.reshape(at.b.cast(made, at.dtype), at.dims)
+        flags = function(at.b, at.value(x, "i1"), _axes(at, x, dim))
+        return at.b.reshape(at.b.cast(flags, at.dtype), at.dims)
 
     return translate
 
@@ -128,8 +128,8 @@ def norm(
     """(sum |x|ᵖ)^(1/p) from order 1 on, max |x|, min |x|, or how many are not 0; flat at 0"""
     x = at.value(x)
     if ord == 0:
-        given = at.b.compare("ne", x, at.b.full_like(x, 0.0))
-        return reduce(at, "sum", at.b.cast(given, at.dtype), dim)
+        nonzero = at.b.compare("ne", x, at.b.full_like(x, 0.0))
+        return reduce(at, "sum", at.b.cast(nonzero, at.dtype), dim)
     if ord == 1:
         return reduce(at, "sum", at.b.abs(x), dim)
     if abs(ord) == math.inf:

@@ -42,8 +42,8 @@ class Editor:
 
     def new(self, target: Any, *args: Any, **kwargs: Any) -> Node:
         """A call; its result is computed of those of its operands."""
-        given: Any = map_arg((args, kwargs), value_of)
-        return self.call(target, args, kwargs, self.fake(target, *given[0], **given[1]))
+        values: Any = map_arg((args, kwargs), value_of)
+        return self.call(target, args, kwargs, self.fake(target, *values[0], **values[1]))
 
     def call(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
         """A call whose result is known."""
@@ -147,13 +147,13 @@ class Editor:
 
     def filled(self, init: Node, sweep: Sweep, rows: Node, count: int) -> Node:
         """A tensor with the parts that all repeats write."""
-        made = self.joined(self.turned(rows, sweep.step), sweep.axis, sweep.drops)
+        written = self.joined(self.turned(rows, sweep.step), sweep.axis, sweep.drops)
         start, end = sweep.covers(count)
         size = known(value_of(init).shape[sweep.axis])
         if (start, end) == (0, size):
-            return made
+            return written
         end = END if end == size else end - size if size and size - end <= NEAR else end
-        return self.new(aten.slice_scatter.default, init, made, sweep.axis, start, end)
+        return self.new(aten.slice_scatter.default, init, written, sweep.axis, start, end)
 
     def collect(self, node: Node, bases: set[Node]) -> None:
         """Put rows of some tensors that a `stack` or `cat` lines up together at once."""

@@ -66,8 +66,8 @@ def _name_places(module: GraphModule) -> None:
         base, axis = part.args[:2]
         index = (*[slice(None)] * (axis % value_of(base).dim()), place)
         with module.graph.inserting_before(node):
-            made = module.graph.call_function(operator.setitem, (base, index, node.args[1]))
-        made.meta = {key: x for key, x in node.meta.items() if key == "stack_trace"}
+            write = module.graph.call_function(operator.setitem, (base, index, node.args[1]))
+        write.meta = {key: x for key, x in node.meta.items() if key == "stack_trace"}
         module.graph.erase_node(node)
         module.graph.erase_node(part)
 
@@ -204,13 +204,13 @@ def _replace(editor: Editor, memories: _Memories, node: Node) -> bool:
         return True
     with editor.graph.inserting_before(node):
         editor.like = node
-        made = _made(editor, node)
-    if made is None:
+        changed = _made(editor, node)
+    if changed is None:
         return False
     if node in memories.added:
-        node.replace_all_uses_with(made)
+        node.replace_all_uses_with(changed)
     else:
-        memories.newest[memories.key(memories.changes[node])] = made
+        memories.newest[memories.key(memories.changes[node])] = changed
     return True
 
 
@@ -219,21 +219,21 @@ def _made(editor: Editor, node: Node) -> Node | None:
     target: Any = node.target
     args: Any = node.args
     if target is operator.setitem:
-        made = editor.new(put, *args)
+        changed = editor.new(put, *args)
     elif target in _FUNCTIONS:
-        made = editor.new(_FUNCTIONS[target], *args, **node.kwargs)
+        changed = editor.new(_FUNCTIONS[target], *args, **node.kwargs)
     elif node.op == "call_method" and target in _FILLS:
-        made = editor.new(put, args[0], ..., *(args[1:2] or (0,)))
+        changed = editor.new(put, args[0], ..., *(args[1:2] or (0,)))
     elif (bound := _bound(node)) is not None:
         bound.arguments["inplace"] = False
-        made = editor.new(target, *bound.args, **bound.kwargs)
+        changed = editor.new(target, *bound.args, **bound.kwargs)
     elif (same := _without_change(node.target)) is not None:
-        made = editor.new(same, *args, **node.kwargs)
+        changed = editor.new(same, *args, **node.kwargs)
     elif node.op == "call_method" and _is_pointwise(target):
-        made = editor.new(getattr(torch.Tensor, target[:-1]), *args, **node.kwargs)
+        changed = editor.new(getattr(torch.Tensor, target[:-1]), *args, **node.kwargs)
     else:
         return None
-    return made if type_of(value_of(made)) == type_of(value_of(args[0])) else None
+    return changed if type_of(value_of(changed)) == type_of(value_of(args[0])) else None
 
 
 def _without_change(operator: Any) -> Any:

@@ -73,9 +73,9 @@ class Sweep:
 
 def put(x: torch.Tensor, index: Any, value: Any) -> torch.Tensor:
     """A copy of x, where x[index] is another value."""
-    made = x.clone()
-    made[index] = value
-    return made
+    copy = x.clone()
+    copy[index] = value
+    return copy
 
 
 def read_of(node: Node) -> TensorPart | None:
@@ -140,8 +140,8 @@ def sweep_of(places: Sequence[TensorPart | None]) -> tuple[Sweep, int] | None:
 
 def _arguments(node: Node, **names: Any) -> dict[str, Any]:
     """Arguments behind the first one, by name, and their defaults."""
-    given = dict(zip(names, node.args[1:], strict=False))
-    return {**names, **given, **{key: x for key, x in node.kwargs.items() if key in names}}
+    positional = dict(zip(names, node.args[1:], strict=False))
+    return {**names, **positional, **{key: x for key, x in node.kwargs.items() if key in names}}
 
 
 def _split_part(source: Node, number: int) -> TensorPart | None:

@@ -239,8 +239,8 @@ class _Comparison:
         lag, number, path = place
         if lag != len(inits) or lag > LONGEST_LAG:
             return False
-        made = value_of(self.rows[0][number])
-        kind = type_of(made if path is None else made[path])
+        result = value_of(self.rows[0][number])
+        kind = type_of(result if path is None else result[path])
         return all(type_of(value_of(init)) == kind for init in inits)
 
     def _swept(self, places: Sequence[TensorPart | None]) -> Sweep | None:

@@ -48,7 +48,7 @@ class _Rolling:
         self.loop, self.editor, self.count = loop, editor, len(loop.rows)
         self.body = Graph()
         self.own = {node for row in loop.rows for node in row}
-        self.made = dict[int, Node]()
+        self.copies = dict[int, Node]()
         """The nodes of the body, by number."""
         self.carry = dict[Any, tuple[Node, Node]]()
         """By value and inits: what stands for it in the body, and its first value outside."""
@@ -62,7 +62,7 @@ class _Rolling:
         """Write the body, then the loop, then what follows."""
         for number, kind in enumerate(self.loop.body):
             if isinstance(kind, BodyNode):
-                self.made[number] = self._copy(number, kind)
+                self.copies[number] = self._copy(number, kind)
         finals, ys = self._outputs()
         next_carry = self._next()
         rows = [self._value(*value) for value in ys]
@@ -77,9 +77,9 @@ class _Rolling:
         node = self.loop.rows[0][number]
         leaves = leaves_of(node)
         args, kwargs = with_leaves(node, lambda i: self._operand(kind.roles[i], leaves[i], node))
-        made = self.body.create_node(node.op, node.target, args, kwargs)
-        made.meta = dict(node.meta)
-        return made
+        copy = self.body.create_node(node.op, node.target, args, kwargs)
+        copy.meta = dict(node.meta)
+        return copy
 
     def _operand(self, role: Role, leaf: Any, user: Node) -> Any:
         """What a leaf of a node's arguments is in the body."""
@@ -104,12 +104,12 @@ class _Rolling:
             return self._row(sweep, lambda: self.editor.rows(sweep, self.count), row)
         if isinstance(kind, Invariant):
             return self._from_outside(self._result(0, number, path))
-        node = self.made[number]
+        node = self.copies[number]
         if path is None:
             return node
-        made = self.body.call_function(_GETITEM, (node, path))
-        made.meta = {self.editor.key: value_of(node)[path]}
-        return made
+        part = self.body.call_function(_GETITEM, (node, path))
+        part.meta = {self.editor.key: value_of(node)[path]}
+        return part
 
     def _result(self, repeat: int, number: int, path: Path) -> Node:
         node = self.loop.rows[repeat][number]
@@ -117,9 +117,9 @@ class _Rolling:
 
     def _placeholder(self, name: str, value: Any) -> Node:
         with self.body.inserting_before(self.inputs):
-            made = self.body.placeholder(f"{name}_{len(self.body.nodes)}")
-        made.meta[self.editor.key] = value
-        return made
+            place = self.body.placeholder(f"{name}_{len(self.body.nodes)}")
+        place.meta[self.editor.key] = value
+        return place
 
     def _row(self, key: Any, make: Callable[[], Node], value: Any) -> Node:
         if key not in self.rows:
@@ -174,27 +174,27 @@ class _Rolling:
         written = write_of(row)
         assert written is not None
         leaf = written[1]
-        made = self._operand(kind.source, leaf, row)
+        value = self._operand(kind.source, leaf, row)
         dtype = value_of(kind.init).dtype
         if value_of(leaf).dtype == dtype:
-            return made
-        cast = self.body.call_function(aten._to_copy.default, (made,), {"dtype": dtype})
+            return value
+        cast = self.body.call_function(aten._to_copy.default, (value,), {"dtype": dtype})
         cast.meta[self.editor.key] = self.editor.fake(torch.Tensor.to, value_of(leaf), dtype)
         return cast
 
     def _end(self, results: list[Node]) -> None:
         """Close the body; results share no memory with what comes in."""
-        made = []
+        outputs = []
         for node in results:
             if self.editor.plain:
-                made.append(node)
+                outputs.append(node)
                 continue
             options: Any = {"memory_format": torch.contiguous_format}
             copy = self.body.call_function(aten.clone.default, (node,), options)
             copy.meta[self.editor.key] = value_of(node)
-            made.append(copy)
-        self.results = made
-        self.body.output(tuple(made))
+            outputs.append(copy)
+        self.results = outputs
+        self.body.output(tuple(outputs))
 
     # What is read behind the loop
 
@@ -265,8 +265,8 @@ class _Rolling:
                 self._replace_rows(value, sequence)
             for kind, sequence in zip(self._writes(), rows[len(ys) :], strict=True):
                 number = self.loop.body.index(kind)
-                made = new.filled(kind.init, kind.sweep, sequence, self.count)
-                self.loop.rows[-1][number].replace_all_uses_with(made)
+                whole = new.filled(kind.init, kind.sweep, sequence, self.count)
+                self.loop.rows[-1][number].replace_all_uses_with(whole)
         new.graph.erase_node(anchor)
         self._erase()
         return set(rows)

@@ -55,9 +55,9 @@ def _roll(nodes: Sequence[Node], repeat: Repeat, editor: Editor) -> list[int]:
     """Roll what is a loop among some repeats; how often each loop runs."""
     wider, lengths = _widest(nodes, repeat), list[int]()
     for loop in filter(_computes, loops_of(_rows(nodes, wider), LEAST)):
-        made = roll(loop, editor)
-        for user in {user for y in made for row in y.users for user in row.users}:
-            editor.collect(user, made)
+        sequences = roll(loop, editor)
+        for user in {user for y in sequences for row in y.users for user in row.users}:
+            editor.collect(user, sequences)
         lengths.append(len(loop.rows))
     return lengths
 
@@ -119,6 +119,7 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
         plain: whether it is a graph of aten operators that is lowered as it is; else it is traced
             again.
     """
+    _drop_checks(module)
     if plain:
         _drop_copies(module)
     else:
@@ -174,8 +175,8 @@ def _read_rows_first(module: GraphModule) -> None:
             whole = [
                 slice(None) if isinstance(e, slice) else e for e in index if type(e) is not int
             ]
-            made = editor.call(operator.getitem, (part, tuple(whole)), {}, value_of(node))
-        node.replace_all_uses_with(made)
+            row = editor.call(operator.getitem, (part, tuple(whole)), {}, value_of(node))
+        node.replace_all_uses_with(row)
         module.graph.erase_node(node)
 
 
@@ -188,13 +189,17 @@ def _adds_axes(node: Node) -> bool:
     return known and any(type(e) is int for e in index)
 
 
-def _drop_copies(module: GraphModule) -> None:
-    """What is copied over a tensor of its own type stands for the copy; checks of types go."""
-    aten = torch.ops.aten
-    checks = aten._assert_tensor_metadata.default
+def _drop_checks(module: GraphModule) -> None:
+    """Take away exports' checks of types, which hold: calls without results end a repeat."""
+    checks = torch.ops.aten._assert_tensor_metadata.default
     for node in list(module.graph.find_nodes(op="call_function", target=checks)):
         module.graph.erase_node(node)
-    for node in module.graph.find_nodes(op="call_function", target=aten.copy.default):
+
+
+def _drop_copies(module: GraphModule) -> None:
+    """What is copied over a tensor of its own type stands for the copy."""
+    copy = torch.ops.aten.copy.default
+    for node in module.graph.find_nodes(op="call_function", target=copy):
         source: Any = node.args[1]
         if type_of(value_of(source)) == type_of(value_of(node)):
             node.replace_all_uses_with(source)
@@ -203,9 +208,9 @@ def _drop_copies(module: GraphModule) -> None:
 
 def copied(graph: Graph) -> Graph:
     """A graph of its own, of the same nodes."""
-    made = Graph()
-    made.output(made.graph_copy(graph, {}))
-    return made
+    copy = Graph()
+    copy.output(copy.graph_copy(graph, {}))
+    return copy
 
 
 def _computes(loop: Repeats) -> bool:

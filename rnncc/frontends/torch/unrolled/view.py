@@ -59,8 +59,8 @@ def leaves_of(node: Node) -> list[Any]:
 def with_leaves(node: Node, new: Callable[[int], Any]) -> tuple[Any, Any]:
     """The arguments with other leaves, which go by their numbers."""
     numbers = iter(range(len(leaves_of(node))))
-    made: Any = map_aggregate((node.args, node.kwargs), lambda _: new(next(numbers)))
-    return made
+    arguments: Any = map_aggregate((node.args, node.kwargs), lambda _: new(next(numbers)))
+    return arguments
 
 
 def is_number(leaf: Any) -> bool:
@@ -69,12 +69,16 @@ def is_number(leaf: Any) -> bool:
 
 
 def type_of(value: Any) -> str:
-    """Shapes and dtypes of a result; '' for what is neither a tensor nor several of them."""
+    """Shapes and dtypes of a result; '' for what is neither a tensor nor several of them.
+
+    Some of several may be None, as weights of attention that nobody asked for are.
+    """
     if isinstance(value, torch.Tensor):
         return f"{value.dtype}{[str(size) for size in value.shape]}"
     if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
-        parts = [type_of(part) for part in value]
-        return "(" + ",".join(parts) + ")" if all(parts) else ""
+        parts = ["None" if part is None else type_of(part) for part in value]
+        has_tensor = any(part is not None for part in value)
+        return "(" + ",".join(parts) + ")" if has_tensor and all(parts) else ""
     return ""
 
 
