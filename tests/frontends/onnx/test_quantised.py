@@ -49,6 +49,27 @@ def test_dynamic_quantize_lstm(per_unit: bool, dtype: Any, direction: str) -> No
         assert_close(rnncc.compile(import_model(made)).run(x), want)
 
 
+@pytest.mark.peers
+def test_the_range_of_x_ends_with_the_longest_sequence() -> None:
+    rng, (steps, length) = np.random.default_rng(3), (9, 4)
+    x = rng.standard_normal((steps, 1, SIZE)).astype(np.float32)
+    x[length:] *= 10
+    names = "x w r _ lengths _ _ _ s z s z"
+    made = model(
+        [node("DynamicQuantizeLSTM", names, "y", hidden_size=H, domain="com.microsoft")],
+        [info("x", ["T", "N", SIZE]), info("lengths", ["N"], "i32")],
+        [info("y", None)],
+        {
+            **{"s": np.full(1, 0.01, np.float32), "z": np.zeros(1, np.int8)},
+            "w": rng.integers(-99, 99, (1, SIZE, 4 * H), np.int8),
+            "r": rng.integers(-99, 99, (1, H, 4 * H), np.int8),
+        },
+        domains={"com.microsoft": 1},
+    )
+    arrays = {"x": x, "lengths": np.array([length], np.int32)}
+    assert_close(interpreted(made, arrays), by_onnxruntime(made, arrays))
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_dequantised_constants(axis: int) -> None:
     rng = np.random.default_rng(1)

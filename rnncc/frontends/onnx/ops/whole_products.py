@@ -297,14 +297,25 @@ def _stacked(n: Node, index: int, scale: int) -> tuple[SSAValue, SSAValue, Zero]
 
 def _dynamic_quantize_lstm(n: Node) -> list[SSAValue]:
     """LSTM with weights of whole numbers, as ONNX Runtime computes it: X is quantised by its own
-    range, and in each step H by its own, over the whole batch; sums are exact.
+    range, that of the steps of the longest sequence, and in each step H by its own, over the whole
+    batch; sums are exact.
 
     Refused: weights that are not constants.
     """
     check_training(n)
     w, r = _stacked(n, 1, 8), _stacked(n, 2, 10)
     weights = _WholeStacked(w[0], r[0], n.maybe(3, SINGLE), scales=(w[1], r[1]), zeros=(w[2], r[2]))
-    return LstmLayer(n, weights).run()
+    layer = LstmLayer(n, weights)
+    if layer.lengths is not None:
+        layer.x = _within_longest(n.b, layer.x, layer.lengths)
+    return layer.run()
+
+
+def _within_longest(b: Builder, x: SSAValue, lengths: SSAValue) -> SSAValue:
+    """x [T, N, I] with zeros, which no range leaves out, behind the end of the longest sequence."""
+    (steps, *_), longest = dims_of(x), b.reduce("max", lengths, [0])
+    within = b.compare("lt", b.iota((steps,), 0), b.broadcast(longest, (steps,), []))
+    return b.select(b.reshape(within, (steps, 1, 1)), x, b.fill(0, (), "f32"))
 
 
 OPERATORS: dict[str, OnnxOperator] = {
