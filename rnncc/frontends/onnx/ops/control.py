@@ -10,8 +10,9 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.errors import NeedsValue
-from rnncc.frontends.onnx.lists import refilled
+from rnncc.frontends.onnx.lists import refilled, types_in
 from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
+from rnncc.frontends.onnx.ops.appending import aligned
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Body, Builder
@@ -29,31 +30,37 @@ if TYPE_CHECKING:
 def _if(n: Node) -> list[Any]:
     """The outputs of one of two graphs; of the other nothing is built where the condition is known.
 
-    Refused: a computed condition where branches' results differ in shape, type or length of lists.
+    Refused: a computed condition where branches' results differ in shape, type or length of lists,
+    but of lists to which a loop around appends.
     """
-    branches = [n.graph("then_branch"), n.graph("else_branch")]
     known = n.value(0).numbers
     if known is not None:
-        taken = branches[0] if bool(n.scalar(0)) else branches[1]
+        taken = n.graph("then_branch" if bool(n.scalar(0)) else "else_branch")
         return inline(n, taken, {})
-    gate, values, made = n.b.reshape(n.x(0, ("i1",)), ()), list[Value](), list[SSAValue]()
-    for graph in branches:
-        captures = captures_of(n, graph)
-        inside = Inside(n, captures, [tensor((), "i1")])
-        with _blamed(n, "then" if graph is branches[0] else "else"):
-            results = results_of(n, inside.scope, graph)
-        tensors = tensors_in(inside.scope, results)
-        if graph is branches[0]:
-            values, made = results, [n.b.fill(0, dims_of(v), dtype_of(v)) for v in tensors]
-        _check_branches(n, values, results)
+    (one, first), (other, second) = _branch(n, "then"), _branch(n, "else")
+    if len(first) != len(second):
+        raise n.error(f"has branches with {len(first)} and {len(second)} results")
+    first, second = aligned((one.scope, first), (other.scope, second))
+    _check_branches(n, first, second)
+    gate = n.b.reshape(n.x(0, ("i1",)), ())
+    tensors = tensors_in(one.scope, first), tensors_in(other.scope, second)
+    made = [n.b.fill(0, dims_of(v), dtype_of(v)) for v in tensors[0]]
+    for inside, results in zip((one, other), tensors, strict=True):
         for value in made:
             inside.argument(value.type)
-        first = len(captures.consts)
-        made = n.b.scan_of(
-            [*captures.consts, gate], made, [], inside.b, tensors, Dim.of(1), gate=first
-        )[0]
+        consts = [*inside.consts, gate]
+        last = len(consts) - 1
+        made = n.b.scan_of(consts, made, [], inside.b, results, Dim.of(1), gate=last)[0]
         gate = n.b.logical_not(gate)
-    return refilled(values, made)
+    return refilled(first, made)
+
+
+def _branch(n: Node, which: str) -> tuple[Inside, list[Value]]:
+    """A branch that the run may take, and its results."""
+    graph = n.graph(f"{which}_branch")
+    inside = Inside(n, captures_of(n, graph), [tensor((), "i1")])
+    with _blamed(n, which):
+        return inside, results_of(n, inside.scope, graph)
 
 
 @contextmanager
@@ -84,10 +91,12 @@ class Inside:
 
     Attributes:
         b: its builder.
+        consts: what it captures.
         given: its arguments behind those for what it captures.
     """
 
     def __init__(self, n: Node, captures: Captures, types: Sequence[Attribute]) -> None:
+        self.consts = captures.consts
         block = Block(arg_types=[*(v.type for v in captures.consts), *types])
         self.b = Builder(block, n.b.loc)
         count = len(captures.consts)
@@ -114,11 +123,6 @@ def tensors_in(scope: Scope, values: Sequence[Value]) -> list[SSAValue]:
     return [scope.ssa(tensor) for value in values for tensor in value.tensors()]
 
 
-def types_in(values: Sequence[Value]) -> list[tuple[Any, ...]]:
-    """What must not change of values that a loop or branch passes on."""
-    return [(v.form, *((t.dtype, t.dims) for t in v.tensors())) for v in values]
-
-
 def captures_of(n: Node, graph: GraphProto, named: Mapping[str, Value] | None = None) -> Captures:
     """What a graph reads of those around it, and further values by their names in it."""
     from rnncc.frontends.onnx.captures import Captures
@@ -136,8 +140,6 @@ def inline(n: Node, graph: GraphProto, arguments: dict[str, Value]) -> list[Valu
 
 
 def _check_branches(n: Node, one: Sequence[Value], other: Sequence[Value]) -> None:
-    if len(one) != len(other):
-        raise n.error(f"has branches with {len(one)} and {len(other)} results")
     for name, a, b in zip(n.op.output, one, other, strict=False):
         if types_in([a]) != types_in([b]):
             what = f'has branches that give "{name}" as {_type_text(a)} and as {_type_text(b)}'

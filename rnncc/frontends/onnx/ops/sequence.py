@@ -63,7 +63,7 @@ def _insert(n: Node) -> Value:
     Refused: a place that is computed; a place in a list of open length.
     """
     rows, value = _rows(n), _element(n, 1)
-    _list(n, [*rows.tensors(), value])
+    _list(n, [*([] if rows.stacked is None else [rows.stacked]), *rows.items, value])
     if not n.has(2):
         return rows.appended(value)
     items = elements(n.b, rows)
@@ -102,7 +102,7 @@ def _at(n: Node) -> Value:
         row = gathered(n, n.scope.ssa(rows.stacked), 0)
         return Value.computed(n.b.reshape(row, rows.stacked.dims[1:]))
     place = int(n.scalar(1))
-    if -len(rows.items) <= place < 0:
+    if -len(rows.items) <= place < 0 and all(item.is_tensor for item in rows.items[place:]):
         return rows.items[place]
     items = elements(n.b, rows)
     return items[_place(n, 1, len(items), len(items) - 1)]
