@@ -153,3 +153,18 @@ def test_pools_of_bytes(kind: str, windows: str, dtype: str) -> None:
         got, want = compiled.run({"x": x})["y"], by_onnxruntime(made, {"x": x})["y"]
         assert got.dtype == want.dtype and got.shape == want.shape
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(("a", "b"), [((5,), (5, 3)), ((2, 4, 5), (5,)), ((5,), (5,))])
+def test_integer_products_of_vectors(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(2)
+    x = {"x": rng.integers(0, 255, a, np.uint8)}
+    held = {"w": rng.integers(-99, 99, b, np.int8), "xz": np.uint8(7), "wz": np.int8(-3)}
+    made = model(
+        [node("MatMulInteger", "x w xz wz", "y")],
+        [info("x", list(a), "u8")],
+        [info("y", None, "i32")],
+        held,
+    )
+    assert_close(interpreted(made, x), by_onnxruntime(made, x))

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, STORED, Node, OnnxOperator
+from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.sizes import Undecided, decide
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.dims import Dim, product
@@ -251,8 +251,8 @@ def _reduction(n: Node) -> str:
     name = n.text("reduction", "none") if n.opset >= 16 else "none"
     if name not in FOLDED:
         raise n.unsupported(f"has the reduction {name[:40]!r}")
-    if name != "none" and n.value(0).dtype == "i1":
-        raise n.unsupported(f"folds bools by {name!r}")
+    if name != "none" and n.value(0).dtype in ("i1", "u64"):
+        raise n.unsupported(f"folds {TEXT[n.value(0).dtype]} by {name!r}")
     return FOLDED[name]
 
 

@@ -93,10 +93,20 @@ def _check_matrices(n: Node, *indices: int) -> None:
 def _matmul_integer(n: Node) -> SSAValue:
     """(A - a_zero_point) (B - b_zero_point), exact.
 
-    Refused: vectors.
+    Refused: vectors with several zero points.
     """
-    _check_matrices(n, 0, 1)
-    return whole_matmul(n.b, *_numbers(n, 0, 2, ROWS), *_numbers(n, 1, 3, COLUMNS))
+    check_training(n)
+    row, column = (len(n.dims(index)) == 1 for index in (0, 1))
+    for index, is_vector in ((0, row), (1, column)):
+        if is_vector and n.has(index + 2) and n.dims(index + 2) not in ((), (Dim.of(1),)):
+            raise n.unsupported(f"has {shape_text(n.dims(index + 2))} zero points for a vector")
+    b, (x, x_zero) = n.b, _numbers(n, 0, 2, -1 if row else ROWS)
+    w, w_zero = _numbers(n, 1, 3, COLUMNS)
+    x = b.reshape(x, (1, *dims_of(x))) if row else x
+    w = b.reshape(w, (*dims_of(w), 1)) if column else w
+    y = whole_matmul(b, x, x_zero, w, w_zero)
+    *outer, height, width = dims_of(y)
+    return b.reshape(y, [*outer, *([] if row else [height]), *([] if column else [width])])
 
 
 def _conv_integer(n: Node) -> SSAValue:
