@@ -345,9 +345,9 @@ class Scope:
         if len(op.input) > len(function.input):
             what = f"has {len(op.input)} inputs, its function takes {len(function.input)}"
             raise CompileError(location, what)
-        for name, given in zip(function.input, op.input, strict=False):
-            if given:
-                found[name] = self.read(given, location)
+        for name, argument in zip(function.input, op.input, strict=False):
+            if argument:
+                found[name] = self.read(argument, location)
         return found
 
 

@@ -202,11 +202,12 @@ def _embed_layer_norm(n: Node) -> list[Result]:
     if segments is not None:
         total = b.add(total, b.gather(segments, n.x(1, INTEGERS), 0))
     total = n.like(total, words)
-    made = layer_norm(b, total, n.x(5, FLOATS), n.x(6, FLOATS), 2, n.real("epsilon", 1e-12))[0]
+    scale, shift, epsilon = n.x(5, FLOATS), n.x(6, FLOATS), n.real("epsilon", 1e-12)
+    normalised, *_ = layer_norm(b, total, scale, shift, 2, epsilon)
     counted = b.fill(0, (batch,), "i32")
     if n.has(7):
         counted = b.reduce("sum", b.cast(n.x(7, INTEGERS), "i32"), [1])
-    return [n.like(made, total), counted, total]
+    return [n.like(normalised, total), counted, total]
 
 
 def _matrix(n: Node, index: int) -> tuple[Dim, ...]:

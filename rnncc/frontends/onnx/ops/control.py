@@ -44,15 +44,15 @@ def _if(n: Node) -> list[Any]:
     _check_branches(n, first, second)
     gate = n.b.reshape(n.x(0, ("i1",)), ())
     tensors = tensors_in(one.scope, first), tensors_in(other.scope, second)
-    made = [n.b.fill(0, dims_of(v), dtype_of(v)) for v in tensors[0]]
+    chosen = [n.b.fill(0, dims_of(v), dtype_of(v)) for v in tensors[0]]
     for inside, results in zip((one, other), tensors, strict=True):
-        for value in made:
+        for value in chosen:
             inside.argument(value.type)
         consts = [*inside.consts, gate]
         last = len(consts) - 1
-        made = n.b.scan_of(consts, made, [], inside.b, results, Dim.of(1), gate=last)[0]
+        chosen = n.b.scan_of(consts, chosen, [], inside.b, results, Dim.of(1), gate=last)[0]
         gate = n.b.logical_not(gate)
-    return refilled(first, made)
+    return refilled(first, chosen)
 
 
 def _branch(n: Node, which: str) -> tuple[Inside, list[Value]]:
@@ -182,11 +182,11 @@ def _scan_9(n: Node) -> list[Any]:
         xs.append(reversed_along(n, x, 0) if backwards[index] else x)
     inits, captures = [n.x(i) for i in range(states)], captures_of(n, graph)
     finals, ys = n.b.scan(captures.consts, inits, xs, _step(n, graph, captures))
-    made = list[SSAValue]()
+    stacked = list[SSAValue]()
     for y, axis, turned in zip(ys, out_axes, out_backwards, strict=True):
         y = reversed_along(n, y, 0) if turned else y
-        made.append(move_axis(n.b, y, 0, n.axis(axis, len(dims_of(y)))))
-    return [*finals, *made]
+        stacked.append(move_axis(n.b, y, 0, n.axis(axis, len(dims_of(y)))))
+    return [*finals, *stacked]
 
 
 def _each(n: Node, name: str, count: int) -> list[int]:
@@ -204,8 +204,8 @@ def _step(n: Node, graph: GraphProto, captures: Captures) -> Body:
         scope = captures.inside(inner, consts)
         for info, value in zip(graph.input, (*carry, *rows), strict=True):
             scope.names[info.name] = Value.computed(value)
-        made = [scope.ssa(value) for value in results_of(n, scope, graph)]
-        return made[: len(carry)], made[len(carry) :]
+        results = [scope.ssa(value) for value in results_of(n, scope, graph)]
+        return results[: len(carry)], results[len(carry) :]
 
     return body
 
@@ -215,25 +215,25 @@ def _scan_8(n: Node) -> list[Any]:
     graph, count = n.graph("body"), n.integer("num_scan_inputs")
     if n.has(0):
         raise n.unsupported("has sequence_lens, which are not supported")
-    given = [n.x(i) for i in range(1, len(n.op.input))]
-    states = len(given) - count
+    inputs = [n.x(i) for i in range(1, len(n.op.input))]
+    states = len(inputs) - count
     backwards = _each(n, "directions", count)
-    if count < 1 or states < 0 or len(graph.input) != len(given):
-        raise n.error(f"has {len(given)} inputs, {count} of them sequences")
-    if any(len(dims_of(x)) < 1 + (at >= states) for at, x in enumerate(given)):
+    if count < 1 or states < 0 or len(graph.input) != len(inputs):
+        raise n.error(f"has {len(inputs)} inputs, {count} of them sequences")
+    if any(len(dims_of(x)) < 1 + (at >= states) for at, x in enumerate(inputs)):
         raise n.error("has an input without an axis for the batch, or for the sequence")
     captures = captures_of(n, graph)
     step = _step(n, graph, captures)
     xs = [
         reversed_along(n, x, 1) if turned else x
-        for x, turned in zip(given[states:], backwards, strict=True)
+        for x, turned in zip(inputs[states:], backwards, strict=True)
     ]
 
     def each(outer: Builder, consts: Any, carry: Any, rows: Any) -> Any:
         finals, ys = outer.scan(consts, rows[:states], rows[states:], step)
         return [], [*finals, *ys]
 
-    _, ys = n.b.scan(captures.consts, [], [*given[:states], *xs], each)
+    _, ys = n.b.scan(captures.consts, [], [*inputs[:states], *xs], each)
     return list(ys)
 
 

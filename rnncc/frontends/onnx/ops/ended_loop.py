@@ -57,17 +57,17 @@ def _gated(loop: LoopBody, may_grow: Callable[[Value], bool]) -> list[Any]:
 
     def iteration(inner: Builder, held: Any, carry: Any, rows: Any) -> tuple[Any, Any]:
         scope = captures.inside(inner, held[: len(captures.consts)])
-        given = growing(refilled(starts, carry[2:]), grows)
-        loop.bind(scope, Value.computed(carry[1]), given)
-        condition, *made = results_of(n, scope, loop.graph)
-        kept = kept_values(loop, scope, given, loop.chosen(made), grows, appended)
+        arguments = growing(refilled(starts, carry[2:]), grows)
+        loop.bind(scope, Value.computed(carry[1]), arguments)
+        condition, *results = results_of(n, scope, loop.graph)
+        kept = kept_values(loop, scope, arguments, loop.chosen(results), grows, appended)
         if kept is None:
             raise _early(n, "carries values whose shapes, types or lengths change")
         following = inner.add(carry[1], inner.fill(1, (), "i64"))
         goes_on = inner.reshape(scope.ssa(condition), ())
         if counted:
             goes_on = inner.logical("and", goes_on, inner.compare("lt", following, held[-1]))
-        scans = (scope.ssa(value) for value in made[len(loop.carried) :])
+        scans = (scope.ssa(value) for value in results[len(loop.carried) :])
         return [goes_on, following, *tensors_in(scope, kept)], [*outputs_of(appended), *scans]
 
     finals, ys = b.scan(

@@ -98,11 +98,11 @@ def _scanned(loop: LoopBody, count: Dim, may_grow: Callable[[Value], bool]) -> l
     inside = Inside(n, captures, [*types, tensor((), "i64")])
     *carry, number = inside.given
     inside.scope.steps[loop.trips.step] = number
-    given, rows = growing(refilled(starts, carry), grows), list[Appended | None]()
-    loop.bind(inside.scope, size_value(Dim.of(loop.trips.step)), given)
-    made = inside.scope.run(loop.graph, n.inside)[1:]
-    scans = made[len(loop.carried) :]
-    kept = kept_values(loop, inside.scope, given, loop.chosen(made), grows, rows)
+    arguments, rows = growing(refilled(starts, carry), grows), list[Appended | None]()
+    loop.bind(inside.scope, size_value(Dim.of(loop.trips.step)), arguments)
+    outputs = inside.scope.run(loop.graph, n.inside)[1:]
+    scans = outputs[len(loop.carried) :]
+    kept = kept_values(loop, inside.scope, arguments, loop.chosen(outputs), grows, rows)
     if kept is None:
         return None
     stacks = [*outputs_of(rows), *(inside.scope.ssa(v) for v in scans)]
@@ -155,9 +155,9 @@ def _unrolled(n: Node, graph: GraphProto, trips: int, carried: list[Value]) -> l
     for iteration in range(trips):
         names = [info.name for info in graph.input]
         arguments = [Value.of(np.array(iteration, np.int64)), Value.of(np.array(True)), *carried]
-        made = inline(n, graph, dict(zip(names, arguments, strict=True)))
-        carried = made[1 : 1 + count]
-        rows.append(made[1 + count :])
+        outputs = inline(n, graph, dict(zip(names, arguments, strict=True)))
+        carried = outputs[1 : 1 + count]
+        rows.append(outputs[1 + count :])
     scans = list[SSAValue]()
     for index in range(len(graph.output) - 1 - count):
         parts = [n.scope.ssa(row[index]) for row in rows]

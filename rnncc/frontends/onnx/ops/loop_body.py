@@ -69,19 +69,19 @@ class LoopBody:
             value = self.trips.counter(index, self.carried[index], step)
             scope.names[names[2 + index]] = value
 
-    def chosen(self, made: Sequence[Value]) -> list[Value]:
+    def chosen(self, values: Sequence[Value]) -> list[Value]:
         """The moving ones among values for all that are carried."""
-        return [made[index] for index in self.moving]
+        return [values[index] for index in self.moving]
 
     def finals(self, values: Sequence[Value]) -> list[Value]:
         """All carried values behind the loop, of what the moving ones are there."""
-        made = list(self.carried)
+        carried = list(self.carried)
         for index, value in zip(self.moving, values, strict=True):
-            made[index] = value
+            carried[index] = value
         for index in set(self.trips.counters).difference(self.moving):
             assert self.trips.count is not None
-            made[index] = self.trips.counter(index, self.carried[index], self.trips.count)
-        return made
+            carried[index] = self.trips.counter(index, self.carried[index], self.trips.count)
+        return carried
 
 
 def _as_declared(scope: Scope, info: Any, value: Value) -> Value:
@@ -108,7 +108,7 @@ def growing(values: Sequence[Value], grows: Sequence[bool]) -> list[Value]:
 def kept_values(
     loop: LoopBody,
     scope: Scope,
-    given: Sequence[Value],
+    before: Sequence[Value],
     after: Sequence[Value],
     grows: Sequence[bool],
     rows: list[Appended | None],
@@ -117,10 +117,10 @@ def kept_values(
 
     Without the elements that this one appends, which `rows` gets.
     """
-    each = zip(loop.starts, given, after, grows, strict=True)
+    each = zip(loop.starts, before, after, grows, strict=True)
     rows[:] = [appended_by(scope, *values) for values in each]
-    kept = [new if row is None else old for old, new, row in zip(given, after, rows, strict=True)]
-    return kept if types_in(kept) == types_in(given) else None
+    kept = [new if row is None else old for old, new, row in zip(before, after, rows, strict=True)]
+    return kept if types_in(kept) == types_in(before) else None
 
 
 def outputs_of(rows: Sequence[Appended | None]) -> list[SSAValue]:

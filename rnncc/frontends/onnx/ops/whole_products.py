@@ -252,18 +252,18 @@ def _matmul_bits(n: Node) -> SSAValue:
     scales = n.numbers(2).astype(np.float32).reshape(rows, blocks, 1)
     floats = (numbers.reshape(rows, blocks, size).astype(np.float32) - zero) * scales
     weights = floats.reshape(rows, blocks * size)[:, :depth].T
-    made = Value.of(np.ascontiguousarray(weights), n.op.input[1])
-    return n.plus(matmul(n.b, n.x(0, SINGLE), n.scope.ssa(made)), 5)
+    constant = Value.of(np.ascontiguousarray(weights), n.op.input[1])
+    return n.plus(matmul(n.b, n.x(0, SINGLE), n.scope.ssa(constant)), 5)
 
 
 def _block_zeros(n: Node, rows: int, blocks: int, bits: int) -> Array:
     """Zero points [rows, blocks, 1]: the middle where none are given."""
     if not n.has(3):
         return np.full((rows, blocks, 1), 1 << (bits - 1), np.float32)
-    given = n.numbers(3)
-    if given.dtype.kind == "f":
-        return given.astype(np.float32).reshape(rows, blocks, 1)
-    each = _unpacked(given.reshape(rows, -1), bits)
+    zeros = n.numbers(3)
+    if zeros.dtype.kind == "f":
+        return zeros.astype(np.float32).reshape(rows, blocks, 1)
+    each = _unpacked(zeros.reshape(rows, -1), bits)
     return each[:, :blocks].astype(np.float32).reshape(rows, blocks, 1)
 
 
