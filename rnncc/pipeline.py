@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rnncc.options import Options
 from rnncc.passes.accumulate import Accumulate
+from rnncc.passes.carry_layouts import CarryLayouts
 from rnncc.passes.hoist import Hoist
 from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.merge_matmuls import MergeMatmuls
@@ -32,6 +33,7 @@ INFERENCE = [
     Step("simplify-parts", Simplify(), "each part keeps what is its own"),
     Step("split-scans", SplitScans(), "so that upper layers' projections can be hoisted"),
     Step("simplify-scans", Simplify(), "each loop keeps what is its own"),
+    Step("carry-layouts", CarryLayouts(), "convolutions compute states, and others read them"),
     Step(
         "sink-transposes",
         SinkTransposes(),

@@ -140,7 +140,7 @@ class Dim:
         return total
 
     def substitute(self, env: Mapping[str, Dim | int]) -> Dim:
-        """Replace some symbols by formulas."""
+        """Replace some symbols and atoms by formulas, those inside atoms too."""
         terms = list[Term]()
         for monomial, factor in self.terms:
             product = _constant(factor)
@@ -291,9 +291,13 @@ def _quotient(rest: Dim, count: int) -> Dim:
 
 
 def _replaced(name: str, env: Mapping[str, Dim | int]) -> Dim:
-    if isinstance(name, Atom) and not env.keys().isdisjoint(name.inner.symbols):
-        return name.of(name.inner.substitute(env))
-    return Dim.of(env[name]) if name in env else Dim([((name,), 1)])
+    if name in env:
+        return Dim.of(env[name])
+    if isinstance(name, Atom):
+        inner = name.inner
+        if inner.atoms or not env.keys().isdisjoint(inner.symbols):
+            return name.of(inner.substitute(env))
+    return Dim([((name,), 1)])
 
 
 def _total(terms: Iterable[Term]) -> Dim:

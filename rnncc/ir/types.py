@@ -35,24 +35,24 @@ Tensor = TensorType[Any]
 ELEMENTS: dict[str, Attribute] = {
     **{"f32": f32, "f64": f64, "i32": i32, "i64": i64, "i1": i1},
     **{"i8": i8, "i16": i16, "f16": f16, "bf16": bf16},
-    **{f"u{bits}": IntegerType(bits, Signedness.UNSIGNED) for bits in (8, 16, 32)},
+    **{f"u{bits}": IntegerType(bits, Signedness.UNSIGNED) for bits in (8, 16, 32, 64)},
 }
 NUMPY: dict[str, type[Any]] = {
     **{"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64, "i1": np.bool_},
     **{"i8": np.int8, "i16": np.int16, "f16": np.float16, "bf16": np.uint16},
-    **{"u8": np.uint8, "u16": np.uint16, "u32": np.uint32},
+    **{"u8": np.uint8, "u16": np.uint16, "u32": np.uint32, "u64": np.uint64},
 }
 """Element types as arrays hold them: a bf16, which NumPy does not have, by its bits."""
 ITEM_BYTES = {name: np.dtype(numpy).itemsize for name, numpy in NUMPY.items()}
 FLOATS = ("f32", "f64")
 WIDE = {
-    **{"i8": "i32", "u8": "i32", "i16": "i32", "u16": "i32", "u32": "i64"},
+    **{"i8": "i32", "u8": "i32", "i16": "i32", "u16": "i32", "u32": "i64", "u64": "i64"},
     **{"f16": "f32", "bf16": "f32"},
 }
 """Types that are stored and moved, not computed in -> the type that their elements are read as.
 
-It holds all their values; back, integers lose their upper bits and floats are rounded, ties to
-even."""
+It holds all their values, but of a u64 its bits; back, integers lose their upper bits and floats
+are rounded, ties to even."""
 _NAMES = {attribute: name for name, attribute in ELEMENTS.items()}
 
 

@@ -34,10 +34,8 @@ def attention(
     Returns:
         [B, S, heads · e].
     """
-    q, k, v = (_by_head(b, x, heads) for x in (query, key, value))
-    attended = b.transpose(attend(b, q, k, v, scale, added)[0], (0, 2, 1, 3))
-    batch, steps, _, size = dims_of(attended)
-    return b.reshape(attended, (batch, steps, size * heads))
+    q, k, v = (by_head(b, x, heads) for x in (query, key, value))
+    return heads_together(b, attend(b, q, k, v, scale, added)[0])
 
 
 def attend(
@@ -64,8 +62,15 @@ def attend(
     return matmul(b, weights, value), weights
 
 
-def _by_head(b: Builder, x: SSAValue, heads: int) -> SSAValue:
+def by_head(b: Builder, x: SSAValue, heads: int) -> SSAValue:
     """[B, S, heads · d] as [B, heads, S, d]."""
     batch, steps, size = dims_of(x)
     apart = b.reshape(x, (batch, steps, heads, int(size) // heads))
     return b.transpose(apart, (0, 2, 1, 3))
+
+
+def heads_together(b: Builder, x: SSAValue) -> SSAValue:
+    """[B, heads, S, d] as [B, S, heads · d]."""
+    together = b.transpose(x, (0, 2, 1, 3))
+    batch, steps, heads, size = dims_of(together)
+    return b.reshape(together, (batch, steps, heads * size))

@@ -15,6 +15,7 @@ _ARRAYS = {
     **{"f32": "Float32Array", "f64": "Float64Array", "i32": "Int32Array", "i64": "BigInt64Array"},
     **{"i1": "Uint8Array", "i8": "Int8Array", "u8": "Uint8Array", "i16": "Int16Array"},
     **{"u16": "Uint16Array", "u32": "Uint32Array", "f16": "Uint16Array", "bf16": "Uint16Array"},
+    "u64": "BigUint64Array",
 }
 """Element types -> JavaScript's arrays."""
 

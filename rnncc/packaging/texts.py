@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _C_TYPES = {
     **{"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"},
     **{"i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "u16": "uint16_t", "u32": "uint32_t"},
-    **{"f16": "uint16_t", "bf16": "uint16_t"},
+    **{"u64": "uint64_t", "f16": "uint16_t", "bf16": "uint16_t"},
 }
 GROUPS = ("inputs", "outputs", "parameters")
 TEMPLATES = {
@@ -33,7 +33,7 @@ TEMPLATES = {
 _NUMPY = {
     **{"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"},
     **{"i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "u32": "uint32"},
-    **{"f16": "float16", "bf16": "bfloat16 (as uint16)"},
+    **{"u64": "uint64", "f16": "float16", "bf16": "bfloat16 (as uint16)"},
 }
 
 

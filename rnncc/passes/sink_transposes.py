@@ -48,11 +48,16 @@ class SinkTransposes(NetPass):
     name = "rnn-sink-transposes"
 
     def rewrite(self, net: Net) -> bool:
-        return run_all(_rewrite(block) for block in blocks_of(net.body.block))
+        return run_all(sink(block, set()) for block in blocks_of(net.body.block))
 
 
-def _rewrite(block: Block) -> bool:
-    changed, windowed = False, set[SSAValue]()
+def sink(block: Block, windowed: set[SSAValue]) -> bool:
+    """Move transposes of what is computed from windows, and of other values, as far as they go.
+
+    Args:
+        windowed: those other values.
+    """
+    changed = False
     for op in list(block.ops):
         if not isinstance(op, RnnOp):
             continue
@@ -96,9 +101,11 @@ def _sunk(op: RnnOp, windowed: set[SSAValue]) -> tuple[SSAValue, Perm] | None:
 
 
 def _of_several(b: Builder, op: RnnOp, perm: Perm) -> tuple[SSAValue, Perm] | None:
-    """Where all operands are transposed alike, or cost nothing to transpose."""
+    """Where all operands are transposed alike, or cost nothing to transpose; or where what is
+    joined is transposed back, and so all of it would be."""
     shapes = {dims_of(value) for value in (*op.operands, op.y)}
-    if any(not _fits(value, perm) for value in op.operands):
+    joins = isinstance(op, Concat) and _is_turned_back(op.y, perm)
+    if not joins and any(not _fits(value, perm) for value in op.operands):
         return None
     if isinstance(op, Elementwise) and len(shapes) > 1:
         return None
@@ -116,9 +123,19 @@ def _fits(value: SSAValue, perm: Perm) -> bool:
     return isinstance(op, Broadcast | Source)
 
 
+def _is_turned_back(value: SSAValue, perm: Perm) -> bool:
+    """Whether nothing but the opposite of a transpose reads a value."""
+    readers = [use.operation for use in value.uses]
+    return all(
+        isinstance(op, Transpose) and get_ints(op.perm) == tuple(inverse(perm)) for op in readers
+    )
+
+
 def _turned_back(b: Builder, value: SSAValue, perm: Perm) -> SSAValue:
     op = value.owner
-    return op.x if isinstance(op, Transpose) else b.transpose(value, inverse(perm))
+    if isinstance(op, Transpose) and get_ints(op.perm) == perm:
+        return op.x
+    return b.transpose(value, inverse(perm))
 
 
 def _of_windows(b: Builder, op: Windows, x: SSAValue, perm: Perm) -> tuple[SSAValue, Perm]:

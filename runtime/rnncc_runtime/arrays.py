@@ -21,7 +21,14 @@ pointer: Callable[[Any], c_char] = c_char.from_buffer
 
 _DTYPES = {
     **{"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"},
-    **{"i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "u32": "uint32"},
+    **{
+        "i8": "int8",
+        "u8": "uint8",
+        "i16": "int16",
+        "u16": "uint16",
+        "u32": "uint32",
+        "u64": "uint64",
+    },
     **{"f16": "float16", "bf16": "uint16"},
 }
 

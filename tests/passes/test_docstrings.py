@@ -8,9 +8,11 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.ir.rewriting import NetPass
 from rnncc.passes.accumulate import Accumulate
 from rnncc.passes.canonicalize import Canonicalize
+from rnncc.passes.carry_layouts import CarryLayouts
 from rnncc.passes.cse import Cse
 from rnncc.passes.dce import Dce
 from rnncc.passes.hoist import Hoist
@@ -40,6 +42,21 @@ def stops(b: Builder) -> Values:
 def windowed(b: Builder) -> Values:
     x = b.windows(b.input("x", ["N", 3, 4]), 1, 0, 3)
     return [b.relu(b.transpose(b.reduce("max", x, [2]), [0, 2, 1]))]
+
+
+def convolved(b: Builder) -> Values:
+    """A loop whose state has its channels in the middle, as ONNX has them."""
+    h = b.input("h", ["N", 16, 8])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        last = i.transpose(carry[0], [0, 2, 1])
+        padded = i.concat([i.fill(0.0, ["N", 2, 16]), last], 1)
+        most = i.reduce("max", i.windows(padded, 1, 0, 8, 1, 3), [2])
+        y = i.mul(i.sigmoid(i.transpose(most, [0, 2, 1])), carry[0])
+        return [y], [i.tanh(y)]
+
+    (last,), ys = b.scan([], [h], [], step, length=Dim.of("T"))
+    return [last, *ys]
 
 
 def twins(b: Builder) -> Values:
@@ -172,6 +189,7 @@ def repeated(b: Builder) -> Values:
 EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
     Canonicalize: twice,
     Simplify: repeated,
+    CarryLayouts: convolved,
     SinkTransposes: windowed,
     StripStopGradient: stops,
     Cse: twins,

@@ -10,9 +10,10 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.attributes import get_ints
-from rnncc.ir.builder import Builder
+from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
+from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.shape import Broadcast, Transpose
 from rnncc.ir.ops.source import Constant
 from rnncc.ir.program import Program
@@ -35,6 +36,11 @@ def _conv(b: Builder, x: SSAValue, outputs: int, window: Window, groups: int = 1
     w = rng.standard_normal((outputs, inputs, window.taps, window.taps), np.float32)
     bias = b.constant(rng.standard_normal(outputs, np.float32))
     return convolution(b, x, b.constant(w / w[0].size ** 0.5), bias, [window, window], groups)
+
+
+def assert_equal(found: Arrays, want: Arrays) -> None:
+    for name, array in want.items():
+        np.testing.assert_allclose(found[name], array, 1e-4, 1e-5)
 
 
 def chain(batch: Dim | int | str) -> Program:
@@ -65,9 +71,8 @@ def test_chain(batch: int, cpu: str | None) -> None:
     with guards(True) as memory:
         code = Bare(kernels, resolve_target(None, cpu))
         found = code.run(inputs, {"T": 1, "N": batch}, memory)
-        for name, array in want.items():
-            np.testing.assert_allclose(run(after, inputs)[name], array, 1e-4, 1e-5)
-            np.testing.assert_allclose(found[name], array, 1e-4, 1e-5)
+        assert_equal(run(after, inputs), want)
+        assert_equal(found, want)
 
 
 def test_only_the_edges_are_transposed() -> None:
@@ -76,3 +81,42 @@ def test_only_the_edges_are_transposed() -> None:
     found = [op for op in program.net.walk() if isinstance(op, Transpose)]
     of_images = [op for op in found if not isinstance(op.x.owner, Constant | Broadcast)]
     assert len([op for op in of_images if get_ints(op.perm)[-1] != len(op.perm) - 1]) == 2
+
+
+def loop(channels: int) -> Program:
+    """A convolutional LSTM, whose loop has its channels in the middle."""
+    b = Builder.net("made")
+    x, start = b.input("x", ("T", "N", 2, 5, 6)), b.fill(0.0, ("N", channels, 5, 6))
+
+    def step(i: Builder, _: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        z = _conv(i, i.concat([rows[0], carry[0]], 1), 4 * channels, SAME)
+        gates = (i.slice(z, 1, at * channels, channels) for at in range(4))
+        forget, enter, out, new = (i.tanh(gate) for gate in gates)
+        c = i.add(i.mul(forget, carry[1]), i.mul(enter, new))
+        h = i.mul(out, i.tanh(c))
+        return [h, c], [h]
+
+    (_, last), (y,) = b.scan([], [start, start], [x], step)
+    return b.finish({"y": y, "last": last})
+
+
+def test_states_of_a_loop_are_carried_in_the_layout_of_its_convolutions() -> None:
+    inputs = {"x": np.random.default_rng(2).standard_normal((3, 2, 2, 5, 6), np.float32)}
+    want, after = run(loop(9), inputs), loop(9)
+    whole_sequence(after)
+    (scan,) = (op for op in after.net.walk() if isinstance(op, Scan))
+    assert {dims_of(init)[1:] for init in scan.inits} == {(5, 6, 9)}
+    turned = [op for op in scan.walk() if isinstance(op, Transpose)]
+    assert all(dims_of(op.x)[1] == 2 for op in turned)
+    assert_equal(run(after, inputs), want)
+    with guards(True) as memory:
+        code = Bare(lower(loop(9)), resolve_target(None, None))
+        assert_equal(code.run(inputs, {"T": 3, "N": 2}, memory), want)
+
+
+def test_few_channels_stay_in_the_middle() -> None:
+    """Functions of a step run along an image's rows, which fill vectors better."""
+    program = loop(3)
+    whole_sequence(program)
+    (scan,) = (op for op in program.net.walk() if isinstance(op, Scan))
+    assert {dims_of(init)[1:] for init in scan.inits} == {(3, 5, 6)}

@@ -23,6 +23,8 @@ REBIASED = (127 - 15) << 23
 
 def widened(b: ir.IRBuilder, x: Value, old: str, lanes: int) -> Value:
     """A narrow element as the type that it is computed in; exact."""
+    if old == "u64":
+        return x
     if old not in NARROW_FLOATS:
         extend = b.zext if old.startswith("u") else b.sext
         return extend(x, vector_type(VALUE[WIDE[old]], lanes))
@@ -33,6 +35,8 @@ def widened(b: ir.IRBuilder, x: Value, old: str, lanes: int) -> Value:
 
 def narrowed(b: ir.IRBuilder, x: Value, new: str, lanes: int) -> Value:
     """The opposite: an integer's lower bits; the nearest float, ties to even."""
+    if new == "u64":
+        return x
     if new not in NARROW_FLOATS:
         return b.trunc(x, vector_type(VALUE[new], lanes))
     bits = _Bits(b, lanes)

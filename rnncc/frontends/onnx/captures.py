@@ -20,11 +20,11 @@ CAPTURED = 64
 """Known numbers that a graph inside reads stay known up to so many."""
 
 
-def captured(graphs: Sequence[GraphProto], given: Sequence[str] = ()) -> list[str]:
+def captured(graphs: Sequence[GraphProto], defined: Sequence[str] = ()) -> list[str]:
     """The names of outer graphs that some graphs read, in order."""
     found = dict[str, None]()
     for graph in graphs:
-        own = {*given, *(i.name for i in graph.input), *(t.name for t in graph.initializer)}
+        own = {*defined, *(i.name for i in graph.input), *(t.name for t in graph.initializer)}
         for node in graph.node:
             read = [*node.input, *captured(list(graphs_in(node)))]
             found.update((name, None) for name in read if name and name not in own)

@@ -89,30 +89,30 @@ def conditions_of(names: KnownNames, name: str, some: bool = False) -> Condition
 
 
 def _parts(
-    names: KnownNames, name: str, wanted: bool, found: Conditions
+    names: KnownNames, name: str, outcome: bool, found: Conditions
 ) -> Iterable[tuple[str, bool]]:
     """The bools that decide whether one is as wanted; what is none of bools is added to `found`."""
     value, op = names.value(name), names.writer(name)
     numbers = None if value is None else value.numbers
     if numbers is not None:
-        found.formulas += [] if bool(numbers.all()) == wanted else [Dim.of(-1)]
+        found.formulas += [] if bool(numbers.all()) == outcome else [Dim.of(-1)]
         return ()
     kind = op.op_type if op is not None and op.domain in ("", "ai.onnx") else ""
     if op is not None and kind == "If":
-        return _branches(names, op, wanted)
-    if op is None or kind not in (*COMPARISONS, *PASSING, "Not", "And" if wanted else "Or"):
+        return _branches(names, op, outcome)
+    if op is None or kind not in (*COMPARISONS, *PASSING, "Not", "And" if outcome else "Or"):
         raise Unproven
     if kind not in COMPARISONS:
         inputs = op.input[:1] if kind in PASSING else op.input
-        return [(each, wanted != (kind == "Not")) for each in inputs]
-    compared = COMPARISONS[kind] if wanted else OPPOSITES.get(COMPARISONS[kind])
+        return [(each, outcome != (kind == "Not")) for each in inputs]
+    compared = COMPARISONS[kind] if outcome else OPPOSITES.get(COMPARISONS[kind])
     if compared is None:
         raise Unproven
     found.compare(compared, *(names.value(side) for side in op.input))
     return ()
 
 
-def _branches(names: KnownNames, op: NodeProto, wanted: bool) -> list[tuple[str, bool]]:
+def _branches(names: KnownNames, op: NodeProto, outcome: bool) -> list[tuple[str, bool]]:
     """An `If` of which one branch is not as wanted: the other one is taken, and is so.
 
     Python's `and` and `or` are exported as such.
@@ -123,8 +123,8 @@ def _branches(names: KnownNames, op: NodeProto, wanted: bool) -> list[tuple[str,
     for branch, other in (("then_branch", "else_branch"), ("else_branch", "then_branch")):
         value = names.value(taken[branch])
         numbers = None if value is None else value.numbers
-        if numbers is not None and bool(numbers.all()) != wanted:
-            return [(op.input[0], other == "then_branch"), (taken[other], wanted)]
+        if numbers is not None and bool(numbers.all()) != outcome:
+            return [(op.input[0], other == "then_branch"), (taken[other], outcome)]
     raise Unproven
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 KINDS = {
     **{"f32": 1, "i32": 6, "i64": 7, "i1": 9, "f64": 11},
-    **{"u8": 2, "i8": 3, "u16": 4, "i16": 5, "f16": 10, "u32": 12, "bf16": 16},
+    **{"u8": 2, "i8": 3, "u16": 4, "i16": 5, "f16": 10, "u32": 12, "u64": 13, "bf16": 16},
 }
 """The numbers of element types in ONNX."""
 
@@ -29,29 +29,29 @@ def function_key(message: Any, name: str) -> FunctionKey:
 
 def inlined(op: NodeProto, function: Any) -> list[NodeProto]:
     """A function's nodes, with the attributes of the call in the place of their names."""
-    given = {a.name: a for a in function.attribute_proto} | {a.name: a for a in op.attribute}
-    return [_bound(node, given) for node in function.node]
+    attributes = {a.name: a for a in function.attribute_proto} | {a.name: a for a in op.attribute}
+    return [_bound(node, attributes) for node in function.node]
 
 
-def _bound(node: Any, given: dict[str, Any]) -> Any:
+def _bound(node: Any, attributes: dict[str, Any]) -> Any:
     """A node with given attributes in the place of their names, in the graphs that it holds too."""
-    made = type(node)()
-    made.CopyFrom(node)
-    del made.attribute[:]
+    copy = type(node)()
+    copy.CopyFrom(node)
+    del copy.attribute[:]
     for attribute in node.attribute:
         if attribute.ref_attr_name:
-            if attribute.ref_attr_name in given:
-                bound = made.attribute.add()
-                bound.CopyFrom(given[attribute.ref_attr_name])
+            if attribute.ref_attr_name in attributes:
+                bound = copy.attribute.add()
+                bound.CopyFrom(attributes[attribute.ref_attr_name])
                 bound.name = attribute.name
             continue
-        kept = made.attribute.add()
+        kept = copy.attribute.add()
         kept.CopyFrom(attribute)
         if kept.HasField("g"):
-            nodes = [_bound(inner, given) for inner in kept.g.node]
+            nodes = [_bound(inner, attributes) for inner in kept.g.node]
             del kept.g.node[:]
             kept.g.node.extend(nodes)
-    return made
+    return copy
 
 
 def definition_of(node: Node, schema: Any) -> Any:
@@ -60,25 +60,25 @@ def definition_of(node: Node, schema: Any) -> Any:
     Raises:
         CompileError: it has none for them.
     """
-    made = onnx_package().FunctionProto()
+    function = onnx_package().FunctionProto()
     if schema is not None and schema.has_function:
         body = schema.function_body
-        made.CopyFrom(body)
+        function.CopyFrom(body)
     elif schema is not None and schema.has_context_dependent_function:
         types = [_type(node, value) for value in node.inputs]
         text = schema.get_context_dependent_function(node.op.SerializeToString(), types)
-        made.ParseFromString(text)
-    if not made.node:
+        function.ParseFromString(text)
+    if not function.node:
         raise node.unsupported("has no definition by other operators for these inputs")
-    _add_defaults(made, schema)
-    return made
+    _add_defaults(function, schema)
+    return function
 
 
 def _add_defaults(function: Any, schema: Any) -> None:
     """Attributes that a call leaves out have the standard's values."""
-    there = {a.name for a in function.attribute_proto}
+    present = {a.name for a in function.attribute_proto}
     for name, attribute in schema.attributes.items():
-        if name not in there and attribute.default_value.name:
+        if name not in present and attribute.default_value.name:
             function.attribute_proto.add().CopyFrom(attribute.default_value)
 
 

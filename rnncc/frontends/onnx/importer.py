@@ -53,10 +53,12 @@ def import_model(source: object, **options: Any) -> Program:
 
     Args and errors: as of `read_model`.
     """
-    made = read_model(source, **options).program
-    if not made.net.outputs:
-        raise CompileError(made.source, "has outputs that are empty lists or nothing, and no other")
-    return made
+    program = read_model(source, **options).program
+    if not program.net.outputs:
+        raise CompileError(
+            program.source, "has outputs that are empty lists or nothing, and no other"
+        )
+    return program
 
 
 def read_model(
@@ -134,13 +136,13 @@ def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Import
 
 def _add_counts(partial: Mapping[str, Partial], outputs: dict[str, SSAValue]) -> Counts:
     """Add to the outputs how many rows of others count."""
-    counts, told = Counts(), dict[SSAValue, str]()
+    counts, count_names = Counts(), dict[SSAValue, str]()
     for name, value in partial.items():
         assert value.count is not None
-        if value.count not in told:
-            told[value.count] = fresh(f"{name}.count", outputs)
-            outputs[told[value.count]] = value.count
-        counts[name] = told[value.count], value.axis
+        if value.count not in count_names:
+            count_names[value.count] = fresh(f"{name}.count", outputs)
+            outputs[count_names[value.count]] = value.count
+        counts[name] = count_names[value.count], value.axis
     return counts
 
 
@@ -182,23 +184,23 @@ def _add_inputs(
     infos = [i for i in graph.input if i.name not in held or i.name in {*defaults, *bind}]
     tensors = [tensor for info in infos for tensor in given.tensors_of(info)]
     _check_names(tensors, model.file)
-    found, made = Inputs(tensors, shapes, model.file, learnt), dict[str, Value]()
+    found, inputs = Inputs(tensors, shapes, model.file, learnt), dict[str, Value]()
     values = {**given.values, **{name: found.bind(name, value) for name, value in bind.items()}}
     for name in (info.name for info in tensors):
         if name in values:
             place = Location(model.file, f'input "{name}"')
-            made[name] = _fixed(values[name], found.dtype(name), name, place)
+            inputs[name] = _fixed(values[name], found.dtype(name), name, place)
             continue
         dims = defaults[name].dims if name in defaults else found.dims(name)
         value = scope.b.input(name, dims, found.dtype(name))
         model.symbols += sorted({s for d in dims for s in d.symbols} - {*model.symbols})
         model.inputs[value] = name
         model.taken.add(name)
-        made[name] = Value.computed(value)
+        inputs[name] = Value.computed(value)
     for name in (info.name for info in infos):
         names = given.held.get(name, name)
-        one = made[names] if isinstance(names, str) else Nothing()
-        value = StackedRows.listing([made[n] for n in names]) if isinstance(names, list) else one
+        one = inputs[names] if isinstance(names, str) else Nothing()
+        value = StackedRows.listing([inputs[n] for n in names]) if isinstance(names, list) else one
         scope.define(name, value, model.file)
     for fact in model.known.facts:
         if not is_natural(fact):
@@ -208,10 +210,10 @@ def _add_inputs(
 
 def _fixed(array: Array, dtype: str, name: str, place: Location) -> Value:
     """A constant in the place of an input."""
-    made = np.asarray(array)
-    if name_of(made.dtype) != dtype:
-        raise CompileError(place, f"holds {dtype}, the constant for it {made.dtype}")
-    return Value.of(made, name)
+    constant = np.asarray(array)
+    if name_of(constant.dtype) != dtype:
+        raise CompileError(place, f"holds {dtype}, the constant for it {constant.dtype}")
+    return Value.of(constant, name)
 
 
 def _check_names(infos: Any, file: str) -> None:

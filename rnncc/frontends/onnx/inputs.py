@@ -62,8 +62,8 @@ class Inputs:
         if dims is None:
             what = f'input "{name}" has no shape'
             raise CompileError(self.file, what, f"--shape {name}=... gives one")
-        given = (d.substitute(self._replaced).substitute(self._named) for d in dims)
-        return tuple(d.substitute(self._learnt) for d in given)
+        renamed = (d.substitute(self._replaced).substitute(self._named) for d in dims)
+        return tuple(d.substitute(self._learnt) for d in renamed)
 
     def _declared(self, info: Any) -> tuple[list[Dim] | None, str]:
         place = Location(self.file, f'input "{info.name}"')
@@ -136,16 +136,16 @@ class Inputs:
                 place, "is no input of the model", f"inputs: {', '.join(self._open)}"
             )
 
-    def _unify(self, name: str, given: Sequence[Dim | None], place: Location) -> None:
+    def _unify(self, name: str, requested: Sequence[Dim | None], place: Location) -> None:
         """The sizes of an input are these."""
         held = self._open[name]
         if held is None:
-            names = [self._symbol(f"{name}_{axis}") for axis in range(len(given))]
+            names = [self._symbol(f"{name}_{axis}") for axis in range(len(requested))]
             held = self._open[name] = names
-        if len(held) != len(given):
-            what = f"gives {len(given)} sizes, the file says {self._text(held)}"
+        if len(held) != len(requested):
+            what = f"gives {len(requested)} sizes, the file says {self._text(held)}"
             raise CompileError(place, what)
-        for old, new in zip(held, given, strict=True):
+        for old, new in zip(held, requested, strict=True):
             if new is None:
                 continue
             now = old.substitute(self._replaced)

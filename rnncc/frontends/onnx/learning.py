@@ -50,30 +50,36 @@ class Known:
 
 
 def learnt_from(
-    pairs: Iterable[tuple[Dim, Dim]], order: Sequence[str], plain: bool
+    pairs: Iterable[tuple[Dim, Dim]], order: Sequence[str], plain: bool, facts: Sequence[Dim] = ()
 ) -> Learnt | None:
     """What makes the first pair of different sizes equal, if a simple thing does.
 
     Args:
         order: the symbols; later ones give way to earlier ones.
         plain: whether a symbol may stand for another one alone.
+        facts: what is known already, which did not make them equal.
     """
     for one, other in pairs:
         if one != other:
             rest = _without_common_factor(one - other)
-            return (None if plain else _fact(rest)) or _symbol(rest, order, plain)
+            return (None if plain else _fact(rest, facts)) or _symbol(rest, order, plain)
     return None
 
 
-def _fact(rest: Dim) -> Learnt | None:
+def _fact(rest: Dim, facts: Sequence[Dim]) -> Learnt | None:
     """Which side of a maximum must be the larger one for a formula to be 0."""
-    for atom in sorted(rest.atoms):
-        if isinstance(atom, Excess):
-            if rest.substitute({atom: atom.inner}) == 0:
-                return Learnt(atom.inner)
-            if rest.substitute({atom: 0}) == 0:
-                return Learnt(-atom.inner)
+    for atom in sorted(_maxima(rest)):
+        for value, fact in ((atom.inner, atom.inner), (Dim.of(0), -atom.inner)):
+            if fact not in facts and rest.substitute({atom: value}) == 0:
+                return Learnt(fact)
     return None
+
+
+def _maxima(dim: Dim) -> set[Excess]:
+    """The maxima in a formula, those within its quotients too."""
+    atoms = dim.atoms
+    inside = (_maxima(atom.inner) for atom in atoms)
+    return {atom for atom in atoms if isinstance(atom, Excess)}.union(*inside)
 
 
 def _symbol(rest: Dim, order: Sequence[str], plain: bool) -> Learnt | None:

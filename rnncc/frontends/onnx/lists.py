@@ -6,7 +6,7 @@ An optional value is the value itself, or `Nothing`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -49,7 +49,7 @@ class StackedRows(Value):
     @property
     def form(self) -> tuple[Any, ...]:
         """What must be equal for two lists to differ in their numbers alone."""
-        return "list", self.earlier, self.stacked is None, len(self.items)
+        return "list", self.earlier, self.stacked is None, *(item.form for item in self.items)
 
     @property
     def is_empty(self) -> bool:
@@ -64,17 +64,23 @@ class StackedRows(Value):
     @staticmethod
     def may_grow_on(value: Value) -> bool:
         """The same of a list that has elements already, which the loop does not read."""
-        return isinstance(value, StackedRows) and value.earlier is None
+        return isinstance(value, StackedRows)
 
     def tensors(self) -> list[Value]:
         """The tensors that it holds."""
-        return [*([] if self.stacked is None else [self.stacked]), *self.items]
+        held = (tensor for item in self.items for tensor in item.tensors())
+        return [*([] if self.stacked is None else [self.stacked]), *held]
 
     def holding(self, tensors: Sequence[Value]) -> StackedRows:
         """The same list of other tensors."""
-        first = len(tensors) - len(self.items)
-        stacked = tensors[0] if first else None
-        return replace(self, stacked=stacked, items=tuple(tensors[first:]))
+        waiting = iter(tensors)
+        stacked = None if self.stacked is None else next(waiting)
+        items = (item.holding([next(waiting) for _ in item.tensors()]) for item in self.items)
+        return replace(self, stacked=stacked, items=tuple(items))
+
+    def holding_items(self, items: Sequence[Value]) -> StackedRows:
+        """The same list with other elements behind its rows."""
+        return replace(self, items=tuple(items))
 
     def appended(self, value: Value) -> StackedRows:
         """With one more at the end."""
@@ -83,6 +89,43 @@ class StackedRows(Value):
     def __str__(self) -> str:
         length = str(len(self.items)) if self.stacked is None else "rows"
         return f"a list of {length}" if self.earlier is None else f"a list with {length} appended"
+
+
+@dataclass(frozen=True, eq=False)
+class PossibleRows(Value):
+    """Elements of a list in a loop, of each of which the run decides whether it exists.
+
+    Their type and shape are those of one element.
+
+    Attributes:
+        rows: the elements [k, ...].
+        exist: a bool for each [k].
+    """
+
+    rows: Value = field(kw_only=True)
+    exist: Value = field(kw_only=True)
+
+    @staticmethod
+    def pairing(rows: Value, exist: Value) -> PossibleRows:
+        """Rows, and which of them exist."""
+        return PossibleRows(rows.dtype, rows.dims[1:], rows=rows, exist=exist)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """No tensor's."""
+        return ("possible rows",)
+
+    def tensors(self) -> list[Value]:
+        """The rows, and the bools."""
+        return [self.rows, self.exist]
+
+    def holding(self, tensors: Sequence[Value]) -> PossibleRows:
+        """Other rows and bools."""
+        rows, exist = tensors
+        return PossibleRows.pairing(rows, exist)
+
+    def __str__(self) -> str:
+        return "elements that may exist"
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +156,11 @@ def refilled(values: Iterable[Value], tensors: Iterable[SSAValue]) -> list[Value
     """Values of the same forms that hold other tensors."""
     waiting = iter(tensors)
     return [v.holding([Value.computed(next(waiting)) for _ in v.tensors()]) for v in values]
+
+
+def types_in(values: Sequence[Value]) -> list[tuple[Any, ...]]:
+    """What must not change of values that a loop or branch passes on."""
+    return [(v.form, *((t.dtype, t.dims) for t in v.tensors())) for v in values]
 
 
 def check_readable(b: Builder, rows: StackedRows) -> None:

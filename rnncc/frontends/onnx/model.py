@@ -129,20 +129,20 @@ class ModelContext:
     def learnt_from(self, error: CompileError) -> Learnt | None:
         """What must be true of sizes where the error is that they differ."""
         order = sorted(self.symbols, key=lambda symbol: symbol not in ("T", "N"))
-        return learnt_from(error.differ, order, self.branches > 0)
+        return learnt_from(error.differ, order, self.branches > 0, self.known.facts)
 
     def inputs_behind(self, value: Value) -> list[str]:
         """The inputs of the model that a value is computed from."""
         found, seen, waiting = dict[str, None](), set[SSAValue](), [value.made]
         while waiting:
-            made = waiting.pop()
-            if made is None or made in seen:
+            current = waiting.pop()
+            if current is None or current in seen:
                 continue
-            seen.add(made)
-            if made in self.inputs:
-                found[self.inputs[made]] = None
-            if made in self.captured:
-                waiting.append(self.captured[made])
-            if isinstance(made.owner, Operation):
-                waiting += made.owner.operands
+            seen.add(current)
+            if current in self.inputs:
+                found[self.inputs[current]] = None
+            if current in self.captured:
+                waiting.append(self.captured[current])
+            if isinstance(current.owner, Operation):
+                waiting += current.owner.operands
         return list(found)

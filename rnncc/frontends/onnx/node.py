@@ -31,6 +31,13 @@ COMPUTED = (*NUMBERS, "i1")
 STORED = (*COMPUTED, *WIDE)
 """The types of values at run time; the narrow ones among them are widened where they are computed
 with."""
+WRAPPING = {
+    *("Add", "Sub", "Mul", "Sum", "ReduceSum", "Equal"),
+    *("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"),
+}
+"""Operators that give the same bits whether integers are signed or not, and so take uint64."""
+ORDERING = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual"}
+"""Operators that take uint64 less 2^63, which orders them as signed integers."""
 MAX_FOLDED = 1 << 26
 """How many numbers are computed at import."""
 ATTRIBUTES = {"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8}
@@ -126,12 +133,22 @@ class Node:
         value = self._tensor(index)
         unfit = value.dtype not in dtypes or (value.dtype in NARROW_FLOATS and self._stays_wide)
         if unfit and WIDE.get(value.dtype) in dtypes:
-            return self.scope.widened(value)
+            wide = self.scope.widened(value)
+            return self._ordered(wide, index) if value.dtype == "u64" else wide
         if value.dtype not in dtypes:
             name, allowed = TEXT.get(value.dtype, value.dtype), [TEXT[d] for d in dtypes]
             what = f"{self._shown(index)} is {name}, supported: {', '.join(allowed)}"
             raise self.unsupported(what)
         return self.scope.ssa(value)
+
+    def _ordered(self, bits: SSAValue, index: int) -> SSAValue:
+        """An input of uint64, whose bits are an int64's, for an operator that computes with it."""
+        if self.op.op_type in WRAPPING:
+            return bits
+        if self.op.op_type in ORDERING:
+            return self.b.add(bits, self.full(-(2.0**63), bits))
+        known = ", ".join(sorted(WRAPPING | ORDERING))
+        raise self.unsupported(f"computes with uint64, {self._shown(index)}", f"supported: {known}")
 
     @property
     def _stays_wide(self) -> bool:

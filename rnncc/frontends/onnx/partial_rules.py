@@ -28,12 +28,12 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     Raises:
         Unsupported: it reads rows together.
     """
-    given = n.inputs
-    n.inputs = [v.whole() if isinstance(v, Partial) else v for v in given]
-    count = _counted(given)[0].count
+    inputs = n.inputs
+    n.inputs = [v.whole() if isinstance(v, Partial) else v for v in inputs]
+    count = _counted(inputs)[0].count
     if name == "Shape":
-        return [_shape(n, _counted(given)[0])]
-    axis = RULES[name](n, given) if name in RULES else None
+        return [_shape(n, _counted(inputs)[0])]
+    axis = RULES[name](n, inputs) if name in RULES else None
     if axis is None:
         raise n.unsupported("reads a tensor whose number of rows the run decides", _HINT)
     made: Any = operator.build(n)
@@ -42,8 +42,8 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     return [Partial.counted(value, axis, count) for value in values]
 
 
-def _counted(given: Given) -> list[Partial]:
-    return [value for value in given if isinstance(value, Partial)]
+def _counted(inputs: Given) -> list[Partial]:
+    return [value for value in inputs if isinstance(value, Partial)]
 
 
 def _shape(n: Node, x: Partial) -> SSAValue:
@@ -65,13 +65,13 @@ def _from_end(axis: int, rank: int) -> int:
 # Along which axis the rows of the result lie; None where a row is not computed by itself
 
 
-def _elementwise(n: Node, given: Given) -> int | None:
-    rank = max(v.rank for v in given if v is not None)
-    axes = {rank - v.rank + v.axis for v in _counted(given)}
-    if len(axes) > 1 or len({v.count for v in _counted(given)}) > 1:
+def _elementwise(n: Node, inputs: Given) -> int | None:
+    rank = max(v.rank for v in inputs if v is not None)
+    axes = {rank - v.rank + v.axis for v in _counted(inputs)}
+    if len(axes) > 1 or len({v.count for v in _counted(inputs)}) > 1:
         return None
     axis = axes.pop()
-    for value in given:
+    for value in inputs:
         if value is None or isinstance(value, Partial):
             continue
         own = axis - rank + value.rank
@@ -80,14 +80,14 @@ def _elementwise(n: Node, given: Given) -> int | None:
     return axis
 
 
-def _single(given: Given, index: int = 0) -> Partial | None:
+def _single(inputs: Given, index: int = 0) -> Partial | None:
     """The tensor, where an input is the only one of its kind."""
-    value = given[index] if index < len(given) else None
-    return value if isinstance(value, Partial) and len(_counted(given)) == 1 else None
+    value = inputs[index] if index < len(inputs) else None
+    return value if isinstance(value, Partial) and len(_counted(inputs)) == 1 else None
 
 
-def _transpose(n: Node, given: Given) -> int | None:
-    [x] = _counted(given)
+def _transpose(n: Node, inputs: Given) -> int | None:
+    [x] = _counted(inputs)
     order = n.integers("perm") or [*reversed(range(x.rank))]
     return order.index(x.axis) if sorted(order) == [*range(x.rank)] else None
 
@@ -97,13 +97,13 @@ def _left(x: Partial, gone: Sequence[int]) -> int | None:
     return None if x.axis in gone else x.axis - sum(axis < x.axis for axis in gone)
 
 
-def _squeeze(n: Node, given: Given) -> int | None:
-    x, axes = _single(given), axes_input(n)
+def _squeeze(n: Node, inputs: Given) -> int | None:
+    x, axes = _single(inputs), axes_input(n)
     return None if x is None or not axes else _left(x, n.axes(axes, x.rank))
 
 
-def _unsqueeze(n: Node, given: Given) -> int | None:
-    x, axes = _single(given), axes_input(n)
+def _unsqueeze(n: Node, inputs: Given) -> int | None:
+    x, axes = _single(inputs), axes_input(n)
     if x is None or axes is None:
         return None
     rank = x.rank + len(axes)
@@ -111,59 +111,59 @@ def _unsqueeze(n: Node, given: Given) -> int | None:
     return [axis for axis in range(rank) if axis not in added][x.axis]
 
 
-def _reshape(n: Node, given: Given) -> int | None:
+def _reshape(n: Node, inputs: Given) -> int | None:
     """Axes of size 1 come and go."""
-    x = _single(given)
+    x = _single(inputs)
     if x is None or any(d != 1 for at, d in enumerate(x.dims) if at != x.axis):
         return None
     sizes = [int(size) if size.is_static else 0 for size in n.sizes(1)]
     return sizes.index(-1) if sorted(sizes) == [-1, *[1] * (len(sizes) - 1)] else None
 
 
-def _gather(n: Node, given: Given) -> int | None:
+def _gather(n: Node, inputs: Given) -> int | None:
     rank = n.value(0).rank
     axis, index = n.axis(n.integer("axis", 0), rank), n.value(1)
-    if (x := _single(given)) is not None:
+    if (x := _single(inputs)) is not None:
         if x.axis == axis:
             return None
         return x.axis if x.axis < axis else x.axis - 1 + index.rank
-    places = _single(given, 1)
+    places = _single(inputs, 1)
     return None if places is None else axis + places.axis
 
 
-def _gather_nd(n: Node, given: Given) -> int | None:
-    places = _single(given, 1)
+def _gather_nd(n: Node, inputs: Given) -> int | None:
+    places = _single(inputs, 1)
     if places is None or n.integer("batch_dims", 0) or places.axis == places.rank - 1:
         return None
     return places.axis
 
 
-def _concat(n: Node, given: Given) -> int | None:
-    parts = _counted(given)
-    same = len({(part.axis, part.count) for part in parts}) == 1 and len(parts) == len(given)
+def _concat(n: Node, inputs: Given) -> int | None:
+    parts = _counted(inputs)
+    same = len({(part.axis, part.count) for part in parts}) == 1 and len(parts) == len(inputs)
     axis = n.axis(n.integer("axis"), parts[0].rank)
     return parts[0].axis if same and axis != parts[0].axis else None
 
 
-def _product(n: Node, given: Given) -> int | None:
+def _product(n: Node, inputs: Given) -> int | None:
     """Rows of a left operand times a matrix."""
-    x = _single(given)
+    x = _single(inputs)
     if x is None or x.axis == x.rank - 1 or n.value(1).rank != 2:
         return None
     return x.axis
 
 
-def _gemm(n: Node, given: Given) -> int | None:
-    x = _single(given)
+def _gemm(n: Node, inputs: Given) -> int | None:
+    x = _single(inputs)
     if x is None or x.axis or n.flag("transA", 0):
         return None
     added = n.inputs[2] if n.has(2) else None
     return 0 if added is None or added.rank < 2 or added.dims[0] == 1 else None
 
 
-def _along(n: Node, given: Given) -> int | None:
+def _along(n: Node, inputs: Given) -> int | None:
     """Along another axis, whose size stays."""
-    x = _single(given)
+    x = _single(inputs)
     if x is None or n.opset < 13:
         return None
     return None if n.axis(n.integer("axis", -1), x.rank) == x.axis else x.axis
@@ -172,8 +172,8 @@ def _along(n: Node, given: Given) -> int | None:
 def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
     """Along other axes, which go or become 1."""
 
-    def rule(n: Node, given: Given) -> int | None:
-        x, axes = _single(given), axes_of(n)
+    def rule(n: Node, inputs: Given) -> int | None:
+        x, axes = _single(inputs), axes_of(n)
         if x is None or not axes:
             return None
         gone = n.axes(axes, x.rank)

@@ -120,7 +120,7 @@ class Scope:
             shown = TEXT.get(value.dtype, value.dtype)
             what = f"a constant of type {shown} is used at run time"
             raise Unsupported(self.b.loc, what, f"supported: {', '.join(TEXT[d] for d in STORED)}")
-        exact = array.dtype.kind != "i" or bool((np.abs(array) < EXACT).all())
+        exact = array.dtype.kind not in "iu" or bool((np.abs(array) < EXACT).all())
         if array.size and exact and _is_uniform(array):
             return self.b.fill(float(array.reshape(-1)[0]), array.shape, value.dtype)
         array = array.view(np.uint16) if value.dtype == "bf16" else array
@@ -345,9 +345,9 @@ class Scope:
         if len(op.input) > len(function.input):
             what = f"has {len(op.input)} inputs, its function takes {len(function.input)}"
             raise CompileError(location, what)
-        for name, given in zip(function.input, op.input, strict=False):
-            if given:
-                found[name] = self.read(given, location)
+        for name, argument in zip(function.input, op.input, strict=False):
+            if argument:
+                found[name] = self.read(argument, location)
         return found
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 TEXT = {
     **{"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"},
     **{"i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "u32": "uint32"},
-    **{"f16": "float16", "bf16": "bfloat16"},
+    **{"u64": "uint64", "f16": "float16", "bf16": "bfloat16"},
 }
 STANDARD = {
     **{**TEXT, "f32": "float", "f64": "double"},

@@ -21,12 +21,14 @@ class Undecided(Exception):
 def by_element(function: Callable[[Dim, Dim], Any], a: Array, b: Array) -> Array | None:
     """A function of two sizes over arrays of them; None where it is undecided for some."""
     left, right = np.broadcast_arrays(as_objects(a), as_objects(b))
-    made: Array = np.empty(left.shape, object)
+    results: Array = np.empty(left.shape, object)
     try:
-        made.reshape(-1)[:] = [function(x, y) for x, y in zip(left.flat, right.flat, strict=True)]
+        results.reshape(-1)[:] = [
+            function(x, y) for x, y in zip(left.flat, right.flat, strict=True)
+        ]
     except Undecided:
         return None
-    return made
+    return results
 
 
 def add(x: Dim, y: Dim) -> Dim:

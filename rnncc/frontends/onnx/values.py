@@ -170,9 +170,11 @@ def as_objects(array: Array) -> Array:
     """
     if array.dtype.kind == "f" and not (np.isfinite(array) & (np.floor(array) == array)).all():
         raise NoFormula
-    made: Array = np.empty(array.shape, object)
-    made.reshape(-1)[:] = [Dim.of(d if isinstance(d, Dim) else int(d)) for d in array.reshape(-1)]
-    return made
+    objects: Array = np.empty(array.shape, object)
+    objects.reshape(-1)[:] = [
+        Dim.of(d if isinstance(d, Dim) else int(d)) for d in array.reshape(-1)
+    ]
+    return objects
 
 
 def _as_numbers(array: Array, dtype: str) -> Array:

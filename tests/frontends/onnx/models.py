@@ -29,6 +29,7 @@ KINDS = {
     "u16": TensorProto.UINT16,
     "i16": TensorProto.INT16,
     "u32": TensorProto.UINT32,
+    "u64": TensorProto.UINT64,
     "f16": TensorProto.FLOAT16,
     "bf16": TensorProto.BFLOAT16,
 }

@@ -197,12 +197,12 @@ CASES: dict[str, tuple[Any, str]] = {
     "complex numbers": (
         changed(lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 14)),
         'input "x": holds complex64; supported: float32, float64, int32, int64, bool, int8, uint8, '
-        "int16, uint16, uint32, float16, bfloat16",
+        "int16, uint16, uint32, uint64, float16, bfloat16",
     ),
     "texts": (
         changed(lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 8)),
         'input "x": holds text; supported: float32, float64, int32, int64, bool, int8, uint8, '
-        "int16, uint16, uint32, float16, bfloat16",
+        "int16, uint16, uint32, uint64, float16, bfloat16",
     ),
     "sequence": (
         changed(lambda m: m.graph.input[0].type.sequence_type.elem_type.SetInParent()),

@@ -41,6 +41,8 @@ MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], np.int32)
 IDS = np.array([[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]], np.int32)
 ATTENTION = {"x": X, "w": random(D, 3 * D), "b": random(3 * D)}
 PARTS = {"q": X, "k": random(N, 4, D), "v": random(N, 4, 6)}
+LONGER_MASK = np.pad(MASK, ((0, 0), (3, 0)), constant_values=1)
+PAST = {"past_key": random(N, 2, 3, 4), "past_value": random(N, 2, 3, 4)}
 CASES: dict[str, tuple[Any, Arrays]] = {
     **{
         f"FusedConv {name}": of_one(
@@ -123,6 +125,34 @@ CASES: dict[str, tuple[Any, Arrays]] = {
         num_heads=2,
         mask_filter_value=-50.0,
     ),
+    "Attention behind past keys": of_one(
+        "Attention",
+        {**ATTENTION, "m": LONGER_MASK, "past": random(2, N, 2, 3, 4)},
+        "y present",
+        num_heads=2,
+        unidirectional=1,
+    ),
+    "Attention with sizes and a mask for each step": of_one(
+        "Attention",
+        {"x": X, "w": random(D, 32), "b": random(32), "m": np.tri(S, dtype=np.int32)[[0] * N]},
+        num_heads=2,
+        qkv_hidden_sizes=[8, 8, 16],
+    ),
+    "MultiHeadAttention behind past keys": of_one(
+        "MultiHeadAttention",
+        {**PARTS, "k": X, "v": X, "b": random(3 * D), "m": LONGER_MASK, "a": None, **PAST},
+        "y keys values",
+        num_heads=2,
+        unidirectional=1,
+    ),
+    "MultiHeadAttention of keys by heads": of_one(
+        "MultiHeadAttention",
+        {"q": X, "k": random(N, 2, 3, 4), "v": random(N, 2, 3, 4)},
+        num_heads=2,
+    ),
+    "MultiHeadAttention looking back at others": of_one(
+        "MultiHeadAttention", PARTS, num_heads=2, unidirectional=1
+    ),
     "Inverse": of_one("Inverse", {"x": random(3, 6, 6)}),
 }
 
@@ -145,11 +175,19 @@ def test_operator(name: str) -> None:
         (of_one("BiasGelu", {"x": X}), "1 inputs, expected 2 to 2"),
         (of_one("QuickGelu", {"x": X}, beta=1.0), "unknown attribute 'beta'"),
         (of_one("FusedConv", {"x": IMAGE, "w": TAPS}, activation="Sine"), "activation 'Sine'"),
-        (of_one("Attention", ATTENTION, num_heads=3), "24 units for 3 heads"),
+        (of_one("Attention", ATTENTION, num_heads=3), "8 units for 3 heads"),
         (of_one("Attention", {**ATTENTION, "m": IDS[:, :2]}, num_heads=2), "mask of shape 2 x 2"),
         (
             of_one("LayerNormalization", {"x": X, "g": ROW}, stash_type=11),
             "another type than float32",
+        ),
+        (
+            of_one("Attention", {**ATTENTION, "m": None, "p": random(N, 2, 3, 4)}, num_heads=2),
+            "past keys and values of shape 2 x 2 x 3 x 4",
+        ),
+        (
+            of_one("MultiHeadAttention", {"q": random(N, S, 2, 3, 4)}, num_heads=2),
+            "packed queries",
         ),
         (of_one("Inverse", {"x": random(3, 2)}), "is given 3 x 2, expected square matrices"),
     ],

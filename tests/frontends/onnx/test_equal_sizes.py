@@ -52,6 +52,26 @@ def positions() -> Any:
     return over(nodes, {"x": ["N", "T", 2]}, p=drawn(5, 2), s=np.array([0]))
 
 
+def windows() -> Any:
+    """Starts of windows by Range; there are (T + 1) / 2 - 1, of which a state is made."""
+    nodes = [
+        node("Shape", "x", "n", start=0, end=1),
+        node("Squeeze", "n", "t"),
+        node("Sub", "t two", "end"),
+        node("Range", "zero end two", "starts"),
+        node("Gather", "x starts", "a"),
+        node("Add", "a h", "y"),
+        node("Add", "t one", "more"),
+        node("Div", "more two", "halves"),
+        node("Sub", "halves one", "windows"),
+        node("Unsqueeze", "windows zeros", "rows"),
+        node("Concat", "rows four", "shape", axis=0),
+        node("ConstantOfShape", "shape", "h"),
+    ]
+    held = {name: np.array(k) for k, name in enumerate(["zero", "one", "two"])}
+    return over(nodes, {"x": ["T", 4]}, zeros=np.array([0]), four=np.array([4]), **held)
+
+
 Shape = tuple[int, ...]
 CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
     "sum": (
@@ -66,6 +86,7 @@ CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
         {"a": (3, 4), "b": (2, 2)},
         "K is 3 in a but 2 in b",
     ),
+    "windows": (windows(), {"x": (8, 4)}, {"x": (1, 4)}, "a size T - "),
     "three of a loop": (
         lstm(),
         {"x": (4, 2, 2), "h": (1, 2, HIDDEN), "c": (1, 2, HIDDEN)},

@@ -104,6 +104,14 @@ SCANS = {
     "reads a list from around": loop(
         [node("SequenceAt", "d one", "a"), node("SequenceInsert", "s a", "s2")], "e "
     ),
+    "reads what it appended": loop(
+        [
+            node("SequenceInsert", "s v2", "r"),
+            node("SequenceAt", "r last", "p"),
+            node("SequenceInsert", "r p", "s2"),
+        ],
+        "e",
+    ),
     "appends in either branch": loop(
         [
             node("ReduceSum", "v", "sum", keepdims=0),
@@ -126,16 +134,63 @@ TURN_BY_TURN = {
     ),
     "begins anew": loop([node("SequenceConstruct", "v2", "s2")], "e"),
     "reads the length": loop(COUNTS, "e"),
-    "reads what it appended": loop(
-        [
-            node("SequenceInsert", "s v2", "r"),
-            node("SequenceAt", "r last", "p"),
-            node("SequenceInsert", "r p", "s2"),
-        ],
-        "e",
-    ),
     "takes away": loop([node("SequenceErase", "s zero", "s2")], "d", "two"),
 }
+
+
+LARGE = [node("ReduceSum", "v", "sum", keepdims=0), node("Greater", "sum limit", "large")]
+
+
+def appending_if(list_name: str, result: str, element: str = "v2") -> Any:
+    """One more element if the state's sum is large."""
+    inserted = [node("SequenceInsert", f"{list_name} {element}", "a")]
+    kept = [node("Identity", list_name, "b")]
+    branches = {
+        "then_branch": graph(inserted, [], [list_info("a")]),
+        "else_branch": graph(kept, [], [list_info("b")]),
+    }
+    return node("If", "large", result, **branches)
+
+
+def inner_loop() -> Any:
+    """Three iterations inside an iteration, each of which may append."""
+    turned = [node("Neg", "u", "n"), node("Sub", "n limit", "u2"), node("Identity", "go", "go3")]
+    large = [node("ReduceSum", "u", "sum", keepdims=0), LARGE[1]]
+    inside = body([*turned, *large], states="u", condition="go3")
+    inside.node.append(appending_if("r", "r2", "u2"))
+    inside.input.append(list_info("r"))
+    inside.output.append(list_info("r2"))
+    return node("Loop", "three _ v s", "vn s2", body=inside)
+
+
+MAY_APPEND = {
+    "one": loop([*LARGE, appending_if("s", "s2")], "e", "many"),
+    "behind others": loop([*LARGE, appending_if("s", "s2")], "d", "many"),
+    "two, and one that is there": loop(
+        [
+            *LARGE,
+            appending_if("s", "r"),
+            node("SequenceInsert", "r x", "q"),
+            appending_if("q", "s2", "x"),
+        ],
+        "e",
+        "many",
+    ),
+    "in a loop inside": loop([inner_loop()], "e", "many"),
+}
+"""Loops that append some elements under a condition."""
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", MAY_APPEND)
+def test_elements_that_may_be_appended(name: str) -> None:
+    nodes = [*MAY_APPEND[name], node("ConcatFromSequence", "z", "all", axis=0, new_axis=1)]
+    made = model(nodes, [info("x", ["N", 3])], [info("y", None), info("all", None)], CONSTANTS)
+    arrays = {"x": (X - 5) / 64}
+    want = by_onnxruntime(made, arrays)
+    assert 0 < len(want["all"]) < 300
+    for got in (onnx_backend.Interpreter, onnx_backend.Backend):
+        assert_same(list(got.prepare(made).run(arrays)), list(want.values()))
 
 
 @pytest.mark.peers

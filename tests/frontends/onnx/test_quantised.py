@@ -49,6 +49,27 @@ def test_dynamic_quantize_lstm(per_unit: bool, dtype: Any, direction: str) -> No
         assert_close(rnncc.compile(import_model(made)).run(x), want)
 
 
+@pytest.mark.peers
+def test_the_range_of_x_ends_with_the_longest_sequence() -> None:
+    rng, (steps, length) = np.random.default_rng(3), (9, 4)
+    x = rng.standard_normal((steps, 1, SIZE)).astype(np.float32)
+    x[length:] *= 10
+    names = "x w r _ lengths _ _ _ s z s z"
+    made = model(
+        [node("DynamicQuantizeLSTM", names, "y", hidden_size=H, domain="com.microsoft")],
+        [info("x", ["T", "N", SIZE]), info("lengths", ["N"], "i32")],
+        [info("y", None)],
+        {
+            **{"s": np.full(1, 0.01, np.float32), "z": np.zeros(1, np.int8)},
+            "w": rng.integers(-99, 99, (1, SIZE, 4 * H), np.int8),
+            "r": rng.integers(-99, 99, (1, H, 4 * H), np.int8),
+        },
+        domains={"com.microsoft": 1},
+    )
+    arrays = {"x": x, "lengths": np.array([length], np.int32)}
+    assert_close(interpreted(made, arrays), by_onnxruntime(made, arrays))
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_dequantised_constants(axis: int) -> None:
     rng = np.random.default_rng(1)
@@ -132,3 +153,18 @@ def test_pools_of_bytes(kind: str, windows: str, dtype: str) -> None:
         got, want = compiled.run({"x": x})["y"], by_onnxruntime(made, {"x": x})["y"]
         assert got.dtype == want.dtype and got.shape == want.shape
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(("a", "b"), [((5,), (5, 3)), ((2, 4, 5), (5,)), ((5,), (5,))])
+def test_integer_products_of_vectors(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(2)
+    x = {"x": rng.integers(0, 255, a, np.uint8)}
+    held = {"w": rng.integers(-99, 99, b, np.int8), "xz": np.uint8(7), "wz": np.int8(-3)}
+    made = model(
+        [node("MatMulInteger", "x w xz wz", "y")],
+        [info("x", list(a), "u8")],
+        [info("y", None, "i32")],
+        held,
+    )
+    assert_close(interpreted(made, x), by_onnxruntime(made, x))

@@ -158,6 +158,42 @@ def assert_same_bits(made: Any, arrays: Arrays) -> None:
         np.testing.assert_array_equal(got["y"], want)
 
 
+@pytest.mark.peers
+def test_uint64() -> None:
+    """Moved, added and multiplied modulo 2^64, cast to and from other integers."""
+    nodes = [
+        node("Mul", "x k", "m"),
+        node("Add", "m x", "s"),
+        node("Equal", "s x", "same"),
+        node("Less", "s k", "less"),
+        node("Concat", "s k1", "y", axis=0),
+        node("Cast", "s", "low", to=KINDS["i32"]),
+        node("Cast", "low", "back", to=KINDS["u64"]),
+        node("Cast", "x", "rows", to=KINDS["i64"]),
+    ]
+    kinds = {"y": "u64", "same": "i1", "less": "i1", "low": "i32", "back": "u64", "rows": "i64"}
+    factor = np.array(11400714819323198485, np.uint64)
+    made = model(
+        nodes,
+        [info("x", ["N"], "u64")],
+        [info(name, None, kind) for name, kind in kinds.items()],
+        {"k": factor, "k1": factor.reshape(1)},
+    )
+    x = {"x": np.array([0, 3, 2**63 + 1, 2**64 - 1], np.uint64)}
+    want = by_onnxruntime(made, x)
+    for got in (interpreted(made, x), rnncc.compile(import_model(made)).run(x)):
+        for name, array in want.items():
+            assert got[name].dtype == array.dtype
+            np.testing.assert_array_equal(got[name], array)
+
+
+@pytest.mark.parametrize("kind", ["Div", "Max", "Mod"])
+def test_uint64_is_not_computed_with_where_its_sign_matters(kind: str) -> None:
+    made = model([node(kind, "x x", "y")], [info("x", ["N"], "u64")], [info("y", None)], opset=13)
+    with pytest.raises(CompileError, match="computes with uint64"):
+        import_model(made)
+
+
 def test_a_layer_of_doubles() -> None:
     """Computed in them: constants, states and functions are no float32."""
     hidden, size = 6, 4

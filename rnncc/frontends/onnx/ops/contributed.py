@@ -12,6 +12,12 @@ from functools import wraps
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Function, Node, OnnxOperator, Result
+from rnncc.frontends.onnx.ops.contributed_attention import (
+    ATTENTION,
+    UNSUPPORTED,
+    fused_attention,
+    multi_head_attention,
+)
 from rnncc.frontends.onnx.ops.conv import convolved
 from rnncc.frontends.onnx.ops.gate_functions import FUNCTIONS
 from rnncc.frontends.onnx.ops.linear import general_product, square_matrices
@@ -20,13 +26,9 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn import activations as act
 from rnncc.nn.arithmetic import clamp, reciprocal, times
-from rnncc.nn.attention import attention
 from rnncc.nn.factors import inverse
 from rnncc.nn.linear import matmul
 from rnncc.nn.normalisation import layer_norm, rms_norm
-
-LOWEST = -3.4028234663852886e38
-"""What ONNX Runtime adds to scores of later steps: the least float32."""
 
 FUSED = "Relu Sigmoid Tanh Softplus Softsign LeakyRelu Elu ThresholdedRelu HardSigmoid Clip".split()
 """Activations that are fused."""
@@ -200,11 +202,12 @@ def _embed_layer_norm(n: Node) -> list[Result]:
     if segments is not None:
         total = b.add(total, b.gather(segments, n.x(1, INTEGERS), 0))
     total = n.like(total, words)
-    made = layer_norm(b, total, n.x(5, FLOATS), n.x(6, FLOATS), 2, n.real("epsilon", 1e-12))[0]
+    scale, shift, epsilon = n.x(5, FLOATS), n.x(6, FLOATS), n.real("epsilon", 1e-12)
+    normalised, *_ = layer_norm(b, total, scale, shift, 2, epsilon)
     counted = b.fill(0, (batch,), "i32")
     if n.has(7):
         counted = b.reduce("sum", b.cast(n.x(7, INTEGERS), "i32"), [1])
-    return [n.like(made, total), counted, total]
+    return [n.like(normalised, total), counted, total]
 
 
 def _matrix(n: Node, index: int) -> tuple[Dim, ...]:
@@ -213,93 +216,6 @@ def _matrix(n: Node, index: int) -> tuple[Dim, ...]:
     if len(dims) != 2:
         raise n.error(f"has an input of shape {shape_text(dims)}, expected 2 axes")
     return dims
-
-
-def _attention(n: Node) -> SSAValue:
-    """Attention of several heads within X, whose queries, keys and values are one product.
-
-    Refused: elements other than floats; past keys and values; masks of more than two axes; other
-    sizes of values than of keys; rotary embeddings.
-    """
-    b, x, heads = n.b, n.x(0, FLOATS), n.integer("num_heads")
-    _refuse(n, inputs={4: "past keys", 6: "lengths of past keys"})
-    if n.flag("do_rotary", 0) or n.integers("qkv_hidden_sizes", []):
-        raise n.unsupported("has rotary embeddings, or sizes for queries, keys and values")
-    made = n.plus(matmul(b, x, n.x(1, FLOATS)), 2)
-    size = int(n.static(1)[1])
-    if len(dims_of(made)) != 3 or heads < 1 or size % (3 * heads):
-        raise n.error(f"has data {shape_text(n.dims())} and {size} units for {heads} heads")
-    query, key, value = (b.slice(made, 2, part * (size // 3), size // 3) for part in range(3))
-    return _attend(n, (query, key, value), heads, mask=3, bias=5)
-
-
-def _multi_head(n: Node) -> SSAValue:
-    """Attention of several heads of queries, keys and values with a bias of all three.
-
-    Refused: elements other than floats; packed or past keys and values; masks of more than two
-    axes.
-    """
-    _refuse(n, inputs={6: "past keys", 7: "past values", 8: "lengths", 9: "indirections"})
-    if not (n.has(1) and n.has(2)) or any(len(n.dims(index)) != 3 for index in range(3)):
-        raise n.unsupported("has keys or values that are packed, or that other nodes cut by heads")
-    b, heads, start = n.b, n.integer("num_heads"), 0
-    parts, bias = [n.x(index, FLOATS) for index in range(3)], n.maybe(3, FLOATS)
-    for index, part in enumerate(parts):
-        size = _units(n, index)
-        if heads < 1 or size % heads:
-            raise n.error(f"has {size} units for {heads} heads")
-        if bias is not None:
-            parts[index] = n.like(b.add(part, b.slice(bias, 0, start, size)), part)
-        start += size
-    return _attend(n, (parts[0], parts[1], parts[2]), heads, mask=4, bias=5)
-
-
-def _units(n: Node, index: int) -> int:
-    """The size of an input's last axis."""
-    size = n.dims(index)[-1]
-    if not size.is_static:
-        raise n.unsupported(f"has an open size of units, {size}", "--shape gives a size")
-    return int(size)
-
-
-def _refuse(n: Node, inputs: dict[int, str]) -> None:
-    for index, what in inputs.items():
-        if n.has(index):
-            raise n.unsupported(f"has {what}")
-
-
-def _attend(
-    n: Node, parts: tuple[SSAValue, SSAValue, SSAValue], heads: int, mask: int, bias: int
-) -> SSAValue:
-    """Attention with a mask of keys, with scores that are added, and looking back alone."""
-    b, added = n.b, n.maybe(bias, FLOATS)
-    (batch, steps, _), (_, keys, _) = dims_of(parts[0]), dims_of(parts[1])
-    if n.has(mask):
-        held = _held(n, mask, (batch, keys))
-        masked = b.select(held, n.full(0.0, parts[0]), n.full(_filter(n), parts[0]))
-        masked = b.reshape(masked, (batch, 1, 1, keys))
-        added = masked if added is None else b.add(added, masked)
-    if n.flag("unidirectional", 0):
-        later = b.compare("gt", b.iota((steps, keys), 1), b.iota((steps, keys), 0))
-        ahead = b.select(later, n.full(LOWEST, parts[0]), n.full(0.0, parts[0]))
-        added = ahead if added is None else b.add(added, ahead)
-    return attention(b, *parts, heads, n.real("scale", 0.0) or None, added)
-
-
-def _filter(n: Node) -> float:
-    return n.real("mask_filter_value", -10000.0)
-
-
-def _held(n: Node, mask: int, shape: tuple[Dim, Dim]) -> SSAValue:
-    """Which keys count: by a mask of them, or by how many they are."""
-    b, x, dims = n.b, n.x(mask, INTEGERS), n.dims(mask)
-    if dims == shape:
-        return b.compare("ne", x, b.full_like(x, 0))
-    if dims == shape[:1]:
-        wide = b.broadcast(x, shape, [0])
-        return b.compare("lt", b.cast(b.iota(shape, 1), "i64"), b.cast(wide, "i64"))
-    what = f"has a mask of shape {shape_text(dims)}"
-    raise n.unsupported(what, f"supported: {shape_text(shape)} and {shape[0]}")
 
 
 def _inverse(n: Node) -> SSAValue:
@@ -312,7 +228,6 @@ def _inverse(n: Node) -> SSAValue:
 
 _CONV = "auto_pad dilations group kernel_shape pads strides activation activation_params"
 _GEMM = "alpha beta transA transB activation activation_alpha activation_beta activation_gamma"
-_ATTENTION = "num_heads unidirectional mask_filter_value scale"
 OPERATORS: dict[str, OnnxOperator] = {
     f"com.microsoft.{name}": operator
     for name, operator in {
@@ -321,6 +236,7 @@ OPERATORS: dict[str, OnnxOperator] = {
         "FusedMatMul": contributed(
             _fused_matmul, (2, 2), "alpha transA transB transBatchA transBatchB"
         ),
+        "TransposeMatMul": contributed(_fused_matmul, (2, 2), "alpha transA transB"),
         "Gelu": contributed(_gelu, (1, 1), ""),
         "BiasGelu": contributed(_bias_gelu, (2, 2), ""),
         "FastGelu": contributed(_fast_gelu, (1, 2), ""),
@@ -333,9 +249,9 @@ OPERATORS: dict[str, OnnxOperator] = {
             _embed_layer_norm, (7, 9), "epsilon mask_index_type"
         ),
         "Attention": contributed(
-            _attention, (2, 7), f"{_ATTENTION} qkv_hidden_sizes do_rotary rotary_embedding_dim"
+            fused_attention, (2, 7), f"{ATTENTION} qkv_hidden_sizes {UNSUPPORTED}"
         ),
-        "MultiHeadAttention": contributed(_multi_head, (1, 10), _ATTENTION),
+        "MultiHeadAttention": contributed(multi_head_attention, (1, 10), ATTENTION),
         "Inverse": contributed(_inverse, (1, 1), ""),
     }.items()
 }

@@ -10,8 +10,9 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.errors import NeedsValue
-from rnncc.frontends.onnx.lists import refilled
+from rnncc.frontends.onnx.lists import refilled, types_in
 from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
+from rnncc.frontends.onnx.ops.appending import aligned
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Body, Builder
@@ -29,31 +30,37 @@ if TYPE_CHECKING:
 def _if(n: Node) -> list[Any]:
     """The outputs of one of two graphs; of the other nothing is built where the condition is known.
 
-    Refused: a computed condition where branches' results differ in shape, type or length of lists.
+    Refused: a computed condition where branches' results differ in shape, type or length of lists,
+    but of lists to which a loop around appends.
     """
-    branches = [n.graph("then_branch"), n.graph("else_branch")]
     known = n.value(0).numbers
     if known is not None:
-        taken = branches[0] if bool(n.scalar(0)) else branches[1]
+        taken = n.graph("then_branch" if bool(n.scalar(0)) else "else_branch")
         return inline(n, taken, {})
-    gate, values, made = n.b.reshape(n.x(0, ("i1",)), ()), list[Value](), list[SSAValue]()
-    for graph in branches:
-        captures = captures_of(n, graph)
-        inside = Inside(n, captures, [tensor((), "i1")])
-        with _blamed(n, "then" if graph is branches[0] else "else"):
-            results = results_of(n, inside.scope, graph)
-        tensors = tensors_in(inside.scope, results)
-        if graph is branches[0]:
-            values, made = results, [n.b.fill(0, dims_of(v), dtype_of(v)) for v in tensors]
-        _check_branches(n, values, results)
-        for value in made:
+    (one, first), (other, second) = _branch(n, "then"), _branch(n, "else")
+    if len(first) != len(second):
+        raise n.error(f"has branches with {len(first)} and {len(second)} results")
+    first, second = aligned((one.scope, first), (other.scope, second))
+    _check_branches(n, first, second)
+    gate = n.b.reshape(n.x(0, ("i1",)), ())
+    tensors = tensors_in(one.scope, first), tensors_in(other.scope, second)
+    chosen = [n.b.fill(0, dims_of(v), dtype_of(v)) for v in tensors[0]]
+    for inside, results in zip((one, other), tensors, strict=True):
+        for value in chosen:
             inside.argument(value.type)
-        first = len(captures.consts)
-        made = n.b.scan_of(
-            [*captures.consts, gate], made, [], inside.b, tensors, Dim.of(1), gate=first
-        )[0]
+        consts = [*inside.consts, gate]
+        last = len(consts) - 1
+        chosen = n.b.scan_of(consts, chosen, [], inside.b, results, Dim.of(1), gate=last)[0]
         gate = n.b.logical_not(gate)
-    return refilled(values, made)
+    return refilled(first, chosen)
+
+
+def _branch(n: Node, which: str) -> tuple[Inside, list[Value]]:
+    """A branch that the run may take, and its results."""
+    graph = n.graph(f"{which}_branch")
+    inside = Inside(n, captures_of(n, graph), [tensor((), "i1")])
+    with _blamed(n, which):
+        return inside, results_of(n, inside.scope, graph)
 
 
 @contextmanager
@@ -84,10 +91,12 @@ class Inside:
 
     Attributes:
         b: its builder.
+        consts: what it captures.
         given: its arguments behind those for what it captures.
     """
 
     def __init__(self, n: Node, captures: Captures, types: Sequence[Attribute]) -> None:
+        self.consts = captures.consts
         block = Block(arg_types=[*(v.type for v in captures.consts), *types])
         self.b = Builder(block, n.b.loc)
         count = len(captures.consts)
@@ -114,11 +123,6 @@ def tensors_in(scope: Scope, values: Sequence[Value]) -> list[SSAValue]:
     return [scope.ssa(tensor) for value in values for tensor in value.tensors()]
 
 
-def types_in(values: Sequence[Value]) -> list[tuple[Any, ...]]:
-    """What must not change of values that a loop or branch passes on."""
-    return [(v.form, *((t.dtype, t.dims) for t in v.tensors())) for v in values]
-
-
 def captures_of(n: Node, graph: GraphProto, named: Mapping[str, Value] | None = None) -> Captures:
     """What a graph reads of those around it, and further values by their names in it."""
     from rnncc.frontends.onnx.captures import Captures
@@ -136,8 +140,6 @@ def inline(n: Node, graph: GraphProto, arguments: dict[str, Value]) -> list[Valu
 
 
 def _check_branches(n: Node, one: Sequence[Value], other: Sequence[Value]) -> None:
-    if len(one) != len(other):
-        raise n.error(f"has branches with {len(one)} and {len(other)} results")
     for name, a, b in zip(n.op.output, one, other, strict=False):
         if types_in([a]) != types_in([b]):
             what = f'has branches that give "{name}" as {_type_text(a)} and as {_type_text(b)}'
@@ -180,11 +182,11 @@ def _scan_9(n: Node) -> list[Any]:
         xs.append(reversed_along(n, x, 0) if backwards[index] else x)
     inits, captures = [n.x(i) for i in range(states)], captures_of(n, graph)
     finals, ys = n.b.scan(captures.consts, inits, xs, _step(n, graph, captures))
-    made = list[SSAValue]()
+    stacked = list[SSAValue]()
     for y, axis, turned in zip(ys, out_axes, out_backwards, strict=True):
         y = reversed_along(n, y, 0) if turned else y
-        made.append(move_axis(n.b, y, 0, n.axis(axis, len(dims_of(y)))))
-    return [*finals, *made]
+        stacked.append(move_axis(n.b, y, 0, n.axis(axis, len(dims_of(y)))))
+    return [*finals, *stacked]
 
 
 def _each(n: Node, name: str, count: int) -> list[int]:
@@ -202,8 +204,8 @@ def _step(n: Node, graph: GraphProto, captures: Captures) -> Body:
         scope = captures.inside(inner, consts)
         for info, value in zip(graph.input, (*carry, *rows), strict=True):
             scope.names[info.name] = Value.computed(value)
-        made = [scope.ssa(value) for value in results_of(n, scope, graph)]
-        return made[: len(carry)], made[len(carry) :]
+        results = [scope.ssa(value) for value in results_of(n, scope, graph)]
+        return results[: len(carry)], results[len(carry) :]
 
     return body
 
@@ -213,25 +215,25 @@ def _scan_8(n: Node) -> list[Any]:
     graph, count = n.graph("body"), n.integer("num_scan_inputs")
     if n.has(0):
         raise n.unsupported("has sequence_lens, which are not supported")
-    given = [n.x(i) for i in range(1, len(n.op.input))]
-    states = len(given) - count
+    inputs = [n.x(i) for i in range(1, len(n.op.input))]
+    states = len(inputs) - count
     backwards = _each(n, "directions", count)
-    if count < 1 or states < 0 or len(graph.input) != len(given):
-        raise n.error(f"has {len(given)} inputs, {count} of them sequences")
-    if any(len(dims_of(x)) < 1 + (at >= states) for at, x in enumerate(given)):
+    if count < 1 or states < 0 or len(graph.input) != len(inputs):
+        raise n.error(f"has {len(inputs)} inputs, {count} of them sequences")
+    if any(len(dims_of(x)) < 1 + (at >= states) for at, x in enumerate(inputs)):
         raise n.error("has an input without an axis for the batch, or for the sequence")
     captures = captures_of(n, graph)
     step = _step(n, graph, captures)
     xs = [
         reversed_along(n, x, 1) if turned else x
-        for x, turned in zip(given[states:], backwards, strict=True)
+        for x, turned in zip(inputs[states:], backwards, strict=True)
     ]
 
     def each(outer: Builder, consts: Any, carry: Any, rows: Any) -> Any:
         finals, ys = outer.scan(consts, rows[:states], rows[states:], step)
         return [], [*finals, *ys]
 
-    _, ys = n.b.scan(captures.consts, [], [*given[:states], *xs], each)
+    _, ys = n.b.scan(captures.consts, [], [*inputs[:states], *xs], each)
     return list(ys)
 
 

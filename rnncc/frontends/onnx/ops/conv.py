@@ -84,9 +84,9 @@ def _kernel(n: Node, index: int = 1) -> list[int]:
     dims, weights = n.dims(0), n.static(index)
     if len(dims) < 3 or len(dims) != len(weights):
         raise n.error(f"has data {shape_text(dims)} and weights {shape_text(n.dims(index))}")
-    given = n.integers("kernel_shape", weights[2:])
-    if given != weights[2:]:
-        raise n.error(f"attribute 'kernel_shape' = {given}, the weights' is {weights[2:]}")
+    kernel_shape = n.integers("kernel_shape", weights[2:])
+    if kernel_shape != weights[2:]:
+        raise n.error(f"attribute 'kernel_shape' = {kernel_shape}, the weights' is {weights[2:]}")
     return weights[2:]
 
 

@@ -174,7 +174,7 @@ def _is_inf(n: Node) -> SSAValue:
 def _cast(n: Node) -> SSAValue | Value:
     """X as another element type; of floats as integers, towards zero.
 
-    Refused: to and from types other than float32, float64, int32, int64, bool, but of constants.
+    Refused: to and from types that are not read, and between uint64 and floats, but of constants.
     """
     return _cast_to(n, dtype_name(n.integer("to")))
 
@@ -182,7 +182,7 @@ def _cast(n: Node) -> SSAValue | Value:
 def _cast_like(n: Node) -> SSAValue | Value:
     """X as the element type of the second input.
 
-    Refused: to and from types other than float32, float64, int32, int64, bool.
+    Refused: to and from types that are not read, and between uint64 and floats.
     """
     return _cast_to(n, n.value(1).dtype)
 
@@ -197,6 +197,8 @@ def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
         exact = EXACT.get(value.dtype)
         if exact is None or n.scope.model.within(exact, value.known.flat):
             return Value.of(value.known, dtype=dtype)
+    if "u64" in (value.dtype, dtype) and {value.dtype, dtype} & {*FLOATS, *NARROW_FLOATS}:
+        raise n.unsupported("casts between uint64 and floats")
     quotient = _rounded_quotient(n, sizes.divide) if dtype in INTEGERS else None
     return n.b.cast(n.x(0), dtype) if quotient is None else Value.of(quotient, dtype=dtype)
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from xdsl.ir import SSAValue
-
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.lists import StackedRows, refilled
 from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.ops.appending import Appended
 from rnncc.frontends.onnx.ops.control import results_of, tensors_in
 from rnncc.frontends.onnx.ops.loop_body import (
     LoopBody,
     emptied,
     growing,
     kept_values,
-    with_rows,
+    outputs_of,
+    values_behind,
 )
 from rnncc.frontends.onnx.partial import first_rows
 from rnncc.frontends.onnx.trips import given_count, is_endless
@@ -24,7 +24,6 @@ from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.gates import DEFAULT_LIMIT
-from rnncc.ir.types import dims_of
 
 
 def ended(loop: LoopBody) -> list[Any]:
@@ -54,23 +53,22 @@ def _gated(loop: LoopBody, may_grow: Callable[[Value], bool]) -> list[Any]:
     if counted:
         consts.append(b.reshape(n.x(0, ("i64",)), ()))
         gate = b.logical("and", gate, b.compare("lt", number, consts[-1]))
-    appended = list[Value | None]()
+    appended = list[Appended | None]()
 
     def iteration(inner: Builder, held: Any, carry: Any, rows: Any) -> tuple[Any, Any]:
         scope = captures.inside(inner, held[: len(captures.consts)])
-        given = growing(refilled(starts, carry[2:]), grows)
-        loop.bind(scope, Value.computed(carry[1]), given)
-        condition, *made = results_of(n, scope, loop.graph)
-        kept = kept_values(loop, given, loop.chosen(made), grows, appended)
+        arguments = growing(refilled(starts, carry[2:]), grows)
+        loop.bind(scope, Value.computed(carry[1]), arguments)
+        condition, *results = results_of(n, scope, loop.graph)
+        kept = kept_values(loop, scope, arguments, loop.chosen(results), grows, appended)
         if kept is None:
             raise _early(n, "carries values whose shapes, types or lengths change")
         following = inner.add(carry[1], inner.fill(1, (), "i64"))
         goes_on = inner.reshape(scope.ssa(condition), ())
         if counted:
             goes_on = inner.logical("and", goes_on, inner.compare("lt", following, held[-1]))
-        stacked = [row for row in appended if row is not None] + made[len(loop.carried) :]
-        values = tensors_in(scope, kept)
-        return [goes_on, following, *values], [scope.ssa(row) for row in stacked]
+        scans = (scope.ssa(value) for value in results[len(loop.carried) :])
+        return [goes_on, following, *tensors_in(scope, kept)], [*outputs_of(appended), *scans]
 
     finals, ys = b.scan(
         consts,
@@ -83,21 +81,8 @@ def _gated(loop: LoopBody, may_grow: Callable[[Value], bool]) -> list[Any]:
     )
     waiting = iter(ys)
     ends = refilled(starts, finals[2:])
-    last = [
-        _partly(n, first, next(waiting), finals[1]) if row is not None else first if grown else end
-        for first, end, row, grown in zip(loop.starts, ends, appended, grows, strict=True)
-    ]
-    return [*loop.finals(last), *(first_rows(b, y, finals[1]) for y in waiting)]
-
-
-def _partly(n: Node, start: Value, rows: SSAValue, count: SSAValue) -> Value:
-    """A list of the elements that it began with and of rows, of which the first count."""
-    behind = with_rows(n, start, rows)
-    assert isinstance(behind, StackedRows) and behind.stacked is not None
-    joined = n.scope.ssa(behind.stacked)
-    first = dims_of(joined)[0] - dims_of(rows)[0]
-    together = n.b.add(count, n.b.size(first, "i64"))
-    return StackedRows.listing(stacked=first_rows(n.b, joined, together))
+    last = values_behind(loop, ends, grows, appended, waiting, finals[1])
+    return [*last, *(first_rows(b, y, finals[1]) for y in waiting)]
 
 
 def _row_limit(loop: LoopBody, most: Dim | None) -> tuple[Dim, bool]:

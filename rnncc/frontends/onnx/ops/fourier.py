@@ -149,8 +149,8 @@ def _mel_weight_matrix(n: Node) -> Array:
     at = np.arange(bins)[:, None]
     up: Array = np.maximum(at - left, 0) / np.maximum(middle - left, 1)
     down: Array = np.maximum(right - at, 0) / np.maximum(right - middle, 1)
-    made: Array = np.select([at < middle, at == middle], [up, np.ones_like(up)], down)
-    return made.astype(NUMPY[dtype])
+    weights: Array = np.select([at < middle, at == middle], [up, np.ones_like(up)], down)
+    return weights.astype(NUMPY[dtype])
 
 
 OPERATORS: dict[str, OnnxOperator] = {

@@ -58,19 +58,19 @@ FUNCTIONS: dict[str, tuple[Callable[..., SSAValue], int]] = {
 """All of them, and how many parameters each has."""
 
 
-def gate_functions(n: Node, wanted: Sequence[str], directions: int) -> list[list[Function]]:
+def gate_functions(n: Node, defaults: Sequence[str], directions: int) -> list[list[Function]]:
     """The functions of each direction; alphas and betas go in order to those that have some.
 
     Args:
-        wanted: the names of one direction's functions, where the node says none.
+        defaults: the names of one direction's functions, where the node says none.
     """
-    names = [name.lower() for name in n.texts("activations", list(wanted) * directions)]
-    if len(names) != len(wanted) * directions:
+    names = [name.lower() for name in n.texts("activations", list(defaults) * directions)]
+    if len(names) != len(defaults) * directions:
         what = f"attribute 'activations' names {len(names)} functions"
-        raise n.error(f"{what}, expected {len(wanted) * directions}")
+        raise n.error(f"{what}, expected {len(defaults) * directions}")
     alphas, betas = n.reals("activation_alpha"), n.reals("activation_beta")
     found = [_activation(n, name, alphas, betas) for name in names]
-    each = len(wanted)
+    each = len(defaults)
     return [found[d * each : (d + 1) * each] for d in range(directions)]
 
 

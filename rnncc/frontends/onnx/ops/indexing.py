@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, STORED, Node, OnnxOperator
+from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.sizes import Undecided, decide
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.dims import Dim, product
@@ -186,8 +186,8 @@ def _reverse_sequence(n: Node) -> SSAValue:
     lengths = b.cast(n.x(1, INTEGERS), "i32")
     swap = [1, 0, *range(2, len(n.dims()))]
     x = x if time == 0 else b.transpose(x, swap)
-    made = b.reverse_segments(x, lengths)
-    return made if time == 0 else b.transpose(made, swap)
+    turned = b.reverse_segments(x, lengths)
+    return turned if time == 0 else b.transpose(turned, swap)
 
 
 def _scatter_elements(n: Node) -> SSAValue:
@@ -251,8 +251,8 @@ def _reduction(n: Node) -> str:
     name = n.text("reduction", "none") if n.opset >= 16 else "none"
     if name not in FOLDED:
         raise n.unsupported(f"has the reduction {name[:40]!r}")
-    if name != "none" and n.value(0).dtype == "i1":
-        raise n.unsupported(f"folds bools by {name!r}")
+    if name != "none" and n.value(0).dtype in ("i1", "u64"):
+        raise n.unsupported(f"folds {TEXT[n.value(0).dtype]} by {name!r}")
     return FOLDED[name]
 
 
@@ -285,10 +285,10 @@ def _fold_scatter_nd(n: Node, arrays: list[Array]) -> Array | None:
     if n.opset >= 16 and n.text("reduction", "none") != "none":
         return None
     both = x.dtype == object or updates.dtype == object
-    made = as_objects(x) if both else np.array(x)
+    updated = as_objects(x) if both else np.array(x)
     values = as_objects(updates) if both else updates
-    made[tuple(np.moveaxis(places, -1, 0))] = values
-    return made
+    updated[tuple(np.moveaxis(places, -1, 0))] = values
+    return updated
 
 
 def _eye_like(n: Node) -> SSAValue:

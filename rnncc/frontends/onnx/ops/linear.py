@@ -34,13 +34,13 @@ def general_product(n: Node) -> SSAValue:
         raise n.error(f"multiplies {shape_text(dims_of(x))} by {shape_text(dims_of(y))}")
     by_unit = n.flag("transB", 0)
     whole = None if n.flag("transA", 0) else dequantised_product(n, by_unit)
-    made = b.matmul(x, y, n.flag("transA", 0), by_unit) if whole is None else whole
+    scaled = b.matmul(x, y, n.flag("transA", 0), by_unit) if whole is None else whole
     alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)
-    made = made if alpha == 1 else times(b, made, alpha)
+    scaled = scaled if alpha == 1 else times(b, scaled, alpha)
     added = n.maybe(2, FLOATS)
     if added is None:
-        return made
-    return n.like(b.add(made, added if beta == 1 else times(b, added, beta)), made)
+        return scaled
+    return n.like(b.add(scaled, added if beta == 1 else times(b, added, beta)), scaled)
 
 
 def _einsum(n: Node) -> SSAValue:
@@ -124,9 +124,9 @@ def _contract(n: Node, left: Term, right: Term, kept: set[str]) -> Term:
     sizes = _sizes(n, (x, p), (y, q))
     x = _arranged(b, x, p, both, mine, summed, sizes)
     y = _arranged(b, y, q, both, summed, other, sizes)
-    made = b.matmul(x, y)
+    sums = b.matmul(x, y)
     letters = [*both, *mine, *other]
-    return b.reshape(made, [sizes[c] for c in letters]), letters
+    return b.reshape(sums, [sizes[c] for c in letters]), letters
 
 
 def _summed(b: Builder, term: Term, kept: list[str]) -> Term:

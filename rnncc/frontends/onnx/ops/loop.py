@@ -13,6 +13,7 @@ from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.lists import StackedRows, refilled
 from rnncc.frontends.onnx.node import STORED, Node, OnnxOperator
+from rnncc.frontends.onnx.ops.appending import Appended
 from rnncc.frontends.onnx.ops.control import Inside, inline, tensors_in
 from rnncc.frontends.onnx.ops.ended_loop import ended
 from rnncc.frontends.onnx.ops.loop_body import (
@@ -20,7 +21,8 @@ from rnncc.frontends.onnx.ops.loop_body import (
     emptied,
     growing,
     kept_values,
-    with_rows,
+    outputs_of,
+    values_behind,
 )
 from rnncc.frontends.onnx.trips import trips_of
 from rnncc.frontends.onnx.values import Value, size_value
@@ -96,25 +98,20 @@ def _scanned(loop: LoopBody, count: Dim, may_grow: Callable[[Value], bool]) -> l
     inside = Inside(n, captures, [*types, tensor((), "i64")])
     *carry, number = inside.given
     inside.scope.steps[loop.trips.step] = number
-    given, rows = growing(refilled(starts, carry), grows), list[Value | None]()
-    loop.bind(inside.scope, size_value(Dim.of(loop.trips.step)), given)
-    made = inside.scope.run(loop.graph, n.inside)[1:]
-    scans = made[len(loop.carried) :]
-    kept = kept_values(loop, given, loop.chosen(made), grows, rows)
+    arguments, rows = growing(refilled(starts, carry), grows), list[Appended | None]()
+    loop.bind(inside.scope, size_value(Dim.of(loop.trips.step)), arguments)
+    outputs = inside.scope.run(loop.graph, n.inside)[1:]
+    scans = outputs[len(loop.carried) :]
+    kept = kept_values(loop, inside.scope, arguments, loop.chosen(outputs), grows, rows)
     if kept is None:
         return None
-    stacks = [row for row in rows if row is not None] + scans
-    results = [*tensors_in(inside.scope, kept), *(inside.scope.ssa(v) for v in stacks)]
+    stacks = [*outputs_of(rows), *(inside.scope.ssa(v) for v in scans)]
+    results = [*tensors_in(inside.scope, kept), *stacks]
     inits, iterations = tensors_in(n.scope, starts), n.b.iota((count,), 0, "i64")
     finals, ys = n.b.scan_of(captures.consts, inits, [iterations], inside.b, results, count)
     stacked = iter(ys)
-    last = [
-        with_rows(n, first, next(stacked) if row is not None else None) if grown else last
-        for first, last, row, grown in zip(
-            loop.starts, refilled(starts, finals), rows, grows, strict=True
-        )
-    ]
-    return [*loop.finals(last), *stacked]
+    last = values_behind(loop, refilled(starts, finals), grows, rows, stacked)
+    return [*last, *stacked]
 
 
 def _never(loop: LoopBody) -> list[Any]:
@@ -158,9 +155,9 @@ def _unrolled(n: Node, graph: GraphProto, trips: int, carried: list[Value]) -> l
     for iteration in range(trips):
         names = [info.name for info in graph.input]
         arguments = [Value.of(np.array(iteration, np.int64)), Value.of(np.array(True)), *carried]
-        made = inline(n, graph, dict(zip(names, arguments, strict=True)))
-        carried = made[1 : 1 + count]
-        rows.append(made[1 + count :])
+        outputs = inline(n, graph, dict(zip(names, arguments, strict=True)))
+        carried = outputs[1 : 1 + count]
+        rows.append(outputs[1 + count :])
     scans = list[SSAValue]()
     for index in range(len(graph.output) - 1 - count):
         parts = [n.scope.ssa(row[index]) for row in rows]

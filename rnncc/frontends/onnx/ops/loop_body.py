@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.lists import StackedRows
+from rnncc.frontends.onnx.lists import StackedRows, types_in
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.ops.control import captures_of, types_in
+from rnncc.frontends.onnx.ops.appending import Appended, appended_by
+from rnncc.frontends.onnx.ops.control import captures_of
 from rnncc.frontends.onnx.trips import Trips
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
@@ -68,19 +69,19 @@ class LoopBody:
             value = self.trips.counter(index, self.carried[index], step)
             scope.names[names[2 + index]] = value
 
-    def chosen(self, made: Sequence[Value]) -> list[Value]:
+    def chosen(self, values: Sequence[Value]) -> list[Value]:
         """The moving ones among values for all that are carried."""
-        return [made[index] for index in self.moving]
+        return [values[index] for index in self.moving]
 
     def finals(self, values: Sequence[Value]) -> list[Value]:
         """All carried values behind the loop, of what the moving ones are there."""
-        made = list(self.carried)
+        carried = list(self.carried)
         for index, value in zip(self.moving, values, strict=True):
-            made[index] = value
+            carried[index] = value
         for index in set(self.trips.counters).difference(self.moving):
             assert self.trips.count is not None
-            made[index] = self.trips.counter(index, self.carried[index], self.trips.count)
-        return made
+            carried[index] = self.trips.counter(index, self.carried[index], self.trips.count)
+        return carried
 
 
 def _as_declared(scope: Scope, info: Any, value: Value) -> Value:
@@ -106,50 +107,47 @@ def growing(values: Sequence[Value], grows: Sequence[bool]) -> list[Value]:
 
 def kept_values(
     loop: LoopBody,
-    given: Sequence[Value],
+    scope: Scope,
+    before: Sequence[Value],
     after: Sequence[Value],
     grows: Sequence[bool],
-    rows: list[Value | None],
+    rows: list[Appended | None],
 ) -> list[Value] | None:
     """The values that go on to the next iteration; None where shapes, types or lengths change.
 
     Without the elements that this one appends, which `rows` gets.
     """
-    rows[:] = [_appended(*each) for each in zip(given, after, grows, strict=True)]
-    kept = [new if row is None else old for old, new, row in zip(given, after, rows, strict=True)]
-    fits = types_in(kept) == types_in(given) and all(map(_fits, loop.starts, rows))
-    return kept if fits else None
+    each = zip(loop.starts, before, after, grows, strict=True)
+    rows[:] = [appended_by(scope, *values) for values in each]
+    kept = [new if row is None else old for old, new, row in zip(before, after, rows, strict=True)]
+    return kept if types_in(kept) == types_in(before) else None
 
 
-def _fits(start: Value, row: Value | None) -> bool:
-    """Whether the elements that a list begins with are like those that are appended to it."""
-    if row is None:
-        return True
-    assert isinstance(start, StackedRows)
-    first = [] if start.stacked is None else [(start.stacked.dtype, start.stacked.dims[1:])]
-    first += [(item.dtype, item.dims) for item in start.items]
-    return all(each == (row.dtype, row.dims) for each in first)
+def outputs_of(rows: Sequence[Appended | None]) -> list[SSAValue]:
+    """What a loop stacks of the elements that its iterations append."""
+    return [value for row in rows if row is not None for value in row.outputs]
 
 
-def with_rows(n: Node, start: Value, rows: SSAValue | None) -> Value:
-    """A list of the elements that it began with and of rows, if iterations append some."""
-    assert isinstance(start, StackedRows)
-    if rows is None:
-        return start
-    first = [] if start.stacked is None else [n.scope.ssa(start.stacked)]
-    for item in start.items:
-        first.append(n.b.reshape(n.scope.ssa(item), (1, *item.dims)))
-    joined = n.b.concat([*first, rows], 0) if first else rows
-    return StackedRows.listing(stacked=Value.computed(joined))
+def values_behind(
+    loop: LoopBody,
+    finals: Sequence[Value],
+    grows: Sequence[bool],
+    rows: Sequence[Appended | None],
+    ys: Iterator[SSAValue],
+    iterations: SSAValue | None = None,
+) -> list[Value]:
+    """All carried values behind a loop, whose lists have what iterations have appended.
 
-
-def _appended(old: Value, new: Value, grows: bool) -> Value | None:
-    """The one element that an iteration appends to a list that may grow."""
-    if not (
-        grows
-        and isinstance(old, StackedRows)
-        and isinstance(new, StackedRows)
-        and len(new.items) == 1
-    ):
-        return None
-    return new.items[0] if new.form == old.appended(new.items[0]).form else None
+    Args:
+        finals: the moving ones after the last iteration, without that.
+        ys: what the loop has stacked, first of lists.
+        iterations: as of `Appended.behind`.
+    """
+    ends = list[Value]()
+    for start, final, grown, row in zip(loop.starts, finals, grows, rows, strict=True):
+        if grown and row is not None:
+            assert isinstance(start, StackedRows)
+            ends.append(row.behind(loop.n, start, ys, iterations))
+        else:
+            ends.append(start if grown else final)
+    return loop.finals(ends)

@@ -76,9 +76,9 @@ def _quantise(n: Node) -> SSAValue:
 
 def at_level(n: Node, number: SSAValue, dtype: str) -> SSAValue:
     """A number within the type's limits; who dequantises it reads the float."""
-    made = n.b.cast(number, dtype)
-    n.scope.model.levels[made] = number
-    return made
+    stored = n.b.cast(number, dtype)
+    n.scope.model.levels[stored] = number
+    return stored
 
 
 def _zeros(n: Node, axis: int, block: int) -> Zero:
@@ -104,10 +104,10 @@ def _dequantise(n: Node) -> SSAValue:
     scale, zero = _spread(n, n.x(1, SINGLE), axis, block), _zeros(n, axis, block)
     kind = n.integer("output_dtype", 0) if n.opset >= 23 else 0
     dtype = dtype_name(kind) if kind else n.value(1).dtype
-    made = n.b.cast(dequantise(n.b, x, scale, zero), dtype)
+    floats = n.b.cast(dequantise(n.b, x, scale, zero), dtype)
     if not block and dtype == "f32":
-        n.scope.model.dequantised[made] = _origin(n, axis)
-    return made
+        n.scope.model.dequantised[floats] = _origin(n, axis)
+    return floats
 
 
 def _origin(n: Node, axis: int) -> Dequantised:
@@ -130,10 +130,10 @@ def _fold_dequantise(n: Node, arrays: list[Array]) -> Value:
         wide = [1] * x.ndim
         wide[axis] = scale.size
         scale, zero = (a.reshape(wide) if a.size > 1 else a for a in (scale, zero))
-    made = Value.of(as_floats(x, zero, scale).astype(scale.dtype), n.op.input[0])
+    constant = Value.of(as_floats(x, zero, scale).astype(scale.dtype), n.op.input[0])
     if not block:
-        n.scope.model.dequantised[made] = _origin(n, axis)
-    return made
+        n.scope.model.dequantised[constant] = _origin(n, axis)
+    return constant
 
 
 def _fits(x: Array, scale: Array, axis: int, block: int) -> bool:

@@ -96,7 +96,7 @@ def _range(n: Node) -> SSAValue:
         raise n.unsupported(f"has the step {delta}")
     step = int(delta)
     span = limit - start if step > 0 else start - limit
-    whole = larger(span, Dim.of(0)).over(abs(step))
+    whole = larger(span, Dim.of(0), n.scope.model.known.facts).over(abs(step))
     wide = WIDE.get(dtype, dtype)
     counted = "i64" if wide in FLOATS else wide
     number = b.mul(b.iota((whole,), 0, counted), b.fill(step, (), counted))

@@ -101,13 +101,13 @@ class RecurrentOperator(ABC):
         want = (Dim.of(self.directions), self.batch, Dim.of(self.hidden))
         if not self.n.has(index):
             return self.b.fill(0.0, want, dtype_of(self.x))
-        given = self.n.x(index, FLOATS)
-        made = self.b.transpose(given, (1, 0, 2)) if self.batch_first else given
-        if dims_of(made) != want:
-            shown = shape_text(dims_of(given))
+        state = self.n.x(index, FLOATS)
+        by_direction = self.b.transpose(state, (1, 0, 2)) if self.batch_first else state
+        if dims_of(by_direction) != want:
+            shown = shape_text(dims_of(state))
             what = f"has an initial state of shape {shown}, expected {shape_text(want)}"
-            raise self.n.differ(dims_of(made), want, what)
-        return made
+            raise self.n.differ(dims_of(by_direction), want, what)
+        return by_direction
 
     def run(self) -> list[SSAValue]:
         """Y, then the last states."""

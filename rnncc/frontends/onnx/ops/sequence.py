@@ -63,7 +63,7 @@ def _insert(n: Node) -> Value:
     Refused: a place that is computed; a place in a list of open length.
     """
     rows, value = _rows(n), _element(n, 1)
-    _list(n, [*rows.tensors(), value])
+    _list(n, [*([] if rows.stacked is None else [rows.stacked]), *rows.items, value])
     if not n.has(2):
         return rows.appended(value)
     items = elements(n.b, rows)
@@ -102,7 +102,7 @@ def _at(n: Node) -> Value:
         row = gathered(n, n.scope.ssa(rows.stacked), 0)
         return Value.computed(n.b.reshape(row, rows.stacked.dims[1:]))
     place = int(n.scalar(1))
-    if -len(rows.items) <= place < 0:
+    if -len(rows.items) <= place < 0 and all(item.is_tensor for item in rows.items[place:]):
         return rows.items[place]
     items = elements(n.b, rows)
     return items[_place(n, 1, len(items), len(items) - 1)]
@@ -165,13 +165,13 @@ def _concat(n: Node) -> SSAValue | Value:
 
     Refused: an empty list.
     """
-    rows, new, given = _rows(n), n.flag("new_axis", 0), n.integer("axis")
+    rows, new, axis_number = _rows(n), n.flag("new_axis", 0), n.integer("axis")
     if rows.is_empty:
         raise n.unsupported("puts nothing together")
     if isinstance(rows.stacked, Partial) and not rows.items:
-        return _partial_rows(n, rows.stacked, given, new)
+        return _partial_rows(n, rows.stacked, axis_number, new)
     check_readable(n.b, rows)
-    axis = n.axis(given, rows.tensors()[-1].rank - (not rows.items) + new)
+    axis = n.axis(axis_number, rows.tensors()[-1].rank - (not rows.items) + new)
     known = [item.known for item in rows.items if item.known is not None]
     if rows.stacked is None and len(known) == len(rows.items) and _agree(known, axis, new):
         joined = np.stack(known, axis) if new else np.concatenate(known, axis)
@@ -188,9 +188,9 @@ def _concat(n: Node) -> SSAValue | Value:
     return n.b.concat(parts, axis)
 
 
-def _partial_rows(n: Node, stacked: Partial, given: int, new: bool) -> Value:
+def _partial_rows(n: Node, stacked: Partial, axis_number: int, new: bool) -> Value:
     """The elements of a list whose length the run decides: rows, or one row each of an axis."""
-    axis, dims = n.axis(given, stacked.rank - (not new)), [*stacked.dims[1:]]
+    axis, dims = n.axis(axis_number, stacked.rank - (not new)), [*stacked.dims[1:]]
     rows = stacked.dims[0]
     if not new and dims[axis] != 1:
         what = f"puts {dims[axis]} rows of each element of a list together, whose length the run"
@@ -212,17 +212,17 @@ def _map(n: Node) -> list[Value]:
     Refused: a list of open length.
     """
     graph, first = n.graph("body"), elements(n.b, _rows(n))
-    given = list[list[Value]]()
+    lists = list[list[Value]]()
     for index in range(len(n.inputs)):
         value = n.value(index)
         items = elements(n.b, value) if isinstance(value, StackedRows) else [value] * len(first)
         if len(items) != len(first):
             raise n.error(f"goes through lists of {len(first)} and {len(items)} elements")
-        given.append(items)
-    if len(graph.input) != len(given):
-        raise n.error(f"has {len(given)} inputs, its body {len(graph.input)}")
+        lists.append(items)
+    if len(graph.input) != len(lists):
+        raise n.error(f"has {len(lists)} inputs, its body {len(graph.input)}")
     names, found = [info.name for info in graph.input], list[list[Value]]()
-    for items in zip(*given, strict=True):
+    for items in zip(*lists, strict=True):
         found.append(inline(n, graph, dict(zip(names, items, strict=True))))
     return [_list(n, [results[index] for results in found]) for index in range(len(graph.output))]
 

@@ -36,40 +36,40 @@ def _reshape(n: Node) -> SSAValue:
     Refused: a shape that is computed at run time.
     """
     x, old = n.x(), n.dims()
-    made = new_shape(n, old, n.sizes(1), n.flag("allowzero", 0))
-    count = product(made)
+    new = new_shape(n, old, n.sizes(1), n.flag("allowzero", 0))
+    count = product(new)
     if count.is_static or product(old).is_static or count == product(old):
-        return n.b.reshape(x, made)
+        return n.b.reshape(x, new)
     # a number of elements that is rounded up: a slice of so many is refused unless it divides
-    return n.b.reshape(n.b.slice(n.b.reshape(x, (product(old),)), 0, 0, count), made)
+    return n.b.reshape(n.b.slice(n.b.reshape(x, (product(old),)), 0, 0, count), new)
 
 
-def new_shape(n: Node, old: tuple[Dim, ...], wanted: list[Dim], zero_is_size: bool) -> list[Dim]:
+def new_shape(n: Node, old: tuple[Dim, ...], requested: list[Dim], zero_is_size: bool) -> list[Dim]:
     """The shape that a reshape asks for.
 
     What -1 stands for is rounded up where it depends on open sizes whether it is a whole number.
     """
-    made = list(wanted)
-    for axis, size in enumerate(made):
+    shape = list(requested)
+    for axis, size in enumerate(shape):
         if size == 0 and not zero_is_size:
             if axis >= len(old):
                 raise n.error(f"copies the size of axis {axis}, which X does not have")
-            made[axis] = old[axis]
-    if any(d.is_static and int(d) < -1 for d in made):
-        raise n.error(f"asks for the shape {shape_text(made)}")
-    free = [axis for axis, size in enumerate(made) if size == -1]
+            shape[axis] = old[axis]
+    if any(d.is_static and int(d) < -1 for d in shape):
+        raise n.error(f"asks for the shape {shape_text(shape)}")
+    free = [axis for axis, size in enumerate(shape) if size == -1]
     if len(free) > 1:
-        raise n.error(f"asks for the shape {shape_text(made)}", "-1 may stand there once")
+        raise n.error(f"asks for the shape {shape_text(shape)}", "-1 may stand there once")
     if free:
-        rest = product(d for axis, d in enumerate(made) if axis != free[0])
+        rest = product(d for axis, d in enumerate(shape) if axis != free[0])
         left = Dim.of(0) if rest == 0 else product(old).divide(rest)
         if left is None:
-            left = _rounded_up(n, old, rest, made)
-        made[free[0]] = left
-    return made
+            left = _rounded_up(n, old, rest, shape)
+        shape[free[0]] = left
+    return shape
 
 
-def _rounded_up(n: Node, old: tuple[Dim, ...], rest: Dim, wanted: list[Dim]) -> Dim:
+def _rounded_up(n: Node, old: tuple[Dim, ...], rest: Dim, requested: list[Dim]) -> Dim:
     """The elements of an open shape by a number that may divide them.
 
     Not in a branch that may not be taken: calls would be refused for what they do not do.
@@ -78,7 +78,7 @@ def _rounded_up(n: Node, old: tuple[Dim, ...], rest: Dim, wanted: list[Dim]) -> 
     sides = _side_of_maximum(elements, rest)
     divides = rest.is_static and 0 < int(rest) <= MOST_DIVISOR and not elements.is_static
     if sides or not divides or n.scope.model.branches:
-        what = f"cannot bring {shape_text(old)} into the shape {shape_text(wanted)}"
+        what = f"cannot bring {shape_text(old)} into the shape {shape_text(requested)}"
         raise n.error(what, differ=sides)
     return elements.over(int(rest))
 
@@ -211,16 +211,16 @@ def _expand(n: Node) -> SSAValue | Value:
 
     Refused: a shape that is computed at run time.
     """
-    dims, wanted = n.dims(), n.sizes(1)
-    rank = max(len(dims), len(wanted))
+    dims, requested = n.dims(), n.sizes(1)
+    rank = max(len(dims), len(requested))
     old = [Dim.of(1)] * (rank - len(dims)) + list(dims)
-    new = [Dim.of(1)] * (rank - len(wanted)) + wanted
-    made = [b if a == 1 else a for a, b in zip(old, new, strict=True)]
-    for a, b in zip(made, new, strict=True):
+    new = [Dim.of(1)] * (rank - len(requested)) + requested
+    shape = [b if a == 1 else a for a, b in zip(old, new, strict=True)]
+    for a, b in zip(shape, new, strict=True):
         if b not in (1, a) or (b.is_static and int(b) < 0):
-            what = f"cannot expand {shape_text(dims)} to {shape_text(wanted)}"
+            what = f"cannot expand {shape_text(dims)} to {shape_text(requested)}"
             raise n.differ([a], [b], what)
-    return n.b.broadcast(n.x(), made, range(rank - len(dims), rank))
+    return n.b.broadcast(n.x(), shape, range(rank - len(dims), rank))
 
 
 def _fold_expand(n: Node, arrays: list[Array]) -> Array | None:

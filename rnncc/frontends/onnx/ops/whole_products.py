@@ -93,10 +93,20 @@ def _check_matrices(n: Node, *indices: int) -> None:
 def _matmul_integer(n: Node) -> SSAValue:
     """(A - a_zero_point) (B - b_zero_point), exact.
 
-    Refused: vectors.
+    Refused: vectors with several zero points.
     """
-    _check_matrices(n, 0, 1)
-    return whole_matmul(n.b, *_numbers(n, 0, 2, ROWS), *_numbers(n, 1, 3, COLUMNS))
+    check_training(n)
+    row, column = (len(n.dims(index)) == 1 for index in (0, 1))
+    for index, is_vector in ((0, row), (1, column)):
+        if is_vector and n.has(index + 2) and n.dims(index + 2) not in ((), (Dim.of(1),)):
+            raise n.unsupported(f"has {shape_text(n.dims(index + 2))} zero points for a vector")
+    b, (x, x_zero) = n.b, _numbers(n, 0, 2, -1 if row else ROWS)
+    w, w_zero = _numbers(n, 1, 3, COLUMNS)
+    x = b.reshape(x, (1, *dims_of(x))) if row else x
+    w = b.reshape(w, (*dims_of(w), 1)) if column else w
+    y = whole_matmul(b, x, x_zero, w, w_zero)
+    *outer, height, width = dims_of(y)
+    return b.reshape(y, [*outer, *([] if row else [height]), *([] if column else [width])])
 
 
 def _conv_integer(n: Node) -> SSAValue:
@@ -242,18 +252,18 @@ def _matmul_bits(n: Node) -> SSAValue:
     scales = n.numbers(2).astype(np.float32).reshape(rows, blocks, 1)
     floats = (numbers.reshape(rows, blocks, size).astype(np.float32) - zero) * scales
     weights = floats.reshape(rows, blocks * size)[:, :depth].T
-    made = Value.of(np.ascontiguousarray(weights), n.op.input[1])
-    return n.plus(matmul(n.b, n.x(0, SINGLE), n.scope.ssa(made)), 5)
+    constant = Value.of(np.ascontiguousarray(weights), n.op.input[1])
+    return n.plus(matmul(n.b, n.x(0, SINGLE), n.scope.ssa(constant)), 5)
 
 
 def _block_zeros(n: Node, rows: int, blocks: int, bits: int) -> Array:
     """Zero points [rows, blocks, 1]: the middle where none are given."""
     if not n.has(3):
         return np.full((rows, blocks, 1), 1 << (bits - 1), np.float32)
-    given = n.numbers(3)
-    if given.dtype.kind == "f":
-        return given.astype(np.float32).reshape(rows, blocks, 1)
-    each = _unpacked(given.reshape(rows, -1), bits)
+    zeros = n.numbers(3)
+    if zeros.dtype.kind == "f":
+        return zeros.astype(np.float32).reshape(rows, blocks, 1)
+    each = _unpacked(zeros.reshape(rows, -1), bits)
     return each[:, :blocks].astype(np.float32).reshape(rows, blocks, 1)
 
 
@@ -297,14 +307,25 @@ def _stacked(n: Node, index: int, scale: int) -> tuple[SSAValue, SSAValue, Zero]
 
 def _dynamic_quantize_lstm(n: Node) -> list[SSAValue]:
     """LSTM with weights of whole numbers, as ONNX Runtime computes it: X is quantised by its own
-    range, and in each step H by its own, over the whole batch; sums are exact.
+    range, that of the steps of the longest sequence, and in each step H by its own, over the whole
+    batch; sums are exact.
 
     Refused: weights that are not constants.
     """
     check_training(n)
     w, r = _stacked(n, 1, 8), _stacked(n, 2, 10)
     weights = _WholeStacked(w[0], r[0], n.maybe(3, SINGLE), scales=(w[1], r[1]), zeros=(w[2], r[2]))
-    return LstmLayer(n, weights).run()
+    layer = LstmLayer(n, weights)
+    if layer.lengths is not None:
+        layer.x = _within_longest(n.b, layer.x, layer.lengths)
+    return layer.run()
+
+
+def _within_longest(b: Builder, x: SSAValue, lengths: SSAValue) -> SSAValue:
+    """x [T, N, I] with zeros, which no range leaves out, behind the end of the longest sequence."""
+    (steps, *_), longest = dims_of(x), b.reduce("max", lengths, [0])
+    within = b.compare("lt", b.iota((steps,), 0), b.broadcast(longest, (steps,), []))
+    return b.select(b.reshape(within, (steps, 1, 1)), x, b.fill(0, (), "f32"))
 
 
 OPERATORS: dict[str, OnnxOperator] = {

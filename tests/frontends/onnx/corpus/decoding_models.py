@@ -135,6 +135,30 @@ class Transduced(Decoder):
         return found
 
 
+class Greedy(Decoder):
+    """A transducer: of each frame tokens until a blank, two at most, in a list."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        frames = self.encoder(x)[0]
+        h = torch.zeros([1, 8])
+        token = torch.zeros([1], dtype=torch.int64)
+        found: list[Tensor] = []
+        for t in range(x.size(1)):
+            n = 0
+            more = True
+            while more and n < 2:
+                following = self.cell(self.embedding(token), h)
+                best = self.scores(torch.tanh(3 * (frames[:, t] + following))).argmax(1)
+                if bool(best[0] < 3):
+                    more = False
+                else:
+                    found.append(best)
+                    token = best
+                    h = following
+                n += 1
+        return torch.cat(found)
+
+
 class Regulated(nn.Module):
     """Phonemes stretched to frames by their durations, then a GRU."""
 
@@ -203,6 +227,7 @@ MODELS: dict[str, Exported] = {
     "frames": Exported(Frames, _x(2, 5, 6), {"x": TN}, outputs=2, script=True),
     "beams": Exported(Beams, {"h0": torch.randn(2, 8)}, {"h0": {0: "N"}}, outputs=2, script=True),
     "transduced": Exported(Transduced, _x(1, 7, 6), {"x": {1: "T"}}, script=True),
+    "greedy": Exported(Greedy, _x(1, 7, 6), {"x": {1: "T"}}, script=True),
     "regulated": Exported(
         Regulated, PHONEMES, {"phonemes": TN, "like": {0: "N", 1: "U"}}, {"phonemes": (0, 11)}
     ),
