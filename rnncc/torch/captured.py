@@ -18,7 +18,7 @@ from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.cell import CellStep, Places, scan_program
-from rnncc.frontends.torch.site import location
+from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph, fake_mode
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.nets import TorchNet

@@ -22,7 +22,7 @@ from torch._higher_order_ops.scan import scan as scan_operator
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.site import reason_of, user_line
+from rnncc.frontends.torch.node_context import reason_of, user_line
 from rnncc.frontends.torch.watch import unasked
 from rnncc.torch.nests import in_order_of
 

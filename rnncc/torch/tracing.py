@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.site import reason_of, user_line
+from rnncc.frontends.torch.node_context import reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.torch.captured import Reading, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put

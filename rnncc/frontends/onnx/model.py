@@ -16,6 +16,7 @@ from rnncc.frontends.onnx.values import STEP_MARK, Array, Dequantised, Value, is
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import is_natural
 from rnncc.scalar import Scalar
+from rnncc.sizes import BATCH, TIME
 
 if TYPE_CHECKING:
     from rnncc.frontends.onnx.node import Node, OnnxOperator
@@ -128,7 +129,7 @@ class ModelContext:
 
     def learnt_from(self, error: CompileError) -> Learnt | None:
         """What must be true of sizes where the error is that they differ."""
-        order = sorted(self.symbols, key=lambda symbol: symbol not in ("T", "N"))
+        order = sorted(self.symbols, key=lambda symbol: symbol not in (TIME, BATCH))
         return learnt_from(error.differ, order, self.branches > 0, self.known.facts)
 
     def inputs_behind(self, value: Value) -> list[str]:

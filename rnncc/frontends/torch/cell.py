@@ -23,6 +23,7 @@ from rnncc.ir.gates import NESTED_LIMIT
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.complex_numbers import Complex
+from rnncc.sizes import TIME
 
 NAME = "scan"
 
@@ -85,7 +86,7 @@ def scan_program(step: CellStep, reverse: bool) -> tuple[Program, Dtypes]:
     xs = list[Tensor]()
     for i, (x, at) in enumerate(zip(step.row_types, step.places.rows, strict=True)):
         unread = [Dim.of(f"x{i}_{axis}") for axis in range(x.dim())]
-        xs.append(declare(f"x{i}", x, [Dim.of("T"), *(unread if at is None else shape(x))]))
+        xs.append(declare(f"x{i}", x, [Dim.of(TIME), *(unread if at is None else shape(x))]))
     inits = [declare(f"s{i}", s, shape(s)) for i, s in enumerate(step.state_types)]
     tensors = [step.inputs[at] for at in step.places.held]
     held = [declare(f"p{i}", p, shape(p)) for i, p in enumerate(tensors)]

@@ -20,7 +20,7 @@ from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import graphs_of
-from rnncc.frontends.torch.site import Site, Table, Value, location
+from rnncc.frontends.torch.node_context import NodeContext, Table, Value, location
 from rnncc.frontends.torch.types import LARGEST_CONSTANT, as_computed
 
 _library = torch.library.Library("rnncc", "FRAGMENT")
@@ -100,7 +100,7 @@ def _made(number: int, device: torch.device) -> torch.Tensor:
     return _constants[number].to(device, copy=True)
 
 
-def _written(at: Site, number: int, device: torch.device) -> Value:
+def _written(at: NodeContext, number: int, device: torch.device) -> Value:
     """The numbers themselves."""
     return at.b.constant(as_computed(_constants[number]).numpy(), at.dtype)
 

@@ -16,7 +16,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.site import location
+from rnncc.frontends.torch.node_context import location
 
 DETACH = torch.ops.aten.detach.default
 _WITHOUT_GRADIENTS = torch.ops.higher_order.wrap_with_set_grad_enabled

@@ -19,8 +19,8 @@ from rnncc.frontends.torch.aten.complex_numbers import is_complex
 from rnncc.frontends.torch.function_body import Environment, backward_nodes, lower_function
 from rnncc.frontends.torch.function_op import WITH_GRADIENT
 from rnncc.frontends.torch.loops import Tensor, Tensors, flat, scan
+from rnncc.frontends.torch.node_context import BY_TENSORS, NodeContext, Translation, Value, location
 from rnncc.frontends.torch.randomness import Random
-from rnncc.frontends.torch.site import BY_TENSORS, Site, Translation, Value, location
 from rnncc.frontends.torch.sizes import floor_divide, remainder
 from rnncc.frontends.torch.types import (
     DTYPES,
@@ -146,12 +146,12 @@ class _Lowering:
         if node.target in _HIGHER:
             _refuse_options(node)
             return _HIGHER[node.target](self, node, *args)
-        site = Site(self.b, node, self.size, self.random)
-        translation = translation_of(node.target, site.is_complex, is_complex((args, kwargs)))
+        context = NodeContext(self.b, node, self.size, self.random)
+        translation = translation_of(node.target, context.is_complex, is_complex((args, kwargs)))
         if translation is None:
             of = " of complex numbers" if translation_of(node.target) is not None else ""
-            site.refuse(f"operator{of} is not supported", _hint(node))
-        result = _rounded(self.b, node, site.call(translation, *args, **kwargs))
+            context.refuse(f"operator{of} is not supported", _hint(node))
+        result = _rounded(self.b, node, context.call(translation, *args, **kwargs))
         if isinstance(result, SSAValue):
             result.name_hint = result.name_hint or node.name
         return result
@@ -186,9 +186,9 @@ class _Lowering:
         self, node: Node, gate: Value, one: GraphModule, other: GraphModule, operands: Sequence[Any]
     ) -> list[Value]:
         """PyTorch's conditional: a loop of one step for each branch."""
-        site = Site(self.b, node, self.size, self.random)
+        context = NodeContext(self.b, node, self.size, self.random)
         if is_complex((operands, {})) or not isinstance(gate, SSAValue):
-            site.refuse("complex numbers and conditions on sizes are not supported here")
+            context.refuse("complex numbers and conditions on sizes are not supported here")
         consts = _values_of(operands)
 
         def branch(graph: GraphModule) -> Branch:
@@ -197,7 +197,7 @@ class _Lowering:
 
             return body
 
-        kinds = [(site.shape(x), element_type(x.dtype, self.b.loc)) for x in node.meta["val"]]
+        kinds = [(context.shape(x), element_type(x.dtype, self.b.loc)) for x in node.meta["val"]]
         flag, nothing = self.b.reshape(gate, ()), [self.b.fill(0, *kind) for kind in kinds]
         results = when(self.b, flag, consts, nothing, branch(one))
         return when(self.b, self.b.logical_not(flag), consts, results, branch(other))
@@ -213,7 +213,7 @@ class _Lowering:
         """PyTorch's loop while `going(carried)`: (carried..., what it holds...) -> (carried...)."""
         if not all(isinstance(x, SSAValue) for x in carried):
             what = "complex numbers and sizes that change from step to step are not supported here"
-            Site(self.b, node, self.size, self.random).refuse(what)
+            NodeContext(self.b, node, self.size, self.random).refuse(what)
         consts = _values_of(held)
 
         def lowered(

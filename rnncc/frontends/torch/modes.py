@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.detached import DETACH, refuse_hidden_changes
 from rnncc.frontends.torch.graphs import graphs_of
-from rnncc.frontends.torch.site import location
+from rnncc.frontends.torch.node_context import location
 
 
 def settle_modes(exported: ExportedProgram) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from rnncc.frontends.torch.site import Site, Table, Value
+from rnncc.frontends.torch.node_context import NodeContext, Table, Value
 from rnncc.scalar import Scalar
 
 _library = torch.library.Library("rnncc", "FRAGMENT")
@@ -56,7 +56,7 @@ def _backward(ctx: Any, grad: torch.Tensor) -> tuple[list[torch.Tensor], None]:
 torch.library.register_autograd("rnncc::elementwise", _backward, setup_context=_setup, lib=_library)
 
 
-def _applied(s: Site, xs: list[Value], function: int) -> Value:
+def _applied(s: NodeContext, xs: list[Value], function: int) -> Value:
     return s.b.apply(_functions[function], *(s.value(x) for x in xs))
 
 

@@ -22,7 +22,7 @@ from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import graphs_of, held_graph
-from rnncc.frontends.torch.site import location
+from rnncc.frontends.torch.node_context import location
 
 SWITCH: Any = torch._C._set_grad_enabled
 

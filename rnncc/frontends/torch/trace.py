@@ -23,8 +23,8 @@ from rnncc.frontends.torch.detached import refuse_hidden_changes
 from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.lower import translation_of
+from rnncc.frontends.torch.node_context import BY_TENSORS, location
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
-from rnncc.frontends.torch.site import BY_TENSORS, location
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.watch import watching
 

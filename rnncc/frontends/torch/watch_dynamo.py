@@ -19,6 +19,7 @@ from torch._dynamo.variables.tensor import TensorVariable
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch.function_op import applied, in_order, is_once, methods_of
+from rnncc.frontends.torch.node_context import reason_of
 from rnncc.frontends.torch.readings import (
     CHANGES,
     HOOKS,
@@ -34,7 +35,6 @@ from rnncc.frontends.torch.readings import (
     refuse_inference,
     within_function,
 )
-from rnncc.frontends.torch.site import reason_of
 from rnncc.frontends.torch.switches import SWITCH
 
 STAND_INS = ("rows", "states", "kept")

@@ -1,4 +1,4 @@
-"""The aten operators that are translated, by family: name -> function of a `Site` and operands.
+"""The aten operators that are translated, by family: name -> function of its context and operands.
 
 A function takes aten's own arguments, tensors as values, and gives a value or a tuple of them. A
 key is an operator's name, or NAME.OVERLOAD where overloads differ.
@@ -25,7 +25,7 @@ from rnncc.frontends.torch.aten import (
     shapes,
     sources,
 )
-from rnncc.frontends.torch.site import Table
+from rnncc.frontends.torch.node_context import Table
 
 OPERATORS: Table = {
     **elementwise.OPERATORS,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from rnncc.frontends.torch.site import Operand, Site, Table, Translation, Value
+from rnncc.frontends.torch.node_context import NodeContext, Operand, Table, Translation, Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 
@@ -14,7 +14,7 @@ from rnncc.ir.types import FLOATS, dims_of, dtype_of
 def compare(kind: str) -> Translation:
     """a < b, a <= b, ..."""
 
-    def translate(at: Site, a: Operand, b: Operand) -> Value:
+    def translate(at: NodeContext, a: Operand, b: Operand) -> Value:
         return at.b.compare(kind, *at.common(a, b))
 
     return translate
@@ -23,13 +23,13 @@ def compare(kind: str) -> Translation:
 def logical(kind: str) -> Translation:
     """a and b, a or b, ...: what is not 0 is true"""
 
-    def translate(at: Site, a: Operand, b: Operand) -> Value:
+    def translate(at: NodeContext, a: Operand, b: Operand) -> Value:
         return at.b.logical(kind, at.value(a, "i1"), at.value(b, "i1"))
 
     return translate
 
 
-def logical_not(at: Site, x: Value) -> Value:
+def logical_not(at: NodeContext, x: Value) -> Value:
     """not x"""
     return at.b.logical_not(at.value(x, "i1"))
 
@@ -37,13 +37,13 @@ def logical_not(at: Site, x: Value) -> Value:
 def bitwise(kind: str) -> Translation:
     """a and b, a or b, ... of each bit, and of bools"""
 
-    def translate(at: Site, a: Operand, b: Operand) -> Value:
+    def translate(at: NodeContext, a: Operand, b: Operand) -> Value:
         return (at.b.logical if at.dtype == "i1" else at.b.bits)(kind, at.value(a), at.value(b))
 
     return translate
 
 
-def bitwise_not(at: Site, x: Value) -> Value:
+def bitwise_not(at: NodeContext, x: Value) -> Value:
     """not x, of each bit, and of bools"""
     return bitwise("xor")(at, x, True if at.dtype == "i1" else -1)
 
@@ -51,18 +51,18 @@ def bitwise_not(at: Site, x: Value) -> Value:
 def shift(direction: str) -> Translation:
     """a with its bits moved by b: all of them, where b is negative or as large as their number"""
 
-    def translate(at: Site, a: Operand, b: Operand) -> Value:
+    def translate(at: NodeContext, a: Operand, b: Operand) -> Value:
         return at.b.bits(direction, at.value(a), at.value(b))
 
     return translate
 
 
-def where(at: Site, condition: Value, a: Operand, b: Operand) -> Value:
+def where(at: NodeContext, condition: Value, a: Operand, b: Operand) -> Value:
     """a where the condition holds, else b"""
     return at.b.select(at.value(condition, "i1"), at.value(a), at.value(b))
 
 
-def masked_fill(at: Site, x: Value, mask: Value, value: Operand) -> Value:
+def masked_fill(at: NodeContext, x: Value, mask: Value, value: Operand) -> Value:
     """The value where the mask holds, else x"""
     return where(at, mask, value, x)
 
@@ -70,7 +70,7 @@ def masked_fill(at: Site, x: Value, mask: Value, value: Operand) -> Value:
 def extreme(function: Callable[[Builder, Value, Value], Value]) -> Translation:
     """max(a, b) or min(a, b); where they are equal, each has half of the gradient"""
 
-    def translate(at: Site, a: Operand, b: Operand) -> Value:
+    def translate(at: NodeContext, a: Operand, b: Operand) -> Value:
         one, other = at.value(a), at.value(b)
         extremum = function(at.b, one, other)
         if at.dtype not in FLOATS:
@@ -81,7 +81,9 @@ def extreme(function: Callable[[Builder, Value, Value], Value]) -> Translation:
     return translate
 
 
-def clamp(at: Site, x: Value, low: Operand | None = None, high: Operand | None = None) -> Value:
+def clamp(
+    at: NodeContext, x: Value, low: Operand | None = None, high: Operand | None = None
+) -> Value:
     """x held within bounds, which are part of where its slope is 1"""
     x = at.value(x)
     if high is not None:
@@ -91,12 +93,12 @@ def clamp(at: Site, x: Value, low: Operand | None = None, high: Operand | None =
     return x
 
 
-def clamp_max(at: Site, x: Value, high: Operand) -> Value:
+def clamp_max(at: NodeContext, x: Value, high: Operand) -> Value:
     """x, at most so much"""
     return clamp(at, x, None, high)
 
 
-def is_nan(at: Site, x: Value) -> Value:
+def is_nan(at: NodeContext, x: Value) -> Value:
     """Whether x is no number"""
     return at.b.compare("ne", x, x)
 
@@ -104,7 +106,7 @@ def is_nan(at: Site, x: Value) -> Value:
 def beside_infinity(kind: str, sign: float | None = None) -> Translation:
     """x compared with an infinity of a sign, or |x| with the positive one"""
 
-    def translate(at: Site, x: Value) -> Value:
+    def translate(at: NodeContext, x: Value) -> Value:
         value = at.value(x, dtype_of(x) if dtype_of(x) in FLOATS else "f32")
         value = at.b.abs(value) if sign is None else value
         return at.b.compare(kind, value, at.b.full_like(value, (sign or 1.0) * math.inf))
@@ -113,7 +115,7 @@ def beside_infinity(kind: str, sign: float | None = None) -> Translation:
 
 
 def place_among(
-    at: Site, x: Operand, bounds: Value, *, out_int32: bool = False, right: bool = False
+    at: NodeContext, x: Operand, bounds: Value, *, out_int32: bool = False, right: bool = False
 ) -> Value:
     """How many sorted bounds are below x, or with `right` not above it; all of them for NaN"""
     b, value = at.b, at.value(x, dtype_of(bounds))
@@ -124,7 +126,7 @@ def place_among(
     return b.cast(b.reduce("sum", b.cast(before, "i32"), [rank]), at.dtype)
 
 
-def place_in(at: Site, bounds: Value, x: Operand, **options: Any) -> Value:
+def place_in(at: NodeContext, bounds: Value, x: Operand, **options: Any) -> Value:
     """The same, of rows of bounds for rows of x"""
     if options.pop("side", None) is not None or options.pop("sorter", None) is not None:
         at.refuse("searchsorted with side or sorter is not supported", "right=True")

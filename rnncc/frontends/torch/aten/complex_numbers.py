@@ -13,7 +13,14 @@ from typing import Any
 from torch.utils import _pytree as pytree
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.torch.site import Site, Table, Translation, Value, common_type, rank_of
+from rnncc.frontends.torch.node_context import (
+    NodeContext,
+    Table,
+    Translation,
+    Value,
+    common_type,
+    rank_of,
+)
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS, dims_of
 from rnncc.nn import complex_numbers as cn
@@ -43,7 +50,7 @@ class PartsOperator:
 
     data: Sequence[int] = (0,)
 
-    def __call__(self, translation: Translation, at: Site, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, translation: Translation, at: NodeContext, *args: Any, **kwargs: Any) -> Any:
         """What it gives for the real parts, and for the imaginary ones."""
         if is_complex(kwargs):
             at.refuse("a complex factor here is not supported", "multiply by it before")
@@ -71,7 +78,7 @@ def _part(x: Any, number: int) -> Any:
     return x
 
 
-def _promoted(at: Site, x: Any) -> Any:
+def _promoted(at: NodeContext, x: Any) -> Any:
     if isinstance(x, (tuple, list)):
         return type(x)(_promoted(at, one) for one in x)
     if isinstance(x, SSAValue):
@@ -79,7 +86,7 @@ def _promoted(at: Site, x: Any) -> Any:
     return complex(x) if isinstance(x, (int, float)) else x
 
 
-def _complex(at: Site, x: Any) -> Complex:
+def _complex(at: NodeContext, x: Any) -> Complex:
     """An operand as a pair of values."""
     if isinstance(x, complex):
         return Complex(*(at.b.fill(part, (), at.dtype) for part in (x.real, x.imag)))
@@ -89,11 +96,11 @@ def _complex(at: Site, x: Any) -> Complex:
     return Complex(held, at.b.full_like(held, 0.0))
 
 
-def _each(function: Callable[..., Value], at: Site, z: Complex, *rest: Any) -> Complex:
+def _each(function: Callable[..., Value], at: NodeContext, z: Complex, *rest: Any) -> Complex:
     return Complex(function(at, z.re, *rest), function(at, z.im, *rest))
 
 
-def _bilinear(translation: Translation, at: Site, z: Any, w: Any) -> Complex:
+def _bilinear(translation: Translation, at: NodeContext, z: Any, w: Any) -> Complex:
     """A product of any kind; a real factor has one part alone."""
     if isinstance(z, Complex) and isinstance(w, Complex):
         re = at.b.sub(translation(at, z.re, w.re), translation(at, z.im, w.im))
@@ -105,14 +112,21 @@ def _bilinear(translation: Translation, at: Site, z: Any, w: Any) -> Complex:
     return Complex(translation(at, held, w.re), translation(at, held, w.im))
 
 
-def product(translation: Translation, at: Site, z: Any, w: Any) -> Complex:
+def product(translation: Translation, at: NodeContext, z: Any, w: Any) -> Complex:
     """z · w: of numbers, or of matrices"""
     pair = (_complex(at, x) if isinstance(x, complex) else x for x in (z, w))
     return _bilinear(translation, at, *pair)
 
 
 def added_product(
-    translation: Translation, at: Site, c: Any, z: Any, w: Any, *, beta: Any = 1, alpha: Any = 1
+    translation: Translation,
+    at: NodeContext,
+    c: Any,
+    z: Any,
+    w: Any,
+    *,
+    beta: Any = 1,
+    alpha: Any = 1,
 ) -> Complex:
     """beta · c + alpha · z · w"""
     product = _bilinear(lambda at, a, b: at.b.matmul(a, b), at, z, w)
@@ -121,7 +135,7 @@ def added_product(
     return Complex(at.b.add(kept.re, scaled.re), at.b.add(kept.im, scaled.im))
 
 
-def divided(_: Translation, at: Site, z: Any, w: Any) -> Complex:
+def divided(_: Translation, at: NodeContext, z: Any, w: Any) -> Complex:
     """z / w"""
     if isinstance(w, (Complex, complex)):
         return cn.divide(at.b, _complex(at, z), _complex(at, w))
@@ -129,7 +143,7 @@ def divided(_: Translation, at: Site, z: Any, w: Any) -> Complex:
     return Complex(at.b.div(re, held), at.b.div(im, held))
 
 
-def raised(_: Translation, at: Site, z: Any, exponent: Any) -> Complex:
+def raised(_: Translation, at: NodeContext, z: Any, exponent: Any) -> Complex:
     """z to a power"""
     known = isinstance(exponent, (int, float))
     return cn.power(at.b, _complex(at, z), exponent if known else _complex(at, exponent))
@@ -143,7 +157,7 @@ def unary(function: Callable[..., Any]) -> Callable[..., Any]:
 def same(kind: str) -> Callable[..., Value]:
     """Whether both parts are equal, or one is not"""
 
-    def translate(translation: Translation, at: Site, z: Any, w: Any) -> Value:
+    def translate(translation: Translation, at: NodeContext, z: Any, w: Any) -> Value:
         common = common_type(*(x.re if isinstance(x, Complex) else x for x in (z, w)))
         dtype = common if common in FLOATS else "f32"
         one, other = (_complex_float(at, x, dtype) for x in (z, w))
@@ -153,7 +167,7 @@ def same(kind: str) -> Callable[..., Value]:
     return translate
 
 
-def _complex_float(at: Site, x: Any, dtype: str) -> tuple[Value, Value]:
+def _complex_float(at: NodeContext, x: Any, dtype: str) -> tuple[Value, Value]:
     if isinstance(x, Complex):
         return at.b.cast(x.re, dtype), at.b.cast(x.im, dtype)
     if isinstance(x, SSAValue):
@@ -162,38 +176,38 @@ def _complex_float(at: Site, x: Any, dtype: str) -> tuple[Value, Value]:
     return at.b.fill(number.real, (), dtype), at.b.fill(number.imag, (), dtype)
 
 
-def joined(at: Site, re: Value, im: Value) -> Complex:
+def joined(at: NodeContext, re: Value, im: Value) -> Complex:
     """re + i · im"""
     return Complex(at.widened(at.value(re)), at.widened(at.value(im)))
 
 
-def of_polar(at: Site, size: Value, turn: Value) -> Complex:
+def of_polar(at: NodeContext, size: Value, turn: Value) -> Complex:
     """The number of a size and an angle"""
     z = cn.polar(at.b, at.value(size), at.value(turn))
-    return _each(Site.widened, at, z)
+    return _each(NodeContext.widened, at, z)
 
 
-def from_pairs(at: Site, x: Value) -> Complex:
+def from_pairs(at: NodeContext, x: Value) -> Complex:
     """A tensor whose last axis holds the parts, as complex numbers"""
     return cn.unpacked(at.b, x)
 
 
-def to_pairs(_: Translation, at: Site, z: Complex) -> Value:
+def to_pairs(_: Translation, at: NodeContext, z: Complex) -> Value:
     """The other way round"""
     return cn.packed(at.b, z)
 
 
-def norm(translation: Translation, at: Site, z: Complex, *args: Any, **kwargs: Any) -> Value:
+def norm(translation: Translation, at: NodeContext, z: Complex, *args: Any, **kwargs: Any) -> Value:
     """That of the sizes"""
     return translation(at, cn.absolute(at.b, z), *args, **kwargs)
 
 
-def copied(_: Translation, at: Site, z: Complex, **__: Any) -> Complex | Value:
+def copied(_: Translation, at: NodeContext, z: Complex, **__: Any) -> Complex | Value:
     """As another dtype; the real part, where that is no complex one"""
-    return _each(Site.value, at, z) if at.is_complex else at.value(z.re)
+    return _each(NodeContext.value, at, z) if at.is_complex else at.value(z.re)
 
 
-def widened_to_complex(at: Site, x: Any, **_: Any) -> Complex:
+def widened_to_complex(at: NodeContext, x: Any, **_: Any) -> Complex:
     """A float as a complex number"""
     return _complex(at, x)
 
@@ -203,18 +217,18 @@ def filled(number: complex) -> Callable[..., Complex]:
     return lambda at, *_, **__: full(at, (), number)
 
 
-def full(at: Site, size: Any, value: Any, **_: Any) -> Complex:
+def full(at: NodeContext, size: Any, value: Any, **_: Any) -> Complex:
     """A given number everywhere"""
-    return _each(Site.widened, at, _complex(at, value))
+    return _each(NodeContext.widened, at, _complex(at, value))
 
 
-def scalar_tensor(at: Site, value: Any, **_: Any) -> Complex:
+def scalar_tensor(at: NodeContext, value: Any, **_: Any) -> Complex:
     """A number as a tensor of rank 0"""
     return _complex(at, value)
 
 
 def complex_transform(
-    _: Translation, at: Site, z: Complex, axes: Sequence[int], norm: int, forward: bool
+    _: Translation, at: NodeContext, z: Complex, axes: Sequence[int], norm: int, forward: bool
 ) -> Complex:
     """Fourier transforms along axes"""
     for axis in axes:
@@ -223,7 +237,9 @@ def complex_transform(
     return z
 
 
-def real_transform(at: Site, x: Value, axes: Sequence[int], norm: int, onesided: bool) -> Complex:
+def real_transform(
+    at: NodeContext, x: Value, axes: Sequence[int], norm: int, onesided: bool
+) -> Complex:
     """The same of floats; half of the results along the last of the axes, if one side is enough"""
     *others, axis = axes
     moved, size = _last(at, Complex(x, x), axis)
@@ -234,7 +250,7 @@ def real_transform(at: Site, x: Value, axes: Sequence[int], norm: int, onesided:
 
 
 def inverse_real_transform(
-    _: Translation, at: Site, z: Complex, axes: Sequence[int], norm: int, size: int
+    _: Translation, at: NodeContext, z: Complex, axes: Sequence[int], norm: int, size: int
 ) -> Value:
     """The floats whose transform is z"""
     *others, axis = axes
@@ -247,7 +263,7 @@ def inverse_real_transform(
     return move_axis(at.b, signal, rank_of(signal) - 1, at.axis(axis, rank_of(signal)))
 
 
-def _last(at: Site, z: Complex, axis: int) -> tuple[Complex, int]:
+def _last(at: NodeContext, z: Complex, axis: int) -> tuple[Complex, int]:
     rank = rank_of(z.re)
     size = dims_of(z.re)[at.axis(axis, rank)]
     _check_size(at, size)
@@ -255,14 +271,14 @@ def _last(at: Site, z: Complex, axis: int) -> tuple[Complex, int]:
     return moved, int(size)
 
 
-def _back(at: Site, z: Complex, axis: int, factor: float) -> Complex:
+def _back(at: NodeContext, z: Complex, axis: int, factor: float) -> Complex:
     rank = rank_of(z.re)
     return _each(
         lambda at, x: times(at.b, move_axis(at.b, x, rank - 1, at.axis(axis, rank)), factor), at, z
     )
 
 
-def _check_size(at: Site, size: Dim) -> None:
+def _check_size(at: NodeContext, size: Dim) -> None:
     if not size.is_static or not 0 < int(size) <= LARGEST_TRANSFORM:
         at.refuse(
             f"a Fourier transform of {size} numbers is not supported",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rnncc.frontends.torch.site import Site, Table, Value, rank_of
+from rnncc.frontends.torch.node_context import NodeContext, Table, Value, rank_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.convolution import Window, transposed_convolution
@@ -18,7 +18,7 @@ Sizes = Sequence[int]
 
 
 def conv(
-    at: Site,
+    at: NodeContext,
     x: Value,
     weight: Value,
     bias: Value | None = None,
@@ -38,7 +38,7 @@ def conv(
 
 
 def conv_transposed(
-    at: Site,
+    at: NodeContext,
     x: Value,
     weight: Value,
     bias: Value | None = None,
@@ -69,7 +69,7 @@ def conv_transposed(
 
 
 def convolution(
-    at: Site,
+    at: NodeContext,
     x: Value,
     weight: Value,
     bias: Value | None,
@@ -92,18 +92,18 @@ def each(numbers: Sizes, rank: int) -> list[int]:
     return list(numbers) * rank if len(numbers) == 1 else list(numbers)
 
 
-def batched(at: Site, x: Value, rank: int) -> Value:
+def batched(at: NodeContext, x: Value, rank: int) -> Value:
     """[N, C, ...], N = 1 where there is none."""
     return at.b.reshape(x, (1, *dims_of(x))) if rank_of(x) == rank + 1 else x
 
 
-def _taps(at: Site, weight: Value) -> list[int]:
+def _taps(at: NodeContext, weight: Value) -> list[int]:
     if not all(d.is_static for d in dims_of(weight)):
         at.refuse("a convolution with weights of open sizes is not supported")
     return [int(d) for d in dims_of(weight)[2:]]
 
 
-def _check_groups(at: Site, groups: int, depthwise: bool) -> None:
+def _check_groups(at: NodeContext, groups: int, depthwise: bool) -> None:
     if groups > MAX_GROUPS and not depthwise:
         at.refuse(f"a convolution in {groups} groups is not supported", f"{MAX_GROUPS} are")
 

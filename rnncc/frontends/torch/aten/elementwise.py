@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from rnncc.frontends.torch.site import Number, Operand, Site, Table, Value
+from rnncc.frontends.torch.node_context import NodeContext, Number, Operand, Table, Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.nn import arithmetic, special
@@ -14,29 +14,29 @@ from rnncc.nn.angles import acos, acosh, asin, asinh, atan, atan2, atanh, cosh, 
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
 
-def add(at: Site, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
+def add(at: NodeContext, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
     """a + alpha · b"""
     return at.b.add(at.value(a), at.scaled(b, alpha))
 
 
-def sub(at: Site, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
+def sub(at: NodeContext, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
     """a - alpha · b"""
     return at.b.sub(at.value(a), at.scaled(b, alpha))
 
 
-def rsub(at: Site, a: Operand, b: Operand, alpha: Number = 1) -> Value:
+def rsub(at: NodeContext, a: Operand, b: Operand, alpha: Number = 1) -> Value:
     """b - alpha · a"""
     return at.b.sub(at.value(b), at.scaled(a, alpha))
 
 
-def mul(at: Site, a: Operand, b: Operand) -> Value:
+def mul(at: NodeContext, a: Operand, b: Operand) -> Value:
     """a · b; of bools: a and b"""
     if at.dtype == "i1":
         return at.b.logical("and", at.value(a), at.value(b))
     return at.b.mul(at.value(a), at.value(b))
 
 
-def div(at: Site, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> Value:
+def div(at: NodeContext, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> Value:
     """a / b, rounded down or towards zero where that is asked for"""
     x, y = at.value(a), at.value(b)
     if rounding_mode == "floor":
@@ -45,49 +45,49 @@ def div(at: Site, a: Operand, b: Operand, *, rounding_mode: str | None = None) -
     return rounded("trunc")(at, quotient) if rounding_mode == "trunc" else quotient
 
 
-def remainder(at: Site, a: Operand, b: Operand) -> Value:
+def remainder(at: NodeContext, a: Operand, b: Operand) -> Value:
     """What is left of a by multiples of b, with the sign of b"""
     return arithmetic.modulo(at.b, at.value(a), at.value(b))
 
 
-def fmod(at: Site, a: Operand, b: Operand) -> Value:
+def fmod(at: NodeContext, a: Operand, b: Operand) -> Value:
     """What is left of a by multiples of b, with the sign of a"""
     return at.b.rem(at.value(a), at.value(b))
 
 
-def atan2_of(at: Site, y: Operand, x: Operand) -> Value:
+def atan2_of(at: NodeContext, y: Operand, x: Operand) -> Value:
     """The angle of (x, y)"""
     return atan2(at.b, at.value(y), at.value(x))
 
 
-def hypot(at: Site, x: Value, y: Value) -> Value:
+def hypot(at: NodeContext, x: Value, y: Value) -> Value:
     """√(x² + y²), without overflow on the way; 0 and flat at (0, 0)"""
     return arithmetic.hypotenuse(at.b, at.value(x), at.value(y))
 
 
-def copysign(at: Site, x: Operand, y: Operand) -> Value:
+def copysign(at: NodeContext, x: Operand, y: Operand) -> Value:
     """|x| with the sign of y, zeros and their signs too"""
     return arithmetic.with_sign(at.b, at.value(x), at.value(y))
 
 
-def signbit(at: Site, x: Value) -> Value:
+def signbit(at: NodeContext, x: Value) -> Value:
     """Whether a number is below 0, or -0"""
     if dtype_of(x) in FLOATS:
         return arithmetic.has_sign(at.b, x)
     return at.b.compare("lt", x, at.b.full_like(x, 0))
 
 
-def xlogy(at: Site, x: Operand, y: Operand) -> Value:
+def xlogy(at: NodeContext, x: Operand, y: Operand) -> Value:
     """x · ln y, 0 where x is 0 unless y is NaN"""
     return arithmetic.x_log_y(at.b, at.value(x), at.value(y))
 
 
-def log_to(base: float) -> Callable[[Site, Value], Value]:
+def log_to(base: float) -> Callable[[NodeContext, Value], Value]:
     """The logarithm to a base"""
     return lambda at, x: arithmetic.times(at.b, at.b.log(at.value(x)), 1 / math.log(base))
 
 
-def rounded_to(at: Site, x: Value, *, decimals: int) -> Value:
+def rounded_to(at: NodeContext, x: Value, *, decimals: int) -> Value:
     """To so many decimals; no gradient"""
     b, scale = at.b, 10.0 ** abs(decimals)
     if at.dtype not in FLOATS:
@@ -98,27 +98,27 @@ def rounded_to(at: Site, x: Value, *, decimals: int) -> Value:
     return b.div(whole, b.full_like(whole, scale))
 
 
-def neg(at: Site, x: Value) -> Value:
+def neg(at: NodeContext, x: Value) -> Value:
     """-x; 0 - x of whole numbers"""
     return negative(at.b, at.value(x))
 
 
-def abs_of(at: Site, x: Value) -> Value:
+def abs_of(at: NodeContext, x: Value) -> Value:
     """|x|"""
     return absolute(at.b, at.value(x))
 
 
-def rsqrt(at: Site, x: Value) -> Value:
+def rsqrt(at: NodeContext, x: Value) -> Value:
     """1 / √x"""
     return reciprocal(at.b, at.b.sqrt(at.value(x)))
 
 
-def square(at: Site, x: Value) -> Value:
+def square(at: NodeContext, x: Value) -> Value:
     """x²"""
     return at.b.mul(x, x)
 
 
-def power(at: Site, x: Operand, exponent: Operand) -> Value:
+def power(at: NodeContext, x: Operand, exponent: Operand) -> Value:
     """x to a power; of whole numbers to one that is known, or of 2, 4, 8, ..."""
     known = isinstance(exponent, (int, float))
     if at.dtype not in FLOATS and not (known and exponent in range(arithmetic.MOST_FACTORS + 1)):
@@ -138,17 +138,17 @@ def _power_of_two(b: Builder, base: int, exponent: Value) -> Value:
     return y
 
 
-def rounded(kind: str) -> Callable[[Site, Value], Value]:
+def rounded(kind: str) -> Callable[[NodeContext, Value], Value]:
     """To a whole number; no gradient"""
     return lambda at, x: at.b.round(kind, x) if at.dtype in FLOATS else x
 
 
-def unary(function: Callable[[Builder, Value], Value]) -> Callable[[Site, Value], Value]:
+def unary(function: Callable[[Builder, Value], Value]) -> Callable[[NodeContext, Value], Value]:
     """The translation of f(x), computed in floats."""
     return lambda at, x: function(at.b, at.value(x))
 
 
-def to_copy(at: Site, x: Value, **_: Any) -> Value:
+def to_copy(at: NodeContext, x: Value, **_: Any) -> Value:
     """As another dtype"""
     return at.value(x)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rnncc.frontends.torch.site import (
+from rnncc.frontends.torch.node_context import (
     BY_TENSORS,
+    NodeContext,
     Number,
     Operand,
-    Site,
     Table,
     Translation,
     Value,
@@ -32,7 +32,7 @@ from rnncc.nn.reduction import cumulate, total
 
 
 def embedding(
-    at: Site,
+    at: NodeContext,
     weight: Value,
     index: Value,
     padding: int = -1,
@@ -50,12 +50,12 @@ def embedding(
     return at.b.select(mask, at.b.stop_gradient(rows), rows)
 
 
-def index_select(at: Site, x: Value, dim: int, index: Value) -> Value:
+def index_select(at: NodeContext, x: Value, dim: int, index: Value) -> Value:
     """Places of an axis"""
     return at.b.gather(x, index, at.axis(dim, rank_of(x)))
 
 
-def index(at: Site, x: Value, indices: list[Value | None]) -> Value:
+def index(at: NodeContext, x: Value, indices: list[Value | None]) -> Value:
     """Places of some axes, numbers from the front or from the end"""
     b, axes = at.b, _numbered(at, indices)
     place, shape = _place(at, x, indices, axes)
@@ -64,7 +64,7 @@ def index(at: Site, x: Value, indices: list[Value | None]) -> Value:
 
 
 def index_put(
-    at: Site, x: Value, indices: list[Value | None], new: Value, accumulate: bool = False
+    at: NodeContext, x: Value, indices: list[Value | None], new: Value, accumulate: bool = False
 ) -> Value:
     """x with new elements at places of some axes, or added there; of several for one, the last
 
@@ -88,7 +88,7 @@ def index_put(
     return b.transpose(changed, inverse(front))
 
 
-def _numbered(at: Site, indices: list[Value | None]) -> list[int]:
+def _numbered(at: NodeContext, indices: list[Value | None]) -> list[int]:
     """The axes that tensors of numbers stand for."""
     axes = [axis for axis, one in enumerate(indices) if one is not None]
     if any(one is not None and dtype_of(one) == "i1" for one in indices):
@@ -97,7 +97,7 @@ def _numbered(at: Site, indices: list[Value | None]) -> list[int]:
 
 
 def _place(
-    at: Site, x: Value, indices: list[Value | None], axes: list[int]
+    at: NodeContext, x: Value, indices: list[Value | None], axes: list[int]
 ) -> tuple[Value, Sequence[Dim]]:
     """The numbers of rows of `_in_front`, and their shape."""
     b, sizes = at.b, [dims_of(x)[axis] for axis in axes]
@@ -128,7 +128,7 @@ def _layout(rank: int, axes: list[int], places: int) -> list[int]:
 
 
 def index_add(
-    at: Site, x: Value, dim: int, index: Value, rows: Value, *, alpha: Number = 1
+    at: NodeContext, x: Value, dim: int, index: Value, rows: Value, *, alpha: Number = 1
 ) -> Value:
     """x with rows added at places of an axis"""
     rows = at.scaled(rows, alpha)
@@ -137,7 +137,7 @@ def index_add(
     return at.b.scatter("sum", x, rows, _flat(at.b, index), at.axis(dim, rank_of(x)))
 
 
-def index_copy(at: Site, x: Value, dim: int, index: Value, rows: Value) -> Value:
+def index_copy(at: NodeContext, x: Value, dim: int, index: Value, rows: Value) -> Value:
     """x with rows at places of an axis; of several for one place, the last"""
     b, axis = at.b, at.axis(dim, max(rank_of(x), 1))
     if rank_of(x) == 0:
@@ -151,13 +151,15 @@ def _flat(b: Builder, index: Value) -> Value:
     return b.reshape(index, (product(dims_of(index)),))
 
 
-def diagonal(at: Site, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+def diagonal(at: NodeContext, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """The diagonal of two axes, as the last one"""
     axes = at.axis(dim1, rank_of(x)), at.axis(dim2, rank_of(x))
     return diagonal_of(at.b, x, axes, at.dims[-1], offset)
 
 
-def diagonal_matrix(at: Site, x: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
+def diagonal_matrix(
+    at: NodeContext, x: Value, offset: int = 0, dim1: int = -2, dim2: int = -1
+) -> Value:
     """The last axis as a diagonal of two, zeros elsewhere"""
     b, rank = at.b, rank_of(x) + 1
     first, second = at.axis(dim1, rank), at.axis(dim2, rank)
@@ -169,7 +171,7 @@ def diagonal_matrix(at: Site, x: Value, offset: int = 0, dim1: int = -2, dim2: i
 
 
 def negative_log_likelihood(
-    at: Site,
+    at: NodeContext,
     x: Value,
     target: Value,
     weight: Value | None = None,
@@ -193,14 +195,16 @@ def negative_log_likelihood(
     return whole if reduction == 2 else b.div(whole, total(b, share, range(len(dims))))
 
 
-def gather(at: Site, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
+def gather(
+    at: NodeContext, x: Value, dim: int, index: Value, *, sparse_grad: bool = False
+) -> Value:
     """y[i, j] = x[index[i, j], j] along axis 0, and so on; numbers from 0"""
     if rank_of(x) == 0:
         return at.b.reshape(x, at.dims)
     return gather_elements(at.b, x, index, at.axis(dim, rank_of(x)))
 
 
-def masked_scatter(at: Site, x: Value, mask: Value, new: Value) -> Value:
+def masked_scatter(at: NodeContext, x: Value, mask: Value, new: Value) -> Value:
     """x with the next element of another tensor wherever a mask is set"""
     b = at.b
     x, mask = b.broadcast_together(x, mask)
@@ -214,24 +218,24 @@ def masked_scatter(at: Site, x: Value, mask: Value, new: Value) -> Value:
 def triangular(upper: bool) -> Translation:
     """The upper or lower triangle of the last two axes, zeros elsewhere"""
 
-    def translate(at: Site, x: Value, diagonal: int = 0) -> Value:
+    def translate(at: NodeContext, x: Value, diagonal: int = 0) -> Value:
         return triangle(at.b, x, diagonal, upper)
 
     return translate
 
 
-def scatter(at: Site, x: Value, dim: int, index: Value, new: Operand) -> Value:
+def scatter(at: NodeContext, x: Value, dim: int, index: Value, new: Operand) -> Value:
     """x with new[i, j] at [index[i, j], j] along axis 0, and so on; of several, the last"""
     return _scattered(at, x, dim, index, new, "")
 
 
-def scatter_add(at: Site, x: Value, dim: int, index: Value, new: Value) -> Value:
+def scatter_add(at: NodeContext, x: Value, dim: int, index: Value, new: Value) -> Value:
     """x with new[i, j] added at [index[i, j], j] along axis 0, and so on"""
     return _scattered(at, x, dim, index, new, "sum")
 
 
 def scatter_reduce(
-    at: Site,
+    at: NodeContext,
     x: Value,
     dim: int,
     index: Value,
@@ -247,7 +251,7 @@ def scatter_reduce(
     return _scattered(at, x, dim, index, new, kinds[reduce])
 
 
-def _scattered(at: Site, x: Value, dim: int, index: Value, new: Operand, kind: str) -> Value:
+def _scattered(at: NodeContext, x: Value, dim: int, index: Value, new: Operand, kind: str) -> Value:
     b, dims, shape = at.b, dims_of(x) or (Dim.of(1),), dims_of(index) or (Dim.of(1),)
     new = at.value(new, dtype_of(x))
     new = b.broadcast(new, shape, ()) if rank_of(new) == 0 else new

@@ -6,7 +6,14 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, rank_of
+from rnncc.frontends.torch.node_context import (
+    NodeContext,
+    Number,
+    Table,
+    Translation,
+    Value,
+    rank_of,
+)
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
@@ -20,41 +27,43 @@ Parts = tuple[Value | None, ...]
 """Results, None for those that nobody reads."""
 
 
-def mm(at: Site, a: Value, b: Value) -> Value:
+def mm(at: NodeContext, a: Value, b: Value) -> Value:
     """a · b"""
     return at.b.matmul(a, b)
 
 
-def addmm(at: Site, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1) -> Value:
+def addmm(
+    at: NodeContext, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1
+) -> Value:
     """beta · c + alpha · a · b"""
     return at.b.add(at.scaled(at.b.matmul(a, b), alpha), at.scaled(c, beta))
 
 
-def linear(at: Site, x: Value, weight: Value, bias: Value | None = None) -> Value:
+def linear(at: NodeContext, x: Value, weight: Value, bias: Value | None = None) -> Value:
     """x · weightᵀ + bias"""
     rows = x if rank_of(x) > 1 else at.b.reshape(x, (1, *dims_of(x)))
     product = at.b.reshape(at.b.matmul(rows, weight, transpose_b=True), at.dims)
     return product if bias is None else at.b.add(product, bias)
 
 
-def matmul(at: Site, a: Value, b: Value) -> Value:
+def matmul(at: NodeContext, a: Value, b: Value) -> Value:
     """a · b, as NumPy has it"""
     return nn_matmul(at.b, a, b)
 
 
-def mv(at: Site, a: Value, x: Value) -> Value:
+def mv(at: NodeContext, a: Value, x: Value) -> Value:
     """a · x, as row x · aᵀ"""
     row = at.b.reshape(x, (1, *dims_of(x)))
     return at.b.reshape(at.b.matmul(row, a, transpose_b=True), at.dims)
 
 
-def dot(at: Site, x: Value, y: Value) -> Value:
+def dot(at: NodeContext, x: Value, y: Value) -> Value:
     """The sum of x · y"""
     return at.b.reduce("sum", at.b.mul(x, y), [0])
 
 
 def trilinear(
-    at: Site,
+    at: NodeContext,
     x: Value,
     weight: Value,
     y: Value,
@@ -82,7 +91,7 @@ def _with_axes(b: Builder, x: Value, axes: Sequence[int]) -> Value:
 
 
 def scaled_attention(
-    at: Site,
+    at: NodeContext,
     query: Value,
     key: Value,
     value: Value,
@@ -107,18 +116,18 @@ def scaled_attention(
     return attend(b, query, key, value, None if scale is None else float(scale), mask)
 
 
-def checked(at: Site, *_: object, **__: object) -> None:
+def checked(at: NodeContext, *_: object, **__: object) -> None:
     """PyTorch's errors of singular matrices, whose results are NaN"""
     return
 
 
-def inverted(at: Site, a: Value) -> Value:
+def inverted(at: NodeContext, a: Value) -> Value:
     """The inverses of square matrices"""
     _check_square(at, a)
     return factors.inverse(at.b, a)
 
 
-def solved(at: Site, a: Value, y: Value, *, left: bool = True) -> Value:
+def solved(at: NodeContext, a: Value, y: Value, *, left: bool = True) -> Value:
     """The x of a x = y, or of x a = y"""
     _check_square(at, a)
     b, vector = at.b, rank_of(y) == rank_of(a) - 1
@@ -130,7 +139,7 @@ def with_failures(function: Callable[..., Value]) -> Translation:
     """The same; and which pivot of the first operand is 0"""
 
     def translate(
-        at: Site, a: Value, *others: Value, check_errors: bool = False, **how: Any
+        at: NodeContext, a: Value, *others: Value, check_errors: bool = False, **how: Any
     ) -> Parts:
         result, last = function(at, a, *others, **how), at.parts - 1
         _only(at, 0, last)
@@ -157,22 +166,24 @@ def _stacked(b: Builder, x: Value, lead: Sequence[Dim]) -> Value:
     return b.broadcast(x, (*lead, *own[-2:]), range(len(lead) + 2))
 
 
-def determinant(at: Site, a: Value) -> Value:
+def determinant(at: NodeContext, a: Value) -> Value:
     """The determinants of square matrices"""
     _check_square(at, a)
     return factors.determinant(at.b, a)
 
 
-def log_determinant(at: Site, a: Value) -> tuple[Value, Value]:
+def log_determinant(at: NodeContext, a: Value) -> tuple[Value, Value]:
     """The signs of determinants, and the logarithms of their sizes"""
     _check_square(at, a)
     return factors.log_determinant(at.b, a)
 
 
-def with_factors(function: Callable[[Site, Value], Value | tuple[Value, ...]]) -> Translation:
+def with_factors(
+    function: Callable[[NodeContext, Value], Value | tuple[Value, ...]],
+) -> Translation:
     """The same, with two factors that PyTorch keeps for its own backward pass"""
 
-    def translate(at: Site, a: Value) -> Parts:
+    def translate(at: NodeContext, a: Value) -> Parts:
         result = function(at, a)
         results = result if isinstance(result, tuple) else (result,)
         _only(at, *range(len(results)))
@@ -182,7 +193,7 @@ def with_factors(function: Callable[[Site, Value], Value | tuple[Value, ...]]) -
 
 
 def cholesky_and_failures(
-    at: Site, a: Value, *, upper: bool = False, check_errors: bool = False
+    at: NodeContext, a: Value, *, upper: bool = False, check_errors: bool = False
 ) -> tuple[Value, Value]:
     """Cholesky's factors of symmetric matrices; and which leading minor is not positive"""
     _check_square(at, a)
@@ -190,13 +201,19 @@ def cholesky_and_failures(
     return transposed(at.b, factor) if upper else factor, failed
 
 
-def cholesky(at: Site, a: Value, upper: bool = False) -> Value:
+def cholesky(at: NodeContext, a: Value, upper: bool = False) -> Value:
     """Cholesky's factors of symmetric matrices"""
     return cholesky_and_failures(at, a, upper=upper)[0]
 
 
 def solved_triangular(
-    at: Site, a: Value, y: Value, *, upper: bool, left: bool = True, unitriangular: bool = False
+    at: NodeContext,
+    a: Value,
+    y: Value,
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
 ) -> Value:
     """The x of a x = y, or of x a = y, of triangles"""
     _check_square(at, a)
@@ -209,7 +226,7 @@ def solved_triangular(
 
 
 def solved_triangular_of(
-    at: Site,
+    at: NodeContext,
     y: Value,
     a: Value,
     upper: bool = True,
@@ -222,7 +239,7 @@ def solved_triangular_of(
     return solution, a
 
 
-def solved_by_cholesky(at: Site, y: Value, factor: Value, upper: bool = False) -> Value:
+def solved_by_cholesky(at: NodeContext, y: Value, factor: Value, upper: bool = False) -> Value:
     """The x of a x = y, by Cholesky's factor of a"""
     other = transposed(at.b, factor)
     lower, higher = (other, factor) if upper else (factor, other)
@@ -230,19 +247,19 @@ def solved_by_cholesky(at: Site, y: Value, factor: Value, upper: bool = False) -
     return solved_triangular(at, higher, half, upper=True)
 
 
-def inverted_by_cholesky(at: Site, factor: Value, upper: bool = False) -> Value:
+def inverted_by_cholesky(at: NodeContext, factor: Value, upper: bool = False) -> Value:
     """The inverse of a, by Cholesky's factor of a"""
     return solved_by_cholesky(
         at, factors.identity(at.b, dims_of(factor), dtype_of(factor)), factor, upper
     )
 
 
-def reflections(at: Site, vectors: Value, scales: Value) -> Value:
+def reflections(at: NodeContext, vectors: Value, scales: Value) -> Value:
     """The first columns of a product of Householder's reflections"""
     return factors.reflections(at.b, vectors, scales)
 
 
-def orthogonal_factors(at: Site, a: Value, mode: str = "reduced") -> Parts:
+def orthogonal_factors(at: NodeContext, a: Value, mode: str = "reduced") -> Parts:
     """The q and r of q r = a, r being an upper triangle"""
     rows, columns = dims_of(a)[-2:]
     if not (rows.is_static and columns.is_static):
@@ -256,18 +273,18 @@ def orthogonal_factors(at: Site, a: Value, mode: str = "reduced") -> Parts:
     return None, r
 
 
-def exponential(at: Site, a: Value) -> Value:
+def exponential(at: NodeContext, a: Value) -> Value:
     """The exponentials of square matrices; NaN where ‖a‖ is beyond 5986 (float64: 1227)"""
     return factors.exponential(at.b, a)
 
 
-def _only(at: Site, *parts: int) -> None:
+def _only(at: NodeContext, *parts: int) -> None:
     """What PyTorch keeps for its own backward passes is not made."""
     if any(at.is_read(part) for part in set(range(at.parts)) - set(parts)):
         at.refuse("its factors are not supported, its results are")
 
 
-def _check_square(at: Site, x: Value) -> None:
+def _check_square(at: NodeContext, x: Value) -> None:
     rows, columns = dims_of(x)[-2:]
     if rows != columns:
         at.refuse(f"a matrix of {rows} x {columns} is not known to be square")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rnncc.frontends.torch.aten.reductions import count
-from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
+from rnncc.frontends.torch.node_context import NodeContext, Number, Table, Value, rank_of
 from rnncc.ir.types import dims_of
 from rnncc.nn import normalisation
 from rnncc.nn.arithmetic import reciprocal
@@ -14,7 +14,7 @@ from rnncc.nn.reduction import centre
 
 
 def layer_norm(
-    at: Site,
+    at: NodeContext,
     x: Value,
     shape: Sequence[Any],
     weight: Value | None = None,
@@ -27,7 +27,7 @@ def layer_norm(
 
 
 def native_layer_norm(
-    at: Site,
+    at: NodeContext,
     x: Value,
     shape: Sequence[Any],
     weight: Value | None,
@@ -41,7 +41,7 @@ def native_layer_norm(
 
 
 def batch_norm(
-    at: Site,
+    at: NodeContext,
     x: Value,
     weight: Value | None,
     bias: Value | None,
@@ -56,7 +56,7 @@ def batch_norm(
 
 
 def batch_norm_in_training(
-    at: Site,
+    at: NodeContext,
     x: Value,
     weight: Value | None,
     bias: Value | None,
@@ -76,7 +76,7 @@ def batch_norm_in_training(
 
 
 def batch_norm_of_batch(
-    at: Site,
+    at: NodeContext,
     x: Value,
     weight: Value | None,
     bias: Value | None,
@@ -89,7 +89,7 @@ def batch_norm_of_batch(
     return batch_norm(at, x, weight, bias, own, biased, momentum, epsilon)
 
 
-def _of_batch(at: Site, x: Value) -> tuple[Value, Value, Value]:
+def _of_batch(at: NodeContext, x: Value) -> tuple[Value, Value, Value]:
     """The mean of each channel, and its variance: over the count, and over one less"""
     b, axes = at.b, [axis for axis in range(rank_of(x)) if axis != 1]
     average, rest = centre(b, x, axes)
@@ -99,7 +99,7 @@ def _of_batch(at: Site, x: Value) -> tuple[Value, Value, Value]:
 
 
 def group_norm(
-    at: Site,
+    at: NodeContext,
     x: Value,
     weight: Value | None,
     bias: Value | None,
@@ -115,7 +115,7 @@ def group_norm(
 
 
 def rms_norm(
-    at: Site, x: Value, shape: Sequence[Any], weight: Value | None, epsilon: Number | None
+    at: NodeContext, x: Value, shape: Sequence[Any], weight: Value | None, epsilon: Number | None
 ) -> tuple[Value, None]:
     """x / √(mean of x² + epsilon) · weight; epsilon is the type's, 2⁻²³ or 2⁻⁵², unless given"""
     own = 2.0 ** (-52 if at.dtype == "f64" else -23)
@@ -124,7 +124,7 @@ def rms_norm(
     return normalisation.rms_norm(at.b, x, weight, axis, least), None
 
 
-def _moved(at: Site, old: Value, new: Value, momentum: Number) -> Value:
+def _moved(at: NodeContext, old: Value, new: Value, momentum: Number) -> Value:
     """A running average, which has no gradients"""
     old, new = at.b.stop_gradient(old), at.b.stop_gradient(new)
     kept = at.b.mul(old, at.value(1 - momentum))

@@ -7,7 +7,7 @@ from functools import partial
 from operator import getitem
 
 from rnncc.frontends.torch.aten.convolution import batched, each
-from rnncc.frontends.torch.site import Site, Table, Value
+from rnncc.frontends.torch.node_context import NodeContext, Table, Value
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn import pooling
 from rnncc.nn.convolution import Window
@@ -17,7 +17,7 @@ Sizes = Sequence[int]
 
 def max_pool(
     rank: int,
-    at: Site,
+    at: NodeContext,
     x: Value,
     kernel: Sizes,
     stride: Sizes = (),
@@ -32,7 +32,7 @@ def max_pool(
 
 def max_pool_with_places(
     rank: int,
-    at: Site,
+    at: NodeContext,
     x: Value,
     kernel: Sizes,
     stride: Sizes = (),
@@ -53,7 +53,7 @@ def max_pool_with_places(
 
 def average_pool(
     rank: int,
-    at: Site,
+    at: NodeContext,
     x: Value,
     kernel: Sizes,
     stride: Sizes = (),
@@ -70,13 +70,13 @@ def average_pool(
     return at.b.reshape(y, at.dims)
 
 
-def adaptive_average_pool(rank: int, at: Site, x: Value, sizes: Sizes) -> Value:
+def adaptive_average_pool(rank: int, at: NodeContext, x: Value, sizes: Sizes) -> Value:
     """The mean of so many parts of each axis"""
     y = pooling.adaptive_pool(at.b, "mean", _batch(at, x, rank), each(sizes, rank))
     return at.b.reshape(y, at.dims)
 
 
-def adaptive_max_pool(rank: int, at: Site, x: Value, sizes: Sizes) -> tuple[Value, None]:
+def adaptive_max_pool(rank: int, at: NodeContext, x: Value, sizes: Sizes) -> tuple[Value, None]:
     """The largest element of so many parts of each axis; their places are refused"""
     if _asks_for_places(at):
         at.refuse("places of an adaptive pool's largest elements are not supported")
@@ -84,7 +84,7 @@ def adaptive_max_pool(rank: int, at: Site, x: Value, sizes: Sizes) -> tuple[Valu
     return at.b.reshape(y, at.dims), None
 
 
-def _batch(at: Site, x: Value, rank: int) -> Value:
+def _batch(at: NodeContext, x: Value, rank: int) -> Value:
     if dtype_of(x) not in FLOATS:
         at.refuse(f"pooling of {dtype_of(x)} is not supported")
     return batched(at, x, rank)
@@ -98,7 +98,7 @@ def _windows(
     return [Window(taps, step, apart, (pad, pad), rounds_up) for taps, step, apart, pad in axes]
 
 
-def _asks_for_places(at: Site) -> bool:
+def _asks_for_places(at: NodeContext) -> bool:
     """Whether anything reads the second of the operator's results, or all of them."""
     users = at.node.users
     return any(user.target is not getitem or user.args[1] == 1 for user in users)

@@ -10,7 +10,7 @@ from math import pi
 from typing import Any
 
 from rnncc.frontends.torch.aten.comparisons import place_among
-from rnncc.frontends.torch.site import Operand, Site, Table, Value, rank_of
+from rnncc.frontends.torch.node_context import NodeContext, Operand, Table, Value, rank_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import negative
@@ -22,12 +22,12 @@ LARGEST_RANGE = 2**24
 """Of integers: there are as many numbers in [0, 1)."""
 
 
-def dropout(at: Site, x: Value, p: float, train: bool) -> Value:
+def dropout(at: NodeContext, x: Value, p: float, train: bool) -> Value:
     """x with some elements 0, the others larger by as much; x itself out of training"""
     return dropped(at, x, p) if train else x
 
 
-def native_dropout(at: Site, x: Value, p: float, train: bool | None) -> tuple[Value, Value]:
+def native_dropout(at: NodeContext, x: Value, p: float, train: bool | None) -> tuple[Value, Value]:
     """The same, and where it was kept"""
     if train is False or p == 0:
         return x, at.b.fill(1, dims_of(x), "i1")
@@ -35,32 +35,32 @@ def native_dropout(at: Site, x: Value, p: float, train: bool | None) -> tuple[Va
     return _masked(at, x, kept, p), kept
 
 
-def dropped(at: Site, x: Value, p: float) -> Value:
+def dropped(at: NodeContext, x: Value, p: float) -> Value:
     """x with each element 0 with probability p, and divided by 1 - p otherwise."""
     return x if p == 0 else _masked(at, x, _kept(at, x, p), p)
 
 
-def _kept(at: Site, x: Value, p: float) -> Value:
+def _kept(at: NodeContext, x: Value, p: float) -> Value:
     drawn = at.random.uniform(at.b, dims_of(x))
     return at.b.compare("ge", drawn, at.b.fill(p, ()))
 
 
-def _masked(at: Site, x: Value, kept: Value, p: float) -> Value:
+def _masked(at: NodeContext, x: Value, kept: Value, p: float) -> Value:
     grown = at.b.mul(x, at.b.full_like(x, 1 / (1 - p))) if p < 1 else x
     return at.b.select(kept, grown, at.b.full_like(x, 0.0))
 
 
-def uniform(at: Site, x: Value, low: float = 0.0, high: float = 1.0, **_: Any) -> Value:
+def uniform(at: NodeContext, x: Value, low: float = 0.0, high: float = 1.0, **_: Any) -> Value:
     """Numbers in [low, high)"""
     return at.b.add(at.scaled(_drawn(at), high - low), at.value(low))
 
 
-def rand(at: Site, *_: Any, **__: Any) -> Value:
+def rand(at: NodeContext, *_: Any, **__: Any) -> Value:
     """Numbers in [0, 1)"""
     return _drawn(at)
 
 
-def bernoulli(at: Site, x: Value, p: Operand | None = None, **_: Any) -> Value:
+def bernoulli(at: NodeContext, x: Value, p: Operand | None = None, **_: Any) -> Value:
     """1 with a probability, else 0; x holds the probabilities where p is not given"""
     chances = x if p is None else at.b.fill(p, ()) if isinstance(p, (int, float)) else p
     drawn = at.random.uniform(at.b, at.dims)
@@ -68,34 +68,38 @@ def bernoulli(at: Site, x: Value, p: Operand | None = None, **_: Any) -> Value:
     return at.b.cast(below, at.dtype)
 
 
-def randn(at: Site, *_: Any, **__: Any) -> Value:
+def randn(at: NodeContext, *_: Any, **__: Any) -> Value:
     """Numbers of the standard normal distribution: Box and Muller (1958)"""
     b = at.b
     radius = b.sqrt(at.scaled(_exponential(at), 2))
     return b.mul(radius, b.cos(at.scaled(_drawn(at), 2 * pi)))
 
 
-def normal(at: Site, mean: Operand, deviation: Operand = 1.0, *_: Any, **__: Any) -> Value:
+def normal(at: NodeContext, mean: Operand, deviation: Operand = 1.0, *_: Any, **__: Any) -> Value:
     """Numbers of the normal distribution"""
     return at.b.add(at.b.mul(randn(at), _fixed(at, deviation)), _fixed(at, mean))
 
 
-def normal_like(at: Site, x: Value, mean: float = 0.0, deviation: float = 1.0, **_: Any) -> Value:
+def normal_like(
+    at: NodeContext, x: Value, mean: float = 0.0, deviation: float = 1.0, **_: Any
+) -> Value:
     """The same, in the shape of x"""
     return normal(at, mean, deviation)
 
 
-def log_normal(at: Site, x: Value, mean: float = 1.0, deviation: float = 2.0, **_: Any) -> Value:
+def log_normal(
+    at: NodeContext, x: Value, mean: float = 1.0, deviation: float = 2.0, **_: Any
+) -> Value:
     """exp of numbers of the normal distribution"""
     return at.b.exp(normal(at, mean, deviation))
 
 
-def exponential(at: Site, x: Value, rate: float = 1.0, **_: Any) -> Value:
+def exponential(at: NodeContext, x: Value, rate: float = 1.0, **_: Any) -> Value:
     """Numbers above 0 of density rate · exp(-rate · x)"""
     return at.scaled(_exponential(at), 1 / rate)
 
 
-def randint(at: Site, *bounds: object, **_: object) -> Value:
+def randint(at: NodeContext, *bounds: object, **_: object) -> Value:
     """Whole numbers from 0 or the first bound on, below the other"""
     low, high = [0, *(n for n in bounds if isinstance(n, int))][-2:]
     if not 0 < high - low <= LARGEST_RANGE:
@@ -105,7 +109,9 @@ def randint(at: Site, *bounds: object, **_: object) -> Value:
     return b.add(b.cast(b.cast(scaled, "i32"), at.dtype), at.value(low))
 
 
-def multinomial(at: Site, x: Value, samples: int, replacement: bool = False, **_: Any) -> Value:
+def multinomial(
+    at: NodeContext, x: Value, samples: int, replacement: bool = False, **_: Any
+) -> Value:
     """Which of the weights along the last axis is drawn: the first whose running sum is larger"""
     if samples != 1 and not replacement:
         at.refuse("several draws without replacement are not supported", "replacement=True")
@@ -117,17 +123,17 @@ def multinomial(at: Site, x: Value, samples: int, replacement: bool = False, **_
     return place_among(at, b.mul(drawn, total), sums, right=True)
 
 
-def _drawn(at: Site) -> Value:
+def _drawn(at: NodeContext) -> Value:
     return at.value(at.random.uniform(at.b, at.dims))
 
 
-def _exponential(at: Site) -> Value:
+def _exponential(at: NodeContext) -> Value:
     """-log(1 - u); in place of 0, of which -inf may be made, what is likely there."""
     b = at.b
     return b.maximum(negative(b, b.log(b.sub(at.value(1), _drawn(at)))), at.value(LEAST))
 
 
-def _fixed(at: Site, parameter: Operand) -> Value:
+def _fixed(at: NodeContext, parameter: Operand) -> Value:
     return at.b.stop_gradient(at.value(parameter))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rnncc.frontends.torch.site import Site, Table, Translation, Value, rank_of
+from rnncc.frontends.torch.node_context import NodeContext, Table, Translation, Value, rank_of
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.indexing import (
@@ -16,7 +16,7 @@ from rnncc.nn.indexing import (
 
 
 def sort(
-    at: Site, x: Value, dim: int = -1, descending: bool = False, stable: bool = True
+    at: NodeContext, x: Value, dim: int = -1, descending: bool = False, stable: bool = True
 ) -> tuple[Value, Value]:
     """Numbers of one axis in order, and where each was; equal ones stay in their order"""
     if rank_of(x) == 0:
@@ -26,7 +26,7 @@ def sort(
 
 
 def largest(
-    at: Site, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+    at: NodeContext, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Value, Value]:
     """The largest k of an axis in order, or the smallest, and where each was"""
     if rank_of(x) == 0:
@@ -35,7 +35,7 @@ def largest(
 
 
 def kth_value(
-    at: Site, x: Value, k: int, dim: int = -1, keepdim: bool = False
+    at: NodeContext, x: Value, k: int, dim: int = -1, keepdim: bool = False
 ) -> tuple[Value, Value]:
     """The k-th smallest of an axis, and where it is"""
     if rank_of(x) == 0:
@@ -47,7 +47,7 @@ def kth_value(
     return value, place
 
 
-def median(at: Site, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+def median(at: NodeContext, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
     """The middle one of an axis, of two the smaller, and where one of its equals is"""
     size = dims_of(x)[at.axis(dim, rank_of(x))] if rank_of(x) else Dim.of(1)
     if not size.is_static:
@@ -59,7 +59,9 @@ def place_of(kind: str) -> Translation:
     """Where the largest or smallest element of an axis stands, the first of equals; of all
     elements where no axis is named"""
 
-    def translate(at: Site, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    def translate(
+        at: NodeContext, x: Value, dim: int | None = None, keepdim: bool = False
+    ) -> Value:
         b = at.b
         flat = dim is None or rank_of(x) == 0
         x = b.reshape(x, (product(dims_of(x)),)) if flat else x
@@ -72,7 +74,9 @@ def place_of(kind: str) -> Translation:
 def extreme_and_place(kind: str) -> Translation:
     """The largest or smallest element of an axis, and where it stands, the first of equals"""
 
-    def translate(at: Site, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    def translate(
+        at: NodeContext, x: Value, dim: int, keepdim: bool = False
+    ) -> tuple[Value, Value]:
         if rank_of(x) == 0:
             return x, at.b.fill(0, (), "i64")
         b, axis = at.b, at.axis(dim, rank_of(x))
@@ -88,7 +92,7 @@ def extreme_and_place(kind: str) -> Translation:
 def running_extreme(kind: str) -> Translation:
     """The largest or smallest element of an axis so far, and where it stands, the last of equals"""
 
-    def translate(at: Site, x: Value, dim: int) -> tuple[Value, Value]:
+    def translate(at: NodeContext, x: Value, dim: int) -> tuple[Value, Value]:
         if rank_of(x) == 0:
             return x, at.b.fill(0, (), "i64")
         axis, number = at.axis(dim, rank_of(x)), at.b.cast(x, _number(x))
@@ -104,7 +108,7 @@ def _number(x: Value) -> str:
     return "i32" if dtype_of(x) == "i1" else dtype_of(x)
 
 
-def _ranked(at: Site, x: Value, dim: int) -> int:
+def _ranked(at: NodeContext, x: Value, dim: int) -> int:
     """An axis whose elements are compared each with each."""
     axis = at.axis(dim, rank_of(x))
     size = dims_of(x)[axis]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.torch.aten.random import dropped
-from rnncc.frontends.torch.site import Site, Table, Value
+from rnncc.frontends.torch.node_context import NodeContext, Table, Value
 from rnncc.ir.builder import Builder
 from rnncc.nn.axes import row
 from rnncc.nn.cells import CellWeights, Elman, Gru, Lstm, reset_after_biases
@@ -17,7 +17,7 @@ KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 def recurrent(
-    at: Site,
+    at: NodeContext,
     x: Value,
     lengths: Value | None,
     hx: Sequence[Value],
@@ -50,7 +50,7 @@ def cell(kind: str) -> Callable[..., Value | tuple[Value, ...]]:
     """One step, for nn.LSTMCell and its like"""
 
     def translate(
-        at: Site,
+        at: NodeContext,
         x: Value,
         hx: Value | Sequence[Value],
         w: Value,

@@ -6,7 +6,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, as_list, rank_of
+from rnncc.frontends.torch.node_context import (
+    NodeContext,
+    Number,
+    Table,
+    Translation,
+    Value,
+    as_list,
+    rank_of,
+)
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
@@ -25,12 +33,12 @@ from rnncc.nn.reduction import (
 Axes = int | Sequence[int] | None
 
 
-def total(at: Site, x: Value, dim: Axes = None, keepdim: bool = False, **_: object) -> Value:
+def total(at: NodeContext, x: Value, dim: Axes = None, keepdim: bool = False, **_: object) -> Value:
     """The sum along axes, all of them where none are named"""
     return reduce(at, "sum", at.value(x), dim)
 
 
-def mean(at: Site, x: Value, dim: Axes = None, keepdim: bool = False, **_: object) -> Value:
+def mean(at: NodeContext, x: Value, dim: Axes = None, keepdim: bool = False, **_: object) -> Value:
     """The sum over the count"""
     x = at.value(x)
     return at.b.div(reduce(at, "sum", x, dim), count(at, x, _axes(at, x, dim)))
@@ -39,7 +47,7 @@ def mean(at: Site, x: Value, dim: Axes = None, keepdim: bool = False, **_: objec
 def extreme(kind: str) -> Translation:
     """The largest or smallest along axes; equal ones share the gradient"""
 
-    def translate(at: Site, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+    def translate(at: NodeContext, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
         return reduce(at, kind, x, dim)
 
     return translate
@@ -49,7 +57,7 @@ def of_axes(function: Callable[[Builder, Value, Sequence[int]], Value]) -> Trans
     """The product, or ln Σ eˣ, along axes, all of them where none are named"""
 
     def translate(
-        at: Site, x: Value, dim: Axes = None, keepdim: bool = False, **_: object
+        at: NodeContext, x: Value, dim: Axes = None, keepdim: bool = False, **_: object
     ) -> Value:
         x = at.value(x)
         return at.b.reshape(function(at.b, x, _axes(at, x, dim)), at.dims)
@@ -58,7 +66,7 @@ def of_axes(function: Callable[[Builder, Value, Sequence[int]], Value]) -> Trans
 
 
 def variance_and_mean(
-    at: Site,
+    at: NodeContext,
     x: Value,
     dim: Axes = None,
     *,
@@ -73,12 +81,12 @@ def variance_and_mean(
     return b.reshape(spread, at.dims), b.reshape(average, at.dims)
 
 
-def variance(at: Site, x: Value, dim: Axes = None, **options: Any) -> Value:
+def variance(at: NodeContext, x: Value, dim: Axes = None, **options: Any) -> Value:
     """The first of the two"""
     return variance_and_mean(at, x, dim, **options)[0]
 
 
-def deviation(at: Site, x: Value, dim: Axes = None, **options: Any) -> Value:
+def deviation(at: NodeContext, x: Value, dim: Axes = None, **options: Any) -> Value:
     """The root of the variance"""
     return at.b.sqrt(variance(at, x, dim, **options))
 
@@ -86,7 +94,7 @@ def deviation(at: Site, x: Value, dim: Axes = None, **options: Any) -> Value:
 def of_bools(function: Callable[[Builder, Value, Sequence[int]], Value]) -> Translation:
     """Whether some are not 0, or all, along axes, all of them where none are named"""
 
-    def translate(at: Site, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+    def translate(at: NodeContext, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
         flags = function(at.b, at.value(x, "i1"), _axes(at, x, dim))
         return at.b.reshape(at.b.cast(flags, at.dtype), at.dims)
 
@@ -96,7 +104,7 @@ def of_bools(function: Callable[[Builder, Value, Sequence[int]], Value]) -> Tran
 def running(function: Callable[[Builder, Value, Value], Value], start: float) -> Translation:
     """What a function makes of what is there so far along an axis"""
 
-    def translate(at: Site, x: Value, dim: int, **_: object) -> Value:
+    def translate(at: NodeContext, x: Value, dim: int, **_: object) -> Value:
         x = at.value(x)
         if rank_of(x) == 0:
             return x
@@ -105,7 +113,7 @@ def running(function: Callable[[Builder, Value, Value], Value], start: float) ->
     return translate
 
 
-def distances(at: Site, x: Value, y: Value, p: Number, mode: object = None) -> Value:
+def distances(at: NodeContext, x: Value, y: Value, p: Number, mode: object = None) -> Value:
     """Between each row of x and each of y: √ Σ d², or Σ |d|; flat at 0"""
     b, axis = at.b, rank_of(x)
     apart = b.sub(
@@ -118,7 +126,7 @@ def distances(at: Site, x: Value, y: Value, p: Number, mode: object = None) -> V
 
 
 def norm(
-    at: Site,
+    at: NodeContext,
     x: Value,
     ord: Number = 2,
     dim: Axes = None,
@@ -139,29 +147,29 @@ def norm(
     return at.b.reshape(root_of_powers(at.b, x, _axes(at, x, dim), ord), at.dims)
 
 
-def distance(at: Site, x: Value, y: Value, p: Number = 2) -> Value:
+def distance(at: NodeContext, x: Value, y: Value, p: Number = 2) -> Value:
     """The norm of x - y"""
     apart = at.b.sub(*at.b.broadcast_together(x, y))
     return norm(at, apart, p)
 
 
-def softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
+def softmax(at: NodeContext, x: Value, dim: int, dtype: object = None) -> Value:
     """exp(x - max x) / sum exp(x - max x)"""
     return normalisation.softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
 
 
-def log_softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
+def log_softmax(at: NodeContext, x: Value, dim: int, dtype: object = None) -> Value:
     """x - max x - ln sum exp(x - max x)"""
     return normalisation.log_softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
 
 
-def reduce(at: Site, kind: str, x: Value, dim: Axes) -> Value:
+def reduce(at: NodeContext, kind: str, x: Value, dim: Axes) -> Value:
     """A reduction in the shape of the result."""
     axes = _axes(at, x, dim)
     return at.b.reshape(at.b.reduce(kind, x, axes) if axes else x, at.dims)
 
 
-def count(at: Site, x: Value, axes: Sequence[int], less: Number = 0) -> Value:
+def count(at: NodeContext, x: Value, axes: Sequence[int], less: Number = 0) -> Value:
     """How many elements each sum along axes has, less so many but not below 0, as a float."""
     size = product(dims_of(x)[axis] for axis in axes)
     if size.is_static:
@@ -170,7 +178,7 @@ def count(at: Site, x: Value, axes: Sequence[int], less: Number = 0) -> Value:
     return at.b.maximum(at.b.sub(known, at.value(less)), at.value(0)) if less else known
 
 
-def _axes(at: Site, x: Value, dim: Axes) -> list[int]:
+def _axes(at: NodeContext, x: Value, dim: Axes) -> list[int]:
     rank = rank_of(x)
     return sorted(at.axis(axis, rank) for axis in as_list(dim)) or list(range(rank))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rnncc.frontends.torch.site import Site, Table, Translation, Value, rank_of
+from rnncc.frontends.torch.node_context import NodeContext, Table, Translation, Value, rank_of
 from rnncc.ir.types import dims_of
 from rnncc.nn.grid_sampling import PADDINGS, grid_sample
 from rnncc.nn.resizing import repeated, times_larger
@@ -20,7 +20,7 @@ def nearest_by_factors(exact: bool) -> Translation:
     """The nearest elements; the sizes, or the factors that they are larger by"""
 
     def translate(
-        at: Site, x: Value, sizes: Sequence[int] | None, factors: Sequence[float] | None
+        at: NodeContext, x: Value, sizes: Sequence[int] | None, factors: Sequence[float] | None
     ) -> Value:
         return _nearest(at, x, factors or [None] * (rank_of(x) - 2), exact)
 
@@ -30,19 +30,19 @@ def nearest_by_factors(exact: bool) -> Translation:
 def nearest(exact: bool) -> Translation:
     """The nearest elements; the sizes, then a factor for each axis"""
 
-    def translate(at: Site, x: Value, sizes: Sequence[int], *factors: Factor) -> Value:
+    def translate(at: NodeContext, x: Value, sizes: Sequence[int], *factors: Factor) -> Value:
         return _nearest(at, x, [*factors, *[None] * rank_of(x)][: rank_of(x) - 2], exact)
 
     return translate
 
 
-def _nearest(at: Site, x: Value, factors: Sequence[Factor], exact: bool) -> Value:
+def _nearest(at: NodeContext, x: Value, factors: Sequence[Factor], exact: bool) -> Value:
     for axis in reversed(range(2, rank_of(x))):
         x = _along(at, x, axis, factors[axis - 2], exact)
     return x
 
 
-def _along(at: Site, x: Value, axis: int, factor: Factor, exact: bool) -> Value:
+def _along(at: NodeContext, x: Value, axis: int, factor: Factor, exact: bool) -> Value:
     """One axis: element i is that at ⌊i · scale⌋, or at ⌊(i + 1/2) · scale⌋, in float32."""
     b, old, new = at.b, dims_of(x)[axis], at.dims[axis]
     whole = times_larger(old, new)
@@ -67,7 +67,9 @@ def _repeats(factor: int, count: int) -> bool:
     return bool((places == number // factor).all())
 
 
-def samples(at: Site, x: Value, grid: Value, mode: int, padding: int, align_corners: bool) -> Value:
+def samples(
+    at: NodeContext, x: Value, grid: Value, mode: int, padding: int, align_corners: bool
+) -> Value:
     """x at the places of a grid: sums of neighbours, or the nearest elements"""
     kind, edges = ("linear", "nearest", "cubic")[mode], PADDINGS[padding]
     return grid_sample(at.b, at.value(x), at.value(grid), kind, edges, align_corners)

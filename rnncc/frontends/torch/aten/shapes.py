@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, rank_of
+from rnncc.frontends.torch.node_context import (
+    NodeContext,
+    Number,
+    Table,
+    Translation,
+    Value,
+    rank_of,
+)
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis, strided
@@ -15,27 +22,27 @@ from rnncc.nn.axes import move_axis, strided
 Size = int | Dim
 
 
-def same(at: Site, x: Value, *_: Any, **__: Any) -> Value:
+def same(at: NodeContext, x: Value, *_: Any, **__: Any) -> Value:
     """x itself"""
     return x
 
 
-def reshape(at: Site, x: Value, *_: Any, **__: Any) -> Value:
+def reshape(at: NodeContext, x: Value, *_: Any, **__: Any) -> Value:
     """The elements in another shape"""
     return at.b.reshape(x, at.dims)
 
 
-def expand(at: Site, x: Value, *_: Any, **__: Any) -> Value:
+def expand(at: NodeContext, x: Value, *_: Any, **__: Any) -> Value:
     """Repeated along axes of size 1 and new ones in front"""
     return at.widened(x)
 
 
-def permute(at: Site, x: Value, dims: Sequence[int]) -> Value:
+def permute(at: NodeContext, x: Value, dims: Sequence[int]) -> Value:
     """Axes in another order"""
     return at.b.transpose(x, [at.axis(axis, rank_of(x)) for axis in dims])
 
 
-def transpose(at: Site, x: Value, first: int, second: int) -> Value:
+def transpose(at: NodeContext, x: Value, first: int, second: int) -> Value:
     """Two axes swapped"""
     perm = list(range(rank_of(x)))
     if perm:
@@ -44,19 +51,19 @@ def transpose(at: Site, x: Value, first: int, second: int) -> Value:
     return at.b.transpose(x, perm)
 
 
-def t(at: Site, x: Value) -> Value:
+def t(at: NodeContext, x: Value) -> Value:
     """A matrix transposed; a vector as it is"""
     return at.b.transpose(x, [1, 0]) if rank_of(x) == 2 else x
 
 
-def select(at: Site, x: Value, dim: int, index: Size) -> Value:
+def select(at: NodeContext, x: Value, dim: int, index: Size) -> Value:
     """One place of an axis, which goes"""
     axis = at.axis(dim, rank_of(x))
     return at.b.reshape(at.b.slice(x, axis, _within(x, axis, index), 1), at.dims)
 
 
 def slice_of(
-    at: Site,
+    at: NodeContext,
     x: Value,
     dim: int = 0,
     start: Size | None = None,
@@ -70,7 +77,7 @@ def slice_of(
     return strided(at.b, x, axis, _within(x, axis, start or 0), at.dims[axis], step)
 
 
-def select_scatter(at: Site, x: Value, new: Value, dim: int, index: Size) -> Value:
+def select_scatter(at: NodeContext, x: Value, new: Value, dim: int, index: Size) -> Value:
     """x with one place of an axis replaced"""
     axis = at.axis(dim, rank_of(x))
     dims = (*at.dims[:axis], Dim.of(1), *at.dims[axis + 1 :])
@@ -78,7 +85,7 @@ def select_scatter(at: Site, x: Value, new: Value, dim: int, index: Size) -> Val
 
 
 def slice_scatter(
-    at: Site,
+    at: NodeContext,
     x: Value,
     new: Value,
     dim: int = 0,
@@ -94,7 +101,9 @@ def slice_scatter(
     return _replaced(at, x, at.value(new), axis, place)
 
 
-def split(at: Site, x: Value, size: Size | Sequence[Size], dim: int = 0) -> tuple[Value, ...]:
+def split(
+    at: NodeContext, x: Value, size: Size | Sequence[Size], dim: int = 0
+) -> tuple[Value, ...]:
     """Parts of an axis, of one size or of several"""
     axis, start, parts = at.axis(dim, rank_of(x)), Dim.of(0), list[Value]()
     for part in at.node.meta["val"]:
@@ -104,26 +113,26 @@ def split(at: Site, x: Value, size: Size | Sequence[Size], dim: int = 0) -> tupl
     return tuple(parts)
 
 
-def unbind(at: Site, x: Value, dim: int = 0) -> tuple[Value, ...]:
+def unbind(at: NodeContext, x: Value, dim: int = 0) -> tuple[Value, ...]:
     """Every place of an axis"""
     axis, count = at.axis(dim, rank_of(x)), len(at.node.meta["val"])
     return tuple(at.b.reshape(at.b.slice(x, axis, i, 1), at.dims) for i in range(count))
 
 
-def cat(at: Site, tensors: Sequence[Value], dim: int = 0) -> Value:
+def cat(at: NodeContext, tensors: Sequence[Value], dim: int = 0) -> Value:
     """One after another"""
     parts = [at.value(x) for x in tensors if dims_of(x) != (0,) or len(at.dims) == 1]
     return at.b.concat(parts, at.axis(dim, len(at.dims)))
 
 
-def stack(at: Site, tensors: Sequence[Value], dim: int = 0) -> Value:
+def stack(at: NodeContext, tensors: Sequence[Value], dim: int = 0) -> Value:
     """One after another along a new axis"""
     axis = at.axis(dim, len(at.dims))
     wide = (*at.dims[:axis], Dim.of(1), *at.dims[axis + 1 :])
     return at.b.concat([at.b.reshape(at.value(x), wide) for x in tensors], axis)
 
 
-def repeat(at: Site, x: Value, repeats: Sequence[Size]) -> Value:
+def repeat(at: NodeContext, x: Value, repeats: Sequence[Size]) -> Value:
     """The whole repeated along axes, new ones in front"""
     new = len(repeats) - rank_of(x)
     sizes = (*[Dim.of(1)] * new, *dims_of(x))
@@ -132,7 +141,7 @@ def repeat(at: Site, x: Value, repeats: Sequence[Size]) -> Value:
     return at.b.reshape(spread, at.dims)
 
 
-def pad(at: Site, x: Value, pads: Sequence[Size], value: Number = 0) -> Value:
+def pad(at: NodeContext, x: Value, pads: Sequence[Size], value: Number = 0) -> Value:
     """A number around it, or less of it where pads are below 0; pads begin with the last axis"""
     for number, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
         axis = rank_of(x) - 1 - number
@@ -152,7 +161,7 @@ def _pad_or_cut(size: Size) -> tuple[Dim, Dim]:
     return (least, Dim.of(-size)) if below else (Dim.of(size), least)
 
 
-def broadcast_tensors(at: Site, tensors: Sequence[Value]) -> tuple[Value, ...]:
+def broadcast_tensors(at: NodeContext, tensors: Sequence[Value]) -> tuple[Value, ...]:
     """Each as large as all together"""
     return tuple(at.b.broadcast_together(*tensors))
 
@@ -164,7 +173,7 @@ MODES = ("reflection", "replication")
 def edges(kind: str) -> Translation:
     """Elements around it: its own mirrored at the edge, the last one again, or from the start"""
 
-    def translate(at: Site, x: Value, pads: Sequence[Size]) -> Value:
+    def translate(at: NodeContext, x: Value, pads: Sequence[Size]) -> Value:
         for number, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
             x = _with_edges(at, x, rank_of(x) - 1 - number, before, after, kind)
         return x
@@ -173,7 +182,11 @@ def edges(kind: str) -> Translation:
 
 
 def pad_by_mode(
-    at: Site, x: Value, pads: Sequence[Size], mode: str = "constant", value: Number | None = None
+    at: NodeContext,
+    x: Value,
+    pads: Sequence[Size],
+    mode: str = "constant",
+    value: Number | None = None,
 ) -> Value:
     """A number around it, or its own elements"""
     if mode == "constant":
@@ -182,7 +195,9 @@ def pad_by_mode(
     return edges(kinds[mode])(at, x, pads)
 
 
-def _with_edges(at: Site, x: Value, axis: int, before: Size, after: Size, kind: str) -> Value:
+def _with_edges(
+    at: NodeContext, x: Value, axis: int, before: Size, after: Size, kind: str
+) -> Value:
     b, size = at.b, dims_of(x)[axis]
     front, behind = Dim.of(before), Dim.of(after)
     if any(d.is_static and int(d) < 0 for d in (front, behind)):
@@ -200,14 +215,14 @@ def _with_edges(at: Site, x: Value, axis: int, before: Size, after: Size, kind: 
     return b.concat(kept, axis)
 
 
-def _repeated(at: Site, row: Value, axis: int, count: Dim) -> Value:
+def _repeated(at: NodeContext, row: Value, axis: int, count: Dim) -> Value:
     dims = dims_of(row)
     wide = (*dims[:axis], count, *dims[axis:])
     others = [at_ for at_ in range(len(wide)) if at_ != axis]
     return at.b.reshape(at.b.broadcast(row, wide, others), (*dims[:axis], count, *dims[axis + 1 :]))
 
 
-def unfold(at: Site, x: Value, dim: int, size: int, step: int) -> Value:
+def unfold(at: NodeContext, x: Value, dim: int, size: int, step: int) -> Value:
     """Windows of an axis, each along a new last axis"""
     if rank_of(x) == 0:
         at.refuse("windows of a tensor without axes are not supported")
@@ -216,14 +231,14 @@ def unfold(at: Site, x: Value, dim: int, size: int, step: int) -> Value:
     return move_axis(at.b, windows, axis + 1, rank_of(x))
 
 
-def flip(at: Site, x: Value, dims: Sequence[int]) -> Value:
+def flip(at: NodeContext, x: Value, dims: Sequence[int]) -> Value:
     """The other way round along axes"""
     for dim in dims:
         x = _flipped(at, x, at.axis(dim, rank_of(x)))
     return x
 
 
-def _flipped(at: Site, x: Value, axis: int) -> Value:
+def _flipped(at: NodeContext, x: Value, axis: int) -> Value:
     """Rows of one sequence, the last one first."""
     b, rows = at.b, move_axis(at.b, x, axis, 0)
     size, *rest = dims_of(rows)
@@ -232,7 +247,7 @@ def _flipped(at: Site, x: Value, axis: int) -> Value:
     return move_axis(b, b.reshape(turned, (size, *rest)), 0, axis)
 
 
-def roll(at: Site, x: Value, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Value:
+def roll(at: NodeContext, x: Value, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Value:
     """What leaves an axis at its end comes back at its start"""
     if not dims:
         at.refuse("roll without dims is not supported", "name the axes")
@@ -256,7 +271,7 @@ def _within(x: Value, axis: int, index: Size) -> Dim:
     return Dim.of(max(0, min(int(place), int(size)))) if known else place
 
 
-def _replaced(at: Site, x: Value, new: Value, axis: int, start: Dim) -> Value:
+def _replaced(at: NodeContext, x: Value, new: Value, axis: int, start: Dim) -> Value:
     """x with new at a place along an axis."""
     end = start + dims_of(new)[axis]
     before = at.b.slice(x, axis, 0, start)
@@ -265,7 +280,9 @@ def _replaced(at: Site, x: Value, new: Value, axis: int, start: Dim) -> Value:
     return at.b.concat(parts, axis)
 
 
-def _replaced_apart(at: Site, x: Value, new: Value, axis: int, start: Dim, step: Size) -> Value:
+def _replaced_apart(
+    at: NodeContext, x: Value, new: Value, axis: int, start: Dim, step: Size
+) -> Value:
     """x with new at even distances along an axis."""
     b, dims, count = at.b, dims_of(new), dims_of(new)[axis]
     size = dims_of(x)[axis]

@@ -15,7 +15,7 @@ from torch.fx.node import map_aggregate
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import held_graph
-from rnncc.frontends.torch.site import location
+from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.places import read_of
 from rnncc.frontends.torch.unrolled.repeats import Repeat, repeats

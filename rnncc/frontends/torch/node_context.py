@@ -33,7 +33,7 @@ _RAISED = re.compile(r"raised exception (.+)")
 _GOT = re.compile(r"got (\w+\(.+\))")
 
 
-class Site:
+class NodeContext:
     """What a translation needs besides its operands.
 
     Args:
