@@ -120,3 +120,15 @@ def test_functions_of_a_large_program_grow_with_its_kinds_of_kernels_alone(
     lines = functions(b.finish({"y": x}), target="x86_64-unknown-linux-gnu", cpu="x86-64-v4")
     packs, products = 16, 3  # of 40 into one panel; of one panel and a vector; the last as whole
     assert len(lines) <= packs + products
+
+
+def test_what_stands_once_keeps_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outlined, "MANY", 0)
+    texts = list[str]()
+    for widths in ((8,), (8, 24)):
+        b = Builder.net("made")
+        ys = {f"y{n}": b.tanh(b.input(f"x{n}", ("N", n))) for n in widths}
+        net, options = b.finish(ys), {"cpu": "x86-64-v4"}
+        texts.append(str(text_of(net, None, Options.of(net, options), "llvm")))
+    # rows of 8 fill vectors of 8; of any size they leave a rest, which is masked
+    assert ["masked" in text for text in texts] == [False, True]

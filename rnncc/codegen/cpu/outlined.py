@@ -56,9 +56,11 @@ class OutlinedKernels:
         self.counts = Counter[str]()
         self.forms = dict[Operation, tuple[str, list[str]]]()
         self.opened = dict[Operation, OpenedKernel]()
+        self._scopes = dict[Operation, tuple[frozenset[str], frozenset[str]]]()
         self.functions = dict[tuple[object, ...], ir.Function]()
         for program in programs:
             self._count(program)
+        self._close_singles()
 
     def _count(self, program: KernelProgram) -> None:
         loops = [op for op in program.func.walk() if isinstance(op, For)]
@@ -77,10 +79,21 @@ class OutlinedKernels:
                     opened = None
                 if opened is not None:
                     self.opened[op] = opened
-                form, symbols = _form(op, frozenset(program.symbols), own, opened)
-                self.forms[op] = form, symbols
+                scope = frozenset(program.symbols), frozenset(own)
+                self._scopes[op], self.forms[op] = scope, _form(op, *scope, opened)
                 # Two, so that in a large program what stands once is a function as well.
-                self.counts[form] += 2 if large else 1
+                self.counts[self.forms[op][0]] += 2 if large else 1
+
+    def _close_singles(self) -> None:
+        """Give those that differ from no other in numbers alone their numbers back.
+
+        Code for any numbers has a variant for all that numbers would decide: where one axis is the
+        innermost, whether vectors fill it.
+        """
+        for op in [op for op in self.opened if self.counts[self.forms[op][0]] == 2]:
+            del self.opened[op], self.counts[self.forms[op][0]]
+            self.forms[op] = _form(op, *self._scopes[op], None)
+            self.counts[self.forms[op][0]] += 2
 
     def is_function(self, op: Operation) -> bool:
         """Whether a kernel stands more than once, or in a large program."""
@@ -151,7 +164,7 @@ def _is_long(op: Operation) -> bool:
 
 
 def _form(
-    op: Operation, sizes: frozenset[str], own: set[str], opened: OpenedKernel | None
+    op: Operation, sizes: frozenset[str], own: frozenset[str], opened: OpenedKernel | None
 ) -> tuple[str, list[str]]:
     """What equal kernels have in common, loops' indices named by the order in which they occur;
     and the symbols that a kernel uses, in that order."""
