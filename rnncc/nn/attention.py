@@ -14,30 +14,6 @@ from rnncc.nn.linear import matmul
 from rnncc.nn.normalisation import softmax
 
 
-def attention(
-    b: Builder,
-    query: SSAValue,
-    key: SSAValue,
-    value: SSAValue,
-    heads: int,
-    scale: float | None = None,
-    added: SSAValue | None = None,
-) -> SSAValue:
-    """softmax(scale · Q Kᵀ + added) V for each head (Vaswani et al., 2017).
-
-    Args:
-        query: [B, S, heads · d].
-        key: [B, L, heads · d].
-        value: [B, L, heads · e].
-        scale: 1 / √d without it.
-        added: to the scores of shape [B, heads, S, L], with which it broadcasts.
-    Returns:
-        [B, S, heads · e].
-    """
-    q, k, v = (by_head(b, x, heads) for x in (query, key, value))
-    return heads_together(b, attend(b, q, k, v, scale, added)[0])
-
-
 def attend(
     b: Builder,
     query: SSAValue,
@@ -47,6 +23,8 @@ def attend(
     added: SSAValue | None = None,
 ) -> tuple[SSAValue, SSAValue]:
     """softmax(scale · Q Kᵀ + added) V over the last two axes, and the weights of V.
+
+    From "Attention is all you need" (Vaswani et al., 2017).
 
     Args:
         query: [..., S, d].

@@ -158,17 +158,17 @@ def _refuse(n: Node, inputs: dict[int, str]) -> None:
 
 def _attended(n: Node, heads: Heads, mask: int, bias: int) -> SSAValue:
     """Attention with a mask of keys, with scores that are added, and looking back alone."""
-    b, added, dtype = n.b, n.maybe(bias, FLOATS), heads.query
+    b, added, like = n.b, n.maybe(bias, FLOATS), heads.query
     (batch, _, steps, _), keys = dims_of(heads.query), dims_of(heads.key)[2]
     if n.has(mask):
         held = _held(n, mask, batch, steps, keys)
-        outside = n.full(n.real("mask_filter_value", -10000.0), dtype)
-        masked = b.select(held, n.full(0.0, dtype), outside)
+        outside = n.full(n.real("mask_filter_value", -10000.0), like)
+        masked = b.select(held, n.full(0.0, like), outside)
         added = masked if added is None else b.add(added, masked)
     if n.flag("unidirectional", 0):
         at = b.add(b.iota((steps, keys), 0), b.size(heads.past, "i32"))
         later = b.compare("gt", b.iota((steps, keys), 1), at)
-        ahead = b.select(later, n.full(LOWEST, dtype), n.full(0.0, dtype))
+        ahead = b.select(later, n.full(LOWEST, like), n.full(0.0, like))
         added = ahead if added is None else b.add(added, ahead)
     scale = n.real("scale", 0.0) or None
     y, _ = attend(b, heads.query, heads.key, heads.value, scale, added)
