@@ -27,8 +27,8 @@ from rnncc.lowering.maps import Placed, is_unit_reshape, is_view, squeezed, stri
 
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""
-CARRIED = 8
-"""The same of a chain that several kernels would compute, each from its start."""
+REPEATED = 48
+"""Additions of a chain that kernels but the first may repeat, each from its start."""
 MOST_FUNCTIONS = 128
 """Functions (exp, tanh, ...) of one kernel; LLVM's time grows with the square of its code.
 
@@ -226,14 +226,14 @@ class _Scheduler:
                 continue
             lengths[value] = 1 + max(lengths[operand] for operand in op.operands)
             readers = self.readers[value]
-            several = len({self._key(r) if isinstance(r, SSAValue) else r for r in readers}) > 1
+            others = len({self._key(r) if isinstance(r, SSAValue) else r for r in readers}) - 1
             if op.COST == Cost.ARITHMETIC:
                 # a product stays where its sum is, with which it is rounded once
-                costly = several and lengths[value] > CARRIED and not isinstance(op, Mul)
+                costly = others * lengths[value] > REPEATED and not isinstance(op, Mul)
             else:
                 # In one group each element is computed once, whoever reads it; two groups, a later
                 # level or a broadcast would compute exp, tanh and such again.
-                costly = several or any(readers.values()) or self._is_read_late(value)
+                costly = others > 0 or any(readers.values()) or self._is_read_late(value)
             if costly:
                 lengths[value] = 0
                 yield value
