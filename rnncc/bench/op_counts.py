@@ -132,7 +132,7 @@ def instructions(body: Block, target: CpuTarget) -> int:
     scalars = code.invariants({}, lambda axis: I64(0))
     code.vectors(scalars, known, lambda axis: emit.splat(I64(0), target.lanes), target.lanes)
     lines: list[Value] = function.entry_basic_block.instructions
-    return sum(line.opname not in FREE for line in lines)
+    return sum(str(line).rpartition(" = ")[2].split()[0] not in FREE for line in lines)
 
 
 class _AnySize(dict[str, ir.Constant]):

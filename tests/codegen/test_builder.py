@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from weakref import ref
 
 import pytest
 from llvmlite import ir
@@ -76,3 +77,13 @@ def test_constants(made: Callable[[FoldingBuilder, Any], Any], value: int) -> No
 def test_all_else_is_written(written: Callable[[FoldingBuilder, Any], Any]) -> None:
     b, x = begun()
     assert isinstance(written(b, x), ir.Instruction)
+
+
+def test_operands_are_let_go() -> None:
+    b, x = begun()
+    total = b.add(x, x)
+    gone = ref(total)
+    square = b.mul(total, total)
+    del total
+    assert gone() is None
+    assert str(square) == b.block.instructions[-1] == '%".5" = mul i64 %".4", %".4"'
