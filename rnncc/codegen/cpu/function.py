@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.codegen.cpu import resident
 from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.product import emit_gemm
@@ -27,7 +28,7 @@ from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.llvm.values import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
 from rnncc.codegen.llvm.vector import Real
-from rnncc.codegen.llvm.walk import Walk
+from rnncc.codegen.llvm.walk import Ops, Walk
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dtype_of
 from rnncc.kern.access import buffer_dtype
@@ -36,6 +37,7 @@ from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.interchange import interchanges
+from rnncc.planning.resident import resident_loops
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.target import CpuTarget
@@ -89,6 +91,7 @@ class _Body(Walk[CpuEmit]):
         self.numbers = {port.name: i for i, port in enumerate(program.inputs)}
         self.places = {port.name: i for i, port in enumerate(program.outputs)}
         self.interchanges = interchanges(program.func)
+        self.residents = resident_loops(program.func, self.interchanges)
 
     def check(self, bounds: Sequence[Dim]) -> None:
         """Sizes and tables."""
@@ -126,17 +129,37 @@ class _Body(Walk[CpuEmit]):
         yield
         self.emit.iteration = around
 
-    def loop(self, op: For) -> None:
+    def loop(self, op: For, block: Ops | None = None) -> None:
+        if not self._units_first(op) and not self._place_by_place(op):
+            super().loop(op, block)
+
+    def _units_first(self, op: For) -> bool:
+        """Write a loop unit by unit, if it may and is to be."""
         plan = self.interchanges.get(op)
         if plan is None or len({_element(part.op) for part in plan.parts}) > 1:
-            super().loop(op)
-            return
+            return False
         with self.emit.elements(_element(plan.parts[0].op)):
-            if fits(self.emit, plan, self.shared):
-                emit_interchanged(self.emit, plan, self.pointers, self.row)
-                self.emit.together()
-                return
-        super().loop(op)
+            if not fits(self.emit, plan, self.shared):
+                return False
+            emit_interchanged(self.emit, plan, self.pointers, self.row)
+        self.emit.together()
+        return True
+
+    def _place_by_place(self, op: For) -> bool:
+        """Write a loop place by place, if it may and is to be."""
+        plan = self.residents.get(op)
+        if plan is None or len({_element(kernel) for kernel in plan.kernels}) > 1:
+            return False
+        with self.emit.elements(_element(next(iter(plan.kernels)))):
+            if not resident.fits(self.emit, plan, self.shared):
+                return False
+            code = resident.PlaceByPlace(self.emit, plan, self.pointers, self.row)
+            if op.chunk is None:
+                code.write_runs()
+            else:
+                super().loop(op, code.block)
+        self.emit.together()
+        return True
 
     def kernel(self, op: Operation) -> None:
         if isinstance(op, Reverse):

@@ -1,0 +1,87 @@
+"""A step's kernels in stages: passes over a matrix that several share, and single kernels.
+
+A pass goes over all points of a matrix, and at each runs its kernels in order. So one that reads
+what another of the pass writes must find it at the same point; a sum is there when the pass is
+over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.cpu.fused_pass import MatrixKernel
+from rnncc.kern.access import Access
+from rnncc.kern.dialect import Buffer, For
+from rnncc.planning.resident import PlaceKernel, ResidentLoop
+
+
+@dataclass
+class Stage:
+    """The kernels of a pass; or one kernel by itself."""
+
+    kernels: list[MatrixKernel]
+    alone: PlaceKernel | None = None
+
+
+def stages(plan: ResidentLoop, loop: For, lanes: int) -> list[Stage]:
+    """Those of a step, in as few passes as what kernels read of each other allows.
+
+    A kernel goes ahead to an earlier pass where it has nothing to do with what is between.
+    """
+    return _Stages(plan, lanes).of(loop)
+
+
+class _Stages:
+    def __init__(self, plan: ResidentLoop, lanes: int) -> None:
+        self.plan, self.lanes = plan, lanes
+        self.found = list[Stage]()
+        self.numbers = dict[PlaceKernel, int]()
+
+    def of(self, loop: For) -> list[Stage]:
+        parts = (self.plan.kernels.get(op) for op in loop.body.block.ops)
+        for part in (part for part in parts if part is not None):
+            matrix = None if self._may_be_absent(part) else MatrixKernel.of(part, self.lanes)
+            if matrix is None:
+                self.numbers[part] = len(self.found)
+                self.found.append(Stage([], part))
+                continue
+            self.numbers[part] = number = self._earliest(matrix)
+            if number == len(self.found):
+                self.found.append(Stage([]))
+            self.found[number].kernels.append(matrix)
+        return self.found
+
+    def _may_be_absent(self, part: PlaceKernel) -> bool:
+        """Whether it is not run where nobody wants what it writes."""
+        buffers = [b for value in part.op.outs for b in self.plan.known[value]]
+        return any(b.role.data == "output" and b.fallback_size == 0 for b in buffers)
+
+    def _earliest(self, matrix: MatrixKernel) -> int:
+        """The first pass that a kernel may be part of; else the number of a new one."""
+        least = max((self._behind(part, n, matrix) for part, n in self.numbers.items()), default=0)
+        passes = range(least, len(self.found))
+        sizes = ((n, kernels[0].size) for n in passes if (kernels := self.found[n].kernels))
+        return next((n for n, size in sizes if size == matrix.size), len(self.found))
+
+    def _behind(self, part: PlaceKernel, number: int, matrix: MatrixKernel) -> int:
+        """The first stage that a kernel may be in because of one before it."""
+        before = next((k for k in self.found[number].kernels if k.part is part), None)
+        pairs = list(self._shared(part, matrix.part))
+        same = before is not None and all(
+            before.is_at_own_point(a) and before.point_of(a) == matrix.point_of(b) for a, b in pairs
+        )
+        return number if same else number + 1 if pairs else 0
+
+    def _shared(self, one: PlaceKernel, other: PlaceKernel) -> Iterator[tuple[Access, Access]]:
+        """Accesses of two kernels to one buffer, of which at least one writes."""
+        for a, (x, access) in enumerate(one.operands):
+            for b, (y, following) in enumerate(other.operands):
+                writes = a >= len(one.op.ins) or b >= len(other.op.ins)
+                if writes and not self._buffers(x).isdisjoint(self._buffers(y)):
+                    yield access, following
+
+    def _buffers(self, value: SSAValue) -> set[Buffer]:
+        return set(self.plan.known[value])
