@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import reduce
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from xdsl.dialects.builtin import ArrayAttr
@@ -28,6 +29,9 @@ from rnncc.kern.dialect import For, Row, ShiftedRow
 from rnncc.kern.kernels import Map
 from rnncc.planning.resident import PlaceKernel, ResidentLoop, Strides
 
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
+
 STEPS = 16
 """Of a run: states are brought near the core so much less often, while rows of other places, which
 lie between those of one, are read soon."""
@@ -35,15 +39,13 @@ lie between those of one, are read soon."""
 Rows = Callable[[Row | ShiftedRow], Pointer]
 
 
-def fits(emit: CpuEmit, plan: ResidentLoop, shared: OutlinedKernels) -> bool:
-    """Whether kernels share passes, and a team's threads the places."""
-    if emit.target.compact or any(map(shared.is_function, plan.kernels)):
-        return False
-    if emit.team is not None and not plan.places:
+def fits(target: CpuTarget, plan: ResidentLoop, shared: OutlinedKernels) -> bool:
+    """Whether kernels share passes, and none is a function of its own."""
+    if target.compact or any(map(shared.is_function, plan.kernels)):
         return False
     loops = [op for op in (plan.loop, *plan.loop.body.block.ops) if isinstance(op, For)]
-    together = (stage for loop in loops for stage in stages(plan, loop, emit.target.lanes))
-    return any(len(stage.kernels) > 1 for stage in together)
+    found = (stage for loop in loops for stage in stages(plan, loop, target.lanes))
+    return any(len(stage.kernels) > 1 for stage in found)
 
 
 class PlaceByPlace:
