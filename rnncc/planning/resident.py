@@ -8,7 +8,7 @@ each place computes, and in which order, stays as it was, and so do bits.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import prod
@@ -77,8 +77,9 @@ class ResidentLoop:
         loop: over steps, or over runs of steps, each of which may hold loops over its steps.
         places: the sizes of their axes.
         kernels: of the loop and those in it.
-        local: what a step of a place writes for itself: elements of a place.
+        local: what a place writes for itself: its elements of a place.
         known: the buffers that values may stand for.
+        turns: pairs of buffers that may take turns in one memory, where places are not apart.
     """
 
     loop: For
@@ -86,11 +87,12 @@ class ResidentLoop:
     kernels: Mapping[Operation, PlaceKernel]
     local: Mapping[Buffer, int]
     known: Mapping[SSAValue, Targets]
+    turns: Sequence[tuple[Buffer, Buffer]]
 
 
 def resident_loops(func: Func, others: Container[Operation] = ()) -> dict[For, ResidentLoop]:
     """The loops of a function of which that is proved, without `others` and loops around them."""
-    loops = [loop for loop in _outer_loops(func) if not any(op in others for op in loop.walk())]
+    loops = _outer_loops(func.body.block, others)
     candidates = {loop: kernels for loop in loops if (kernels := _kernels(loop))}
     if not candidates:
         return {}
@@ -102,18 +104,15 @@ def resident_loops(func: Func, others: Container[Operation] = ()) -> dict[For, R
     return found
 
 
-def _outer_loops(func: Func) -> Iterator[For]:
+def _outer_loops(block: Block, others: Container[Operation]) -> Iterator[For]:
     """Loops over runs whose inside may be done place by place, and loops over steps elsewhere."""
-
-    def within(block: Block) -> Iterator[For]:
-        for op in block.ops:
-            if isinstance(op, For):
-                if _is_plain(op):
-                    yield op
-                else:
-                    yield from within(op.body.block)
-
-    yield from within(func.body.block)
+    for op in block.ops:
+        if not isinstance(op, For) or op in others:
+            continue
+        if _is_plain(op) and not any(inner in others for inner in op.body.block.ops):
+            yield op
+        else:
+            yield from _outer_loops(op.body.block, others)
 
 
 def _is_plain(loop: For) -> bool:
@@ -224,9 +223,8 @@ class _Proof:
         if not all(map(self._is_apart, buffers)):
             return None
         local = {b: size for b in buffers if (size := self._local(b)) is not None}
-        if not self._are_alone({b for b in buffers if b not in local}, local):
-            return None
-        return ResidentLoop(self.loop, self.places, self.parts, local, self.known)
+        turns = self._turns({b for b in buffers if b not in local}, local)
+        return ResidentLoop(self.loop, self.places, self.parts, local, self.known, turns)
 
     def _of(self, buffer: Buffer) -> list[_Touch]:
         return [touch for touch in self.touches if buffer in self.known[touch.value]]
@@ -270,27 +268,23 @@ class _Proof:
         filled = first.access.offset == 0 and _fills(first.part.beside(first.access), int(size[0]))
         return int(size[0]) if first.writes and alone and filled else None
 
-    def _are_alone(self, written: Iterable[Buffer], local: Mapping[Buffer, int]) -> bool:
-        """Whether no other buffer that the loop uses may have the memory of what it writes.
-
-        Places of two buffers that take turns in one memory within a step are not apart.
-        """
+    def _turns(
+        self, written: Container[Buffer], local: Mapping[Buffer, int]
+    ) -> list[tuple[Buffer, Buffer]]:
+        """Buffers that may have the memory of others that the loop writes."""
         used = {buffer for touch in self.touches for buffer in self.known[touch.value]}
         read = {b for touch in self.touches if not touch.writes for b in self.known[touch.value]}
-        mine = set(written)
         placed = [b for b in used if b not in local and _takes_workspace(b)]
         # What stands in for outputs that nobody wants may take turns: nobody reads it.
         pairs = [
             (a, b)
             for a, b in combinations(placed, 2)
-            if (a in mine or b in mine) and (a in read or b in read)
+            if (a in written or b in written) and (a in read or b in read)
         ]
-        if not pairs:
-            return True
-        alive = lifetimes(timeline(self.func))
+        alive = lifetimes(timeline(self.func)) if pairs else {}
         # Where they live at the same time planning keeps them apart, unless one takes over what
         # the other had, at the same offset.
-        return all(alive[a].overlaps(alive[b]) and a.offset != b.offset for a, b in pairs)
+        return [(a, b) for a, b in pairs if not alive[a].overlaps(alive[b]) or a.offset == b.offset]
 
 
 def _takes_workspace(buffer: Buffer) -> bool:

@@ -7,7 +7,7 @@ sums over columns are folded where their row ends, in the order that each kernel
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -22,8 +22,11 @@ from rnncc.kern.access import Access
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.resident import PlaceKernel
 
-MOST_VECTORS = 8
-"""Of a row: their code stands side by side, and each sum over rows keeps as many registers."""
+MOST_VECTORS, TOGETHER = 8, 4
+"""Vectors of a row whose code may stand side by side, where each sum over rows has as many
+registers; and of the blocks that columns of longer rows come in."""
+MOST_ROWS = 256
+"""That have sums: each has a vector on the stack."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +58,20 @@ class MatrixKernel:
             if not _sums_in_order(op, across):
                 return None
         found = MatrixKernel(part, rows, columns, rows in part.reduced, columns in part.reduced)
-        few = lanes <= found.size[1] <= lanes * MOST_VECTORS
-        return found if few and found.has_lanes else None
+        return found if found.has_lanes and found.fills(lanes) else None
 
     @property
     def size(self) -> tuple[int, int]:
         """Rows and columns."""
         return int(self.part.op.dims[self.rows]), int(self.part.op.dims[self.columns])
+
+    def fills(self, lanes: int) -> bool:
+        """Whether vectors are full, and blocks of them keep the order of sums."""
+        rows, columns = self.size
+        if self.over_columns and (rows > MOST_ROWS or lanes == 1):
+            return False
+        in_blocks = columns > lanes * MOST_VECTORS
+        return columns >= lanes and not (in_blocks and self.over_rows and self.over_columns)
 
     @property
     def has_lanes(self) -> bool:
@@ -95,72 +105,109 @@ class FusedPass:
 
     Args:
         operands: of each kernel, pointers to a place of what it reads, then of what it writes.
+        inside: values that nothing but this pass reads.
     """
 
     def __init__(
-        self, emit: CpuEmit, kernels: Sequence[MatrixKernel], operands: Sequence[list[Pointer]]
+        self,
+        emit: CpuEmit,
+        kernels: Sequence[MatrixKernel],
+        operands: Sequence[list[Pointer]],
+        inside: Container[SSAValue],
     ) -> None:
-        self.emit, self.kernels, self.lanes = emit, kernels, emit.target.lanes
-        self.rows, columns = kernels[0].size
-        self.starts = range(0, columns, self.lanes)
-        self.masks = [emit.mask(columns - start, self.lanes) for start in self.starts]
+        self.emit, self.lanes, self.inside = emit, emit.target.lanes, inside
+        self.rows, self.columns = kernels[0].size
         self.parts = [_Part(self, k, own) for k, own in zip(kernels, operands, strict=True)]
+        self.folded = [part for part in self.parts if part.folds]
+        sizes = [ir.ArrayType(VALUE[p.dtype], self.rows * self.lanes) for p in self.folded]
+        self.totals = [
+            Pointer(emit.room(size, 64), part.dtype)
+            for size, part in zip(sizes, self.folded, strict=True)
+        ]
+        self.base = I64(0)
+        self.starts: range = range(0)
+        self.masks: list[Value | None] = []
         self.fixed = dict[object, list[Value]]()
 
     def write(self) -> None:
-        """All rows, and what sums over rows end with."""
-        emit, lanes = self.emit, self.lanes
-        for part in self.parts:
-            part.read_fixed(self.fixed)
-        sums = [total for part in self.parts for total in part.initial()]
-        folded = [part for part in self.parts if part.folds]
-        groups = self.rows // lanes if folded else 0
-        rooms = [emit.room(ir.ArrayType(VALUE[p.dtype], lanes * lanes), 64) for p in folded]
+        """All columns, and what sums over them end with."""
+        emit, rows, lanes = self.emit, self.rows, self.lanes
+        width = self.columns
+        if width > lanes * MOST_VECTORS:
+            width = lanes * TOGETHER
+            self._begin_totals()
 
-        def group(g: Value, carried: list[Value]) -> list[Value]:
-            first = emit.b.mul(g, I64(lanes))
+        def block(i: Value, carried: list[Value]) -> list[Value]:
+            self._block(emit.b.mul(i, I64(width)), width)
+            return []
 
-            def row(i: Value, carried: list[Value]) -> list[Value]:
-                carried, totals = self._row(emit.b.add(first, i), carried)
-                for room, part, total in zip(rooms, folded, totals, strict=True):
-                    at = emit.at(Pointer(room, part.dtype), emit.b.mul(i, I64(lanes)))
-                    emit.store(total, at, lanes)
-                return carried
+        full, rest = divmod(self.columns, width)
+        emit.loop(I64(full), block)
+        if rest:
+            self._block(I64(full * width), rest)
+        if not self.folded:
+            return
 
-            carried = emit.loop(I64(lanes), row, carried)
-            for room, part in zip(rooms, folded, strict=True):
-                part.store_rows(first, Pointer(room, part.dtype))
-            return carried
+        def group(i: Value, carried: list[Value]) -> list[Value]:
+            first = emit.b.mul(i, I64(lanes))
+            for part, totals in zip(self.folded, self.totals, strict=True):
+                part.store_rows(first, totals)
+            return []
 
         def row(i: Value, carried: list[Value]) -> list[Value]:
-            at = emit.b.add(I64(groups * lanes), i)
-            carried, totals = self._row(at, carried)
-            for part, total in zip(folded, totals, strict=True):
-                part.store_row(at, total)
-            return carried
+            at = emit.b.add(I64(rows - rows % lanes), i)
+            for part, totals in zip(self.folded, self.totals, strict=True):
+                part.store_row(at, totals)
+            return []
 
-        sums = emit.loop(I64(groups), group, sums)
-        sums = emit.loop(I64(self.rows - groups * lanes), row, sums)
-        for part in self.parts:
-            count = len(part.initial())
-            part.store_sums(sums[:count])
-            sums = sums[count:]
+        emit.loop(I64(rows // lanes), group)
+        emit.loop(I64(rows % lanes), row)
 
-    def _row(self, row: Value, carried: list[Value]) -> tuple[list[Value], list[Value]]:
-        """A row: what sums over rows have then, and sums over its columns."""
-        sums, totals = list(carried), list[Value]()
-        places, first = list[_PartRow](), 0
-        read = dict[object, Value]()
+    def _begin_totals(self) -> None:
+        """Where columns come in blocks, sums over them go on in memory."""
+        emit = self.emit
+
+        def row(i: Value, carried: list[Value]) -> list[Value]:
+            for part, totals in zip(self.folded, self.totals, strict=True):
+                at = emit.at(totals, emit.b.mul(i, I64(self.lanes)))
+                emit.store(part.zero, at, self.lanes)
+            return []
+
+        emit.loop(I64(self.rows if self.folded else 0), row)
+
+    def _block(self, base: Value, columns: int) -> None:
+        """All rows of some columns, and what sums over rows end with."""
+        emit = self.emit
+        self.base, self.starts = base, range(0, columns, self.lanes)
+        self.fixed = dict[object, list[Value]]()
+        self.masks = [emit.mask(columns - start, self.lanes) for start in self.starts]
         for part in self.parts:
-            count = len(part.initial())
-            places.append(_PartRow(part, row, range(first, first + count), read))
-            first += count
+            part.read_fixed(self.fixed)
+        sums = [part.zero for part in self.parts for _ in range(part.sums)]
+        sums = emit.loop(I64(self.rows), self._row, sums)
+        for part in self.parts:
+            part.store_sums(sums[: part.sums])
+            sums = sums[part.sums :]
+
+    def _row(self, row: Value, carried: list[Value]) -> list[Value]:
+        """A row: what sums over rows have then; sums over its columns go to memory."""
+        emit, sums, first = self.emit, list(carried), 0
+        places, read = list[_PartRow](), dict[object, Value]()
+        rooms = [emit.at(totals, emit.b.mul(row, I64(self.lanes))) for totals in self.totals]
+        for part in self.parts:
+            places.append(_PartRow(part, row, first, read))
+            first += part.sums
+        folded = [place for place in places if place.part.folds]
+        for place, room in zip(folded, rooms, strict=True):
+            whole = len(self.starts) * self.lanes >= self.columns
+            place.total = place.part.zero if whole else emit.load(room, self.lanes)
         for vector in range(len(self.starts)):
             known = dict[object, Value]()
             for place in places:
                 place.compute(vector, known, sums)
-        totals = [place.total for place in places if place.part.folds]
-        return sums, totals
+        for place, room in zip(folded, rooms, strict=True):
+            emit.store(place.total, room, self.lanes)
+        return sums
 
 
 class _Part:
@@ -190,12 +237,18 @@ class _Part:
         """Whether each row has a sum."""
         return self.kernel.over_columns and not self.kernel.over_rows
 
-    def initial(self) -> list[Value]:
-        """What sums over rows start at: one a vector of columns, or one for all."""
-        if self.folding is None or not self.kernel.over_rows:
-            return []
-        count = 1 if self.kernel.over_columns else len(self.whole.starts)
-        return [self.folding.initial(self.whole.lanes)] * count
+    @property
+    def sums(self) -> int:
+        """How many sums over rows it has: one a vector of columns, or one for all."""
+        if not self.kernel.over_rows:
+            return 0
+        return 1 if self.kernel.over_columns else len(self.whole.starts)
+
+    @property
+    def zero(self) -> Value:
+        """A vector that sums start at."""
+        assert self.folding is not None
+        return self.folding.initial(self.whole.lanes)
 
     def read_fixed(self, fixed: dict[object, list[Value]]) -> None:
         """What is the same in all rows."""
@@ -205,61 +258,64 @@ class _Part:
                 continue
             if self.column_steps[i]:
                 fixed[self.keys[i]] = [
-                    emit.load(emit.at(self.pointers[i], I64(start)), lanes, mask)
+                    emit.load(self.at(i, I64(0), start), lanes, mask)
                     for start, mask in zip(self.whole.starts, self.whole.masks, strict=True)
                 ]
             else:
                 fixed[self.keys[i]] = [emit.load(self.pointers[i])]
 
     def at(self, number: int, row: Value, start: int = 0) -> Pointer:
-        """An operand at a row, from a column on."""
-        at = self.pointers[number]
+        """An operand at a row, from a column of the block on."""
+        emit, at = self.emit, self.pointers[number]
         if self.row_steps[number]:
-            at = self.emit.at(at, self.emit.b.mul(row, I64(self.row_steps[number])))
-        return self.emit.at(at, I64(start))
+            at = emit.at(at, emit.b.mul(row, I64(self.row_steps[number])))
+        if self.column_steps[number]:
+            at = emit.at(at, emit.b.add(self.whole.base, I64(start)))
+        return at
 
     def store_rows(self, first: Value, totals: Pointer) -> None:
         """The sums of as many rows as there are lanes, each of a vector of totals."""
         emit, lanes, out = self.emit, self.whole.lanes, len(self.pointers) - 1
         assert self.folding is not None
-        vectors = [emit.load(emit.at(totals, I64(i * lanes)), lanes) for i in range(lanes)]
+        rows = [emit.b.add(first, I64(i)) for i in range(lanes)]
+        vectors = [emit.load(emit.at(totals, emit.b.mul(row, I64(lanes))), lanes) for row in rows]
         sums = fold_together(self.folding, vectors)
         if self.row_steps[out] == 1:
             emit.store(sums, self.at(out, first), lanes)
             return
-        for i in range(lanes):
-            value = emit.b.extract_element(sums, ir.IntType(32)(i))
-            emit.store(value, self.at(out, emit.b.add(first, I64(i))))
+        for i, row in enumerate(rows):
+            emit.store(emit.b.extract_element(sums, ir.IntType(32)(i)), self.at(out, row))
 
-    def store_row(self, row: Value, total: Value) -> None:
+    def store_row(self, row: Value, totals: Pointer) -> None:
         """The sum of a row, of a vector of totals."""
+        emit, lanes = self.emit, self.whole.lanes
         assert self.folding is not None
-        value = fold(self.folding, total, self.whole.lanes)
-        self.emit.store(value, self.at(len(self.pointers) - 1, row))
+        total = emit.load(emit.at(totals, emit.b.mul(row, I64(lanes))), lanes)
+        emit.store(fold(self.folding, total, lanes), self.at(len(self.pointers) - 1, row))
 
     def store_sums(self, sums: Sequence[Value]) -> None:
         """What sums over rows have in the end."""
-        emit, whole, out = self.emit, self.whole, self.pointers[-1]
+        emit, whole, out = self.emit, self.whole, len(self.pointers) - 1
         if not sums:
             return
         assert self.folding is not None
         if self.kernel.over_columns:
-            emit.store(fold(self.folding, sums[0], whole.lanes), out)
+            emit.store(fold(self.folding, sums[0], whole.lanes), self.at(out, I64(0)))
             return
         for total, start, mask in zip(sums, whole.starts, whole.masks, strict=True):
-            emit.store(total, emit.at(out, I64(start)), whole.lanes, mask)
+            emit.store(total, self.at(out, I64(0), start), whole.lanes, mask)
 
 
 class _PartRow:
     """A kernel at one row.
 
     Attributes:
-        sums: the numbers of its sums over rows.
+        first: the number of its first sum over rows.
         total: its sum over columns so far.
     """
 
-    def __init__(self, part: _Part, row: Value, sums: range, read: dict[object, Value]) -> None:
-        self.part, self.row, self.sums, emit = part, row, sums, part.emit
+    def __init__(self, part: _Part, row: Value, first: int, read: dict[object, Value]) -> None:
+        self.part, self.row, self.first, emit = part, row, first, part.emit
         fixed, known = part.whole.fixed, dict[SSAValue, Value]()
         for i, argument in enumerate(part.arguments):
             if argument in part.code.varying:
@@ -270,8 +326,6 @@ class _PartRow:
             known[argument] = fixed[key][0] if key in fixed else read[key]
         self.scalars = part.code.invariants(known, _no_index)
         self.total: Value = None
-        if part.folds and part.folding is not None:
-            self.total = part.folding.initial(part.whole.lanes)
 
     def compute(self, vector: int, known: dict[object, Value], sums: list[Value]) -> None:
         """A vector of columns; `known`: what kernels before have read and written there."""
@@ -294,23 +348,27 @@ class _PartRow:
             return
         for i, value in enumerate(values, len(part.arguments)):
             known[part.keys[i]] = value
+            if part.keys[i][0] in whole.inside:
+                continue
             emit.store(value, part.at(i, self.row, start), whole.lanes, mask)
 
     def _add(self, term: Value, vector: int, sums: list[Value]) -> None:
-        part, mask = self.part, self.part.whole.masks[vector]
+        part, mask, lanes = self.part, self.part.whole.masks[vector], self.part.whole.lanes
         assert part.folding is not None
-        if not part.kernel.over_columns:
-            number = self.sums[vector]
-            sums[number] = part.folding.combined(sums[number], term, part.whole.lanes)
-            return
-        total = sums[self.sums[0]] if part.kernel.over_rows else self.total
-        new = part.folding.combined(total, term, part.whole.lanes)
-        if mask is not None:  # lanes behind the last column keep what they have
-            new = part.emit.b.select(mask, new, total)
-        if part.kernel.over_rows:
-            sums[self.sums[0]] = new
+        if part.folds:
+            self.total = self._masked(
+                part.folding.combined(self.total, term, lanes), mask, self.total
+            )
+        elif part.kernel.over_columns:
+            total = sums[self.first]
+            sums[self.first] = self._masked(part.folding.combined(total, term, lanes), mask, total)
         else:
-            self.total = new
+            number = self.first + vector
+            sums[number] = part.folding.combined(sums[number], term, lanes)
+
+    def _masked(self, new: Value, mask: Value | None, total: Value) -> Value:
+        """Lanes behind the last column keep what they have."""
+        return new if mask is None else self.part.emit.b.select(mask, new, total)
 
 
 def _no_index(axis: int) -> Value:

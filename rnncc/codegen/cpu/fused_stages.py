@@ -10,20 +10,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.fused_pass import MatrixKernel
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer, For
+from rnncc.kern.kernels import Map
 from rnncc.planning.resident import PlaceKernel, ResidentLoop
 
 
 @dataclass
 class Stage:
-    """The kernels of a pass; or one kernel by itself."""
+    """The kernels of a pass; or one kernel by itself.
+
+    Attributes:
+        inside: scratch that nothing but the pass reads: it is in registers.
+    """
 
     kernels: list[MatrixKernel]
     alone: PlaceKernel | None = None
+    inside: frozenset[Buffer] = frozenset()
 
 
 def stages(plan: ResidentLoop, loop: For, lanes: int) -> list[Stage]:
@@ -52,6 +58,8 @@ class _Stages:
             if number == len(self.found):
                 self.found.append(Stage([]))
             self.found[number].kernels.append(matrix)
+        for stage in self.found:
+            stage.inside = frozenset(b for b in _written(stage) if _is_inside(b, stage))
         return self.found
 
     def _may_be_absent(self, part: PlaceKernel) -> bool:
@@ -85,3 +93,27 @@ class _Stages:
 
     def _buffers(self, value: SSAValue) -> set[Buffer]:
         return set(self.plan.known[value])
+
+
+def _written(stage: Stage) -> Iterator[Buffer]:
+    """Scratch that maps of a pass write."""
+    for kernel in stage.kernels:
+        for value in kernel.part.op.outs:
+            if isinstance(value.owner, Buffer) and value.owner.role.data == "scratch":
+                yield value.owner
+
+
+def _is_inside(buffer: Buffer, stage: Stage) -> bool:
+    """Whether all that touches it is of the pass, and finds what has just been written there.
+
+    That kernels share a pass is proof that they touch it at the same points.
+    """
+    order = dict[Operation, int]()
+    for number, kernel in enumerate(stage.kernels):
+        order[kernel.part.op] = number
+    numbers = [order.get(use.operation, -1) for use in buffer.y.uses]
+    first = min(numbers)
+    if first < 0 or numbers.count(first) > 1:
+        return False
+    op = stage.kernels[first].part.op
+    return isinstance(op, Map) and buffer.y in op.outs

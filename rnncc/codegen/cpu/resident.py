@@ -40,12 +40,14 @@ Rows = Callable[[Row | ShiftedRow], Pointer]
 
 
 def fits(target: CpuTarget, plan: ResidentLoop, shared: OutlinedKernels) -> bool:
-    """Whether kernels share passes, and none is a function of its own."""
+    """Whether kernels share passes, places are apart, and none is a function of its own."""
     if target.compact or any(map(shared.is_function, plan.kernels)):
         return False
     loops = [op for op in (plan.loop, *plan.loop.body.block.ops) if isinstance(op, For)]
-    found = (stage for loop in loops for stage in stages(plan, loop, target.lanes))
-    return any(len(stage.kernels) > 1 for stage in found)
+    found = [stage for loop in loops for stage in stages(plan, loop, target.lanes)]
+    inside = {buffer for stage in found for buffer in stage.inside}
+    apart = all(a in inside or b in inside for a, b in plan.turns)
+    return apart and any(len(stage.kernels) > 1 for stage in found)
 
 
 class PlaceByPlace:
@@ -162,7 +164,8 @@ class PlaceByPlace:
             self._alone(stage.alone)
         else:
             operands = [self._operands(kernel.part) for kernel in stage.kernels]
-            FusedPass(self.emit, stage.kernels, operands).write()
+            inside = {buffer.y for buffer in stage.inside}
+            FusedPass(self.emit, stage.kernels, operands, inside).write()
 
     def _alone(self, part: PlaceKernel) -> None:
         """A kernel by itself, if somebody wants what it writes."""
