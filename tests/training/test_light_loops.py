@@ -108,7 +108,7 @@ def matrix_states(step: Callable[..., Values], heads: int = 3) -> Program:
 
 NETS: dict[str, Callable[[], Program]] = {
     "units": lambda: selective_scan(16),
-    "a rest of units": lambda: selective_scan(16, UNITS + TAIL),
+    "a rest of units": lambda: selective_scan(16, 2 * UNITS + 22),
     "decayed": lambda: matrix_states(decayed),
     "corrected": lambda: matrix_states(corrected),
 }
