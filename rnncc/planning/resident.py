@@ -125,7 +125,16 @@ def _is_plain(loop: For) -> bool:
     others = (op for op in loop.body.block.ops if not isinstance(op, (*allowed, For)))
     if any(True for _ in others) or not all(map(_is_plain, inner)):
         return False
-    return bool(loops) and all(isinstance(v.owner, Row) for op in loops for v in op.yields)
+    return bool(loops) and all(_is_own_row(v, op) for op in loops for v in op.yields)
+
+
+def _is_own_row(value: SSAValue, loop: For) -> bool:
+    """Whether a loop's body makes it a row of a buffer from outside."""
+    row, block = value.owner, loop.body.block
+    if not isinstance(row, Row) or row.parent is not block:
+        return False
+    source = row.buffer.owner
+    return isinstance(source, Operation) and source.parent is not block
 
 
 def _kernels(loop: For) -> list[Map | Reduce]:
@@ -219,11 +228,11 @@ class _Proof:
         # A value of several buffers may be any of them: of those nothing is proved.
         if any(len(self.known[touch.value]) != 1 for touch in written):
             return None
-        buffers = {buffer for touch in written for buffer in self.known[touch.value]}
+        buffers = dict.fromkeys(b for touch in written for b in self.known[touch.value])
         if not all(map(self._is_apart, buffers)):
             return None
         local = {b: size for b in buffers if (size := self._local(b)) is not None}
-        turns = self._turns({b for b in buffers if b not in local}, local)
+        turns = self._turns(buffers.keys() - local.keys(), local)
         return ResidentLoop(self.loop, self.places, self.parts, local, self.known, turns)
 
     def _of(self, buffer: Buffer) -> list[_Touch]:
@@ -272,7 +281,7 @@ class _Proof:
         self, written: Container[Buffer], local: Mapping[Buffer, int]
     ) -> list[tuple[Buffer, Buffer]]:
         """Buffers that may have the memory of others that the loop writes."""
-        used = {buffer for touch in self.touches for buffer in self.known[touch.value]}
+        used = dict.fromkeys(b for touch in self.touches for b in self.known[touch.value])
         read = {b for touch in self.touches if not touch.writes for b in self.known[touch.value]}
         placed = [b for b in used if b not in local and _takes_workspace(b)]
         # What stands in for outputs that nobody wants may take turns: nobody reads it.

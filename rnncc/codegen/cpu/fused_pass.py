@@ -17,6 +17,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.reductions import Folding, Lanes, fold, fold_together, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, VALUE, Pointer, Value
+from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Reduce
@@ -59,6 +60,12 @@ class MatrixKernel:
                 return None
         found = MatrixKernel(part, rows, columns, rows in part.reduced, columns in part.reduced)
         return found if found.has_lanes and found.fills(lanes) else None
+
+    def functions(self, lanes: int) -> int:
+        """How many functions stand in the code of a row, or of a block of its columns."""
+        vectors = -(-self.size[1] // lanes)
+        own = sum(cost_of(op) > Cost.ARITHMETIC for op in self.part.op.body.block.ops)
+        return own * (vectors if vectors <= MOST_VECTORS else TOGETHER)
 
     @property
     def size(self) -> tuple[int, int]:

@@ -18,6 +18,10 @@ from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Map
 from rnncc.planning.resident import PlaceKernel, ResidentLoop
 
+MOST_FUNCTIONS = 32
+"""Of the code of a pass, in vectors: LLVM's time grows with the square of it, and to read a state
+again costs nothing beside them."""
+
 
 @dataclass
 class Stage:
@@ -49,7 +53,7 @@ class _Stages:
     def of(self, loop: For) -> list[Stage]:
         parts = (self.plan.kernels.get(op) for op in loop.body.block.ops)
         for part in (part for part in parts if part is not None):
-            matrix = None if self._may_be_absent(part) else MatrixKernel.of(part, self.lanes)
+            matrix = self._matrix(part)
             if matrix is None:
                 self.numbers[part] = len(self.found)
                 self.found.append(Stage([], part))
@@ -62,6 +66,12 @@ class _Stages:
             stage.inside = frozenset(b for b in _written(stage) if _is_inside(b, stage))
         return self.found
 
+    def _matrix(self, part: PlaceKernel) -> MatrixKernel | None:
+        """None for a kernel that stands by itself."""
+        matrix = None if self._may_be_absent(part) else MatrixKernel.of(part, self.lanes)
+        few = matrix is not None and matrix.functions(self.lanes) <= MOST_FUNCTIONS
+        return matrix if few else None
+
     def _may_be_absent(self, part: PlaceKernel) -> bool:
         """Whether it is not run where nobody wants what it writes."""
         buffers = [b for value in part.op.outs for b in self.plan.known[value]]
@@ -71,8 +81,13 @@ class _Stages:
         """The first pass that a kernel may be part of; else the number of a new one."""
         least = max((self._behind(part, n, matrix) for part, n in self.numbers.items()), default=0)
         passes = range(least, len(self.found))
-        sizes = ((n, kernels[0].size) for n in passes if (kernels := self.found[n].kernels))
-        return next((n for n, size in sizes if size == matrix.size), len(self.found))
+        return next((n for n in passes if self._takes(n, matrix)), len(self.found))
+
+    def _takes(self, number: int, matrix: MatrixKernel) -> bool:
+        """Whether a pass goes over the same matrix, and its code may grow."""
+        kernels = self.found[number].kernels
+        functions = sum(kernel.functions(self.lanes) for kernel in (*kernels, matrix))
+        return bool(kernels) and kernels[0].size == matrix.size and functions <= MOST_FUNCTIONS
 
     def _behind(self, part: PlaceKernel, number: int, matrix: MatrixKernel) -> int:
         """The first stage that a kernel may be in because of one before it."""
