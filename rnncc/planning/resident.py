@@ -77,7 +77,7 @@ class ResidentLoop:
         loop: over steps, or over runs of steps, each of which may hold loops over its steps.
         places: the sizes of their axes.
         kernels: of the loop and those in it.
-        local: what a place writes for itself: its elements of a place.
+        local: what a step of a place writes for itself, and its elements of a place.
         known: the buffers that values may stand for.
         turns: pairs of buffers that may take turns in one memory, where places are not apart.
     """
@@ -145,7 +145,8 @@ def _kernels(loop: For) -> list[Map | Reduce]:
         numbered = any(isinstance(inner, Index) for inner in op.body.block.ops)
         if op.rows is not None or starts or numbered:
             return []
-    return kernels
+    parts = (_part(op, n) for op in kernels for n in range(len(_wide_axes(op)[0]) + 1))
+    return kernels if any(map(_is_wide, parts)) else []
 
 
 def _ops(block: Block) -> Iterator[Operation]:

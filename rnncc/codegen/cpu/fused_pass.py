@@ -7,7 +7,7 @@ sums over columns are folded where their row ends, in the order that each kernel
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.reductions import Folding, Lanes, fold, fold_together, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
-from rnncc.codegen.llvm.values import I64, VALUE, Pointer, Value
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.kern.access import Access
@@ -26,7 +26,7 @@ from rnncc.planning.resident import PlaceKernel
 MOST_VECTORS, TOGETHER = 8, 4
 """Vectors of a row whose code may stand side by side, where each sum over rows has as many
 registers; and of the blocks that columns of longer rows come in."""
-MOST_ROWS = 256
+MOST_ROWS = 128
 """That have sums: each has a vector on the stack."""
 
 
@@ -113,6 +113,7 @@ class FusedPass:
     Args:
         operands: of each kernel, pointers to a place of what it reads, then of what it writes.
         inside: values that nothing but this pass reads.
+        room: memory for the sums of all rows: of which kernel, how many elements, of which type.
     """
 
     def __init__(
@@ -121,16 +122,14 @@ class FusedPass:
         kernels: Sequence[MatrixKernel],
         operands: Sequence[list[Pointer]],
         inside: Container[SSAValue],
+        room: Callable[[int, int, str], Pointer],
     ) -> None:
         self.emit, self.lanes, self.inside = emit, emit.target.lanes, inside
         self.rows, self.columns = kernels[0].size
         self.parts = [_Part(self, k, own) for k, own in zip(kernels, operands, strict=True)]
         self.folded = [part for part in self.parts if part.folds]
-        sizes = [ir.ArrayType(VALUE[p.dtype], self.rows * self.lanes) for p in self.folded]
-        self.totals = [
-            Pointer(emit.room(size, 64), part.dtype)
-            for size, part in zip(sizes, self.folded, strict=True)
-        ]
+        size = self.rows * self.lanes
+        self.totals = [room(i, size, part.dtype) for i, part in enumerate(self.folded)]
         self.base = I64(0)
         self.starts: range = range(0)
         self.masks: list[Value | None] = []

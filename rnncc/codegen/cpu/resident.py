@@ -66,6 +66,7 @@ class PlaceByPlace:
             buffer.y: Pointer(emit.room(ir.ArrayType(MEMORY[buffer.dtype], size), 64), buffer.dtype)
             for buffer, size in plan.local.items()
         }
+        self.rooms = dict[tuple[int, int, str], Pointer]()
         parts = plan.kernels.values()
         self.strides = dict.fromkeys(p.along(a) for p in parts for _, a in p.operands)
         self.shifts = dict[Strides, Value]()
@@ -165,7 +166,15 @@ class PlaceByPlace:
         else:
             operands = [self._operands(kernel.part) for kernel in stage.kernels]
             inside = {buffer.y for buffer in stage.inside}
-            FusedPass(self.emit, stage.kernels, operands, inside).write()
+            FusedPass(self.emit, stage.kernels, operands, inside, self._room).write()
+
+    def _room(self, number: int, elements: int, dtype: str) -> Pointer:
+        """Memory on the stack, which one pass after another takes."""
+        key = number, elements, dtype
+        if key not in self.rooms:
+            base = self.emit.room(ir.ArrayType(MEMORY[dtype], elements), 64)
+            self.rooms[key] = Pointer(base, dtype)
+        return self.rooms[key]
 
     def _alone(self, part: PlaceKernel) -> None:
         """A kernel by itself, if somebody wants what it writes."""
