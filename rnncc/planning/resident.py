@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from math import prod
 
@@ -49,7 +50,7 @@ class PlaceKernel:
     kept: tuple[int, ...]
     reduced: tuple[int, ...]
 
-    @property
+    @cached_property
     def operands(self) -> list[tuple[SSAValue, Access]]:
         """What the kernel reads, then what it writes."""
         op = self.op
@@ -223,6 +224,8 @@ class _Proof:
         self.func, self.loop, self.places = func, loop, tuple(places)
         self.parts, self.known = parts, known
         self.touches = [t for i, part in enumerate(parts.values()) for t in _touches(i, part)]
+        rows = (op for op in _ops(func.body.block) if isinstance(op, Row | ShiftedRow))
+        self.rows = [(op.y, get_dim(op.stride)) for op in rows]
 
     def result(self) -> ResidentLoop | None:
         written = [touch for touch in self.touches if touch.writes]
@@ -257,8 +260,7 @@ class _Proof:
         if not dense or not inner.is_static or int(inner) <= 0:
             return False
         row = along[0] * self.places[0]
-        rows = (op for op in self.func.walk() if isinstance(op, Row | ShiftedRow))
-        moves = [get_dim(op.stride) for op in rows if buffer in self.known[op.y]]
+        moves = [stride for value, stride in self.rows if buffer in self.known[value]]
         if any(move.divide(row) is None for move in moves):
             return False
         return all(_is_within(touch, int(inner), row) for touch in touches)

@@ -24,7 +24,7 @@ from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse, emit_scatter
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.reduce import emit_reduce
-from rnncc.codegen.cpu.resident import PlaceByPlace
+from rnncc.codegen.cpu.resident import PlaceByPlace, PlacesFirst
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.llvm.values import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
@@ -35,7 +35,6 @@ from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.interchange import Interchange
-from rnncc.planning.resident import ResidentLoop
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.target import CpuTarget
@@ -135,9 +134,9 @@ class _Body(Walk[CpuEmit]):
             case Interchange() as plan:
                 with self.emit.elements(element_of(plan.parts[0].op)):
                     emit_interchanged(self.emit, plan, self.pointers, self.row)
-            case ResidentLoop() as plan:
-                with self.emit.elements(element_of(next(iter(plan.kernels)))):
-                    code = PlaceByPlace(self.emit, plan, self.pointers, self.row)
+            case PlacesFirst() as order:
+                with self.emit.elements(element_of(next(iter(order.plan.kernels)))):
+                    code = PlaceByPlace(self.emit, order, self.pointers, self.row)
                     if op.chunk is None:
                         code.write_runs()
                     else:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation
 
-from rnncc.codegen.cpu import interchanged, resident
+from rnncc.codegen.cpu.interchanged import fits
 from rnncc.codegen.cpu.outlined import OutlinedKernels
+from rnncc.codegen.cpu.resident import PlacesFirst, places_first
 from rnncc.codegen.llvm.vector import Real
 from rnncc.ir.types import dtype_of
 from rnncc.kern.access import buffer_dtype
@@ -16,13 +17,13 @@ from rnncc.kern.dialect import For, Func
 from rnncc.kern.kernels import Gemm
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.interchange import Interchange, interchanges
-from rnncc.planning.resident import ResidentLoop, resident_loops
+from rnncc.planning.resident import resident_loops
 from rnncc.planning.threading_cost import ThreadingCost
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.target import CpuTarget
 
-LoopOrders = dict[For, Interchange | ResidentLoop]
+LoopOrders = dict[For, Interchange | PlacesFirst]
 """Loops that run units first; loops that run place by place."""
 
 
@@ -37,14 +38,15 @@ def loop_orders(
     found: LoopOrders = {}
     for loop, units in interchanges(func).items():
         element = _common_element(part.op for part in units.parts)
-        if element and interchanged.fits(target.of(element), units, shared):
+        if element and fits(target.of(element), units, shared):
             found[loop] = units
     for loop, places in resident_loops(func, found).items():
         element = _common_element(places.kernels)
         if several and not places.places:
             continue  # threads have nothing to share
-        if element and resident.fits(target.of(element), places, shared):
-            found[loop] = places
+        order = element and places_first(target.of(element), places, shared)
+        if order:
+            found[loop] = order
     return found
 
 

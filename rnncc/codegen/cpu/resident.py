@@ -6,9 +6,9 @@ passes. A team's threads share the places, and need not wait for each other befo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -39,15 +39,27 @@ lie between those of one, are read soon."""
 Rows = Callable[[Row | ShiftedRow], Pointer]
 
 
-def fits(target: CpuTarget, plan: ResidentLoop, shared: OutlinedKernels) -> bool:
-    """Whether kernels share passes, places are apart, and none is a function of its own."""
+@dataclass(frozen=True)
+class PlacesFirst:
+    """A loop that is to run place by place, and the stages of a step of each loop over steps."""
+
+    plan: ResidentLoop
+    stages: Mapping[For, Sequence[Stage]]
+
+
+def places_first(
+    target: CpuTarget, plan: ResidentLoop, shared: OutlinedKernels
+) -> PlacesFirst | None:
+    """None where kernels share no passes, places are not apart, or one is a function of its own."""
     if target.compact or any(map(shared.is_function, plan.kernels)):
-        return False
+        return None
     loops = [op for op in (plan.loop, *plan.loop.body.block.ops) if isinstance(op, For)]
-    found = [stage for loop in loops for stage in stages(plan, loop, target.lanes)]
-    inside = {buffer for stage in found for buffer in stage.inside}
+    found = {loop: stages(plan, loop, target.lanes) for loop in loops if loop.chunk is None}
+    every = [stage for several in found.values() for stage in several]
+    inside = {buffer for stage in every for buffer in stage.inside}
     apart = all(a in inside or b in inside for a, b in plan.turns)
-    return apart and any(len(stage.kernels) > 1 for stage in found)
+    together = any(len(stage.kernels) > 1 for stage in every)
+    return PlacesFirst(plan, found) if apart and together else None
 
 
 class PlaceByPlace:
@@ -59,9 +71,10 @@ class PlaceByPlace:
     """
 
     def __init__(
-        self, emit: CpuEmit, plan: ResidentLoop, pointers: dict[SSAValue, Pointer], rows: Rows
+        self, emit: CpuEmit, order: PlacesFirst, pointers: dict[SSAValue, Pointer], rows: Rows
     ) -> None:
-        self.emit, self.plan, self.pointers, self.rows = emit, plan, pointers, rows
+        self.emit, self.pointers, self.rows = emit, pointers, rows
+        self.plan, self.stages, plan = order.plan, order.stages, order.plan
         self.local: dict[SSAValue, Pointer] = {
             buffer.y: Pointer(emit.room(ir.ArrayType(MEMORY[buffer.dtype], size), 64), buffer.dtype)
             for buffer, size in plan.local.items()
@@ -145,7 +158,6 @@ class PlaceByPlace:
     def _steps(self, loop: For, begin: Value, steps: Value, carried: list[Value]) -> list[Value]:
         """Steps of a place; the pointers that they end with."""
         emit, block, like = self.emit, loop.body.block, [self.pointers[v] for v in loop.inits]
-        found = stages(self.plan, loop, emit.target.lanes)
 
         def step(k: Value, carried: list[Value]) -> list[Value]:
             for argument, base, one in zip(block.args, carried, like, strict=True):
@@ -154,7 +166,7 @@ class PlaceByPlace:
                 for row in block.ops:
                     if isinstance(row, Row | ShiftedRow):
                         self.pointers[row.y] = self.rows(row)
-                for stage in found:
+                for stage in self.stages[loop]:
                     self._stage(stage)
             return [self.pointers[value].base for value in loop.yields]
 
