@@ -21,6 +21,7 @@ from rnncc.bench.explain import explain as in_words
 from rnncc.bench.machine import Ceilings, Measuring, cpu_name, measure
 from rnncc.bench.roofline import bounds, least, library_of
 from rnncc.bench.running import Effort, Result, run
+from rnncc.codegen.cpu.entries import threading_cost_of
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.commands import libraries
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
@@ -29,7 +30,6 @@ from rnncc.commands.tables import print_table, printable
 from rnncc.errors import CompileError
 from rnncc.kern.library import Library
 from rnncc.options import PRECISIONS
-from rnncc.planning.threading_cost import ThreadingCost
 from rnncc.sizes import TIME, parse_sizes
 from rnncc.stages.reading import import_source
 from rnncc.writing import write_file
@@ -217,7 +217,7 @@ def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:
 
 def offer(library: Library, case: Case) -> Offer:
     """What this compiler offers beside fp32 on one thread."""
-    team = ThreadingCost.of(library.programs.values(), resolve_target().lanes)
+    team = threading_cost_of(library, resolve_target())
     return Offer(PRECISIONS, team.threads(case.dims))
 
 

@@ -5,7 +5,7 @@ In: planned kernel programs. Out: two formulas. Gates in loops are taken as open
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation
@@ -50,11 +50,17 @@ class ThreadingCost:
     waits: Dim = NOTHING
 
     @staticmethod
-    def of(programs: Iterable[KernelProgram], lanes: int) -> ThreadingCost:
-        """Of programs that run one after another, in vectors of so many floats."""
+    def of(
+        programs: Iterable[KernelProgram], lanes: int, apart: Container[For] = ()
+    ) -> ThreadingCost:
+        """Of programs that run one after another, in vectors of so many floats.
+
+        Args:
+            apart: loops in which threads do not wait for each other before the end.
+        """
         total = ThreadingCost()
         for program in programs:
-            total += _of_block(program.func.body.block, {}, lanes)
+            total += _of_block(program.func.body.block, {}, lanes, apart)
         return total
 
     @property
@@ -71,11 +77,12 @@ class ThreadingCost:
         return ThreadingCost(self.work + other.work, self.waits + other.waits)
 
 
-def _of_block(block: Block, sizes: Sizes, lanes: int) -> ThreadingCost:
+def _of_block(block: Block, sizes: Sizes, lanes: int, apart: Container[For]) -> ThreadingCost:
     total = ThreadingCost()
     for op in block.ops:
         if isinstance(op, For):
-            total += _of_loop(op, sizes, lanes)
+            inner = _of_loop(op, sizes, lanes, apart)
+            total += ThreadingCost(inner.work, Dim.of(1)) if op in apart else inner
         elif isinstance(op, Gate | Limit):
             total += ThreadingCost(waits=Dim.of(1))
         elif work := _work(op, sizes, lanes):
@@ -83,14 +90,14 @@ def _of_block(block: Block, sizes: Sizes, lanes: int) -> ThreadingCost:
     return total
 
 
-def _of_loop(op: For, sizes: Sizes, lanes: int) -> ThreadingCost:
+def _of_loop(op: For, sizes: Sizes, lanes: int, apart: Container[For]) -> ThreadingCost:
     """All iterations; chunks of steps are done as one."""
     count = get_dim(op.count).substitute(sizes)
     # Chunks only cut a loop in pieces; their kernels do the work of all steps together.
     once = op.chunk is not None
     names = [(op.index, 0), (op.iteration, 0), (op.extent, count if once else 1)]
     inner = {**sizes, **{name.data: value for name, value in names if name is not None}}
-    body = _of_block(op.body.block, inner, lanes)
+    body = _of_block(op.body.block, inner, lanes, apart)
     return body if once else ThreadingCost(body.work * count, body.waits * count)
 
 

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from xdsl.ir import SSAValue
 
 import rnncc
 from rnncc import cells
+from rnncc.codegen.cpu.entries import threading_cost_of
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.driver.compiling import build_library
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.options import Options
 from rnncc.planning.threading_cost import ThreadingCost
+from rnncc.sizes import TIME
+
+Values = list[SSAValue]
 
 
 def worth(layer: Program, steps: int, batch: int, train: bool = False) -> int:
@@ -28,6 +34,19 @@ def test_waits_are_counted() -> None:
     """The first state (two kernels for one layer), the projection of all steps, and each step."""
     assert str(formulas(cells.lstm(8, 8)).waits) == "T + 3"
     assert str(formulas(cells.lstm(8, 8, layers=2)).waits) == "2*T + 5"
+
+
+def test_loops_that_run_place_by_place_have_no_waits() -> None:
+    b = Builder.net("average")
+    x, h = b.input("x", ["T", "N", 512]), b.input("h", ["N", 512])
+
+    def step(i: Builder, _: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        after = i.mul(i.add(carry[0], rows[0]), i.full_like(rows[0], 0.5))
+        return [after], [i.mul(after, rows[0])]
+
+    net = b.finish({"y": b.scan([], [h], [x], step)[1][0]})
+    library = build_library(net, None, Options())
+    assert TIME not in threading_cost_of(library, resolve_target()).waits.symbols
 
 
 def test_the_code_computes_the_formulas() -> None:

@@ -17,6 +17,7 @@ from rnncc.codegen.cpu.denormals import flushing
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.entry_points import emit_entry_point
 from rnncc.codegen.cpu.function import emit_kernel, emit_program
+from rnncc.codegen.cpu.loop_orders import threading_cost
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.sizes import emit_size, emit_threads
 from rnncc.codegen.cpu.threads import alone
@@ -79,12 +80,18 @@ def emit_module(
         emit_size(module, name, size.bytes, size.symbols, target, size.bounds)
         code.sizes.append(size.name)
     if library.shared:
-        worth = ThreadingCost.of(library.programs.values(), target.lanes)
+        worth = threading_cost(library.programs.values(), target, shared)
         emit_threads(module, f"{library.name}_threads", worth, library.symbols, target)
         code.sizes.append("threads")
     if metadata is not None:
         add_metadata(module, library.name, metadata)
     return code
+
+
+def threading_cost_of(library: Library, target: CpuTarget) -> ThreadingCost:
+    """What a call of a library takes of a team."""
+    programs = library.programs.values()
+    return threading_cost(programs, target, OutlinedKernels(programs, target, emit_kernel))
 
 
 def _programs(

@@ -17,25 +17,24 @@ from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.product import emit_gemm
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
-from rnncc.codegen.cpu.interchanged import emit_interchanged, fits
+from rnncc.codegen.cpu.interchanged import emit_interchanged
 from rnncc.codegen.cpu.list_rows import emit_list_rows
+from rnncc.codegen.cpu.loop_orders import element_of, loop_orders
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse, emit_scatter
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.reduce import emit_reduce
+from rnncc.codegen.cpu.resident import PlaceByPlace, PlacesFirst
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.llvm.values import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
-from rnncc.codegen.llvm.vector import Real
-from rnncc.codegen.llvm.walk import Walk
+from rnncc.codegen.llvm.walk import Ops, Walk
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dtype_of
-from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
-from rnncc.planning.interchange import interchanges
+from rnncc.planning.interchange import Interchange
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.target import CpuTarget
@@ -88,7 +87,8 @@ class _Body(Walk[CpuEmit]):
         self.inputs, self.outputs, self.shared = inputs, outputs, shared
         self.numbers = {port.name: i for i, port in enumerate(program.inputs)}
         self.places = {port.name: i for i, port in enumerate(program.outputs)}
-        self.interchanges = interchanges(program.func)
+        several = emit.team is not None
+        self.orders = loop_orders(program.func, emit.target, shared, several)
 
     def check(self, bounds: Sequence[Dim]) -> None:
         """Sizes and tables."""
@@ -126,17 +126,22 @@ class _Body(Walk[CpuEmit]):
         yield
         self.emit.iteration = around
 
-    def loop(self, op: For) -> None:
-        plan = self.interchanges.get(op)
-        if plan is None or len({_element(part.op) for part in plan.parts}) > 1:
-            super().loop(op)
-            return
-        with self.emit.elements(_element(plan.parts[0].op)):
-            if fits(self.emit, plan, self.shared):
-                emit_interchanged(self.emit, plan, self.pointers, self.row)
-                self.emit.together()
+    def loop(self, op: For, block: Ops | None = None) -> None:
+        match self.orders.get(op):
+            case None:
+                super().loop(op, block)
                 return
-        super().loop(op)
+            case Interchange() as plan:
+                with self.emit.elements(element_of(plan.parts[0].op)):
+                    emit_interchanged(self.emit, plan, self.pointers, self.row)
+            case PlacesFirst() as order:
+                with self.emit.elements(element_of(next(iter(order.plan.kernels)))):
+                    code = PlaceByPlace(self.emit, order, self.pointers, self.row)
+                    if op.chunk is None:
+                        code.write_runs()
+                    else:
+                        super().loop(op, code.block)
+        self.emit.together()
 
     def kernel(self, op: Operation) -> None:
         if isinstance(op, Reverse):
@@ -167,17 +172,8 @@ def emit_kernel(
     Args:
         sizes: of a product that stands for others of its kind.
     """
-    with emit.elements(_element(op)):
+    with emit.elements(element_of(op)):
         _emit_kernel(emit, op, pointers, sizes)
-
-
-def _element(op: Operation) -> Real:
-    """What fills a kernel's vectors: doubles, if it has any; of a product, its weights."""
-    if isinstance(op, Gemm):
-        return "f64" if buffer_dtype(op.weights) == "f64" else "f32"
-    inside = (result for inner in op.walk() for result in inner.results) if op.regions else ()
-    doubles = any(buffer_dtype(value) == "f64" for value in op.operands)
-    return "f64" if doubles or any(dtype_of(value) == "f64" for value in inside) else "f32"
 
 
 def _emit_kernel(

@@ -8,6 +8,8 @@ need not wait for each other before the end.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
@@ -22,6 +24,9 @@ from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.interchange import Interchange
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
 
 ROWS = 16
 """Of sequences that a run reads and writes: as many as memory delivers as fast as one."""
@@ -61,11 +66,11 @@ def _moved(plan: Interchange) -> set[tuple[SSAValue, Dim]]:
     return elements
 
 
-def fits(emit: CpuEmit, plan: Interchange, shared: OutlinedKernels) -> bool:
+def fits(target: CpuTarget, plan: Interchange, shared: OutlinedKernels) -> bool:
     """Whether lanes run along the units of every kernel, none is a function of its own, and
     something stays in registers."""
     # Fewer units than lanes would leave lanes empty in every step.
-    if emit.target.compact or int(plan.frame[-1]) < emit.target.lanes:
+    if target.compact or int(plan.frame[-1]) < target.lanes:
         return False
     # One kernel, one step at a time: nothing would stay in registers between.
     if len(plan.parts) == 1 and steps_of(plan) == 1:

@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit, Part
-from rnncc.codegen.llvm.reductions import Folding, Lanes, fold_together, lanes_of
+from rnncc.codegen.llvm.reductions import Folding, Lanes, fold, fold_together, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
-from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.kernels import Reduce
 
@@ -205,8 +204,10 @@ class _ReduceCode:
             totals = self._sum(places, [], dims, totals)
         else:
             totals = self._sum_rows(places, part, totals)
+        if self.along:
+            totals = [fold(self.folding, total, self.lanes) for total in totals]
         for total, out, place in zip(totals, outs, places, strict=True):
-            emit.store(self._fold(total) if self.along else total, out, lanes, place.mask)
+            emit.store(total, out, lanes, place.mask)
 
     def _start(self, place: _Place, lanes: int, part: Part | None) -> Value:
         """What results start at: in later chunks of rows, what the earlier ones left."""
@@ -323,19 +324,3 @@ class _ReduceCode:
         """One more term; along the reduced axis masked-off lanes keep what they have."""
         new = self.folding.combined(total, term, self.lanes)
         return new if mask is None or not self.along else self.emit.b.select(mask, new, total)
-
-    def _fold(self, total: Value) -> Value:
-        """The lanes as one: halves added, then halves of these, ..."""
-        b, lanes = self.emit.b, self.lanes
-        while lanes > 1:
-            lanes //= 2
-            type_ = ir.VectorType(I32, lanes)
-            undefined = ir.Constant(total.type, ir.Undefined)
-            low = b.shuffle_vector(total, undefined, ir.Constant(type_, list(range(lanes))))
-            high = ir.Constant(type_, list(range(lanes, 2 * lanes)))
-            high = b.shuffle_vector(total, undefined, high)
-            if lanes == 1:
-                low, high = (b.extract_element(v, I32(0)) for v in (low, high))
-                return self.folding.combined(low, high, 1)
-            total = self.folding.halves(low, high)
-        return total

@@ -96,6 +96,23 @@ class Folding:
         return ">" if self.kind == "max" else "<"
 
 
+def fold(folding: Folding, total: Value, lanes: int) -> Value:
+    """The lanes as one: halves added, then halves of these, ..."""
+    b = folding.emit.b
+    while lanes > 1:
+        lanes //= 2
+        type_ = ir.VectorType(ir.IntType(32), lanes)
+        undefined = ir.Constant(total.type, ir.Undefined)
+        low = b.shuffle_vector(total, undefined, ir.Constant(type_, list(range(lanes))))
+        high = ir.Constant(type_, list(range(lanes, 2 * lanes)))
+        high = b.shuffle_vector(total, undefined, high)
+        if lanes == 1:
+            low, high = (b.extract_element(v, ir.IntType(32)(0)) for v in (low, high))
+            return folding.combined(low, high, 1)
+        total = folding.halves(low, high)
+    return total
+
+
 def fold_together(folding: Folding, totals: Sequence[Value]) -> Value:
     """Vectors of as many lanes, each folded as alone: its upper half onto its lower one, and so on.
 

@@ -7,7 +7,7 @@ what a kernel is, and how those who compute together wait, is the target's.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from typing import Any, Generic, TypeVar
@@ -26,6 +26,8 @@ from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.program import KernelProgram
 
 E = TypeVar("E", bound=Emit)
+Ops = Callable[[Iterable[Operation]], list[Pointer]]
+"""Code for ops in order; the pointers that they end with."""
 
 
 class Walk(ABC, Generic[E]):
@@ -166,9 +168,9 @@ class Walk(ABC, Generic[E]):
             self.kernel(op)
         self.together()
 
-    def loop(self, op: For) -> None:
-        """A loop over single steps or over chunks of steps."""
-        emit, b = self.emit, self.emit.b
+    def loop(self, op: For, block: Ops | None = None) -> None:
+        """A loop over single steps or over chunks of steps; `block`: writes what is in it."""
+        emit, b, block = self.emit, self.emit.b, block or self.block
         start, count = emit.dim(get_dim(op.start)), emit.dim(get_dim(op.count))
         size = self._chunk_steps(op) if op.chunk is not None else I64(1)
         iterations = count
@@ -193,8 +195,8 @@ class Walk(ABC, Generic[E]):
                 self.pointers[argument] = Pointer(base, like.dtype)
             with self.iteration(i), emit.symbols_set(symbols):
                 if gate is None:
-                    return [p.base for p in self.block(before)]
-                self.block(before)
+                    return [p.base for p in block(before)]
+                block(before)
                 opened.append(self._flag(gate.flag))
                 return self._where(opened[-1], after, carried)
 
