@@ -8,11 +8,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen import targets
@@ -220,7 +220,7 @@ class RemoteProgram:
 
     def __init__(self, runner: Runner, compiled: CompiledModel) -> None:
         self.runner, self.metadata = runner, compiled.metadata
-        self._folder = tempfile.TemporaryDirectory(prefix="rnncc-")
+        self._folder = TemporaryDirectory(prefix="rnncc-")
         self.folder = Path(self._folder.name)
         self.command = self._wasm(compiled) if not runner.compiler else self._native(compiled)
 
@@ -293,24 +293,30 @@ def _script(board: Board, folder: Path) -> Path:
 
 
 def _run(command: Sequence[str], folder: Path, stdin: bytes) -> bytes:
-    """What a command writes."""
-    try:
-        done = subprocess.run(
-            command, input=stdin, capture_output=True, cwd=folder, timeout=TIMEOUT, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CompileError("", f"{command[0]} did not run: {error}") from error
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-        message = next(
-            (line for line in lines if "error" in line or "undefined" in line), lines[-1]
-        )
-        name = Path(command[0]).name
-        if done.returncode == LACKING:
-            what = "which lacks what the code needs (NAME_missing_feature)"
-            raise CompileError("", f"{name} emulates a CPU {what}")
-        raise CompileError("", f"{name} ended with status {done.returncode}: {message}")
-    return done.stdout
+    """What a command writes: into files, since the ends of pipes stay open in wine's server."""
+    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as told:
+        given.write(stdin)
+        given.seek(0)
+        files = {"stdin": given, "stdout": out, "stderr": told}
+        try:
+            done = subprocess.run(command, **files, cwd=folder, timeout=TIMEOUT, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise CompileError("", f"{command[0]} did not run: {error}") from error
+        told.seek(0)
+        if done.returncode:
+            raise _failure(Path(command[0]).name, done.returncode, told.read())
+        out.seek(0)
+        return out.read()
+
+
+def _failure(name: str, status: int, told: bytes) -> CompileError:
+    """Of a command that ended with a status, with what says most of what it told."""
+    if status == LACKING:
+        what = "which lacks what the code needs (NAME_missing_feature)"
+        return CompileError("", f"{name} emulates a CPU {what}")
+    lines = told.decode(errors="replace").strip().splitlines() or ["no message"]
+    message = next((line for line in lines if "error" in line or "undefined" in line), lines[-1])
+    return CompileError("", f"{name} ended with status {status}: {message}")
 
 
 @cache
