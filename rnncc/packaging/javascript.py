@@ -9,6 +9,7 @@ from typing import Any
 from rnncc_runtime.sizes import Excess, Factor, Quotient, Size, Terms
 
 from rnncc.errors import CompileError
+from rnncc.platforms import pointer_bytes
 from rnncc.sizes import TIME
 
 _ARRAYS = {
@@ -37,7 +38,11 @@ def description(metadata: Mapping[str, Any], harmless: Callable[[str], str]) -> 
         for group in ("inputs", "outputs")
     }
     starts = metadata["stream"].get("starts", {})
-    return {"arrays": arrays, "starts": starts, "symbols": metadata["symbols"], "dumps": json.dumps}
+    wide = pointer_bytes(metadata["target"]) == 8
+    return {
+        **{"arrays": arrays, "starts": starts, "symbols": metadata["symbols"], "wide": wide},
+        **{"dumps": json.dumps, "address": "BigInt({})".format if wide else str},
+    }
 
 
 def _port(entry: Mapping[str, Any], harmless: Callable[[str], str]) -> dict[str, Any]:

@@ -115,6 +115,7 @@ def _macos(linker: Linker, files: Files, triple: str) -> list[str]:
 def _wasm(linker: Linker, files: Files, triple: str) -> list[str]:
     exports = [f"--export={name}" for name in (*files.exports, "__heap_base")]
     flags = ["--no-entry", "--strip-all", "--stack-first", "-z", "stack-size=131072"]
+    flags += ["-mwasm64"] if architecture_of(triple) == "wasm64" else []
     return [*flags, *exports, str(files.source), "-o", str(files.out)]
 
 

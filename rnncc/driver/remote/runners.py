@@ -93,9 +93,37 @@ EMULATED = {
     **{("linux", architecture): f"`{words[0]}`" for architecture, words in USERS.items()},
     ("linux", "x86_64"): "hardware, else `qemu-x86_64`",
     ("windows", "x86_64"): "`wine`",
-    ("wasm", "wasm32"): "`node`, else the Python package `wasmtime`",
+    **{("wasm", f"wasm{n}"): "`node`, else the Python package `wasmtime`" for n in (32, 64)},
 }
 """System and architecture -> what runs the code, for people."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What not all engines of WebAssembly have.
+
+    Attributes:
+        title: for people.
+        node: which versions have it.
+        module: bytes of one that needs it, in hexadecimal.
+    """
+
+    title: str
+    node: str
+    module: str
+
+
+_BEGIN = "0061736d01000000"
+NEWER = {
+    "wasm32-relaxed": Feature(  # a function that returns a relaxed_madd of three splats
+        "relaxed SIMD", "install node 21 or later",
+        f"{_BEGIN}0105016000017b030201000a13011100{'4100fd0f' * 3}fd85020b",
+    ),
+    "wasm64": Feature(  # a memory of one page whose addresses are i64
+        "64-bit memory", "install node 24 or later", f"{_BEGIN}0503010401",
+    ),
+}  # fmt: skip
+"""The platform's name -> what an engine must have for it."""
 _PACKAGES = {
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
@@ -169,12 +197,25 @@ def _engine(target: str, triple: str) -> Runner:
         find_linker(triple)
     except CompileError as error:
         raise Missing(target, error.what, error.hint or "") from error
-    if node := shutil.which("node"):
+    node, feature = shutil.which("node"), NEWER.get(target)
+    if node and (feature is None or validates(node, feature.module)):
         return Runner((node, str(HERE / "program.mjs")))
     if importlib.util.find_spec("wasmtime") is None:
-        hint = "apt-get install nodejs, or pip install wasmtime"
-        raise Missing(target, "neither node nor wasmtime", hint)
+        what = f"no node with {feature.title}" if feature else "no node"
+        hint = f"{feature.node if feature else 'apt-get install nodejs'}, or pip install wasmtime"
+        raise Missing(target, f"{what}, and no wasmtime", hint)
     return Runner((sys.executable, "-m", "rnncc.driver.remote.engine"))
+
+
+@cache
+def validates(node: str, module: str) -> bool:
+    """Whether an engine takes a module, given in hexadecimal."""
+    program = f"WebAssembly.validate(Buffer.from('{module}', 'hex')) || process.exit(1)"
+    try:
+        done = subprocess.run((node, "-e", program), timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _board_runner(target: str) -> Runner:
@@ -297,9 +338,11 @@ def _run(command: Sequence[str], folder: Path, stdin: bytes) -> bytes:
     with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as told:
         given.write(stdin)
         given.seek(0)
-        files = {"stdin": given, "stdout": out, "stderr": told}
         try:
-            done = subprocess.run(command, **files, cwd=folder, timeout=TIMEOUT, check=False)
+            done = subprocess.run(
+                command, stdin=given, stdout=out, stderr=told, cwd=folder, timeout=TIMEOUT,
+                check=False,
+            )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise CompileError("", f"{command[0]} did not run: {error}") from error
         told.seek(0)
