@@ -179,6 +179,8 @@ def find_runner(target: str) -> Runner:
         return _engine(target, triple)
     if system == "bare":
         return _board_runner(target)
+    if "msvc" in triple:
+        raise Missing(target, "its helper functions come with MSVC alone", "name windows-x64")
     if system == "windows" and architecture in _WINDOWS:
         wine = _program(target, "wine")
         return Runner((wine,), _compiler(target, (_WINDOWS[architecture],), triple))
