@@ -103,7 +103,19 @@ GRU of 16 units with 16 inputs, for a Cortex-M4, all functions:
 | fp32 | 6,468 | 1,994 | 1,045 | 9,507 | 400 |
 | int8 | 2,372 | 2,570 | 1,046 | 5,988 | 440 |
 
-Cycles a step are not given: no timing model of these cores was checked on hardware.
+A step of it takes about 16,600 and 14,900 cycles on a Cortex-M4, by Arm's timings of instructions,
+as the same command tells ([planning.md](planning.md#on-a-machine) says what that leaves out).
+
+Others on the same nets, in a program that calls a step and nothing else, with `-Os` and newlib
+(the empty program has 1,068 bytes); RTNeural (1fb1f07) with its STL back end, `GRULayerT` and
+`LSTMLayerT` without a loader; onnx2c (ea045cc) has no GRU:
+
+| | flash of GRU(16, 16) | of LSTM(16, 16) | RAM beside the arrays |
+| --- | --- | --- | --- |
+| rnncc, fp32 | 8,916 | 11,124 | 400, 656 |
+| rnncc, int8 | 5,396 | 6,216 | 440, 696 |
+| RTNeural | 3,808 and weights (6,528) | 3,932 and weights (8,448) | 7,000, 9,192: weights too |
+| onnx2c | | 11,980 | 344 of stack |
 
 ## WebAssembly
 
