@@ -58,7 +58,7 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarg
         CompileError: for a triple or cpu that is not supported.
     """
     host = llvm.get_default_triple()
-    platform = platform_of(triple or host)
+    platform = platform_of(host if triple is None else triple)
     if platform is None and triple not in (None, host):
         near = [name for name in PLATFORMS if triple and triple.lower() in name]
         near = near or difflib.get_close_matches(triple or "", PLATFORMS, 3)

@@ -345,7 +345,9 @@ def _run(command: Sequence[str], folder: Path, stdin: bytes) -> bytes:
                 command, stdin=given, stdout=out, stderr=told, cwd=folder, timeout=TIMEOUT,
                 check=False,
             )  # fmt: skip
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except subprocess.TimeoutExpired as error:
+            raise CompileError("", f"{command[0]} did not end within {TIMEOUT} s") from error
+        except OSError as error:
             raise CompileError("", f"{command[0]} did not run: {error}") from error
         told.seek(0)
         if done.returncode:
