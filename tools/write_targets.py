@@ -80,7 +80,8 @@ refused with what it is for; `rnncc_runtime.describe` reads what any of them say
 ## Microcontrollers
 
 `libNAME.a` and `NAME.h`: weights are constants, in flash; state, workspace and arrays are the
-caller's, who can reserve them statically, at multiples of 8 bytes. Floats are passed in registers
+caller's, who can reserve them statically, at multiples of 8 bytes: the header has their bytes as
+macros too, `NAME_WORKSPACE_BYTES(T, N)` and `NAME_STATE_BYTES(N)`. Floats are passed in registers
 (`-mfloat-abi=hard`, for RISC-V `-mabi=ilp32f`). The FPU, and Helium, must be enabled before the
 first call.
 [examples/microcontroller](../examples/microcontroller/main.c) is the main loop of a Cortex-M4, a
