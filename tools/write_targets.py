@@ -153,7 +153,8 @@ module when it compiles it.
 functions, and run that; each call is a process of its own, and the end of every array is checked.
 `check` compares forward and backward with the interpreter. For Linux with musl, name the triple,
 such as `x86_64-linux-musl`: the library is the same, and musl's gcc or ziglang links a program that
-runs it. In tests, `make targets` runs all golden nets on all targets that something here runs, and
+runs it. What nothing runs here is linked, and what it exports is checked; Microsoft's form of
+linker (`lld-link`) takes the objects and libraries of Windows. In tests, `make targets` runs all golden nets on all targets that something here runs, and
 says what is missing for the others.
 
 """
@@ -193,7 +194,8 @@ def _runs() -> Iterable[Sequence[str]]:
         elif found is not None:
             yield f"`{name}`", found
         else:
-            yield f"`{name}`", "nothing: linked and checked, not run"
+            same = EMULATED["linux", architecture]
+            yield f"`{name}`", f"nothing; the same CPU's code for Linux: {same}"
     yield "`c99`", "any C compiler here"
 
 
