@@ -23,7 +23,8 @@ onnx: .venv/installed-test
 # Debian: apt-get install qemu-user qemu-system-arm qemu-system-misc wine lld nodejs tcc \
 #   gcc-mingw-w64-x86-64 gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf \
 #   libc6-dev-armhf-cross gcc-riscv64-linux-gnu libc6-dev-riscv64-cross gcc-arm-none-eabi \
-#   libnewlib-arm-none-eabi; pip install ziglang (riscv32, macOS, Windows on Arm)
+#   libnewlib-arm-none-eabi; pip install ziglang (riscv32, macOS, Windows on Arm), wasmtime (wasm64
+#   and relaxed SIMD, where node is older than 24)
 targets: .venv/installed-test
 	RNNCC_TARGETS=1 $(BIN)/pytest -n 2 --dist worksteal -rs tests/targets tests/packaging/test_versions.py
 

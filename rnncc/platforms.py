@@ -108,6 +108,14 @@ PLATFORMS = {
             "wasm32", "WebAssembly with simd128",
             "wasm32-unknown-unknown", "generic", _WASM, 4, 16, False,
         ),
+        Platform(
+            "wasm32-relaxed", "WebAssembly with relaxed SIMD",
+            "wasm32-unknown-unknown", "generic", f"{_WASM},+relaxed-simd", 4, 16, True,
+        ),
+        Platform(
+            "wasm64", "WebAssembly with simd128 and 64-bit addresses",
+            "wasm64-unknown-unknown", "generic", _WASM, 4, 16, False,
+        ),
         Platform("windows-x64", "x86-64 Windows", "x86_64-pc-windows-gnu", "x86-64-v3", "", 8, 16),
         Platform("windows-arm64", "AArch64 Windows", "aarch64-pc-windows-gnu", "generic"),
         Platform("macos-arm64", "Apple silicon macOS", "arm64-apple-macosx11.0.0", "apple-m1"),

@@ -14,18 +14,20 @@ from typing import Any
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.gemm.byte_dots import dot
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.values import FLOAT, I32, I64, POINTER, Pointer, Value, vector_type
+from rnncc.codegen.llvm.vector import declared
 
 UNROLLED = 16
 """Vectors read in one iteration."""
 SUMS = 8
 """Independent sums of what is read: latency times how many a cycle can start."""
 
-DOTS = {"bf16": ("avx512bf16.dpbf16ps", 2), "u8": ("avx512.vpdpbusd", 4)}
-"""By weights: LLVM's name for the instruction that adds products to a sum, and their number."""
+PRODUCTS = {"bf16": 2, "u8": 4}
+"""By weights: how many products one instruction adds to a sum."""
 
 MultiplyAdds = Callable[[int], float]
 Read = Callable[[int, int, int], float]
@@ -50,7 +52,7 @@ class Probes:
 
     def flops(self, dtype: str) -> int:
         """Of one iteration."""
-        products = DOTS[dtype][1] if dtype in DOTS else 1
+        products = PRODUCTS.get(dtype, 1)
         return 2 * products * _chains(self.target) * self.target.lanes
 
 
@@ -108,13 +110,16 @@ def _multiply_adds(module: ir.Module, target: CpuTarget, dtype: str) -> None:
     emit = _begin(module, f"arithmetic_{dtype}", 1, target)
     b, vector = emit.b, emit.vector
     whole = vector_type(I32, target.lanes)
-    add = _dot(module, target, dtype) if dtype in DOTS else None
 
     def iteration(index: Value, sums: list[Value]) -> list[Value]:
-        if add is None:
+        if dtype not in PRODUCTS:
             factor, addend = vector.splat(0.999999), vector.splat(1e-6)
             return [vector.fma(b, total, factor, addend) for total in sums]
         numbers = emit.splat(b.trunc(b.function.args[0], I32), target.lanes)
+        if dtype == "u8":
+            lanes = target.lanes
+            return [dot(b, module, target, lanes, total, numbers, numbers) for total in sums]
+        add = _dot_of_bf16(module, target)
         return [b.call(add, [total, numbers, numbers]) for total in sums]
 
     starts: list[Value] = [vector.splat(float(i)) for i in range(_chains(target))]
@@ -124,12 +129,11 @@ def _multiply_adds(module: ir.Module, target: CpuTarget, dtype: str) -> None:
     _end(emit, [b.bitcast(total, vector.type) for total in sums])
 
 
-def _dot(module: ir.Module, target: CpuTarget, dtype: str) -> ir.Function:
+def _dot_of_bf16(module: ir.Module, target: CpuTarget) -> ir.GlobalValue:
     """The instruction as a function of a sum and of two vectors of 32-bit words."""
-    words = vector_type(I32, target.lanes)
-    total = words if dtype == "u8" else vector_type(FLOAT, target.lanes)
-    kind = ir.FunctionType(total, [total, words, words])
-    return ir.Function(module, kind, f"llvm.x86.{DOTS[dtype][0]}.{32 * target.lanes}")
+    words, total = vector_type(I32, target.lanes), vector_type(FLOAT, target.lanes)
+    name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * target.lanes}"
+    return declared(module, name, total, [total, words, words])
 
 
 def _read(module: ir.Module, target: CpuTarget, name: str, backwards: tuple[bool, ...]) -> None:

@@ -50,6 +50,10 @@ def _print_machine(machine: MachineReport) -> None:
     print_table(f"on {machine.cpu} ({machine.triple})", ("", "of", "size", "bytes"), rows)
     if machine.functions:
         print_table("code by function", ("function", "bytes"), list(machine.functions.items()))
+    if machine.cycles:
+        spent = [*machine.cycles.items(), ("all", sum(machine.cycles.values()))]
+        print_table("cycles of a step", ("for", "cycles"), spent)
+        print("an estimate by Arm's instruction timings, for memory without wait states")
 
 
 def _launch_cells(row: LaunchRow) -> tuple[object, ...]:

@@ -41,7 +41,17 @@ def machine_report(
         "constants": parts.constants - library.weights - metadata,
     }
     ram = list(_ram(library, sizes))
-    return MachineReport(c.target.triple, c.target.cpu, flash, parts.functions, ram)
+    return MachineReport(c.target.triple, c.target.cpu, flash, parts.functions, ram, _cycles(c))
+
+
+def _cycles(c: Compilation) -> dict[str, int]:
+    """What the cycles of a stream's step go to, where the CPU's timings are known."""
+    from rnncc.codegen.cpu.cycles import TIMED, step_cycles  # only such targets have it
+
+    library = c.planned
+    if c.target.cpu != TIMED or library.streaming is None:
+        return {}
+    return step_cycles(library, str(c.form("asm")()), dict.fromkeys(library.symbols, 1))
 
 
 def _ram(library: Library, sizes: Mapping[str, int]) -> Iterator[RamRow]:

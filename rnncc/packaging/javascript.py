@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rnncc_runtime.sizes import Excess, Factor, Quotient, Size, Terms
+from rnncc_runtime.sizes import Size
 
 from rnncc.errors import CompileError
+from rnncc.packaging.formulas import Language, shape
+from rnncc.platforms import pointer_bytes
 from rnncc.sizes import TIME
 
 _ARRAYS = {
@@ -18,6 +20,10 @@ _ARRAYS = {
     "u64": "BigUint64Array",
 }
 """Element types -> JavaScript's arrays."""
+_JAVASCRIPT = Language(
+    lambda symbol: f"s[{json.dumps(symbol)}]", "{}", "Math.ceil(({}) / {d})", "Math.max({}, 0)"
+)
+"""Of sizes that `s` holds."""
 
 
 def description(metadata: Mapping[str, Any], harmless: Callable[[str], str]) -> dict[str, Any]:
@@ -37,34 +43,21 @@ def description(metadata: Mapping[str, Any], harmless: Callable[[str], str]) -> 
         for group in ("inputs", "outputs")
     }
     starts = metadata["stream"].get("starts", {})
-    return {"arrays": arrays, "starts": starts, "symbols": metadata["symbols"], "dumps": json.dumps}
+    wide = pointer_bytes(metadata["target"]) == 8
+    return {
+        **{"arrays": arrays, "starts": starts, "symbols": metadata["symbols"], "wide": wide},
+        **{"dumps": json.dumps, "address": "BigInt({})".format if wide else str},
+    }
 
 
 def _port(entry: Mapping[str, Any], harmless: Callable[[str], str]) -> dict[str, Any]:
     """An array: which typed array holds it, and its shape as JavaScript computes it."""
-    sizes = [Size.parse(size) for size in entry["shape"]]
     return {
         **entry,
         "title": harmless(entry["name"]),
         "told": f"[{', '.join(map(str, entry['shape']))}]",
         "array": _ARRAYS[entry["dtype"]],
-        "shape": [_sum(size.terms) for size in sizes],
+        "shape": shape(entry["shape"], _JAVASCRIPT),
         "optional": bool(entry.get("optional")),
-        "timed": any(TIME in size.symbols for size in sizes),
+        "timed": any(TIME in Size.parse(size).symbols for size in entry["shape"]),
     }
-
-
-def _sum(terms: Terms) -> str:
-    """A formula in JavaScript, of sizes that `s` holds."""
-
-    def factor(one: Factor) -> str:
-        match one:
-            case Quotient(inner, divisor):
-                return f"Math.ceil(({_sum(inner)}) / {divisor})"
-            case Excess(inner):
-                return f"Math.max({_sum(inner)}, 0)"
-            case str():
-                return f"s[{json.dumps(one)}]"
-
-    products = [" * ".join([str(n), *map(factor, factors)]) for n, factors in terms]
-    return " + ".join(products) or "0"

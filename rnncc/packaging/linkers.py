@@ -30,6 +30,7 @@ HINTS = {
     "wasm": f"install lld (wasm-ld), or `{_ZIG}`",
 }
 """What to install where there is no linker for a system."""
+_OF_MSVC = "its programs take the DLL and .lib of windows-x64 or windows-arm64, or `obj` and `a`"
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,7 @@ def _macos(linker: Linker, files: Files, triple: str) -> list[str]:
 def _wasm(linker: Linker, files: Files, triple: str) -> list[str]:
     exports = [f"--export={name}" for name in (*files.exports, "__heap_base")]
     flags = ["--no-entry", "--strip-all", "--stack-first", "-z", "stack-size=131072"]
+    flags += ["-mwasm64"] if architecture_of(triple) == "wasm64" else []
     return [*flags, *exports, str(files.source), "-o", str(files.out)]
 
 
@@ -144,6 +146,8 @@ def find_linker(triple: str) -> Linker:
         return _find_wasm(triple)
     if chosen := shlex.split(os.environ.get("CC", "")):
         return Linker(tuple(chosen))
+    if "msvc" in triple:  # whose libraries of helper functions come with it alone
+        raise CompileError("", f"found no linker for {triple}", _OF_MSVC)
     for name in _compilers(triple, system):
         if path := shutil.which(name):
             return Linker((path,))

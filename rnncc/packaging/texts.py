@@ -8,8 +8,9 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from rnncc.codegen.prototypes import prototype
-from rnncc.platforms import LINE
+from rnncc.codegen.prototypes import prototype, size_names
+from rnncc.platforms import LINE, system_of
+from rnncc.sizes import TIME
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -53,7 +54,23 @@ def header(metadata: Mapping[str, Any]) -> str:
         declare=partial(prototype, metadata),
         guard=f"RNNCC_MODEL_{metadata['name']}_H",
         needs=textwrap.fill(_needs(metadata), 97).replace("\n", "\n * "),
+        constants=_constants(metadata) if system_of(metadata["target"]) == "bare" else [],
     )
+
+
+def _constants(metadata: Mapping[str, Any]) -> list[str]:
+    """Macros of the bytes of memory, for what is reserved before a program runs."""
+    from rnncc.packaging.formulas import c_largest  # imports NumPy
+
+    names = dict(zip(metadata["symbols"], size_names(metadata), strict=True))
+    known = {"WORKSPACE": metadata["workspace"], "STATE": metadata["stream"].get("state")}
+    known["TAPE"] = metadata.get("tape")
+    return [
+        f"{metadata['name']}_{memory}_BYTES({', '.join(arguments)}) ({c_largest(text, names)})"
+        for memory, text in known.items()
+        if text is not None
+        for arguments in [[c for s, c in names.items() if memory != "STATE" or s != TIME]]
+    ]
 
 
 def wrapper(metadata: Mapping[str, Any]) -> str:

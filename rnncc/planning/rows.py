@@ -131,6 +131,7 @@ class MachineReport:
         triple, cpu: as LLVM names them.
         flash: bytes of the object: code, weights, metadata, other constants.
         functions: bytes of those that linkers drop where nobody calls them.
+        cycles: what those of a step go to, where the CPU's timings are known.
     """
 
     triple: str
@@ -138,3 +139,4 @@ class MachineReport:
     flash: dict[str, int]
     functions: dict[str, int]
     ram: list[RamRow]
+    cycles: dict[str, int] = field(default_factory=dict[str, int])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,16 @@ def test_other_machines(precision: str) -> None:
     options = Options(name="net", precision=precision, target="aarch64-linux-gnu")
     code = bytes_of(product(drawn(131, 70)), None, options)
     assert code[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "instruction"),
+    [("generic", None), ("cortex-a76", "sdot"), ("apple-m1", "sdot"), ("neoverse-v1", "usdot")],
+)
+def test_dot_products_of_arm(cpu: str, instruction: str | None) -> None:
+    options = Options(name="net", precision="int8", target="aarch64-linux-gnu", cpu=cpu)
+    text = str(text_of(product(drawn(131, 70)), None, options, "asm"))
+    assert set(re.findall(r"\bu?sdot\b", text)) == ({instruction} if instruction else set())
 
 
 def test_machines_without_dot_products() -> None:

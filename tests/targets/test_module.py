@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import rnncc
+from rnncc.driver.remote.runners import NEWER, validates
 from rnncc.errors import CompileError
 from rnncc.packaging.linkers import find_linker
 
@@ -55,9 +56,13 @@ def linker() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="no node here")
-def test_runs_and_streams(tmp_path: Path, linker: None) -> None:
+@pytest.mark.parametrize("target", ["wasm32", "wasm64"])
+def test_runs_and_streams(tmp_path: Path, linker: None, target: str) -> None:
+    newer = NEWER.get(target)
+    if newer is not None and not validates(str(NODE), newer.module):
+        pytest.skip(f"this node lacks {newer.title}: {newer.node}")
     net = rnncc.cells.lstm(3, 5, layers=2)
-    made = rnncc.build(net, out=tmp_path, name="net", target="wasm32")
+    made = rnncc.build(net, out=tmp_path, name="net", target=target)
     assert made.library is not None and made.module is not None and made.types is not None
     model = rnncc.compile(net, name="net", cpu="x86-64-v2")
     rng = np.random.default_rng(0)

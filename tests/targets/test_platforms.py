@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
+import numpy as np
 import pytest
 
 import rnncc
 from rnncc.codegen import targets
 from rnncc.codegen.llvm.objects import initialize
+from rnncc.driver.remote import runners
 from rnncc.driver.remote.runners import Missing, find_runner
 from rnncc.errors import CompileError
 from rnncc.options import Options
@@ -19,6 +22,7 @@ from rnncc.packaging import linkers
 from rnncc.packaging.products import KINDS
 from rnncc.platforms import PLATFORMS, SYSTEMS, full_triple, platform_of, pointer_bytes, system_of
 from tests.compiling import bytes_of, text_of
+from tests.targets.running import compiled_for
 from tests.targets.symbols import undefined
 
 llvm = llvmlite.binding
@@ -129,6 +133,22 @@ def test_files_without_a_linker(name: str, tmp_path: Path) -> None:
     assert made.object.read_bytes() in content
     prefix = b"_" if name.startswith("macos") else b""
     assert prefix + b"net_run\0" in content[: content.index(made.object.read_bytes())]
+
+
+def test_a_runner_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = tmp_path / "node"
+    node.write_text("#!/bin/sh\nexec sleep 100\n")
+    node.chmod(0o755)
+    monkeypatch.setattr(shutil, "which", lambda name: str(node) if name == "node" else None)
+    monkeypatch.setattr(runners, "TIMEOUT", 0.5)
+    model = compiled_for(net(), None, "wasm32")
+    with pytest.raises(CompileError, match=r"node did not end within 0\.5 s"):
+        model.run({"x": np.zeros((2, 1, 3), np.float32)})
+
+
+def test_a_target_without_a_name() -> None:
+    with pytest.raises(CompileError, match="target '' is not supported"):
+        targets.resolve("")
 
 
 def test_an_engine_without_a_linker_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

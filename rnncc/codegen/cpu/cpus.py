@@ -41,6 +41,7 @@ CPUS = {
     """.split(),
     "riscv32": ["generic-rv32", "sifive-e34", "sifive-e76"],
     "wasm32": ["generic"],
+    "wasm64": ["generic"],
     "thumbv7em": ["cortex-m4", "cortex-m7"],
     "thumbv8m.main": ["cortex-m33", "cortex-m35p"],
     "thumbv8.1m.main": ["cortex-m55", "cortex-m85"],

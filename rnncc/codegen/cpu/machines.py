@@ -29,6 +29,8 @@ PORTABLE = {
     "x86-64-v4": (16, 32, True),
 }
 """cpu -> lanes, registers, fused multiply-add."""
+BYTE_DOTS = {"avx512vnni", "avxvnni", "dotprod"}
+"""Extensions that add four products of bytes to a sum in one instruction."""
 SLOW_BF16 = ("cooperlake", "sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d")
 """Where `vdpbf16ps` takes longer than the two multiply-adds that it stands for: an Emerald Rapids
 reached 81 to 87 GFLOP/s with it, and 172 to 181 with float32."""
@@ -58,7 +60,7 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarg
         CompileError: for a triple or cpu that is not supported.
     """
     host = llvm.get_default_triple()
-    platform = platform_of(triple or host)
+    platform = platform_of(host if triple is None else triple)
     if platform is None and triple not in (None, host):
         near = [name for name in PLATFORMS if triple and triple.lower() in name]
         near = near or difflib.get_close_matches(triple or "", PLATFORMS, 3)
@@ -94,8 +96,10 @@ def _named(platform: Platform, triple: str, cpu: str) -> CpuTarget:
             return CpuTarget(triple, cpu, row.features, *sizes, chains=1, compact=True)
         return CpuTarget(triple, cpu, row.features, *sizes)
     lanes, registers, fma = _vectors(architecture, triple, cpu)
-    known = () if cpu in PORTABLE or lanes < 8 else features_of_cpu(triple, cpu)
-    dots = "avx512vnni" in known or "avxvnni" in known, _multiplies_bf16(cpu, known)
+    is_plain = cpu in PORTABLE or cpu == BASELINE[architecture]
+    wide = lanes >= 8 or architecture == "aarch64"
+    known = features_of_cpu(triple, cpu) if wide and not is_plain else ()
+    dots = not BYTE_DOTS.isdisjoint(known), _multiplies_bf16(cpu, known)
     features = "-prefer-256-bit" if lanes == 16 else ""
     return CpuTarget(triple, cpu, features, lanes, registers, fma, *dots)
 
@@ -104,7 +108,8 @@ def _native(triple: str) -> CpuTarget:
     features = llvm.get_host_cpu_features()
     text = features.flatten()
     if architecture_of(triple) == "aarch64":
-        return CpuTarget(triple, llvm.get_host_cpu_name(), text, 4, 32, True)
+        has_dot = bool(features.get("dotprod"))
+        return CpuTarget(triple, llvm.get_host_cpu_name(), text, 4, 32, True, has_dot)
     if features.get("avx512f") and features.get("avx512vl"):
         text = f"{text},-prefer-256-bit"
         name = llvm.get_host_cpu_name()

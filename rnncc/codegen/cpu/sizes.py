@@ -12,7 +12,7 @@ from rnncc.codegen.llvm.values import I64, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.largest import Largest
 from rnncc.planning.threading_cost import START, ThreadingCost
-from rnncc.platforms import pointer_bytes
+from rnncc.platforms import pointer_bytes, system_of
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.target import CpuTarget
@@ -92,12 +92,12 @@ def bad_size(emit: CpuEmit, bounds: Sequence[Dim] = ()) -> Value:
 def _multiplied(emit: CpuEmit, product: Value, by: Value) -> tuple[Value, Value]:
     """The product of all sizes so far by one more, and whether that is certainly too large.
 
-    Where addresses have 32 bits, asking for the overflow would call a function of the compiler's:
-    there the upper part is multiplied by itself first, which cannot overflow where neither is out
-    of range.
+    Where addresses have 32 bits, and in WebAssembly, asking for the overflow would call a function
+    of the compiler's: there the upper part is multiplied by itself first, which cannot overflow
+    where neither is out of range.
     """
     b = emit.b
-    if emit.pointer_bytes == 8:
+    if emit.pointer_bytes == 8 and system_of(emit.target.triple) != "wasm":
         multiplied = b.umul_with_overflow(product, by)
         return b.extract_value(multiplied, 0), b.extract_value(multiplied, 1)
     upper = b.mul(b.lshr(product, I64(UPPER)), by)

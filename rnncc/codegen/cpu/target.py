@@ -35,7 +35,8 @@ class CpuTarget:
         item: bytes of such an element: those of a float32, but for what `of` gives.
         registers: vector registers.
         fma: whether it multiplies and adds in one rounding.
-        byte_dot: whether it adds four products of bytes to a sum in one instruction (VNNI).
+        byte_dot: whether it adds four products of bytes to a sum in one instruction (VNNI, dot
+            products of AArch64).
         bf16_dot: whether it adds two products of bf16 to a sum in one instruction, which takes
             no longer than the two multiply-adds of float32 that it stands for.
         cache: bytes of the cache next to the core that intermediate results should stay in.

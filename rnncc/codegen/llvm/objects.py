@@ -16,6 +16,7 @@ import llvmlite.binding
 import numpy as np
 
 from rnncc.codegen.llvm.machine import Machine
+from rnncc.codegen.llvm.relaxed_simd import keep_selections
 from rnncc.errors import CompileError
 from rnncc.platforms import architecture_of, system_of
 
@@ -143,6 +144,8 @@ def optimise(
         manager.add_simplify_cfg_pass()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     manager.run(module, llvm.create_pass_builder(machine, tuning))
+    if "+relaxed-simd" in target.features.split(","):
+        module = _parse(keep_selections(str(module)), target.triple)
     optimised = Optimised(module, machine, target)
     if file is not None:
         weakref.finalize(optimised, file.close)

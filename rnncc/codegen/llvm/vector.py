@@ -112,9 +112,11 @@ class VectorEmitter:
 
     def fma(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """x*y + z, rounded once where the target can, else twice."""
-        if self.vector.fma:
-            return self._intrinsic(b, "fma", x, y, z)
-        return b.fadd(b.fmul(x, y), z)
+        if not self.vector.fma:
+            return b.fadd(b.fmul(x, y), z)
+        if architecture_of(self.module.triple).startswith("wasm"):
+            return self._relaxed_madd(b, x, y, z)
+        return self._intrinsic(b, "fma", x, y, z)
 
     def polynomial(self, b: ir.IRBuilder, x: ir.Value, terms: Sequence[float]) -> ir.Value:
         """terms[0] + terms[1]*x + terms[2]*x**2 + ...
@@ -215,6 +217,15 @@ class VectorEmitter:
         if isinstance(x, ir.Constant):
             return chosen
         return b.select(b.fcmp_unordered("uno", x, x), x, chosen)
+
+    def _relaxed_madd(self, b: ir.IRBuilder, *operands: ir.Value) -> ir.Value:
+        """WebAssembly has it of whole registers alone: a number by itself is a lane of one."""
+        dtype = self.vector.dtype
+        if self.vector.lanes > 1:
+            return self._intrinsic(b, "wasm.relaxed.madd", *operands)
+        whole = VectorEmitter(self.module, Vector(4 if dtype == "f32" else 2, dtype=dtype))
+        wide = [whole.broadcast(b, operand) for operand in operands]
+        return b.extract_element(whole.fma(b, wide[0], wide[1], wide[2]), ir.IntType(32)(0))
 
     def _intrinsic(self, b: ir.IRBuilder, name: str, *operands: ir.Value) -> ir.Value:
         lanes, dtype = self.vector.lanes, self.vector.dtype

@@ -24,6 +24,7 @@ class Engine:
         self.exports = runtime.Instance(self.store, compiled, []).exports(self.store)
         self.memory = self.exports["memory"]
         self.end: int = self.exports["__heap_base"].value(self.store)
+        self.wide: bool = self.memory.type(self.store).is_64
         self.functions, self.request, self.place = functions, request, 0
         self.blocks = list[tuple[int, int]]()
 
@@ -38,7 +39,8 @@ class Engine:
                     self._make(EMPTY * self._number())
                 case 3:
                     table = [self._at(index) for index in self._numbers()]
-                    self._make(struct.pack(f"<{max(len(table), 1)}I", *(table or [0])))
+                    kind = "Q" if self.wide else "I"
+                    self._make(struct.pack(f"<{max(len(table), 1)}{kind}", *(table or [0])))
                 case 4:
                     answer += struct.pack("<q", self._call())
                 case _:
@@ -75,7 +77,8 @@ class Engine:
         name, tells_bytes = self.functions[self._number()]
         pointers = [self._at(index) for index in self._numbers()]
         result = self.exports[name](self.store, *pointers, *self._numbers())
-        return result & 0xFFFFFFFF if tells_bytes and result != -1 else result
+        is_narrow = tells_bytes and not self.wide
+        return result & 0xFFFFFFFF if is_narrow and result != -1 else result
 
 
 if __name__ == "__main__":

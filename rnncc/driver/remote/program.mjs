@@ -8,8 +8,10 @@ const { exports } = instance;
 const { memory } = exports;
 const request = readFileSync(0);
 const FENCE = 64, EMPTY = 0xa5, BESIDE = 0x5a;
+const wide = typeof exports.__heap_base.value === "bigint";  // addresses of 64 bits
+const address = wide ? BigInt : Number;
 const blocks = [];
-let place = 0, end = exports.__heap_base.value;
+let place = 0, end = Number(exports.__heap_base.value);
 
 const number = () => Number(request.readBigInt64LE((place += 8) - 8));
 const numbers = () => Array.from({ length: number() }, number);
@@ -20,7 +22,7 @@ function make(size) {
   const at = Math.ceil(end / 64) * 64;
   end = at + size + FENCE;
   const missing = end - memory.buffer.byteLength;
-  if (missing > 0) memory.grow(Math.ceil(missing / 65536));
+  if (missing > 0) memory.grow(address(Math.ceil(missing / 65536)));
   view(at + size, FENCE).fill(BESIDE);
   blocks.push({ at, size });
   return view(at, size);
@@ -44,13 +46,14 @@ for (;;) {
   } else if (command === 2) make(number()).fill(EMPTY);
   else if (command === 3) {
     const table = numbers().map(block);
-    const bytes = make(4 * Math.max(table.length, 1));
-    table.forEach((at, i) => new DataView(memory.buffer).setUint32(bytes.byteOffset + 4 * i, at, true));
+    const size = wide ? 8 : 4, { buffer, byteOffset } = make(size * Math.max(table.length, 1));
+    const cells = new (wide ? BigUint64Array : Uint32Array)(buffer, byteOffset, table.length);
+    cells.set(table.map(address));
   } else if (command === 4) {
     const [name, tellsBytes] = functions[number()];
-    const pointers = numbers().map(block), sizes = numbers().map(BigInt);
+    const pointers = numbers().map(block).map(address), sizes = numbers().map(BigInt);
     const result = exports[name](...pointers, ...sizes);
-    putNumber(tellsBytes && result === -1 ? -1 : tellsBytes ? result >>> 0 : result);
+    putNumber(wide || !tellsBytes || result === -1 ? result : result >>> 0);
   } else if (command === 5) {
     const { at, size } = blocks[number()];
     put(view(at, size));

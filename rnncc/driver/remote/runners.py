@@ -8,11 +8,11 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen import targets
@@ -93,9 +93,37 @@ EMULATED = {
     **{("linux", architecture): f"`{words[0]}`" for architecture, words in USERS.items()},
     ("linux", "x86_64"): "hardware, else `qemu-x86_64`",
     ("windows", "x86_64"): "`wine`",
-    ("wasm", "wasm32"): "`node`, else the Python package `wasmtime`",
+    **{("wasm", f"wasm{n}"): "`node`, else the Python package `wasmtime`" for n in (32, 64)},
 }
 """System and architecture -> what runs the code, for people."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What not all engines of WebAssembly have.
+
+    Attributes:
+        title: for people.
+        node: which versions have it.
+        module: bytes of one that needs it, in hexadecimal.
+    """
+
+    title: str
+    node: str
+    module: str
+
+
+_BEGIN = "0061736d01000000"
+NEWER = {
+    "wasm32-relaxed": Feature(  # a function that returns a relaxed_madd of three splats
+        "relaxed SIMD", "install node 21 or later",
+        f"{_BEGIN}0105016000017b030201000a13011100{'4100fd0f' * 3}fd85020b",
+    ),
+    "wasm64": Feature(  # a memory of one page whose addresses are i64
+        "64-bit memory", "install node 24 or later", f"{_BEGIN}0503010401",
+    ),
+}  # fmt: skip
+"""The platform's name -> what an engine must have for it."""
 _PACKAGES = {
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
@@ -151,6 +179,8 @@ def find_runner(target: str) -> Runner:
         return _engine(target, triple)
     if system == "bare":
         return _board_runner(target)
+    if "msvc" in triple:
+        raise Missing(target, "its helper functions come with MSVC alone", "name windows-x64")
     if system == "windows" and architecture in _WINDOWS:
         wine = _program(target, "wine")
         return Runner((wine,), _compiler(target, (_WINDOWS[architecture],), triple))
@@ -169,12 +199,25 @@ def _engine(target: str, triple: str) -> Runner:
         find_linker(triple)
     except CompileError as error:
         raise Missing(target, error.what, error.hint or "") from error
-    if node := shutil.which("node"):
+    node, feature = shutil.which("node"), NEWER.get(target)
+    if node and (feature is None or validates(node, feature.module)):
         return Runner((node, str(HERE / "program.mjs")))
     if importlib.util.find_spec("wasmtime") is None:
-        hint = "apt-get install nodejs, or pip install wasmtime"
-        raise Missing(target, "neither node nor wasmtime", hint)
+        what = f"no node with {feature.title}" if feature else "no node"
+        hint = f"{feature.node if feature else 'apt-get install nodejs'}, or pip install wasmtime"
+        raise Missing(target, f"{what}, and no wasmtime", hint)
     return Runner((sys.executable, "-m", "rnncc.driver.remote.engine"))
+
+
+@cache
+def validates(node: str, module: str) -> bool:
+    """Whether an engine takes a module, given in hexadecimal."""
+    program = f"WebAssembly.validate(Buffer.from('{module}', 'hex')) || process.exit(1)"
+    try:
+        done = subprocess.run((node, "-e", program), timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _board_runner(target: str) -> Runner:
@@ -220,7 +263,7 @@ class RemoteProgram:
 
     def __init__(self, runner: Runner, compiled: CompiledModel) -> None:
         self.runner, self.metadata = runner, compiled.metadata
-        self._folder = tempfile.TemporaryDirectory(prefix="rnncc-")
+        self._folder = TemporaryDirectory(prefix="rnncc-")
         self.folder = Path(self._folder.name)
         self.command = self._wasm(compiled) if not runner.compiler else self._native(compiled)
 
@@ -293,24 +336,34 @@ def _script(board: Board, folder: Path) -> Path:
 
 
 def _run(command: Sequence[str], folder: Path, stdin: bytes) -> bytes:
-    """What a command writes."""
-    try:
-        done = subprocess.run(
-            command, input=stdin, capture_output=True, cwd=folder, timeout=TIMEOUT, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CompileError("", f"{command[0]} did not run: {error}") from error
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-        message = next(
-            (line for line in lines if "error" in line or "undefined" in line), lines[-1]
-        )
-        name = Path(command[0]).name
-        if done.returncode == LACKING:
-            what = "which lacks what the code needs (NAME_missing_feature)"
-            raise CompileError("", f"{name} emulates a CPU {what}")
-        raise CompileError("", f"{name} ended with status {done.returncode}: {message}")
-    return done.stdout
+    """What a command writes: into files, since the ends of pipes stay open in wine's server."""
+    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as told:
+        given.write(stdin)
+        given.seek(0)
+        try:
+            done = subprocess.run(
+                command, stdin=given, stdout=out, stderr=told, cwd=folder, timeout=TIMEOUT,
+                check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired as error:
+            raise CompileError("", f"{command[0]} did not end within {TIMEOUT} s") from error
+        except OSError as error:
+            raise CompileError("", f"{command[0]} did not run: {error}") from error
+        told.seek(0)
+        if done.returncode:
+            raise _failure(Path(command[0]).name, done.returncode, told.read())
+        out.seek(0)
+        return out.read()
+
+
+def _failure(name: str, status: int, told: bytes) -> CompileError:
+    """Of a command that ended with a status, with what says most of what it told."""
+    if status == LACKING:
+        what = "which lacks what the code needs (NAME_missing_feature)"
+        return CompileError("", f"{name} emulates a CPU {what}")
+    lines = told.decode(errors="replace").strip().splitlines() or ["no message"]
+    message = next((line for line in lines if "error" in line or "undefined" in line), lines[-1])
+    return CompileError("", f"{name} ended with status {status}: {message}")
 
 
 @cache

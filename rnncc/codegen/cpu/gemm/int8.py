@@ -11,6 +11,7 @@ from dataclasses import replace
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.gemm.byte_dots import dot, mixes_signs
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import LeftOperand
@@ -42,7 +43,7 @@ class ExactTerms(RowTerms):
         return rows - (self.weights.dtype == "i8"), vectors  # i8 is widened
 
     def start(self, row: Pointer) -> Value:
-        if self.weights.dtype == "i8":
+        if self.weights.dtype == "i8" or not mixes_signs(self.emit.target):
             return ir.Constant(self.integers, None)
         return self.emit.splat(self.emit.load(self._field(row, WORD, "i32")), self.lanes)
 
@@ -56,7 +57,8 @@ class ExactTerms(RowTerms):
     def add(self, total: Value, left: list[Value], right: list[Value]) -> Value:
         b, [numbers], [weights] = self.emit.b, left, right
         if self.weights.dtype == "u8":
-            return self._dot(total, weights, numbers)
+            emit = self.emit
+            return dot(b, emit.module, emit.target, self.lanes, total, weights, numbers)
         pairs = b.bitcast(numbers, ir.VectorType(I16, 2 * self.lanes))
         terms = b.mul(b.sext(pairs, weights.type), weights)
         even, odd = (self._every_other(terms, first) for first in (0, 1))
@@ -69,12 +71,6 @@ class ExactTerms(RowTerms):
             return b.extract_element(pairs, I32(first))
         chosen = ir.Constant(self.integers, list(range(first, 2 * self.lanes, 2)))
         return b.shuffle_vector(pairs, ir.Constant(pairs.type, ir.Undefined), chosen)
-
-    def _dot(self, total: Value, weights: Value, numbers: Value) -> Value:
-        """Four products of unsigned and signed bytes, added to a sum."""
-        name = f"llvm.x86.avx512.vpdpbusd.{32 * self.lanes}"
-        function = declared(self.emit.module, name, self.integers, [self.integers] * 3)
-        return self.emit.b.call(function, [total, weights, numbers])
 
     def convert(self, source: Pointer, row: Pointer) -> None:
         """A row as it is, in numbers of the room's width."""
