@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,16 @@ MAX_ITERATIONS = (1 << 31) - 1
 
 PRECISIONS = ("fp32", "bf16", "int8")
 """What the weights of products may be."""
+
+
+_KINDS: dict[tuple[type, ...], tuple[str, str]] = {
+    (int,): ("true or false", "time_passes verify_each train threads flush_denormals tune"),
+    (str,): ("a text", "target cpu stop_after"),
+    (str, Path): ("a path", "dump_ir"),
+    (Mapping,): ("a mapping of names", "shapes tuning functions"),
+    (Iterable,): ("names, texts or a mapping", "bind state outputs_with_grads plan_for"),
+}
+"""What an option may be, and how that is told; others are checked by what they mean."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +121,7 @@ class Options:
         if unknown := sorted(chosen.keys() - set(known)):
             raise CompileError("", f"no option is named {', '.join(unknown)}", ", ".join(known))
         values = {key: value for key, value in chosen.items() if value is not None}
+        _check_kinds(values)
         values["name"] = _checked_name(values["name"]) if "name" in values else _name_of(net)
         if "dump_ir" in values:
             values["dump_ir"] = Path(values["dump_ir"])
@@ -134,6 +145,16 @@ class Options:
                 what = f"{limit} {most!r} is not a number from 1 to {MAX_ITERATIONS}"
                 raise CompileError("", what)
         return Options(**values)
+
+
+def _check_kinds(values: Mapping[str, Any]) -> None:
+    for kinds, (told, names) in _KINDS.items():
+        for name in names.split():
+            if name in values and not isinstance(values[name], kinds):
+                raise CompileError("", f"{name} {values[name]!r} is not {told}")
+    for name, shape in values.get("shapes", {}).items():
+        if not isinstance(shape, Iterable):
+            raise CompileError("", f"the shape {shape!r} of {name} is not a text or a sequence")
 
 
 def _with_target(chosen: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from rnncc.commands.help import example
-from rnncc.commands.options import BIND, JSON, MAX_INPUT, SHAPE, STATE, only_init
+from rnncc.commands.options import BIND, JSON, MAX_INPUT, SHAPE, STATE, FiniteRange, only_init
 from rnncc.errors import CompileError
 
 
@@ -38,9 +38,7 @@ from rnncc.errors import CompileError
     help="Of rnncc's weights: fp32, bf16, int8, or all; fp32 without it.",
 )
 @click.option("--rounds", type=click.IntRange(min=1), default=9, help="In which all take turns.")
-@click.option(
-    "--seconds", type=click.FloatRange(min=0), default=0.1, help="That one takes in a round."
-)
+@click.option("--seconds", type=FiniteRange(min=0), default=0.1, help="That one takes in a round.")
 @click.option(
     "--core",
     type=int,

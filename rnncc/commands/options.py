@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,6 +61,17 @@ MEMORY_BUDGET = click.option(
 RECOMPUTE = click.option(
     "--recompute", metavar="WHAT", help="In backward: auto, none, all, or blobs' names."
 )
+
+
+class FiniteRange(click.FloatRange):
+    """A number within bounds; nan is within all that click checks."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number."""
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{number} is no finite number", param, ctx)
+        return number
 
 
 class NetCommand(click.Command):

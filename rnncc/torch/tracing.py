@@ -9,6 +9,7 @@ reads again.
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import FunctionType
@@ -71,11 +72,29 @@ def read(
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use
                 return _reader(cell, kind, anew=True)(*key)
     except TorchDynamoException as error:
+        _free_frames(error)
         text = str(error)
         reason = PAIR if PAIR in text else reason_of(text)
         raise CompileError(user_line(text, _name(cell)), reason) from error
     finally:
         readings.stack.pop()
+
+
+def _free_frames(error: BaseException | None) -> None:
+    """Free what TorchDynamo was doing when it failed.
+
+    Where that was within a transform of torch.func, PyTorch ends the transform as its frames are
+    freed, whenever that is, and this thread's tensors have no gradients from then on.
+    """
+    known: Any = torch._C
+    included, excluded = (
+        known._dispatch_tls_local_include_set,
+        known._dispatch_tls_local_exclude_set,
+    )
+    with known._ForceDispatchKeyGuard(included(), excluded()):
+        while error is not None:
+            traceback.clear_frames(error.__traceback__)
+            error = error.__context__
 
 
 @contextmanager

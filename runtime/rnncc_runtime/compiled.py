@@ -121,6 +121,8 @@ class Compiled:
 
     def _threads(self, pool: Parallel, symbols: Shape) -> int:
         """How many of a pool's threads are worth it."""
+        if not hasattr(pool, "threads"):
+            raise ArrayError(f"pool is of type {type(pool).__name__}, expected a Pool")
         if pool.threads == 1:
             return 1
         worth = self._functions.get("threads")

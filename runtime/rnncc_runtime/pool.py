@@ -19,6 +19,10 @@ Task = Callable[[int], int]
 """Given the address of a `struct rnncc_part`, compute it; returns a code."""
 
 
+MOST_THREADS = 1024
+"""Of a pool; a system that is asked for millions comes to a halt before it refuses."""
+
+
 class Parallel(Protocol):
     """What computes a call by several threads: a `Pool`, or a caller's own."""
 
@@ -110,13 +114,15 @@ class Pool:
         threads: how many.
 
     Raises:
-        ValueError: fewer than one.
+        ValueError: fewer than one, or more than any machine has use for.
         RuntimeError: the system gives no more threads.
     """
 
     def __init__(self, threads: int) -> None:
         if threads < 1:
             raise ValueError(f"{threads} threads: expected at least 1")
+        if threads > MOST_THREADS:
+            raise ValueError(f"{threads} threads: expected at most {MOST_THREADS}")
         self.threads = threads
         self._gather()
 

@@ -84,6 +84,8 @@ def test_bench(library: str, trained: str, capsys: Capture) -> None:
     assert "T=3 N=1" in capsys.readouterr().out
     assert main(["bench", trained, "--for", "T=3", *QUICK]) == 0
     assert "forward and backward" in capsys.readouterr().out
+    assert main(["bench", library, "--seconds", "nan"]) == 2
+    assert "nan is no finite number" in capsys.readouterr().err
 
 
 def test_training_library_is_told(trained: str, capsys: Capture) -> None:

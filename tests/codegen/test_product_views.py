@@ -52,6 +52,19 @@ def test_rearranged(name: str) -> None:
     np.testing.assert_allclose(code, want, 1e-5, 1e-6)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_rows_before_of_two(reverse: bool) -> None:
+    """A loop of two iterations, of which LLVM's NewGVN once took the first's row in the second."""
+    b = Builder.net("made")
+    x, first = b.input("x", (2, "N", 8)), b.input("first", ("N", 8))
+    made = as_it_is(b.finish({"y": b.shift(x, first, reverse)}))
+    inputs = {"x": np.arange(48, dtype="f4").reshape(2, 3, 8), "first": np.ones((3, 8), "f4")}
+    with guards(True) as memory:
+        code = Bare(made, resolve_target()).run(inputs, {"T": 2, "N": 3}, memory)["y"]
+    rows = [*inputs["x"][1:], inputs["first"]] if reverse else [inputs["first"], inputs["x"][0]]
+    np.testing.assert_array_equal(code, np.stack(rows))
+
+
 def test_known_matrices_of_each_step() -> None:
     """A loop that reads a matrix of known numbers for each step."""
     rng = np.random.default_rng(0)

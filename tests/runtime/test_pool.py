@@ -149,6 +149,8 @@ def test_interrupts_wait_for_the_call() -> None:
 def test_pools_have_threads() -> None:
     with pytest.raises(ValueError, match="0 threads: expected at least 1"):
         Pool(0)
+    with pytest.raises(ValueError, match="1000000000 threads: expected at most 1024"):
+        Pool(10**9)
 
 
 @pytest.mark.parametrize("compiler", [["cc", "-std=c11"], ["c++", "-xc++", "-std=c++20"]])

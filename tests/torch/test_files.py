@@ -141,7 +141,7 @@ def test_shapes_that_do_not_fit(tagger: Any, shape: str) -> None:
         rnncc.compile(tagger[0], shapes={name: text})
 
 
-def test_damaged_files(tagger: Any) -> None:
+def test_damaged_files(tagger: Any, caplog: Any) -> None:
     whole, rng = tagger[0].read_bytes(), random.Random(0)
     for _ in range(40):
         damaged = bytearray(whole)
@@ -154,6 +154,8 @@ def test_damaged_files(tagger: Any) -> None:
             rnncc.compile(bytes(damaged))
         except CompileError as error:
             assert "\n" not in str(error)
+            assert "warnings above" not in str(error)
+    assert not caplog.records
 
 
 def archive(**entries: bytes) -> bytes:

@@ -530,9 +530,10 @@ class Slopes(nn.Module):
         return h
 
 
-def test_transforms_stay_with_pytorch() -> None:
+def test_transforms_in_a_loop() -> None:
     x = torch.rand(5, 3, 2) / 4
-    with pytest.warns(UserWarning, match="torch.func is not supported"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         y = torch.compile(Slopes(), backend="rnncc")(x)
     torch.testing.assert_close(y, Slopes()(x))
 

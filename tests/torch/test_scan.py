@@ -58,6 +58,24 @@ def test_cells_of_pytorch(kind: str) -> None:
     torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
 
 
+def test_layer_of_pytorch_in_a_cell() -> None:
+    """A sentence a row: its words go through nn.LSTM, what that gives through a cell."""
+
+    class Sentences(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.words = torch.nn.LSTM(WIDTH, UNITS, batch_first=True)
+            self.own = torch.nn.RNNCell(UNITS, UNITS)
+
+        def forward(self, x: Any, h: Any) -> Any:
+            h = self.own(self.words(x)[0].sum(1), h)
+            return h, h
+
+    torch.manual_seed(0)
+    given = (Sentences(), torch.stack([sequence(3), sequence(3)], 2), torch.zeros(3, UNITS))
+    torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
+
+
 @pytest.mark.parametrize("kind", CELLS)
 def test_gradcheck(kind: Any) -> None:
     cell = make_cell(kind, 1).double()

@@ -25,7 +25,12 @@ llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
 
 @cache
 def initialize() -> None:
-    """Register every code generator, once."""
+    """Register every code generator, once, and switch off what LLVM gets wrong.
+
+    NewGVN's phi-of-ops gives `select(t == 0, edge, row + t - 1)` of a loop of two iterations the
+    row of the iteration before. Nobody else's passes are NewGVN's unless asked for.
+    """
+    llvm.set_option("", "--enable-phi-of-ops=false")
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     llvm.initialize_native_target()

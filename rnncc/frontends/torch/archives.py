@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import threading
 import zipfile
@@ -57,17 +58,35 @@ def load_exported(source: Any, where: str) -> ExportedProgram:
     from rnncc.frontends.torch.graphs import graphs_of
     from rnncc.frontends.torch.scalar_op import ELEMENTWISE
 
-    with _without_code():
+    with _without_code(), _told_apart() as told:
         try:
             exported = torch.export.load(io.BytesIO(data))
         except Exception as error:  # PyTorch's reader raises whatever damage leads to
-            lines = str(error).strip().splitlines() or [type(error).__name__]
+            reason = told[0] if told else error  # what it raises then speaks of the log
+            lines = str(reason).strip().splitlines() or [type(reason).__name__]
             raise CompileError(where, f"PyTorch cannot read it: {lines[0]}") from error
     parts = graphs_of(exported.graph_module)
     if any(node.target is ELEMENTWISE for part in parts for node in part.graph.nodes):
         what = "it applies a function of numbers in Python, which is not in the file"
         raise CompileError(where, what, "rnncc.torch.build(module, args)")
     return exported
+
+
+@contextmanager
+def _told_apart() -> Generator[list[BaseException]]:
+    """While it lasts, what PyTorch's reader would log with tracebacks is put into a list."""
+    logger, told = logging.getLogger("torch.export"), list[BaseException]()
+
+    def note(record: logging.LogRecord) -> bool:
+        error = record.exc_info[1] if record.exc_info else None
+        told.extend([] if error is None else [error])
+        return error is None
+
+    logger.addFilter(note)
+    try:
+        yield told
+    finally:
+        logger.removeFilter(note)
 
 
 def _check_archive(data: bytes, where: str) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
+_TRANSFORMS = ("torch._C._functorch", "torch._functorch")
+
 
 def graphs_of(module: GraphModule) -> list[GraphModule]:
     """A graph, and those within it."""
@@ -21,3 +23,15 @@ def held_graph(node: Any) -> GraphModule | None:
     for part in str(node.target).split("."):
         found = getattr(found, part, None)
     return found if isinstance(found, GraphModule) else None
+
+
+def is_transform(node: Node) -> bool:
+    """Whether a call belongs to a transform of torch.func."""
+    module = getattr(node.target, "__module__", None) or ""
+    own = module.startswith(_TRANSFORMS) and not module.endswith("autograd_function")
+    return own and node.op == "call_function"
+
+
+def has_transforms(module: GraphModule) -> bool:
+    """Whether a graph holds transforms of torch.func."""
+    return any(is_transform(node) for part in graphs_of(module) for node in part.graph.nodes)

@@ -131,7 +131,7 @@ class NodeContext:
 def location(node: Node) -> Location:
     """The user's line, where PyTorch knows it, and the operator."""
     lines = LINE.findall(node.meta.get("stack_trace") or "")
-    lines = [line for line in lines if not line[0].startswith(_OURS)]
+    lines = [line for line in lines if not line[0].startswith((_PYTORCH, _OURS))]
     target = node.target if isinstance(node.target, str) else str(node.target)
     return Location(":".join(lines[-1]) if lines else "", target)
 

@@ -21,7 +21,7 @@ from torch._functorch.autograd_function import autograd_function_apply
 from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.graphs import graphs_of, held_graph
+from rnncc.frontends.torch.graphs import graphs_of, has_transforms, held_graph
 from rnncc.frontends.torch.node_context import location
 
 SWITCH: Any = torch._C._set_grad_enabled
@@ -31,13 +31,21 @@ def without_switches(module: GraphModule) -> None:
     """Replace switches, in the graph and those within it, which are changed.
 
     Gradients are on or off at its start as they are now. Within a `torch.autograd.Function`
-    switches mean nothing.
+    switches mean nothing. Transforms of torch.func have switches of their own, which stay where
+    gradients are off anyway.
 
     Raises:
         CompileError: gradients are switched on where they are off for the whole graph, or within a
-            graph (a branch, a loop's body, a checkpoint) that is used where they are off.
+            graph (a branch, a loop's body, a checkpoint) that is used where they are off; or off
+            beside transforms, whose results may have gradients all the same.
     """
     parts = graphs_of(module)
+    if has_transforms(module):
+        for part in parts:
+            if torch.is_grad_enabled() and (switches := _switches(part)):
+                placed = _user_node(switches[0])
+                _refuse(placed, "torch.no_grad() beside torch.func is not supported", "x.detach()")
+        return
     called = {g for part in parts for node in _applications(part) for g in _function_graphs(node)}
     inside = {inner for part in called for inner in graphs_of(part)}
     switching = {part for part in parts if part not in inside and _switches(part)}
@@ -91,8 +99,15 @@ def _cut(module: GraphModule, switching: Collection[GraphModule], on: bool) -> N
     _erase(module)
 
 
-def _refuse(node: Node, what: str) -> None:
-    raise CompileError(location(node), what)
+def _user_node(node: Node) -> Node:
+    """The next node whose line is known."""
+    while node.op != "output" and not location(node).file:
+        node = node.next
+    return node
+
+
+def _refuse(node: Node, what: str, hint: str | None = None) -> None:
+    raise CompileError(location(node), what, hint)
 
 
 def _detach_inputs(node: Node) -> None:

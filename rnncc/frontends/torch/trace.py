@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
@@ -21,7 +21,8 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.detached import refuse_hidden_changes
 from rnncc.frontends.torch.function_op import with_graphs
-from rnncc.frontends.torch.graphs import graphs_of
+from rnncc.frontends.torch.graphs import graphs_of, has_transforms, is_transform
+from rnncc.frontends.torch.inner_transforms import without_transforms
 from rnncc.frontends.torch.lower import translation_of
 from rnncc.frontends.torch.node_context import BY_TENSORS, location
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
@@ -55,6 +56,8 @@ def aten_graph(
     """
     without_switches(module)
     _refuse_forgotten(module)
+    if has_transforms(module):
+        module = without_transforms(module, lambda run: _trace_of(run, examples, mode, graded=True))
     _call_instead(module)
     if any(node.target in _DETACHING for part in graphs_of(module) for node in part.graph.nodes):
         refuse_hidden_changes(_traced(module, examples, mode, functional=False))
@@ -77,21 +80,30 @@ def _traced(
     def run(*tensors: Any) -> Any:
         return _Whole(module).run(*tensors)
 
+    traced = _trace_of(torch.func.functionalize(run) if functional else run, examples, mode)
+    if functional:
+        _refuse_changes(traced)
+    return traced
+
+
+def _trace_of(
+    function: Callable[..., Any],
+    examples: Sequence[Any],
+    mode: FakeTensorMode | None,
+    graded: bool = False,
+) -> GraphModule:
+    """The graph that a run leaves; `graded` ones have gradients of their own, if any are on now."""
     tracing: Any = "fake" if mode is None else "real"
     inside = nullcontext() if mode is None else mode
     differentiable = torch.is_grad_enabled()
-    function = torch.func.functionalize(run) if functional else run
     with (
         watching(lambda: differentiable),
         refused_by("", "PyTorch's tracing"),
         inside,
-        torch.no_grad(),
+        torch.set_grad_enabled(graded and differentiable),
         fx_traceback.preserve_node_meta(),
     ):
-        traced = make_fx(function, decompositions(), tracing)(*examples)
-    if functional:
-        _refuse_changes(traced)
-    return traced
+        return make_fx(function, decompositions(), tracing)(*examples)
 
 
 @contextmanager
@@ -193,10 +205,9 @@ def _call_instead(module: GraphModule) -> None:
 
 
 _DATA: Any = torch._C._autograd._get_data_attr  # pyright: ignore
-_DETACHING = ("detach", torch.detach, torch.Tensor.detach)
+_DETACHING = ("detach", torch.detach, torch.Tensor.detach, torch.ops.aten.detach.default)
 _FORGOTTEN = {
     "inference_mode": ("torch.inference_mode() is not supported here", "x.detach()"),
-    "increment_nesting": ("torch.func is not supported here", None),
     "requires_grad_": ("requires_grad_() is not supported here", None),
     "register_hook": ("hooks within compiled code are not supported", None),
     "bw_hooks": ("hooks within compiled code are not supported", None),
@@ -208,6 +219,8 @@ _FORGOTTEN = {
 def _refuse_forgotten(module: GraphModule) -> None:
     for part in graphs_of(module):
         for node in part.graph.nodes:
+            if is_transform(node):
+                continue
             reason = next((r for word, r in _FORGOTTEN.items() if word in _called(node)), None)
             if node.target is tag_activation_checkpoint and node.kwargs.get("use_reentrant", True):
                 reason = "a checkpoint with use_reentrant is not supported", "use_reentrant=False"

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from inspect import getattr_static
 from typing import Any
 
+from torch._dynamo import config as dynamo_config
 from torch._dynamo.exc import ObservedException, TorchRuntimeError, Unsupported, unimplemented
 from torch._dynamo.guards import GuardBuilder
 from torch._dynamo.source import AttrSource
 from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.ctx_manager import InferenceModeVariable
 from torch._dynamo.variables.distributed import BackwardHookVariable
 from torch._dynamo.variables.lists import TupleVariable
@@ -66,6 +68,16 @@ def patch_dynamo() -> None:
         return get(variable, tx, name)
 
     setattr(AutogradFunctionVariable, _GETATTR, get_constant)
+
+    wrap: Any = VariableBuilder.wrap_module
+
+    def wrap_module(builder: Any, value: Any) -> Any:
+        if not (readings.stack and readings.stack[-1].guarded):
+            return wrap(builder, value)
+        with dynamo_config.patch(allow_rnn=True):  # nn.LSTM and its like are read whole
+            return wrap(builder, value)
+
+    setattr(VariableBuilder, "wrap_module", wrap_module)  # noqa: B010
 
     def check_hook(tx: Any, *_: Any) -> None:
         _in_dynamo(tx, check_backward_hook)

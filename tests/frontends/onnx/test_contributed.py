@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from rnncc.errors import CompileError
 from tests.frontends.onnx.models import Arrays, by_onnxruntime, info, interpreted, model, node
@@ -25,7 +25,7 @@ def of_one(
     """A model of one node whose inputs, of which None is missing, are the model's."""
     arrays = {n: a for n, a in inputs.items() if a is not None}
     names = " ".join(n if n in arrays else "_" for n in inputs)
-    kinds = {np.dtype(np.float32): "f32", np.dtype(np.int32): "i32"}
+    kinds = {np.dtype(f"{kind[0]}{int(kind[1:]) // 8}"): kind for kind in ("f32", "i32", "i64")}
     made = model(
         [node(kind, names, outputs, domain=domain, **attributes)],
         [info(n, list(a.shape), kinds[a.dtype]) for n, a in arrays.items()],
@@ -33,6 +33,16 @@ def of_one(
     )
     made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
     return made, arrays
+
+
+def constants_of(kind: str, inputs: Arrays, constants: dict[str, Any]) -> tuple[Any, Arrays]:
+    """A model of one node, some of whose inputs are known."""
+    made, _ = of_one(kind, {**inputs, **constants})
+    kept = [each for each in made.graph.input if each.name in inputs]
+    del made.graph.input[:]
+    made.graph.input.extend(kept)
+    made.graph.initializer.extend(numpy_helper.from_array(a, n) for n, a in constants.items())
+    return made, inputs
 
 
 X, ROW = random(N, S, D), random(D)
@@ -43,6 +53,7 @@ ATTENTION = {"x": X, "w": random(D, 3 * D), "b": random(3 * D)}
 PARTS = {"q": X, "k": random(N, 4, D), "v": random(N, 4, 6)}
 LONGER_MASK = np.pad(MASK, ((0, 0), (3, 0)), constant_values=1)
 PAST = {"past_key": random(N, 2, 3, 4), "past_value": random(N, 2, 3, 4)}
+ANGLES = {"cos": random(9, 2), "sin": random(9, 2)}
 CASES: dict[str, tuple[Any, Arrays]] = {
     **{
         f"FusedConv {name}": of_one(
@@ -154,6 +165,19 @@ CASES: dict[str, tuple[Any, Arrays]] = {
         "MultiHeadAttention", PARTS, num_heads=2, unidirectional=1
     ),
     "Inverse": of_one("Inverse", {"x": random(3, 6, 6)}),
+    "RotaryEmbedding": of_one("RotaryEmbedding", {"x": X, "at": IDS.astype("i8"), **ANGLES}),
+    "RotaryEmbedding of neighbours": of_one(
+        "RotaryEmbedding", {"x": random(N, 3, S, 4), "at": np.array([3]), **ANGLES}, interleaved=1
+    ),
+    "RotaryEmbedding of parts": of_one(
+        "RotaryEmbedding",
+        {"x": random(N, S, 12), "at": np.array([0]), **ANGLES},
+        num_heads=2,
+        rotary_embedding_dim=4,
+    ),
+    "Pad": constants_of("Pad", {"x": X}, {"p": np.array([0, 1, 2, 0, -1, 1]), "v": np.float32(2)}),
+    "Trilu": of_one("Trilu", {"x": X}, upper=0),
+    "ExpandDims": constants_of("ExpandDims", {"x": X}, {"a": np.int32(-2)}),
 }
 
 

@@ -58,6 +58,18 @@ def test_reshape_to_parts_that_may_not_divide(rows: int) -> None:
         made.run({"x": x})
 
 
+def test_reshape_that_holds_for_some_sizes() -> None:
+    """A size of the example in the shape: of longer sequences elements would be lost."""
+    nodes = [node("Shape", "x", "n", start=1, end=2), node("Concat", "five n", "s", axis=0)]
+    nodes += [node("Reshape", "x s", "y")]
+    made = model(nodes, [info("x", ["T", "N", 1])], [info("y", None)], {"five": vector(5)})
+    compiled: Any = rnncc.compile(made)
+    assert compiled.run({"x": np.ones((5, 2, 1), np.float32)})["y"].shape == (5, 2)
+    for steps in (4, 6):
+        with pytest.raises(ModelError, match="would be -2"):
+            compiled.run({"x": np.ones((steps, 2, 1), np.float32)})
+
+
 def test_squeeze_of_sizes_that_are_given() -> None:
     x = np.ones((1, 1, 2), np.float32)
     made = of_x("Squeeze", "", ["T", "N", 2])

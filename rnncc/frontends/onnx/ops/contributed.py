@@ -18,8 +18,10 @@ from rnncc.frontends.onnx.ops.contributed_attention import (
     fused_attention,
     multi_head_attention,
 )
+from rnncc.frontends.onnx.ops.contributed_moves import padded, rotary_embedding, with_axis
 from rnncc.frontends.onnx.ops.conv import convolved
 from rnncc.frontends.onnx.ops.gate_functions import FUNCTIONS
+from rnncc.frontends.onnx.ops.indexing import trilu
 from rnncc.frontends.onnx.ops.linear import general_product, square_matrices
 from rnncc.frontends.onnx.ops.normal import layer_norm_outputs, rms_normalised
 from rnncc.ir.dims import Dim
@@ -228,6 +230,7 @@ def _inverse(n: Node) -> SSAValue:
 
 _CONV = "auto_pad dilations group kernel_shape pads strides activation activation_params"
 _GEMM = "alpha beta transA transB activation activation_alpha activation_beta activation_gamma"
+_ROTARY = "interleaved is_packed_batching num_heads rotary_embedding_dim scale"
 OPERATORS: dict[str, OnnxOperator] = {
     f"com.microsoft.{name}": operator
     for name, operator in {
@@ -252,6 +255,10 @@ OPERATORS: dict[str, OnnxOperator] = {
             fused_attention, (2, 7), f"{ATTENTION} qkv_hidden_sizes {UNSUPPORTED}"
         ),
         "MultiHeadAttention": contributed(multi_head_attention, (1, 10), ATTENTION),
+        "RotaryEmbedding": contributed(rotary_embedding, (4, 4), _ROTARY),
+        "Pad": contributed(padded, (2, 3), "mode"),
+        "Trilu": contributed(trilu, (1, 2), "upper"),
+        "ExpandDims": contributed(with_axis, (2, 2), ""),
         "Inverse": contributed(_inverse, (1, 1), ""),
     }.items()
 }

@@ -73,7 +73,7 @@ def fused_attention(n: Node) -> list[Result]:
         raise n.error(f"has data {shape_text(n.dims())} and {width} units for {count} heads")
     starts = (0, sizes[0], 2 * sizes[0])
     parts = (b.slice(together, 2, at, size) for at, size in zip(starts, sizes, strict=True))
-    query, key, value = (by_head(b, part, _dividing(n, part, count)) for part in parts)
+    query, key, value = (by_head(b, part, dividing(n, part, count)) for part in parts)
     heads = Heads(query, key, value)
     if n.has(4):
         past = n.x(4, FLOATS)
@@ -125,10 +125,10 @@ def _by_head(n: Node, x: SSAValue, count: int) -> SSAValue:
         return x
     if len(dims) != 3:
         raise n.error(f"has data of shape {shape_text(dims)} for {count} heads")
-    return by_head(n.b, x, _dividing(n, x, count))
+    return by_head(n.b, x, dividing(n, x, count))
 
 
-def _dividing(n: Node, x: SSAValue, count: int) -> int:
+def dividing(n: Node, x: SSAValue, count: int) -> int:
     """The number of heads, which divides the size of an input's last axis."""
     size = dims_of(x)[-1]
     if not size.is_static:

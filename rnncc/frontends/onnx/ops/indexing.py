@@ -163,7 +163,7 @@ def _one_hot(n: Node) -> SSAValue:
     return b.select(one_hot(b, index, depth, axis), on, off)
 
 
-def _trilu(n: Node) -> SSAValue:
+def trilu(n: Node) -> SSAValue:
     """The upper or lower triangle of X's last two axes, zeros elsewhere.
 
     Refused: a k that is computed at run time.
@@ -322,7 +322,7 @@ OPERATORS: dict[str, OnnxOperator] = {
     "ScatterND": OnnxOperator(_scatter_nd, _fold_scatter_nd),
     "TensorScatter": OnnxOperator(_tensor_scatter),
     "OneHot": OnnxOperator(_one_hot),
-    "Trilu": OnnxOperator(_trilu),
+    "Trilu": OnnxOperator(trilu),
     "ReverseSequence": OnnxOperator(_reverse_sequence),
     "EyeLike": OnnxOperator(_eye_like),
 }

@@ -40,7 +40,9 @@ def _reshape(n: Node) -> SSAValue:
     count = product(new)
     if count.is_static or product(old).is_static or count == product(old):
         return n.b.reshape(x, new)
-    # a number of elements that is rounded up: a slice of so many is refused unless it divides
+    # a number of elements that is rounded up: a slice of so many is refused unless it divides;
+    # or one that is equal for some sizes alone: of fewer elements the rest would be lost
+    n.b.require(count - product(old))
     return n.b.reshape(n.b.slice(n.b.reshape(x, (product(old),)), 0, 0, count), new)
 
 

@@ -209,13 +209,19 @@ def _pad(n: Node) -> SSAValue:
 
     Refused: pads that are computed at run time, or negative with a mode other than constant.
     """
-    x, dims = n.x(), n.dims()
     if n.opset < 11:
-        amounts = [Dim.of(v) for v in n.integers("pads")]
-        number = n.real("value", 0.0)
-    else:
-        amounts = n.sizes(1)
-        number = _fill_value(n)
+        return _padded_around(n, [Dim.of(v) for v in n.integers("pads")], n.real("value", 0.0))
+    return pad_by_inputs(n)
+
+
+def pad_by_inputs(n: Node) -> SSAValue:
+    """What pads by its inputs: amounts, maybe a number, maybe axes."""
+    return _padded_around(n, n.sizes(1), _fill_value(n))
+
+
+def _padded_around(n: Node, amounts: Sequence[Dim], number: float | SSAValue) -> SSAValue:
+    """X with so many elements before all axes, or those of the fourth input, then behind them."""
+    x, dims = n.x(), n.dims()
     axes = n.axes(n.whole(3), len(dims)) if n.has(3) else list(range(len(dims)))
     if len(amounts) != 2 * len(axes):
         raise n.error(f"has {len(amounts)} pads for {len(axes)} axes")

@@ -170,6 +170,21 @@ def diagonal_matrix(
     return b.select(b.compare("eq", row, column), wide, b.fill(0, (), dtype_of(x)))
 
 
+def put_diagonal(
+    at: NodeContext, x: Value, source: Value, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Value:
+    """The tensor with another diagonal of two axes"""
+    b, rank = at.b, rank_of(x)
+    first, second = at.axis(dim1, rank), at.axis(dim2, rank)
+    if at.dims[first] != at.dims[second] or offset:
+        at.refuse("diagonal_scatter with an offset, or of axes of two sizes, is not supported")
+    row, column = (b.iota(at.dims, axis, "i32") for axis in (first, second))
+    axes = [axis for axis in range(rank) if axis not in (first, second)] + [first]
+    order = sorted(range(rank - 1), key=axes.__getitem__)
+    wide = b.broadcast(b.transpose(source, order), at.dims, sorted(axes))
+    return b.select(b.compare("eq", row, column), wide, x)
+
+
 def negative_log_likelihood(
     at: NodeContext,
     x: Value,
@@ -269,6 +284,7 @@ OPERATORS: Table = {
     "_unsafe_index": index,
     "diagonal": diagonal,
     "diag_embed": diagonal_matrix,
+    "diagonal_scatter": put_diagonal,
     "nll_loss_nd": negative_log_likelihood,
     "masked_scatter": masked_scatter,
     "gather": gather,

@@ -1,0 +1,100 @@
+# pyright: basic, reportMissingImports=false
+"""Transforms of torch.func within a cell: what they compute becomes operators like any other.
+
+`torch.func.grad(energy)(q)` is PyTorch's own backward of `energy`, traced. PyTorch's backward
+reads results by way of `detach`, since it keeps no graph of itself; where the cell is
+differentiated in turn, these are the results themselves. Those that the user's code detaches stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._functorch.autograd_function import autograd_function_apply
+from torch.fx import GraphModule, Interpreter
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
+from torch.overrides import TorchFunctionMode
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.graphs import graphs_of
+from rnncc.frontends.torch.node_context import location
+from rnncc.frontends.torch.recurrent_op import recurrent_kind
+
+_DETACHED = "rnncc_detached"
+_C: Any = torch._C
+_DATA: Any = torch.Tensor.data
+_DETACHING = (torch.Tensor.detach, torch.detach, _DATA.__get__, _C._autograd._get_data_attr)
+
+
+def _refuse_own_gradients(module: GraphModule) -> None:
+    """What PyTorch's backward does not see into."""
+    for part in graphs_of(module):
+        for node in part.graph.nodes:
+            named = isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
+            own = named and str(node.target).startswith("rnncc.")
+            if own or node.target is autograd_function_apply:
+                what = "a torch.autograd.Function beside torch.func is not supported"
+                raise CompileError(location(node), what)
+            if recurrent_kind(node.target) is not None:
+                what = "a recurrent layer beside torch.func is not supported"
+                raise CompileError(location(node), what, "a cell, such as nn.LSTMCell")
+
+
+def without_transforms(
+    module: GraphModule, traced: Callable[[Callable[..., Any]], GraphModule]
+) -> GraphModule:
+    """The same function with what the transforms compute in their place.
+
+    Args:
+        module: what is called.
+        traced: gives the graph of aten operators that a call leaves.
+
+    Raises:
+        CompileError: something has a gradient of its own, which the transforms would not see.
+    """
+    _refuse_own_gradients(module)
+
+    def run(*tensors: Any) -> Any:
+        with _Detaching():
+            return Interpreter(module).run(*tensors)
+
+    with _left_as_found():
+        plain = traced(run)
+    for node in plain.graph.find_nodes(op="call_function", target=torch.ops.aten.detach.default):
+        if _DETACHED not in node.meta:
+            node.replace_all_uses_with(node.args[0])
+            plain.graph.erase_node(node)
+    plain.recompile()
+    return plain
+
+
+class _Detaching(TorchFunctionMode):
+    """Marks what the user's code detaches in the graph that is being made."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func in _DETACHING:
+            self._mark()
+        return result
+
+    def _mark(self) -> None:
+        mode: Any = get_proxy_mode()
+        for node in reversed(mode.tracer.graph.nodes):
+            if node.target is not torch.ops.aten.detach.default:
+                return
+            node.meta[_DETACHED] = True
+
+
+@contextmanager
+def _left_as_found() -> Generator[None]:
+    """Where tracing fails, leave no transform under way, which would turn gradients off."""
+    depth: Any = getattr(_C._functorch.peek_interpreter_stack(), "level", lambda: 0)()
+    try:
+        yield
+    except BaseException:
+        _C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        _C._autograd._saved_tensors_hooks_enable()
+        raise

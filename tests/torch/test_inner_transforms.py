@@ -1,0 +1,93 @@
+"""Transforms of torch.func that a cell uses itself: inner gradients, Jacobians, ensembles."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+
+from rnncc.errors import CompileError
+from tests.torch.cells import nn, torch
+from tests.torch.transforms import loop
+
+rt: Any = pytest.importorskip("rnncc.torch")
+pytestmark = pytest.mark.peers
+func: Any = torch.func
+XS, H = torch.randn(3, 2, 4), torch.randn(2, 4)
+
+
+class Learning(nn.Module):
+    """A state that follows the gradient of an energy, and how steep its map is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own, self.map = nn.Linear(8, 4), nn.Linear(4, 4)
+
+    def energy(self, h: Any, x: Any) -> Any:
+        y = torch.tanh(self.own(torch.cat([h, x])))
+        return (y * torch.sigmoid(h.detach())).sum() + y.square().sum()
+
+    def forward(self, x: Any, h: Any) -> Any:
+        h = 0.9 * h - 0.3 * func.vmap(func.grad(self.energy))(h, x)
+        steep = func.vmap(func.jacrev(lambda v: torch.tanh(self.map(v))))(h)
+        return steep.square().sum((1, 2)), h
+
+
+def test_gradients_within_a_cell() -> None:
+    cell = Learning()
+    found = []
+    for run in (rt.scan, loop):
+        h = H.clone().requires_grad_()
+        ys, last = run(cell, XS, h)
+        grads = torch.autograd.grad(ys.sum() + last.square().sum(), [h, *cell.parameters()])
+        found.append((ys, last, *grads))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(rt.scan(cell, XS, H)[0], loop(cell, XS, H)[0])
+
+
+def cubed(h: Any) -> Any:
+    return func.grad(lambda v: (v**3).sum())(h)
+
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return 2 * grad
+
+
+def switched(x: Any, h: Any) -> Any:
+    with torch.no_grad():
+        g = cubed(h)
+    return g, torch.tanh(h + x)
+
+
+def applied(x: Any, h: Any) -> Any:
+    return None, torch.tanh(func.grad(lambda v: (Same.apply(v) * x).sum())(h))
+
+
+@pytest.mark.parametrize(("cell", "why"), [(switched, "no_grad"), (applied, "Function beside")])
+def test_refused(cell: Any, why: str) -> None:
+    with pytest.raises(CompileError, match=rf"test_inner_transforms.py:\d+: .*{why}"):
+        rt.scan(cell, XS, H.clone().requires_grad_())
+
+
+def test_what_pytorch_cannot_read_leaves_gradients_on() -> None:
+    def cell(x: Any, h: Any) -> Any:
+        slopes = func.vmap(func.jacfwd(lambda v: v + 0.1 * torch.tanh(v)))(h)
+        return slopes, h + x
+
+    with pytest.raises(CompileError):
+        rt.scan(cell, XS, H)
+    gc.collect()
+    x = torch.ones(1, requires_grad=True)
+    assert (x * x).requires_grad
