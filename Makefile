@@ -19,7 +19,8 @@ test-all: .venv/installed-test
 onnx: .venv/installed-test
 	$(BIN)/python -m tests.frontends.onnx.official
 
-# All golden nets on every target that something here runs; -rs says what is missing for the others.
+# All golden nets on every target that something here runs, for about an hour of one core; -rs says
+# what is missing for the others.
 # Debian: apt-get install qemu-user qemu-system-arm qemu-system-misc wine lld nodejs tcc \
 #   gcc-mingw-w64-x86-64 gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf \
 #   libc6-dev-armhf-cross gcc-riscv64-linux-gnu libc6-dev-riscv64-cross gcc-arm-none-eabi \

@@ -153,9 +153,9 @@ module when it compiles it.
 functions, and run that; each call is a process of its own, and the end of every array is checked.
 `check` compares forward and backward with the interpreter. For Linux with musl, name the triple,
 such as `x86_64-linux-musl`: the library is the same, and musl's gcc or ziglang links a program that
-runs it. What nothing runs here is linked, and what it exports is checked; Microsoft's form of
-linker (`lld-link`) takes the objects and libraries of Windows. In tests, `make targets` runs all golden nets on all targets that something here runs, and
-says what is missing for the others.
+runs it. In tests, `make targets` runs all golden nets on all targets that something here runs, and
+says what is missing for the others. What has no runner is linked, and what it exports is checked;
+`lld-link`, a linker of MSVC's form, takes the objects and libraries of Windows.
 
 """
 
