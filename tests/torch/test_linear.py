@@ -14,7 +14,7 @@ rt: Any = pytest.importorskip("rnncc.torch")
 
 STEPS = 40
 """More than there are between checkpoints."""
-SMALLER = {512: 72, 64: 12, 16: 4, 8: 3, 4: 2}
+SMALLER = {512: 72, 64: 48, 16: 4, 8: 3, 4: 2}
 
 
 def small(case: Case) -> Case:

@@ -24,7 +24,7 @@ from tests.codegen.random_programs import examples, single
 from tests.golden import Arrays
 from tests.strategies import make_inputs
 from tests.teams import insistent
-from tests.training.light_programs import STATES, TAIL, UNITS, Values, light_programs
+from tests.training.light_programs import STATES, UNITS, Values, light_programs
 from tests.training.models import RECOMPUTE, assert_same_bits, check_close, with_gradients
 from tests.training.random_nets import check_trained
 

@@ -28,7 +28,7 @@ from rnncc.codegen.cpu.resident import PlaceByPlace, PlacesFirst
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.llvm.values import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
-from rnncc.codegen.llvm.walk import Ops, Walk
+from rnncc.codegen.llvm.walk import Walk
 from rnncc.ir.dims import Dim
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
@@ -126,10 +126,10 @@ class _Body(Walk[CpuEmit]):
         yield
         self.emit.iteration = around
 
-    def loop(self, op: For, block: Ops | None = None) -> None:
+    def loop(self, op: For) -> None:
         match self.orders.get(op):
             case None:
-                super().loop(op, block)
+                super().loop(op)
                 return
             case Interchange() as plan:
                 with self.emit.elements(element_of(plan.parts[0].op)):
@@ -140,7 +140,7 @@ class _Body(Walk[CpuEmit]):
                     if op.chunk is None:
                         code.write_runs()
                     else:
-                        super().loop(op, code.block)
+                        self.iterate(op, code.block)
         self.emit.together()
 
     def kernel(self, op: Operation) -> None:

@@ -168,9 +168,13 @@ class Walk(ABC, Generic[E]):
             self.kernel(op)
         self.together()
 
-    def loop(self, op: For, block: Ops | None = None) -> None:
-        """A loop over single steps or over chunks of steps; `block`: writes what is in it."""
-        emit, b, block = self.emit, self.emit.b, block or self.block
+    def loop(self, op: For) -> None:
+        """A loop over single steps or over chunks of steps."""
+        self.iterate(op, self.block)
+
+    def iterate(self, op: For, block: Ops) -> None:
+        """A loop; `block` writes what is in it."""
+        emit, b = self.emit, self.emit.b
         start, count = emit.dim(get_dim(op.start)), emit.dim(get_dim(op.count))
         size = self._chunk_steps(op) if op.chunk is not None else I64(1)
         iterations = count
