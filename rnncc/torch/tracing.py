@@ -64,7 +64,8 @@ def read(
     """
     readings.stack.append(reading)
     kind = is_open, reading.is_first
-    key = cell, rows, states, [(place.owner, place.key) for place in places], kept
+    inside = torch._C._are_functorch_transforms_active()
+    key = cell, rows, states, [(place.owner, place.key) for place in places], kept, inside
     try:
         with outside_of_transforms(), _outside_of_ddp(), watching(guarded=True), quiet():
             try:
@@ -75,6 +76,8 @@ def read(
         _free_frames(error)
         text = str(error)
         reason = PAIR if PAIR in text else reason_of(text)
+        if torch._C._are_functorch_transforms_active() and "functorch" in text:
+            reason = "torch.func in a cell is not supported where torch.func is around scan"
         raise CompileError(user_line(text, _name(cell)), reason) from error
     finally:
         readings.stack.pop()
@@ -121,13 +124,24 @@ def _marked(tree: Any) -> Any:
     return pytree.tree_unflatten(marked, spec)
 
 
+def _dtype_of(x: Any) -> Any:
+    return x.dtype if isinstance(x, torch.Tensor) else None
+
+
 def _copy_or_constant(x: Any) -> Any:
     return x.clone() if isinstance(x, torch.Tensor) else x
 
 
 def _step(
-    cell: Callable[..., Any], rows: Any, states: Any, places: Sequence[Any], kept: Sequence[Any]
+    cell: Callable[..., Any],
+    rows: Any,
+    states: Any,
+    places: Sequence[Any],
+    kept: Sequence[Any],
+    inside: bool,
 ) -> tuple[Any, Any, Any]:
+    if inside:  # transforms that were there first know tensors that are met in the cell's own
+        pytree.tree_map(_dtype_of, (rows, states, kept))
     for (owner, key), value in zip(places, kept, strict=True):
         put(owner, key, pytree.tree_map(_copy_or_constant, value))  # it may change that in place
     result = cell(rows, states)

@@ -151,13 +151,13 @@ class LastStep(torch.nn.Module):
         return y[n - 1, rows]
 
 
-@pytest.mark.parametrize("way", ["one by one", "a number", "a mask"])
+@pytest.mark.parametrize("way", ["a number", "a mask"])
 def test_a_refusal_of_the_last_valid_step_names_its_recipe(way: str) -> None:
     given = torch.zeros(6, 2, 3), torch.tensor([6, 2])
     with pytest.raises(CompileError, match=r"docs/recipes.md#the-last-valid-step") as caught:
         rt.compile(LastStep(way), given)
     assert "\n" not in str(caught.value)
-    module = LastStep("as the recipe says")
+    module = LastStep("one by one" if way == "a mask" else "as the recipe says")
     torch.testing.assert_close(rt.compile(module, given)(*given), module(*given))
 
 

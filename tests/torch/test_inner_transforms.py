@@ -81,6 +81,16 @@ def test_refused(cell: Any, why: str) -> None:
         rt.scan(cell, XS, H.clone().requires_grad_())
 
 
+def test_within_other_transforms() -> None:
+    def of(run: Any) -> Any:
+        def last(h: Any) -> Any:
+            return run(lambda x, h: (x, torch.tanh(h + cubed(h))), XS, h)[1].sum()
+
+        return func.vmap(func.grad(last))(torch.stack([H, 2 * H]))
+
+    torch.testing.assert_close(of(rt.scan), of(loop), rtol=1e-4, atol=1e-5)
+
+
 def test_what_pytorch_cannot_read_leaves_gradients_on() -> None:
     def cell(x: Any, h: Any) -> Any:
         slopes = func.vmap(func.jacfwd(lambda v: v + 0.1 * torch.tanh(v)))(h)

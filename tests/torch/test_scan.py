@@ -58,6 +58,27 @@ def test_cells_of_pytorch(kind: str) -> None:
     torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
 
 
+def counting(x: Any, state: Any) -> Any:
+    """Rings whose places are numbers in tensors, in every form of an index."""
+    ring, t = state
+    ring = ring.clone()
+    ring[:, t] = x[:, :4]
+    ring[..., -1 - t] = x[:, :3, None].sum(1)
+    ring[0, t, 1:] = 0.5
+    y = ring[:, (t + 1) % 3] + ring[1, t] + ring[..., t].sum(1, keepdim=True)
+    y = y + ring[torch.tensor([0, 2, 1]), t] + ring[None, :, t, 1:2].sum(0) + ring[t - 1, 0]
+    return y, (ring, (t + 1) % 3)
+
+
+def test_numbers_in_tensors_as_indices() -> None:
+    found = []
+    for run in (rt.scan, loop):
+        xs = sequence(4).requires_grad_()
+        ys, (ring, t) = run(counting, xs, (torch.zeros(3, 3, 4), torch.tensor(0)))
+        found.append((ys, ring, t, *torch.autograd.grad((ys * ys).sum() + ring.sum(), [xs])))
+    torch.testing.assert_close(*found, **CLOSE)
+
+
 def test_layer_of_pytorch_in_a_cell() -> None:
     """A sentence a row: its words go through nn.LSTM, what that gives through a cell."""
 

@@ -18,12 +18,14 @@ from typing import Any
 
 import torch
 from torch._dynamo.trace_rules import get_torch_obj_rule_map
+from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.fx.experimental.proxy_tensor import _make_temp_remove_mode_context_manager
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import BackwardHook
 
+from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.readings import (
     CHANGES,
     HOOKS,
@@ -206,7 +208,23 @@ def _check_saved_tensors_hooks(hooks: Any) -> None:
         refuse(location(type(hooks).__name__), "is not supported here")
 
 
+def _take_counters() -> None:
+    """Let a number in a tensor be an index, which `torch.export` would take out of its tensor."""
+    own = _NonStrictTorchFunctionHandler._override
+
+    def override(handler: Any, func: Any, args: Any, kwargs: Any) -> Any:
+        name = getattr(func, "__name__", "") if readings.stack else ""
+        if name == "__getitem__" and counters.has_counter(args[1]):
+            return counters.taken, args, kwargs
+        if name == "__setitem__" and counters.can_put(args[1]):
+            return counters.put, args, kwargs
+        return own(handler, func, args, kwargs)
+
+    setattr(_NonStrictTorchFunctionHandler, "_override", override)  # noqa: B010
+
+
 def _patch_pytorch() -> None:
     """Put checks into what no mode shows: hooks of modules."""
+    _take_counters()
     check_first(BackwardHook, "__init__", lambda *_: check_backward_hook())
     check_first(saved_tensors_hooks, "__enter__", _check_saved_tensors_hooks)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from inspect import getattr_static
 from typing import Any
@@ -13,13 +14,16 @@ from torch._dynamo.guards import GuardBuilder
 from torch._dynamo.source import AttrSource
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import VariableBuilder
+from torch._dynamo.variables.builtin import BuiltinVariable
+from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.ctx_manager import InferenceModeVariable
 from torch._dynamo.variables.distributed import BackwardHookVariable
-from torch._dynamo.variables.lists import TupleVariable
+from torch._dynamo.variables.lists import SliceVariable, TupleVariable
 from torch._dynamo.variables.misc import AutogradFunctionVariable
 from torch._dynamo.variables.tensor import TensorVariable
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.function_op import applied, in_order, is_once, methods_of
 from rnncc.frontends.torch.node_context import reason_of
 from rnncc.frontends.torch.readings import (
@@ -79,6 +83,8 @@ def patch_dynamo() -> None:
 
     setattr(VariableBuilder, "wrap_module", wrap_module)  # noqa: B010
 
+    _take_counters()
+
     def check_hook(tx: Any, *_: Any) -> None:
         _in_dynamo(tx, check_backward_hook)
 
@@ -92,6 +98,37 @@ def patch_dynamo() -> None:
     # else a hook that a module gets later would not be noticed
     empty = "EMPTY_NN_MODULE_HOOKS_DICT"
     check_first(GuardBuilder, empty, lambda builder, guard: builder.SEQUENCE_LENGTH(guard))
+
+
+def _take_counters() -> None:
+    """Let a number in a tensor be an index, as it is in Python."""
+    call, put = BuiltinVariable.call_function, TensorVariable.method___setitem__
+
+    def call_function(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        takes = variable.fn is operator.getitem and bool(readings.stack) and len(args) == 2
+        if not (takes and isinstance(args[0].realize(), TensorVariable) and _has_counter(args[1])):
+            return call(variable, tx, args, kwargs)
+        return VariableTracker.build(tx, counters.taken).call_function(tx, args, kwargs)
+
+    def put_item(variable: Any, tx: Any, key: Any, value: Any) -> Any:
+        if not readings.stack or not _has_counter(key, others=False):
+            return put(variable, tx, key, value)
+        function = VariableTracker.build(tx, counters.put)
+        return function.call_function(tx, [variable, key, value], {})
+
+    setattr(BuiltinVariable, "call_function", call_function)  # noqa: B010
+    setattr(TensorVariable, "method___setitem__", put_item)  # noqa: B010
+
+
+def _has_counter(key: Any, others: bool = True) -> bool:
+    """Whether an entry of an index is a counter: the only one that is a tensor or a list, but for
+    `others`."""
+    key = key.realize()
+    entries = [e.realize() for e in (key.items if isinstance(key, TupleVariable) else [key])]
+    tensors = [e for e in entries if isinstance(e, TensorVariable)]
+    found = [e for e in tensors if counters.is_counter(e.as_proxy().node.meta["example_value"])]
+    plain = sum(isinstance(e, ConstantVariable | SliceVariable) for e in entries)
+    return bool(found) and (others or len(found) == 1 == len(entries) - plain)
 
 
 def _check_question(variable: Any, tx: Any, name: str, *_: Any) -> None:
