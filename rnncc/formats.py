@@ -63,6 +63,15 @@ _HOLDS = (
 """How the name of a zip file's member ends, kind, what to do."""
 
 
+def starts_as_onnx(data: bytes) -> bool:
+    """Whether these may be the first bytes of an ONNX model.
+
+    Field 1 is a small number, the IR's version, and field 2, 7 or 8 a message; a NetDef's field 1
+    is a text.
+    """
+    return len(data) > 2 and data[0] == 0x08 and data[1] < 0x40 and data[2] in (0x12, 0x3A, 0x42)
+
+
 def kind_of(data: bytes) -> tuple[str, str | None] | None:
     """What a file is, and what to do about it; None where nothing shows it."""
     if data.startswith(b"PK"):

@@ -101,6 +101,8 @@ def compile(
 
     if options["stop_after"] and emit not in ("rnn", "kern"):
         raise CompileError("--stop-after", "goes with --emit rnn or --emit kern")
+    if emit and products:
+        raise CompileError("--products", "goes without --emit, which writes one form")
     init = only_init(init_net, init)
     options["outputs_with_grads"] = _words(outputs_with_grads) or None
     if emit in (*TEXTS, "obj"):

@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 from google.protobuf.message import DecodeError
 
 from rnncc.errors import CompileError, Location
-from rnncc.formats import kind_of
+from rnncc.formats import kind_of, starts_as_onnx
 from rnncc.netdef.netdef_pb2 import Argument, NetDef
 from rnncc.sources import called, check_message, check_name, read_bytes
 from rnncc.writing import write_file
@@ -109,6 +109,11 @@ def _parse(data: bytes, name: str) -> NetDef:
         raise CompileError(name, "is empty", "a NetDef with operators is expected")
     if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
         raise CompileError(name, "is text in UTF-16", "the text form of a NetDef is UTF-8")
+    if starts_as_onnx(data):
+        hint = (
+            "`rnncc compile`, `run`, `check`, `inspect` and others read ONNX; netdef edits NetDefs"
+        )
+        raise CompileError(name, "is an ONNX model, not a NetDef", hint)
     unreadable = None
     if _TEXT_START.match(data) and not _CONTROL.search(data):
         try:

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[2]
 NET = str(ROOT / "examples/lstm.pbtxt")
 INIT = ["--init", str(ROOT / "examples/lstm_init.pbtxt")]
 ARRAYS = str(ROOT / "examples/lstm.npz")
+ONNX = str(ROOT / "examples/onnx/gru.onnx")
 OUTPUTS = {"probabilities", "hidden_last", "cell_last"}
 
 Capture = pytest.CaptureFixture[str]
@@ -237,7 +238,10 @@ def test_demo_compares_equals() -> None:
             "max_steps 0 is not a number from 1 to 2147483647",
         ),
         (["compile", NET, *INIT, "--stop-after", "fuse"], "--stop-after: goes with --emit rnn"),
+        (["compile", NET, *INIT, "--emit", "rnn", "--products", "so"], "--products: goes without"),
         (["compile", NET, *INIT, "--cpu", "frob"], "frob"),
+        (["compile", NET, *INIT, "--cpu", ""], "cpu '' is not one"),
+        (["netdef", "show", ONNX], "is an ONNX model, not a NetDef"),
         (["compile", NET, *INIT, "--target", "frob"], "frob"),
         (["compile", NET, *INIT, "--emit", "rnn", "--stop-after", "frob"], "frob"),
         (["compile", NET, *INIT, "-o", "/proc/none"], "/proc/none: cannot write"),

@@ -80,7 +80,7 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarg
         return _native(chosen)
     assert platform is not None
     default = platform.cpu if is_named else USUAL.get(architecture, platform.cpu)
-    return _named(platform, chosen, cpu or default)
+    return _named(platform, chosen, default if cpu is None else cpu)
 
 
 def _named(platform: Platform, triple: str, cpu: str) -> CpuTarget:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rnncc.errors import CompileError, Location
-from rnncc.formats import kind_of
+from rnncc.formats import kind_of, starts_as_onnx
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.sources import (
     HINT,
@@ -50,9 +50,9 @@ _PACKED = re.compile(r"U?INT[24]$|FLOAT[46]E")
 def is_onnx(source: object) -> bool:
     """Whether something is an ONNX model: by its suffix, its message's name, or its first bytes."""
     if isinstance(source, (str, Path)):
-        return Path(source).suffix == SUFFIX or _starts_as_model(_head(Path(source)))
+        return Path(source).suffix == SUFFIX or starts_as_onnx(_head(Path(source)))
     if isinstance(source, bytes):
-        return _starts_as_model(source[:64])
+        return starts_as_onnx(source[:64])
     descriptor = getattr(source, "DESCRIPTOR", None)
     return getattr(descriptor, "full_name", "") == "onnx.ModelProto"
 
@@ -60,12 +60,6 @@ def is_onnx(source: object) -> bool:
 def _head(path: Path) -> bytes:
     """The first bytes of a file without a suffix that tells; nothing of others."""
     return head(path, 64) if path.suffix in ("", ".bin", ".model") else b""
-
-
-def _starts_as_model(data: bytes) -> bool:
-    """Field 1 is a small number, the IR's version, and field 2, 7 or 8 a message; a NetDef's
-    field 1 is a text."""
-    return len(data) > 2 and data[0] == 0x08 and data[1] < 0x40 and data[2] in (0x12, 0x3A, 0x42)
 
 
 def onnx_package() -> Any:
