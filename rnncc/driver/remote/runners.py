@@ -337,31 +337,31 @@ def _script(board: Board, folder: Path) -> Path:
 
 def _run(command: Sequence[str], folder: Path, stdin: bytes) -> bytes:
     """What a command writes: into files, since the ends of pipes stay open in wine's server."""
-    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as told:
-        given.write(stdin)
-        given.seek(0)
+    with TemporaryFile() as sent, TemporaryFile() as out, TemporaryFile() as log:
+        sent.write(stdin)
+        sent.seek(0)
         try:
             done = subprocess.run(
-                command, stdin=given, stdout=out, stderr=told, cwd=folder, timeout=TIMEOUT,
+                command, stdin=sent, stdout=out, stderr=log, cwd=folder, timeout=TIMEOUT,
                 check=False,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise CompileError("", f"{command[0]} did not end within {TIMEOUT} s") from error
         except OSError as error:
             raise CompileError("", f"{command[0]} did not run: {error}") from error
-        told.seek(0)
+        log.seek(0)
         if done.returncode:
-            raise _failure(Path(command[0]).name, done.returncode, told.read())
+            raise _failure(Path(command[0]).name, done.returncode, log.read())
         out.seek(0)
         return out.read()
 
 
-def _failure(name: str, status: int, told: bytes) -> CompileError:
-    """Of a command that ended with a status, with what says most of what it told."""
+def _failure(name: str, status: int, log: bytes) -> CompileError:
+    """Of a command that ended with a status, with the line of its log that says most."""
     if status == LACKING:
         what = "which lacks what the code needs (NAME_missing_feature)"
         return CompileError("", f"{name} emulates a CPU {what}")
-    lines = told.decode(errors="replace").strip().splitlines() or ["no message"]
+    lines = log.decode(errors="replace").strip().splitlines() or ["no message"]
     message = next((line for line in lines if "error" in line or "undefined" in line), lines[-1])
     return CompileError("", f"{name} ended with status {status}: {message}")
 
