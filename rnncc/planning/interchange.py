@@ -22,6 +22,7 @@ from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer, For, Func, Row, ShiftedRow
 from rnncc.kern.kernels import Map, Reduce
+from rnncc.planning.frames import FramedKernel, Strides
 from rnncc.planning.inplace import OWNED
 from rnncc.planning.uses import Targets, targets
 
@@ -30,36 +31,19 @@ FEW = 32
 WIDE = 64
 """Places of one sequence that fill vectors; of fewer, steps are short anyway."""
 
-Strides = tuple[Dim, ...]
 ZERO = Dim.of(0)
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Part(FramedKernel):
     """A kernel of such a loop.
 
     Attributes:
-        axes: of its domain, those of the frame.
-        short, reduced: its other axes; those of them that it adds up.
+        short, reduced: its axes beside the frame; those of them that it adds up.
     """
 
-    op: Map | Reduce
-    axes: tuple[int, ...]
     short: tuple[int, ...]
     reduced: tuple[int, ...]
-
-    @property
-    def operands(self) -> list[tuple[SSAValue, Access]]:
-        """What the kernel reads, then what it writes."""
-        op = self.op
-        return [
-            *zip(op.ins, op.in_accesses, strict=True),
-            *zip(op.outs, op.out_accesses, strict=True),
-        ]
-
-    def along(self, access: Access) -> Strides:
-        """An access's strides along the frame."""
-        return tuple(access.strides[axis] for axis in self.axes)
 
     def beside(self, access: Access, indices: Mapping[int, int]) -> Dim:
         """An access's offset at some indices of the axes beside the frame."""

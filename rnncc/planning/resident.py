@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import combinations
 from math import prod
 
@@ -22,6 +21,7 @@ from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer, For, Func, Index, Row, ShiftedRow
 from rnncc.kern.kernels import Map, Reduce
+from rnncc.planning.frames import FramedKernel
 from rnncc.planning.inplace import OWNED
 from rnncc.planning.lifetimes import lifetimes
 from rnncc.planning.uses import Targets, targets, timeline
@@ -32,36 +32,19 @@ more, threads had better share what one place does."""
 MOST_LOCAL = 1 << 10
 """Elements of a place that a thread keeps for itself."""
 
-Strides = tuple[Dim, ...]
 ZERO = Dim.of(0)
 
 
 @dataclass(frozen=True, eq=False)
-class PlaceKernel:
-    """A kernel of such a loop.
+class PlaceKernel(FramedKernel):
+    """A kernel of such a loop, whose frame are the places.
 
     Attributes:
-        axes: of its domain, those of places.
         kept, reduced: its other axes of more than one element; those of them that it adds up.
     """
 
-    op: Map | Reduce
-    axes: tuple[int, ...]
     kept: tuple[int, ...]
     reduced: tuple[int, ...]
-
-    @cached_property
-    def operands(self) -> list[tuple[SSAValue, Access]]:
-        """What the kernel reads, then what it writes."""
-        op = self.op
-        return [
-            *zip(op.ins, op.in_accesses, strict=True),
-            *zip(op.outs, op.out_accesses, strict=True),
-        ]
-
-    def along(self, access: Access) -> Strides:
-        """An access's strides along the places."""
-        return tuple(access.strides[axis] for axis in self.axes)
 
     def beside(self, access: Access) -> list[tuple[Dim, Dim]]:
         """Sizes and strides of the axes beside the places that an access goes along."""

@@ -17,7 +17,8 @@ from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
-from rnncc.planning.interchange import Interchange, Part, Strides
+from rnncc.planning.frames import Strides
+from rnncc.planning.interchange import Interchange, Part
 
 FIXED = 12
 """Vectors that are the same in all steps and are read once for a run of them."""

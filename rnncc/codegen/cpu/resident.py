@@ -27,7 +27,8 @@ from rnncc.ir.attributes import dims_attr, get_dim
 from rnncc.kern.access import Access, access_attr
 from rnncc.kern.dialect import For, Row, ShiftedRow
 from rnncc.kern.kernels import Map
-from rnncc.planning.resident import PlaceKernel, ResidentLoop, Strides
+from rnncc.planning.frames import Strides
+from rnncc.planning.resident import PlaceKernel, ResidentLoop
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.target import CpuTarget
