@@ -81,9 +81,10 @@ refused with what it is for; `rnncc_runtime.describe` reads what any of them say
 
 `libNAME.a` and `NAME.h`: weights are constants, in flash; state, workspace and arrays are the
 caller's, who can reserve them statically, at multiples of 8 bytes: the header has their bytes as
-macros too, `NAME_WORKSPACE_BYTES(T, N)` and `NAME_STATE_BYTES(N)`. Floats are passed in registers
-(`-mfloat-abi=hard`, for RISC-V `-mabi=ilp32f`). The FPU, and Helium, must be enabled before the
-first call.
+macros too, `NAME_STATE_BYTES(N)`, `NAME_STREAM_WORKSPACE_BYTES(T, N)` for `NAME_state_init` and
+`NAME_step` alone, and `NAME_WORKSPACE_BYTES(T, N)` for all functions. Floats are passed in
+registers (`-mfloat-abi=hard`, for RISC-V `-mabi=ilp32f`). The FPU, and Helium, must be enabled
+before the first call.
 [examples/microcontroller](../examples/microcontroller/main.c) is the main loop of a Cortex-M4, a
 step a sample, without an allocator or a system; `make run` there runs it in qemu.
 
@@ -101,8 +102,8 @@ GRU of 16 units with 16 inputs, for a Cortex-M4, all functions:
 
 | weights | their bytes | code and constants | metadata | flash | state and workspace |
 | --- | --- | --- | --- | --- | --- |
-| fp32 | 6,468 | 1,994 | 1,045 | 9,507 | 400 |
-| int8 | 2,372 | 2,570 | 1,046 | 5,988 | 440 |
+| fp32 | 6,468 | 1,994 | 1,067 | 9,529 | 328 |
+| int8 | 2,372 | 2,570 | 1,073 | 6,015 | 368 |
 
 A step of it takes about 16,600 and 14,900 cycles on a Cortex-M4, by Arm's timings of instructions,
 as the same command tells ([planning.md](planning.md#on-a-machine) says what that leaves out).
@@ -113,8 +114,8 @@ Others on the same nets, in a program that calls a step and nothing else, with `
 
 | | flash of GRU(16, 16) | of LSTM(16, 16) | RAM beside the arrays |
 | --- | --- | --- | --- |
-| rnncc, fp32 | 8,916 | 11,124 | 400, 656 |
-| rnncc, int8 | 5,396 | 6,216 | 440, 696 |
+| rnncc, fp32 | 8,916 | 11,124 | 328, 520 |
+| rnncc, int8 | 5,396 | 6,216 | 368, 560 |
 | RTNeural | 3,808 and weights (6,528) | 3,932 and weights (8,448) | 7,000, 9,192: weights too |
 | onnx2c | | 11,980 | 344 of stack |
 

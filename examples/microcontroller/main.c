@@ -9,7 +9,7 @@
 enum { SAMPLES = 48, TICKS = 1000 };
 
 /* The caller's memory, for one step of one sequence. */
-static _Alignas(8) unsigned char workspace[amp_WORKSPACE_BYTES(1, 1)];
+static _Alignas(8) unsigned char workspace[amp_STREAM_WORKSPACE_BYTES(1, 1)];
 static _Alignas(8) unsigned char state[amp_STATE_BYTES(1)];
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))

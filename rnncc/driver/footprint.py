@@ -56,12 +56,13 @@ def _cycles(c: Compilation) -> dict[str, int]:
 
 def _ram(library: Library, sizes: Mapping[str, int]) -> Iterator[RamRow]:
     """What the caller reserves: for a stream, of a batch of one."""
-    workspace, ones = library.workspace, dict.fromkeys(library.symbols, 1)
+    ones = dict.fromkeys(library.symbols, 1)
     if library.streaming is None:
         if library.training is not None:
             yield _row("tape", library.training.tape, sizes)
-        yield _row("workspace", workspace, sizes)
+        yield _row("workspace", library.workspace, sizes)
         return
+    workspace = library.stream_workspace
     yield _row("state", library.streaming.bytes, ones)
     yield _row("workspace of a step", workspace, ones)
     if (most := library.max_steps or 1) > 1:

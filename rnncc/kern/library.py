@@ -104,6 +104,12 @@ class Library:
         return Largest(f for p in self.programs.values() for f in p.workspace.formulas)
 
     @property
+    def stream_workspace(self) -> Largest:
+        """Bytes of the workspace that do for a stream, where there is one."""
+        assert self.streaming is not None
+        return self.streaming.stream_workspace(self.programs["init"], self.programs["step"])
+
+    @property
     def symbols(self) -> list[str]:
         """The sizes that every function takes: T, N, then the others."""
         return list(dict.fromkeys(s for p in self.programs.values() for s in p.symbols))

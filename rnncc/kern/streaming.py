@@ -116,6 +116,12 @@ class Streaming:
             rooms += [self.run_area + size, self.step_area + size]
         return Largest(_not_below(rooms))
 
+    def stream_workspace(self, init: KernelProgram, step: KernelProgram) -> Largest:
+        """Bytes that a stream needs, which calls `state_init` and `step` alone."""
+        rooms = [*init.workspace.formulas, self.step_area]
+        rooms += [self.step_area + size for size in step.workspace.formulas]
+        return Largest(_not_below(rooms))
+
     def _total(self, slots: Sequence[StateSlot]) -> Dim:
         total = sum((slot.bytes for slot in slots), Dim.of(0))
         return total + self.line if slots and total.coefficient() == 0 else total

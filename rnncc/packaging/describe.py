@@ -16,7 +16,7 @@ from rnncc.kern.signatures import CUDA_SUFFIX, SYNC_BYTES, cuda_parameters
 from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Training
 from rnncc.names import c_names
-from rnncc.platforms import LINE
+from rnncc.platforms import LINE, system_of
 from rnncc.version import __version__
 
 FORMAT = 2
@@ -38,7 +38,9 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
             {**port, "packed": True} for port in _ports(library.name, library.parameters)
         ],
         **(_training(library.name, library.training) if library.training else {}),
-        "stream": _stream(streaming) if streaming else {"refused": library.refusal},
+        "stream": _stream(library, streaming, target.triple)
+        if streaming
+        else {"refused": library.refusal},
         **({"bounds": [str(formula) for formula in library.bounds]} if library.bounds else {}),
         **(
             {"counts": {n: [*count] for n, count in library.counts.items()}}
@@ -87,10 +89,15 @@ def _training(name: str, training: Training) -> dict[str, Any]:
     }
 
 
-def _stream(streaming: Streaming) -> dict[str, Any]:
-    """The state, and what each input is where a user leaves it out as a sequence begins."""
+def _stream(library: Library, streaming: Streaming, triple: str) -> dict[str, Any]:
+    """The state, and what each input is where a user leaves it out as a sequence begins.
+
+    Without a system, where memory is short, also the workspace that a stream does with.
+    """
+    bare = system_of(triple) == "bare"
     return {
         "state": str(streaming.bytes),
+        **({"workspace": str(library.stream_workspace)} if bare else {}),
         "slots": [
             {
                 "name": slot.port.name,

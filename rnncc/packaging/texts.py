@@ -63,8 +63,9 @@ def _constants(metadata: Mapping[str, Any]) -> list[str]:
     from rnncc.packaging.formulas import c_largest  # imports NumPy
 
     names = dict(zip(metadata["symbols"], size_names(metadata), strict=True))
-    known = {"WORKSPACE": metadata["workspace"], "STATE": metadata["stream"].get("state")}
-    known["TAPE"] = metadata.get("tape")
+    stream = metadata["stream"]
+    known = {"WORKSPACE": metadata["workspace"], "STATE": stream.get("state")}
+    known |= {"STREAM_WORKSPACE": stream.get("workspace"), "TAPE": metadata.get("tape")}
     return [
         f"{metadata['name']}_{memory}_BYTES({', '.join(arguments)}) ({c_largest(text, names)})"
         for memory, text in known.items()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,12 @@ def test_constants_are_the_formulas(tmp_path: Path) -> None:
     options = Options(name="net", target="cortex-m4", train=True)
     metadata = compile_object(rnncc.cells.gru(3, 5), None, options).metadata
     known = {"net_WORKSPACE_BYTES": metadata["workspace"], "net_TAPE_BYTES": metadata["tape"]}
-    text = header(metadata)
+    streaming = compile_object(
+        rnncc.cells.gru(3, 5), None, replace(options, train=False, name="own")
+    )
+    stream = streaming.metadata["stream"]
+    known |= {"own_STREAM_WORKSPACE_BYTES": stream["workspace"]}
+    text = header(metadata) + header(streaming.metadata)
     for number, formula in enumerate(FORMULAS):
         text += f"#define F{number}(T, N) ({c_largest(formula, {'T': 'T', 'N': 'N'})})\n"
         known[f"F{number}"] = formula

@@ -23,7 +23,7 @@ def of_machine(net: Any = GRU, **options: Any) -> MachineReport:
 
 
 @pytest.mark.parametrize(
-    ("precision", "flash", "ram"), [("fp32", 10_000, 400), ("int8", 6_500, 440)]
+    ("precision", "flash", "ram"), [("fp32", 10_000, 328), ("int8", 6_500, 368)]
 )
 def test_a_gru_on_cortex_m4(precision: str, flash: int, ram: int) -> None:
     machine = of_machine(target="cortex-m4", max_steps=1, precision=precision)
