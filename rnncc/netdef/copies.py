@@ -95,6 +95,8 @@ class _Fusion:
         end = self._overwritten(source, group)
         if not all(op < end and self._reads_alone(op, index) for op, index in moved):
             return []
+        if end < len(self.steps) and any(self.given.op[op].type == "Alias" for op, _ in moved):
+            return []  # an alias would share memory that is written while it is read
         self.readers[source].pop((copy, 0))
         for op, index in moved:
             self.readers[source][op, index] = None

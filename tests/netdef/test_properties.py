@@ -75,6 +75,16 @@ def test_prune_changes_no_output(net: NetDef) -> None:
     assert fuse_copies(made) == made
 
 
+def test_prune_keeps_a_copy_of_what_is_written_while_its_alias_is_read() -> None:
+    net = NetDef(external_input=["v"], external_output=["v"])
+    for kind, read, written in [("Copy", "v", "a"), ("Alias", "a", "b"), ("Tanh", "b", "v")]:
+        net.op.add(type=kind, input=[read], output=[written])
+    made, gone = prune(net)
+    assert [op.type for op in made.op] == ["Copy", "Tanh"]
+    assert [r.type for r in gone] == ["Alias"]
+    assert_same(computed(made), computed(net))
+
+
 @settings(deadline=None)
 @given(nets(), st.data())
 def test_halves_that_pass_on_what_subgraph_io_says_make_the_whole(
