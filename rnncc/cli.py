@@ -80,7 +80,7 @@ cli.add_command(bench)
 @click.option(
     "--batch", type=click.IntRange(1), default=256, help="Rows of a table at a time; 256 without."
 )
-@click.option(
+@click.option(  # as many at the most as rnncc_runtime.pool, which takes NumPy, makes
     "--threads", type=click.IntRange(1, 1024), default=1, help="How many compute; 1 without."
 )
 def run(

@@ -148,10 +148,10 @@ class Options:
 
 
 def _check_kinds(values: Mapping[str, Any]) -> None:
-    for kinds, (told, names) in _KINDS.items():
+    for kinds, (expected, names) in _KINDS.items():
         for name in names.split():
             if name in values and not isinstance(values[name], kinds):
-                raise CompileError("", f"{name} {values[name]!r} is not {told}")
+                raise CompileError("", f"{name} {values[name]!r} is not {expected}")
     for name, shape in values.get("shapes", {}).items():
         if not isinstance(shape, Iterable):
             raise CompileError("", f"the shape {shape!r} of {name} is not a text or a sequence")

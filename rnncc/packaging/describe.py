@@ -13,7 +13,6 @@ from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library
 from rnncc.kern.program import Port
 from rnncc.kern.signatures import CUDA_SUFFIX, SYNC_BYTES, cuda_parameters
-from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Training
 from rnncc.names import c_names
 from rnncc.platforms import LINE, system_of
@@ -38,9 +37,7 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
             {**port, "packed": True} for port in _ports(library.name, library.parameters)
         ],
         **(_training(library.name, library.training) if library.training else {}),
-        "stream": _stream(library, streaming, target.triple)
-        if streaming
-        else {"refused": library.refusal},
+        "stream": _stream(library, target.triple),
         **({"bounds": [str(formula) for formula in library.bounds]} if library.bounds else {}),
         **(
             {"counts": {n: [*count] for n, count in library.counts.items()}}
@@ -89,12 +86,14 @@ def _training(name: str, training: Training) -> dict[str, Any]:
     }
 
 
-def _stream(library: Library, streaming: Streaming, triple: str) -> dict[str, Any]:
+def _stream(library: Library, triple: str) -> dict[str, Any]:
     """The state, and what each input is where a user leaves it out as a sequence begins.
 
     Without a system, where memory is short, also the workspace that a stream does with.
     """
-    bare = system_of(triple) == "bare"
+    streaming, bare = library.streaming, system_of(triple) == "bare"
+    if streaming is None:
+        return {"refused": library.refusal}
     return {
         "state": str(streaming.bytes),
         **({"workspace": str(library.stream_workspace)} if bare else {}),

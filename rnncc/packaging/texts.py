@@ -66,12 +66,13 @@ def _constants(metadata: Mapping[str, Any]) -> list[str]:
     stream = metadata["stream"]
     known = {"WORKSPACE": metadata["workspace"], "STATE": stream.get("state")}
     known |= {"STREAM_WORKSPACE": stream.get("workspace"), "TAPE": metadata.get("tape")}
-    return [
-        f"{metadata['name']}_{memory}_BYTES({', '.join(arguments)}) ({c_largest(text, names)})"
-        for memory, text in known.items()
-        if text is not None
-        for arguments in [[c for s, c in names.items() if memory != "STATE" or s != TIME]]
-    ]
+
+    def macro(memory: str, formula: str) -> str:
+        arguments = [c for s, c in names.items() if memory != "STATE" or s != TIME]
+        called = f"{metadata['name']}_{memory}_BYTES({', '.join(arguments)})"
+        return f"{called} ({c_largest(formula, names)})"
+
+    return [macro(memory, formula) for memory, formula in known.items() if formula is not None]
 
 
 def wrapper(metadata: Mapping[str, Any]) -> str:

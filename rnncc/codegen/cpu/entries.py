@@ -7,7 +7,7 @@ first pointer; `add_exports` makes the functions that users call, for code with 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from rnncc.codegen.cpu.denormals import flushing
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.entry_points import emit_entry_point
 from rnncc.codegen.cpu.function import emit_kernel, emit_program
-from rnncc.codegen.cpu.loop_orders import threading_cost
+from rnncc.codegen.cpu.loop_orders import LoopOrders, loop_orders
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.sizes import emit_size, emit_threads
 from rnncc.codegen.cpu.threads import alone
@@ -62,7 +62,8 @@ def emit_module(
     module.triple = target.triple
     code = LibraryModule(module, linked=applied_texts(library, target))
     shared = OutlinedKernels(library.programs.values(), target, emit_kernel)
-    calls = _programs(module, library, target, shared)
+    orders = _loop_orders(library, target, shared, library.shared)
+    calls = _programs(module, library, target, shared, orders)
     if len(calls) == 1:
         code.entries |= _emit_plain(library, calls["run"], target)
     else:
@@ -80,7 +81,7 @@ def emit_module(
         emit_size(module, name, size.bytes, size.symbols, target, size.bounds)
         code.sizes.append(size.name)
     if library.shared:
-        worth = threading_cost(library.programs.values(), target, shared)
+        worth = _threading_cost(library, target, orders)
         emit_threads(module, f"{library.name}_threads", worth, library.symbols, target)
         code.sizes.append("threads")
     if metadata is not None:
@@ -90,12 +91,31 @@ def emit_module(
 
 def threading_cost_of(library: Library, target: CpuTarget) -> ThreadingCost:
     """What a call of a library takes of a team."""
-    programs = library.programs.values()
-    return threading_cost(programs, target, OutlinedKernels(programs, target, emit_kernel))
+    shared = OutlinedKernels(library.programs.values(), target, emit_kernel)
+    return _threading_cost(library, target, _loop_orders(library, target, shared, True))
+
+
+def _threading_cost(
+    library: Library, target: CpuTarget, orders: Mapping[str, LoopOrders]
+) -> ThreadingCost:
+    apart = {loop for several in orders.values() for loop in several}
+    return ThreadingCost.of(library.programs.values(), target.lanes, apart)
+
+
+def _loop_orders(
+    library: Library, target: CpuTarget, shared: OutlinedKernels, several: bool
+) -> dict[str, LoopOrders]:
+    """Of each program."""
+    programs = library.programs.items()
+    return {part: loop_orders(p.func, target, shared, several) for part, p in programs}
 
 
 def _programs(
-    module: ir.Module, library: Library, target: CpuTarget, shared: OutlinedKernels
+    module: ir.Module,
+    library: Library,
+    target: CpuTarget,
+    shared: OutlinedKernels,
+    orders: Mapping[str, LoopOrders],
 ) -> dict[str, ir.Function]:
     """The programs, each for one of several threads if the library is; what calls them checks its
     sizes, but where it is the caller."""
@@ -107,6 +127,7 @@ def _programs(
             f"{library.name}_{part}",
             target,
             shared,
+            orders[part],
             library.shared,
             checked,
             bounds=library.whole_bounds,
@@ -127,7 +148,8 @@ def _single_step(
     if not fixed or work > SHORT or target.compact:
         return None
     prefix = f"{library.name}_step"
-    function = emit_program(module, step, prefix, target, shared, checked=True, fixed=fixed)
+    orders = loop_orders(step.func, target, shared, False)
+    function = emit_program(module, step, prefix, target, shared, orders, checked=True, fixed=fixed)
     function.linkage = "internal"
     function.attributes.add("alwaysinline")  # so that tables of pointers become registers
     return function

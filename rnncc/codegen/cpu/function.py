@@ -19,7 +19,7 @@ from rnncc.codegen.cpu.gemm.product import emit_gemm
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.interchanged import emit_interchanged
 from rnncc.codegen.cpu.list_rows import emit_list_rows
-from rnncc.codegen.cpu.loop_orders import element_of, loop_orders
+from rnncc.codegen.cpu.loop_orders import LoopOrders, element_of
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse, emit_scatter
 from rnncc.codegen.cpu.outlined import OutlinedKernels
@@ -46,6 +46,7 @@ def emit_program(
     prefix: str,
     target: CpuTarget,
     shared: OutlinedKernels,
+    orders: LoopOrders,
     team: bool = False,
     checked: bool = False,
     fixed: Mapping[str, int] | None = None,
@@ -55,10 +56,10 @@ def emit_program(
 
     `inputs` and `outputs` are tables of pointers in the order of the ports. With `team` it is
     `PREFIX_share(weights, inputs, outputs, workspace, part, sizes...)`, for one of several threads:
-    `part` points to a `struct rnncc_part`. `shared` is of all programs of the module; with
-    `checked` the caller has checked the sizes, and its tables are there. With `fixed` sizes it is
-    `PREFIX_fixed`, which takes all of them nevertheless. `bounds` are formulas of sizes that must
-    not be negative.
+    `part` points to a `struct rnncc_part`. `shared` is of all programs of the module, `orders` of
+    this one; with `checked` the caller has checked the sizes, and its tables are there. With
+    `fixed` sizes it is `PREFIX_fixed`, which takes all of them nevertheless. `bounds` are formulas
+    of sizes that must not be negative.
     """
     pointers = 5 if team else 4
     signature = ir.FunctionType(I32, [POINTER] * pointers + [I64] * len(program.symbols))
@@ -69,7 +70,7 @@ def emit_program(
     emit.symbols |= {name: I64(size) for name, size in (fixed or {}).items()}
     if team:
         emit.team = Team(module, emit.b, function.args[4])
-    body = _Body(emit, program, function, shared)
+    body = _Body(emit, program, function, shared, orders)
     if not checked:
         body.check(bounds)
     body.run()
@@ -80,15 +81,19 @@ class _Body(Walk[CpuEmit]):
     """The function's body: checks, buffers, then kernels and loops in order."""
 
     def __init__(
-        self, emit: CpuEmit, program: KernelProgram, function: ir.Function, shared: OutlinedKernels
+        self,
+        emit: CpuEmit,
+        program: KernelProgram,
+        function: ir.Function,
+        shared: OutlinedKernels,
+        orders: LoopOrders,
     ) -> None:
         weights, inputs, outputs, workspace = function.args[:4]
         super().__init__(emit, program, weights, workspace)
         self.inputs, self.outputs, self.shared = inputs, outputs, shared
         self.numbers = {port.name: i for i, port in enumerate(program.inputs)}
         self.places = {port.name: i for i, port in enumerate(program.outputs)}
-        several = emit.team is not None
-        self.orders = loop_orders(program.func, emit.target, shared, several)
+        self.orders = orders
 
     def check(self, bounds: Sequence[Dim]) -> None:
         """Sizes and tables."""

@@ -15,10 +15,8 @@ from rnncc.ir.types import dtype_of
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import For, Func
 from rnncc.kern.kernels import Gemm
-from rnncc.kern.program import KernelProgram
 from rnncc.planning.interchange import Interchange, interchanges
 from rnncc.planning.resident import resident_loops
-from rnncc.planning.threading_cost import ThreadingCost
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.target import CpuTarget
@@ -48,15 +46,6 @@ def loop_orders(
         if order:
             found[loop] = order
     return found
-
-
-def threading_cost(
-    programs: Iterable[KernelProgram], target: CpuTarget, shared: OutlinedKernels
-) -> ThreadingCost:
-    """What a call takes of a team."""
-    several = list(programs)
-    loops = {loop for p in several for loop in loop_orders(p.func, target, shared, True)}
-    return ThreadingCost.of(several, target.lanes, loops)
 
 
 def element_of(op: Operation) -> Real:

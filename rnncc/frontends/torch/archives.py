@@ -58,11 +58,11 @@ def load_exported(source: Any, where: str) -> ExportedProgram:
     from rnncc.frontends.torch.graphs import graphs_of
     from rnncc.frontends.torch.scalar_op import ELEMENTWISE
 
-    with _without_code(), _told_apart() as told:
+    with _without_code(), _logged_errors() as logged:
         try:
             exported = torch.export.load(io.BytesIO(data))
         except Exception as error:  # PyTorch's reader raises whatever damage leads to
-            reason = told[0] if told else error  # what it raises then speaks of the log
+            reason = logged[0] if logged else error  # what it raises then speaks of the log
             lines = str(reason).strip().splitlines() or [type(reason).__name__]
             raise CompileError(where, f"PyTorch cannot read it: {lines[0]}") from error
     parts = graphs_of(exported.graph_module)
@@ -73,18 +73,19 @@ def load_exported(source: Any, where: str) -> ExportedProgram:
 
 
 @contextmanager
-def _told_apart() -> Generator[list[BaseException]]:
+def _logged_errors() -> Generator[list[BaseException]]:
     """While it lasts, what PyTorch's reader would log with tracebacks is put into a list."""
-    logger, told = logging.getLogger("torch.export"), list[BaseException]()
+    logger, logged = logging.getLogger("torch.export"), list[BaseException]()
 
     def note(record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
-        told.extend([] if error is None else [error])
+        if error is not None:
+            logged.append(error)
         return error is None
 
     logger.addFilter(note)
     try:
-        yield told
+        yield logged
     finally:
         logger.removeFilter(note)
 

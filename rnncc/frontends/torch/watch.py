@@ -210,7 +210,8 @@ def _check_saved_tensors_hooks(hooks: Any) -> None:
 
 def _take_counters() -> None:
     """Let a number in a tensor be an index, which `torch.export` would take out of its tensor."""
-    own = _NonStrictTorchFunctionHandler._override
+    handler_type: Any = _NonStrictTorchFunctionHandler
+    own = handler_type._override
 
     def override(handler: Any, func: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(func, "__name__", "") if readings.stack else ""
@@ -220,7 +221,7 @@ def _take_counters() -> None:
             return counters.put, args, kwargs
         return own(handler, func, args, kwargs)
 
-    setattr(_NonStrictTorchFunctionHandler, "_override", override)  # noqa: B010
+    handler_type._override = override
 
 
 def _patch_pytorch() -> None:

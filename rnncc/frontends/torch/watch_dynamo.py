@@ -73,7 +73,8 @@ def patch_dynamo() -> None:
 
     setattr(AutogradFunctionVariable, _GETATTR, get_constant)
 
-    wrap: Any = VariableBuilder.wrap_module
+    builder_type: Any = VariableBuilder
+    wrap = builder_type.wrap_module
 
     def wrap_module(builder: Any, value: Any) -> Any:
         if not (readings.stack and readings.stack[-1].guarded):
@@ -81,7 +82,7 @@ def patch_dynamo() -> None:
         with dynamo_config.patch(allow_rnn=True):  # nn.LSTM and its like are read whole
             return wrap(builder, value)
 
-    setattr(VariableBuilder, "wrap_module", wrap_module)  # noqa: B010
+    builder_type.wrap_module = wrap_module
 
     _take_counters()
 
@@ -102,7 +103,9 @@ def patch_dynamo() -> None:
 
 def _take_counters() -> None:
     """Let a number in a tensor be an index, as it is in Python."""
-    call, put = BuiltinVariable.call_function, TensorVariable.method___setitem__
+    builtin: Any = BuiltinVariable
+    tensor: Any = TensorVariable
+    call, put = builtin.call_function, tensor.method___setitem__
 
     def call_function(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         takes = variable.fn is operator.getitem and bool(readings.stack) and len(args) == 2
@@ -116,8 +119,8 @@ def _take_counters() -> None:
         function = VariableTracker.build(tx, counters.put)
         return function.call_function(tx, [variable, key, value], {})
 
-    setattr(BuiltinVariable, "call_function", call_function)  # noqa: B010
-    setattr(TensorVariable, "method___setitem__", put_item)  # noqa: B010
+    builtin.call_function = call_function
+    tensor.method___setitem__ = put_item
 
 
 def _has_counter(key: Any, others: bool = True) -> bool:
