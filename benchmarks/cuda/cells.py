@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from rnncc.bench import nets
+from benchmarks import cells
+from benchmarks.peers import jax_cells, torch_cells
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import jax_cells, torch_cells
 
 OWN = "own"
 CELLS = ("milstm", "layernorm_lstm", OWN)
@@ -27,7 +27,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 def arrays_of(cell: str, units: int) -> Arrays:
     """A cell's parameters: W and RW of the products, b, and what else it has."""
     if cell != OWN:
-        return nets.parameters(Case(cell, units))
+        return cells.parameters(Case(cell, units))
     rng = np.random.default_rng(1)
     scale = units**-0.5
     made = {

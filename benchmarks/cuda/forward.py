@@ -11,11 +11,11 @@ from typing import Any
 import torch
 
 import rnncc
+from benchmarks import cells
 from benchmarks.cuda import checks
 from benchmarks.cuda.clock import Work, alternate, graph_times, told
-from rnncc.bench import nets
+from benchmarks.peers import torch_cells
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import torch_cells
 
 SECONDS = 0.06
 INPUTS = 3
@@ -80,7 +80,7 @@ def _calls(kind: str, cell: str, units: int) -> Callable[[Any], Work]:
 @lru_cache(maxsize=3)
 def compiled(cell: str, units: int, precision: str) -> Any:
     """The cell as rnncc compiles it, its parameters packed."""
-    return rnncc.compile(nets.build(Case(cell, units)), device="cuda", precision=precision)
+    return rnncc.compile(cells.build(Case(cell, units)), device="cuda", precision=precision)
 
 
 @lru_cache(maxsize=4)
@@ -121,4 +121,4 @@ def has_cpu_bits(cell: str, units: int, batch: int, steps: int = 9) -> bool:
 
 @lru_cache(maxsize=1)
 def _on_cpu(cell: str, units: int) -> Any:
-    return rnncc.compile(nets.build(Case(cell, units)))
+    return rnncc.compile(cells.build(Case(cell, units)))

@@ -13,8 +13,8 @@ from torch.nn.functional import linear
 import rnncc.torch
 from benchmarks.cuda import checks
 from benchmarks.cuda.clock import Work, alternate, told
+from benchmarks.peers import torch_cells
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import torch_cells
 
 SECONDS = 0.12
 INPUTS = 3

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Contender
+from rnncc.bench.contenders import Contender
 from rnncc.errors import CompileError
 
 

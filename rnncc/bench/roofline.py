@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rnncc.bench import nets
+from rnncc.bench import repository
 from rnncc.bench.cases import Case
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.op_counts import Phase, phases
@@ -50,7 +50,7 @@ def library_of(case: Case, precision: str = "fp32") -> Library:
     """
     from rnncc.driver import compiling
 
-    net, init = nets.source(case)
+    net, init = repository.source(case)
     values: dict[str, Any] = {**case.compile_options, "train": case.mode == "train"}
     if precision != "fp32":
         values["precision"] = precision

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Contender
+from rnncc.bench.contenders import Contender
 from rnncc.bench.processes import LeftOut, Process, Processes
 from rnncc.driver.timing import Times, alternate
 from rnncc.errors import CompileError

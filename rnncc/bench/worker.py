@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Setup, Workload
+from rnncc.bench.contenders import Setup, Workload
 from rnncc.errors import CompileError
 
 WARM = 1
@@ -24,8 +24,8 @@ def main(arguments: list[str]) -> None:
     """Answer requests until there are no more.
 
     Args:
-        arguments: a module of `rnncc.bench.peers`, a precision, and the cores to run on, of which
-            each has a thread.
+        arguments: a contender's module, a precision, and the cores to run on, of which each has a
+            thread.
     """
     module, precision, *cores = arguments
     os.sched_setaffinity(0, map(int, cores))
@@ -55,7 +55,7 @@ def seconds(call: Workload, count: int) -> float:
 
 def _make(module: str, setup: Setup, case: Case) -> tuple[Workload | None, dict[str, Any]]:
     try:
-        call = import_module(f"rnncc.bench.peers.{module}").make(case, setup)
+        call = import_module(module).make(case, setup)
     except CompileError as error:
         return None, {"refused": [error.location, error.what, error.hint]}
     except ImportError as error:

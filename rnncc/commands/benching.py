@@ -13,8 +13,9 @@ from typing import Any
 import click
 from rnncc_runtime import describe
 
-from rnncc.bench import peers
-from rnncc.bench.cases import NET, SUITES, Case, cases_of
+from rnncc.bench import contenders as who
+from rnncc.bench import repository
+from rnncc.bench.cases import NET, Case
 from rnncc.bench.chart import draw
 from rnncc.bench.explain import Offer
 from rnncc.bench.explain import explain as in_words
@@ -64,17 +65,18 @@ def bench(
     Raises:
         CompileError: there is no such net or suite, or the net cannot be compiled.
     """
-    if what not in SUITES and not Path(what).is_file():
-        known = ", ".join(SUITES)
-        raise CompileError(what, "no such file, nor a suite", f"suites are {known}")
+    suites = repository.suites()
+    if what not in suites and not Path(what).is_file():
+        hint = f"suites are {', '.join(suites)}" if suites else repository.HINT
+        raise CompileError(what, "no such file, nor a suite", hint)
     with _progress() as report:
         several = thread_counts(chosen.threads, len(effort.cores))
-        contenders = peers.own_contenders(chosen.precision, chosen.device)
-        if what in SUITES:
+        contenders = who.own_contenders(chosen.precision, chosen.device)
+        if what in suites:
             _no_net_options(chosen)
-            cases = cases_of(what, chosen.only)
+            cases = repository.cases_of(what, chosen.only)
             precisions = [one.precision for one in contenders]
-            contenders += peers.chosen(chosen.peers, precisions, chosen.device)
+            contenders += repository.chosen_peers(chosen.peers, precisions, chosen.device)
         else:
             _no_suite_options(chosen)
             cases = [net_case(what, chosen)]
@@ -82,7 +84,7 @@ def bench(
                 raise CompileError("--roofline", "counts the work of a net, and a library has none")
         if any(case.ragged for case in cases) and chosen.device == "cpu":
             own = [one for one in contenders if one.own]
-            contenders = [*own, *peers.padded(own), *contenders[len(own) :]]
+            contenders = [*own, *who.padded(own), *contenders[len(own) :]]
         contenders = [one.on(threads) for threads in several for one in contenders]
         how, cores = Measuring(report=report), effort.cores
         ceilings = [measure(cores[:count], how) for count in several] if roofline else []
@@ -101,7 +103,8 @@ def bench(
 
 def _headings(what: str, effort: Effort, threads: Sequence[int]) -> tuple[str, str]:
     """The title of a picture, and how its figures were measured."""
-    title = f"{SUITES[what][0]}" if what in SUITES else Path(what).name
+    suites = repository.suites()
+    title = suites[what][0] if what in suites else Path(what).name
     cores = "one core" if max(threads) == 1 else f"{max(threads)} cores"
     conditions = (
         f"{cores} of {cpu_name()}, medians of {effort.rounds} rounds in which all took turns"
@@ -203,7 +206,7 @@ def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:
     with _progress() as report:
         case = net_case(what, chosen)
         ceilings = measure(effort.cores[:1], Measuring(report=report))
-        (result,) = run([case], peers.own_contenders("fp32"), effort, report)
+        (result,) = run([case], who.own_contenders("fp32"), effort, report)
         library = library_of(case)
         phase_bounds = bounds(library, case, ceilings)
     seconds = result.times["rnncc"].median
@@ -232,14 +235,17 @@ def without_net(cores: Sequence[int], roofline: bool, as_json: bool) -> None:
         else:
             print_ceilings(several)
         return
-    listed = {name: (report, make()) for name, (report, make) in SUITES.items()}
+    listed = {name: (report, make()) for name, (report, make) in repository.suites().items()}
     if as_json:
         suites = {name: [case.name for case in cases] for name, (_, cases) in listed.items()}
         click.echo(json.dumps({"suites": suites}, indent=2))
     else:
         rows = [(name, len(cases), report) for name, (report, cases) in listed.items()]
+        if not rows:
+            click.echo(repository.HINT)
+            return
         print_table("", ["suite", "cases", "what"], rows)
-        here = [peer.name for peer in peers.PEERS if peer.installed and peer.device == "cpu"]
+        here = [peer.name for peer in repository.peers() if peer.installed and peer.device == "cpu"]
         click.echo(f"peers installed: {', '.join(here) or 'none'}")
 
 

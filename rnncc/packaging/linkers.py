@@ -107,7 +107,9 @@ def _macos(linker: Linker, files: Files, triple: str) -> list[str]:
     exports.write_text("".join(f"_{name}\n" for name in files.exports))
     start = ["-dynamiclib", f"-Wl,-install_name,@rpath/{files.out.name}"]
     if "ziglang" in linker.command:  # which hides nothing of an object
-        start = ["-shared", *start[1:]]
+        # the system has the helper functions; without -nostdlib it first compiles its own for half
+        # a minute
+        start = ["-shared", "-nostdlib", "-lSystem", *start[1:]]
     else:
         start += [f"-Wl,-exported_symbols_list,{exports}", "-arch", triple.split("-")[0]]
     return [*start, str(files.source), "-o", str(files.out)]

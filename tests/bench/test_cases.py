@@ -6,9 +6,12 @@ import json
 
 import pytest
 
-from rnncc.bench import nets
-from rnncc.bench.cases import CUSTOM, STANDARD, SUITES, Case, cases_of
-from rnncc.bench.peers import PEERS, chosen, own_contenders
+from benchmarks import cells
+from benchmarks.peers import PEERS
+from benchmarks.suites import CUSTOM, STANDARD, SUITES
+from rnncc.bench.cases import Case
+from rnncc.bench.contenders import own_contenders
+from rnncc.bench.repository import cases_of, chosen_peers
 from rnncc.errors import CompileError
 
 
@@ -41,34 +44,39 @@ def test_only_takes_words_of_the_name() -> None:
 @pytest.mark.parametrize("cell", [*STANDARD, *CUSTOM])
 def test_nets_take_the_inputs_of_peers(cell: str) -> None:
     case = Case(cell, 5, 2, 3)
-    program = nets.build(case)
-    assert list(program.net.inputs) == list(nets.inputs(case))
+    program = cells.build(case)
+    assert list(program.net.inputs) == list(cells.inputs(case))
     assert next(iter(program.net.outputs)) == "y"
-    lengths = nets.inputs(Case(cell, 5, 40, 30, ragged=True, lengths=True))["lengths"]
+    lengths = cells.inputs(Case(cell, 5, 40, 30, ragged=True, lengths=True))["lengths"]
     assert 1 <= lengths.min() < lengths.max() <= 30
-    biases = [array for array in nets.parameters(case).values() if array.ndim == 1]
+    biases = [array for array in cells.parameters(case).values() if array.ndim == 1]
     assert biases and all(array.std() > 0 for array in biases)
 
 
 def test_contenders_are_chosen_by_name() -> None:
     assert [one.precision for one in own_contenders("fp32, int8")] == ["fp32", "int8"]
-    assert chosen("none") == []
-    assert not [peer for peer in chosen(None) if peer.slow or peer.precision != "fp32"]
+    assert chosen_peers("none") == []
+    assert not [peer for peer in chosen_peers(None) if peer.slow or peer.precision != "fp32"]
     for names in ("Caffe9", "PyTorch,ONNX"):
         with pytest.raises(CompileError, match="no peer is named"):
-            chosen(names)
+            chosen_peers(names)
     with pytest.raises(CompileError, match="fp8"):
         own_contenders("fp8")
     missing = next((peer for peer in PEERS if not peer.installed), None)
     if missing is not None:
         with pytest.raises(CompileError, match="not installed"):
-            chosen(missing.name, device=missing.device)
+            chosen_peers(missing.name, device=missing.device)
 
 
 def test_peers_are_those_of_the_device() -> None:
-    assert [one.module for one in own_contenders("fp32,bf16", "cuda")] == ["own_cuda", "own_cuda"]
+    assert [one.module for one in own_contenders("fp32,bf16", "cuda")] == [
+        "rnncc.bench.own_cuda"
+    ] * 2
     assert all(one.own and one.device == "cuda" for one in own_contenders("fp32", "cuda"))
-    assert {peer.module for peer in chosen("all", device="cuda")} <= {"torch_cuda", "jax_cuda"}
+    assert {peer.module for peer in chosen_peers("all", device="cuda")} <= {
+        "torch_cuda",
+        "jax_cuda",
+    }
     with pytest.raises(CompileError, match="no peer is named 'RTNeural'") as refused:
-        chosen("RTNeural", device="cuda")
+        chosen_peers("RTNeural", device="cuda")
     assert refused.value.hint == "PyTorch, PyTorch bf16, JAX, all, none"

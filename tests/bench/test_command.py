@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rnncc_runtime import TensorSpec
 
-from rnncc.bench import machine
-from rnncc.bench.cases import SUITES
+from benchmarks.suites import SUITES
+from rnncc.bench import machine, repository
 from rnncc.cli import main
 from rnncc.commands import benching
 from rnncc.driver.drawn import drawn
@@ -35,6 +35,19 @@ def test_suites_are_listed(capsys: Capture) -> None:
     assert all(name in printed for name in SUITES)
     assert main(["bench", "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)["suites"]) == set(SUITES)
+
+
+def test_suites_are_not_in_the_wheel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(repository, "ROOT", tmp_path)
+    assert main(["bench"]) == 0
+    assert capsys.readouterr().out == f"{repository.HINT}\n"
+    assert main(["bench", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"suites": {}}
+    assert main(["bench", "standard"]) == 2
+    assert repository.HINT in capsys.readouterr().err
+    assert main(["bench", *NET, "--for", "3,1", *QUICK]) == 0
 
 
 def test_a_net_with_everything(tmp_path: Path, capsys: Capture, little: None) -> None:

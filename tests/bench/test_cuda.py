@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import cells
 from benchmarks.cuda import golden, loaded, sanitizer, small
-from rnncc.bench import nets
+from rnncc.bench import own_cuda
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Setup, own_cuda
+from rnncc.bench.contenders import Setup
 from rnncc.cli import main
 from rnncc.codegen import targets
 from rnncc.ir.interpreter import run as interpret
@@ -38,7 +39,7 @@ def test_contender(cell: str, mode: Any) -> None:
     case = Case(cell, 8, 2, 1 if mode == "step" else 3, mode)
     call = own_cuda.make(case)
     assert call is not None and call.result is not None
-    want = interpret(nets.build(case), nets.inputs(case))["y"]
+    want = interpret(cells.build(case), cells.inputs(case))["y"]
     np.testing.assert_allclose(call.result(), want, atol=1e-5)
     call.repeat(2)
 
@@ -48,7 +49,7 @@ def test_contender_of_lower_precision() -> None:
     case = Case("gru", 8, 2, 3)
     call = own_cuda.make(case, bf16)
     assert call is not None and call.result is not None
-    want = interpret(nets.build(case), nets.inputs(case))["y"]
+    want = interpret(cells.build(case), cells.inputs(case))["y"]
     assert 1e-5 < np.abs(call.result() - want).max() < 0.03
     assert own_cuda.make(Case("gru", 8, 2, 3, "train"), bf16) is None
 

@@ -6,8 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
-from rnncc.bench.cases import SUITES
-from rnncc.bench.peers import PEERS
+from benchmarks.peers import PEERS
+from benchmarks.suites import SUITES
 from rnncc.commands.bench import bench
 
 TEXT = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()

@@ -10,10 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rnncc.bench import nets
-from rnncc.bench.cases import CUSTOM, STANDARD, Case
-from rnncc.bench.peers import PEERS, Array, Contender, Setup, own_contenders, own_full, padded
-from rnncc.bench.peers.own import make
+from benchmarks import cells
+from benchmarks.peers import PEERS
+from benchmarks.suites import CUSTOM, STANDARD
+from rnncc.bench import own_full
+from rnncc.bench.cases import Case
+from rnncc.bench.contenders import Array, Contender, Setup, own_contenders, padded
+from rnncc.bench.own import make
 from rnncc.bench.processes import LeftOut, Process, Processes
 from rnncc.bench.running import Effort, cores, run
 from rnncc.errors import CompileError
@@ -26,7 +29,7 @@ RTNEURAL = Path(__file__).parent / "rtneural"
 
 def expected(case: Case) -> Array:
     """Y of a case, by the interpreter."""
-    return interpret(nets.build(case), nets.inputs(case))["y"]
+    return interpret(cells.build(case), cells.inputs(case))["y"]
 
 
 @pytest.mark.parametrize("cell", [*STANDARD, *CUSTOM])
@@ -43,7 +46,7 @@ def test_rows_end_with_their_sequences(cell: str) -> None:
     case = Case(cell, 8, 5, 7, ragged=True, lengths=True)
     call = make(case)
     assert call is not None and call.result is not None
-    got, lengths = call.result(), nets.inputs(case)["lengths"]
+    got, lengths = call.result(), cells.inputs(case)["lengths"]
     whole = expected(replace(case, lengths=False))
     inside = np.arange(7)[:, None] < lengths
     assert not inside.all()
@@ -73,7 +76,7 @@ def test_own_steps_from_c(cell: str) -> None:
 def test_peers_compute_the_same(peer: Contender) -> None:
     if not peer.installed:
         pytest.skip(f"{peer.name} is not installed")
-    module = import_module(f"rnncc.bench.peers.{peer.module}")
+    module = import_module(peer.module)
     cases = [Case(cell, 8, 2, 3, m) for cell in (*STANDARD, *CUSTOM) for m in ("run", "train")]
     cases += [Case(cell, 8, 1, 1, "step") for cell in STANDARD]
     cases += [Case(cell, 8, 5, 7, ragged=True, lengths=True) for cell in STANDARD]
@@ -89,7 +92,7 @@ def test_peers_compute_the_same(peer: Contender) -> None:
 
 def test_rtneural_from_its_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Headers of the same interface stand for RTNeural's: a layer whose output is a sum."""
-    from rnncc.bench.peers import rtneural
+    from benchmarks.peers import rtneural
 
     monkeypatch.setenv("RTNEURAL_DIR", str(RTNEURAL))
     assert next(p for p in PEERS if p.name == "RTNeural").installed
@@ -97,7 +100,7 @@ def test_rtneural_from_its_headers(monkeypatch: pytest.MonkeyPatch) -> None:
         case = Case(cell, 4, 1, 1, "step")
         call = rtneural.make(case)
         assert call is not None and call.result is not None
-        p, x = nets.parameters(case), nets.inputs(case)["x"][0, 0]
+        p, x = cells.parameters(case), cells.inputs(case)["x"][0, 0]
         order = [0, 1, 2, 3] if cell == "lstm" else [1, 0, 2]
         w = np.split(p["W"], len(order), 1)[order[0]][0]
         bias = np.split(p["b"], len(order))[order[0]]
@@ -110,7 +113,7 @@ def test_rtneural_from_its_headers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rtneural_that_does_not_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is told is the error, not where it was included from."""
-    from rnncc.bench.peers import rtneural
+    from benchmarks.peers import rtneural
 
     folder = tmp_path / "RTNeural"
     folder.mkdir()

@@ -11,8 +11,8 @@ import pytest
 
 from rnncc.bench.cases import Case
 from rnncc.bench.chart import TIMES, draw
+from rnncc.bench.contenders import Contender
 from rnncc.bench.machine import Ceilings
-from rnncc.bench.peers import Contender
 from rnncc.bench.running import Effort, Result
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
 from rnncc.driver.timing import Times, time_text
@@ -28,7 +28,7 @@ def microseconds(median: float) -> Times:
 def contender(name: str) -> Contender:
     """Ours or a peer, by its name."""
     ours, precision = name.startswith("rnncc"), "bf16" if "bf16" in name else "fp32"
-    return Contender(name, "own" if ours else "peer", "", precision)
+    return Contender(name, "rnncc.bench.own" if ours else "peer", "", precision)
 
 
 def made_up(left: dict[str, str] | None = None) -> Result:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.peers.jax_cells import forward_of
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Setup, Workload
-from rnncc.bench.peers.jax_cells import forward_of
+from rnncc.bench.contenders import ALONE, Setup, Workload
 
 GRADIENT = 0.01
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from benchmarks.peers.torch_cells import STANDARD, make_call
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Setup, Workload
-from rnncc.bench.peers.torch_cells import STANDARD, make_call
+from rnncc.bench.contenders import ALONE, Setup, Workload
 
 
 def make(case: Case, setup: Setup = ALONE) -> Workload | None:

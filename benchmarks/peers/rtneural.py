@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.bench import nets
+from benchmarks import cells
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Array, Setup, Workload, find_header
+from rnncc.bench.contenders import ALONE, Array, Setup, Workload, find_header
 
 HEADER = "RTNeural/RTNeural.h"
 SOURCE = """
@@ -62,7 +62,7 @@ def make(case: Case, setup: Setup = ALONE) -> Workload | None:
         return None
     library = _compile(case, folder, compiler)
     library.load(*(array.ctypes.data_as(ctypes.c_void_p) for array in _weights(case)))
-    x, y = nets.inputs(case)["x"], np.empty((1, 1, case.units), np.float32)
+    x, y = cells.inputs(case)["x"], np.empty((1, 1, case.units), np.float32)
     places = [array.ctypes.data_as(ctypes.c_void_p) for array in (x, y)]
 
     def many(count: int) -> object:
@@ -107,7 +107,7 @@ def _call(command: list[str]) -> None:
 
 def _weights(case: Case) -> list[Array]:
     """W, U and b in Keras' order of gates: i, f, c, o of the LSTM, z, r, h of the GRU."""
-    p, units = nets.parameters(case), case.units
+    p, units = cells.parameters(case), case.units
     if case.cell == "lstm":
         return [p["W"], p["RW"], p["b"]]
     hidden = np.zeros_like(p["b"])

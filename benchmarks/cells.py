@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.bench.cases import NET, Case
+from rnncc.bench.cases import Case
 from rnncc.cells import graves_lstm, gru, lstm, milstm
 from rnncc.driver.drawn import lengths, normal
 from rnncc.ir.builder import Builder
@@ -45,11 +45,11 @@ def build(case: Case) -> Program:
         if array.ndim == 1:
             array[:] = array + rng.normal(0.0, 0.1, array.shape)
     if case.lengths:
-        addlengths(program)
+        add_lengths(program)
     return program
 
 
-def addlengths(program: Program) -> None:
+def add_lengths(program: Program) -> None:
     """Another input, lengths i32 [N]: from step lengths[n] on states stay, and rows of y are 0."""
     net, (scan,) = program.net, scans_of(program.net.body.block)
     batch, loop = dims_of(scan.ys[0])[1], Loop(scan)
@@ -64,11 +64,6 @@ def addlengths(program: Program) -> None:
     for output in loop.ys:
         output.row = b.select(inside, output.row, b.fill(0.0, ()))
     loop.rebuild()
-
-
-def source(case: Case) -> tuple[Any, Any]:
-    """What `rnncc.compile` takes: a net, and an init net or None."""
-    return (case.net, case.init) if case.cell == NET else (build(case), None)
 
 
 def attention_lstm(units: int) -> Program:

@@ -6,8 +6,9 @@ import os
 from importlib import import_module
 from typing import Any
 
+from benchmarks.peers import jax_scan
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Setup, Workload, jax_scan
+from rnncc.bench.contenders import ALONE, Setup, Workload
 
 
 def make(case: Case, setup: Setup = ALONE) -> Workload | None:

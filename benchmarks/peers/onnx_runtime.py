@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from benchmarks.peers.onnx_model import feeds, has_operator, onnx_model
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Setup, Workload
-from rnncc.bench.peers.onnx_model import feeds, has_operator, onnx_model
+from rnncc.bench.contenders import ALONE, Setup, Workload
 
 
 def make(case: Case, setup: Setup = ALONE) -> Workload | None:

@@ -15,9 +15,9 @@ from rnncc_runtime import Model, Pool, Stream, TrainableModel, describe, load
 from rnncc_runtime.memory import Memory
 
 import rnncc
-from rnncc.bench import nets
+from rnncc.bench import repository
 from rnncc.bench.cases import NET, Case
-from rnncc.bench.peers import ALONE, Array, Setup, Workload
+from rnncc.bench.contenders import ALONE, Array, Setup, Workload
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import Emit
@@ -33,7 +33,7 @@ GRADIENT = 0.01
 
 def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """The case's net, compiled for this machine."""
-    net, init = nets.source(case)
+    net, init = repository.source(case)
     if case.mode == "step" and setup.threads > 1:
         return None
     if case.mode == "train" and setup.precision != "fp32":

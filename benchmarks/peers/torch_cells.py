@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.bench import nets
+from benchmarks import cells
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Workload
+from rnncc.bench.contenders import Workload
 
 STANDARD = ("lstm", "gru")
 WRITTEN = ("milstm", "layernorm_lstm", "peephole_lstm", "attention_lstm")
@@ -29,19 +29,19 @@ def make_call(
     torch: Any = import_module("torch")
     torch.set_num_threads(threads)
     kind = getattr(torch, dtype)
-    x = torch.from_numpy(nets.inputs(case)["x"]).to(device, kind)
+    x = torch.from_numpy(cells.inputs(case)["x"]).to(device, kind)
     if case.cell in STANDARD:
         module = module_of(torch, case).to(device, kind)
         forward, arguments, leaves = wrap(module), (x,), list(module.parameters())
         if case.lengths:
             forward = partial(
-                _packed, torch, forward, torch.from_numpy(nets.inputs(case)["lengths"])
+                _packed, torch, forward, torch.from_numpy(cells.inputs(case)["lengths"])
             )
         if case.mode == "step":
             row = torch.zeros(1, case.batch, case.units, dtype=kind, device=device)
             arguments = (x, row if case.cell == "gru" else (row, row))
     elif case.cell in WRITTEN and case.mode != "step" and not case.lengths:
-        arrays = {**nets.parameters(case), **nets.inputs(case)}
+        arrays = {**cells.parameters(case), **cells.inputs(case)}
         p = {name: torch.from_numpy(array).to(device, kind) for name, array in arrays.items()}
         x, leaves = p.pop("x"), [v for n, v in p.items() if n != "memory"]
         step = STEPS[case.cell]
@@ -79,7 +79,7 @@ def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Workload:
 
 def module_of(torch: Any, case: Case) -> Any:
     """nn.LSTM or nn.GRU, whose gates stand as ours do."""
-    p, units = nets.parameters(case), case.units
+    p, units = cells.parameters(case), case.units
     module = getattr(torch.nn, case.cell.upper())(units, units)
     hidden = np.zeros_like(p["b"])
     if "rb" in p:

@@ -9,9 +9,9 @@ import numpy as np
 from rnncc_runtime.cuda import CudaModel, Device, DeviceArray
 
 import rnncc
-from rnncc.bench import nets
+from rnncc.bench import repository
 from rnncc.bench.cases import NET, Case
-from rnncc.bench.peers import ALONE, Array, Setup, Workload
+from rnncc.bench.contenders import ALONE, Array, Setup, Workload
 from rnncc.driver.drawn import drawn
 from rnncc.sizes import TIME
 
@@ -25,7 +25,7 @@ def make(case: Case, setup: Setup = ALONE) -> Workload | None:
     """The case's net, compiled for the first GPU; results stay there."""
     if setup.threads > 1 or (case.mode == "train" and setup.precision != "fp32"):
         return None
-    net, init = nets.source(case)
+    net, init = repository.source(case)
     options: dict[str, Any] = {**case.compile_options, "device": "cuda"}
     if case.mode == "train":
         trainable: Any = rnncc.compile(net, init, train=True, **options)

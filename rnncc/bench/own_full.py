@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from rnncc.bench import own
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import ALONE, Setup, Workload, own
+from rnncc.bench.contenders import ALONE, Setup, Workload
 
 
 def make(case: Case, setup: Setup = ALONE) -> Workload | None:

@@ -1,8 +1,7 @@
-"""What rnncc is measured against; and rnncc itself, in the same form.
+"""Who computes a case: rnncc, and in the same form what it is measured against.
 
-Each module here has `make(case, setup) -> Call | None`: a call that computes the case, None
-where it cannot; `ImportError` where what it needs is not installed. Its inputs and parameters are
-those of `rnncc.bench.nets`, and `Call.result()` is the output y, for tests.
+A contender's module has `make(case, setup) -> Workload | None`: what computes the case, None
+where it cannot; `ImportError` where what it needs is not installed.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from rnncc.options import PRECISIONS
 
 Array = np.ndarray[Any, Any]
 
+OWN = "rnncc.bench.own"
+"""Of rnncc: this module, and those whose names begin so."""
 HEADERS = ("/usr/local/include", "/usr/include")
 
 
@@ -69,7 +70,7 @@ class Contender:
 
     Attributes:
         name: as tables call it.
-        module: of this package.
+        module: that makes its workloads, such as `rnncc.bench.own`.
         needs: the Python package, or the C++ header, that must be there.
         precision: of the weights.
         threads: that compute together.
@@ -93,7 +94,7 @@ class Contender:
     @property
     def own(self) -> bool:
         """Whether it is rnncc."""
-        return self.module in ("own", "own_full", "own_cuda")
+        return self.module.startswith(OWN)
 
     @property
     def installed(self) -> bool:
@@ -120,7 +121,7 @@ def own_contenders(precisions: str, device: str = "cpu") -> list[Contender]:
     if not chosen or not set(chosen) <= set(PRECISIONS):
         hint = ", ".join((*PRECISIONS, "all"))
         raise CompileError("--precision", f"{precisions!r} names what there is not", hint)
-    module = "own" if device == "cpu" else f"own_{device}"
+    module = OWN if device == "cpu" else f"{OWN}_{device}"
     names = ["rnncc" if p == "fp32" else f"rnncc {p}" for p in chosen]
     several = zip(names, chosen, strict=True)
     return [Contender(name, module, "rnncc", p, device=device) for name, p in several]
@@ -128,49 +129,4 @@ def own_contenders(precisions: str, device: str = "cpu") -> list[Contender]:
 
 def padded(several: Sequence[Contender]) -> list[Contender]:
     """Ours again, for sequences that are padded to the longest."""
-    return [replace(one, name=f"{one.name} padded", module="own_full") for one in several]
-
-
-PEERS = [
-    Contender("ONNX Runtime", "onnx_runtime", "onnxruntime"),
-    Contender("OpenVINO", "openvino_runtime", "openvino"),
-    Contender("PyTorch", "torch_eager", "torch"),
-    Contender("PyTorch bf16", "torch_eager", "torch", "bf16"),
-    Contender("PyTorch compiled", "torch_compiled", "torch", slow=True),
-    Contender("JAX", "jax_scan", "jax"),
-    Contender("IREE", "iree_scan", "iree"),
-    Contender("RTNeural", "rtneural", "RTNeural/RTNeural.h"),
-    Contender("PyTorch", "torch_cuda", "torch", device="cuda"),
-    Contender("PyTorch bf16", "torch_cuda", "torch", "bf16", device="cuda"),
-    Contender("JAX", "jax_cuda", "jax", device="cuda"),
-]
-
-
-def chosen(
-    names: str | None, precisions: Sequence[str] = ("fp32",), device: str = "cpu"
-) -> list[Contender]:
-    """The peers on a device that a user names, with commas between them.
-
-    Without names those that are installed, not slow, and of fp32 or the same precisions.
-
-    Raises:
-        CompileError: a name is none of them, or not installed.
-    """
-    several = [peer for peer in PEERS if peer.device == device]
-    if names is None:
-        kinds = {"fp32", *precisions}
-        quick = [peer for peer in several if peer.precision in kinds and not peer.slow]
-        return [peer for peer in quick if peer.installed]
-    if names.strip() == "all":
-        return [peer for peer in several if peer.installed]
-    known = {peer.name.lower(): peer for peer in several}
-    words = [word for word in map(str.strip, names.split(",")) if word not in ("", "none")]
-    for word in words:
-        if word.lower() not in known:
-            hint = ", ".join(peer.name for peer in several) + ", all, none"
-            raise CompileError("--peers", f"no peer is named {word!r}", hint)
-    contenders = [known[word.lower()] for word in words]
-    for peer in contenders:
-        if not peer.installed:
-            raise CompileError("--peers", f"{peer.name} is not installed")
-    return contenders
+    return [replace(one, name=f"{one.name} padded", module=f"{OWN}_full") for one in several]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from rnncc.bench import nets
+from benchmarks import cells
 from rnncc.bench.cases import NET, Case
 
 EPSILON = 1e-5
@@ -35,7 +35,7 @@ def forward_of(case: Case) -> tuple[Callable[..., Any], dict[str, Any]] | None:
         start = np.zeros((batch, units))
         return jax.lax.scan(one, (start, start), x @ p["W"])[1]
 
-    arrays = {**nets.parameters(case), **nets.inputs(case)}
+    arrays = {**cells.parameters(case), **cells.inputs(case)}
     return forward, {name: np.asarray(array) for name, array in arrays.items()}
 
 

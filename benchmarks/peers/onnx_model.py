@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.bench import nets
+from benchmarks import cells
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Array
+from rnncc.bench.contenders import Array
 
 OPSET, IR_VERSION = 17, 8
 
@@ -54,7 +54,7 @@ def onnx_model(case: Case) -> bytes:
 def feeds(case: Case) -> dict[str, Array]:
     """What the model takes."""
     row = np.zeros((1, case.batch, case.units), np.float32)
-    arrays = nets.inputs(case)
+    arrays = cells.inputs(case)
     return {"X": arrays.pop("x"), **dict.fromkeys(_states(case), row), **arrays}
 
 
@@ -67,7 +67,7 @@ def _states(case: Case) -> list[str]:
 
 def _weights(case: Case) -> dict[str, Array]:
     """W, R, B and P in ONNX's order of gates: i, o, f, c of the LSTM, z, r, h of the GRU."""
-    p, units = nets.parameters(case), case.units
+    p, units = cells.parameters(case), case.units
     order = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "peephole_lstm": (3, 2, 1, 0)}[case.cell]
 
     def turned(name: str) -> Array:
