@@ -48,8 +48,7 @@ dist: .venv/bin/python
 	$(BIN)/python -m build --outdir dist .
 
 # The documentation as a site in build/site; fails on warnings.
-site: .venv/installed
-	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+site: .venv/installed-docs
 	$(BIN)/mkdocs build
 
 clean:
@@ -67,3 +66,7 @@ clean:
 .venv/installed-test: pyproject.toml runtime/pyproject.toml | .venv/bin/python
 	$(BIN)/python -m pip install --quiet --editable runtime --editable ".[test]"
 	touch $@ .venv/installed
+
+.venv/installed-docs: pyproject.toml | .venv/installed
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $@

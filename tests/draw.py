@@ -1,13 +1,13 @@
-"""`pytest --draw`: of tests with many cases, as many as a second computes; `make test` asks for it.
+"""`pytest --draw`: of tests with many cases, as many as half a second computes, for `make test`.
 
 Compiling takes the time, and thousands of cases compile something. A test function that takes
-longer than a second runs some of its cases, evenly spaced. Which ones differs from function to
+longer than that runs some of its cases, evenly spaced. Which ones differs from function to
 function, so that together they still see every net. Without `--draw` all cases run, as
 `make test-all` has it.
 
 `pytest --record-seconds` measures processor seconds a case, and writes the mean for each function
-that takes longer to `seconds.json`. A function that is not recorded there is quick, or new, and
-runs whole.
+that takes longer to `seconds.json`; together with `--draw` of the cases that are drawn. A function
+that is not recorded there is quick, or new, and runs whole.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zlib import crc32
 
 import pytest
 
-BUDGET = 1.0
+BUDGET = 0.5
 """Processor seconds of one test function."""
 RECORD = Path(__file__).with_name("seconds.json")
 _PROPERTY = "processor seconds"
@@ -90,7 +90,7 @@ class Record:
         means = {
             name: round(sum(each) / len(each), 3)
             for name, each in self.seconds.items()
-            if sum(each) > BUDGET
+            if sum(each) > BUDGET or name in old
         }
         RECORD.write_text(json.dumps(kept | means, indent=0, sort_keys=True) + "\n")
 

@@ -73,10 +73,8 @@ def test_peers_are_those_of_the_device() -> None:
         "rnncc.bench.own_cuda"
     ] * 2
     assert all(one.own and one.device == "cuda" for one in own_contenders("fp32", "cuda"))
-    assert {peer.module for peer in chosen_peers("all", device="cuda")} <= {
-        "torch_cuda",
-        "jax_cuda",
-    }
+    modules = {peer.module for peer in chosen_peers("all", device="cuda")}
+    assert modules <= {f"benchmarks.peers.{name}" for name in ("torch_cuda", "jax_cuda")}
     with pytest.raises(CompileError, match="no peer is named 'RTNeural'") as refused:
         chosen_peers("RTNeural", device="cuda")
     assert refused.value.hint == "PyTorch, PyTorch bf16, JAX, all, none"

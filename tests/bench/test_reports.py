@@ -34,7 +34,7 @@ def contender(name: str) -> Contender:
 def made_up(left: dict[str, str] | None = None) -> Result:
     named = {"rnncc": 100, "rnncc bf16": 50, "A": 150, "B": 400, "C bf16": 60}
     return Result(
-        Case("lstm", 64, 1, 100),
+        Case("lstm", 64, 1, 100, called="LSTM"),
         {name: microseconds(median) for name, median in named.items()},
         {name: contender(name) for name in named},
         left or {},
