@@ -57,6 +57,7 @@ def active_rows(block: Block, masks: Iterable[SSAValue]) -> Needed:
     results = [v for op in reversed(list(block.ops)) for v in op.results]
     for value in (*results, *block.args):
         shares = {_share(use.operation, use.index, active, known, inner) for use in value.uses}
+        # Readers of different rows are taken to need all.
         share = shares.pop() if len(shares) == 1 else None
         if share is not None:
             active[value] = share
@@ -80,6 +81,7 @@ def _share(
     """What an op reads of its operand of that number; None for all of it."""
     if isinstance(op, Scan):
         return _share_of_scan(op, number, inner)
+    # Operand 0 is the condition, of which all rows are read.
     if number > 0 and (rows := chosen_by(op, masks)) is not None:
         return ActiveRows(rows.mask, rows.axes, number == 1)
     rows = active.get(op.results[0]) if len(op.results) == 1 else None
@@ -125,6 +127,7 @@ def _axes_of_result(view: View, axes: Axes) -> Axes | None:
 
 def _axes_of_operand(op: Operation, number: int, axes: Axes) -> Axes | None:
     """Where rows of a result are in an operand of which nothing else is needed for them."""
+    # An error of the run may be in a row that nobody reads.
     if not isinstance(op, RnnOp) or op.CAN_FAIL:
         return None
     mapped = tuple(source for axis in axes if (source := _same_axis(op, number, axis)) is not None)

@@ -50,6 +50,7 @@ class Dim:
     def __init__(self, terms: Iterable[tuple[Monomial, int]]) -> None:
         kept = ((m, c) for m, c in terms if c)
         self.terms = tuple(sorted(kept, key=lambda term: (-len(term[0]), term[0])))
+        # It equals an int, and so must hash as that.
         self._hash = hash(int(self) if self.is_static else self.terms)
 
     @staticmethod
@@ -111,12 +112,14 @@ class Dim:
         factors = [factor for _, factor in self.terms]
         if min(factors) >= 0 or max(factors) <= 0:
             return self if min(factors) >= 0 else _constant(0)
+        # Of max(a, 0) = a + max(-a, 0) one side is taken, so that equal formulas are equal.
         if factors[0] < 0:
             return self + (-self).excess()
         common = gcd(*factors)
         if common > 1:
             return Dim((m, factor // common) for m, factor in self.terms).excess() * common
         for atom in self.atoms:
+            # max(max(a, 0) - b, 0) = max(a - b, 0) for b from 0 up
             if isinstance(atom, Excess) and self._less(atom):
                 return (atom.inner + self - Dim([((atom,), 1)])).excess()
         return Dim([((Excess(self),), 1)])

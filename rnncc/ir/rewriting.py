@@ -224,6 +224,7 @@ class Loop:
         """
         kept = len(self.carries)
         for number, carry in new.items():
+            # Handed on as it is, it is dead, and goes in the second rebuild.
             self.carries[number].next = self.carries[number].arg
             self.carries.append(carry)
         scan = self.rebuild()

@@ -273,6 +273,7 @@ def _run_stream(library: Library) -> list[Step]:
         *_not_null(*needed),
         Locate((*state.values(), rest)),
         *([stream.begin(state, rest)] if state else []),
+        # Nobody goes on from here: the next states are absent outputs.
         stream.steps({**state, **initial}, {}, rest),
     ]
 
@@ -288,6 +289,7 @@ def _step(library: Library) -> list[Step]:
     nexts = {s.next: state[s.port.name] for s in streaming.slots if s.in_place}
     nexts |= {s.next: copies[s.port.name] for s in streaming.copied}
     size = sum((slot.bytes for slot in streaming.copied), Dim.of(0))
+    # Last of all, so that a call which fails leaves the state as it was.
     copy = Copy(Place("workspace"), Place("state"), size, lines=True)
     return [
         CheckSizes(library.piece_bounds),

@@ -68,6 +68,7 @@ def _sizes(
     known = dict(fixed)
     for port in (port for port in program.inputs if port.name in inputs):
         for dim, size in zip(port.dims, np.shape(inputs[port.name]), strict=True):
+            # Only a size that is one symbol tells that symbol's value.
             if dim == Dim.of(next(iter(dim.symbols), 0)):
                 known.setdefault(str(dim), size)
     return known
@@ -169,6 +170,7 @@ class _Machine:
         reads = [self._view(buffer, access, shape) for buffer, access in pairs]
         factors = self._factors(op) if isinstance(op, Gemm) else []
         for target in targets.values():
+            # A map may write what it reads at the same point; a reduction reads other points, too.
             _check_target(target, [] if isinstance(op, Reduce) else reads)
             _check_apart(target, [*factors, *(reads if isinstance(op, Reduce) else [])])
         values = self._body(op, shape, [*_products(op, factors), *(r.copy() for r in reads)])
@@ -218,6 +220,7 @@ class _Machine:
             assert isinstance(op.room.owner, Buffer)
             room = self._flat(op.room, int(op.room.owner.elements))
             _check_apart(room, factors)
+            # Nothing may be left in scratch for a later kernel.
             room[...] = POISON
         return factors if op.scales is None else [*factors, self._flat(op.scales, per_k)]
 

@@ -166,6 +166,7 @@ def place_weights(programs: Sequence[KernelProgram]) -> int:
     for program in programs:
         own = dict[tuple[str, bytes], int]()
         for buffer in params_of(program):
+            # With one program nothing is shared, and large weights take a while to hash.
             key = _key(program, buffer) if len(programs) > 1 else None
             if key is not None and key in known:
                 buffer.offset = dim_attr(known[key])
@@ -188,6 +189,7 @@ def share_weights(libraries: Sequence[Library]) -> Array:
             one.offset = start
     for library in libraries:
         library.weights = end
+    # Where only other libraries have weights a block is zero.
     return np.bitwise_or.reduce([library.weights_block() for library in libraries])
 
 

@@ -128,6 +128,7 @@ class Streaming:
 
 
 def _lines(port: Port, line: int) -> Dim:
+    # Each term by itself, so that the sum is whole lines at all sizes.
     size = product(port.dims) * ITEM_BYTES[port.dtype]
     return Dim((monomial, -(-factor // line) * line) for monomial, factor in size.terms)
 

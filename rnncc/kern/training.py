@@ -73,6 +73,7 @@ class Training:
         """The slots, those of the widest elements first, and the tape's size."""
         head = SEAL_BYTES + POINTER_BYTES * len(kept)
         slots, end = list[TapeSlot](), Dim.of(-(-head // LINE) * LINE)
+        # Behind wider elements each slot is aligned to its own.
         for port in sorted(saved, key=lambda port: -ITEM_BYTES[port.dtype]):
             slots.append(TapeSlot(port, end))
             end = end + port.bytes

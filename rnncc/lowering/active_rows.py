@@ -44,7 +44,39 @@ def list_of(lowering: Lowering, mask: SSAValue, ahead: Ahead | None) -> SSAValue
     """The list of a mask's rows, made where it is first asked for.
 
     None where the mask is still to be computed, or is not read element by element.
-    """
+
+    Before:
+
+        v1 = matmul(x, w)
+        for t in 0..T, h from h:
+            v2 = matmul(h[t-1], u)
+            v3 = add(v2, v1[t])
+            v4 = broadcast(mask[t], dims=[8, 4], axes=[0])
+            v5 = select(v4, v3, h[t-1])
+            h[t] = v5
+        return h[T-1]
+
+    After:
+
+        state state: 64, ring of 2
+        scratch y.matmul: 800
+        scratch rows: 201
+        scratch packed: 20
+        scratch rows.1: 9
+        scratch packed.1: 24
+        pack packed = w
+        pack packed.1 = u
+        for t in 0..T in chunks of t1, p from h:
+            list rows = rows where mask[8*i + j + 8*t]
+            gemm i in t1, j in 8, k in 4 of rows: y.matmul = x[24*i + 3*j + d + 24*t]·packed
+            for t2 in t..t + t1, q from p:
+                list rows.1 = rows where mask[i + 8*t2]
+                gemm i in 8, j in 4 of rows.1: state[t2] = q·packed.1 + y.matmul[4*i + j - 32*t + 32*t2]
+                map i in 8, j in 4 not of rows.1: state[t2] = q
+                q = state[t2]
+            p = q
+        map i in 8, j in 4: y = p
+    """  # noqa: E501 - a kernel a line
     key = (mask, ahead)
     if key not in lowering.lists and _is_known(lowering, mask, ahead):
         block = mask.owner if isinstance(mask.owner, Block) else mask.owner.parent

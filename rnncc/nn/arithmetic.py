@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial, reduce
 
 from xdsl.ir import SSAValue
 
@@ -129,9 +130,13 @@ def power(b: Builder, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
     below = b.select(whole, signed, b.full_like(x, math.nan))
     y = b.select(b.compare("lt", x, zero), below, size)
     y = b.select(at_zero, b.select(is_none, one, _power_of_zero(b, x, exponent)), y)
+    # 1 to any power, -1 to an infinite one and anything to the power of 0 are 1, which
+    # e^(0 · ∞) is not.
     endless = (b.logical_not(b.compare("lt", number, infinity)) for number in (magnitude, rate))
-    limits = zip((is_none, b.compare("eq", x, one)), endless, strict=True)
-    return b.select(b.logical("or", *(b.logical("and", *pair) for pair in limits)), one, y)
+    limits = [*zip((is_none, b.compare("eq", x, one)), endless, strict=True)]
+    limits.append((b.compare("eq", magnitude, one), b.compare("eq", rate, infinity)))
+    is_one = reduce(partial(b.logical, "or"), (b.logical("and", *pair) for pair in limits))
+    return b.select(is_one, one, y)
 
 
 def _power_of_zero(b: Builder, zero: SSAValue, exponent: SSAValue) -> SSAValue:
@@ -145,6 +150,8 @@ def _power_of_zero(b: Builder, zero: SSAValue, exponent: SSAValue) -> SSAValue:
 
 
 def _known_power(b: Builder, x: SSAValue, exponent: float) -> SSAValue:
+    if not math.isfinite(exponent):
+        return power(b, x, b.full_like(x, exponent))
     if exponent < 0:
         return b.div(b.full_like(x, 1.0), _known_power(b, x, -exponent))
     if exponent == 0.5:

@@ -181,7 +181,7 @@ def reset_after_biases(
     """The biases [3H] of both products of a GRU that resets after its product, n last.
 
     Returns:
-        `Weights.biases` and `Gru.late`: all but what is reset is added to the products with x.
+        `CellWeights.biases` and `Gru.late`: all but what is reset is added to the products with x.
     """
     gates, late = _split(b, of_h, 0)
     return [of_x, b.concat([gates, b.full_like(late, 0.0)], 0)], late

@@ -105,7 +105,7 @@ def power(b: Builder, z: Complex, exponent: Complex | float) -> Complex:
         return exp(b, multiply(b, exponent, log(b, z)))
     if exponent == 0:
         return one_like(b, z)
-    if exponent == int(exponent) and 0 < abs(exponent) <= 64:
+    if 0 < abs(exponent) <= 64 and exponent == int(exponent):
         magnitude_power = _whole_power(b, z, int(abs(exponent)))
         return magnitude_power if exponent > 0 else divide(b, one_like(b, z), magnitude_power)
     known = log(b, z)

@@ -158,6 +158,7 @@ def convolution(
     x = _windows(b, channels_last(b, x), windows, pad)
     batch, *counts = dims_of(x)[: rank + 1]
     by_tap = b.transpose(weights, [0, *range(2, rank + 2), 1])
+    # Depthwise: rows of one channel would be products of depth `taps`, one unit wide.
     if channels == outputs == 1 < groups:
         kernel = b.reshape(b.transpose(weights, [*range(2, rank + 2), 1, 0]), (*taps, groups))
         sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))

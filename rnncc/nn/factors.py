@@ -97,6 +97,7 @@ def _eliminated(b: Builder, matrix: SSAValue) -> _Elimination:
         (both, parity), k = carry, row[0]
         column = _picked(b, both, k, axis + 1)
         left = b.compare("ge", b.iota(dims_of(column), axis), k)
+        # Rows that are done never have the largest element.
         size = b.select(left, b.abs(column), b.full_like(column, -1.0))
         place = b.cast(extremum_place(b, size, "max", axis), "i32")
         chosen = b.compare("eq", b.iota(dims_of(both), axis), b.reshape(place, (*lead, 1, 1)))
@@ -105,6 +106,7 @@ def _eliminated(b: Builder, matrix: SSAValue) -> _Elimination:
         swapped = b.select(chosen, _picked(b, both, k, axis), both)
         pivot = _picked(b, pivot_row, k, axis + 1)
         none = b.compare("eq", pivot, b.full_like(pivot, 0.0))
+        # A pivot of 0 is among the results: no NaN has to tell of it, and reach gradients.
         pivot_row = b.div(pivot_row, b.select(none, b.full_like(pivot, 1.0), pivot))
         rest = b.sub(swapped, b.mul(_picked(b, swapped, k, axis + 1), pivot_row))
         here = b.compare("eq", b.iota(dims_of(both), axis), k)

@@ -74,6 +74,7 @@ def _rewrite_carries(scan: Scan) -> bool:
                 replace(op, [_sum_rows(term, arg, bool(scan.reverse))])
             case Matmul() as term if _is_fixed(term):
                 replace(op, [_contract(term, arg)])
+            # A scatter of its own would fill a whole table with zeros, and add it, in every step.
             case Scatter() as term if term.starts_at_zero:
                 b = Builder.before(term)
                 replace(op, [b.scatter("sum", arg, term.x, term.index, term.axis.data)])
@@ -140,6 +141,8 @@ def _runs_back(values: Sequence[SSAValue]) -> bool:
             work += op.operands
     if not scans:
         return False
+    # Checkpoints cut time in the order of a loop, and take along sums of the same order alone
+    # (`time_local.in_order`).
     last = scans[0]
     for scan in scans:
         last = scan if last.is_before_in_block(scan) else last

@@ -50,6 +50,7 @@ def _follow(ops: Iterable[Operation], dependent: Found) -> None:
     for op in ops:
         if isinstance(op, Scan):
             _follow_scan(op, dependent)
+        # Through the others, such as indices and conditions, no gradient flows.
         elif isinstance(op, RnnOp) and not dependent.isdisjoint(op.differentiable):
             dependent.update(_floats([op.y]))
 
@@ -59,6 +60,7 @@ def _follow_scan(scan: Scan, dependent: Found) -> None:
     dependent.update(arg for arg, v in zip(args, scan.operands, strict=True) if v in dependent)
     _, carry, _ = scan.groups
     nexts, rows = scan.yields
+    # Sets only grow, so that a round which adds nothing is the last.
     before = -1
     while before < len(dependent):
         before = len(dependent)
@@ -85,6 +87,7 @@ def _trace_scan(scan: Scan, leading: Found) -> None:
     nexts, rows = scan.yields
     leading.update(arg for arg, final in zip(carry, scan.finals, strict=True) if final in leading)
     leading.update(row for row, y in zip(rows, scan.ys, strict=True) if y in leading)
+    # As forward: the set only grows.
     before = -1
     while before < len(leading):
         before = len(leading)

@@ -55,6 +55,7 @@ def _settle(block: Block) -> bool:
     work = dict.fromkeys(reversed(list(block.ops)))  # a stack that holds each op once
     while work:
         op, _ = work.popitem()
+        # Another op's rewrite may have erased it since it was put there.
         if op.parent is None or not op.results:
             continue
         if not any(is_used(result) for result in op.results):
@@ -62,6 +63,7 @@ def _settle(block: Block) -> bool:
             continue
         new = _apply(op)
         if new is not None:
+            # Taken now: `replace` hands these uses to the new value.
             users = [*(use.operation for use in op.results[0].uses), *_users(new)]
             operands = op.operands
             replace(op, [new])

@@ -78,6 +78,7 @@ def _rewrite(scan: Scan) -> bool:
     fit = [carry for carry in loop.carries if _gains(dims_of(carry.arg), perm)]
     states, laid = {carry.arg for carry in fit if _absorbed(carry.arg)}, set[SSAValue]()
     while states:
+        # A state whose next value is laid out otherwise drops out, and may take others along.
         laid = _laid_out(scan.body.block, perm, states)
         kept = {carry.arg for carry in fit if carry.arg in states and carry.next in laid}
         if kept == states:
@@ -122,6 +123,7 @@ def _laid_out(block: Block, perm: Perm, states: Iterable[SSAValue]) -> set[SSAVa
         fits = [v in laid or isinstance(v.owner, Broadcast | Source) for v in op.operands]
         match op:
             case Transpose():
+                # Once more the same transpose would be another layout.
                 if get_ints(op.perm) == perm and not known[0]:
                     laid.add(op.y)
             case Elementwise() | Concat():

@@ -79,6 +79,7 @@ def _time_axis(dims: Sequence[Dim], what: str) -> int | None:
     if not axes:
         return None
     rows = dims[axes[0]].divide(_STEPS)
+    # T + 1 and T·T have no fixed number of rows a step.
     if len(axes) > 1 or rows is None or TIME in rows.symbols:
         raise NotCausal(f"{what} of shape {shape_text(dims)} has no single axis of time")
     return axes[0]

@@ -105,6 +105,7 @@ def with_gradients(
 def _lift_params(net: Net) -> None:
     """Make parameters that a body names consts of its scan."""
     for scan in scans_of(net.body.block):
+        # The backward loop adds up the gradients of consts, which a `param` within is not.
         named = [op for op in scan.body.block.ops if isinstance(op, Param)]
         if not named:
             continue

@@ -80,6 +80,7 @@ def _take_in(program: Program, block: Block) -> bool:
     """
     changed = False
     for scan in [op for op in block.ops if isinstance(op, Scan)]:
+        # Other loops' invariants are hoisted, so that they are folded outside.
         if scan.gate is not None and scan.steps == 1:
             changed |= _name_inside(program, scan)
     inner = [op.body.block for op in block.ops if isinstance(op, Scan)]
@@ -90,6 +91,7 @@ def _name_inside(program: Program, scan: Scan) -> bool:
     loop = Loop(scan)
     for const in loop.consts:
         op = const.outer.owner
+        # A gate has to be an argument of its body.
         if not isinstance(op, Param) or const.arg is loop.gate:
             continue
         name = op.param_name.data

@@ -214,6 +214,7 @@ def _is_made_for(x: SSAValue, scan: Scan) -> bool:
         if not isinstance(x.owner, (Slice, Reshape)):
             return False
         x = x.owner.x
+    # Its other readers read other slices, which are other slots of the product's kernel.
     return isinstance(x.owner, Matmul)
 
 

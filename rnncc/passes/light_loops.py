@@ -33,13 +33,13 @@ def is_light(scan: Scan, kinds: Mapping[SSAValue, Kind]) -> bool:
 
 def _is_light(op: Operation) -> bool:
     if isinstance(op, Matmul):
-        return (
-            len(dims_of(op.b)) > 2
-        )  # by one matrix it is a `kern.gemm`, for whose sums the step waits
+        # By one matrix it is a `kern.gemm`, for whose sums the step waits.
+        return len(dims_of(op.b)) > 2
     return isinstance(op, Elementwise | View | Source | Reduce | SumRows)
 
 
 def _width(scan: Scan) -> int:
     """The elements of the largest carry, of one sequence."""
+    # Symbols, such as the batch, may be 1.
     sizes = ([d for d in dims_of(v) if d.is_static] for v in scan.inits)
     return max((int(product(dims)) for dims in sizes), default=0)

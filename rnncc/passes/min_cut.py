@@ -22,6 +22,7 @@ def sink_side(edges: Mapping[tuple[Node, Node], float], source: Node, sink: Node
     residual[source], residual[sink] = {}, {}
     for (a, b), capacity in edges.items():
         residual[a][b] = residual[a].get(b, 0.0) + capacity
+        # The way back, on which a later path may undo some of the flow.
         residual[b].setdefault(a, 0.0)
     while sink in (levels := _levels(residual, source)):
         _fill(residual, levels, source, sink)
@@ -52,7 +53,9 @@ def _fill(residual: Residual, levels: Mapping[Node, int], source: Node, sink: No
     while path:
         node = path[-1]
         if node == sink:
+            # Go on from where the first full edge starts: what leads there has room left.
             del path[_push(residual, path) + 1 :]
+        # A dead end: no later path of this phase comes here again, which bounds the phase.
         elif not left[node]:
             path.pop()
             if path:

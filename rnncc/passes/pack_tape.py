@@ -102,6 +102,7 @@ def _groups(phases: Phases) -> Iterator[list[str]]:
             starts = _starts(row)
             # Made of several slices, it belongs beside none of them.
             if len(starts) == 1:
+                # Of several values of one slice, one can lie in its place.
                 groups[scan, row.type].setdefault(starts.pop(), name)
     for parts in groups.values():
         order = sorted(parts)

@@ -155,6 +155,7 @@ class _Graph:
         for name, value in self.net.outputs_of(None).items():
             while isinstance(value.owner, Reshape):
                 value = value.owner.x
+            # Forward cannot leave what waits for an outside gradient; inputs stay the caller's.
             early = not isinstance(value.owner, Block) and value.owner not in self.late
             if early:
                 outputs.setdefault(self._top(value), name)

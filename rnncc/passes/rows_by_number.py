@@ -21,6 +21,22 @@ def find_rows(loop: Loop) -> bool:
 
     Those too that lie a number of rows behind it, where the formulas of sizes show that they are
     there.
+
+    Before:
+
+        v1 = iota(axis=0)
+        for t in 0..T, h from h:
+            v2 = gather(x, v1[t], axis=0)
+            v3 = mul(h[t-1], v2)
+            h[t] = v3
+        return h[T-1]
+
+    After:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+        return h[T-1]
     """
     outer, changed = {const.arg: const.outer for const in loop.consts}, False
     for op in [op for op in loop.body.ops if isinstance(op, Gather) and op.x in outer]:

@@ -206,6 +206,7 @@ def _size(loop: Loop) -> int:
 def _sink(loop: Loop) -> bool:
     """Make cheap consts in the body."""
     cheap = [c for c in loop.consts if isinstance(c.outer.owner, CHEAP) and is_used(c.arg)]
+    # A gate has to be an argument of its body.
     cheap = [c for c in cheap if c.arg is not loop.gate]
     for const in cheap:
         owner = const.outer.owner

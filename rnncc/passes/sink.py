@@ -99,6 +99,8 @@ def _add(outside: Outside, total: SSAValue, term: SSAValue, reverse: bool) -> SS
     while isinstance(op := term.owner, (Reshape, *VIEWS)) and not _is_product(term):
         b = outside.build(op)
         views.append((op, total))
+        # A reshape is undone on the total, from which the sum goes on; behind a slice or a
+        # transpose it starts at zeros, and is added to the total in the end.
         alone = is_zero(total) or not isinstance(op, Reshape)
         total = _zero(b, op.x) if alone else b.reshape(total, dims_of(op.x))
         term = op.x
@@ -120,6 +122,7 @@ def _add_made(outside: Outside, total: SSAValue, term: SSAValue, reverse: bool) 
     b = outside.build(op)
     if _is_product(term):
         return b.contract(total, *_factors(outside, term), reverse)
+    # Sums of integers are the same in any order: no `sum_rows` needs to keep one.
     if isinstance(op, (Reduce, SumRows)) and dtype_of(term) in FLOATS:
         return b.sum_rows(total, _rows(outside, op), reverse)
     if isinstance(op, Reduce):

@@ -65,6 +65,7 @@ def sink(block: Block, windowed: set[SSAValue]) -> bool:
         if sunk is not None:
             y, perm = sunk
             windowed.add(y)
+            # Two transposes that undo each other leave nothing to move on.
             moved = y if list(perm) == sorted(perm) else Builder.before(op).transpose(y, perm)
             windowed.add(moved)
             replace(op, [moved])

@@ -128,6 +128,7 @@ class _Split:
         """Put an op where it belongs."""
         if isinstance(op, Yield):
             return
+        # A parameter without an array is one that the caller gives, as an input.
         unknown = isinstance(op, Param) and op.param_name.data not in self.program.arrays
         if unknown or self.dynamic.intersection(op.operands):
             self.dynamic.update(op.results)
@@ -234,6 +235,7 @@ class _Split:
         start = self._steps_so_far()
         rows = dims[op.axis.data].divide(Dim.of(TIME))
         assert rows is not None
+        # T·R numbers along time: a step has R of them.
         if rows != 1:
             start = b.mul(start, b.size(rows, "i32"))
         return b.cast(b.add(b.iota(dims, op.axis.data), start), dtype_of(op.y))

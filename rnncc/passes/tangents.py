@@ -111,6 +111,7 @@ class _Forward:
             return inside.get(known_tangent, known_tangent)
 
         carried = [i for i, carry in enumerate(loop.carries) if carry.arg in stand_ins]
+        # A list of its own: the loop appends to `loop.carries`.
         for carry in [loop.carries[i] for i in carried]:
             init = _or_zeros(scan, known, carry.init)
             arg = inside[stand_ins[carry.arg]]

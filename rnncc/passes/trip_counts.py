@@ -41,6 +41,7 @@ def name_trip_counts(program: Program) -> dict[str, int]:
     for op in program.net.body.block.ops:
         if not isinstance(op, Scan) or op.xs or op.ys:
             continue  # the new name would have to spread to all that has the sequences' size
+        # One step is a conditional, or nothing to cut.
         if op.steps.is_static and int(op.steps) > 1:
             name = _free(program, names)
             names[name] = int(op.steps)

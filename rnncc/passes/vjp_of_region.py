@@ -24,7 +24,22 @@ def vjp_of_region(
     """The gradients of some values, built with `b`, which stands behind all ops of the part.
 
     Loops that it goes through are rebuilt, with more results: the old ones are replaced in all
-    their uses.
+    their uses. With dz as the gradient of v2, that of v1:
+
+    Before:
+
+        v1 = mul(x, w)
+        v2 = tanh(v1)
+        return v2
+
+    After:
+
+        v1 = mul(x, w)
+        v2 = tanh(v1)
+        v3 = mul(v2, v2)
+        v4 = sub(1, v3)
+        v5 = mul(dz, v4)
+        return v2, v5
 
     Args:
         seeds: values of the block, each with its outside gradient of the same type.

@@ -48,13 +48,16 @@ def compile_scalar(scalar: Scalar, dtype: str) -> FunctionCode:
     compiled = entry.overloads[signature]
     module = llvm.parse_assembly(compiled.library.get_llvm_str())
     text = str(module.get_function(compiled.fndesc.llvm_func_name))
+    # Attribute groups and metadata stand elsewhere in numba's module.
     text = re.sub(r" #\d+|, !\S+ !\d+", "", text[text.index("define") :])
+    # numba numbers its functions: the name tells nothing of what one does.
     digest = blake2b(text.replace(compiled.fndesc.llvm_func_name, "").encode(), digest_size=8)
     symbol = f"scalar.{_NO_NAME.sub('_', scalar.name)}.{digest.hexdigest()}"
     code = FunctionCode(symbol, text.replace(compiled.fndesc.llvm_func_name, symbol), dtype)
     unknown = sorted(code.calls - MATH[dtype].keys() - KEPT[dtype])
     if unknown:
         raise CompileError(location, f"calls {', '.join(unknown)}", f"there are {SUPPORTED}")
+    # Of numba's functions any other status is an exception.
     if set(re.findall(r"ret i32 (\S+)", code.text)) != {"0"}:
         raise CompileError(location, "may raise an exception")
     return code

@@ -201,12 +201,27 @@ def _power(a: Any, b: Any) -> Any:
     if not isinstance(a, Dual) or not isinstance(b, types.Integer):
         return None
 
+    def none(a: Any) -> Any:
+        return plain(real(1, a.value))
+
+    def flat(a: Any) -> Any:
+        return dual(real(1, a.value), real(0, a.value))
+
+    one = numba.njit(**OPTIONS)(flat if a.sloped else none)
+
     def code(a: Any, b: Any) -> Any:
-        result, factor, left = a - a + 1, a, abs(b)
+        factor, left = a, abs(b)
+        if left == 0:
+            return one(a)
+        while left % 2 == 0:
+            factor, left = factor * factor, left // 2
+        # It starts as a factor, not as 1: slopes of 0 times an infinite factor would be NaN.
+        result, left = factor, left // 2
         while left > 0:
+            factor = factor * factor
             if left % 2 == 1:
                 result = result * factor
-            factor, left = factor * factor, left // 2
+            left = left // 2
         return 1 / result if b < 0 else result
 
     return code

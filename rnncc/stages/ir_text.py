@@ -60,6 +60,7 @@ def write(compilation: Compilation, after: str) -> str:
         op = program.module.body.block.first_op
         assert op is not None
         ops.append(op.clone())
+        # A program's own name is among the facts.
         ops[-1].properties["sym_name"] = StringAttr(key)
     module = ModuleOp(ops)
     module.attributes[FACTS] = _attribute(_facts(c, after))
@@ -99,6 +100,7 @@ def read(compilation: Compilation) -> None:
         check_facts(c)
     except VerifyException as error:
         raise CompileError(name, f"its attributes do not fit its nets: {error}") from error
+    # Attributes that somebody has edited may hold anything.
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise CompileError(name, "its attributes are not as rnncc writes them") from error
 

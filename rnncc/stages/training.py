@@ -65,6 +65,7 @@ def differentiate(compilation: Compilation) -> None:
     c, program = compilation, compilation.programs["net"]
     of = _float_sources(program)
     for name in _float_params(program):
+        # A parameter without an array is an input of the model.
         program.arrays.pop(name, None)
     outputs = _differentiated_outputs(program, c.options)
     c.programs = {"net": differentiate.differentiate(program, outputs, of)}

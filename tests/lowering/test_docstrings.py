@@ -15,6 +15,7 @@ from rnncc.ir.program import Program
 from rnncc.lowering import (
     absent_inputs,
     absent_outputs,
+    active_rows,
     chunks,
     compute,
     groups,
@@ -73,6 +74,18 @@ def masked(b: Builder) -> Values:
         return [i.select(i.broadcast(rows[0], ["N", 4], [0]), new, carry[0])], []
 
     return b.scan([u], [h], [mask], step)[0]
+
+
+def masked_layer(b: Builder) -> Values:
+    """The same with x · w, which is computed ahead, for the rows of many steps."""
+    h, u, mask = b.input("h", [8, 4]), b.param("u", [4, 4]), b.input("mask", ["T", 8], "i1")
+    x, w = b.input("x", ["T", 8, 3]), b.param("w", [3, 4])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        new = i.add(i.matmul(carry[0], consts[0]), i.matmul(rows[1], consts[1]))
+        return [i.select(i.broadcast(rows[0], [8, 4], [0]), new, carry[0])], []
+
+    return b.scan([u, w], [h], [mask, x], step)[0]
 
 
 def shifted(b: Builder) -> Values:
@@ -145,11 +158,14 @@ def runs() -> Program:
     return cut.forward
 
 
-def hoisted() -> Program:
-    program = program_of(recurrent)
-    Hoist().rewrite(program.net)
-    Simplify().rewrite(program.net)
-    return program
+def hoisted(values: Callable[[Builder], Values]) -> Callable[[], Program]:
+    def make() -> Program:
+        program = program_of(values)
+        for one in (MaskRows(), Hoist(), Simplify()):
+            one.rewrite(program.net)
+        return program
+
+    return make
 
 
 def listed() -> Program:
@@ -170,7 +186,8 @@ EXAMPLES: dict[Callable[..., Any], Callable[[], Program]] = {
     groups.schedule: net(dense_layer),
     maps.through_view: net(views),
     region.Region: net(gates),
-    loops.emit_scan: hoisted,
+    loops.emit_scan: hoisted(recurrent),
+    active_rows.list_of: hoisted(masked_layer),
     compute.emit: listed,
     rows.place: net(shifted),
     chunks.emit_chunks: runs,

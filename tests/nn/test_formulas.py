@@ -113,6 +113,19 @@ def test_values_and_gradients(name: str) -> None:
     check_gradients(b.finish({"y": formula(b, b.input("x", X.shape))}), {})
 
 
+@pytest.mark.parametrize("exponent", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("known", [True, False])
+def test_powers_without_end(exponent: float, known: bool) -> None:
+    bases = np.array([0.5, 1.0, 2.0, -0.5, -1.0, -2.0, 0.0, math.inf, math.nan])
+
+    def formula(b: Builder, x: SSAValue) -> SSAValue:
+        return arithmetic.power(b, x, exponent if known else b.mul(x, b.full_like(x, exponent)))
+
+    with np.errstate(all="ignore"):
+        expected = np.power(bases, exponent if known else bases * exponent)
+        np.testing.assert_array_equal(values(formula, bases), expected)
+
+
 def test_batch_norm_of_a_large_average_keeps_its_digits() -> None:
     """Folded into the bias, an average of 10⁵ deviations costs the last five digits."""
     b = Builder.net("m")

@@ -21,10 +21,13 @@ from rnncc.passes.gradient_program import gradient_program
 from rnncc.passes.instances import instances
 from rnncc.passes.pack_tape import pack_tape
 from rnncc.passes.rematerialise import AllSteps, Choice, rematerialise
+from rnncc.passes.rows_by_number import find_rows
+from rnncc.passes.simplify import Simplify
 from rnncc.passes.split_phases import Phases, split_phases
 from rnncc.passes.streaming import split_stream
 from rnncc.passes.tangents import tangents
 from rnncc.passes.trip_counts import name_trip_counts
+from rnncc.passes.vjp_of_region import vjp_of_region
 from tests.passes.notation import show, titled
 
 Values = list[SSAValue]
@@ -68,6 +71,16 @@ def one_step(b: Builder) -> Values:
     return [b.mul(b.input("h", ["N"]), b.input("x", ["N"]))]
 
 
+def numbered(b: Builder) -> Values:
+    """A loop over a tensor that it reads by the step's number."""
+    x, h = b.input("x", ["T", "N"]), b.input("h", ["N"])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        return [i.mul(carry[0], i.gather(consts[0], rows[0], 0))], []
+
+    return b.scan([x], [h], [b.iota(["T"], 0)], step)[0]
+
+
 def counted(b: Builder) -> Values:
     def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         return [i.tanh(carry[0])], []
@@ -103,6 +116,26 @@ def named() -> Example:
     before = show(program)
     name_trip_counts(program)
     return before, show(program)
+
+
+def simplified(program: Program) -> str:
+    Simplify().rewrite(program.net)
+    return show(program)
+
+
+def partly_differentiated() -> Example:
+    """The gradient of a value within a net by that of the output."""
+
+    def build(b: Builder) -> tuple[SSAValue, SSAValue, SSAValue]:
+        x, w, dz = (b.input(name, ["N"]) for name in ("x", "w", "dz"))
+        y = b.mul(x, w)
+        return y, b.tanh(y), dz
+
+    def after(b: Builder) -> Values:
+        y, z, dz = build(b)
+        return [z, *vjp_of_region(b, [(z, dz)], [y], [y])]
+
+    return show(program_of(lambda b: [build(b)[1]])), show(program_of(after))
 
 
 def streamed(program: Program) -> str:
@@ -189,6 +222,8 @@ EXAMPLES: dict[Callable[..., Any], Callable[[], Example]] = {
     split_stream: lambda: made(decay, streamed),
     make_state_explicit: lambda: made(one_step, explicit),
     concat_slice_grads: side_by_side,
+    find_rows: lambda: made(numbered, simplified),
+    vjp_of_region: partly_differentiated,
     rematerialise: chosen,
     split_phases: split,
     pack_tape: packed,

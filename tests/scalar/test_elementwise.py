@@ -120,6 +120,15 @@ def test_what_does_not_vary_has_no_slope() -> None:
     assert made.partial(0)(0.0, 0.0) == np.inf
 
 
+@pytest.mark.parametrize(("exponent", "slopes"), [(0, [0, 0]), (6, [np.inf, 192])])
+def test_whole_powers_of_infinity(exponent: int, slopes: list[float]) -> None:
+    """Of which no difference is 0, nor any product by a slope of 0."""
+    raised = rnncc.elementwise(lambda x: x**exponent)
+    x = np.array([np.inf, 2.0, np.nan])
+    np.testing.assert_array_equal(raised(x), x ** np.float64(exponent))
+    np.testing.assert_array_equal(raised.partial(0)(x[:2]), slopes)
+
+
 def test_a_layer_trains() -> None:
     swish = rnncc.elementwise(lambda x: x / (1 + math.exp(-x)))
     layers = [cells.elman(3, 20, activation=name) for name in (swish, "swish")]

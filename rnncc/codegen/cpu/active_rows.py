@@ -26,6 +26,7 @@ class RowList:
         assert some is not None
         self.emit, self.dims = emit, dims
         chosen = self._number(listed)
+        # The list starts with the number of true flags; behind their rows are the others.
         entries = emit.at(listed, I64(1))
         if some.where:
             self.count, self.entries = chosen, entries

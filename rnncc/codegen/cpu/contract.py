@@ -79,6 +79,7 @@ class _ContractCode:
         sums = self.turned if tiling.swapped else buffers.out
         if tiling.swapped or buffers.init is None:
             self._start(sums)
+            # Threads start other rows than those of the tiles that they add to.
             emit.together()
         chunks = emit.parts(self.count, I64(DEPTH))
         once = b.icmp_signed("<", chunks, I64(1))
@@ -95,6 +96,7 @@ class _ContractCode:
 
         emit.loop(chunks, iteration)
         if tiling.swapped:
+            # A row of out is a column of the sums, to which all threads have added.
             emit.together()
             self._turn_back()
 

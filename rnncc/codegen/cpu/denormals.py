@@ -89,6 +89,7 @@ def _around(inner: ir.Function, mode: _Mode) -> ir.Function:
     before = mode.read(b, room)
     mode.write(b, room, b.or_(before, bits))
     code = b.call(inner, function.args)
+    # Read anew, for the flags that the call has raised.
     after = b.and_(mode.read(b, room), others)
     mode.write(b, room, b.or_(after, b.and_(before, bits)))
     b.ret(code)

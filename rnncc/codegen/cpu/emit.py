@@ -86,7 +86,9 @@ class CpuEmit(Emit):
             if last is not None:
                 reaches = b.icmp_signed("==", b.add(first, mine), total)
                 ends = b.and_(reaches, b.icmp_signed(">", mine, I64(0)))
+                # Its last part is what `last` does.
                 mine = b.sub(mine, b.zext(ends, I64))
+        # Every odd iteration of the loop around goes backwards.
         back = b.trunc(self.iteration, I1) if to_and_fro and self.iteration is not None else None
         self.step = I64(1) if back is None else b.select(back, I64(-1), I64(1))
 
@@ -124,4 +126,5 @@ class CpuEmit(Emit):
         kinds = [POINTER, I32, I32, I32]
         function = declared(self.module, "llvm.prefetch.p0", ir.VoidType(), kinds)
         at = self.b.gep(pointer.base, [ahead], source_etype=I8)
+        # To be read (0), into the second-level cache (2), as data (1).
         self.b.call(function, [at, I32(0), I32(2), I32(1)])

@@ -150,6 +150,7 @@ def _single_step(
     prefix = f"{library.name}_step"
     orders = loop_orders(step.func, target, shared, False)
     function = emit_program(module, step, prefix, target, shared, orders, checked=True, fixed=fixed)
+    # Inlined in the one place that calls it: no other module needs it.
     function.linkage = "internal"
     function.attributes.add("alwaysinline")  # so that tables of pointers become registers
     return function

@@ -145,6 +145,7 @@ class _Writer(LlvmEntryWriter):
 
     def write(self, steps: Sequence[Step], single: ir.Function | None = None) -> None:
         """All steps, then the return; `single` in place of the program `step`."""
+        # Those of `write_single` are values of its branch, which do not reach code behind it.
         self.places.clear()
         for step in steps:
             match step:

@@ -76,9 +76,11 @@ _X86 = {
     **_signs(_LEAF7_1[3], "avxvnniint8 4 avxneconvert 5 avxvnniint16 10", YMM),
     **_signs(_LEAF7_1[3], "egpr 21 push2pop2 21 ppx 21", APX),
     **_signs(Word(0x29, 0, 1), "ccmp 0 cf 0 ndd 0 nf 0 zu 0", APX),
+    # A version number, not a bit.
     "avx10.1": Sign(Word(0x24, 0, 1), 0, ZMM, 0xFF, 1),
     "avx10.2": Sign(Word(0x24, 0, 1), 0, ZMM, 0xFF, 2),
 }
+# AT_HWCAP (16) and AT_HWCAP2 (26) of Linux's auxiliary vector.
 _ARM = {
     **_signs(Word(16), "lse 8 fullfp16 10 rdm 12 jsconv 13 complxnum 14"),
     **_signs(Word(16), "rcpc 15 dotprod 20 sve 22 fp16fml 23 lse2 25 rcpc-immo 26 flagm 27"),

@@ -78,6 +78,7 @@ class MatrixKernel:
         if self.over_columns and (rows > MOST_ROWS or lanes == 1):
             return False
         in_blocks = columns > lanes * MOST_VECTORS
+        # One sum over all, block by block, would take its terms in another order.
         return columns >= lanes and not (in_blocks and self.over_rows and self.over_columns)
 
     @property
@@ -104,6 +105,7 @@ def _sums_in_order(op: Reduce, across: bool) -> bool:
     """Whether it is a sum of floats in the order of this code."""
     wanted = Lanes.ACROSS if across else Lanes.ALONG
     floats = op.kind.data == "sum" and dtype_of(op.yields[0]) in FLOATS
+    # A pass takes rows from the first to the last.
     return floats and op.order.data != "down" and lanes_of(op) is wanted
 
 
@@ -205,6 +207,7 @@ class FusedPass:
             first += part.sums
         folded = [place for place in places if place.part.folds]
         for place, room in zip(folded, rooms, strict=True):
+            # Blocks of columns go on from the sums of those before, which are in memory.
             whole = len(self.starts) * self.lanes >= self.columns
             place.total = place.part.zero if whole else emit.load(room, self.lanes)
         for vector in range(len(self.starts)):
@@ -369,6 +372,7 @@ class _PartRow:
             total = sums[self.first]
             sums[self.first] = self._masked(part.folding.combined(total, term, lanes), mask, total)
         else:
+            # Lanes behind the last column are not masked here: nobody stores them.
             number = self.first + vector
             sums[number] = part.folding.combined(sums[number], term, lanes)
 

@@ -75,6 +75,7 @@ class _Stages:
     def _may_be_absent(self, part: PlaceKernel) -> bool:
         """Whether it is not run where nobody wants what it writes."""
         buffers = [b for value in part.op.outs for b in self.plan.known[value]]
+        # Others have something to stand in for an output that nobody wants, and are always run.
         return any(b.role.data == "output" and b.fallback_size == 0 for b in buffers)
 
     def _earliest(self, matrix: MatrixKernel) -> int:
@@ -128,7 +129,9 @@ def _is_inside(buffer: Buffer, stage: Stage) -> bool:
         order[kernel.part.op] = number
     numbers = [order.get(use.operation, -1) for use in buffer.y.uses]
     first = min(numbers)
+    # Its first kernel must only write: what it reads would be of the pass before.
     if first < 0 or numbers.count(first) > 1:
         return False
     op = stage.kernels[first].part.op
+    # What a reduce writes is there when the pass is over.
     return isinstance(op, Map) and buffer.y in op.outs

@@ -79,9 +79,11 @@ def fits(target: CpuTarget, plan: Interchange, shared: OutlinedKernels) -> bool:
         return False
     for part in plan.parts:
         unit, reads = part.axes[-1], part.op.in_accesses
+        # A sum along the lanes is folded in an order that lanes along units do not have.
         if isinstance(part.op, Reduce) and lanes_of(part.op) is not Lanes.ACROSS:
             return False
         steps = [access.strides[unit] for access in (*reads, *part.op.out_accesses)]
+        # Elements further apart would be read one by one (`Emit.spaced`).
         if not all(s.is_static and 0 <= int(s) <= FAR for s in steps):
             return False
     return True

@@ -125,6 +125,7 @@ class Run:
             return _Stream()
         if row is None or buffer.ring is None:
             return _Stream(emit.at(replace(buffer, ring=None), emit.dim(start + offset)), step)
+        # The ring's one row stays where it is, and so must the offset within.
         if self._step(offset) != 0:
             return _Stream()
         at, ahead = I64(0), ZERO  # a ring of one row, unless the caller has them all

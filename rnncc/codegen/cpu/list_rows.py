@@ -14,6 +14,7 @@ from rnncc.kern.moves import ListRows
 
 def emit_list_rows(emit: CpuEmit, op: ListRows, flags: Pointer, out: Pointer) -> None:
     """List rows: vectors of them whose flags are all true at once, which is usual."""
+    # Where a number goes depends on all flags before it.
     with emit.alone():
         emit.store(_Code(emit, op, flags, out).run(), out)
 

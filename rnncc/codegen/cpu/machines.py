@@ -98,8 +98,10 @@ def _named(platform: Platform, triple: str, cpu: str) -> CpuTarget:
     lanes, registers, fma = _vectors(architecture, triple, cpu)
     is_plain = cpu in PORTABLE or cpu == BASELINE[architecture]
     wide = lanes >= 8 or architecture == "aarch64"
+    # LLVM takes a while to answer, and levels and baselines have none of these.
     known = features_of_cpu(triple, cpu) if wide and not is_plain else ()
     dots = not BYTE_DOTS.isdisjoint(known), _multiplies_bf16(cpu, known)
+    # Tuned for some CPUs, LLVM would cut vectors of 512 bits in two.
     features = "-prefer-256-bit" if lanes == 16 else ""
     return CpuTarget(triple, cpu, features, lanes, registers, fma, *dots)
 
@@ -136,6 +138,7 @@ def _vectors(architecture: str, triple: str, cpu: str) -> tuple[int, int, bool]:
     features = features_of_cpu(triple, cpu)
     if "avx512f" in features:
         return PORTABLE["x86-64-v4"]
+    # AMD's first CPUs with AVX fuse by FMA4 alone, which LLVM then uses.
     fused = "avx" in features and not {"fma", "fma4"}.isdisjoint(features)
     return PORTABLE["x86-64-v3" if fused else "x86-64-v2"]
 

@@ -131,6 +131,7 @@ class _MapCode:
         """Whole vectors, then a rest in shorter ones, if the count tells that it fills them."""
         emit, lanes = self.emit, self.lanes
         short = gcd(self.factor, lanes)
+        # No length of vectors divides the axis at all sizes.
         if short not in emit.target.lane_counts:
             emit.in_vectors(count, lanes, lambda start, mask: vector(start, lanes, mask))
             return

@@ -70,6 +70,8 @@ def emit_reverse(
 
     def column(n: Value, carried: list[Value]) -> list[Value]:
         length = b.sext(emit.load(emit.at(lengths, n)), I64)
+        # All threads check all lengths: one that ended the call alone would leave the others
+        # waiting.
         bad = b.or_(b.icmp_signed("<", length, I64(0)), b.icmp_signed(">", length, steps))
         with emit.when(bad):
             fail(BAD_LENGTH)
@@ -162,6 +164,8 @@ class _Places:
 
         def check(j: Value, carried: list[Value]) -> list[Value]:
             row = self._number(j)
+            # All threads check all numbers: one that ended the call alone would leave the others
+            # waiting.
             bad = b.or_(b.icmp_signed("<", row, I64(0)), b.icmp_signed(">=", row, self.size))
             with emit.when(bad):
                 fail(BAD_INDEX)

@@ -68,6 +68,7 @@ class OutlinedKernels:
             name for op in loops for name in (op.index, op.extent, op.iteration) if name is not None
         ]
         own, ops = {name.data for name in names}, list(program.func.walk())
+        # What the names of numbers must not be.
         reserved = own | set(program.symbols)
         # 400 products of as many sizes take 3.0 s to compile so; they took 18.1 s before one
         # function served all kernels of a kind.

@@ -52,12 +52,14 @@ def places_first(
     target: CpuTarget, plan: ResidentLoop, shared: OutlinedKernels
 ) -> PlacesFirst | None:
     """None where kernels share no passes, places are not apart, or one is a function of its own."""
+    # A function goes over all places at once.
     if target.compact or any(map(shared.is_function, plan.kernels)):
         return None
     loops = [op for op in (plan.loop, *plan.loop.body.block.ops) if isinstance(op, For)]
     found = {loop: stages(plan, loop, target.lanes) for loop in loops if loop.chunk is None}
     every = [stage for several in found.values() for stage in several]
     inside = {buffer for stage in every for buffer in stage.inside}
+    # One place would overwrite what another, some steps behind, has yet to read.
     apart = all(a in inside or b in inside for a, b in plan.turns)
     together = any(len(stage.kernels) > 1 for stage in every)
     return PlacesFirst(plan, found) if apart and together else None

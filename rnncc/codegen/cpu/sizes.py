@@ -78,7 +78,9 @@ def bad_size(emit: CpuEmit, bounds: Sequence[Dim] = ()) -> Value:
     bad: Value = ir.Constant(ir.IntType(1), 0)
     product: Value = I64(1)
     for value in emit.symbols.values():
+        # Unsigned, a negative size is too large.
         out = b.icmp_unsigned(">", value, I64(LARGEST_SIZE))
+        # A size of 0 must not hide that the others' product is too large for formulas without it.
         least = b.select(b.icmp_signed("<", value, I64(1)), I64(1), value)
         product, past = _multiplied(emit, product, least)
         largest = LARGEST_PRODUCT if emit.native == I64 else LARGEST_SIZE

@@ -162,6 +162,7 @@ def supported_text(name: str, features: Sequence[str], target: CpuTarget) -> str
     signs = {n: known[n] for n in features if n in known}
     signs = dict(sorted(signs.items(), key=lambda pair: pair[1].word))
     cpu = BASELINE.get(target.architecture, target.cpu)
+    # For the least CPU there is: these functions must run on any.
     machine = f'nounwind "target-cpu"="{cpu}" "target-features"=""'
     long = 8 * pointer_bytes(target.triple)
     if target.architecture == "x86_64":
@@ -189,6 +190,7 @@ def _rows(signs: dict[str, Sign]) -> list[str]:
     rows, last, place = list[str](), None, 0
     for feature, sign in signs.items():
         word = sign.word
+        # 0x80000001 as the signed number that LLVM's text has.
         leaf = word.leaf - (1 << 32 if word.leaf >> 31 else 0) if word != last else 0
         numbers = leaf, word.subleaf, word.register, sign.shift, sign.mask, sign.least
         row = ", ".join(f"i32 {number}" for number in (*numbers, sign.state, place))

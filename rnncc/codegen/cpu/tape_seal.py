@@ -59,6 +59,7 @@ class TapeSeal:
     def break_unless_refused(self, code: Value) -> None:
         """A tape that backward has begun to read is used up."""
         b = self._emit.b
+        # NULL is found before anything is read: the caller may call again.
         accepted = b.icmp_signed("!=", code, ir.Constant(code.type, NULL_POINTER))
         with self._emit.alone(), self._emit.when(accepted):
             self._write(_BROKEN)

@@ -109,6 +109,7 @@ class CpuTarget:
         # So that a panel's vectors, over all slots, are whole tiles.
         vectors = usual[slots - 1] if slots <= len(usual) else 1
         if self.vectors:
+            # A setting that `--tune` tries.
             vectors = max(1, min(self.vectors, MOST_VECTORS) // slots)
         return self.lanes * min(vectors, -(-units // self.lanes))
 

@@ -92,6 +92,7 @@ class Team:
         looks = b.phi(I32)
         looks.add_incoming(I32(0), before)
         now = b.load_atomic(self.counter, "acquire", 8, typ=I64)
+        # Equal upper halves: the round goes on, whoever has come meanwhile.
         same = b.icmp_unsigned("<", b.xor(now, round_), I64(ROUND))
         b.cbranch(same, again, done)
         b.position_at_end(again)
@@ -103,6 +104,7 @@ class Team:
     def _pause(self, looks: Value) -> None:
         b = self.b
         if self.module.triple.startswith("x86_64"):
+            # The core's other hardware thread runs meanwhile.
             b.call(declared(self.module, "llvm.x86.sse2.pause", ir.VoidType(), []), [])
         # A core with more threads than it can run: who spins would keep the one that all wait for
         # from running.

@@ -42,6 +42,7 @@ class TransposeTiling:
         if (
             emit.target.lanes == 1
             or last < 1
+            # Tiles leave the body row by row, as whole vectors.
             or any(a.strides[last] != 1 for a in nest.accesses[count:])
         ):
             return None
@@ -129,6 +130,7 @@ class TransposingMap:
             emit.loop(emit.parts(sizes[1], lanes), iteration)
             return []
 
+        # With outer loops threads share these.
         loop = emit.loop if at else emit.shared
         loop(emit.parts(sizes[0], lanes), along)
 

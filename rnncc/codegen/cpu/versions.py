@@ -92,6 +92,7 @@ def write_versions(
     """
     compiled = [_Version(f"{name}_{i}", *version) for i, version in enumerate(versions)]
     first = versions[0][1]
+    # What chooses a version must run on every CPU.
     target = CpuTarget(first.triple, BASELINE[first.architecture], "", 4, 16, False)
     module = ir.Module(name)
     module.triple = target.triple

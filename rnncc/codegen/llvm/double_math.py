@@ -92,6 +92,7 @@ class DoubleMath(MathEmitter):
     ) -> ir.Value:
         """What left * 2**digits leaves of multiples of a divisor; `digits` may be negative."""
         zero, most = self.splat_bits(0), self.splat_bits(REM_BITS)
+        # No division by 0, whatever y is: a whole part has its leading bit.
         first, before = b.urem(left, divisor), b.block
         head, done = b.append_basic_block("digits"), b.append_basic_block("done")
         b.branch(head)

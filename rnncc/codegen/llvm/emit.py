@@ -53,6 +53,7 @@ class Emit(SizeEmit):
 
     def room(self, type_: ir.Type, align: int) -> Value:
         """Room on the stack, for the whole call."""
+        # In a loop each iteration would take more of the stack.
         with self.b.goto_entry_block():
             room = cast(Value, self.b.alloca(type_))
         room.align = align
@@ -107,6 +108,7 @@ class Emit(SizeEmit):
             return list(body(I64(0), list(carried))) if count.constant else list(carried)
         b, entry, native = self.b, self.b.block, self.native
         head, done = b.append_basic_block("loop"), b.append_basic_block("done")
+        # Calls whose sizes do not fit are refused before (`bad_size`).
         count = count if native == I64 else b.trunc(count, native)
         b.cbranch(b.icmp_signed(">", count, native(0)), head, done)
         b.position_at_end(head)
@@ -226,8 +228,10 @@ class Emit(SizeEmit):
     def row(self, pointer: Pointer, index: Value, stride: Value) -> Pointer:
         """A row of a sequence, in its ring where the buffer keeps one."""
         if pointer.ring is not None:
+            # The rows of a ring are a power of two.
             kept = self.b.and_(index, I64(pointer.ring - 1))
             absent = pointer.absent
+            # The caller's memory has all rows.
             index = kept if absent is None else self.b.select(absent, kept, index)
         return replace(self.at(pointer, self.b.mul(index, stride)), ring=None)
 

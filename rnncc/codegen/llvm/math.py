@@ -64,6 +64,7 @@ class MathEmitter(VectorEmitter):
         # 2**(n-1) of the least n is denormal, which the shift of bits does not make: it is put in
         # by hand.
         power = self.from_bits(b, b.select(b.icmp_signed(">", power, least), power, least))
+        # Of NaN this is false.
         vanishes = b.fcmp_ordered("<", x, self.splat(self.table.exp_start))
         return b.select(vanishes, self.splat(0.0), b.fmul(twice, power))
 
@@ -78,6 +79,7 @@ class MathEmitter(VectorEmitter):
         power = self._power_of_two(b, biased)
         rest = self.fma(b, b.fmul(r, r), self.polynomial(b, r, self.table.expm1), r)
         half = self.fma(b, power, rest, b.fsub(power, self.splat(0.5)))
+        # Of the same sign anyway, but for zeros.
         return self.copy_sign(b, b.fmul(half, self.splat(2.0)), x)
 
     def sigmoid(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
@@ -85,6 +87,7 @@ class MathEmitter(VectorEmitter):
 
         Here -x = n ln 2 - r and a = r coth(r/2), even in r, for which e**-r = (a - r) / (a + r).
         """
+        # Further out 2**n would leave the exponent's bits.
         x = self.clamp(b, x, *self.table.sigmoid_range)
         rounder = self.splat(self.table.rounder)
         biased = self.fma(b, x, self.splat(-LOG2_E), rounder)
@@ -126,6 +129,7 @@ class MathEmitter(VectorEmitter):
         lost = b.fdiv(b.fsub(x, b.fsub(u, one)), u)
         exponent, mantissa = self._split(b, u)
         result = self._log_sum(b, exponent, b.fsub(mantissa, one), lost)
+        # Of the same sign anyway, but for zeros: that of -0.0 is -0.0.
         return self.copy_sign(b, self._log_edges(b, x, result, -1.0), x)
 
     def sin(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
@@ -145,6 +149,7 @@ class MathEmitter(VectorEmitter):
         cosine = self.polynomial(b, square, (1.0, -0.5, *self.table.cos))
         odd = b.icmp_unsigned("!=", b.and_(quarter, self.splat_bits(1)), self.splat_bits(0))
         bits = self.bits(b, b.select(odd, cosine, sine))
+        # In the third and fourth quarter the sign turns: bit 1 becomes the sign's.
         half = b.shl(b.and_(quarter, self.splat_bits(2)), self.splat_bits(self.table.bits - 2))
         result = self.from_bits(b, b.xor(bits, half))
         far = b.fcmp_ordered(">", self.abs(b, x), self.splat(TURNS_END))
@@ -183,6 +188,7 @@ class MathEmitter(VectorEmitter):
             negative = b.fcmp_ordered("<", rest, zero)
             rest = b.fadd(rest, b.select(negative, unit, zero))
         result = self.copy_sign(b, b.fptrunc(rest, self.type), x)
+        # Of an infinite y the rest above is NaN; IEEE 754 has x itself.
         endless, inf = b.fcmp_ordered("==", self.abs(b, y), self.splat(INF)), self.splat(INF)
         whole = b.and_(endless, b.fcmp_ordered("<", self.abs(b, x), inf))
         return b.select(whole, x, result)

@@ -102,5 +102,6 @@ def _to_bf16(bits: _Bits, x: Value, wide: Value) -> Value:
     b = bits.b
     odd = b.and_(b.lshr(wide, bits(16)), bits(1))
     rounded = b.lshr(b.add(b.add(wide, bits(0x7FFF)), odd), bits(16))
+    # Without that bit a NaN that loses all others would be infinity.
     quiet = b.or_(b.lshr(wide, bits(16)), bits(0x40))
     return b.select(b.fcmp_unordered("uno", x, x), quiet, rounded)

@@ -35,6 +35,7 @@ def make_nest(dims: Sequence[Dim], accesses: Sequence[Access], apart: Sequence[i
         strides = [a.strides[axis] for a in accesses]
         if kept and axis not in apart and kept[-1][1] not in apart:
             outer, _, above = kept[-1]
+            # One step of the outer axis is all of the inner one.
             if all(up == s * size for up, s in zip(above, strides, strict=True)):
                 kept[-1] = (outer * size, axis, strides)
                 continue

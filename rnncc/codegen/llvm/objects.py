@@ -45,6 +45,7 @@ def _machine(triple: str, cpu: str, features: str, jit: bool = False) -> Any:
         cpu=cpu,
         features=features,
         opt=3,
+        # Nobody moves code there once it is linked.
         reloc="static" if system_of(triple) in ("bare", "wasm") else "pic",
         codemodel="jitdefault" if jit else "default",
         jit=jit,
@@ -153,6 +154,7 @@ def optimise(
         module = _parse(keep_selections(str(module)), target.triple)
     optimised = Optimised(module, machine, target)
     if file is not None:
+        # The assembler reads the file when the object is made.
         weakref.finalize(optimised, file.close)
     return optimised
 
@@ -169,6 +171,7 @@ def _link(module: Any, text: str, machine: Any) -> None:
     """Take in a module's functions, optimised."""
     other = _parse(text, module.triple)
     other.data_layout = module.data_layout
+    # What users wrote comes as loops over lanes, for LLVM to vectorise (`user_functions.py`).
     tuning = llvm.create_pipeline_tuning_options(speed_level=3)
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(other, builder)

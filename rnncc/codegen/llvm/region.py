@@ -260,7 +260,9 @@ def _splat(like: Value, number: int) -> Value:
 def _compare(emit: Emit, kind: str, dtype: str, x: Value, y: Value) -> Value:
     b = emit.b
     if dtype in FLOATS:
+        # NaN differs from everything, and no other comparison with it is true.
         return (b.fcmp_unordered if kind == "ne" else b.fcmp_ordered)(ORDER[kind], x, y)
+    # A signed number of one bit is 0 or -1.
     return (b.icmp_unsigned if dtype == "i1" else b.icmp_signed)(ORDER[kind], x, y)
 
 
@@ -272,6 +274,7 @@ def _cast(emit: Emit, x: Value, old: str, new: str, lanes: int) -> Value:
         return narrowed(b, x, new, lanes)
     if new == "i1":
         zero = ir.Constant(x.type, None)
+        # NaN is not zero.
         return b.fcmp_unordered("!=", x, zero) if old in FLOATS else b.icmp_unsigned("!=", x, zero)
     if old in FLOATS and new in FLOATS:
         return b.fpext(x, type_) if new == "f64" else b.fptrunc(x, type_)

@@ -104,6 +104,7 @@ class SizeEmit:
         """A number of elements divided, towards zero."""
         if self.native == I64 or (isinstance(size, ir.Constant) and size.constant == 1):
             return self.b.sdiv(count, size)
+        # Of 64 bits it would be a call of a function of the compiler's.
         short = self.b.sdiv(self.b.trunc(count, self.native), self.b.trunc(size, self.native))
         return self.b.sext(short, I64)
 

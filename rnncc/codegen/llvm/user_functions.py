@@ -45,6 +45,7 @@ def applied_text(code: FunctionCode, count: int, target: Machine) -> str:
     module.triple = target.triple
     kind = ir.FunctionType(I32, [POINTER, POINTER, *[_element(code.dtype)] * count])
     scalar = ir.Function(module, kind, code.symbol)
+    # A vector holds half as many doubles.
     halves = [max(1, lanes // 2) for lanes in target.lane_counts if code.dtype == "f64"]
     for lanes in {1, *target.lane_counts, *halves}:
         _add_vector(module, scalar, code, lanes)
@@ -53,6 +54,7 @@ def applied_text(code: FunctionCode, count: int, target: Machine) -> str:
     for called in code.calls & known.keys():
         name = _add_math(module, known[called], target, code.dtype)
         text = text.replace(f"@{called}(", f"@{name}(")
+    # The scalar function is defined in the text, so that its declaration goes.
     return str(module).replace(str(scalar), "") + text
 
 

@@ -105,6 +105,7 @@ class _Rows:
         b = emit.b
         self.place = b.and_(emit.thread64, I64(ROWS - 1))
         self.part = b.lshr(emit.thread64, I64(ROWS.bit_length() - 1))
+        # Behind the last row that one is read once more: nobody stores such sums.
         number = clamped(emit, b.add(first, self.place), gemm.rows.count)
         self.row = gemm.rows.at(gemm.pointers[:1], gemm.rows.indices(number))[0]
 
@@ -120,6 +121,7 @@ class _Rows:
         for i in range(0, self.per_thread, QUAD):
             at = b.add(first, I64(i))
             inside = b.icmp_signed("<", at, I64(depth))
+            # Behind the depth the last four are read once more: no sum takes them in.
             at = b.select(inside, at, I64(depth - QUAD))
             values += read_quad(emit, emit.at(self.row, at))
         return values
@@ -211,6 +213,7 @@ class _Units:
             above, quad = _divided(emit, number, across)
             k, slot = _divided(emit, above, self.slots)
             if not full:
+                # What it reads is dropped, but has to be there.
                 k = clamped(emit, k, I64(DEPTH))
             parts.append(_Part(inside, k, slot, b.mul(quad, I64(self._side))))
         return parts
@@ -254,6 +257,7 @@ def _finish(emit: GpuEmit, gemm: Product, units: _Units, row: Value, sums: list[
     columns = units.quads * QUAD
     height = ROWS // QUADS
     for half in range(QUADS):
+        # Until all have read what lies there: operands, or the other half's sums.
         emit.gpu.block_wait()
         for r in range(QUAD):
             line = b.mul(b.add(b.mul(y, I64(QUAD)), I64(r)), I64(width))

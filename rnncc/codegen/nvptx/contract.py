@@ -62,6 +62,7 @@ class _ContractCode:
             return
         side = I64(2 * SIDE * QUAD)
         tiles = b.mul(emit.parts(self.m, side), emit.parts(self.n, side))
+        # Large tiles read less for a sum, but must not leave blocks without any.
         enough = b.icmp_signed(">=", tiles, b.zext(emit.blocks, I64))
         with b.if_else(enough) as (large, small):
             with large:
@@ -164,6 +165,7 @@ class _Part:
 
     def load(self, k: Value) -> Loaded:
         emit, b = self.emit, self.emit.b
+        # Behind the depth or the last column something is read that no stored sum takes in.
         row = self.rows.row(clamped(emit, b.add(k, self.k), self.rows.depth))
         values: Loaded = []
         for place in self.places:

@@ -93,6 +93,7 @@ class GpuEmit(Emit):
             above = b.sdiv(number, count)
             inner.append(b.sub(number, b.mul(above, count)))
             number = above
+        # Without axes there is one point, which has no index.
         return [number, *reversed(inner)][: len(counts)]
 
     # Waits
@@ -171,6 +172,7 @@ class GpuEmit(Emit):
     def record_error(self, condition: Value, code: int) -> None:
         """Leave an error for all to see behind the next wait, where the condition holds."""
         with self.when(condition):
+            # Of several threads that find one, any may be the last to store.
             self.b.store(I32(code), self.word(Sync.FOUND), align=4)
 
     # Pointers

@@ -113,6 +113,7 @@ class Exchange:
     def hand_on(self, own: Value, row: Value, unit: Value, value: Value) -> None:
         """A point's result, for the next iteration; neighbouring lanes have neighbouring units."""
         emit, b = self.emit, self.emit.b
+        # Before lanes part: a shuffle takes all of a warp.
         other = emit.gpu.shuffle_down(value, 1)
         even = b.icmp_unsigned("==", b.and_(unit, I32(1)), I32(0))
         with emit.when(b.and_(b.and_(own, even), self.on)):

@@ -42,6 +42,7 @@ class DeviceWeights:
         width: Value = I64(panel)
         rest = self.op.units % panel
         if rest:
+            # The last panel is narrower, and its slots are nearer to each other.
             last = b.icmp_signed("==", number, I64(self.op.units // panel))
             width = b.select(last, I64(rest), width)
         first = b.mul(start, I64(self.words * self.group * self.op.slots.data))
@@ -88,6 +89,7 @@ class Product:
         self.slots, self.depth, self.units = op.slots.data, op.depth.data, op.units
         left = get_access(op.a_access)
         self.k_step = left.strides[-1]
+        # All units of a row read the same of a: no step along their axis.
         over_rows = Access(left.offset, (*left.strides[:-1], Dim.of(0)))
         accesses = [over_rows, *op.in_accesses, *op.out_accesses]
         self.pointers = begins(emit, [a, *ins, *outs], accesses)

@@ -80,6 +80,7 @@ def write_host(
         _Writer(module, library, entry, device, target.host).write()
     for size in size_functions(library):
         more = SYNC_BYTES if size.name == "workspace_bytes" else 0
+        # `sync` comes first, even where a call needs no other workspace.
         bytes_ = Largest([formula + more for formula in size.bytes.formulas or (Dim.of(0),)])
         symbol = f"{name}_{size.name}{CUDA_SUFFIX}"
         emit_size(module, symbol, bytes_, size.symbols, target.host, size.bounds)
@@ -194,6 +195,7 @@ class _Writer(LlvmEntryWriter):
 
     def _launch(self, call: Call) -> None:
         if self.launches:
+            # Each launch counts its waits from 0; the words from `FAILED` on are the whole call's.
             self.driver.set_words(self.blocks["sync"], Sync.FAILED)
         self.launches += 1
         parameters = [

@@ -26,9 +26,11 @@ def emit_list_rows(emit: GpuEmit, op: ListRows, flags: Pointer, out: Pointer) ->
         [count] = carried
         row = b.add(b.mul(i, I64(WARP)), emit.me)
         inside = b.icmp_signed("<", row, total)
+        # Lanes without a row stay: the ballot takes all of a warp.
         known = b.select(inside, row, I64(0))
         flag = b.and_(emit.load(emit.along(begin, steps, emit.unravel(known, counts))), inside)
         mask = emit.gpu.ballot(flag)
+        # The flags of lanes below this one.
         lower = b.sub(b.shl(I32(1), b.trunc(emit.me, I32)), I32(1))
         before = b.add(count, _bits(emit, b.and_(mask, lower)))
         place = b.select(flag, before, b.sub(b.sub(total, I64(1)), b.sub(row, before)))

@@ -54,6 +54,7 @@ def check_lengths(emit: GpuEmit, op: Reverse, lengths: Pointer) -> None:
     steps, columns, _ = get_dims(op.dims)
 
     def check(n: Value) -> None:
+        # A length of all steps is one.
         emit.record_error(_outside(emit, _whole(emit, lengths, n), emit.dim(steps + 1)), BAD_LENGTH)
 
     emit.for_each(emit.dim(columns), check)
@@ -147,4 +148,5 @@ def _whole(emit: GpuEmit, pointer: Pointer, at: Value) -> Value:
 
 def _outside(emit: GpuEmit, value: Value, end: Value) -> Value:
     """Whether a number is below 0, or not below the end."""
+    # Unsigned, a negative number is beyond any end.
     return emit.b.icmp_unsigned(">=", value, end)

@@ -121,6 +121,7 @@ class Primitives:
         """
         self.block_wait()
         with self.b.if_then(self.b.icmp_unsigned("==", self.thread, I32(0))):
+            # Cumulative: what other threads of the block wrote before `block_wait` is ordered, too.
             self._asm("fence.acq_rel.gpu;", VOID, "~{memory}", [])
             # Nobody needs the old value: a reduction, which does not wait for an answer.
             self._asm("red.relaxed.gpu.global.add.u32 [$0], 1;", VOID, "l,~{memory}", [counter])

@@ -63,6 +63,7 @@ class DeviceProgram(Walk[GpuEmit]):
     def write(self, seals: str | None) -> None:
         """The whole kernel; `seals`: `write` or `check` the tape's seal."""
         emit, b = self.emit, self.emit.b
+        # An earlier launch of this call has failed: what this one would read is not there.
         before = b.load(emit.word(Sync.FAILED), typ=I32, align=4)
         with emit.when(b.icmp_unsigned("!=", before, I32(0))):
             b.ret_void()
@@ -72,6 +73,7 @@ class DeviceProgram(Walk[GpuEmit]):
         self.declare()
         self.block(self.program.func.body.block.ops)
         if seals == "write":
+            # No wait for other threads: who reads the seal is launched when all have ended.
             with emit.when(emit.first):
                 b.store(self.seal_value, self.seal, align=8)
         b.ret_void()
@@ -176,6 +178,7 @@ class DeviceProgram(Walk[GpuEmit]):
 
     def _move(self, op: Operation) -> None:
         """A kernel whose input numbers rows."""
+        # Loops with these kernels have no team (`_UNIFORM` of held.py): all threads meet here.
         emit = self.emit
         match op:
             case Reverse():
@@ -192,6 +195,7 @@ class DeviceProgram(Walk[GpuEmit]):
                 x, index, out = self.all([op.x, op.index, op.out])
                 check_index(emit, op, index)
                 self._fail_if_found()
+                # In place there is nothing to copy.
                 if op.init is None or op.init is not op.out:
                     begin_scatter(emit, op, out, self._optional(op.init))
                     self.together()

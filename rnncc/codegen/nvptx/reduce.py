@@ -76,6 +76,7 @@ class _ReduceCode:
         def pair(number: Value) -> None:
             mine = b.add(number, second)
             inside = b.icmp_signed("<", mine, self.rows.count)
+            # Half a warp without a result computes the other half's: shuffles take all lanes.
             indices = self.rows.indices(b.select(inside, mine, number))
             *reads, out, _ = self.rows.at(self.pointers, indices)
             total = self._sum(reads, self.rows.by_axis(indices), 0, self.folding.initial(1), lane)
@@ -144,6 +145,7 @@ class _ReduceCode:
         b, gpu = self.emit.b, self.emit.gpu
         if value.type in (FLOAT, I32):
             return gpu.shuffle_down(value, by)
+        # A shuffle hands on 32 bits.
         low, high = b.trunc(value, I32), b.trunc(b.lshr(value, I64(32)), I32)
         low, high = (b.zext(gpu.shuffle_down(v, by), I64) for v in (low, high))
         return b.or_(low, b.shl(high, I64(32)))

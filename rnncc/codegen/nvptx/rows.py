@@ -43,6 +43,7 @@ class KernelRows:
             self._counts = [emit.dim(d) for d in self.nest.dims]
             self._entries, self.count = None, emit.multiplied(self._counts)
             return
+        # A row's number in the list counts over all its axes, none of which may be merged.
         self.nest = Nest(op.dims[:axes], tuple(range(axes)), tuple(own))
         self._counts = [emit.dim(d) for d in self.nest.dims]
         self._listed_axes = some.axes
@@ -57,6 +58,7 @@ class KernelRows:
         emit = self.emit
         if self._entries is None:
             return emit.unravel(number, self._counts)
+        # The first axis may have any size: nothing is divided by it.
         first, *inner = emit.unravel(number, [I64(0), *self._counts[self._listed_axes :]])
         row = self._number(emit.at(self._entries, first))
         return [*emit.unravel(row, self._counts[: self._listed_axes]), *inner]

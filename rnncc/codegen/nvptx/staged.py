@@ -200,6 +200,7 @@ class StagedTile:
         rest = gemm.depth % RUN
         if not rest:
             return sums
+        # As many terms as there are k: a further 0 · w would turn -0.0 into 0.0.
         beyond = b.icmp_unsigned("!=", b.and_(count, I32(RUN - 1)), I32(0))
         return emit.loop(
             b.zext(beyond, I64), lambda _, carried: self._multiply(read(whole), carried, rest), sums

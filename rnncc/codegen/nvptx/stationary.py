@@ -80,6 +80,7 @@ class Stationary(HeldLoop):
         inner = [op for op in loop.walk() if isinstance(op, For) and op is not loop]
         if any(isinstance(o, Gemm) for op in inner for o in op.walk()):
             return []
+        # Weights that the loop itself makes change from iteration to iteration.
         written = {value for op in loop.walk() for value in getattr(op, "outs", ())}
         written |= {op.operands[-1] for op in loop.walk() if op.name == "kern.pack"}
         return [
@@ -211,6 +212,7 @@ class Stationary(HeldLoop):
         """The product in an iteration of the loop; by the plain code where weights are not held."""
         b, holds, dense = self.emit.b, self.holds, gemm.is_dense
         if dense:
+            # A caller's rows are at multiples of 4 bytes; here they are read by fours.
             holds = b.and_(holds, gemm.aligned())
         with b.if_else(holds) as (resident, plain):
             with resident:
@@ -283,6 +285,7 @@ class StationaryStep:
         rows = ROW_LANES * height * (min(warps, SCHEDULERS) if height == max(HEIGHTS) else warps)
         most = b.sub(I32(rows.bit_length() - 1), self.around.shift)
         zeros = declared(emit.module, "llvm.ctlz.i32", I32, [I32, I1])
+        # Rounded up to a power of two, so that places in a tile are found by shifts.
         enough = b.sub(I32(32), b.call(zeros, [b.sub(mine, I32(1)), I1(0)]))
         log = b.select(b.icmp_signed("<", enough, most), enough, most)
         tile = b.shl(I32(1), log)

@@ -75,6 +75,7 @@ class TensorLoop(HeldLoop):
     @staticmethod
     def products(loop: For, threads: int) -> list[Gemm]:
         """The products of a loop's body that are computed so."""
+        # Each warp has equally many of the eight parts of k.
         if (threads // WARP) not in (1, 2, 4, 8):
             return []
         steady = HeldLoop.steady(loop)
@@ -152,6 +153,7 @@ class TensorLoop(HeldLoop):
     def end(self) -> None:
         """All blocks meet again."""
         if self.exchange is not None and not self.has_team:
+            # In the loop nobody has waited; what follows may read what other blocks wrote.
             self.emit.together()
         super().end()
 

@@ -151,6 +151,7 @@ class _Tile:
     def _staged_words(self) -> list[tuple[Value, Value, Value]]:
         """The unit, slot and pair of each word of weights that this thread reads."""
         emit, b = self.emit, self.emit.b
+        # A warp reads four pairs of k of eight neighbouring units, whose words make 32 bytes.
         slots, high = self.groups.slots, max(1, self.groups.units // 8)
         low = min(8, self.groups.units)
         words: list[tuple[Value, Value, Value]] = []

@@ -75,6 +75,7 @@ class TensorStep:
         b, emit = self.emit.b, self.emit
         mine = b.udiv(b.add(self.count, b.sub(ranks, I32(1))), ranks)
         few = b.icmp_unsigned("<=", mine, I32(COLUMNS))
+        # Eight rows are one multiplication wide: with sixteen, half would be for nothing.
         tile = b.select(few, I32(COLUMNS), I32(ROWS))
 
         def one(start: Value) -> None:
@@ -316,6 +317,7 @@ class _Tile:
         """Read the inputs of one point, or of the first one; returns what does the rest."""
         b = self.emit.b
         inside, row, place = self._split(number)
+        # Lanes without a point take the first one's: `hand_on` shuffles among all of a warp.
         row, place = (b.select(inside, v, I32(0)) for v in (row, place))
         finish = self._loaded(row, place)
 
@@ -350,6 +352,7 @@ class _Tile:
         emit, b = self.emit, self.emit.b
         at = b.add(b.mul(row, I32(self.shared.width)), b.mul(place, I32(self.gemm.slots)))
         first = emit.at(self.shared.sums, b.zext(at, I64))
+        # Slots lie side by side: loads of up to 16 bytes, which must be aligned to their size.
         side = next(n for n in (4, 2, 1) if self.gemm.slots % n == 0)
         totals: list[Value] = []
         for slot in range(0, self.gemm.slots, side):

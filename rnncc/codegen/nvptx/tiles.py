@@ -45,6 +45,7 @@ class Operand(Protocol):
 
 def pitch_of(quads: int) -> int:
     """Floats from k to k in shared memory."""
+    # Lines of neighbouring k begin in other banks, and still at multiples of 16 bytes.
     return quads * SIDE * QUAD + QUAD
 
 
@@ -80,6 +81,7 @@ class Tile:
         emit, b = self.emit, self.emit.b
         runs = b.sdiv(self.depth, I64(DEPTH))
         rest = b.sub(self.depth, b.mul(runs, I64(DEPTH)))
+        # Until nobody reads what lay there before.
         emit.gpu.block_wait()
         with emit.when(b.icmp_signed(">", self.depth, I64(0))):  # there may be no k to read
             self._store(self._load(I64(0)), I64(0))
@@ -87,6 +89,7 @@ class Tile:
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             following = b.add(i, I64(1))
+            # Behind the last whole run this is the rest, or nothing that is added.
             ahead = self._load(b.mul(following, I64(DEPTH)))
             number = b.and_(i, I64(1))
             for k in range(DEPTH):

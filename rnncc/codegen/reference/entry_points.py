@@ -62,6 +62,7 @@ class CEntryWriter:
             lines += self._step(step, entry)
         calls = [step for step in entry.steps if isinstance(step, Call)]
         lines.append("return error;" if calls and not calls[-1].stops else "return 0;")
+        # Only a call gives a code: C compilers warn of variables without a use.
         declared = ["int error;"] if calls else []
         return self._function(entry.name, entry.symbols, [*declared, *lines], entry.parameters)
 
@@ -76,6 +77,7 @@ class CEntryWriter:
     ) -> list[str]:
         body = c.resolved(lines, {**self.symbols, TIME: self.symbols.get(TIME, TIME)})
         names = [*parameters, *(self.symbols[symbol] for symbol in symbols)]
+        # `-Wextra` warns of parameters without a use.
         unused = [f"(void){word};" for word in names if not c.mentions(body, word)]
         head = prototype(self.metadata, name)
         return [*head.split("\n"), "{", *c.indented([*unused, *body]), "}", ""]
@@ -87,12 +89,14 @@ class CEntryWriter:
             case NotNull(block):
                 return [f"if ({block} == NULL)", f"    return {NULL_POINTER};"]
             case Locate():
+                # In C a place is an expression, where it is read.
                 return []
             case Call():
                 return self._call(step, entry)
             case Copy(source, target, size):
                 place, check = self._pointer(target), list[str]()
                 if isinstance(target, Field):
+                    # A field is the caller's; a block has been looked at before.
                     check = [f"if ({place} == NULL)", f"    return {NULL_POINTER};"]
                 source_pointer = self._pointer(source)
                 return [*check, f"memcpy({place}, {source_pointer}, (size_t){c.factor(size)});"]
@@ -122,10 +126,12 @@ class CEntryWriter:
             f"    .{member} = {self._pointer(source, c.C_TYPES[port.dtype])},"
             for (member, source), port in zip(members, kinds, strict=True)
         ]
+        # What makes a state is not told T, and reads nothing of it.
         sizes = [c.placeholder(s) if s in entry.symbols else "0" for s in writer.program.symbols]
         words = [f"&{ports}", self._pointer(call.workspace), *sizes]
         lines = [
             f"const struct {writer.prefix}_ports {ports} = {{",
+            # C99 has neither structs nor initialisers without members.
             *(lines or ["    .none = 0,"]),
             "};",
             f"error = {writer.prefix}_program({', '.join(words)});",
@@ -145,6 +151,7 @@ class CEntryWriter:
                 argument = self._pointer(field)
                 return f"{argument} != NULL ? {argument} : {self._pointer(fallback)}"
             case Place("weights", offset):
+                # Each parameter is an array of its own: there is no block of weights.
                 return self.params[int(offset)]
             case Place(block, offset):
                 if offset == 0:
@@ -156,6 +163,7 @@ class CEntryWriter:
         seal = f"rnncc_seal(&{self.name}_tape_seal, sizes, {len(entry.symbols)})"
         match act:
             case "open":
+                # No tape until forward has ended well, whatever lies there.
                 return ["rnncc_write_seal(tape, 0);"]
             case "check":
                 return [f"if (rnncc_read_seal(tape) != {seal})", f"    return {BAD_TAPE};"]

@@ -70,6 +70,7 @@ def number(value: float, dtype: str) -> str:
         return _float(NUMPY[dtype](value), dtype)
     whole = int(value)
     bits = {"i32": 32, "i64": 64}.get(dtype)
+    # -2147483648 is minus a number that no int holds.
     if bits is not None and whole == -(1 << (bits - 1)):
         return f"INT{bits}_MIN"
     if dtype in ("u32", "u64"):
@@ -81,6 +82,7 @@ def array(values: Iterable[float], dtype: str) -> list[str]:
     """Lines of an initialiser, without its braces."""
     words, lines = [number(value, dtype) for value in values], list[str]()
     line = ""
+    # C99 has no empty initialisers.
     for word in words or ["0"]:
         if line and len(line) + len(word) > 92:
             lines.append(f"    {line}")
@@ -91,6 +93,7 @@ def array(values: Iterable[float], dtype: str) -> list[str]:
 
 def comment(name: str) -> str:
     """A blob's name as it may stand in a comment."""
+    # Neither `*/` nor a trigraph may come up.
     return re.sub(r"[^\w/.:@+-]", lambda match: rf"\x{ord(match[0]):02x}", name, flags=re.ASCII)
 
 
@@ -155,4 +158,5 @@ def _float(value: Any, dtype: str) -> str:
         return "NAN"
     if np.isinf(value):
         return "INFINITY" if value > 0 else "-INFINITY"
+    # NumPy writes the shortest decimal that reads as the same number.
     return f"{value!s}{LETTERS[dtype]}"

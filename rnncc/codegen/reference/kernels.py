@@ -102,10 +102,12 @@ def _rows(op: Kernel, names: Mapping[SSAValue, str]) -> tuple[list[tuple[str, st
     rows, dims = names[some.rows], op.dims[: some.axes]
     count, entry = f"{rows}[0]", f"{rows}[1 + n]"
     if not some.where:
+        # Rows whose flag is false are behind those whose flag is true.
         count, entry = f"{c.factor(product(dims))} - {rows}[0]", f"{rows}[1 + {rows}[0] + n]"
     lines, inner = list[str](), Dim.of(1)
     for number in reversed(range(some.axes)):
         at = entry if inner == 1 else f"{entry} / {c.factor(inner)}"
+        # The first axis needs no remainder: a row's number is within the domain.
         at = at if number == 0 else f"{at} % {c.factor(dims[number])}"
         lines.insert(0, f"const int64_t {c.axis(number)} = {at};")
         inner = inner * dims[number]
@@ -122,6 +124,7 @@ def _over(
 
     def inner() -> list[str]:
         code = c.loops(plain, body)
+        # Compilers warn of an index that nobody reads.
         return [*(line for line in decoded if c.mentions(code, line.split()[2])), *code]
 
     return c.loops(listed, inner)
@@ -141,6 +144,7 @@ def _arguments(
     lines = list[str]()
     reads = zip(arguments[len(before) :], op.ins, op.in_accesses, strict=True)
     for number, (argument, value, access) in enumerate(reads):
+        # Compilers warn of a variable that nobody reads.
         if argument.first_use:
             known[argument] = f"x{number}"
             kind = c.VALUE_TYPES[dtype_of(argument)]
@@ -187,6 +191,7 @@ def _combined(kind: str, dtype: str, value: str) -> str:
     if kind == "sum":
         if dtype in FLOATS:
             return f"total + {value}"
+        # Sums that wrap around are undefined in C, but for unsigned numbers.
         unsigned = f"u{c.C_TYPES[dtype]}"
         return f"({c.C_TYPES[dtype]})(({unsigned})total + ({unsigned}){value})"
     if dtype in FLOATS:
@@ -257,6 +262,7 @@ def _operand(op: Contract, names: Mapping[SSAValue, str], of_b: bool) -> str:
         return row("k")
     shift, first = c.factor(op.shifted_by), names[op.first]
     if op.late:
+        # The rows that are shifted out at the front are not read; those of `first` follow the last.
         kept = f"{c.factor(op.sizes[0])} - {shift}"
         other = f"{first} + (k - ({kept})) * {c.factor(width)}"
         return f"k < {kept} ? {row(f'k + {shift}')} : {other}"
@@ -341,6 +347,7 @@ def _list_rows(op: ListRows, names: Mapping[SSAValue, str]) -> list[str]:
     axes = [(c.axis(number), c.factor(dim)) for number, dim in enumerate(op.dims)]
     step = [f"if ({flag})", f"    {out}[1 + chosen++] = row;", "else", f"    {out}[last--] = row;"]
     return [
+        # The count comes first, so that the last number's place is the product itself.
         f"int64_t chosen = 0, last = {c.size(product(op.dims))};",
         f"{kind} row = 0;",
         *c.loops(axes, lambda: [*step, "row++;"]),

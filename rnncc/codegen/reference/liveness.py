@@ -15,6 +15,7 @@ def live_pointers(program: KernelProgram) -> set[SSAValue]:
     ops = [op for op in program.func.walk() if not isinstance(op, Buffer)]
     live = {value for op in ops for value in _used(op)}
     labels = {buffer.label.data: buffer.y for buffer in reversed(program.buffers)}
+    # Loops hand needs on from results to what they begin with: until no value is added.
     size = -1
     while size != len(live):
         size = len(live)
@@ -35,6 +36,7 @@ def _used(op: Operation) -> set[SSAValue]:
     """The operands of a kernel that its code reads or writes: no scratch for packing."""
     match op:
         case Kernel():
+            # A product's body takes the sums of its slots first.
             leading = len(op.body.block.args) - len(op.ins)
             reads = zip(op.body.block.args[leading:], op.ins, strict=True)
             own = [op.rows, *((op.a, op.weights) if isinstance(op, Gemm) else ())]

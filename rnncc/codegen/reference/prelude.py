@@ -84,6 +84,7 @@ static {real} rnncc_cos{ending}({real} x)
 }}
 """
 
+# Powers of two, which floats hold; the largest integer would be rounded to them.
 _SIZES = {
     "i32": {"type": "int32_t", "upper": "INT32", "limit": "2147483648.0"},
     "i64": {"type": "int64_t", "upper": "INT64", "limit": "9223372036854775808.0"},

@@ -106,6 +106,7 @@ class ProgramWriter:
             if op.role.data == "param":
                 self.names[op.y] = self._array(op)
                 continue
+            # An input that no kernel reads may be NULL.
             if op.role.data == "input" and op.default is None and op.y.first_use:
                 lines += [f"if ({self._argument(op.y)} == NULL)", f"    return {NULL_POINTER};"]
             if op.y in self.live:
@@ -116,6 +117,7 @@ class ProgramWriter:
 
     def _begin_of(self, op: Buffer) -> str:
         """Where a buffer begins."""
+        # Without const: a loop's variable may lead to an input first and to an output then.
         argument, cast = self._argument(op.y), f"({_kind(op.y)} *)"
         if op.role.data == "input":
             if op.default is None:
@@ -185,6 +187,7 @@ class ProgramWriter:
                 case For():
                     lines += self._for(op)
                 case Gate():
+                    # Behind a `last` gate that is closed no iteration runs any more.
                     end = "break" if op.last else "continue"
                     lines += [f"if (!{self.names[op.flag]}[0])", f"    {end};"]
                 case Limit():
@@ -234,6 +237,7 @@ class ProgramWriter:
         self._count += 1
         outs = list(op.outs) if isinstance(op, Kernel | ContinuedSum) else [op.operands[-1]]
         labels = {value: self.label_of(value) for value in op.operands if value in self.live}
+        # A function is named by what it writes first.
         [tail] = c_names([labels[outs[0]]])
         name = f"{self.prefix}_{self._count}_{tail}"
         chosen = c_names(labels.values(), self._reserved_names())
@@ -252,6 +256,7 @@ class ProgramWriter:
         call = _joined(f"{name}(", _wrapped([*(self.names[v] for v in values), *sizes], ");"))
         if function.fails:
             call = [f"error = {call[0]}", *call[1:], "if (error != 0)", "    return error;"]
+        # Others have memory that stands in for them, and are computed in any case.
         absent = [out.owner for out in outs if _is_skippable(out)]
         if outs and len(absent) == len(outs):
             requested = " || ".join(f"{self.names[out]} != NULL" for out in outs)
@@ -272,12 +277,14 @@ class ProgramWriter:
         ]
         for arg, init, final in carried:
             name = self._name(f"{self.label_of(init)}_now")
+            # One variable, which behind the loop is the final.
             self.names[arg] = self.names[final] = name
             lines.append(f"{_kind(arg)} *{name} = {self._variable(init)};")
         head, indices = self._chunks(op) if op.chunk is not None else self._steps(op)
         body, yielded = self._block(op.body.block.ops)
         body += self._carry([(arg, yielded[args.index(arg)]) for arg, _, _ in carried])
         named = list[str]()
+        # From the last on, as an index may be needed by those behind it alone.
         for line in reversed(indices):
             if any(line.split()[2] in other for other in (*named, *body)):
                 named.insert(0, line)

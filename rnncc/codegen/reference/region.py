@@ -40,7 +40,7 @@ def statements(
 
     Args:
         arguments: an expression for each argument that the body uses.
-        taken: names that have another meaning.
+        reserved: names that have another meaning.
     """
     names, lines = dict(arguments), list[str]()
     for number, op in enumerate(op for op in block.ops if not isinstance(op, Yield)):
@@ -48,6 +48,7 @@ def statements(
         text = _expression(op, [names[value] for value in op.operands])
         if isinstance(op, Constant | Fill):
             names[result] = text
+        # Compilers warn of a variable that nobody reads.
         elif result.first_use:
             name = f"{op.name.split('.')[1]}_{number}"
             names[result] = f"{name}_value" if name in reserved else name
@@ -79,6 +80,7 @@ def _source(op: Constant | Fill | Size | Index) -> str:
     match op:
         case Constant() | Fill():
             value = op.array().item() if isinstance(op, Constant) else op.value.value.data
+            # C has no floats of 16 bits: a constant is its bits.
             narrow = dtype_of(op.y) in NARROW_FLOATS
             value = stored_bits(value, dtype_of(op.y)) if narrow else value
             return c.number(value, dtype_of(op.y))
@@ -111,6 +113,7 @@ def _float(op: Operation, xs: list[str], dtype: str) -> str:
         case ew.Div():
             return f"{xs[0]} / {xs[1]}"
         case ew.Neg():
+            # Of a negative constant `--` would be another operator.
             return f"-({xs[0]})"
         case ew.Relu():
             return f"rnncc_maximum{ending}({xs[0]}, 0.0{letter})"

@@ -32,6 +32,7 @@ def write_source(library: Library, metadata: Mapping[str, Any]) -> str:
     name = library.name
     arrays, params = _weights(library)
     symbols = dict(zip(library.symbols, size_names(metadata), strict=True))
+    # In programs a size must not be called as a variable is there.
     inner = dict(zip(symbols, c_names(library.symbols, RESERVED), strict=True))
     programs = {
         part: ProgramWriter(program, f"{name}_{part}", inner, params)
@@ -44,6 +45,7 @@ def write_source(library: Library, metadata: Mapping[str, Any]) -> str:
     for function in size_functions(library):
         code += entries.write_size(function)
     code += _queries(name)
+    # Compilers warn of a constant that nobody reads.
     if c.mentions(code, f"{name}_tape_seal"):
         about = "/* No other library of the process has its address: what seals follow from. */"
         arrays += [about, f"static const char {name}_tape_seal = 0;", ""]
@@ -78,6 +80,7 @@ def _weights(library: Library) -> tuple[list[str], dict[int, str]]:
         for buffer in params_of(program):
             assert buffer.offset is not None
             place, label = int(get_dim(buffer.offset)), buffer.label.data
+            # Programs share parameters.
             arrays.setdefault(place, (label, buffer.dtype, program.arrays[label]))
     for one in library.initial:
         arrays[one.offset] = (f"{one.port.name}.initial", one.port.dtype, one.array)
@@ -85,9 +88,11 @@ def _weights(library: Library) -> tuple[list[str], dict[int, str]]:
     lines = list[str]()
     for name, (label, dtype, array) in zip(names, arrays.values(), strict=True):
         flat = array.reshape(-1)
+        # C has no floats of 16 bits: they are kept as their bits.
         flat = flat.view(np.uint16) if dtype in NARROW_FLOATS else flat
         lines += [
             f"/* {c.comment(label)} */",
+            # C99 has no arrays without elements.
             f"static const {c.C_TYPES[dtype]} {name}[{max(flat.size, 1)}] = {{",
             *c.array(flat.tolist(), dtype),
             "};",

@@ -172,6 +172,7 @@ class Rem(Arithmetic):
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """da = dy, db = -dy · trunc(a / b)"""
+        # a - y is a multiple of b: only the quotient's own rounding is to be put right.
         quotient = b.round("even", b.div(b.sub(self.a, self.y), self.b))
         return [dy, b.neg(b.mul(dy, quotient))]
 

@@ -263,6 +263,7 @@ def overlap_add(
     for tap in range(taps):
         row = b.slice(y, axis + 1, tap, 1)
         if stride > 1:
+            # x + -0.0 is x for every x, which x + 0.0 is not.
             row = b.pad(row, axis + 1, 0, Dim.of(stride), -0.0)
         dims = dims_of(row)
         row = b.reshape(row, (*dims[:axis], count * stride, *dims[axis + 2 :]))

@@ -311,6 +311,7 @@ class SumRows(OrderedSum):
 
 def is_zero(value: SSAValue) -> bool:
     """Whether a value is known to be 0.0 everywhere, not -0.0."""
+    # By its text, as -0.0 == 0.0.
     return isinstance(value.owner, Fill) and str(value.owner.value.value.data) == "0.0"
 
 

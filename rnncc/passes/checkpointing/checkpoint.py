@@ -150,6 +150,8 @@ class _Joined:
         runs = strip_mine_time(self.block, *self._phases(), cut, reverse)
         if runs is None:
             return False
+        # Forward has the shorter runs too, without marks of their own: else its buffers would be
+        # longer than those of backward.
         if len(chunks) > 1:
             inner = Cut(Dim.of(cut.extent), chunks[-1], self._symbol())
             strip_mine_loops(runs.forward.body.block, inner, reverse)
@@ -199,6 +201,7 @@ class _Border:
         self.late = late_ops(both.net)
         self.outputs: dict[SSAValue, str] = {}
         for name, value in both.net.outputs_of(None).items():
+            # Backward may as well read the output's elements under this shape.
             while isinstance(value.owner, Reshape):
                 value = value.owner.x
             self.outputs.setdefault(value, name)

@@ -171,12 +171,14 @@ class Body:
         row = scan.row_of(rows)
         states = dict(zip(scan.finals, scan.yields[0], strict=True))
         for hand in self.hands:
+            # The row before is the state that the loop begins its run with, which one carry serves.
             if hand.init is op.init and states.get(hand.next) is row:  # type: ignore[arg-type]
                 return hand
         return None
 
     def _last_row(self, op: Shift, rows: SSAValue) -> Hand:
         b = Builder(self.block)
+        # Backwards the run before is behind this one in time: it looks back on the first row.
         start = Dim.of(0) if op.reverse else Dim.of(self.cut.extent) - 1
         last = b.reshape(b.slice(rows, 0, start, Dim.of(1)), dims_of(op.init))
         self.hands.append(Hand(op, op.init, self._carried(op.init), last))

@@ -59,6 +59,7 @@ def reshape(op: Reshape) -> SSAValue | None:
         return Builder.before(op).constant(array, dtype_of(op.y))
     move = _MOVES.get(Elementwise if isinstance(inner, Elementwise) else type(inner))
     siblings = [use.operation for use in op.x.uses]
+    # With a reader of the old shape the op would be there twice, once a shape.
     if move is None or product(new) == 0 or any(not _is_like(op, s) for s in siblings):
         return None
     assert isinstance(inner, RnnOp)

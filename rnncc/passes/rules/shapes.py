@@ -143,6 +143,7 @@ def reduce_of(op: Reduce) -> SSAValue | None:
     axes, b, inner = get_ints(op.axes), Builder.before(op), op.x.owner
     if all(dims_of(op.x)[axis] == 1 for axis in axes):
         return b.reshape(op.x, dims_of(op.y))
+    # A sum of sums, as one, would have another order, and other bits.
     if isinstance(inner, Reduce) and inner.kind == op.kind and op.kind.data != "sum":
         gone = get_ints(inner.axes)
         kept = [axis for axis in range(len(dims_of(inner.x))) if axis not in gone]

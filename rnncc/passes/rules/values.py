@@ -81,6 +81,7 @@ def add(op: ew.Add) -> SSAValue | None:
 def sub(op: ew.Sub) -> SSAValue | None:
     """x - 0.0 → x"""
     number = fill_value(op.b)
+    # -0.0 - (-0.0) is 0.0.
     return op.a if number == 0 and math.copysign(1, number) > 0 else None
 
 

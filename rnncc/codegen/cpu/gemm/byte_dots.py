@@ -33,6 +33,7 @@ def dot(
         return b.call(declared(module, name, integers, [integers] * 3), operands)
     mixes = mixes_signs(target)
     if not mixes:
+        # A byte less 128 is the byte with its highest bit flipped.
         weights = b.xor(weights, Splat(integers, OFFSET * 0x01010101))
     name = f"llvm.aarch64.neon.{'usdot' if mixes else 'sdot'}.v{lanes}i32.v{4 * lanes}i8"
     function = declared(module, name, integers, [integers, bytes, bytes])

@@ -44,6 +44,7 @@ class ExactTerms(RowTerms):
 
     def start(self, row: Pointer) -> Value:
         if self.weights.dtype == "i8" or not mixes_signs(self.emit.target):
+            # Signed weights have no offset to make up for.
             return ir.Constant(self.integers, None)
         return self.emit.splat(self.emit.load(self._field(row, WORD, "i32")), self.lanes)
 
@@ -125,9 +126,11 @@ class ScaledTerms(ExactTerms):
         emit, b = self.emit, self.emit.b
         most_bits = self._largest(source)
         finite = b.icmp_signed("<", most_bits, I32(INFINITY_BITS))
+        # 127 / max of a tiny row would be beyond float32: all its numbers are 0 then.
         usable = b.and_(finite, b.icmp_signed(">=", most_bits, I32(LEAST_BITS)))
         most, whole = b.bitcast(most_bits, FLOAT), ir.Constant(FLOAT, float(MOST))
         factor = b.select(usable, b.fdiv(whole, most), ir.Constant(FLOAT, 0.0))
+        # Of a row with NaN or infinity all sums are NaN, as integers cannot say which would be.
         scale = b.select(finite, b.fdiv(most, whole), ir.Constant(FLOAT, float("nan")))
         factors, rounder = emit.splat(factor, self.lanes), self.emit.vector.splat(ROUNDER)
 

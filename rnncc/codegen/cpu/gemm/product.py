@@ -221,8 +221,10 @@ class _GemmCode:
     def _panel(self, outer: list[Value], rows: Part, panel: Value, width: Width) -> None:
         """Some rows, in tiles that are as even as can be; one epilogue serves all."""
         b, (first, count) = self.emit.b, rows
+        # The stack has room for so many vectors of sums.
         most = min(self.terms.tile[0], SUMS // (self.slots * width.vectors))
         tiles = self.emit.parts(count, I64(most))
+        # Without rows there are no tiles, and nothing must be divided by their number.
         none = b.icmp_signed("==", tiles, I64(0))
         # Even tiles: seven rows are four and three, not six and one, whose single row would wait
         # for each of its sums.

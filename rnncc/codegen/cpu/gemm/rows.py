@@ -38,6 +38,7 @@ class RowTerms(Terms):
         """Convert rows."""
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
+            # The row as the caller has it: `row` of this class is its place in the room.
             self.convert(super(RowTerms, self).row(outer, first, i), self._place(i))
             return []
 

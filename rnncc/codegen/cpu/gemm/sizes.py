@@ -65,6 +65,7 @@ class GemmSizes:
     @property
     def named(self) -> GemmSizes:
         """As many panels of each kind as a caller says, as deep and wide as it says."""
+        # A known 0 stays: then there is no code for whole panels, or for a narrower last one.
         full = Dim.of(FULL) if self.full != 0 else self.full
         width = Dim.of(WIDTH) if self.vectors else self.width
         return replace(self, depth=Dim.of(DEPTH), full=full, width=width)
