@@ -191,6 +191,13 @@ GOOD = text_of(cells.elman(2, 3))
         (GOOD.replace("xf32, [", "xf32, [[], "), "no type of values"),
         (GOOD.replace('dims = ["T", "N"', 'dims = [unit, "N"'), "unit is no size"),
         (re.sub(r'(%\w+) = "rnn.tanh"\(%\w+\)', r'\1 = "rnn.tanh"(\1)', GOOD), "made behind it"),
+        *(
+            (
+                GOOD.replace("reverse = false,", f"reverse = false, gate = #builtin.int<{at}>,"),
+                f"the gate is argument {at} of 3",
+            )
+            for at in (7, -1)
+        ),
         (GOOD.replace("?x", "?x" * 20_000, 1), "net.rnn.mlir"),
         ("builtin.module " + "{" * 100_000, "line 1"),
         ("\udcff", "utf-8"),

@@ -21,6 +21,7 @@ FLOATS: dict[str, Callable[..., SSAValue]] = {
     "compare": lambda b, x, y: b.compare("lt", x, y),
     "round": lambda b, x: b.round("floor", x),
     "cast": lambda b, x: b.cast(x, "i32"),
+    "bitcast": lambda b, x: b.bitcast(x),
 }
 """Elementwise ops that are not made by their operands alone."""
 

@@ -18,6 +18,7 @@ from rnncc.nn import arithmetic, indexing, normalisation, pooling, reduction
 from rnncc.nn.convolution import Window, convolution, transposed_convolution
 from rnncc.passes.differentiate import differentiate
 from tests.passes.gradients import check_gradients
+from tests.passes.helpers import count
 from tests.strategies import make_inputs
 
 Array = np.ndarray[Any, Any]
@@ -204,6 +205,22 @@ def test_a_transposed_convolution_is_the_gradient_of_a_convolution() -> None:
     net = b.finish({"x": transposed_convolution(b, dy, w, None, windows, cut, groups=2)})
     got = run(net, {"dy": outside, "w": arrays["w"]}, np.float64)["x"]
     np.testing.assert_allclose(got, want, 1e-9, 1e-12)
+
+
+@pytest.mark.parametrize(("channels", "products"), [(64, 17), (32, 1)])
+def test_long_runs_of_taps_are_read_in_place(channels: int, products: int) -> None:
+    """Many runs of 256 elements are as many products; of 128 elements, one of a copy."""
+    b = Builder.net("m")
+    x, w = b.input("x", [1, channels, 18, 6]), b.input("w", [2, channels, 17, 4])
+    windows = [Window(17, pads=(1, 0)), Window(4)]
+    program = b.finish({"y": convolution(b, x, w, None, windows)})
+    assert count(program.net.body.block)["matmul"] == products
+    shapes = {"x": (1, channels, 18, 6), "w": (2, channels, 17, 4)}
+    arrays = {name: RNG.standard_normal(shape) for name, shape in shapes.items()}
+    padded = np.pad(arrays["x"], ((0, 0), (0, 0), (1, 0), (0, 0)))
+    tiles = np.lib.stride_tricks.sliding_window_view(padded, (17, 4), (2, 3))
+    want = np.einsum("nchwij,mcij->nmhw", tiles, arrays["w"])
+    np.testing.assert_allclose(run(program, arrays, np.float64)["y"], want, 1e-9, 1e-12)
 
 
 POOLS: dict[str, Formula] = {

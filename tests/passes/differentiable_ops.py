@@ -52,6 +52,10 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     ),
     "cast": (lambda b, x: b.cast(b.cast(x, "f64"), "f32"), [["N", 3]]),
     "cast to i32": (lambda b, x: b.mul(x, b.cast(b.cast(x, "i32"), "f32")), [["N", 3]]),
+    "bitcast": (
+        lambda b, x: b.mul(x, b.cast(b.bits("right", b.bitcast(x), b.fill(31, (), "i32")), "f32")),
+        [["N", 3]],
+    ),
     "bits": (
         lambda b, x: b.mul(
             x, b.cast(b.bits("xor", b.cast(b.mul(x, x), "i32"), b.iota([N], 0)), "f32")

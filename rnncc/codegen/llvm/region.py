@@ -182,8 +182,8 @@ def _emit_op(emit: Emit, op: Operation, xs: list[Value], lanes: int) -> Value:
             return b.not_(xs[0])
         case ew.Cast():
             return _cast(emit, xs[0], dtype, op.dtype.data, lanes)
-        case ew.StopGradient():
-            return xs[0]
+        case ew.Bitcast() | ew.StopGradient():  # the same bits
+            return b.bitcast(xs[0], vector_type(VALUE[dtype_of(op.y)], lanes))
         case Apply():
             code = op.function.data.code(dtype)
             return b.call(declare_applied(emit.module, code, lanes, len(xs)), xs)

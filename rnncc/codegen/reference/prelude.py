@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rnncc.codegen.reference.expressions import C_TYPES, ENDINGS, LETTERS, mentions
+from rnncc.ir.ops.elementwise import OF_ONE_WIDTH
 from rnncc.ir.ops.random import BITS, MULTIPLIER, ROUNDS, WEYL
 
 LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
@@ -91,6 +92,22 @@ _SIZES = {
 }
 
 
+_BITS = """
+static {new} rnncc_bits_{dtype}({old} x)
+{{
+    {new} y;
+    memcpy(&y, &x, sizeof y);
+    return y;
+}}
+"""
+
+
+def _of_bits() -> str:
+    """The functions that take an element's bits for another type."""
+    kinds = OF_ONE_WIDTH.items()
+    return "".join(_BITS.format(dtype=k, old=C_TYPES[k], new=C_TYPES[o]) for k, o in kinds)
+
+
 def _of_reals(dtype: str) -> str:
     """The functions of one type of floats."""
     real = {"real": C_TYPES[dtype], "ending": ENDINGS[dtype], "letter": LETTERS[dtype]}
@@ -131,6 +148,7 @@ static float rnncc_uniform(uint32_t seed, uint32_t index, uint32_t stream)
 {_INTEGERS.format(dtype="i64", type="int64_t", bits=64)}
 {_of_reals("f32")}
 {_of_reals("f64")}
+{_of_bits()}
 static float rnncc_f16_to_f32(uint16_t x)
 {{
     const int exponent = x >> 10 & 31;

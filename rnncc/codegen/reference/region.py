@@ -64,6 +64,8 @@ def _expression(op: Operation, xs: list[str]) -> str:
     match op:
         case ew.Cast():
             return _cast(xs[0], dtype_of(op.operands[0]), op.dtype.data)
+        case ew.Bitcast():
+            return f"rnncc_bits_{dtype_of(op.x)}({xs[0]})"
         case Uniform():
             stream = op.stream.data & MASK
             return f"rnncc_uniform((uint32_t){xs[0]}, (uint32_t){xs[1]}, UINT32_C({stream}))"

@@ -1,4 +1,5 @@
-"""What operators force sizes to be: symbols that stand for others, formulas that are not negative.
+"""What operators force sizes to be: symbols that stand for others, formulas that are equal or not
+negative.
 
 A model is read anew with each thing that is learnt, which calls of the library then check.
 """
@@ -8,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from rnncc.frontends.onnx.values import varies
 from rnncc.ir.dims import Dim, Excess
+from rnncc.ir.size_proofs import is_natural
 
 MOST_LEARNT = 64
 """How often a model is read anew."""
@@ -18,13 +21,20 @@ class Learnt(Exception):
     """Reading a model showed something of its sizes: it is to be read anew, knowing that.
 
     Attributes:
-        symbol, size: the symbol that is another size; None where a fact was found.
-        fact: a formula that is not negative.
+        facts: formulas that are not negative.
+        symbol, size: the symbol that is another size, if one is.
+        same: two formulas of one size; the second gives way to the first.
     """
 
-    def __init__(self, fact: Dim, symbol: str | None = None, size: Dim | None = None) -> None:
-        super().__init__(fact, symbol, size)
-        self.fact, self.symbol, self.size = fact, symbol, size
+    def __init__(
+        self,
+        *facts: Dim,
+        symbol: str | None = None,
+        size: Dim | None = None,
+        same: tuple[Dim, Dim] | None = None,
+    ) -> None:
+        super().__init__(facts, symbol, size, same)
+        self.facts, self.symbol, self.size, self.same = facts, symbol, size, same
 
 
 @dataclass(frozen=True)
@@ -34,36 +44,58 @@ class Known:
     Attributes:
         sizes: symbols that stand for other sizes -> these.
         facts: formulas that are not negative.
+        same: pairs of formulas of one size; the second gives way to the first.
     """
 
     sizes: Mapping[str, Dim] = field(default_factory=dict[str, Dim])
     facts: tuple[Dim, ...] = ()
+    same: tuple[tuple[Dim, Dim], ...] = ()
 
     def more(self, learnt: Learnt) -> Known:
         """With something that was learnt with this known."""
-        facts = (*self.facts, learnt.fact)
+        facts = (*self.facts, *learnt.facts)
         if learnt.symbol is None or learnt.size is None:
-            return replace(self, facts=facts)
+            same = self.same if learnt.same is None else (*self.same, learnt.same)
+            return replace(self, facts=facts, same=same)
         new = {learnt.symbol: learnt.size}
         sizes = {symbol: size.substitute(new) for symbol, size in self.sizes.items()} | new
-        return Known(sizes, tuple(fact.substitute(new) for fact in facts))
+        same = ((one.substitute(new), other.substitute(new)) for one, other in self.same)
+        return Known(
+            sizes,
+            tuple(fact.substitute(new) for fact in facts),
+            tuple((one, other) for one, other in same if one != other),
+        )
 
 
 def learnt_from(
-    pairs: Iterable[tuple[Dim, Dim]], order: Sequence[str], plain: bool, facts: Sequence[Dim] = ()
+    pairs: Iterable[tuple[Dim, Dim]], order: Sequence[str], plain: bool, known: Known
 ) -> Learnt | None:
-    """What makes the first pair of different sizes equal, if a simple thing does.
+    """What makes the first pair of different sizes equal: a simple thing if one does, else that
+    they are.
 
     Args:
         order: the symbols; later ones give way to earlier ones.
         plain: whether a symbol may stand for another one alone.
-        facts: what is known already, which did not make them equal.
+        known: what is known already, which did not make them equal.
     """
     for one, other in pairs:
         if one != other:
             rest = _without_common_factor(one - other)
-            return (None if plain else _fact(rest, facts)) or _symbol(rest, order, plain)
+            if plain:
+                return _symbol(rest, order, plain)
+            found = _fact(rest, known.facts) or _symbol(rest, order, plain)
+            return found or _same(one, other, known)
     return None
+
+
+def _same(one: Dim, other: Dim, known: Known) -> Learnt | None:
+    """That two formulas are equal, such as 4 ⌊L/64⌋ and ⌊L/16⌋, unless they never are."""
+    kept, gone = sorted((one, other), key=lambda size: (not size.is_static, len(str(size))))
+    more, less = kept - gone, gone - kept
+    never = more.is_static or any(is_natural(d - 1, known.facts) for d in (more, less))
+    if never or (kept, gone) in known.same or varies(kept) or varies(gone):
+        return None
+    return Learnt(more, less, same=(kept, gone))
 
 
 def _fact(rest: Dim, facts: Sequence[Dim]) -> Learnt | None:
@@ -92,7 +124,7 @@ def _symbol(rest: Dim, order: Sequence[str], plain: bool) -> Learnt | None:
         size = others * -factor
         if (size.is_static and int(size) < 1) or (plain and not size.is_symbol):
             continue
-        return Learnt(size, symbol, size)
+        return Learnt(size, symbol=symbol, size=size)
     return None
 
 

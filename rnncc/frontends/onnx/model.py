@@ -130,7 +130,7 @@ class ModelContext:
     def learnt_from(self, error: CompileError) -> Learnt | None:
         """What must be true of sizes where the error is that they differ."""
         order = sorted(self.symbols, key=lambda symbol: symbol not in (TIME, BATCH))
-        return learnt_from(error.differ, order, self.branches > 0, self.known.facts)
+        return learnt_from(error.differ, order, self.branches > 0, self.known)
 
     def inputs_behind(self, value: Value) -> list[str]:
         """The inputs of the model that a value is computed from."""

@@ -33,7 +33,7 @@ from rnncc.frontends.onnx.values import (
 )
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.types import NARROW_FLOATS, NUMPY, WIDE, dtype_of, shape_text
+from rnncc.ir.types import NARROW_FLOATS, NUMPY, WIDE, dims_of, dtype_of, shape_text
 from rnncc.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -294,6 +294,7 @@ class Scope:
         if isinstance(result, np.ndarray):
             dtype = size_type(node, node.signature, index)
             return Value.of(cast(Array, result), dtype=dtype)
+        result = self._of_learnt_sizes(result)
         value = Value.computed(self._stored(result, node.result_type(index)))
         if value.dtype not in STORED:
             raise node.unsupported(
@@ -307,6 +308,14 @@ class Scope:
             what = f"gives a tensor of shape {shape_text(value.dims)}, which is too large"
             raise node.error(what)
         return value
+
+    def _of_learnt_sizes(self, result: SSAValue) -> SSAValue:
+        """A result, of whose sizes those that are equal to others are these: calls check it."""
+        for kept, gone in self.model.known.same:
+            for axis, size in enumerate(dims_of(result)):
+                if size == gone:
+                    result = self.b.slice(result, axis, 0, kept)
+        return result
 
     def _stored(self, result: SSAValue, dtype: str | None) -> SSAValue:
         """A result as the type that the standard says."""

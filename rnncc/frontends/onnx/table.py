@@ -10,6 +10,7 @@ from rnncc.frontends.onnx.ops import (
     elementwise,
     fourier,
     indexing,
+    learners,
     linear,
     logic,
     loop,
@@ -50,6 +51,7 @@ FAMILIES: dict[str, dict[str, OnnxOperator]] = {
     "Constants": source.OPERATORS,
     "Quantised tensors": {**quantised.OPERATORS, **whole_products.OPERATORS},
     "Written by ONNX Runtime's optimisers": contributed.OPERATORS,
+    "Scalers, encoders, linear models (ai.onnx.ml)": learners.OPERATORS,
 }
 
 OPERATORS: dict[str, OnnxOperator] = {

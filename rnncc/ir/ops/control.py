@@ -231,6 +231,9 @@ class Scan(Sized):
         want = [v.type for v in (*self.consts, *self.inits)] + [row_type(x) for x in self.xs]
         got = [v.type for v in self.body.block.args]
         expect(got == want, f"the body takes {got}, expected {want}")
+        if self.gate is not None:
+            number = self.gate.data
+            expect(0 <= number < len(got), f"the gate is argument {number} of {len(got)}")
         if self.open is not None:
             expect(self.open.type == tensor((), "i1"), f"the gate is {self.open.type}, not a bool")
         carry, rows = self.yields

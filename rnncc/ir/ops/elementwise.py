@@ -26,7 +26,7 @@ from rnncc.ir.ops.base import (
 )
 from rnncc.ir.ops.checks import expect, expect_kind
 from rnncc.ir.precision import from_bf16, to_bf16
-from rnncc.ir.types import FLOATS, Tensor, cast_steps, dims_of, dtype_of, tensor
+from rnncc.ir.types import FLOATS, NUMPY, Tensor, cast_steps, dims_of, dtype_of, tensor
 
 if TYPE_CHECKING:
     from rnncc.ir.builder import Builder
@@ -310,6 +310,35 @@ class Cast(Unary):
         return self.of_tangents(b, tangents) if dtype_of(self.y) in FLOATS else None
 
 
+OF_ONE_WIDTH = {"f32": "i32", "i32": "f32", "f64": "i64", "i64": "f64"}
+"""Element type -> the one whose elements its bits may be taken for."""
+
+
+@irdl_op_definition
+class Bitcast(Unary):
+    """y = x's bits as float32 for int32, float64 for int64, and the other way"""
+
+    name = "rnn.bitcast"
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        old = dtype_of(types[0])
+        expect(old in OF_ONE_WIDTH, f"the bits of {old} stand for no other type")
+        return tensor(dims_of(types[0]), OF_ONE_WIDTH[old])
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        old, new = dtype_of(self.x), dtype_of(self.y)
+        stored = np.ascontiguousarray(arrays[0], NUMPY[old])  # of float32 where the real is wider
+        return stored.view(NUMPY[new]).astype(context.numpy_type(new))
+
+    @property
+    def differentiable(self) -> Sequence[SSAValue]:
+        return ()
+
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
+        return [None]
+
+
 @elementwise("stop_gradient", np.asarray, code="")
 class StopGradient(Unary):
     """y = x, and no gradient flows back to x"""
@@ -330,5 +359,5 @@ def _to_one(b: Builder, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
 
 OPS: list[type[Elementwise]] = [
     *(Neg, Abs, Relu, Add, Sub, Mul, Div, Maximum, Minimum, Rem, Round),
-    *(Compare, Logical, Bits, Not, Select, Cast, StopGradient),
+    *(Compare, Logical, Bits, Not, Select, Cast, Bitcast, StopGradient),
 ]

@@ -81,6 +81,7 @@ def test_functions_at_their_edges(tmp_path: Path, real: str) -> None:
         kinds = ("lt", "le", "gt", "ge", "eq", "ne")
         outputs |= {f"{kind} of {d}": b.compare(kind, p, q) for kind in kinds}
         outputs |= {f"{d} to {to}": b.cast(p, to) for to in (*FLOATS, "i32", "i64", "i1")}
+        outputs |= {f"bits of {d}": b.bitcast(p)}
     for d, (p, q) in ints.items():
         kinds = ("and", "or", "xor", "left", "right")
         outputs |= {f"{kind} of {d}'s bits": b.bits(kind, p, q) for kind in kinds}

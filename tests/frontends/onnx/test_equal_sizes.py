@@ -72,6 +72,22 @@ def windows() -> Any:
     return over(nodes, {"x": ["T", 4]}, zeros=np.array([0]), four=np.array([4]), **held)
 
 
+def skipped(levels: int) -> Any:
+    """A U of strided convolutions: each way up meets the way down at its size."""
+    down, names = list[Any](), ["x"]
+    for level in range(levels):
+        down.append(node("Conv", f"{names[-1]} d", f"d{level}", strides=[2], kernel_shape=[2]))
+        names.append(f"d{level}")
+    up = list[Any]()
+    current = names.pop()
+    for level, other in enumerate(reversed(names)):
+        up.append(node("ConvTranspose", f"{current} u", f"u{level}", strides=[2]))
+        current = "y" if other == "x" else f"s{level}"
+        up.append(node("Add", f"u{level} {other}", current))
+    held = {"d": drawn(2, 2, 2), "u": drawn(2, 2, 2)}
+    return over([*down, *up], {"x": ["N", 2, "L"]}, **held)
+
+
 Shape = tuple[int, ...]
 CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
     "sum": (
@@ -104,6 +120,12 @@ CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
         {"x": (2, 2, 9), "z": (2, 2, 5)},
         {"x": (2, 2, 9), "z": (2, 2, 4)},
         r"expected T/2 = 5 \(T = 9\)",
+    ),
+    "a way down and up": (
+        skipped(3),
+        {"x": (2, 2, 16)},
+        {"x": (2, 2, 14)},
+        "would be -",
     ),
     "rows that must be there": (
         last_rows(),
@@ -152,6 +174,15 @@ def test_a_branch_that_may_not_be_taken_forces_no_number() -> None:
 
     with pytest.raises(CompileError, match="may take its then branch, which cannot be built"):
         rnncc.compile(chosen(["N"], drawn(3)))
+
+
+@pytest.mark.parametrize("pads", [[0, 0], [0, 1], [3, 3]])
+def test_formulas_that_are_never_equal_are_refused(pads: list[int]) -> None:
+    """Windows of 3 with other pads than one on both sides are fewer or more than rows."""
+    nodes = [node("Conv", "x k", "a", pads=pads, strides=[1]), node("Add", "a x", "y")]
+    made = over(nodes, {"x": ["N", 2, "T"]}, k=drawn(2, 2, 3))
+    with pytest.raises(CompileError, match="shapes do not broadcast"):
+        rnncc.compile(made)
 
 
 def test_what_cannot_be_equal_is_refused_in_the_files_words() -> None:

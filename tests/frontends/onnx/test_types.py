@@ -148,6 +148,45 @@ def test_casts_from_and_to_doubles(constant: bool) -> None:
         assert_same_bits(made, {} if constant else {"x": x})
 
 
+BITS = (
+    *(("f32", "i32"), ("i32", "f32"), ("f32", "u32"), ("u32", "f32"), ("f64", "i64")),
+    *(("i64", "f64"), ("f64", "u64"), ("u64", "i64"), ("u64", "f64"), ("i32", "u32")),
+    *(("i8", "u8"), ("u8", "i8"), ("u16", "i16"), ("i1", "u8"), ("f32", "f32")),
+)
+
+
+@pytest.mark.parametrize(("old", "new"), BITS)
+def test_bits_as_another_type(old: str, new: str) -> None:
+    """Computed and known ones; ONNX Runtime has no BitCast, NumPy's views have the bits."""
+    width = np.dtype(NUMPY[old]).itemsize
+    numbers = [0, 1, 2**31 - 1, 2**31, 2**32 - 1, 0x3FC00000, 0x80000001, 0x40490FDB3F800000]
+    x = np.array(numbers, np.uint64).view(f"u{width}").view(NUMPY[old])
+    x = x % 2 == 1 if old == "i1" else x
+    want = x.view(NUMPY[new])
+    for inputs, held in (([info("x", ["N"], old)], {}), ([], {"x": x})):
+        cast = node("BitCast", "x", "y", to=KINDS[new])
+        made = model([cast], inputs, [info("y", None, new)], held, opset=26)
+        arrays: Arrays = {"x": x} if inputs else {}
+        for got in (interpreted(made, arrays), rnncc.compile(made).run(arrays)):
+            assert got["y"].dtype == want.dtype
+            assert got["y"].tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("f16", "i16", "takes the bits of float16 for int16"),
+        ("u8", "i1", "takes the bits of uint8 for bool"),
+        ("f32", "f64", "takes the bits of float32 for float64"),
+    ],
+)
+def test_bits_that_are_refused(old: str, new: str, why: str) -> None:
+    cast = node("BitCast", "x", "y", to=KINDS[new])
+    made = model([cast], [info("x", ["N"], old)], [info("y", None, new)], opset=26)
+    with pytest.raises(CompileError, match=why):
+        import_model(made)
+
+
 FLOATS16 = ("f16", "f32", "f64")
 
 

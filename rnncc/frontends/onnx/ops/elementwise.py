@@ -215,6 +215,42 @@ def _fold_cast(n: Node, arrays: list[Array]) -> Array | None:
     return _numbers_as(x, dtype, kind)
 
 
+WIDTHS = {
+    **dict.fromkeys(("f32", "i32", "u32"), "i32"),
+    **dict.fromkeys(("f64", "i64", "u64"), "i64"),
+    **dict.fromkeys(("i16", "u16"), "i16"),
+    **dict.fromkeys(("i8", "u8"), "i8"),
+}
+"""Element types whose bits may be computed with -> the signed integer of that width."""
+
+
+def _bit_cast(n: Node) -> SSAValue:
+    """X's bits as another element type of the same width.
+
+    Refused: computed elements of float16 and bfloat16, or as bool; of texts.
+    """
+    b, old, new = n.b, n.value(0).dtype, dtype_name(n.integer("to"))
+    if (old, new) == ("i1", "u8"):
+        return b.cast(n.x(0), new)
+    if old == new:
+        return n.x(0)
+    if old not in WIDTHS or WIDTHS[old] != WIDTHS.get(new):
+        shown = [TEXT.get(dtype, dtype) for dtype in (old, new)]
+        raise n.unsupported(f"takes the bits of {shown[0]} for {shown[1]}")
+    x = b.bitcast(n.x(0)) if old in FLOATS else b.cast(n.x(0), WIDTHS[old])
+    return b.bitcast(x) if new in FLOATS else b.cast(x, new)
+
+
+def _fold_bit_cast(n: Node, arrays: list[Array]) -> Array | None:
+    kind = n.integer("to")
+    if arrays[0].dtype == object or dtype_name(kind) not in NUMPY:
+        return None
+    dtype = np.dtype(onnx_package().helper.tensor_dtype_to_np_dtype(kind))
+    if dtype.itemsize != arrays[0].dtype.itemsize:
+        raise n.error(f"takes the bits of {arrays[0].dtype} for {dtype}")
+    return np.ascontiguousarray(arrays[0]).view(dtype).reshape(arrays[0].shape)
+
+
 def _numbers_as(x: Array, dtype: str, kind: int) -> Array:
     """Numbers as another element type, which ONNX numbers so."""
     if x.dtype == np.float64 and dtype in NARROW_FLOATS:
@@ -247,6 +283,7 @@ OPERATORS: dict[str, OnnxOperator] = {
     "Dropout": OnnxOperator(_dropout),
     "Cast": OnnxOperator(_cast, _fold_cast),
     "CastLike": OnnxOperator(_cast_like),
+    "BitCast": OnnxOperator(_bit_cast, _fold_bit_cast),
     "Neg": OnnxOperator(_neg, _fold_neg),
     "Abs": OnnxOperator(_abs, folded(np.abs)),
     "Sign": OnnxOperator(_sign, folded(np.sign)),
