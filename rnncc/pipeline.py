@@ -8,6 +8,7 @@ from rnncc.passes.carry_layouts import CarryLayouts
 from rnncc.passes.hoist import Hoist
 from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.merge_matmuls import MergeMatmuls
+from rnncc.passes.multiply_adds import MultiplyAdds
 from rnncc.passes.reassociate_sums import ReassociateSums
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.sink import Sink
@@ -54,6 +55,7 @@ INFERENCE = [
     Step("fold-joined", reading.fold, "joined weights, added biases"),
     Step("mask-rows", MaskRows(), "the active rows are known before a loop runs"),
     Step("simplify-last", Simplify(), "what folding left behind"),
+    Step("multiply-adds", MultiplyAdds(), "sums have their form; kernels must not decide it"),
 ]
 
 TRAINING = [
@@ -75,6 +77,7 @@ TRAINING = [
     Step("regroup-biases", ReassociateSums(), "biases that left the loop join those outside"),
     Step("simplify-hoisted", Simplify(), "what the others left behind"),
     Step("differentiate", training.differentiate, "on few, meaningful ops"),
+    Step("multiply-adds", MultiplyAdds(), "no bit may hang on what is kept, so before the choice"),
     Step("split-phases", training.split, "needs to know what is cheap to compute again"),
     # from here on each half for itself; nothing changes a bit
     Step("strip-stop-gradient", StripStopGradient(), "they have done their work"),

@@ -17,13 +17,12 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Cost, Elementwise, RnnOp, Source, View, cost_of
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
-from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, squeezed
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
-from rnncc.lowering.maps import Placed, is_unit_reshape, is_view, squeezed, strip_units
+from rnncc.lowering.maps import Placed, is_unit_reshape, is_view, strip_units
 
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""
@@ -228,8 +227,7 @@ class _Scheduler:
             readers = self.readers[value]
             others = len({self._key(r) if isinstance(r, SSAValue) else r for r in readers}) - 1
             if op.COST == Cost.ARITHMETIC:
-                # a product stays where its sum is, with which it is rounded once
-                costly = others * lengths[value] > REPEATED and not isinstance(op, Mul)
+                costly = others * lengths[value] > REPEATED
             else:
                 # In one group each element is computed once, whoever reads it; two groups, a later
                 # level or a broadcast would compute exp, tanh and such again.

@@ -71,14 +71,9 @@ def aligned(domain: Sequence[Dim], dims: Sequence[Dim], first: Dim = ZERO) -> In
     return tuple(AxisIndex() if d == 1 else next(wide) for d in dims)
 
 
-def squeezed(dims: Sequence[Dim]) -> tuple[Dim, ...]:
-    """A shape without its axes of size 1."""
-    return tuple(d for d in dims if d != 1)
-
-
 def is_unit_reshape(op: Operation | Block) -> TypeGuard[Reshape]:
     """Whether an op only adds or drops axes of size 1."""
-    return isinstance(op, Reshape) and squeezed(dims_of(op.x)) == squeezed(dims_of(op.y))
+    return isinstance(op, Reshape) and op.only_units
 
 
 def is_view(op: Operation | Block) -> TypeGuard[View]:

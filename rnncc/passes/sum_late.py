@@ -18,6 +18,7 @@ from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.dependence import kinds_of
 from rnncc.passes.light_loops import is_light
+from rnncc.passes.multiply_adds import plus
 
 VIEWS = (Reshape, Transpose)
 
@@ -43,7 +44,7 @@ class SumLate(NetPass):
 
         for t in reversed 0..T, h from h, c from 0:
             v1 = mul(h[t+1], x[t])
-            v2 = add(c[t+1], v1)
+            v2 = multiply_add(h[t+1], x[t], c[t+1])
             h[t] = v1
             c[t] = v2
         v3 = sum_rows(0, c[0], reverse=true)
@@ -104,7 +105,7 @@ def _sum_of_each(loop: Loop, terms: SSAValue) -> Carry:
     """A sum for each element."""
     init = Builder.before(loop.scan).fill(0.0, dims_of(terms), dtype_of(terms))
     arg = loop.add_arg(terms.type)
-    return Carry(init, arg, Builder.before(loop.yields).add(arg, terms))
+    return Carry(init, arg, plus(Builder.before(loop.yields), arg, terms))
 
 
 def _sum_behind(

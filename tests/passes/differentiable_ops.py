@@ -39,6 +39,7 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     "sub": (Builder.sub, [["N", 3], ["N", 1]]),
     "mul": (Builder.mul, [["N", 3], []]),
     "mul of one value": (lambda b, x: b.mul(x, x), [["N", 3]]),
+    "multiply_add": (Builder.multiply_add, [["N", 3], ["N", 1], [3]]),
     "div": (lambda b, x, y: b.div(x, positive(b, y)), [["N", 3], ["N", 3]]),
     "rem": (lambda b, x, y: b.rem(b.mul(x, b.fill(7.0, [])), positive(b, y)), [["N", 3], [3]]),
     "maximum": (Builder.maximum, [["N", 3], ["N", 3]]),

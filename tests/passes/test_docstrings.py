@@ -18,6 +18,7 @@ from rnncc.passes.dce import Dce
 from rnncc.passes.hoist import Hoist
 from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.merge_matmuls import MergeMatmuls
+from rnncc.passes.multiply_adds import MultiplyAdds
 from rnncc.passes.reassociate_sums import ReassociateSums
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.simplify_scans import SimplifyScans
@@ -68,6 +69,13 @@ def unused(b: Builder) -> Values:
     x = b.input("x", ["N", 3])
     b.exp(x)
     return [b.neg(x)]
+
+
+def shared(b: Builder) -> Values:
+    """A product that two sums read, and another op."""
+    x, y, z = (b.input(name, ["N", 3]) for name in "xyz")
+    product = b.mul(x, y)
+    return [b.sub(b.add(z, product), product), b.relu(product)]
 
 
 def gates(b: Builder) -> Values:
@@ -195,6 +203,7 @@ EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
     Cse: twins,
     Dce: unused,
     MergeMatmuls: gates,
+    MultiplyAdds: shared,
     Hoist: cell,
     ReassociateSums: biases,
     SplitScans: stack,

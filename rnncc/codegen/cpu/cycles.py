@@ -17,6 +17,7 @@ from xdsl.ir import Block, Operation
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import product
 from rnncc.ir.ops.base import Cost, Elementwise, cost_of
+from rnncc.ir.ops.elementwise import MultiplyAdd
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Contract, Gemm, Kernel
@@ -135,7 +136,11 @@ class _Counting:
         touched = len(op.ins) + len(op.outs)
         inner = [one for one in op.body.block.ops if isinstance(one, Elementwise)]
         slow = sum(self.function(one) for one in inner if cost_of(one) > Cost.ARITHMETIC)
-        plain = sum(cost_of(one) == Cost.ARITHMETIC for one in inner)
+        plain = sum(
+            MULTIPLY_ADD if isinstance(one, MultiplyAdd) else 1
+            for one in inner
+            if cost_of(one) == Cost.ARITHMETIC
+        )
         self.found["functions"] += points * slow
         self.found["elements"] += points * (touched * TOUCH + plain + more)
 

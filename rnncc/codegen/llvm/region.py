@@ -8,7 +8,6 @@ from llvmlite import ir
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.codegen.llvm.emit import Emit
-from rnncc.codegen.llvm.math import MathEmitter
 from rnncc.codegen.llvm.narrow import narrowed, widened
 from rnncc.codegen.llvm.random import uniform
 from rnncc.codegen.llvm.user_functions import declare_applied
@@ -47,20 +46,6 @@ class RegionCode:
             own = isinstance(op, Index) and op.axis.data == lane_axis
             if own or any(v in self.varying for v in op.operands):
                 self.varying.add(op.results[0])
-        self._fused = set(self._multiply_adds())
-
-    def _multiply_adds(self) -> list[Operation]:
-        """Products that are computed together with the sum that alone reads them.
-
-        Which are does not depend on the lanes, as the result's last bit would then.
-        """
-        fused: list[Operation] = []
-        for op in self._ops:
-            if isinstance(op, ew.Add | ew.Sub) and dtype_of(op.y) in FLOATS:
-                mul = next((v.owner for v in op.operands if _is_only_summed(v)), None)
-                if isinstance(mul, ew.Mul):
-                    fused.append(mul)
-        return fused
 
     def invariants(
         self, known: Mapping[SSAValue, Value], index: Callable[[int], Value]
@@ -68,7 +53,7 @@ class RegionCode:
         """The scalars that hold for all lanes, given the arguments that do not vary."""
         env = dict(known)
         for op in self._ops:
-            if op.results[0] not in self.varying and op not in self._fused:
+            if op.results[0] not in self.varying:
                 # Once a row, on scalars, not in each vector of the row.
                 env[op.results[0]] = self._op(op, env, 1, index)
         return env
@@ -93,7 +78,7 @@ class RegionCode:
 
         lookup = _Lookup(get)
         for op in self._ops:
-            if op.results[0] in self.varying and op not in self._fused:
+            if op.results[0] in self.varying:
                 env[op.results[0]] = self._op(op, lookup, lanes, index)
         return [get(v) for v in terminator(self.block)]
 
@@ -113,24 +98,8 @@ class RegionCode:
                 return self.emit.splat(self._from_i64(value, dtype_of(op.y)), lanes)
             case Index():
                 return self._from_i64(index(op.axis.data), dtype_of(op.y))
-            case ew.Add() | ew.Sub() if any(v.owner in self._fused for v in op.operands):
-                return self._multiply_add(op, env, self.emit.math(lanes, real_of(dtype_of(op.y))))
             case _:
                 return _emit_op(self.emit, op, [env[v] for v in op.operands], lanes)
-
-    def _multiply_add(
-        self, op: Operation, env: Mapping[SSAValue, Value], math: MathEmitter
-    ) -> Value:
-        """a·b + c, a·b - c or c - a·b in one rounding where the machine can."""
-        b = self.emit.b
-        first = op.operands[0].owner in self._fused
-        product, other = op.operands if first else reversed(tuple(op.operands))
-        assert isinstance(product.owner, Operation)
-        x, y = (env[v] for v in product.owner.operands)
-        z = env[other]
-        if isinstance(op, ew.Sub):
-            x, z = (x, b.fneg(z)) if first else (b.fneg(x), z)
-        return math.fma(b, x, y, z)
 
     def _number(self, number: float, dtype: str, lanes: int) -> Value:
         if dtype in FLOATS:
@@ -150,10 +119,6 @@ class RegionCode:
                 return b.sitofp(value, vector_type(VALUE[dtype], wide))
             case _:
                 return b.icmp_unsigned("!=", value, ir.Constant(value.type, None))
-
-
-def _is_only_summed(value: SSAValue) -> bool:
-    return isinstance(value.owner, ew.Mul) and value.has_one_use()
 
 
 class _Lookup(dict[SSAValue, Value]):

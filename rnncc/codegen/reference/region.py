@@ -30,7 +30,7 @@ ROUNDINGS = {"floor": "floor", "ceil": "ceil", "even": "rint", "trunc": "trunc"}
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BITS = {"and": "&", "or": "|", "xor": "^"}
 LOGIC = {"and": "&&", "or": "||", "xor": "!="}
-INFIX = {ew.Add: "+", ew.Sub: "-", ew.Mul: "*"}
+INFIX = {ew.Add: "+", ew.Sub: "-", ew.Mul: "*", ew.Div: "/"}
 
 
 def statements(
@@ -110,10 +110,10 @@ def _choice(op: Operation, xs: list[str]) -> str:
 def _float(op: Operation, xs: list[str], dtype: str) -> str:
     letter, ending, name = c.LETTERS[dtype], c.ENDINGS[dtype], op.name.split(".")[1]
     match op:
-        case ew.Add() | ew.Sub() | ew.Mul():
+        case ew.Add() | ew.Sub() | ew.Mul() | ew.Div():
             return f"{xs[0]} {INFIX[type(op)]} {xs[1]}"
-        case ew.Div():
-            return f"{xs[0]} / {xs[1]}"
+        case ew.MultiplyAdd():
+            return "{} * {} + {}".format(*xs)
         case ew.Neg():
             # Of a negative constant `--` would be another operator.
             return f"-({xs[0]})"

@@ -24,7 +24,7 @@ from rnncc.ir.ops.base import (
     Unary,
     elementwise,
 )
-from rnncc.ir.ops.checks import expect, expect_kind
+from rnncc.ir.ops.checks import expect, expect_float, expect_kind
 from rnncc.ir.precision import from_bf16, to_bf16
 from rnncc.ir.types import FLOATS, NUMPY, Tensor, cast_steps, dims_of, dtype_of, tensor
 
@@ -49,6 +49,10 @@ ROUNDINGS = {"floor": np.floor, "ceil": np.ceil, "even": np.rint, "trunc": np.tr
 
 def _relu(x: Array) -> Array:
     return np.maximum(x, 0)
+
+
+def _multiply_add(a: Array, b: Array, c: Array) -> Array:
+    return a * b + c
 
 
 def _divide(a: Array, divisor: Array) -> Array:
@@ -116,6 +120,23 @@ class Mul(Arithmetic):
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.mul(dy, self.b), b.mul(dy, self.a)]
+
+
+@elementwise("multiply_add", _multiply_add, code="fma")
+class MultiplyAdd(Elementwise):
+    """y = a · b + c of floats, rounded once where the machine can"""
+
+    a = operand_def()
+    b = operand_def()
+    c = operand_def()
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect_float(types[0])
+        return super().infer_element(properties, *types)
+
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
+        return [b.mul(dy, self.b), b.mul(dy, self.a), dy]
 
 
 @elementwise("div", _divide, Cost.ROOT)
@@ -358,6 +379,6 @@ def _to_one(b: Builder, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
 
 
 OPS: list[type[Elementwise]] = [
-    *(Neg, Abs, Relu, Add, Sub, Mul, Div, Maximum, Minimum, Rem, Round),
+    *(Neg, Abs, Relu, Add, Sub, Mul, MultiplyAdd, Div, Maximum, Minimum, Rem, Round),
     *(Compare, Logical, Bits, Not, Select, Cast, Bitcast, StopGradient),
 ]

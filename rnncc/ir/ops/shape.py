@@ -36,6 +36,11 @@ def _axis(properties: Properties, rank: int) -> int:
     return axis
 
 
+def squeezed(dims: Sequence[Dim]) -> tuple[Dim, ...]:
+    """A shape without its axes of size 1."""
+    return tuple(d for d in dims if d != 1)
+
+
 @irdl_op_definition
 class Reshape(View):
     """y = x's elements, row-major, in another shape"""
@@ -52,6 +57,11 @@ class Reshape(View):
             f"{shape_text(old)} has {product(old)} elements, {shape_text(new)} has {product(new)}",
         )
         return tensor(new, dtype_of(types[0]))
+
+    @property
+    def only_units(self) -> bool:
+        """Whether it only adds or drops axes of size 1."""
+        return squeezed(dims_of(self.x)) == squeezed(dims_of(self.y))
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.reshape(arrays[0], context.shape(dims_of(self.y)))
