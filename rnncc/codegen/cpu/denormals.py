@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.errors import CompileError
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
 
 _VOID = ir.VoidType()
 
@@ -60,7 +57,7 @@ _MODES = {
 }
 
 
-def _mode_of(target: CpuTarget) -> _Mode:
+def _mode_of(target: Core) -> _Mode:
     architecture = target.architecture
     mode = _ARM if architecture.startswith(("arm", "thumb")) else _MODES.get(architecture)
     if mode is None:
@@ -69,7 +66,7 @@ def _mode_of(target: CpuTarget) -> _Mode:
     return mode
 
 
-def flushing(functions: Mapping[str, ir.Function], target: CpuTarget) -> dict[str, ir.Function]:
+def flushing(functions: Mapping[str, ir.Function], target: Core) -> dict[str, ir.Function]:
     """Functions that call these in the mode, by the same names.
 
     Raises:

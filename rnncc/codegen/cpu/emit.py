@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.core import Core
+from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.cpu.tiling import DEPTH, MOST_HEIGHT
 from rnncc.codegen.llvm.emit import Body, Emit
 from rnncc.codegen.llvm.values import I1, I8, I32, I64, POINTER, VALUE, Pointer, Value
 from rnncc.codegen.llvm.vector import Real, declared
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
-    from rnncc.codegen.cpu.threads import Team
 
 SUMS = 48
 """Vectors of sums that products may keep on the stack: those of a row of any panel, at least."""
@@ -24,7 +22,7 @@ Part = tuple[Value, Value]
 """Where a part of something starts, and how much it is."""
 
 
-def stack_size(target: CpuTarget) -> int:
+def stack_size(target: Core) -> int:
     """Elements on the stack: room for `SUMS` vectors of sums, or for packed rows."""
     return max(SUMS * target.lanes, MOST_HEIGHT * DEPTH)
 
@@ -32,7 +30,7 @@ def stack_size(target: CpuTarget) -> int:
 class CpuEmit(Emit):
     """One function being written, for one of the threads that compute a call."""
 
-    def __init__(self, module: ir.Module, target: CpuTarget, builder: ir.IRBuilder) -> None:
+    def __init__(self, module: ir.Module, target: Core, builder: ir.IRBuilder) -> None:
         super().__init__(module, target, builder)
         self._cpu, self._wide = target, target.of("f64")
         self.team: Team | None = None
@@ -43,7 +41,7 @@ class CpuEmit(Emit):
         self._stacks = dict[str, Pointer]()
 
     @property
-    def target(self) -> CpuTarget:
+    def target(self) -> Core:
         """The machine that the function is for, as it computes with elements of `element`."""
         return self._wide if self.element == "f64" else self._cpu
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.denormals import flushing
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.entry_points import emit_entry_point
@@ -28,9 +29,6 @@ from rnncc.kern.exports import size_functions
 from rnncc.kern.library import Library
 from rnncc.planning.threading_cost import CYCLE, ThreadingCost
 from rnncc.sizes import BATCH, TIME
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
 
 PART = 4
 """The place of a program's `part`: behind weights, tables and workspace."""
@@ -55,7 +53,7 @@ class LibraryModule:
 
 
 def emit_module(
-    library: Library, target: CpuTarget, metadata: dict[str, Any] | None = None
+    library: Library, target: Core, metadata: dict[str, Any] | None = None
 ) -> LibraryModule:
     """All functions of a model, the weights passed in; `metadata`: if it tells them."""
     module = ir.Module(library.name)
@@ -89,21 +87,21 @@ def emit_module(
     return code
 
 
-def threading_cost_of(library: Library, target: CpuTarget) -> ThreadingCost:
+def threading_cost_of(library: Library, target: Core) -> ThreadingCost:
     """What a call of a library takes of a team."""
     shared = OutlinedKernels(library.programs.values(), target, emit_kernel)
     return _threading_cost(library, target, _loop_orders(library, target, shared, True))
 
 
 def _threading_cost(
-    library: Library, target: CpuTarget, orders: Mapping[str, LoopOrders]
+    library: Library, target: Core, orders: Mapping[str, LoopOrders]
 ) -> ThreadingCost:
     apart = {loop for several in orders.values() for loop in several}
     return ThreadingCost.of(library.programs.values(), target.lanes, apart)
 
 
 def _loop_orders(
-    library: Library, target: CpuTarget, shared: OutlinedKernels, several: bool
+    library: Library, target: Core, shared: OutlinedKernels, several: bool
 ) -> dict[str, LoopOrders]:
     """Of each program."""
     programs = library.programs.items()
@@ -113,7 +111,7 @@ def _loop_orders(
 def _programs(
     module: ir.Module,
     library: Library,
-    target: CpuTarget,
+    target: Core,
     shared: OutlinedKernels,
     orders: Mapping[str, LoopOrders],
 ) -> dict[str, ir.Function]:
@@ -137,7 +135,7 @@ def _programs(
 
 
 def _single_step(
-    module: ir.Module, library: Library, target: CpuTarget, shared: OutlinedKernels
+    module: ir.Module, library: Library, target: Core, shared: OutlinedKernels
 ) -> ir.Function | None:
     """One step of one sequence, where it is so short that it counts to know that beforehand."""
     step = library.programs["step"]
@@ -156,7 +154,7 @@ def _single_step(
     return function
 
 
-def _emit_plain(library: Library, call: ir.Function, target: CpuTarget) -> dict[str, ir.Function]:
+def _emit_plain(library: Library, call: ir.Function, target: Core) -> dict[str, ir.Function]:
     """Of a library of one program: the caller's structs are its tables of pointers."""
     if not library.shared:
         return {"run": call}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.tape_seal import TapeSeal
@@ -39,9 +39,6 @@ from rnncc.kern.library import Library
 from rnncc.kern.signatures import PART
 from rnncc.sizes import BATCH, TIME
 
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
-
 _NULL = ir.Constant(POINTER, None)
 
 
@@ -50,7 +47,7 @@ def emit_entry_point(
     library: Library,
     entry: EntryPoint,
     calls: Mapping[str, ir.Function],
-    target: CpuTarget,
+    target: Core,
     single: ir.Function | None = None,
 ) -> ir.Function:
     """Add a function that computes.
@@ -79,7 +76,7 @@ class LlvmEntryWriter:
         name: str,
         entry: EntryPoint,
         blocks: Sequence[str],
-        target: CpuTarget,
+        target: Core,
     ) -> None:
         self.module, self.entry = module, entry
         types = [POINTER] * len(blocks) + [I64] * len(entry.symbols)
@@ -130,7 +127,7 @@ class _Writer(LlvmEntryWriter):
         library: Library,
         entry: EntryPoint,
         calls: Mapping[str, ir.Function],
-        target: CpuTarget,
+        target: Core,
     ) -> None:
         self.library, self.calls = library, calls
         end = "entry" if library.training is not None else "given"

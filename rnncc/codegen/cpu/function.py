@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.contract import Buffers, emit_contract
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.product import emit_gemm
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
@@ -36,15 +36,12 @@ from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.interchange import Interchange
 
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
-
 
 def emit_program(
     module: ir.Module,
     program: KernelProgram,
     prefix: str,
-    target: CpuTarget,
+    target: Core,
     shared: OutlinedKernels,
     orders: LoopOrders,
     team: bool = False,

@@ -8,11 +8,10 @@ need not wait for each other before the end.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.interchanged_run import InterchangedLoop, Places, Rows, Run
 from rnncc.codegen.cpu.outlined import OutlinedKernels
@@ -24,9 +23,6 @@ from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.interchange import Interchange
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
 
 ROWS = 16
 """Of sequences that a run reads and writes: as many as memory delivers as fast as one."""
@@ -66,7 +62,7 @@ def _moved(plan: Interchange) -> set[tuple[SSAValue, Dim]]:
     return elements
 
 
-def fits(target: CpuTarget, plan: Interchange, shared: OutlinedKernels) -> bool:
+def fits(target: Core, plan: Interchange, shared: OutlinedKernels) -> bool:
     """Whether lanes run along the units of every kernel, none is a function of its own, and
     something stays in registers."""
     # Fewer units than lanes would leave lanes empty in every step.

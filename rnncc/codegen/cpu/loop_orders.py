@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from xdsl.ir import Operation
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.interchanged import fits
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.resident import PlacesFirst, places_first
@@ -18,16 +18,11 @@ from rnncc.kern.kernels import Gemm
 from rnncc.planning.interchange import Interchange, interchanges
 from rnncc.planning.resident import resident_loops
 
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
-
 LoopOrders = dict[For, Interchange | PlacesFirst]
 """Loops that run units first; loops that run place by place."""
 
 
-def loop_orders(
-    func: Func, target: CpuTarget, shared: OutlinedKernels, several: bool
-) -> LoopOrders:
+def loop_orders(func: Func, target: Core, shared: OutlinedKernels, several: bool) -> LoopOrders:
     """The loops of a function that run otherwise than step by step.
 
     Args:

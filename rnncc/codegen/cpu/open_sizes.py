@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, Operation
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.values import FAR
@@ -17,9 +17,6 @@ from rnncc.ir.dims import Dim, Monomial, Term
 from rnncc.ir.types import FLOATS, ITEM_BYTES
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.kernels import Gemm, Kernel, Map, Reduce
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
 
 
 @dataclass(frozen=True)
@@ -37,7 +34,7 @@ class OpenedKernel:
     product: GemmSizes | None = None
 
     @staticmethod
-    def of(target: CpuTarget, op: Operation) -> OpenedKernel | None:
+    def of(target: Core, op: Operation) -> OpenedKernel | None:
         """None for a kernel whose code depends on its numbers."""
         if isinstance(op, Gemm):
             return _opened_product(target, op)
@@ -50,7 +47,7 @@ class OpenedKernel:
         return clone
 
 
-def _opened_product(target: CpuTarget, op: Gemm) -> OpenedKernel | None:
+def _opened_product(target: Core, op: Gemm) -> OpenedKernel | None:
     """What is read and written of units must be dense: else each is code of its own."""
     reads = all(access.strides[-1] in (0, 1) for access in op.in_accesses)
     writes = all(access.strides[-1] == 1 for access in op.out_accesses)

@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from xdsl.ir import Attribute, Operation, SSAValue
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.open_sizes import OpenedKernel
@@ -28,9 +28,6 @@ from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Contract, Gemm, Map, Reduce
 from rnncc.kern.moves import ListRows, Pack
 from rnncc.kern.program import KernelProgram
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
 
 Write = Callable[[CpuEmit, Operation, Mapping[SSAValue, Pointer], GemmSizes | None], None]
 
@@ -51,7 +48,7 @@ class OutlinedKernels:
         write: writes a kernel's code.
     """
 
-    def __init__(self, programs: Iterable[KernelProgram], target: CpuTarget, write: Write) -> None:
+    def __init__(self, programs: Iterable[KernelProgram], target: Core, write: Write) -> None:
         self.write, self.target = write, target
         self.counts = Counter[str]()
         self.forms = dict[Operation, tuple[str, list[str]]]()

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from xdsl.dialects.builtin import ArrayAttr
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.fused_pass import FusedPass
 from rnncc.codegen.cpu.fused_stages import Stage, stages
@@ -29,9 +29,6 @@ from rnncc.kern.dialect import For, Row, ShiftedRow
 from rnncc.kern.kernels import Map
 from rnncc.planning.frames import Strides
 from rnncc.planning.resident import PlaceKernel, ResidentLoop
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
 
 STEPS = 16
 """Of a run: states are brought near the core so much less often, while rows of other places, which
@@ -48,9 +45,7 @@ class PlacesFirst:
     stages: Mapping[For, Sequence[Stage]]
 
 
-def places_first(
-    target: CpuTarget, plan: ResidentLoop, shared: OutlinedKernels
-) -> PlacesFirst | None:
+def places_first(target: Core, plan: ResidentLoop, shared: OutlinedKernels) -> PlacesFirst | None:
     """None where kernels share no passes, places are not apart, or one is a function of its own."""
     # A function goes over all places at once.
     if target.compact or any(map(shared.is_function, plan.kernels)):

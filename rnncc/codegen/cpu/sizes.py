@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.values import I64, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.largest import Largest
 from rnncc.planning.threading_cost import START, ThreadingCost
 from rnncc.platforms import pointer_bytes, system_of
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
 
 LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
 """Bounds on each symbol and on the product of all: formulas of sizes then fit in 64 bits. Where the
@@ -29,7 +26,7 @@ def emit_size(
     name: str,
     size: Largest,
     symbols: Sequence[str],
-    target: CpuTarget,
+    target: Core,
     bounds: Sequence[Dim] = (),
 ) -> None:
     """Add `name(sizes...)`: the bytes as a `size_t`, or -1 where a size is out of range."""
@@ -44,7 +41,7 @@ def emit_size(
 
 
 def emit_threads(
-    module: ir.Module, name: str, worth: ThreadingCost, symbols: Sequence[str], target: CpuTarget
+    module: ir.Module, name: str, worth: ThreadingCost, symbols: Sequence[str], target: Core
 ) -> None:
     """Add `name(sizes...)`: how many threads are worth it, from 1 up."""
     emit = _begin(module, name, symbols, target, I64(1))
@@ -59,7 +56,7 @@ def _begin(
     module: ir.Module,
     name: str,
     symbols: Sequence[str],
-    target: CpuTarget,
+    target: Core,
     refusal: Value,
     bounds: Sequence[Dim] = (),
 ) -> CpuEmit:

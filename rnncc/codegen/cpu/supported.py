@@ -8,13 +8,10 @@ begin with an instruction that the CPU lacks. They walk a table of what the libr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.features import BASELINE, SIGNS, Sign
 from rnncc.platforms import pointer_bytes
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
 
 _LACKING = """
 @{name}_signs = private constant [{count} x [8 x i32]] [{rows}]
@@ -150,7 +147,7 @@ define internal i64 @{name}_state() {machine} {{
 """
 
 
-def supported_text(name: str, features: Sequence[str], target: CpuTarget) -> str:
+def supported_text(name: str, features: Sequence[str], target: Core) -> str:
     """Both functions of a library, as LLVM's text.
 
     Args:

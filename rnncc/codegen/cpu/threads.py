@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.platforms import pointer_bytes, system_of
@@ -113,7 +113,7 @@ class Team:
             b.call(declared(self.module, YIELD[system_of(self.module.triple)], I32, []), [])
 
 
-def alone(emit: CpuEmit) -> Value:
+def alone(emit: Emit) -> Value:
     """A `struct rnncc_part` of one thread, on the stack."""
     part = emit.room(ir.ArrayType(I64, 3), 8)
     for number, value in enumerate((I64(0), I64(1), ir.Constant(POINTER, None))):

@@ -6,11 +6,8 @@ The lowering asks for the memory, the code generator for the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
-
+from rnncc.codegen.cpu.core import Core
 
 DEPTH = 128
 """Rows of both operands that are packed and summed at a time."""
@@ -39,7 +36,7 @@ class Tiling:
     lanes: int
 
     @staticmethod
-    def of(target: CpuTarget, rows: int, columns: int) -> Tiling:
+    def of(target: Core, rows: int, columns: int) -> Tiling:
         """The tiles for one machine; lanes run along the wider axis where the other is narrow."""
         # Lanes run along columns: fewer than a vector's would leave lanes empty in each term.
         swapped = columns < target.lanes and columns < rows

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.entries import (
     add_metadata,
     declare_weights,
@@ -23,7 +24,6 @@ from rnncc.codegen.cpu.entries import (
 )
 from rnncc.codegen.cpu.features import BASELINE, needed
 from rnncc.codegen.cpu.supported import supported_text
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.values import I32, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
@@ -78,7 +78,7 @@ _QUESTION = """\
 
 def write_versions(
     name: str,
-    versions: Sequence[tuple[Library, CpuTarget]],
+    versions: Sequence[tuple[Library, Core]],
     metadata: dict[str, Any],
     weights: np.ndarray[Any, Any],
 ) -> Code:
@@ -93,7 +93,7 @@ def write_versions(
     compiled = [_Version(f"{name}_{i}", *version) for i, version in enumerate(versions)]
     first = versions[0][1]
     # What chooses a version must run on every CPU.
-    target = CpuTarget(first.triple, BASELINE[first.architecture], "", 4, 16, False)
+    target = Core(first.triple, BASELINE[first.architecture], "", 4, 16, False)
     module = ir.Module(name)
     module.triple = target.triple
     block = declare_weights(module, name, len(weights))
@@ -125,7 +125,7 @@ class _Version:
         computing: names of those that take the weights first.
     """
 
-    def __init__(self, name: str, library: Library, target: CpuTarget) -> None:
+    def __init__(self, name: str, library: Library, target: Core) -> None:
         library.name, self.name, self.target = name, name, target
         code = emit_module(library, target)
         module: Any = code.module
@@ -195,7 +195,7 @@ def _choose(
         write(ir.IRBuilder(block), number)
 
 
-def _choice(name: str, versions: Sequence[_Version], target: CpuTarget) -> str:
+def _choice(name: str, versions: Sequence[_Version], target: Core) -> str:
     """What finds the version, as LLVM's text, and tells whether there is one."""
     machine = f'nounwind "target-cpu"="{target.cpu}" "target-features"=""'
     questions = [

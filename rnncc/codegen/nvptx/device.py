@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from xdsl.ir import Block
@@ -12,6 +12,7 @@ from rnncc.codegen.llvm.user_functions import applied_texts
 from rnncc.codegen.llvm.values import Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import SIDE, is_low
+from rnncc.codegen.nvptx.gpu import Gpu
 from rnncc.codegen.nvptx.limits import POINTERS
 from rnncc.codegen.nvptx.program import DeviceProgram
 from rnncc.errors import CompileError
@@ -23,11 +24,6 @@ from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library
 from rnncc.kern.program import KernelProgram
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from rnncc.codegen.nvptx.target import NvptxTarget
 
 SEALS = {"forward": "write", "backward": "check"}
 """What a program does with the tape's seal."""
@@ -63,7 +59,7 @@ class DeviceCode:
     linked: tuple[str, ...] = ()
 
 
-def emit_device(library: Library, target: NvptxTarget) -> DeviceCode:
+def emit_device(library: Library, target: Gpu) -> DeviceCode:
     """All kernels of a library.
 
     Raises:
@@ -80,7 +76,7 @@ def emit_device(library: Library, target: NvptxTarget) -> DeviceCode:
 
 
 def _emit_kernel(
-    module: ir.Module, library: Library, name: str, program: KernelProgram, target: NvptxTarget
+    module: ir.Module, library: Library, name: str, program: KernelProgram, target: Gpu
 ) -> DeviceKernel:
     program.refuse_doubles()
     symbol = f"{library.name}_{name}"

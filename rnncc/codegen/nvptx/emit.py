@@ -6,16 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
+from rnncc.codegen.nvptx.gpu import Gpu
 from rnncc.codegen.nvptx.limits import PATIENCE, STUCK, Sync
 from rnncc.codegen.nvptx.primitives import GiveUp, Primitives
 from rnncc.ir.dims import Dim
-
-if TYPE_CHECKING:
-    from rnncc.codegen.nvptx.target import NvptxTarget
 
 
 @dataclass(frozen=True)
@@ -34,9 +32,7 @@ class GpuEmit(Emit):
         me, everyone: this thread's number in the grid, and how many threads there are.
     """
 
-    def __init__(
-        self, primitives: Primitives, target: NvptxTarget, sync: Value, status: Value
-    ) -> None:
+    def __init__(self, primitives: Primitives, target: Gpu, sync: Value, status: Value) -> None:
         super().__init__(primitives.module, target.machine, primitives.b)
         self.gpu, self.sync, self.status = primitives, sync, status
         self.threads = target.threads

@@ -8,19 +8,22 @@ allocates nothing and keeps no state, so that a call may be captured in a CUDA g
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.entry_points import LlvmEntryWriter
 from rnncc.codegen.cpu.sizes import bad_size, emit_size
 from rnncc.codegen.cpu.supported import supported_text
 from rnncc.codegen.cpu.tape_seal import TapeSeal
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.values import BAD_SIZE, I8, I32, I64, OK, POINTER, Value
+from rnncc.codegen.nvptx.device import DeviceCode
+from rnncc.codegen.nvptx.gpu import Gpu
 from rnncc.codegen.nvptx.host_driver import MOST_KERNELS, HostDriver, helpers_text
 from rnncc.codegen.nvptx.host_image import image_text
 from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
+from rnncc.codegen.nvptx.ptx import ChipImage
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.kern.entry_points import (
@@ -41,11 +44,6 @@ from rnncc.kern.library import Library
 from rnncc.kern.program import KernelProgram
 from rnncc.kern.signatures import CUDA_SUFFIX, cuda_parameters
 
-if TYPE_CHECKING:
-    from rnncc.codegen.nvptx.device import DeviceCode
-    from rnncc.codegen.nvptx.ptx import ChipImage
-    from rnncc.codegen.nvptx.target import NvptxTarget
-
 _NULL = ir.Constant(POINTER, None)
 _SYNC_WORDS, _SEAL_WORDS = SYNC_BYTES // 4, 2
 """What is cleared as a call begins; and the seal of a tape."""
@@ -53,7 +51,7 @@ _SYNC_WORDS, _SEAL_WORDS = SYNC_BYTES // 4, 2
 
 def write_host(
     library: Library,
-    target: NvptxTarget,
+    target: Gpu,
     device: DeviceCode,
     metadata: Mapping[str, Any],
     images: Sequence[ChipImage],
@@ -118,7 +116,7 @@ class _Writer(LlvmEntryWriter):
         library: Library,
         entry: EntryPoint,
         device: DeviceCode,
-        host: CpuTarget,
+        host: Core,
     ) -> None:
         self.library, self.device = library, device
         symbol = f"{library.name}_{entry.name}{CUDA_SUFFIX}"

@@ -7,15 +7,12 @@ of the three functions that are needed. The layout here is that one's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.values import I8, I32, I64, POINTER, Value
-
-if TYPE_CHECKING:
-    from rnncc.codegen.nvptx.device import DeviceKernel
+from rnncc.codegen.nvptx.device import DeviceKernel
 
 LAUNCH, SET, COPY, WEIGHTS, KERNELS = 0, 8, 16, 24, 32
 """Bytes from the start of `struct rnncc_cuda`."""

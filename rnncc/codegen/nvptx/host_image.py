@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from rnncc.codegen.nvptx.device import DeviceKernel
-    from rnncc.codegen.nvptx.ptx import ChipImage
+from rnncc.codegen.nvptx.device import DeviceKernel
+from rnncc.codegen.nvptx.ptx import ChipImage
 
 VERSION = 1
 """Of the structs that library and loader share."""

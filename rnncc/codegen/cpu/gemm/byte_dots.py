@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from llvmlite import ir
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.llvm.values import I8, I32, Value
 from rnncc.codegen.llvm.vector import Splat, declared
 from rnncc.kern.packing import OFFSET
 
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
 
-
-def mixes_signs(target: CpuTarget) -> bool:
+def mixes_signs(target: Core) -> bool:
     """Whether it multiplies unsigned by signed bytes: CPUs of AArch64 without i8mm do not."""
     return target.architecture != "aarch64" or "i8mm" in target.extensions
 
 
-def dot(
-    b: ir.IRBuilder, module: ir.Module, target: CpuTarget, lanes: int, *operands: Value
-) -> Value:
+def dot(b: ir.IRBuilder, module: ir.Module, target: Core, lanes: int, *operands: Value) -> Value:
     """Sums with products added; operands: sums, weights and numbers, as vectors of i32.
 
     Weights are unsigned, numbers signed. Where both have to be signed, weights are OFFSET less.

@@ -6,12 +6,9 @@ The lowering asks for the memory, the code generator for the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.kern.packing import GROUP
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
 
 WORD = 4
 """Bytes: a group of k."""
@@ -37,7 +34,7 @@ class ConvertedRows:
     line: int
 
     @staticmethod
-    def of(target: CpuTarget, dtype: str, depth: int) -> ConvertedRows:
+    def of(target: Core, dtype: str, depth: int) -> ConvertedRows:
         """The rows that go with weights of a type."""
         item = WORD // GROUP[dtype]
         vectors = -(-depth // target.lanes)

@@ -84,7 +84,7 @@ class Epilogue:
             self._store(value, pointer, unit, step, inside)
 
     def _lanes(self, inside: int | Value) -> int:
-        # A shorter vector needs no mask: see `CpuTarget.lanes_for`.
+        # A shorter vector needs no mask: see `Core.lanes_for`.
         return self.emit.target.lanes_for(inside) if isinstance(inside, int) else self.lanes
 
     def _store(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
+from rnncc.codegen.cpu.core import Core
 from rnncc.ir.dims import Dim
 from rnncc.kern.kernels import Gemm
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.target import CpuTarget
 
 CACHE_BYTES = 32 * 1024
 """Of the smallest first-level cache."""
@@ -38,7 +35,7 @@ class GemmSizes:
     far: bool
 
     @staticmethod
-    def of(target: CpuTarget, op: Gemm, unit_bytes: int, enough: int) -> GemmSizes:
+    def of(target: Core, op: Gemm, unit_bytes: int, enough: int) -> GemmSizes:
         """Of one product.
 
         Args:
@@ -71,7 +68,7 @@ class GemmSizes:
         return replace(self, depth=Dim.of(DEPTH), full=full, width=width)
 
 
-def _side_by_side(target: CpuTarget, op: Gemm, panel_bytes: int, enough: int) -> int:
+def _side_by_side(target: Core, op: Gemm, panel_bytes: int, enough: int) -> int:
     """How many panels give chains enough; one, where it alone is still near on the way back."""
     chains = op.slots.data * -(-op.panel.data // target.lanes)
     several = max(1, target.chains // chains)

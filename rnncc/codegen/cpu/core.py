@@ -1,0 +1,128 @@
+"""A core as code is written for it: its vectors, and how weights and scratch lie for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+from rnncc.platforms import LINE, architecture_of
+
+MIN_ROWS, MAX_ROWS = 12, 192
+"""Bounds on how many rows of a hoisted product are computed ahead of the steps that use them."""
+FAR_WEIGHTS, MIN_ROWS_OF_FAR = 1 << 21, 96
+"""Weights beyond the second-level cache, in elements: they are read for each chunk, and drive those
+of the steps out, so that chunks are larger."""
+
+PANELS = {4: (4, 2, 1), 2: (2, 1, 2)}
+"""Vectors of a tile -> those of each slot in a panel, of 1, 2 or 3 slots; more slots have one."""
+
+MOST_VECTORS = 16
+"""Of a panel: tiles keep their sums on the stack."""
+
+
+@dataclass(frozen=True)
+class Core:
+    """A CPU to generate code for.
+
+    Attributes:
+        triple, cpu, features: as LLVM names them.
+        lanes: elements of a vector register.
+        item: bytes of such an element: those of a float32, but for what `of` gives.
+        registers: vector registers.
+        fma: whether it multiplies and adds in one rounding.
+        byte_dot: whether it adds four products of bytes to a sum in one instruction (VNNI, dot
+            products of AArch64).
+        bf16_dot: whether it adds two products of bf16 to a sum in one instruction, which takes
+            no longer than the two multiply-adds of float32 that it stands for.
+        cache: bytes of the cache next to the core that intermediate results should stay in.
+        vectors: of a panel of weights, over all slots; 0 for as many as suit the registers.
+        chains: independent sums that keep the multiply-add units busy when there is one row.
+        compact: whether code is to be small, as `Platform` has it: kernels are written once, for a
+            row at a time, functions of elements stand apart, and nothing is computed ahead.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    lanes: int
+    registers: int
+    fma: bool
+    byte_dot: bool = False
+    bf16_dot: bool = False
+    cache: int = 256 * 1024
+    vectors: int = 0
+    chains: int = 8
+    item: int = 4
+    compact: bool = False
+
+    @property
+    def architecture(self) -> str:
+        """Such as x86_64, aarch64 or thumbv7em."""
+        return architecture_of(self.triple)
+
+    @property
+    def extensions(self) -> list[str]:
+        from rnncc.codegen.cpu.features import needed  # asks LLVM
+
+        return needed(self)
+
+    @property
+    def lane_counts(self) -> list[int]:
+        """How long vectors may be."""
+        return [count for count in (4, 8, 16) if count < self.lanes] + [self.lanes]
+
+    def lanes_for(self, count: int) -> int:
+        """The shortest vectors that hold so many elements, or the longest there are.
+
+        What is stored under a mask reaches a later load only through the cache.
+        """
+        return next((lanes for lanes in self.lane_counts if lanes >= count), self.lanes)
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and vectors of a register tile, whose sums take three quarters of the registers."""
+        return (6, 4) if self.registers >= 32 else (6, 2)
+
+    # Layouts
+
+    def of(self, dtype: str) -> Self:
+        """With vectors of doubles, half as many lanes."""
+        return replace(self, lanes=max(1, self.lanes // 2), item=8) if dtype == "f64" else self
+
+    @property
+    def slack(self) -> int:
+        """A vector: the last panel may be narrower than what is loaded of it."""
+        return self.lanes
+
+    def panel(self, slots: int, units: int) -> int:
+        """About `vectors` vectors over all slots; else whole tiles where few slots allow it."""
+        usual = PANELS[self.tile[1]]
+        # So that a panel's vectors, over all slots, are whole tiles.
+        vectors = usual[slots - 1] if slots <= len(usual) else 1
+        if self.vectors:
+            # A setting that `--tune` tries.
+            vectors = max(1, min(self.vectors, MOST_VECTORS) // slots)
+        return self.lanes * min(vectors, -(-units // self.lanes))
+
+    def weights_dtype(self, precision: str) -> str:
+        """u8 where one instruction multiplies unsigned by signed bytes."""
+        int8 = "u8" if self.byte_dot else "i8"
+        return {"fp32": "f32", "bf16": "bf16", "int8": int8}[precision]
+
+    @property
+    def byte_products(self) -> bool:
+        return True
+
+    @property
+    def line(self) -> int:
+        """Of the cache; without one, the longest element's."""
+        return 8 if self.compact else LINE
+
+    def rows_ahead(self, width: int, weights: int) -> int:
+        """As many as stay in half of the cache, in whole tiles."""
+        if self.compact:
+            return 1
+        # 12 rows are two whole tiles; the other half of the cache is for what the steps read.
+        fit = self.cache // 2 // (4 * max(width, 1))
+        least = MIN_ROWS_OF_FAR if weights > FAR_WEIGHTS else MIN_ROWS
+        return min(max(fit // 12 * 12, least), MAX_ROWS)
