@@ -8,6 +8,10 @@ BIN := .venv/bin
 demo: .venv/installed
 	$(BIN)/rnncc demo -o build/demo
 
+# Tests start commands by the hundred, which would compile rnncc's own sources each time where
+# bytecode is not kept.
+test test-all: export PYTHONDONTWRITEBYTECODE =
+
 test: .venv/installed-test
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow" --draw
 
