@@ -39,7 +39,9 @@ EMITTED = (*TEXTS, "obj", "so")
 @INIT_NET
 @source_options
 @GPU
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder; with --emit a file.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), help="Folder; with --emit a file or -."
+)
 @click.option(
     "--products",
     metavar="KINDS",
@@ -108,6 +110,10 @@ def compile(
     if emit in (*TEXTS, "obj"):
         write_form(net, init, out, emit, options_of(net, options))
         return
+    if str(out) == "-":
+        raise CompileError(
+            "--out", "- is standard output, and several files are written", "a folder"
+        )
     before, started = time.process_time(), time.perf_counter()
     from rnncc.codegen import targets
     from rnncc.commands.tables import working

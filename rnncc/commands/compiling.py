@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def write_form(
     net: NetFile, init: NetFile | None, out: Path | None, kind: str, options: Options
 ) -> None:
-    """Write one form of the net to a file; texts without a file to stdout.
+    """Write one form of the net to a file; to standard output for `-`, and texts without a file.
 
     With `rnn` in NAME.rnn.mlir goes NAME.npz, the parameters, from which it is compiled again.
     """
@@ -29,8 +29,8 @@ def write_form(
 
     emitted = compiling.emit(net, init, options, kind)
     content = emitted.content
-    if isinstance(content, str) and out is None:
-        print_bytes(content.encode())
+    if str(out) == "-" or (out is None and isinstance(content, str)):
+        print_bytes(content.encode() if isinstance(content, str) else content)
         return
     path = out or Path(f"{options.name}.o")
     write_file(path, content)

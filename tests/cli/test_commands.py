@@ -192,9 +192,11 @@ def test_emit(kind: str, holds: str, tmp_path: Path, capsys: Capture) -> None:
     assert holds in (tmp_path / "text").read_text()
 
 
-def test_emit_object_and_library(tmp_path: Path) -> None:
+def test_emit_object_and_library(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert main(["compile", NET, *INIT, "--emit", "obj", "-o", str(tmp_path / "a.o")]) == 0
     assert (tmp_path / "a.o").read_bytes()[:4] == b"\x7fELF"
+    assert main(["compile", NET, *INIT, "--emit", "obj", "-o", "-"]) == 0
+    assert capfdbinary.readouterr().out == (tmp_path / "a.o").read_bytes()
     assert main(["compile", NET, *INIT, "--emit", "so", "-o", str(tmp_path)]) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.o", "liblstm.so"]
 
@@ -239,6 +241,7 @@ def test_demo_compares_equals() -> None:
         ),
         (["compile", NET, *INIT, "--stop-after", "fuse"], "--stop-after: goes with --emit rnn"),
         (["compile", NET, *INIT, "--emit", "rnn", "--products", "so"], "--products: goes without"),
+        (["compile", NET, *INIT, "-o", "-"], "--out: - is standard output"),
         (["compile", NET, *INIT, "--cpu", "frob"], "frob"),
         (["compile", NET, *INIT, "--cpu", ""], "cpu '' is not one"),
         (["netdef", "show", ONNX], "is an ONNX model, not a NetDef"),
