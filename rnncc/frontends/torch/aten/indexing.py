@@ -199,11 +199,11 @@ def negative_log_likelihood(
     place = b.select(ignored, b.fill(0, (), dtype_of(target)), target)
     dims = dims_of(target)
     index = b.reshape(place, (*dims[:axis], 1, *dims[axis:]))
-    taken = b.reshape(gather_elements(b, x, index, axis), dims)
-    one = b.fill(1.0, (), dtype_of(x)) if weight is None else b.gather(weight, place, 0)
-    one = b.broadcast(one, dims, range(rank_of(one)))
-    share = b.select(ignored, b.full_like(one, 0.0), one)
-    loss = b.neg(b.mul(taken, share))
+    picked = b.reshape(gather_elements(b, x, index, axis), dims)
+    factor = b.fill(1.0, (), dtype_of(x)) if weight is None else b.gather(weight, place, 0)
+    factor = b.broadcast(factor, dims, range(rank_of(factor)))
+    share = b.select(ignored, b.full_like(factor, 0.0), factor)
+    loss = b.neg(b.mul(picked, share))
     if reduction == 0:
         return loss
     whole = total(b, loss, range(len(dims)))
@@ -226,8 +226,8 @@ def masked_scatter(at: NodeContext, x: Value, mask: Value, new: Value) -> Value:
     count = (product(dims_of(x)),)
     number = cumulate(b, b.cast(b.reshape(mask, count), "i64"), 0)
     place = b.maximum(b.sub(number, b.fill(1, (), "i64")), b.fill(0, (), "i64"))
-    taken = b.gather(b.reshape(new, (product(dims_of(new)),)), place, 0)
-    return b.select(mask, b.reshape(taken, dims_of(x)), x)
+    following = b.gather(b.reshape(new, (product(dims_of(new)),)), place, 0)
+    return b.select(mask, b.reshape(following, dims_of(x)), x)
 
 
 def triangular(upper: bool) -> Translation:
