@@ -228,9 +228,9 @@ class Scan(Sized):
         for x in self.xs:
             shown = shape_text(dims_of(x))
             expect_equal(dims_of(x)[:1], (self.steps,), f"a sequence of {shown}, not {self.steps}")
-        want = [v.type for v in (*self.consts, *self.inits)] + [row_type(x) for x in self.xs]
-        got = [v.type for v in self.body.block.args]
-        expect(got == want, f"the body takes {got}, expected {want}")
+        expected = [v.type for v in (*self.consts, *self.inits)] + [row_type(x) for x in self.xs]
+        actual = [v.type for v in self.body.block.args]
+        expect(actual == expected, f"the body takes {actual}, expected {expected}")
         if self.open is not None:
             expect(self.open.type == tensor((), "i1"), f"the gate is {self.open.type}, not a bool")
         carry, rows = self.yields
