@@ -44,7 +44,7 @@ def atan2(b: Builder, y: SSAValue, x: SSAValue) -> SSAValue:
     """
     most = range_of(x).largest
     # Two infinities become equal numbers, whose quotient is 1 and not NaN.
-    y, x = (clamp(b, one, -most, most) for one in b.broadcast_together(y, x))
+    y, x = (clamp(b, operand, -most, most) for operand in b.broadcast_together(y, x))
     steep = b.compare("gt", b.abs(y), b.abs(x))
     above, below = b.select(steep, x, y), b.select(steep, y, x)
     none = b.compare("eq", below, b.full_like(below, 0.0))

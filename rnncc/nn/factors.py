@@ -109,10 +109,10 @@ def _eliminated(b: Builder, matrix: SSAValue) -> _Elimination:
         # A pivot of 0 is among the results: no NaN has to tell of it, and reach gradients.
         pivot_row = b.div(pivot_row, b.select(none, b.full_like(pivot, 1.0), pivot))
         rest = b.sub(swapped, b.mul(_picked(b, swapped, k, axis + 1), pivot_row))
-        here = b.compare("eq", b.iota(dims_of(both), axis), k)
+        is_k = b.compare("eq", b.iota(dims_of(both), axis), k)
         moved = b.compare("ne", b.reshape(place, lead), k)
         parity = b.select(moved, b.neg(parity), parity)
-        return [b.select(here, pivot_row, rest), parity], [b.reshape(pivot, lead)]
+        return [b.select(is_k, pivot_row, rest), parity], [b.reshape(pivot, lead)]
 
     first = [matrix, b.fill(1.0, lead, dtype_of(matrix))]
     (reduced, parity), (pivots,) = b.scan([], first, [b.iota((rows,), 0)], step)
@@ -121,8 +121,8 @@ def _eliminated(b: Builder, matrix: SSAValue) -> _Elimination:
 
 def _picked(b: Builder, x: SSAValue, k: SSAValue, axis: int) -> SSAValue:
     """x at place k of an axis, which keeps one place; k is known at run time."""
-    here = b.compare("eq", b.iota(dims_of(x), axis), k)
-    return reduce_keepdims(b, "sum", b.select(here, x, b.full_like(x, 0.0)), [axis])
+    is_k = b.compare("eq", b.iota(dims_of(x), axis), k)
+    return reduce_keepdims(b, "sum", b.select(is_k, x, b.full_like(x, 0.0)), [axis])
 
 
 def cholesky(b: Builder, a: SSAValue) -> tuple[SSAValue, SSAValue]:
@@ -272,7 +272,7 @@ def exponential(b: Builder, a: SSAValue) -> SSAValue:
         power = carry[0]
         return [b.select(again[0], matmul(b, power, power), power)], []
 
-    flags = b.concat([b.reshape(one, (1, *dims_of(one))) for one in reversed(squared)], 0)
+    flags = b.concat([b.reshape(flag, (1, *dims_of(flag))) for flag in reversed(squared)], 0)
     (powered,), _ = b.scan([], [_taylor(b, b.mul(a, scale))], [flags], step)
     return b.select(_beyond(b, size, doubles), b.fill(math.nan, (), dtype_of(a)), powered)
 

@@ -139,10 +139,10 @@ def _kernel_accesses(op: Kernel) -> Iterator[Touch]:
         yield value, False, access, op.dims
     kept = op.dims[: len(op.dims) - (op.reduced.data if isinstance(op, Reduce) else 0)]
     for value, access in zip(op.outs, op.out_accesses, strict=True):
-        here = Access(access.offset, access.strides[: len(kept)])
+        kept_access = Access(access.offset, access.strides[: len(kept)])
         if isinstance(op, Reduce) and op.init is not None:
-            yield op.init, False, here, kept
-        yield value, True, here, kept
+            yield op.init, False, kept_access, kept
+        yield value, True, kept_access, kept
 
 
 def _indexed_accesses(op: IndexedMove) -> Iterator[Touch]:

@@ -133,9 +133,9 @@ class _Counting:
         """What is computed of each element."""
         points = times * product(op.dims).evaluate(sizes)
         touched = len(op.ins) + len(op.outs)
-        inner = [one for one in op.body.block.ops if isinstance(one, Elementwise)]
-        slow = sum(self.function(one) for one in inner if cost_of(one) > Cost.ARITHMETIC)
-        plain = sum(cost_of(one) == Cost.ARITHMETIC for one in inner)
+        inner = [o for o in op.body.block.ops if isinstance(o, Elementwise)]
+        slow = sum(self.function(o) for o in inner if cost_of(o) > Cost.ARITHMETIC)
+        plain = sum(cost_of(o) == Cost.ARITHMETIC for o in inner)
         self.found["functions"] += points * slow
         self.found["elements"] += points * (touched * TOUCH + plain + more)
 

@@ -63,7 +63,7 @@ class Conditions:
         a, b = formula_of(x), formula_of(y)
         one_sided = {"lt": b - a - 1, "le": b - a, "gt": a - b - 1, "ge": a - b}
         self.formulas += [one_sided[kind]] if kind in one_sided else [a - b, b - a]
-        self.rounded += [(EXACT[x.dtype], each) for each in (a, b)] if x.dtype in EXACT else []
+        self.rounded += [(EXACT[x.dtype], form) for form in (a, b)] if x.dtype in EXACT else []
 
 
 def conditions_of(names: KnownNames, name: str, comparisons_only: bool = False) -> Conditions:
@@ -104,7 +104,7 @@ def _parts(
         raise Unproven
     if kind not in COMPARISONS:
         inputs = op.input[:1] if kind in PASSING else op.input
-        return [(each, outcome != (kind == "Not")) for each in inputs]
+        return [(operand, outcome != (kind == "Not")) for operand in inputs]
     compared = COMPARISONS[kind] if outcome else OPPOSITES.get(COMPARISONS[kind])
     if compared is None:
         raise Unproven

@@ -53,7 +53,7 @@ def rotary_embedding(n: Node) -> SSAValue:
         x = by_head(b, x, dividing(n, x, count))
     if int(dims_of(x)[3]) < turned:
         raise n.error(f"has heads of {dims_of(x)[3]} units, of which {turned} are turned")
-    angles = [_of_positions(n, each, dims_of(x)) for each in (cosines, n.x(3, FLOATS))]
+    angles = [_of_positions(n, positions, dims_of(x)) for positions in (cosines, n.x(3, FLOATS))]
     y = _rotated(b, x, angles, turned, bool(n.flag("interleaved", 0)))
     return y if len(dims) == 4 else heads_together(b, y)
 

@@ -50,8 +50,8 @@ def _einsum(n: Node) -> SSAValue:
     """
     values = [n.x(i, FLOATS) for i in range(len(n.inputs))]
     terms, result = _letters(n, [len(dims_of(v)) for v in values])
-    for index, each in enumerate(zip(values, terms, strict=True)):
-        values[index], terms[index] = _once_each(n, each)
+    for index, operand in enumerate(zip(values, terms, strict=True)):
+        values[index], terms[index] = _once_each(n, operand)
     value, term = values[0], terms[0]
     for k in range(1, len(values)):
         later = {c for t in terms[k + 1 :] for c in t} | set(result)

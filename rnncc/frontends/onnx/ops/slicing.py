@@ -40,11 +40,11 @@ def _split_sizes(n: Node) -> tuple[int, list[Dim]]:
         count = n.integer("num_outputs") if n.given("num_outputs") else len(n.op.output)
         if count < 1 or count > len(n.op.output):
             raise n.error(f"splits into {count} parts, for {len(n.op.output)} outputs")
-        each = total.over(count)
+        part = total.over(count)
         if n.opset < SMALLER_LAST and not total.is_static:
-            n.b.require(total - each * count)  # the parts are equal
-            return axis, [each] * count
-        parts = [each] * (count - 1) + [total - each * (count - 1)]
+            n.b.require(total - part * count)  # the parts are equal
+            return axis, [part] * count
+        parts = [part] * (count - 1) + [total - part * (count - 1)]
     if sum(parts, Dim.of(0)) != total or any(d.is_static and int(d) < 0 for d in parts):
         raise n.error(f"splits {total} into {', '.join(str(p) for p in parts)}")
     if len(parts) < len(n.op.output):

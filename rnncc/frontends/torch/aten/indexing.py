@@ -90,8 +90,8 @@ def index_put(
 
 def _numbered(at: NodeContext, indices: list[Value | None]) -> list[int]:
     """The axes that tensors of numbers stand for."""
-    axes = [axis for axis, one in enumerate(indices) if one is not None]
-    if any(one is not None and dtype_of(one) == "i1" for one in indices):
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    if any(index is not None and dtype_of(index) == "i1" for index in indices):
         at.refuse("indexing with a mask is not supported", f"torch.where, or {BY_TENSORS}")
     return axes
 
@@ -101,9 +101,9 @@ def _place(
 ) -> tuple[Value, Sequence[Dim]]:
     """The numbers of rows of `_in_front`, and their shape."""
     b, sizes = at.b, [dims_of(x)[axis] for axis in axes]
-    numbers = b.broadcast_together(*(one for one in indices if one is not None))
-    whole = [b.cast(one, "i64") for one in numbers]
-    places = [from_front(b, one, size) for one, size in zip(whole, sizes, strict=True)]
+    numbers = b.broadcast_together(*(index for index in indices if index is not None))
+    whole = [b.cast(index, "i64") for index in numbers]
+    places = [from_front(b, index, size) for index, size in zip(whole, sizes, strict=True)]
     return places[0] if len(axes) == 1 else flat_places(b, places, sizes), dims_of(numbers[0])
 
 

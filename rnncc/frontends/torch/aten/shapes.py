@@ -205,7 +205,7 @@ def _with_edges(
     if kind == "replication":
         first, last = b.slice(x, axis, 0, 1), b.slice(x, axis, size - 1, 1)
         ends = [(first, front), (last, behind)]
-        copies = [_repeated(at, one, axis, count) for one, count in ends]
+        copies = [_repeated(at, edge, axis, count) for edge, count in ends]
     elif kind == "circular":
         copies = [b.slice(x, axis, size - front, front), b.slice(x, axis, 0, behind)]
     else:
