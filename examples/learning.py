@@ -45,8 +45,8 @@ class Adam:
     def step(self, grads: Mapping[str, Array]) -> None:
         """Update the parameters in place."""
         self.update += 1
-        left = 1 - self.update / (self.updates + 1)
-        rate = self.rate * min(1, 3 * left) / (1 - 0.9**self.update)
+        remaining = 1 - self.update / (self.updates + 1)
+        rate = self.rate * min(1, 3 * remaining) / (1 - 0.9**self.update)
         for name, array in self.parameters.items():
             m, v = self._first[name], self._second[name]
             m += 0.1 * (grads[name] - m)

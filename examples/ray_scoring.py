@@ -27,25 +27,25 @@ import rnncc_runtime
 class Scorer:
     """A worker: a library of a causal net, and the names of its input and output, [T, N, ...]."""
 
-    def __init__(self, library: bytes, name: str, given: str, made: str, lengths: str) -> None:
+    def __init__(self, library: bytes, name: str, input: str, output: str, lengths: str) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / name
             path.write_bytes(library)
             self.model = rnncc_runtime.load(path)
-        self.given, self.made, self.lengths = given, made, lengths
-        self.width = [int(size) for size in self.model.inputs[given].shape[2:]]
+        self.input, self.output, self.lengths = input, output, lengths
+        self.width = [int(size) for size in self.model.inputs[input].shape[2:]]
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """The table with the output in the place of the input."""
-        rows = [self._sequence(row) for row in batch.column(self.given)]
+        rows = [self._sequence(row) for row in batch.column(self.input)]
         lengths = np.array([len(row) for row in rows], np.int32)
         x = np.zeros((int(lengths.max(initial=0)), len(rows), *self.width), np.float32)
         for number, row in enumerate(rows):
             x[: len(row), number] = row
-        inputs = {self.given: x, **({self.lengths: lengths} if self.lengths else {})}
-        made = self.model.run(inputs)[self.made]
-        scores = _lists([made[:length, i] for i, length in enumerate(lengths)])
-        return batch.drop_columns([self.given]).append_column(self.made, scores)
+        inputs = {self.input: x, **({self.lengths: lengths} if self.lengths else {})}
+        y = self.model.run(inputs)[self.output]
+        scores = _lists([y[:length, i] for i, length in enumerate(lengths)])
+        return batch.drop_columns([self.input]).append_column(self.output, scores)
 
     def _sequence(self, row: pa.Scalar) -> np.ndarray[Any, Any]:
         """A row of the table as [T, ...]."""
@@ -65,27 +65,27 @@ def _lists(rows: Sequence[np.ndarray[Any, Any]]) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(ends, pa.int32()), values)
 
 
-def score(words: argparse.Namespace) -> int:
+def score(options: argparse.Namespace) -> int:
     """Score the table; the number of rows."""
-    workers = words.workers or int(ray.cluster_resources()["CPU"])
-    library = Path(words.library)
-    names = words.input, words.output, words.lengths
-    table = ray.data.read_parquet(words.table)
-    pieces = table.repartition(target_num_rows_per_block=4 * words.batch)
+    workers = options.workers or int(ray.cluster_resources()["CPU"])
+    library = Path(options.library)
+    names = options.input, options.output, options.lengths
+    table = ray.data.read_parquet(options.table)
+    pieces = table.repartition(target_num_rows_per_block=4 * options.batch)
     scores = pieces.map_batches(
         Scorer,
         fn_constructor_args=(library.read_bytes(), library.name, *names),
-        batch_size=words.batch,
+        batch_size=options.batch,
         batch_format="pyarrow",
         zero_copy_batch=True,
         compute=ray.data.ActorPoolStrategy(size=workers),
         num_cpus=0.5,  # reading and writing want some too
     )
-    scores.write_parquet(words.scores)
+    scores.write_parquet(options.scores)
     return table.count()
 
 
-def main(given: Sequence[str] | None = None) -> None:
+def main(words: Sequence[str] | None = None) -> None:
     """Score a table, and say how long it took."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     for name in ("library", "table", "scores"):
@@ -94,10 +94,10 @@ def main(given: Sequence[str] | None = None) -> None:
         parser.add_argument(f"--{name}", default=value, help=f"its name in the net: {value}")
     parser.add_argument("--batch", type=int, default=256, help="rows of a batch")
     parser.add_argument("--workers", type=int, default=0, help="0: one for each core")
-    words = parser.parse_args(given)
+    options = parser.parse_args(words)
     ray.init(ignore_reinit_error=True)
     begun = time.perf_counter()
-    rows = score(words)
+    rows = score(options)
     print(f"{rows} rows in {time.perf_counter() - begun:.1f} s")
 
 

@@ -101,16 +101,16 @@ def main(words: Sequence[str] | None = None) -> tuple[list[float], list[float]]:
     for name, value in (("updates", 40), ("units", 64), ("steps", 100), ("batch", 4)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--device", default="cpu", help="cpu, or cuda for an NVIDIA GPU")
-    given: Any = parser.parse_args(words)
+    options: Any = parser.parse_args(words)
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    compiled = Net(given.units, rnncc.torch.scan).to(given.device)
+    compiled = Net(options.units, rnncc.torch.scan).to(options.device)
     plain = copy.deepcopy(compiled)
     plain.scan = plain_loop
-    sizes = (given.updates, given.steps, given.batch)
+    sizes = (options.updates, options.steps, options.batch)
     ours, fast = train(compiled, *sizes)
     theirs, slow = train(plain, *sizes)
-    for update in range(0, given.updates, max(given.updates // 4, 1)):
+    for update in range(0, options.updates, max(options.updates // 4, 1)):
         print(f"update {update}: loss {ours[update]:.5f}, in the plain loop {theirs[update]:.5f}")
     print(f"compiled: {fast:.2f} s, plain loop: {slow:.2f} s, {slow / fast:.1f} times as fast")
     return ours, theirs

@@ -25,25 +25,27 @@ from torch_cell import Net, sequences
 import rnncc.torch
 
 
-def run(rank: int, given: argparse.Namespace, store: Path) -> None:
+def run(rank: int, options: argparse.Namespace, store: Path) -> None:
     """What one process does."""
-    count = given.processes
+    count = options.processes
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=count)
     torch.set_num_threads(1)
-    train(rank, given)  # what holds the group is gone behind it: its threads end below, not at exit
+    # A call of its own: what holds the group is gone after it, so that the group's threads end
+    # below, not at exit.
+    train(rank, options)
     dist.barrier()  # a process that ends first would leave others waiting for it
     dist.destroy_process_group()
 
 
-def train(rank: int, given: argparse.Namespace) -> None:
+def train(rank: int, options: argparse.Namespace) -> None:
     """Train a net on one process's part of each batch; the first process tells how it goes."""
-    count = given.processes
+    count = options.processes
     torch.manual_seed(0)
-    net = DistributedDataParallel(Net(given.units, rnncc.torch.scan))
+    net = DistributedDataParallel(Net(options.units, rnncc.torch.scan))
     optimiser, begun = torch.optim.Adam(net.parameters(), 0.01), 0.0
-    part = slice(rank * given.batch // count, (rank + 1) * given.batch // count)
-    for update in range(given.updates + 1):
-        xs, target = sequences(given.steps, given.batch)  # the same in all processes
+    part = slice(rank * options.batch // count, (rank + 1) * options.batch // count)
+    for update in range(options.updates + 1):
+        xs, target = sequences(options.steps, options.batch)  # the same in all processes
         optimiser.zero_grad()
         loss = (net(xs[:, part]) - target[:, part]).square().mean()
         loss.backward()
@@ -52,11 +54,11 @@ def train(rank: int, given: argparse.Namespace) -> None:
         dist.all_reduce(total)
         if update == 0:  # compilation is told apart
             begun = time.perf_counter()
-        if rank == 0 and update % max(given.updates // 4, 1) == 0:
+        if rank == 0 and update % max(options.updates // 4, 1) == 0:
             print(f"update {update}: loss {total.item() / count:.5f}", flush=True)
     if rank == 0:
-        taken = (time.perf_counter() - begun) / given.updates
-        print(f"{count} processes: {taken * 1000:.1f} ms an update", flush=True)
+        seconds = (time.perf_counter() - begun) / options.updates
+        print(f"{count} processes: {seconds * 1000:.1f} ms an update", flush=True)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -65,11 +67,11 @@ def main(words: Sequence[str] | None = None) -> None:
     numbers = ("processes", 2), ("updates", 40), ("units", 64), ("steps", 100), ("batch", 16)
     for name, value in numbers:
         parser.add_argument(f"--{name}", type=int, default=value)
-    given: Any = parser.parse_args(words)
-    if given.batch % given.processes:
+    options: Any = parser.parse_args(words)
+    if options.batch % options.processes:
         parser.error("the batch is to be divisible by the number of processes")
     with tempfile.TemporaryDirectory() as folder:
-        spawn(run, (given, Path(folder) / "store"), nprocs=given.processes)
+        spawn(run, (options, Path(folder) / "store"), nprocs=options.processes)
 
 
 if __name__ == "__main__":

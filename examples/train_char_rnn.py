@@ -51,9 +51,9 @@ class Net:
         logits -= logits.max(-1, keepdims=True)
         probabilities = np.exp(logits)
         probabilities /= probabilities.sum(-1, keepdims=True)
-        wanted = (*np.indices(target.shape), target)
-        loss = float(-np.log(probabilities[wanted] + 1e-30).mean())
-        probabilities[wanted] -= 1
+        entries = (*np.indices(target.shape), target)
+        loss = float(-np.log(probabilities[entries] + 1e-30).mean())
+        probabilities[entries] -= 1
         dlogits = probabilities / np.float32(target.size)
         dh = dlogits @ self.parameters["out/W"].T
         grads = self.lstm.backward(tape, {"y": dh}, wanted=self.lstm.parameters)
@@ -122,10 +122,10 @@ class Run:
     def step(self) -> None:
         """One update; the next steps begin in the state that these end in."""
         per_pass = (len(self.columns) - 1) // self.length
-        at = len(self.losses) % per_pass * self.length
-        if at == 0:
+        start = len(self.losses) % per_pass * self.length
+        if start == 0:
             self.state = self.net.zeros(self.columns.shape[1])
-        x, target = (self.columns[at + shift :][: self.length] for shift in (0, 1))
+        x, target = (self.columns[start + shift :][: self.length] for shift in (0, 1))
         loss, grads, self.state = self.net.learn(x, target, self.state)
         self.losses.append(loss)
         self.adam.update(self.net.parameters, grads, len(self.losses))
@@ -256,8 +256,8 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
         run.save(chosen.checkpoint)
     if chosen.curve is not None:
         chosen.curve.write_text(curve(run.losses), encoding="utf-8")
-    told = [f"{np.mean(part):.3f}" for part in (run.losses[:10], run.losses[-10:])]
-    print(f"{len(run.losses)} updates, loss {told[0]} -> {told[1]} nats a character")
+    first, last = (f"{np.mean(part):.3f}" for part in (run.losses[:10], run.losses[-10:]))
+    print(f"{len(run.losses)} updates, loss {first} -> {last} nats a character")
     start = columns[: chosen.length, 0]
     written = net.write(start, chosen.write, chosen.temperature, chosen.seed)
     print("".join(characters[number] for number in written))

@@ -134,11 +134,11 @@ def compile(
     from rnncc.driver import in_memory
     from rnncc.options import Options
 
-    given: dict[str, Any] = {**options}
+    stated: dict[str, Any] = {**options}
     with _limited(max_input), _watched(progress):
-        net, init = _read(net, given), _read(init)
+        net, init = _read(net, stated), _read(init)
         kind, number = _device(device)
-        chosen = Options.of(net, {**given, "train": train, "device": kind})
+        chosen = Options.of(net, {**stated, "train": train, "device": kind})
         return in_memory.compile_in_memory(net, init, chosen, number)
 
 
@@ -175,10 +175,10 @@ def build(
     from rnncc.options import Options
     from rnncc.packaging.products import check_kinds, prepare, write_products
 
-    given: dict[str, Any] = {**options}
+    stated: dict[str, Any] = {**options}
     with _limited(max_input), _watched(progress):
-        net, init = _read(net, given), _read(init)
-        chosen = Options.of(net, {**given, "name": name})
+        net, init = _read(net, stated), _read(init)
+        chosen = Options.of(net, {**stated, "name": name})
         row = targets.row_of(chosen.target)
         kinds = check_kinds(products, chosen.name, row.products, row.by_default)
         compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
@@ -205,10 +205,10 @@ def plan(
     from rnncc.driver import planning
     from rnncc.options import Options
 
-    given: dict[str, Any] = {**options}
+    stated: dict[str, Any] = {**options}
     with _limited(max_input):
-        net, init = _read(net, given), _read(init)
-        chosen = Options.of(net, {**given, "train": train})
+        net, init = _read(net, stated), _read(init)
+        chosen = Options.of(net, {**stated, "train": train})
         return planning.report_of(net, init, chosen, chosen.plan_for)
 
 

@@ -74,12 +74,12 @@ def _members(data: bytes, name: str) -> Iterator[tuple[str, Array]]:
     """The arrays of a zip file."""
     if data.count(_ENTRY) > MAX_ARRAYS:  # before each becomes an object
         raise _Damaged(f"it holds more than {MAX_ARRAYS}")
-    left, seen = limit(), set[str]()
+    remaining, seen = limit(), set[str]()
     with ZipFile(io.BytesIO(data)) as file:
         for info in file.infolist():
-            content = _unpacked(file, info, left)
-            left -= len(content)
-            if left < 0:
+            content = _unpacked(file, info, remaining)
+            remaining -= len(content)
+            if remaining < 0:
                 raise too_large(name, limit())
             key = info.filename.removesuffix(".npy")
             if key in seen:

@@ -48,7 +48,7 @@ MAX_KEPT = 16
 """For how many values of such inputs a compiled model is kept."""
 
 
-class _Again(Exception):
+class _NeedsConstants(Exception):
     """Inputs whose numbers must be known, and are not yet constants."""
 
     def __init__(self, inputs: Sequence[str]) -> None:
@@ -69,10 +69,10 @@ def _check_lists(imported: Imported) -> None:
     """Refuse lists with numbers in them as outputs: the standard's comparison takes the length of
     each element, and fails for those without axes whatever a back end gives."""
     outputs = imported.program.net.outputs
-    for name, held in imported.outputs.items():
-        for at, each in enumerate(held if isinstance(held, list) else ()):
-            if not dims_of(outputs[each]):
-                what = f'output "{name}" is a list whose element {at} has no axes'
+    for name, names in imported.outputs.items():
+        for index, element in enumerate(names if isinstance(names, list) else ()):
+            if not dims_of(outputs[element]):
+                what = f'output "{name}" is a list whose element {index} has no axes'
                 raise BackendIsNotSupposedToImplementIt(f"{what} (rnncc.compile gives it)")
 
 
@@ -88,17 +88,17 @@ class PreparedModel(_BackendRep):
         self._interpret = interpret
         with _refusals():
             self._message = load(model)
-        held = {t.name for t in self._message.graph.initializer}
-        inputs = [i for i in self._message.graph.input if i.name not in held]
+        initialised = {t.name for t in self._message.graph.initializer}
+        inputs = [i for i in self._message.graph.input if i.name not in initialised]
         self._inputs = {i.name: i.type.WhichOneof("value") for i in inputs}
         self._constant: list[str] = []
         self._first: Imported | None = None
-        self._made = dict[object, tuple[Imported, Compute]]()
+        self._compiled = dict[object, tuple[Imported, Compute]]()
         if any(kind in HOLDING for kind in self._inputs.values()):
             return  # what they hold is known when it runs
         try:
             self._first = self._import(Given())
-        except _Again as error:
+        except _NeedsConstants as error:
             self._constant = error.inputs
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -108,12 +108,12 @@ class PreparedModel(_BackendRep):
             inputs: arrays in the order of the graph's inputs, or by name; or one array. A list of
                 arrays is one of tensors, and None an optional value without an element.
         """
-        given, held = self._named(inputs)
+        tensors, containers = self._named(inputs)
         while True:
-            values = {name: given[name] for name in self._constant if name in given}
+            values = {name: tensors[name] for name in self._constant if name in tensors}
             try:
-                results = self._call(values, given, held)
-            except _Again as error:
+                results = self._call(values, tensors, containers)
+            except _NeedsConstants as error:
                 self._constant += error.inputs
                 continue
             names = [o.name for o in self._message.graph.output]
@@ -125,39 +125,41 @@ class PreparedModel(_BackendRep):
             several = isinstance(inputs, (list, tuple))
             arrays = cast(Sequence[Any], inputs if several else [inputs])
             inputs = dict(zip(self._inputs, arrays, strict=False))
-        given, held = Arrays(), dict[str, Names]()
+        tensors, containers = Arrays(), dict[str, Names]()
         for name, value in cast(Mapping[str, Any], inputs).items():
             if self._inputs.get(name) not in HOLDING:
-                given[name] = np.asarray(value)
+                tensors[name] = np.asarray(value)
             elif value is None:
-                held[name] = None
+                containers[name] = None
             elif isinstance(value, (list, tuple)):
                 items = cast(Sequence[Any], value)
-                held[name] = names = element_names(name, len(items))
-                given.update(zip(names, map(np.asarray, items), strict=True))
+                containers[name] = names = element_names(name, len(items))
+                tensors.update(zip(names, map(np.asarray, items), strict=True))
             else:
-                held[name], given[name] = name, np.asarray(value)
-        return given, held
+                containers[name], tensors[name] = name, np.asarray(value)
+        return tensors, containers
 
-    def _call(self, values: Arrays, given: Arrays, held: Mapping[str, Names]) -> Mapping[str, Any]:
+    def _call(
+        self, values: Arrays, tensors: Arrays, containers: Mapping[str, Names]
+    ) -> Mapping[str, Any]:
         """The outputs, by what is compiled for these values and lists."""
-        shapes = {name: array.shape for name, array in given.items()} if held else {}
+        shapes = {name: array.shape for name, array in tensors.items()} if containers else {}
         fixed = [(array.tobytes(), array.shape) for array in values.values()]
-        key = repr((fixed, held, shapes))
-        if key not in self._made:
-            while len(self._made) >= MAX_KEPT:
-                self._made.pop(next(iter(self._made)))
+        key = repr((fixed, containers, shapes))
+        if key not in self._compiled:
+            while len(self._compiled) >= MAX_KEPT:
+                self._compiled.pop(next(iter(self._compiled)))
             imported, self._first = self._first, None
             if imported is None or values:
-                imported = self._import(Given(values, held, shapes))
-            self._made[key] = imported, self._runs(imported.program)
-        imported, run = self._made[key]
+                imported = self._import(Given(values, containers, shapes))
+            self._compiled[key] = imported, self._runner(imported.program)
+        imported, run = self._compiled[key]
         net = imported.program.net
-        results = run({n: _with_bits(array) for n, array in given.items() if n in net.inputs})
+        results = run({n: _with_bits(array) for n, array in tensors.items() if n in net.inputs})
         results = {n: _without_bits(array, net.outputs[n]) for n, array in results.items()}
-        return {name: _held(names, results) for name, names in imported.outputs.items()}
+        return {name: _assembled(names, results) for name, names in imported.outputs.items()}
 
-    def _runs(self, program: Program) -> Compute:
+    def _runner(self, program: Program) -> Compute:
         """What computes a program's outputs."""
         if not program.net.outputs:
             return lambda inputs: {}  # lists that are empty, or nothing
@@ -177,7 +179,7 @@ class PreparedModel(_BackendRep):
         """Read the model.
 
         Raises:
-            _Again: further inputs must be constants.
+            _NeedsConstants: further inputs must be constants.
             BackendIsNotSupposedToImplementIt: it is not supported.
         """
         with _refusals():
@@ -185,7 +187,7 @@ class PreparedModel(_BackendRep):
                 imported = read_model(self._message, given=given)
             except NeedsValue as error:
                 if not {*error.inputs} <= {*self._constant}:
-                    raise _Again(error.inputs) from error
+                    raise _NeedsConstants(error.inputs) from error
                 raise
         _check_lists(imported)
         return imported
@@ -204,7 +206,7 @@ def _without_bits(array: Array, value: SSAValue) -> Array:
     return array.view(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
 
 
-def _held(names: Names, results: Mapping[str, Array]) -> Any:
+def _assembled(names: Names, results: Mapping[str, Array]) -> Any:
     """An output made of a program's: an array, a list of them, or None."""
     if isinstance(names, list):
         return [results[name] for name in names]
@@ -215,7 +217,7 @@ def _declared(name: str, value: Any) -> Any:
     """The declaration of an input that is an array or a list of arrays."""
     helper = onnx_package().helper
     items = cast(list[Any], value) if isinstance(value, list) else []
-    listed = any(isinstance(each, np.ndarray) for each in items)
+    listed = any(isinstance(item, np.ndarray) for item in items)
     array: Array = np.asarray(items[0] if listed else cast(Any, value))
     kind = helper.np_dtype_to_tensor_dtype(array.dtype)
     if listed:
@@ -255,15 +257,15 @@ class Backend(_Backend):
             outputs_info: a dtype and a shape of each output, where they are known.
         """
         helper = onnx_package().helper
-        given = list(inputs)
+        arrays = list(inputs)
         names = [name for name in node.input if name]
-        ins = [_declared(name, value) for name, value in zip(names, given, strict=True)]
+        ins = [_declared(name, value) for name, value in zip(names, arrays, strict=True)]
         outs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
         graph = helper.make_graph([node], "node", ins, outs)
         opset = kwargs.get("opset_version") or onnx_package().defs.onnx_opset_version()
         imports = [helper.make_opsetid(node.domain, opset)]
         model = helper.make_model(graph, opset_imports=imports)
-        return cls.prepare(model, device).run(given)
+        return cls.prepare(model, device).run(arrays)
 
     @classmethod
     def supports_device(cls, device: str) -> bool:

@@ -15,7 +15,7 @@ TIME, BATCH = "T", "N"
 
 _BYTES = re.compile(r"(\d+)([KMG]?)", re.ASCII)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
-Given = str | Sequence[int] | Mapping[str, int] | None
+SizeValues = str | Sequence[int] | Mapping[str, int] | None
 
 
 def parse_sizes(
@@ -41,7 +41,7 @@ def parse_sizes(
     return sizes
 
 
-def given_sizes(values: Given, symbols: Sequence[str]) -> dict[str, int]:
+def given_sizes(values: SizeValues, symbols: Sequence[str]) -> dict[str, int]:
     """As `parse_sizes`, from a text, numbers in the symbols' order, or a mapping."""
     if isinstance(values, Mapping):
         values = ",".join(f"{name}={value}" for name, value in values.items())
@@ -50,7 +50,7 @@ def given_sizes(values: Given, symbols: Sequence[str]) -> dict[str, int]:
     return parse_sizes(values, symbols)
 
 
-def all_sizes(values: Given, symbols: Sequence[str], why: str) -> dict[str, int]:
+def all_sizes(values: SizeValues, symbols: Sequence[str], why: str) -> dict[str, int]:
     """As `given_sizes`, a value for every symbol.
 
     Raises:

@@ -65,11 +65,11 @@ def train(updates: int = UPDATES) -> tuple[dict[str, Array], list[float]]:
     rng, losses = np.random.default_rng(0), list[float]()
     adam = Adam(model.parameters, RATE, updates)
     for _ in range(updates):
-        x, want = examples(rng)
+        x, target = examples(rng)
         outputs, tape = model.forward({"x": x, **fixed})
-        error = outputs["y"] - want
+        error = outputs["y"] - target
         error[:WARM] = 0
-        scale = float((want[WARM:] ** 2).sum())
+        scale = float((target[WARM:] ** 2).sum())
         losses.append(float((error**2).sum()) / scale)
         adam.step(model.backward(tape, {"y": error * np.float32(2 / scale)}))
     return dict(model.parameters), losses

@@ -33,11 +33,11 @@ def net() -> list[NetDef]:
 
 def edges() -> Array:
     """The first bin of each band, and the end: as wide as the ear's, at least one bin."""
-    made = [1]
+    starts = [1]
     for band in range(1, BANDS + 1):
         hertz = 700 * (np.exp(np.log(1 + SAMPLE_RATE / 2 / 700) * band / BANDS) - 1)
-        made.append(max(made[-1] + 1, round(hertz * WINDOW / SAMPLE_RATE)))
-    return np.array(made)
+        starts.append(max(starts[-1] + 1, round(hertz * WINDOW / SAMPLE_RATE)))
+    return np.array(starts)
 
 
 def spectra(sound: Array) -> Array:
@@ -62,14 +62,14 @@ def voices(rng: np.random.Generator, samples: int) -> Array:
     """One voice: syllables with pauses between them."""
     t = np.arange(samples) / SAMPLE_RATE
     envelope, vowels = np.zeros(samples), np.zeros((samples, 3))
-    at = int(rng.uniform(0, 0.4) * SAMPLE_RATE)
-    while at < samples:
+    start = int(rng.uniform(0, 0.4) * SAMPLE_RATE)
+    while start < samples:
         length = int(rng.uniform(0.1, 0.35) * SAMPLE_RATE)
-        rows = slice(at, min(at + length, samples))
+        rows = slice(start, min(start + length, samples))
         shape = np.sin(np.pi * np.arange(length) / length) ** 0.5
-        envelope[rows] = rng.uniform(0.4, 1) * shape[: rows.stop - at]
+        envelope[rows] = rng.uniform(0.4, 1) * shape[: rows.stop - start]
         vowels[rows] = FORMANTS[rng.integers(4)] * rng.uniform(0.85, 1.2)
-        at += length + int(rng.choice([0.03, 0.08, 0.5]) * SAMPLE_RATE)
+        start += length + int(rng.choice([0.03, 0.08, 0.5]) * SAMPLE_RATE)
     pitch = rng.uniform(90, 260) * (1 + 0.08 * np.sin(2 * np.pi * rng.uniform(0.4, 1.5) * t))
     phase = 2 * np.pi * np.cumsum(pitch) / SAMPLE_RATE
     sound = np.zeros(samples)
@@ -110,9 +110,9 @@ def train(updates: int = UPDATES) -> tuple[dict[str, Array], list[float]]:
     fixed = {"seq_lengths": np.full(BATCH, FRAMES, np.int32), "h0": zeros, "c0": zeros}
     adam, losses = Adam(model.parameters, RATE, updates), list[float]()
     for _ in range(updates):
-        x, want = mixtures(rng, voice, noise)
+        x, target = mixtures(rng, voice, noise)
         outputs, tape = model.forward({"x": x, **fixed})
-        error = outputs["gains"] - want
+        error = outputs["gains"] - target
         losses.append(float((error**2).mean()))
         adam.step(model.backward(tape, {"gains": error * np.float32(2 / BATCH / FRAMES)}))
     return dict(model.parameters), losses

@@ -107,11 +107,11 @@ def arrays_for(
     return {name: _checked(kind, name, p.shape, parameters[name]) for name, p in expected.items()}
 
 
-def _checked(kind: str, name: str, want: tuple[int, ...], value: Any) -> Array:
+def _checked(kind: str, name: str, shape: tuple[int, ...], value: Any) -> Array:
     array = np.asarray(value)
     if array.dtype.kind not in "fiu":
         raise CompileError(kind, f"{name} holds {array.dtype}, expected numbers")
-    if array.shape != want:
-        got, expected = shape_text(array.shape), shape_text(want)
-        raise CompileError(kind, f"{name} is {got}, expected {expected} by n_in and n_out")
+    if array.shape != shape:
+        actual, expected = shape_text(array.shape), shape_text(shape)
+        raise CompileError(kind, f"{name} is {actual}, expected {expected} by n_in and n_out")
     return array.astype(np.float32)

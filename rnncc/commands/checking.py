@@ -111,14 +111,14 @@ def check(
         rows = _check_precision(program, (inference, exact), arrays, sizes, options.precision)
         return Report(rows, sizes)
     inputs = {**_draw(program, sizes, arrays), **arrays}
-    got = inference.run(inputs)
-    want = run(program, inputs, np.float64, sizes)
-    rows = _compare("output", "run, interpreter", got, want, _allowed(program, OUTPUT))
+    actual = inference.run(inputs)
+    expected = run(program, inputs, np.float64, sizes)
+    rows = _compare("output", "run, interpreter", actual, expected, _allowed(program, OUTPUT))
     trains = not program.counts  # there are no gradients of rows whose number the run decides
     if trains and any(dtype_of(value) in FLOATS for value in program.net.outputs.values()):
         model = compile_to_run(net, init, replace(options, train=True))
         assert isinstance(model, TrainableModel)
-        rows += _check_training(program, model, inputs, want, sizes)
+        rows += _check_training(program, model, inputs, expected, sizes)
     return Report(rows, sizes)
 
 
@@ -141,8 +141,8 @@ def _check_precision(
     }
     rows: list[CheckRow] = []
     for label, inputs in cases.items():
-        got, want = (model.run(inputs) for model in models)
-        rows += _compare("output", f"{precision}, fp32; {label}", got, want, LOW[precision])
+        actual, expected = (model.run(inputs) for model in models)
+        rows += _compare("output", f"{precision}, fp32; {label}", actual, expected, LOW[precision])
     return rows
 
 
@@ -166,11 +166,11 @@ def _check_training(
     combined = differentiate(program, [*outer], [*grads])
     roles = combined.net.input_roles.items()
     gradients = run(combined, inputs | {n: outer[role.of] for n, role in roles}, np.float64, sizes)
-    want = {role.of: gradients[name] for name, role in combined.net.output_roles.items()}
+    expected = {role.of: gradients[name] for name, role in combined.net.output_roles.items()}
     allowed = _allowed(program, GRADIENT)
-    rows += _compare("gradient", "backward, interpreter", grads, want, allowed)
+    rows += _compare("gradient", "backward, interpreter", grads, expected, allowed)
     slopes = _Slopes(program, inputs, outer, sizes)
-    return rows + [slopes.row(name, grad) for name, grad in want.items()]
+    return rows + [slopes.row(name, grad) for name, grad in expected.items()]
 
 
 def _allowed(program: Program, tolerance: tuple[float, float]) -> tuple[float, float]:
@@ -232,23 +232,23 @@ def _draw(program: Program, sizes: Mapping[str, int], named: Collection[str]) ->
 
 
 def _compare(
-    kind: str, compared: str, got: Arrays, want: Arrays, tolerance: tuple[float, float]
+    kind: str, compared: str, actual: Arrays, expected: Arrays, tolerance: tuple[float, float]
 ) -> list[CheckRow]:
     return [
-        CheckRow(kind, name, compared, *_worst(array, want[name], tolerance))
-        for name, array in got.items()
+        CheckRow(kind, name, compared, *_worst(array, expected[name], tolerance))
+        for name, array in actual.items()
     ]
 
 
-def _worst(got: Array, want: Array, tolerance: tuple[float, float]) -> tuple[float, float]:
+def _worst(actual: Array, expected: Array, tolerance: tuple[float, float]) -> tuple[float, float]:
     """The error and the tolerance of the value that is furthest off."""
-    if got.size == 0:
+    if actual.size == 0:
         return 0.0, tolerance[0]
-    sizes = np.abs(np.where(np.isfinite(want), want, 0.0))
+    sizes = np.abs(np.where(np.isfinite(expected), expected, 0.0))
     allowed = tolerance[0] * max(1.0, float(sizes.max())) + tolerance[1] * sizes
-    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     with np.errstate(invalid="ignore"):
-        off = np.abs(np.where(same, 0.0, got - np.where(same, 0.0, want)))
+        off = np.abs(np.where(same, 0.0, actual - np.where(same, 0.0, expected)))
     off = np.where(same, 0.0, np.where(np.isnan(off), np.inf, off))
     at = int((off / allowed).argmax())
     return float(off.flat[at]), float(allowed.flat[at])

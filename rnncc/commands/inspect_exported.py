@@ -32,6 +32,6 @@ def _operators(module: Any) -> Iterator[Report]:
             "type": getattr(node.target, "__name__", None) or str(node.target),
             "name": node.name,
             **({"operators": inside} if inside else {}),
-            "inputs": [given.name for given in node.all_input_nodes],
+            "inputs": [operand.name for operand in node.all_input_nodes],
             "outputs": [node.name],
         }

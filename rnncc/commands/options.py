@@ -200,10 +200,10 @@ def _constants(texts: Sequence[str]) -> dict[str, Any]:
         if text.endswith(".npy"):
             from rnncc.commands.running import read_arrays
 
-            one = read_arrays([text])
+            parsed = read_arrays([text])
         else:
-            one = parse_constants(text)
-        for name, value in one.items():
+            parsed = parse_constants(text)
+        for name, value in parsed.items():
             if not name or name in constants:
                 raise CompileError("--bind", f"{text!r} {'is given twice' if name else FORM}")
             constants[name] = value

@@ -124,8 +124,8 @@ def run_from_net(compilation: Compilation, *further: Sequence[Step]) -> str:
     before = pipeline.net_steps(c.options)
     steps = [*before, *(step for steps in further for step in steps)]
     names, last = [step.name for step in steps], c.options.stop_after
-    left = names[: len(before)]
-    for name, where, known in ((last, "--stop-after", names), (c.after, c.origin, left)):
+    early = names[: len(before)]
+    for name, where, known in ((last, "--stop-after", names), (c.after, c.origin, early)):
         if name and name not in known:
             raise CompileError(where, f"no step is named {name}", ", ".join(known))
     # a half-compiled model goes on behind its last step

@@ -10,13 +10,13 @@ from rnncc.options import Options
 from rnncc.planning.layout import make_plan
 from rnncc.planning.report import PlanReport, SharedBlock, plan_report
 from rnncc.planning.rows import LaunchRow
-from rnncc.sizes import Given, given_sizes
+from rnncc.sizes import SizeValues, given_sizes
 
 if TYPE_CHECKING:
     from rnncc.kern.library import Library
 
 
-def report_of(net: Any, init: Any, options: Options, plan_for: Given) -> PlanReport:
+def report_of(net: Any, init: Any, options: Options, plan_for: SizeValues) -> PlanReport:
     """Compile a net and report on all of its programs.
 
     Raises:
@@ -25,7 +25,7 @@ def report_of(net: Any, init: Any, options: Options, plan_for: Given) -> PlanRep
     from rnncc.driver import compiling
 
     library = compiling.build_library(net, init, options)
-    programs = [(title, one, make_plan(one)) for title, one in library.programs.items()]
+    programs = [(title, program, make_plan(program)) for title, program in library.programs.items()]
     sizes = given_sizes(plan_for, library.open_symbols)
     report = plan_report(library.name, programs, sizes, _shared(library), library.workspace)
     checkpoints = "" if library.training is None else library.training.checkpoints

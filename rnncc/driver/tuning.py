@@ -96,16 +96,16 @@ def _fastest(images: Mapping[str, Image], sizes: Mapping[str, int]) -> str:
 
     A gain has to show again with code and weights in other places of memory, which count too.
     """
-    first, left = next(iter(images)), dict(images)
+    first, remaining = next(iter(images)), dict(images)
     for _ in range(TIMES):
-        if len(left) == 1:
+        if len(remaining) == 1:
             break
-        timers = {name: _timer(image, sizes) for name, image in left.items()}
+        timers = {name: _timer(image, sizes) for name, image in remaining.items()}
         times = {name: t.median for name, t in alternate(timers, ROUNDS, SECONDS).items()}
         least = min(times, key=lambda name: times[name])
         best = least if times[least] < GAIN * times[first] else first
-        left = {name: images[name] for name in (first, best)}
-    return next(reversed(left))
+        remaining = {name: images[name] for name in (first, best)}
+    return next(reversed(remaining))
 
 
 def _timer(image: Image, sizes: Mapping[str, int]) -> Callable[[int], float]:

@@ -36,13 +36,13 @@ def constant_of(value: Constant, dtype: str, dims: Sequence[Dim] | None, place: 
             shown = shape_text(array.shape)
             raise CompileError(place, f"has the shape {shown}, the input {shape_text(dims)}")
     with np.errstate(all="ignore"):
-        made = array.astype(NUMPY[dtype])
-    exact = array.size == 0 or _is_exact(array, made)
+        converted = array.astype(NUMPY[dtype])
+    exact = array.size == 0 or _is_exact(array, converted)
     if not exact or (array.dtype.kind == "b") != (dtype == "i1"):
         shown = json.dumps(value)
         shown = shown if len(shown) <= 40 else f"{shown[:40]}..."
         raise CompileError(place, f"{shown} does not fit the input's {np.dtype(NUMPY[dtype])}")
-    return made
+    return converted
 
 
 def natural_type(value: Constant) -> str:
@@ -50,9 +50,9 @@ def natural_type(value: Constant) -> str:
     return {"b": "i1", "i": "i64", "u": "i64"}.get(np.asarray(value).dtype.kind, "f32")
 
 
-def _is_exact(array: Array, made: Array) -> bool:
+def _is_exact(array: Array, converted: Array) -> bool:
     """Whether whole numbers are what they were, and other floats finite if they were."""
-    if made.dtype.kind == "f" and array.dtype.kind == "f":
-        return bool((np.isfinite(array) == np.isfinite(made)).all())
-    back = made.astype(object) == array.astype(object)
+    if converted.dtype.kind == "f" and array.dtype.kind == "f":
+        return bool((np.isfinite(array) == np.isfinite(converted)).all())
+    back = converted.astype(object) == array.astype(object)
     return bool(np.all(back))

@@ -60,9 +60,9 @@ def run(
 
 
 def _cast(context: Context, value: SSAValue, array: Array) -> Array:
-    want = context.shape(dims_of(value))
-    if np.shape(array) != want:
-        raise ValueError(f"array of shape {np.shape(array)}, expected {want}")
+    expected = context.shape(dims_of(value))
+    if np.shape(array) != expected:
+        raise ValueError(f"array of shape {np.shape(array)}, expected {expected}")
     return np.asarray(array, context.numpy_type(dtype_of(value)))
 
 

@@ -16,8 +16,8 @@ def post_order(start: T, needs: Callable[[T], Iterable[T]]) -> Iterator[T]:
     """
     seen, path = {start}, [(start, iter(needs(start)))]
     while path:
-        node, left = path[-1]
-        following = next((other for other in left if other not in seen), None)
+        node, needed = path[-1]
+        following = next((other for other in needed if other not in seen), None)
         if following is None:
             path.pop()
             yield node

@@ -346,9 +346,9 @@ def _backward(library: Library) -> list[Step]:
 def _init_parameters(library: Library) -> list[Step]:
     """Copies what the parameters start with; none may be NULL."""
     steps = _not_null("parameters")
-    for number, one in enumerate(library.initial):
-        field, weight = Field("parameters", number), Place("weights", Dim.of(one.offset))
-        steps.append(Copy(weight, field, Dim.of(one.array.nbytes)))
+    for number, parameter in enumerate(library.initial):
+        field, weight = Field("parameters", number), Place("weights", Dim.of(parameter.offset))
+        steps.append(Copy(weight, field, Dim.of(parameter.array.nbytes)))
     return steps
 
 

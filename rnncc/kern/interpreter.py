@@ -181,12 +181,12 @@ class _Machine:
 
     def _chosen_rows(self, op: Kernel, shape: Shape) -> Any:
         """An index of the rows that are computed."""
-        some = op.some_rows
-        if some is None:
+        listing = op.some_rows
+        if listing is None:
             return ...
-        rows = shape[: some.axes]
-        count, *numbers = self._flat(some.rows, math.prod(rows) + 1)
-        listed = numbers[:count] if some.where else numbers[count:]
+        rows = shape[: listing.axes]
+        count, *numbers = self._flat(listing.rows, math.prod(rows) + 1)
+        listed = numbers[:count] if listing.where else numbers[count:]
         return np.unravel_index(np.array(listed, np.int64), rows)
 
     def _start(self, op: Reduce, kept: Shape) -> Array | None:

@@ -59,9 +59,9 @@ class Library:
 
     def __post_init__(self) -> None:
         self.weights = place_weights(list(self.programs.values()))
-        for one in self.initial:
-            one.offset = _line(self.weights)
-            self.weights = one.offset + one.array.nbytes
+        for weight in self.initial:
+            weight.offset = _line(self.weights)
+            self.weights = weight.offset + weight.array.nbytes
         for program in self.programs.values():
             program.symbols = self.symbols
 
@@ -149,8 +149,8 @@ class Library:
                 raw = program.arrays[buffer.label.data].view(np.uint8)
                 at = int(get_dim(buffer.offset))
                 block[at : at + len(raw)] = raw
-        for one in self.initial:
-            block[one.offset :][: one.array.nbytes] = one.array.reshape(-1).view(np.uint8)
+        for weight in self.initial:
+            block[weight.offset :][: weight.array.nbytes] = weight.array.reshape(-1).view(np.uint8)
         return block
 
 
@@ -185,8 +185,8 @@ def share_weights(libraries: Sequence[Library]) -> Array:
     for same in zip(*(library.initial for library in libraries), strict=True):
         start = _line(end)
         end = start + same[0].array.nbytes
-        for one in same:
-            one.offset = start
+        for weight in same:
+            weight.offset = start
     for library in libraries:
         library.weights = end
     # Where only other libraries have weights a block is zero.

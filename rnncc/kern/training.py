@@ -66,7 +66,7 @@ class Training:
     @property
     def parameters(self) -> list[Port]:
         """What the caller holds."""
-        return [one.port for one in self.initial]
+        return [parameter.port for parameter in self.initial]
 
     @staticmethod
     def lay_out(kept: Sequence[str], saved: Sequence[Port]) -> tuple[list[TapeSlot], Dim]:

@@ -63,11 +63,11 @@ def emit(
         map i in N, j in 4: y = p
     """
     for part in _parts(lowering, product, outs, ahead):
-        some = None if part.rows is None else _some(lowering, part.rows, dims, ahead)
+        listing = None if part.rows is None else _listed_rows(lowering, part.rows, dims, ahead)
         if part.product is None:
-            emit_map(lowering, part.outs, dims, ahead, some)
+            emit_map(lowering, part.outs, dims, ahead, listing)
         else:
-            emit_product(lowering, part.product, part.outs, dims, ahead, some)
+            emit_product(lowering, part.product, part.outs, dims, ahead, listing)
 
 
 def emit_map(
@@ -75,14 +75,14 @@ def emit_map(
     outs: Outs,
     dims: Sequence[Dim],
     ahead: Ahead | None = None,
-    some: ListedRows | None = None,
+    listing: ListedRows | None = None,
 ) -> None:
     """An elementwise kernel."""
     first, domain = _domain(dims, ahead)
     region = lowering.region(len(dims))
     values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
     lowering.builder.insert(
-        kernels.Map(domain, region.ins, _stores(outs, dims), region.finish(values), some)
+        kernels.Map(domain, region.ins, _stores(outs, dims), region.finish(values), listing)
     )
 
 
@@ -92,7 +92,7 @@ def emit_product(
     outs: Outs,
     dims: Sequence[Dim],
     ahead: Ahead | None = None,
-    some: ListedRows | None = None,
+    listing: ListedRows | None = None,
 ) -> None:
     """A product with its epilogue; apart from each other where they do not fit together."""
     first, domain = _domain(dims, ahead)
@@ -104,7 +104,7 @@ def emit_product(
     # The product gets a buffer after all, which the map reads at whatever index it needs.
     except CannotFuse:
         lowering.emit_group(Group(0, dims_of(op.y), [Item(op.y)], op, alone=True))
-        emit_map(lowering, outs, dims, ahead, some)
+        emit_map(lowering, outs, dims, ahead, listing)
         return
     stores = _stores(outs, dims)
     place = lowering.place(op.a)
@@ -116,7 +116,7 @@ def emit_product(
     packed = lowering.weights.packed(op, region.slots, int(dims[-1]))
     body, shape = region.finish(values), (packed.buffer, packed.geometry)
     lowering.builder.insert(
-        kernels.Gemm(domain, a, *shape, region.ins, stores, body, packed.converted, some)
+        kernels.Gemm(domain, a, *shape, region.ins, stores, body, packed.converted, listing)
     )
 
 
@@ -130,7 +130,7 @@ def some_rows(lowering: Lowering, value: SSAValue, dims: Sequence[Dim]) -> Liste
     rows = lowering.needed.get(value)
     if rows is None or not rows_lead(rows, dims_of(value)):
         return None
-    return _some(lowering, rows, dims, None)
+    return _listed_rows(lowering, rows, dims, None)
 
 
 @dataclass(frozen=True)
@@ -165,14 +165,14 @@ def _parts(
             assert isinstance(op, Select)
             branches[True].append((op.a, dest))
             branches[False].append((op.b, dest))
-    readers = [w for w, some in branches.items() if product and _reach(lowering, some, product.y)]
+    readers = [w for w, pairs in branches.items() if product and _reach(lowering, pairs, product.y)]
     # Both branches read the product, or neither by itself: it is computed once, of all rows.
     if product is not None and len(readers) != 1:
         return whole
     return [
-        _Part(product if where in readers else None, some, ActiveRows(rows.mask, rows.axes, where))
-        for where, some in branches.items()
-        if some
+        _Part(product if where in readers else None, pairs, ActiveRows(rows.mask, rows.axes, where))
+        for where, pairs in branches.items()
+        if pairs
     ]
 
 
@@ -200,7 +200,7 @@ def _reach(lowering: Lowering, outs: Outs, target: SSAValue) -> bool:
     return False
 
 
-def _some(
+def _listed_rows(
     lowering: Lowering, rows: ActiveRows, dims: Sequence[Dim], ahead: Ahead | None
 ) -> ListedRows | None:
     """The listed rows of a domain whose first axes are those of rows."""

@@ -47,7 +47,7 @@ class Placed:
     def is_dense(self, dims: Sequence[Dim]) -> bool:
         """Whether the elements lie row-major without gaps (axes of size 1 do not count)."""
         pairs = zip(dims, self.access.strides, dense(dims), strict=True)
-        return all(size == 1 or have == want for size, have, want in pairs)
+        return all(size == 1 or stride == packed for size, stride, packed in pairs)
 
     def over(self, index: IndexMap, rank: int) -> Access:
         """The access over a domain of `rank` axes whose points map to the value's by `index`."""
@@ -159,17 +159,17 @@ def _windowed(op: Windows, access: Access) -> Access:
 
 def merged(access: Access, old: Sequence[Dim], new: Sequence[Dim]) -> Access | None:
     """The access over a shape whose axes are runs of old ones; None where they do not run on."""
-    left = [pair for pair in zip(old, access.strides, strict=True) if pair[0] != 1]
+    pending = [pair for pair in zip(old, access.strides, strict=True) if pair[0] != 1]
     strides: list[Dim] = []
     for size in new:
         covered, stride = Dim.of(1), ZERO
         while covered != size:
-            if not left:
+            if not pending:
                 return None
-            inner, step = left.pop(0)
+            inner, step = pending.pop(0)
             # Two axes are one if the outer one steps over all of the inner one.
             if covered != 1 and stride != step * inner:
                 return None
             covered, stride = covered * inner, step
         strides.append(stride)
-    return None if left else Access(access.offset, tuple(strides))
+    return None if pending else Access(access.offset, tuple(strides))

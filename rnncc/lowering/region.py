@@ -147,17 +147,17 @@ class Region:
         """Whether a value without a place is computed from the kernel's own product."""
         if self._product is None:
             return False
-        left, seen = [value], set[SSAValue]()
-        while left:
-            one = left.pop()
-            if one == self._product.y:
+        worklist, seen = [value], set[SSAValue]()
+        while worklist:
+            value = worklist.pop()
+            if value == self._product.y:
                 return True
-            op = one.owner
-            if one in seen or self._find(one) is not None:
+            op = value.owner
+            if value in seen or self._find(value) is not None:
                 continue
-            seen.add(one)
+            seen.add(value)
             if isinstance(op, Elementwise) or is_view(op):
-                left += op.operands
+                worklist += op.operands
         return False
 
     def _position(self, at: AxisIndex, dtype: str) -> SSAValue:

@@ -46,8 +46,8 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
     dest = lowering.alone(op.y)
     out = (dest.buffer, dest.over(at[: len(dims) - len(axes)], len(domain)))
     body = region.finish([value])
-    some = some_rows(lowering, op.y, domain)
-    kernel = kernels.Reduce(op.kind.data, len(axes), domain, region.ins, out, body, some=some)
+    listing = some_rows(lowering, op.y, domain)
+    kernel = kernels.Reduce(op.kind.data, len(axes), domain, region.ins, out, body, some=listing)
     lowering.builder.insert(kernel)
 
 
@@ -98,8 +98,8 @@ def emit_batched(lowering: Lowering, op: Matmul) -> None:
     dest = lowering.alone(op.y)
     out = (dest.buffer, dest.over(at[:-1], len(domain)))
     body = region.finish([region.insert(Mul(*factors))])
-    some = some_rows(lowering, op.y, domain)
-    lowering.builder.insert(kernels.Reduce("sum", 1, domain, region.ins, out, body, some=some))
+    listing = some_rows(lowering, op.y, domain)
+    lowering.builder.insert(kernels.Reduce("sum", 1, domain, region.ins, out, body, some=listing))
 
 
 def emit_sum_rows(lowering: Lowering, op: SumRows) -> None:

@@ -70,8 +70,8 @@ def expose(net: NetDef) -> NetDef:
     for op in copy.op:
         if op.type in CONTROL:
             reads, writes = _beside(op, 1)
-            again = [name for name in (*op.output, *writes) if name in known]
-            _add(op.input, [*reads, *again])
+            rebound = [name for name in (*op.output, *writes) if name in known]
+            _add(op.input, [*reads, *rebound])
             _add(op.output, list(writes))
         known.update(op.input)
         known.update(op.output)

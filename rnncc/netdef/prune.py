@@ -66,10 +66,10 @@ def prune(net: NetDef, params: Mapping[str, Array] | None = None) -> tuple[NetDe
         steps += [_without_identities] if kinds & IDENTITIES else []
         steps += [partial(_without_reshapes, params or {})] if "Reshape" in kinds else []
     for step in steps:
-        reason, pruned, gone = step(pruned)
-        reasons |= {places[index]: reason for index in gone}
-        left = set(gone)
-        places = [place for index, place in enumerate(places) if index not in left]
+        reason, pruned, removed = step(pruned)
+        reasons |= {places[index]: reason for index in removed}
+        dropped = set(removed)
+        places = [place for index, place in enumerate(places) if index not in dropped]
     return pruned, [_removed(net, index, reasons[index]) for index in sorted(reasons)]
 
 
@@ -91,8 +91,8 @@ def _without_identities(net: NetDef) -> Step:
 def _without_reshapes(params: Mapping[str, Array], net: NetDef) -> Step:
     steps, _ = ssa(net)
     flat = [f for f in flattenings(net) if flattens(net, steps, f, params)]
-    gone = {op for f in flat for op in f.ops}
-    return "flattens as FC does by itself", without(net, flat)[0], gone
+    removed = {op for f in flat for op in f.ops}
+    return "flattens as FC does by itself", without(net, flat)[0], removed
 
 
 def _removed(net: NetDef, index: int, reason: str) -> Removed:

@@ -148,8 +148,8 @@ def without(net: NetDef, removed: Sequence[Flattening]) -> tuple[NetDef, set[str
     for flattening in removed:
         for op, index in flattening.readers:
             copy.op[op].input[index] = flattening.data[0]
-    gone = {op for flattening in removed for op in flattening.ops}
-    copy = kept(copy, [index for index in range(len(net.op)) if index not in gone])
+    removed_ops = {op for flattening in removed for op in flattening.ops}
+    copy = kept(copy, [index for index in range(len(net.op)) if index not in removed_ops])
     steps, _ = ssa(expose(copy))
     read = {value for inputs, _ in steps for value in inputs}
     named = {name for flattening in removed for name in flattening.inputs}

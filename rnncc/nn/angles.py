@@ -44,15 +44,15 @@ def atan2(b: Builder, y: SSAValue, x: SSAValue) -> SSAValue:
     """
     most = range_of(x).largest
     # Two infinities become equal numbers, whose quotient is 1 and not NaN.
-    y, x = (clamp(b, one, -most, most) for one in b.broadcast_together(y, x))
+    y, x = (clamp(b, operand, -most, most) for operand in b.broadcast_together(y, x))
     steep = b.compare("gt", b.abs(y), b.abs(x))
     above, below = b.select(steep, x, y), b.select(steep, y, x)
     none = b.compare("eq", below, b.full_like(below, 0.0))
     angle = atan(b, b.div(above, b.select(none, b.full_like(below, 1.0), below)))
-    right = with_sign(b, b.full_like(y, math.pi / 2), y)
-    left = with_sign(b, b.full_like(y, math.pi), y)
-    behind = b.select(has_sign(b, b.stop_gradient(x)), b.add(left, angle), angle)
-    return b.select(steep, b.sub(right, angle), behind)
+    quarter_turn = with_sign(b, b.full_like(y, math.pi / 2), y)
+    half_turn = with_sign(b, b.full_like(y, math.pi), y)
+    behind = b.select(has_sign(b, b.stop_gradient(x)), b.add(half_turn, angle), angle)
+    return b.select(steep, b.sub(quarter_turn, angle), behind)
 
 
 def asin(b: Builder, x: SSAValue) -> SSAValue:

@@ -158,10 +158,10 @@ def _known_power(b: Builder, x: SSAValue, exponent: float) -> SSAValue:
         return b.sqrt(x)
     if exponent != int(exponent) or exponent > MOST_FACTORS:
         return power(b, x, b.full_like(x, exponent))
-    result, square, left = None, x, int(exponent)
-    while left:
-        if left & 1:
+    result, square, bits = None, x, int(exponent)
+    while bits:
+        if bits & 1:
             result = square if result is None else b.mul(result, square)
-        left >>= 1
-        square = b.mul(square, square) if left else square
+        bits >>= 1
+        square = b.mul(square, square) if bits else square
     return b.full_like(x, 1.0) if result is None else result

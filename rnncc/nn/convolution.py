@@ -174,9 +174,9 @@ def convolution(
     rows = b.reshape(by_tap, (groups * outputs, depth * channels))
     parts = list[SSAValue]()
     for group in range(groups):
-        some = b.slice(x, 2 * rank + 1, group * channels, channels)
+        group_x = b.slice(x, 2 * rank + 1, group * channels, channels)
         own = b.slice(rows, 0, group * outputs, outputs)
-        flat = b.reshape(some, (batch, *counts, depth * channels))
+        flat = b.reshape(group_x, (batch, *counts, depth * channels))
         parts.append(product(b, flat, own))
     return _with_bias(b, b.concat(parts, rank + 1), bias)
 
@@ -257,9 +257,9 @@ def transposed_convolution(
     x, channels = channels_last(b, x), len(windows) + 1
     parts = list[SSAValue]()
     for group in range(groups):
-        some = b.slice(x, channels, group * inputs, inputs)
+        group_x = b.slice(x, channels, group * inputs, inputs)
         own = b.slice(weights, 0, group * inputs, inputs)
-        y = b.matmul(some, b.reshape(own, (inputs, outputs * math.prod(taps))))
+        y = b.matmul(group_x, b.reshape(own, (inputs, outputs * math.prod(taps))))
         parts.append(b.reshape(y, (*dims_of(y)[:-1], outputs, *taps)))
     y = b.concat(parts, channels)
     for axis, (window, (size, before)) in enumerate(zip(windows, sizes, strict=True), 1):

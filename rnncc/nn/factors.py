@@ -96,9 +96,9 @@ def _eliminated(b: Builder, matrix: SSAValue) -> _Elimination:
     def step(b: Builder, _: Values, carry: Values, row: Values) -> tuple[Values, Values]:
         (both, parity), k = carry, row[0]
         column = _picked(b, both, k, axis + 1)
-        left = b.compare("ge", b.iota(dims_of(column), axis), k)
+        open_rows = b.compare("ge", b.iota(dims_of(column), axis), k)
         # Rows that are done never have the largest element.
-        size = b.select(left, b.abs(column), b.full_like(column, -1.0))
+        size = b.select(open_rows, b.abs(column), b.full_like(column, -1.0))
         place = b.cast(extremum_place(b, size, "max", axis), "i32")
         chosen = b.compare("eq", b.iota(dims_of(both), axis), b.reshape(place, (*lead, 1, 1)))
         pivot_row = b.select(chosen, both, b.full_like(both, 0.0))
@@ -109,20 +109,20 @@ def _eliminated(b: Builder, matrix: SSAValue) -> _Elimination:
         # A pivot of 0 is among the results: no NaN has to tell of it, and reach gradients.
         pivot_row = b.div(pivot_row, b.select(none, b.full_like(pivot, 1.0), pivot))
         rest = b.sub(swapped, b.mul(_picked(b, swapped, k, axis + 1), pivot_row))
-        here = b.compare("eq", b.iota(dims_of(both), axis), k)
+        is_k = b.compare("eq", b.iota(dims_of(both), axis), k)
         moved = b.compare("ne", b.reshape(place, lead), k)
         parity = b.select(moved, b.neg(parity), parity)
-        return [b.select(here, pivot_row, rest), parity], [b.reshape(pivot, lead)]
+        return [b.select(is_k, pivot_row, rest), parity], [b.reshape(pivot, lead)]
 
     first = [matrix, b.fill(1.0, lead, dtype_of(matrix))]
-    (left, parity), (pivots,) = b.scan([], first, [b.iota((rows,), 0)], step)
-    return _Elimination(left, move_axis(b, pivots, 0, axis), parity)
+    (reduced, parity), (pivots,) = b.scan([], first, [b.iota((rows,), 0)], step)
+    return _Elimination(reduced, move_axis(b, pivots, 0, axis), parity)
 
 
 def _picked(b: Builder, x: SSAValue, k: SSAValue, axis: int) -> SSAValue:
     """x at place k of an axis, which keeps one place; k is known at run time."""
-    here = b.compare("eq", b.iota(dims_of(x), axis), k)
-    return reduce_keepdims(b, "sum", b.select(here, x, b.full_like(x, 0.0)), [axis])
+    is_k = b.compare("eq", b.iota(dims_of(x), axis), k)
+    return reduce_keepdims(b, "sum", b.select(is_k, x, b.full_like(x, 0.0)), [axis])
 
 
 def cholesky(b: Builder, a: SSAValue) -> tuple[SSAValue, SSAValue]:
@@ -146,9 +146,9 @@ def cholesky(b: Builder, a: SSAValue) -> tuple[SSAValue, SSAValue]:
         root = b.sqrt(b.select(positive, square, b.full_like(square, math.nan)))
         own = b.compare("ge", b.iota(dims_of(column), axis), k)
         factor_column = b.select(own, b.div(column, root), b.full_like(column, 0.0))
-        left = b.sub(rest, b.mul(factor_column, transposed(b, factor_column)))
+        trailing = b.sub(rest, b.mul(factor_column, transposed(b, factor_column)))
         failed = b.logical_not(b.reshape(positive, lead))
-        return [left], [b.reshape(factor_column, (*lead, rows)), failed]
+        return [trailing], [b.reshape(factor_column, (*lead, rows)), failed]
 
     _, (columns, failed) = b.scan([], [_symmetric(b, a)], [b.iota((rows,), 0)], step)
     return move_axis(b, columns, 0, axis + 1), _first(b, move_axis(b, failed, 0, axis))
@@ -177,13 +177,13 @@ def solve_triangular(
     axis, count = len(lead), dims_of(y)[-1]
 
     def step(b: Builder, consts: Values, carry: Values, row: Values) -> tuple[Values, Values]:
-        (a,), left, k = consts, carry[0], row[0]
-        column, solved = _picked(b, a, k, axis + 1), _picked(b, left, k, axis)
+        (a,), rhs, k = consts, carry[0], row[0]
+        column, solved = _picked(b, a, k, axis + 1), _picked(b, rhs, k, axis)
         if not unit:
             solved = b.div(solved, _picked(b, column, k, axis))
         rest = b.compare("lt" if upper else "gt", b.iota(dims_of(column), axis), k)
         factor = b.select(rest, column, b.full_like(column, 0.0))
-        return [b.sub(left, b.mul(factor, solved))], [b.reshape(solved, (*lead, count))]
+        return [b.sub(rhs, b.mul(factor, solved))], [b.reshape(solved, (*lead, count))]
 
     _, (solved,) = b.scan([a], [y], [b.iota((rows,), 0)], step, reverse=upper)
     return move_axis(b, solved, 0, axis)
@@ -226,10 +226,10 @@ def orthogonal_factors(b: Builder, a: SSAValue) -> tuple[SSAValue, SSAValue]:
         below = b.compare("gt", b.iota(dims_of(column), axis), k)
         first = _picked(b, column, k, axis)
         rest = b.select(below, column, b.full_like(column, 0.0))
-        left = reduce_keepdims(b, "sum", b.mul(rest, rest), [axis])
-        done = b.compare("eq", left, b.full_like(left, 0.0))
+        tail = reduce_keepdims(b, "sum", b.mul(rest, rest), [axis])
+        done = b.compare("eq", tail, b.full_like(tail, 0.0))
         one = b.full_like(first, 1.0)
-        length = b.sqrt(b.select(done, one, b.add(b.mul(first, first), left)))
+        length = b.sqrt(b.select(done, one, b.add(b.mul(first, first), tail)))
         negative = b.compare("lt", first, b.full_like(first, 0.0))
         new = b.select(negative, length, b.neg(length))
         v = _reflector(b, b.div(column, b.select(done, one, b.sub(first, new))), k)
@@ -262,19 +262,19 @@ def exponential(b: Builder, a: SSAValue) -> SSAValue:
     doubles = dtype_of(a) == "f64"
     norm = b.reduce("max", b.reduce("sum", b.abs(a), [len(dims_of(a)) - 2]), [len(dims_of(a)) - 2])
     norm = b.stop_gradient(b.reshape(norm, (*dims_of(norm), 1, 1)))
-    left, scale, squared = norm, b.full_like(norm, 1.0), list[SSAValue]()
+    size, scale, squared = norm, b.full_like(norm, 1.0), list[SSAValue]()
     for _ in range(_SQUARINGS):
-        squared.append(_beyond(b, left, doubles))
-        half = b.select(squared[-1], b.full_like(left, 0.5), b.full_like(left, 1.0))
-        left, scale = b.mul(left, half), b.mul(scale, half)
+        squared.append(_beyond(b, size, doubles))
+        half = b.select(squared[-1], b.full_like(size, 0.5), b.full_like(size, 1.0))
+        size, scale = b.mul(size, half), b.mul(scale, half)
 
     def step(b: Builder, _: Values, carry: Values, again: Values) -> tuple[Values, Values]:
         power = carry[0]
         return [b.select(again[0], matmul(b, power, power), power)], []
 
-    flags = b.concat([b.reshape(one, (1, *dims_of(one))) for one in reversed(squared)], 0)
+    flags = b.concat([b.reshape(flag, (1, *dims_of(flag))) for flag in reversed(squared)], 0)
     (powered,), _ = b.scan([], [_taylor(b, b.mul(a, scale))], [flags], step)
-    return b.select(_beyond(b, left, doubles), b.fill(math.nan, (), dtype_of(a)), powered)
+    return b.select(_beyond(b, size, doubles), b.fill(math.nan, (), dtype_of(a)), powered)
 
 
 def _beyond(b: Builder, norm: SSAValue, doubles: bool) -> SSAValue:

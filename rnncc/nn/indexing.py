@@ -29,12 +29,12 @@ def extremum_place(b: Builder, x: SSAValue, kind: str, axis: int, last: bool = F
     Of equal ones the first place, or the last, as int64. NaN is an extremum, so that there always
     is one.
     """
-    here = b.compare("eq", x, reduce_keepdims(b, kind, x, [axis]))
+    is_extremum = b.compare("eq", x, reduce_keepdims(b, kind, x, [axis]))
     if dtype_of(x) in FLOATS:
-        here = b.logical("or", here, b.compare("ne", x, x))
+        is_extremum = b.logical("or", is_extremum, b.compare("ne", x, x))
     number = b.iota(dims_of(x), axis, "i32")
     none = b.fill(-1, (), "i32") if last else b.size(dims_of(x)[axis], "i32")
-    place = b.reduce("max" if last else "min", b.select(here, number, none), [axis])
+    place = b.reduce("max" if last else "min", b.select(is_extremum, number, none), [axis])
     return b.cast(place, "i64")
 
 
@@ -45,15 +45,15 @@ def running_place(b: Builder, x: SSAValue, kind: str, axis: int) -> SSAValue:
     """
     rows = move_axis(b, b.stop_gradient(x) if dtype_of(x) in FLOATS else x, axis, 0)
     number = b.iota(dims_of(rows), 0, "i64")
-    first = [b.reshape(b.slice(one, 0, 0, 1), dims_of(rows)[1:]) for one in (rows, number)]
+    first = [b.reshape(b.slice(value, 0, 0, 1), dims_of(rows)[1:]) for value in (rows, number)]
 
     def step(inner: Builder, _: Values, carry: Values, row: Values) -> tuple[Values, Values]:
-        (best, place), (new, here) = carry, row
+        (best, place), (new, index) = carry, row
         beyond = inner.compare("ge" if kind == "max" else "le", new, best)
         if dtype_of(x) in FLOATS:
             beyond = inner.logical("and", beyond, inner.compare("eq", best, best))
             beyond = inner.logical("or", beyond, inner.compare("ne", new, new))
-        updated = [inner.select(beyond, new, best), inner.select(beyond, here, place)]
+        updated = [inner.select(beyond, new, best), inner.select(beyond, index, place)]
         return updated, updated[1:]
 
     _, (places,) = b.scan([], first, [rows, number], step)
@@ -95,12 +95,12 @@ def top_k(
     *lead, size = dims_of(x)
     wide, axes = (*lead, Dim.of(count), size), [*range(last), last + 1]
     rank = b.broadcast(ranks(b, x, largest), wide, axes)
-    here = b.compare("eq", rank, b.iota(wide, last, "i32"))
+    has_rank = b.compare("eq", rank, b.iota(wide, last, "i32"))
     number = b.iota(wide, last + 1, "i64")
-    places = b.reduce("sum", b.select(here, number, b.full_like(number, 0)), [last + 1])
+    places = b.reduce("sum", b.select(has_rank, number, b.full_like(number, 0)), [last + 1])
     if not lead:
         return b.gather(x, places, 0), places
-    chosen = b.select(here, b.broadcast(x, wide, axes), b.fill(0, (), dtype_of(x)))
+    chosen = b.select(has_rank, b.broadcast(x, wide, axes), b.fill(0, (), dtype_of(x)))
     values = b.reduce("sum", chosen, [last + 1])
     return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
 

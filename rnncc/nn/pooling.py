@@ -40,10 +40,10 @@ def max_places(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
     number = b.reshape(b.iota([count], 0, "i64"), (1, 1, *sizes))
     numbers = b.transpose(_windowed(b, number, windows, 0)[0], [*front, *taps])
     numbers = b.reshape(numbers, (1, 1, *dims_of(flat)[2:]))
-    here = b.compare(
+    is_place = b.compare(
         "eq", b.iota(dims_of(flat), 2 + rank, "i64"), b.reshape(place, (*dims_of(place), 1))
     )
-    return b.reduce("sum", b.select(here, numbers, b.fill(0, (), "i64")), [2 + rank])
+    return b.reduce("sum", b.select(is_place, numbers, b.fill(0, (), "i64")), [2 + rank])
 
 
 def average_pool(

@@ -59,8 +59,8 @@ def _extremum(b: Builder, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAVal
     if dtype_of(x) != "i1":
         return b.reduce(kind, x, axes)
     counted = b.cast(x if kind == "max" else b.logical_not(x), "i32")
-    some = b.cast(b.reduce("sum", counted, axes), "i1")
-    return some if kind == "max" else b.logical_not(some)
+    any_true = b.cast(b.reduce("sum", counted, axes), "i1")
+    return any_true if kind == "max" else b.logical_not(any_true)
 
 
 def multiplied(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:

@@ -29,14 +29,14 @@ class Language:
         ]
         return " + ".join(products) or "0"
 
-    def _factor(self, one: Factor) -> str:
-        match one:
+    def _factor(self, factor: Factor) -> str:
+        match factor:
             case Quotient(inner, divisor):
                 return self.quotient.format(self.sum(inner), d=divisor)
             case Excess(inner):
                 return self.excess.format(self.sum(inner))
             case str():
-                return self.symbol(one)
+                return self.symbol(factor)
 
 
 def c_largest(text: str, names: Mapping[str, str]) -> str:

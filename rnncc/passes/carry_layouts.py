@@ -146,7 +146,7 @@ def _absorbed(state: SSAValue) -> bool:
 def _turn_rows(loop: Loop, perm: Perm, laid: Collection[SSAValue]) -> Scan:
     """Yield rows in that order of axes, and transpose them behind the loop."""
     before = len(loop.ys)
-    numbers = [number for number, made in enumerate(loop.ys) if made.row in laid]
+    numbers = [number for number, y in enumerate(loop.ys) if y.row in laid]
     for number in numbers:
         row = Builder.before(loop.yields).transpose(loop.ys[number].row, inverse(perm))
         loop.ys.append(Yielded(row))
@@ -156,7 +156,7 @@ def _turn_rows(loop: Loop, perm: Perm, laid: Collection[SSAValue]) -> Scan:
         order = [0, *(1 + axis for axis in perm)]
         scan.ys[number].replace_all_uses_with(Builder.before(scan.next_op).transpose(rows, order))
     loop = Loop(scan)
-    loop.ys = [made for number, made in enumerate(loop.ys) if number not in numbers]
+    loop.ys = [y for number, y in enumerate(loop.ys) if number not in numbers]
     return loop.rebuild()
 
 

@@ -112,8 +112,8 @@ class _Instances:
         def body(
             inner: Builder, ks: list[SSAValue], _: list[SSAValue], rows: list[SSAValue]
         ) -> tuple[list[SSAValue], list[SSAValue]]:
-            one = dict(zip([*consts, *xs], [*ks, *rows], strict=True))
-            inside = {x: one[known[x]] for x in op.operands}
+            inner_of = dict(zip([*consts, *xs], [*ks, *rows], strict=True))
+            inside = {x: inner_of[known[x]] for x in op.operands}
             inner.copy(op, inside)
             return [], [inside[y] for y in op.results]
 

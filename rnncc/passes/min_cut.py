@@ -48,7 +48,7 @@ def _levels(residual: Residual, source: Node) -> dict[Node, int]:
 
 def _fill(residual: Residual, levels: Mapping[Node, int], source: Node, sink: Node) -> None:
     """Push flow along shortest paths until each has an edge that is full."""
-    left = {node: list(residual[node]) for node in levels}
+    untried = {node: list(residual[node]) for node in levels}
     path = [source]
     while path:
         node = path[-1]
@@ -56,17 +56,17 @@ def _fill(residual: Residual, levels: Mapping[Node, int], source: Node, sink: No
             # Go on from where the first full edge starts: what leads there has room left.
             del path[_push(residual, path) + 1 :]
         # A dead end: no later path of this phase comes here again, which bounds the phase.
-        elif not left[node]:
+        elif not untried[node]:
             path.pop()
             if path:
-                left[path[-1]].pop()
+                untried[path[-1]].pop()
         else:
-            following = left[node][-1]
+            following = untried[node][-1]
             further = levels.get(following) == levels[node] + 1
             if further and residual[node][following] > 0:
                 path.append(following)
             else:
-                left[node].pop()
+                untried[node].pop()
 
 
 def _push(residual: Residual, path: list[Node]) -> int:

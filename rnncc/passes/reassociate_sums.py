@@ -78,12 +78,12 @@ def _terms(op: Add) -> list[SSAValue]:
 
 def _terms_of(x: SSAValue) -> list[SSAValue]:
     """What an operand of an add contributes: its own terms, or itself."""
-    terms, left = list[SSAValue](), [x]
-    while left:
-        value = left.pop()
+    terms, pending = list[SSAValue](), [x]
+    while pending:
+        value = pending.pop()
         op = value.owner
         if isinstance(op, Add) and _inside_sum(value):
-            left += [op.b, op.a]
+            pending += [op.b, op.a]
         else:
             terms.append(value)
     return terms

@@ -41,8 +41,8 @@ def find_rows(loop: Loop) -> bool:
     outer, changed = {const.arg: const.outer for const in loop.consts}, False
     for op in [op for op in loop.body.ops if isinstance(op, Gather) and op.x in outer]:
         x, axis, first = outer[op.x], op.axis.data, _row_number(loop, op.index)
-        left = None if first is None else dims_of(x)[axis] - first - loop.steps
-        if first is None or left is None or not (_is_natural(first) and _is_natural(left)):
+        spare = None if first is None else dims_of(x)[axis] - first - loop.steps
+        if first is None or spare is None or not (_is_natural(first) and _is_natural(spare)):
             continue
         b = Builder.before(loop.scan)
         order = [axis, *(a for a in range(len(dims_of(x))) if a != axis)]

@@ -146,17 +146,17 @@ def _terms(scan: Scan, index: int) -> list[SSAValue]:
 
 def _summands(value: SSAValue) -> list[SSAValue]:
     """The terms of a sum, in order; one that goes on from another sum stands for its own part."""
-    terms, left = list[SSAValue](), [value]
-    while left:  # from the last term to the first
-        value = left.pop()
+    terms, pending = list[SSAValue](), [value]
+    while pending:  # from the last term to the first
+        value = pending.pop()
         op = value.owner
         once = value.get_user_of_unique_use() is not None
         if once and isinstance(op, Add):
-            left += [op.a, op.b]
+            pending += [op.a, op.b]
             continue
         terms.append(value)
         if once and isinstance(op, OrderedSum) and not op.starts_at_zero:
-            left.append(op.init)
+            pending.append(op.init)
     return terms[::-1]
 
 

@@ -94,9 +94,9 @@ def _sunk(op: RnnOp, windowed: set[SSAValue]) -> tuple[SSAValue, Perm] | None:
         case Windows():
             return _of_windows(b, op, inner.x, perm)
         case Reduce():
-            gone = sorted(perm[axis] for axis in get_ints(op.axes))
+            reduced = sorted(perm[axis] for axis in get_ints(op.axes))
             kept = [perm[axis] for axis in op.kept]
-            return b.reduce(op.kind.data, inner.x, gone), _order(kept)
+            return b.reduce(op.kind.data, inner.x, reduced), _order(kept)
         case _:
             return None
 

@@ -83,14 +83,14 @@ def _nested(footprint: Footprint) -> Footprint:
 
 def _united(parts: Sequence[Footprint]) -> list[Footprint]:
     """The same elements in fewer parts: those that continue others join them."""
-    done, left = list[Footprint](), list(parts)
-    while left:
-        part = left.pop()
-        for other in left:
+    done, pending = list[Footprint](), list(parts)
+    while pending:
+        part = pending.pop()
+        for other in pending:
             joined = _joined(part, other) or _joined(other, part)
             if joined is not None:
-                left.remove(other)
-                left.append(joined)
+                pending.remove(other)
+                pending.append(joined)
                 break
         else:
             done.append(part)

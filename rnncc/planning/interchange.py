@@ -92,7 +92,7 @@ def interchanges(func: Func) -> dict[For, Interchange]:
     known = targets(func)
     loops = (op for op in func.walk() if isinstance(op, For))
     candidates = (_interchange(loop, known) for loop in loops)
-    return {one.loop: one for one in candidates if one is not None}
+    return {proved.loop: proved for proved in candidates if proved is not None}
 
 
 def _interchange(loop: For, known: Mapping[SSAValue, Targets]) -> Interchange | None:
@@ -206,10 +206,10 @@ class _Proof:
 
         A buffer takes over that of another where one kernel reads and writes the same points.
         """
-        one, others = self._root(write.value), self.known[touch.value]
+        root, others = self._root(write.value), self.known[touch.value]
         # Two buffers at one offset are one memory, by in-place reuse.
-        same = (o for o in others if o is not one and o.role.data in OWNED)
-        if one.role.data not in OWNED or all(o.offset != one.offset for o in same):
+        same = (o for o in others if o is not root and o.role.data in OWNED)
+        if root.role.data not in OWNED or all(o.offset != root.offset for o in same):
             return True
         shift = self._shift(touch.value) - self._shift(write.value)
         offsets = {*write.offsets, *(offset + shift for offset in touch.offsets)}

@@ -133,16 +133,16 @@ def _kernel_accesses(op: Kernel) -> Iterator[Touch]:
         if op.room is not None:
             assert isinstance(op.room.owner, Buffer)
             yield _flat(op.room, True, op.room.owner.elements)
-    if (some := op.some_rows) is not None:
-        yield _flat(some.rows, False, product(op.dims[: some.axes]) + 1)
+    if (listing := op.some_rows) is not None:
+        yield _flat(listing.rows, False, product(op.dims[: listing.axes]) + 1)
     for value, access in zip(op.ins, op.in_accesses, strict=True):
         yield value, False, access, op.dims
     kept = op.dims[: len(op.dims) - (op.reduced.data if isinstance(op, Reduce) else 0)]
     for value, access in zip(op.outs, op.out_accesses, strict=True):
-        here = Access(access.offset, access.strides[: len(kept)])
+        kept_access = Access(access.offset, access.strides[: len(kept)])
         if isinstance(op, Reduce) and op.init is not None:
-            yield op.init, False, here, kept
-        yield value, True, here, kept
+            yield op.init, False, kept_access, kept
+        yield value, True, kept_access, kept
 
 
 def _indexed_accesses(op: IndexedMove) -> Iterator[Touch]:

@@ -138,7 +138,7 @@ def elementwise(
         CompileError: the function's arguments are not all positional.
     """
     if function is None:
-        return lambda given: _checked(Scalar(given, derivative))
+        return lambda decorated: _checked(Scalar(decorated, derivative))
     return _checked(Scalar(function, derivative))
 
 

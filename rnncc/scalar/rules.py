@@ -210,18 +210,18 @@ def _power(a: Any, b: Any) -> Any:
     one = numba.njit(**OPTIONS)(flat if a.sloped else none)
 
     def code(a: Any, b: Any) -> Any:
-        factor, left = a, abs(b)
-        if left == 0:
+        factor, bits = a, abs(b)
+        if bits == 0:
             return one(a)
-        while left % 2 == 0:
-            factor, left = factor * factor, left // 2
+        while bits % 2 == 0:
+            factor, bits = factor * factor, bits // 2
         # It starts as a factor, not as 1: slopes of 0 times an infinite factor would be NaN.
-        result, left = factor, left // 2
-        while left > 0:
+        result, bits = factor, bits // 2
+        while bits > 0:
             factor = factor * factor
-            if left % 2 == 1:
+            if bits % 2 == 1:
                 result = result * factor
-            left = left // 2
+            bits = bits // 2
         return 1 / result if b < 0 else result
 
     return code

@@ -58,7 +58,7 @@ class Halves:
     def workspace(self) -> Largest:
         """Bytes of the workspace."""
         both = (self.forward.workspace, self.backward.workspace)
-        return Largest(formula for one in both for formula in one.formulas)
+        return Largest(formula for program in both for formula in program.formulas)
 
     def bytes(self, sizes: Mapping[str, int]) -> int:
         """Of tape and workspace."""
@@ -132,10 +132,10 @@ class _Search:
         few, many = (self._plan((chunk,)) for chunk in PROBES)
         if few is None or many is None:
             return None
-        ends = [one.workspace.evaluate(self.sizes) for one in (few, many)]
+        ends = [plan.workspace.evaluate(self.sizes) for plan in (few, many)]
         slope = (ends[1] - ends[0]) / (PROBES[1] - PROBES[0])
         base = ends[0] - slope * PROBES[0]
-        tapes = [one.tape.evaluate(self.sizes) for one in (few, many)]
+        tapes = [plan.tape.evaluate(self.sizes) for plan in (few, many)]
         runs = [-(-self.steps // chunk) for chunk in PROBES]
         carry = (tapes[0] - tapes[1]) / max(runs[0] - runs[1], 1)
         fixed = tapes[0] - carry * runs[0]

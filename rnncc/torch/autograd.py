@@ -66,8 +66,8 @@ def _check_narrow(net: TorchNet, tensors: list[torch.Tensor]) -> None:
     for number, x in enumerate(tensors):
         expected = net.narrow.get(number)
         if x.dtype != expected and (expected is not None or x.dtype in NARROW):
-            want = "float32" if expected is None else type_name(expected)
-            raise ArrayError(f"{net.inputs[number]} is {type_name(x.dtype)}, expected {want}")
+            dtype = "float32" if expected is None else type_name(expected)
+            raise ArrayError(f"{net.inputs[number]} is {type_name(x.dtype)}, expected {dtype}")
 
 
 def _parts(x: torch.Tensor) -> torch.Tensor:
@@ -141,7 +141,9 @@ class _Gradients(_Call):
     def net(self) -> TorchNet:
         """It takes the inputs of the call, then the gradients that were given."""
         seeded = [i for i, grad in enumerate(self._grads) if grad is not None]
-        return self._of.net.gradients(seeded, [i for i, want in enumerate(self._wanted) if want])
+        return self._of.net.gradients(
+            seeded, [i for i, is_wanted in enumerate(self._wanted) if is_wanted]
+        )
 
     def compute(self, tensors: _Tensors) -> Iterable[torch.Tensor]:
         count = len(self._wanted)
@@ -175,7 +177,7 @@ class _Net(torch.autograd.Function):
         every = [*tensors, *seeds]
         known = torch.is_grad_enabled() or _is_transformed(every)
         gradients = iter(_applied(call, every) if known else call.compute(every))
-        return (None, *(next(gradients) if want else None for want in requested))
+        return (None, *(next(gradients) if is_requested else None for is_requested in requested))
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:

@@ -111,12 +111,12 @@ def _check_worth(graph: GraphModule, rolled: Rolled) -> None:
     targets = [node.target for node in graph.graph.nodes if node.op == "call_function"]
     layers = any(t is RECURRENT or recurrent_kind(t) is not None for t in targets)
     cells = sum(t in CELLS or t in CELLS.values() for t in targets)
-    repeats = 0 if rolled.left is None else rolled.left[1]
+    repeats = 0 if rolled.unrolled is None else rolled.unrolled[1]
     if repeats >= MOST_CELLS and cells > MOST_CELLS:
         raise unrolled(rolled)
     if not (layers or cells or rolled.lengths):
         what = "a graph holds no recurrent layer, cell or loop"
-        raise CompileError("", what) if rolled.left is None else unrolled(rolled)
+        raise CompileError("", what) if rolled.unrolled is None else unrolled(rolled)
     if cells > MOST_CELLS:
         raise CompileError("", f"a graph holds {cells} calls of cells: rnncc.torch.scan is a loop")
 

@@ -82,10 +82,10 @@ class _Loop(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, run: Any, states: int, rows: int, *given: Any) -> tuple[Any, ...]:
-        xs, held = given[states : states + rows], given[states + rows :]
+    def forward(ctx: Any, run: Any, states: int, rows: int, *operands: Any) -> tuple[Any, ...]:
+        xs, held = operands[states : states + rows], operands[states + rows :]
         with torch._C._AutoDispatchBelowAutograd():
-            return tuple(run(list(given[:states]), list(xs), held))
+            return tuple(run(list(operands[:states]), list(xs), held))
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
@@ -101,9 +101,9 @@ def _patch() -> None:
         if not _own.exporting:
             return run(init, xs, held)
         held = _copied(held)
-        given = (*init, *xs, *held)
-        if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in given):
-            return list(_Loop.apply(run, len(init), len(xs), *given))
+        operands = (*init, *xs, *held)
+        if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in operands):
+            return list(_Loop.apply(run, len(init), len(xs), *operands))
         return run(init, xs, held)
 
     setattr(ScanOp, "__call__", call)  # noqa: B010

@@ -30,14 +30,14 @@ def _fails(op: Operation) -> bool:
 
 def _is_given(value: SSAValue) -> bool:
     """Whether a value depends on what a caller gives, or a step before has left."""
-    seen, waiting = set[SSAValue](), [value]
-    while waiting:
-        one = waiting.pop()
-        if not isinstance(one.owner, Operation):
+    seen, worklist = set[SSAValue](), [value]
+    while worklist:
+        pending = worklist.pop()
+        if not isinstance(pending.owner, Operation):
             return True
-        if one not in seen:
-            seen.add(one)
-            waiting += one.owner.operands
+        if pending not in seen:
+            seen.add(pending)
+            worklist += pending.owner.operands
     return False
 
 

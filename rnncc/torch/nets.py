@@ -189,8 +189,10 @@ class TorchNet:
             if grad is not None
         }
         gradients = [
-            torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device) if want else None
-            for tensor, want in zip(tensors, requested, strict=True)
+            torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+            if is_requested
+            else None
+            for tensor, is_requested in zip(tensors, requested, strict=True)
         ]
         out = {n: g for n, g in zip(self.inputs, gradients, strict=True) if g is not None}
         self.code.on(self.device(tensors)).backward(tape, seeds, out)

@@ -74,10 +74,10 @@ def _patch() -> None:
     own, config = frames.exceeds_recompile_limit, torch._dynamo.config
 
     @wraps(own)
-    def exceeds(*given: Any) -> Any:
+    def exceeds(*args: Any) -> Any:
         if not _own.reading:
-            return own(*given)
+            return own(*args)
         with config.patch(recompile_limit=config.accumulated_recompile_limit):
-            return own(*given)
+            return own(*args)
 
     frames.exceeds_recompile_limit = exceeds

@@ -257,9 +257,9 @@ class TrainableModel(Compiled):
     def _check_shapes(self, cotangents: Shapeds, results: Shapeds, sizes: _Sizes) -> None:
         specs = [*self._output_grads.values(), *self._grads.values()]
         shapes = [*sizes.shapes["output_grads"], *sizes.shapes["grads"]]
-        for spec, want, array in zip(specs, shapes, [*cotangents, *results], strict=True):
-            if array is not None and array.shape != want:
-                problem = f"has shape {list(array.shape)}, expected {list(want)}"
+        for spec, expected, array in zip(specs, shapes, [*cotangents, *results], strict=True):
+            if array is not None and array.shape != expected:
+                problem = f"has shape {list(array.shape)}, expected {list(expected)}"
                 raise ArrayError(f"the gradient of {spec.name} {problem}")
 
     def _sizes(self, arguments: Shapeds, results: Shapeds) -> _Sizes:
@@ -281,9 +281,9 @@ class TrainableModel(Compiled):
     def _held(self) -> Arrays:
         """The parameters in order, whatever the caller made of the dict."""
         arrays = check_outputs(self.parameters, self._trained)
-        for name, want, array in zip(self._trained, self._fixed, arrays, strict=True):
-            if array is None or array.shape != want:
-                raise ArrayError(f"parameter {name} is to be an array of shape {list(want)}")
+        for name, expected, array in zip(self._trained, self._fixed, arrays, strict=True):
+            if array is None or array.shape != expected:
+                raise ArrayError(f"parameter {name} is to be an array of shape {list(expected)}")
         return arrays
 
     def _memory(self, size: int) -> Memory:

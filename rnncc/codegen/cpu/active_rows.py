@@ -22,16 +22,16 @@ class RowList:
     """
 
     def __init__(self, emit: CpuEmit, op: Kernel, dims: Sequence[Dim], listed: Pointer) -> None:
-        some = op.some_rows
-        assert some is not None
+        listing = op.some_rows
+        assert listing is not None
         self.emit, self.dims = emit, dims
         chosen = self._number(listed)
         # The list starts with the number of true flags; behind their rows are the others.
         entries = emit.at(listed, I64(1))
-        if some.where:
+        if listing.where:
             self.count, self.entries = chosen, entries
         else:
-            self.count = emit.b.sub(emit.dim(product(op.dims[: some.axes])), chosen)
+            self.count = emit.b.sub(emit.dim(product(op.dims[: listing.axes])), chosen)
             self.entries = emit.at(entries, chosen)
 
     @staticmethod

@@ -134,12 +134,12 @@ class _Counting:
         """What is computed of each element."""
         points = times * product(op.dims).evaluate(sizes)
         touched = len(op.ins) + len(op.outs)
-        inner = [one for one in op.body.block.ops if isinstance(one, Elementwise)]
-        slow = sum(self.function(one) for one in inner if cost_of(one) > Cost.ARITHMETIC)
+        inner = [o for o in op.body.block.ops if isinstance(o, Elementwise)]
+        slow = sum(self.function(o) for o in inner if cost_of(o) > Cost.ARITHMETIC)
         plain = sum(
-            MULTIPLY_ADD if isinstance(one, MultiplyAdd) else 1
-            for one in inner
-            if cost_of(one) == Cost.ARITHMETIC
+            MULTIPLY_ADD if isinstance(o, MultiplyAdd) else 1
+            for o in inner
+            if cost_of(o) == Cost.ARITHMETIC
         )
         self.found["functions"] += points * slow
         self.found["elements"] += points * (touched * TOUCH + plain + more)

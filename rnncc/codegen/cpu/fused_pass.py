@@ -103,10 +103,10 @@ class MatrixKernel:
 
 def _sums_in_order(op: Reduce, across: bool) -> bool:
     """Whether it is a sum of floats in the order of this code."""
-    wanted = Lanes.ACROSS if across else Lanes.ALONG
+    direction = Lanes.ACROSS if across else Lanes.ALONG
     floats = op.kind.data == "sum" and dtype_of(op.yields[0]) in FLOATS
     # A pass takes rows from the first to the last.
-    return floats and op.order.data != "down" and lanes_of(op) is wanted
+    return floats and op.order.data != "down" and lanes_of(op) is direction
 
 
 class FusedPass:

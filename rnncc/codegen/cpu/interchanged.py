@@ -118,8 +118,8 @@ class _Loop(InterchangedLoop):
         like = [self.pointers[value] for value in loop.inits]
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            for argument, base, one in zip(loop.body.block.args, carried, like, strict=True):
-                self.pointers[argument] = Pointer(base, one.dtype)
+            for argument, base, pointer in zip(loop.body.block.args, carried, like, strict=True):
+                self.pointers[argument] = Pointer(base, pointer.dtype)
             done = b.mul(i, size)
             rest = b.sub(count, done)
             steps = size if single else b.select(b.icmp_signed("<", rest, size), rest, size)
@@ -129,8 +129,8 @@ class _Loop(InterchangedLoop):
         finals = emit.loop(
             count if single else emit.parts(count, size), iteration, [p.base for p in like]
         )
-        for result, base, one in zip(loop.finals, finals, like, strict=True):
-            self.pointers[result] = Pointer(base, one.dtype)
+        for result, base, pointer in zip(loop.finals, finals, like, strict=True):
+            self.pointers[result] = Pointer(base, pointer.dtype)
 
     def _run(self, run: Run) -> list[Value]:
         emit, plan = self.emit, self.plan

@@ -71,9 +71,9 @@ def _emit_nest(emit: CpuEmit, op: Map, nest: Nest, pointers: list[Pointer]) -> N
 
 def _emit_listed(emit: CpuEmit, op: Map, pointers: list[Pointer], rows: Pointer) -> None:
     """Loops over listed rows, and inside over what is left of the domain."""
-    some = op.some_rows
-    assert some is not None
-    outer, inner = split_nest(op, [*op.in_accesses, *op.out_accesses], some.axes)
+    listing = op.some_rows
+    assert listing is not None
+    outer, inner = split_nest(op, [*op.in_accesses, *op.out_accesses], listing.axes)
     code = _MapCode(emit, op, joined(outer, inner), pointers)
     RowList(emit, op, outer.dims, rows).nest([emit.dim(d) for d in inner.dims[:-1]], code.row)
 

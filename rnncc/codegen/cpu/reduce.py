@@ -94,15 +94,15 @@ class _ReduceCode:
         return lanes > 1 and all(size.is_static and int(size) % lanes == 0 for size in sizes)
 
     def run(self, listed: Pointer | None) -> None:
-        emit, dims, some = self.emit, self.op.dims, self.op.some_rows
+        emit, dims, listing = self.emit, self.op.dims, self.op.some_rows
         outer = dims[: self.kept - 1] if self.across else dims[: self.kept]
         if self.folds_together:
             outer, body = outer[:-1], self._neighbours
         else:
             body = self._row if self.across else self._element
-        if some is not None and listed is not None:
-            rows = RowList(emit, self.op, outer[: some.axes], listed)
-            rows.nest([emit.dim(d) for d in outer[some.axes :]], body)
+        if listing is not None and listed is not None:
+            rows = RowList(emit, self.op, outer[: listing.axes], listed)
+            rows.nest([emit.dim(d) for d in outer[listing.axes :]], body)
         elif outer or self.across:  # without other axes, threads share the results of a row
             emit.nest([emit.dim(d) for d in outer], body, shared=True)
         else:

@@ -123,8 +123,8 @@ class PlaceByPlace:
                 self._alone(part)
 
     def _end(self, loop: For, finals: Sequence[Value], like: Sequence[Pointer]) -> None:
-        for result, base, one in zip(loop.finals, finals, like, strict=True):
-            self.pointers[result] = Pointer(base, one.dtype)
+        for result, base, pointer in zip(loop.finals, finals, like, strict=True):
+            self.pointers[result] = Pointer(base, pointer.dtype)
 
     def _at(self, loop: For, begin: Value, step: Value) -> AbstractContextManager[None]:
         """The loop's index as a symbol, so many steps behind the first."""
@@ -158,8 +158,8 @@ class PlaceByPlace:
         emit, block, like = self.emit, loop.body.block, [self.pointers[v] for v in loop.inits]
 
         def step(k: Value, carried: list[Value]) -> list[Value]:
-            for argument, base, one in zip(block.args, carried, like, strict=True):
-                self.pointers[argument] = Pointer(base, one.dtype)
+            for argument, base, pointer in zip(block.args, carried, like, strict=True):
+                self.pointers[argument] = Pointer(base, pointer.dtype)
             with self._at(loop, begin, k):
                 for row in block.ops:
                     if isinstance(row, Row | ShiftedRow):

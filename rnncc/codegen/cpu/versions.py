@@ -99,15 +99,15 @@ def write_versions(
     block = declare_weights(module, name, len(weights))
     for function in compiled[0].functions:
         _add_function(module, name, function, compiled, block)
-    _add_chosen_cpu(module, name, [one.target.cpu for one in compiled])
+    _add_chosen_cpu(module, name, [compilation.target.cpu for compilation in compiled])
     add_metadata(module, name, metadata)
     text, choice = str(module), _choice(name, compiled, target)
 
     def finish() -> Forms:
         optimised = objects.optimise(text, target, weights=(name, weights))
         optimised.take_in(choice, [f"{name}_version"])
-        for one in compiled:
-            optimised.take_in(one.optimised(), one.names)
+        for compilation in compiled:
+            optimised.take_in(compilation.optimised(), compilation.names)
         return {
             "llvm": lambda: optimised.text,
             "asm": lambda: optimised.assembly,

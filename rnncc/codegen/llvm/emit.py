@@ -259,8 +259,8 @@ class Emit(SizeEmit):
             inside = {i: i * step - first for i in range(lanes) if 0 <= i * step - first < lanes}
             lane_of = {place: i for i, place in inside.items()}
             read = [lane_of.get(place, lanes) for place in range(lanes)]
-            some = b.shuffle_vector(enabled, ir.Constant(flags, None), _numbers(read))
-            part = self.load(self.at(pointer, I64(first)), lanes, some)
+            part_read = b.shuffle_vector(enabled, ir.Constant(flags, None), _numbers(read))
+            part = self.load(self.at(pointer, I64(first)), lanes, part_read)
             chosen = [lanes + inside[i] if i in inside else i for i in range(lanes)]
             gathered = b.shuffle_vector(gathered, part, _numbers(chosen))
         return gathered

@@ -31,10 +31,10 @@ class Lanes(Enum):
 def lanes_of(op: Reduce) -> Lanes:
     """Lanes run along the last axis that is kept, where memory is dense along it, or nearly so;
     else along the last reduced axis, where that is dense and the order is free."""
-    kept, some = len(op.dims) - op.reduced.data, op.some_rows
+    kept, listing = len(op.dims) - op.reduced.data, op.some_rows
     reads, [written] = op.in_accesses, op.out_accesses
     across = kept > 0 and written.strides[kept - 1] == 1 and _near(reads, kept - 1)
-    if across and (some is None or some.axes < kept):  # listed rows are far apart
+    if across and (listing is None or listing.axes < kept):  # listed rows are far apart
         return Lanes.ACROSS
     along = op.order.data == "any" and op.reduced.data > 0 and _dense(reads, len(op.dims) - 1)
     return Lanes.ALONG if along else Lanes.NONE

@@ -41,9 +41,9 @@ def _selection(found: re.Match[str]) -> str:
     ]
     for part in range(parts):
         for side in ("x", "y", "mask"):
-            taken = _indices(range(part * count, (part + 1) * count), lanes)
+            indices = _indices(range(part * count, (part + 1) * count), lanes)
             value = f'{whole} %"{own}.{side}", {whole} poison'
-            lines.append(f'%"{own}.{side}{part}" = shufflevector {value}, {taken}')
+            lines.append(f'%"{own}.{side}{part}" = shufflevector {value}, {indices}')
         operands = ", ".join(f'{register} %"{own}.{side}{part}"' for side in ("x", "y", "mask"))
         call = f"call {register} @llvm.wasm.bitselect.{_suffix(bits)}({operands})"
         lines.append(f'%"{own}.part{part}" = {call}')

@@ -191,8 +191,8 @@ class Walk(ABC, Generic[E]):
             if op.extent is not None:
                 rest = b.sub(count, first)
                 short = b.icmp_signed("<", rest, size)
-                one = isinstance(size, ir.Constant)  # step by step, each is whole
-                symbols[op.extent.data] = size if one else b.select(short, rest, size)
+                by_steps = isinstance(size, ir.Constant)  # step by step, each is whole
+                symbols[op.extent.data] = size if by_steps else b.select(short, rest, size)
             if op.iteration is not None:
                 symbols[op.iteration.data] = number
             for argument, base, like in zip(op.body.block.args, carried, types, strict=True):

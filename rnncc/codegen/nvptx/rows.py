@@ -36,8 +36,8 @@ class KernelRows:
     ) -> None:
         self.emit, self.axes = emit, axes
         own = [Access(a.offset, a.strides[:axes]) for a in accesses]
-        some = op.some_rows
-        if listed is None or some is None:
+        listing = op.some_rows
+        if listed is None or listing is None:
             apart = [axis for axis in indexed_axes(op) if axis < axes]
             self.nest = make_nest(op.dims[:axes], own, apart)
             self._counts = [emit.dim(d) for d in self.nest.dims]
@@ -46,12 +46,12 @@ class KernelRows:
         # A row's number in the list counts over all its axes, none of which may be merged.
         self.nest = Nest(op.dims[:axes], tuple(range(axes)), tuple(own))
         self._counts = [emit.dim(d) for d in self.nest.dims]
-        self._listed_axes = some.axes
+        self._listed_axes = listing.axes
         chosen, self._entries = self._number(listed), emit.at(listed, I64(1))
-        if not some.where:
+        if not listing.where:
             self._entries = emit.at(self._entries, chosen)
-            chosen = emit.b.sub(emit.dim(product(op.dims[: some.axes])), chosen)
-        self.count = emit.b.mul(chosen, emit.multiplied(self._counts[some.axes :]))
+            chosen = emit.b.sub(emit.dim(product(op.dims[: listing.axes])), chosen)
+        self.count = emit.b.mul(chosen, emit.multiplied(self._counts[listing.axes :]))
 
     def indices(self, number: Value) -> list[Value]:
         """The indices of a row along the nest's loops, given its number among those computed."""

@@ -61,8 +61,8 @@ class StagedTile:
         self.pitch = b.add(self.run, I32(RUN))
         mine = b.mul(step.band, I32(ROW_LANES * height))
         self.first = b.add(mine, step.row_lane)
-        here = b.icmp_unsigned("<", b.add(start, self.first), step.count)
-        self.works = b.and_(here, b.icmp_unsigned("<", self.first, tile))
+        exists = b.icmp_unsigned("<", b.add(start, self.first), step.count)
+        self.works = b.and_(exists, b.icmp_unsigned("<", self.first, tile))
 
     def write(self) -> None:
         emit, b, gemm = self.emit, self.emit.b, self.gemm

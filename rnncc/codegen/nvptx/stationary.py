@@ -158,8 +158,8 @@ class Stationary(HeldLoop):
         needed: list[Value] = [I32(1)]
         for op in self.gemms:
             parts = self.parts(op)
-            some = b.select(b.icmp_unsigned(">", parts, I32(0)), parts, I32(1))
-            ranks, quads = b.udiv(self.emit.blocks, some), self._quads(op)
+            at_least_one = b.select(b.icmp_unsigned(">", parts, I32(0)), parts, I32(1))
+            ranks, quads = b.udiv(self.emit.blocks, at_least_one), self._quads(op)
             few = b.select(b.icmp_unsigned("<", quads, ranks), quads, ranks)
             needed.append(b.mul(parts, few))
         self.begin_team(needed, self.holds)

@@ -96,16 +96,16 @@ def domain_text(op: Operation) -> str:
 def _rows(op: Kernel, names: Mapping[SSAValue, str]) -> tuple[list[tuple[str, str]], list[str]]:
     """The loops over a domain's first axes where only listed rows are computed, and what they set:
     all axes that a row's number runs over; of other kernels, nothing."""
-    some = op.some_rows
-    if some is None:
+    listing = op.some_rows
+    if listing is None:
         return [], []
-    rows, dims = names[some.rows], op.dims[: some.axes]
+    rows, dims = names[listing.rows], op.dims[: listing.axes]
     count, entry = f"{rows}[0]", f"{rows}[1 + n]"
-    if not some.where:
+    if not listing.where:
         # Rows whose flag is false are behind those whose flag is true.
         count, entry = f"{c.factor(product(dims))} - {rows}[0]", f"{rows}[1 + {rows}[0] + n]"
     lines, inner = list[str](), Dim.of(1)
-    for number in reversed(range(some.axes)):
+    for number in reversed(range(listing.axes)):
         at = entry if inner == 1 else f"{entry} / {c.factor(inner)}"
         # The first axis needs no remainder: a row's number is within the domain.
         at = at if number == 0 else f"{at} % {c.factor(dims[number])}"

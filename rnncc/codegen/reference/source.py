@@ -82,8 +82,8 @@ def _weights(library: Library) -> tuple[list[str], dict[int, str]]:
             place, label = int(get_dim(buffer.offset)), buffer.label.data
             # Programs share parameters.
             arrays.setdefault(place, (label, buffer.dtype, program.arrays[label]))
-    for one in library.initial:
-        arrays[one.offset] = (f"{one.port.name}.initial", one.port.dtype, one.array)
+    for weight in library.initial:
+        arrays[weight.offset] = (f"{weight.port.name}.initial", weight.port.dtype, weight.array)
     names = c_names(f"{library.name}_w_{label}" for label, _, _ in arrays.values())
     lines = list[str]()
     for name, (label, dtype, array) in zip(names, arrays.values(), strict=True):

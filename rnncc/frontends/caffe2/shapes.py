@@ -76,17 +76,17 @@ class Shapes:
 
     def expect(self, blob: Blob, dims: Sequence[Dim | int], dtype: str | None = None) -> None:
         """State that a blob has this shape (and type)."""
-        want = tuple(Dim.of(d) for d in dims)
+        expected = tuple(Dim.of(d) for d in dims)
         if dtype is not None:
             self.expect_dtype(blob, dtype)
         if blob.shape is None:
-            blob.shape = want
+            blob.shape = expected
             self.version += 1
             return
-        got = blob.shape
-        ok = len(got) == len(want)
-        if not ok or not all(self.equal(a, b) for a, b in zip(got, want, strict=True)):
-            what = f'"{blob.name}" has shape {self.text(got)}, expected {self.text(want)}'
+        actual = blob.shape
+        ok = len(actual) == len(expected)
+        if not ok or not all(self.equal(a, b) for a, b in zip(actual, expected, strict=True)):
+            what = f'"{blob.name}" has shape {self.text(actual)}, expected {self.text(expected)}'
             raise CompileError(self.location, what)
 
     def expect_dtype(self, blob: Blob, dtype: str) -> None:

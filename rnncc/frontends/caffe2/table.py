@@ -83,7 +83,7 @@ FAMILIES: dict[str, Table] = {
     "Control": {**do.OPERATORS, **branch.OPERATORS, **loop.OPERATORS},
 }
 
-_PLAIN = {kind: made for family in FAMILIES.values() for kind, made in family.items()}
+_PLAIN = {kind: operator for family in FAMILIES.values() for kind, operator in family.items()}
 OPERATORS: Table = Late(lambda: _PLAIN, _gradients, _layers, _functions, _spatial)
 """Operator type -> the class that imports it; its docstring is the formula, and ends with the forms
 that are refused."""

@@ -63,27 +63,27 @@ class Conditions:
         a, b = formula_of(x), formula_of(y)
         one_sided = {"lt": b - a - 1, "le": b - a, "gt": a - b - 1, "ge": a - b}
         self.formulas += [one_sided[kind]] if kind in one_sided else [a - b, b - a]
-        self.rounded += [(EXACT[x.dtype], each) for each in (a, b)] if x.dtype in EXACT else []
+        self.rounded += [(EXACT[x.dtype], form) for form in (a, b)] if x.dtype in EXACT else []
 
 
-def conditions_of(names: KnownNames, name: str, some: bool = False) -> Conditions:
+def conditions_of(names: KnownNames, name: str, comparisons_only: bool = False) -> Conditions:
     """What must hold for a bool to be true.
 
     Args:
-        some: leave out what is no comparison of formulas.
+        comparisons_only: leave out what is no comparison of formulas.
     Raises:
         Unproven: it is no conjunction of comparisons of formulas.
     """
-    found, waiting, seen = Conditions(), [(name, True)], set[tuple[str, bool]]()
-    while waiting:
-        one = waiting.pop()
-        if one in seen:
+    found, worklist, seen = Conditions(), [(name, True)], set[tuple[str, bool]]()
+    while worklist:
+        pending = worklist.pop()
+        if pending in seen:
             continue
-        seen.add(one)
+        seen.add(pending)
         try:
-            waiting += _parts(names, *one, found)
+            worklist += _parts(names, *pending, found)
         except Unproven:
-            if not some:
+            if not comparisons_only:
                 raise
     return found
 
@@ -104,7 +104,7 @@ def _parts(
         raise Unproven
     if kind not in COMPARISONS:
         inputs = op.input[:1] if kind in PASSING else op.input
-        return [(each, outcome != (kind == "Not")) for each in inputs]
+        return [(operand, outcome != (kind == "Not")) for operand in inputs]
     compared = COMPARISONS[kind] if outcome else OPPOSITES.get(COMPARISONS[kind])
     if compared is None:
         raise Unproven
@@ -117,14 +117,14 @@ def _branches(names: KnownNames, op: NodeProto, outcome: bool) -> list[tuple[str
 
     Python's `and` and `or` are exported as such.
     """
-    taken = {a.name: a.g.output[0].name for a in op.attribute if len(a.g.output) == 1}
-    if len(taken) < 2:
+    results = {a.name: a.g.output[0].name for a in op.attribute if len(a.g.output) == 1}
+    if len(results) < 2:
         raise Unproven
     for branch, other in (("then_branch", "else_branch"), ("else_branch", "then_branch")):
-        value = names.value(taken[branch])
+        value = names.value(results[branch])
         numbers = None if value is None else value.numbers
         if numbers is not None and bool(numbers.all()) != outcome:
-            return [(op.input[0], other == "then_branch"), (taken[other], outcome)]
+            return [(op.input[0], other == "then_branch"), (results[other], outcome)]
     raise Unproven
 
 

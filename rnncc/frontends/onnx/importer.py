@@ -153,7 +153,7 @@ def _add_output(scope: Scope, name: str, value: Value, outputs: dict[str, SSAVal
         return None
     items = elements(scope.b, value) if isinstance(value, StackedRows) else [value]
     names = element_names(name, len(items)) if isinstance(value, StackedRows) else [name]
-    if any(each in outputs for each in names):
+    if any(element in outputs for element in names):
         raise CompileError(scope.b.loc, "has an element of the name of another output")
     outputs.update(zip(names, (scope.ssa(item) for item in items), strict=True))
     return names if isinstance(value, StackedRows) else name

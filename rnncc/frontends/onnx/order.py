@@ -24,19 +24,19 @@ def in_order(graph: GraphProto) -> list[Numbered]:
     by way of others.
     """
     makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
-    nodes, left = list(graph.node), list(reversed(range(len(graph.node))))
+    nodes, pending = list(graph.node), list(reversed(range(len(graph.node))))
     found, seen = dict[int, None](), set[int]()
-    while left:
-        index = left[-1]
+    while pending:
+        index = pending[-1]
         before = [makers[name] for name in _reads(nodes[index]) if name in makers]
         missing = [other for other in before if other not in seen]
         seen.add(index)
         if missing:
-            left += reversed(missing)
+            pending += reversed(missing)
             continue
         if not found.keys() >= {*before}:
             return list(enumerate(nodes))
-        found[left.pop()] = None
+        found[pending.pop()] = None
     return [(index, nodes[index]) for index in found]
 
 

@@ -16,9 +16,9 @@ from rnncc.frontends.onnx.ops.shape import axes_input
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 
-Given = Sequence[Value | None]
+Operands = Sequence[Value | None]
 """The inputs as they are; the node's own have all rows of the bound."""
-Rule = Callable[[Node, Given], int | None]
+Rule = Callable[[Node, Operands], int | None]
 _HINT = "operators that compute row by row, Shape and outputs may"
 
 
@@ -36,13 +36,13 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     axis = RULES[name](n, inputs) if name in RULES else None
     if axis is None:
         raise n.unsupported("reads a tensor whose number of rows the run decides", _HINT)
-    made: Any = operator.build(n)
-    results = cast(Sequence[Any], made if isinstance(made, (list, tuple)) else [made])
+    built: Any = operator.build(n)
+    results = cast(Sequence[Any], built if isinstance(built, (list, tuple)) else [built])
     values = [n.scope.value(n, at, result) for at, result in enumerate(results)]
     return [Partial.counted(value, axis, count) for value in values]
 
 
-def _counted(inputs: Given) -> list[Partial]:
+def _counted(inputs: Operands) -> list[Partial]:
     return [value for value in inputs if isinstance(value, Partial)]
 
 
@@ -65,7 +65,7 @@ def _from_end(axis: int, rank: int) -> int:
 # Along which axis the rows of the result lie; None where a row is not computed by itself
 
 
-def _elementwise(n: Node, inputs: Given) -> int | None:
+def _elementwise(n: Node, inputs: Operands) -> int | None:
     rank = max(v.rank for v in inputs if v is not None)
     axes = {rank - v.rank + v.axis for v in _counted(inputs)}
     if len(axes) > 1 or len({v.count for v in _counted(inputs)}) > 1:
@@ -80,29 +80,29 @@ def _elementwise(n: Node, inputs: Given) -> int | None:
     return axis
 
 
-def _single(inputs: Given, index: int = 0) -> Partial | None:
+def _single(inputs: Operands, index: int = 0) -> Partial | None:
     """The tensor, where an input is the only one of its kind."""
     value = inputs[index] if index < len(inputs) else None
     return value if isinstance(value, Partial) and len(_counted(inputs)) == 1 else None
 
 
-def _transpose(n: Node, inputs: Given) -> int | None:
+def _transpose(n: Node, inputs: Operands) -> int | None:
     [x] = _counted(inputs)
     order = n.integers("perm") or [*reversed(range(x.rank))]
     return order.index(x.axis) if sorted(order) == [*range(x.rank)] else None
 
 
-def _left(x: Partial, gone: Sequence[int]) -> int | None:
+def _left(x: Partial, removed: Sequence[int]) -> int | None:
     """Where the axis of the rows is when others are gone; None where it is one of these."""
-    return None if x.axis in gone else x.axis - sum(axis < x.axis for axis in gone)
+    return None if x.axis in removed else x.axis - sum(axis < x.axis for axis in removed)
 
 
-def _squeeze(n: Node, inputs: Given) -> int | None:
+def _squeeze(n: Node, inputs: Operands) -> int | None:
     x, axes = _single(inputs), axes_input(n)
     return None if x is None or not axes else _left(x, n.axes(axes, x.rank))
 
 
-def _unsqueeze(n: Node, inputs: Given) -> int | None:
+def _unsqueeze(n: Node, inputs: Operands) -> int | None:
     x, axes = _single(inputs), axes_input(n)
     if x is None or axes is None:
         return None
@@ -111,7 +111,7 @@ def _unsqueeze(n: Node, inputs: Given) -> int | None:
     return [axis for axis in range(rank) if axis not in added][x.axis]
 
 
-def _reshape(n: Node, inputs: Given) -> int | None:
+def _reshape(n: Node, inputs: Operands) -> int | None:
     """Axes of size 1 come and go."""
     x = _single(inputs)
     if x is None or any(d != 1 for at, d in enumerate(x.dims) if at != x.axis):
@@ -120,7 +120,7 @@ def _reshape(n: Node, inputs: Given) -> int | None:
     return sizes.index(-1) if sorted(sizes) == [-1, *[1] * (len(sizes) - 1)] else None
 
 
-def _gather(n: Node, inputs: Given) -> int | None:
+def _gather(n: Node, inputs: Operands) -> int | None:
     rank = n.value(0).rank
     axis, index = n.axis(n.integer("axis", 0), rank), n.value(1)
     if (x := _single(inputs)) is not None:
@@ -131,21 +131,21 @@ def _gather(n: Node, inputs: Given) -> int | None:
     return None if places is None else axis + places.axis
 
 
-def _gather_nd(n: Node, inputs: Given) -> int | None:
+def _gather_nd(n: Node, inputs: Operands) -> int | None:
     places = _single(inputs, 1)
     if places is None or n.integer("batch_dims", 0) or places.axis == places.rank - 1:
         return None
     return places.axis
 
 
-def _concat(n: Node, inputs: Given) -> int | None:
+def _concat(n: Node, inputs: Operands) -> int | None:
     parts = _counted(inputs)
     same = len({(part.axis, part.count) for part in parts}) == 1 and len(parts) == len(inputs)
     axis = n.axis(n.integer("axis"), parts[0].rank)
     return parts[0].axis if same and axis != parts[0].axis else None
 
 
-def _product(n: Node, inputs: Given) -> int | None:
+def _product(n: Node, inputs: Operands) -> int | None:
     """Rows of a left operand times a matrix."""
     x = _single(inputs)
     if x is None or x.axis == x.rank - 1 or n.value(1).rank != 2:
@@ -153,7 +153,7 @@ def _product(n: Node, inputs: Given) -> int | None:
     return x.axis
 
 
-def _gemm(n: Node, inputs: Given) -> int | None:
+def _gemm(n: Node, inputs: Operands) -> int | None:
     x = _single(inputs)
     if x is None or x.axis or n.flag("transA", 0):
         return None
@@ -161,7 +161,7 @@ def _gemm(n: Node, inputs: Given) -> int | None:
     return 0 if added is None or added.rank < 2 or added.dims[0] == 1 else None
 
 
-def _along(n: Node, inputs: Given) -> int | None:
+def _along(n: Node, inputs: Operands) -> int | None:
     """Along another axis, whose size stays."""
     x = _single(inputs)
     if x is None or n.opset < 13:
@@ -172,12 +172,12 @@ def _along(n: Node, inputs: Given) -> int | None:
 def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
     """Along other axes, which go or become 1."""
 
-    def rule(n: Node, inputs: Given) -> int | None:
+    def rule(n: Node, inputs: Operands) -> int | None:
         x, axes = _single(inputs), axes_of(n)
         if x is None or not axes:
             return None
-        gone = n.axes(axes, x.rank)
-        return _left(x, gone) if x.axis in gone or not n.flag("keepdims", 1) else x.axis
+        removed = n.axes(axes, x.rank)
+        return _left(x, removed) if x.axis in removed or not n.flag("keepdims", 1) else x.axis
 
     return rule
 

@@ -319,15 +319,15 @@ class Scope:
 
     def _stored(self, result: SSAValue, dtype: str | None) -> SSAValue:
         """A result as the type that the standard says."""
-        made = dtype_of(result)
-        if dtype != made and dtype in FLOATS and made in FLOATS:
+        computed = dtype_of(result)
+        if dtype != computed and dtype in FLOATS and computed in FLOATS:
             return self.b.cast(result, dtype)
-        if dtype is None or WIDE.get(dtype) != made:
+        if dtype is None or WIDE.get(dtype) != computed:
             return result
-        made = self.b.cast(result, dtype)
+        converted = self.b.cast(result, dtype)
         if dtype in NARROW_FLOATS:
-            self.model.wide[made] = result
-        return made
+            self.model.wide[converted] = result
+        return converted
 
     def _call(self, op: NodeProto, function: Any, place: str) -> None:
         """Build the nodes of a function in the place of one that calls it."""

@@ -99,17 +99,18 @@ def signature_of(kind: str, opset: int, domain: str) -> Signature | None:
     inputs, results = (
         tuple(
             Formal(
-                one.name,
-                one.option.name,
-                frozenset(one.types),
-                one.type_str if one.type_str in constraints and one.is_homogeneous else "",
+                info.name,
+                info.option.name,
+                frozenset(info.types),
+                info.type_str if info.type_str in constraints and info.is_homogeneous else "",
             )
-            for one in formal
+            for info in formal
         )
         for formal in (schema.inputs, schema.outputs)
     )
     attributes = {
-        name: (int(one.type.value), bool(one.required)) for name, one in schema.attributes.items()
+        name: (int(info.type.value), bool(info.required))
+        for name, info in schema.attributes.items()
     }
     counts, outputs = (
         (schema.min_input, schema.max_input),

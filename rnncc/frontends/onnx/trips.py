@@ -295,7 +295,7 @@ def _check_ignored(n: Node, body: _Body, condition: str) -> None:
 
 def _bound(n: Node, body: _Body, condition: str) -> Dim | None:
     """The most iterations, by those parts of a condition that are formulas."""
-    again, model = conditions_of(body, condition, some=True), n.scope.model
+    again, model = conditions_of(body, condition, comparisons_only=True), n.scope.model
     try:
         count = iterations(Conditions(), again, body.step, None, {})
     except (Unproven, Undecided):

@@ -108,8 +108,8 @@ def scan_program(step: CellStep, reverse: bool) -> tuple[Program, Dtypes]:
     outputs = {f"y{i}": y for i, y in enumerate(ys)}
     outputs |= {f"final{i}": final for i, final in enumerate(finals)}
     nodes: Any = step.graph.graph.output_node().args[0]
-    taken = (*step.row_types, *step.state_types, *tensors)
-    return b.finish(given_out(b, outputs)), Dtypes.of(taken, outputs, nodes)
+    operands = (*step.row_types, *step.state_types, *tensors)
+    return b.finish(given_out(b, outputs)), Dtypes.of(operands, outputs, nodes)
 
 
 def _names(inputs: Sequence[Any]) -> dict[str, str]:

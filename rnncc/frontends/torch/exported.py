@@ -101,7 +101,7 @@ def import_exported(
     if found.lengths:
         with suppress(CompileError):
             return _import(exported, plain, rolled, name, names, packed)
-    if found.left is not None and found.left[1] >= MOST_REPEATS:
+    if found.unrolled is not None and found.unrolled[1] >= MOST_REPEATS:
         warnings.warn(f"rnncc compiles an unrolled loop: {unrolled(found)}", stacklevel=2)
     return _import(exported, plain, plain.graph_module, name, names, packed)
 
@@ -184,9 +184,9 @@ def _import(
     sources = [sources_of(program, f"new_{target}") for target in changed]
     leaves = (s.arg.name for s in specs if isinstance(s.arg, TensorArgument))
     made_as = {name: tensors[leaf].dtype for name, leaf in zip(outputs, leaves, strict=True)}
-    taken = [tensors[key].dtype for key in values if held.get(key) not in fixed]
+    input_dtypes = [tensors[key].dtype for key in values if held.get(key) not in fixed]
     found_tensors = list(tensors.values())
-    dtypes = Dtypes(taken, made_as)
+    dtypes = Dtypes(input_dtypes, made_as)
     return Exported(program, dtypes, count, kept, list(changed), sources, results, found_tensors)
 
 

@@ -71,5 +71,5 @@ def flat(values: Tensors) -> list[SSAValue]:
 
 def grouped(like: Tensors, parts: Values) -> list[Tensor]:
     """The opposite of `flat`, for values of the kinds of others."""
-    left = iter(parts)
-    return [Complex(next(left), next(left)) if isinstance(x, Complex) else next(left) for x in like]
+    rest = iter(parts)
+    return [Complex(next(rest), next(rest)) if isinstance(x, Complex) else next(rest) for x in like]

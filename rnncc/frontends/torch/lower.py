@@ -271,8 +271,8 @@ def _values_of(held: Sequence[Any]) -> list[Any]:
 
 def _refilled(held: Sequence[Any], values: Tensors) -> list[Any]:
     """What it holds, with other values in the place of those, and the same sizes."""
-    left = iter(values)
-    return [next(left) if isinstance(x, (SSAValue, Complex)) else x for x in held]
+    remaining = iter(values)
+    return [next(remaining) if isinstance(x, (SSAValue, Complex)) else x for x in held]
 
 
 def _size_of(node: Node, args: Sequence[Dim | int]) -> Dim | int:

@@ -164,5 +164,5 @@ def _autocast(
     if not torch.is_autocast_enabled(device) or torch.float64 in {x.dtype for x in tensors}:
         return tensors, lambda y: y
     narrow = torch.get_autocast_dtype(device)
-    taken = [x.to(narrow).float() for x in tensors]
-    return taken, lambda y: y if kind == "gru" else y.to(narrow)
+    narrowed = [x.to(narrow).float() for x in tensors]
+    return narrowed, lambda y: y if kind == "gru" else y.to(narrow)

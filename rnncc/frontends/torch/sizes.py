@@ -48,8 +48,8 @@ class Sizes:
                 return self._read(
                     sympy.Mul(*[expression.base] * int(expression.exp), evaluate=False)
                 )
-            case _ if (made := self._rounded(expression)) is not None:
-                return made
+            case _ if (rounded := self._rounded(expression)) is not None:
+                return rounded
             case _:
                 raise CompileError("", f"the size {expression} has no formula")
 

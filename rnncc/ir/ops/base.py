@@ -180,9 +180,9 @@ class RnnOp(Sized, ABC):
 
     def verify_(self) -> None:
         types = (v.type for v in self.operands)
-        want = self.infer(self.properties, *types)  # type: ignore[arg-type]  # each op names its own
-        if self.y.type != want:  # texts of types take longer than to infer them
-            raise VerifyException(f"result is {self.y.type}, the type rule gives {want}")
+        expected = self.infer(self.properties, *types)  # type: ignore[arg-type]  # each op names its own
+        if self.y.type != expected:  # texts of types take longer than to infer them
+            raise VerifyException(f"result is {self.y.type}, the type rule gives {expected}")
 
 
 class Variadic(RnnOp, ABC):

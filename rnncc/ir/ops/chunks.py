@@ -132,15 +132,15 @@ class Chunks(Sized):
             for v in values:
                 expect(dims_of(v)[:1] == (rows,), f"{shape_text(dims_of(v))} has not {rows} rows")
         consts, carry, segments, marks = self.groups
-        got, want = [v.type for v in consts], [v.type for v in self.consts]
-        got += [v.type for v in (*carry, *segments, *marks)]
-        want += [v.type for v in self.inits] + [_sequence_of(x, extent) for x in self.xs]
-        want += [row_type(v) for v in self.marks]
-        expect(got == want, f"the body takes {got}, expected {want}")
+        actual, expected = [v.type for v in consts], [v.type for v in self.consts]
+        actual += [v.type for v in (*carry, *segments, *marks)]
+        expected += [v.type for v in self.inits] + [_sequence_of(x, extent) for x in self.xs]
+        expected += [row_type(v) for v in self.marks]
+        expect(actual == expected, f"the body takes {actual}, expected {expected}")
         after, ys, rows = self.yields
-        want = [v.type for v in self.inits] + [_sequence_of(y, extent) for y in self.ys]
-        want += [row_type(v) for v in self.marked]
-        expect([v.type for v in (*after, *ys, *rows)] == want, "the body yields other types")
+        expected = [v.type for v in self.inits] + [_sequence_of(y, extent) for y in self.ys]
+        expected += [row_type(v) for v in self.marked]
+        expect([v.type for v in (*after, *ys, *rows)] == expected, "the body yields other types")
 
 
 def _sequence_of(value: SSAValue, rows: Dim) -> Tensor:

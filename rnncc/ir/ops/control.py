@@ -228,12 +228,12 @@ class Scan(Sized):
         for x in self.xs:
             shown = shape_text(dims_of(x))
             expect_equal(dims_of(x)[:1], (self.steps,), f"a sequence of {shown}, not {self.steps}")
-        want = [v.type for v in (*self.consts, *self.inits)] + [row_type(x) for x in self.xs]
-        got = [v.type for v in self.body.block.args]
-        expect(got == want, f"the body takes {got}, expected {want}")
+        expected = [v.type for v in (*self.consts, *self.inits)] + [row_type(x) for x in self.xs]
+        actual = [v.type for v in self.body.block.args]
+        expect(actual == expected, f"the body takes {actual}, expected {expected}")
         if self.gate is not None:
             number = self.gate.data
-            expect(0 <= number < len(got), f"the gate is argument {number} of {len(got)}")
+            expect(0 <= number < len(actual), f"the gate is argument {number} of {len(actual)}")
         if self.open is not None:
             expect(self.open.type == tensor((), "i1"), f"the gate is {self.open.type}, not a bool")
         carry, rows = self.yields

@@ -92,9 +92,9 @@ class WithGradient(RnnOp):
     def verify_(self) -> None:
         super().verify_()
         block = self.body.block
-        want = [self.y.type, *(value.type for value in self.reads)]
-        got = [arg.type for arg in block.args]
-        expect(got == want, f"the body takes {got}, expected {want}")
+        expected = [self.y.type, *(value.type for value in self.reads)]
+        actual = [arg.type for arg in block.args]
+        expect(actual == expected, f"the body takes {actual}, expected {expected}")
         types = [value.type for value in terminator(block)]
         expect(types == [v.type for v in self.inputs], f"the body gives {types} as gradients")
 

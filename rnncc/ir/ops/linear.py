@@ -178,8 +178,8 @@ class Reduce(RnnOp):
     @property
     def kept(self) -> list[int]:
         """The axes of x that the result has."""
-        gone = get_ints(self.axes)
-        return [axis for axis in range(len(dims_of(self.x))) if axis not in gone]
+        reduced = get_ints(self.axes)
+        return [axis for axis in range(len(dims_of(self.x))) if axis not in reduced]
 
     def operand_axes(self, axis: int) -> Axes | None:
         return (self.kept[axis],)

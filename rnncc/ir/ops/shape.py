@@ -144,8 +144,8 @@ class Broadcast(View):
         """Summed over the repeats."""
         old, axes = dims_of(self.x), get_ints(self.axes)
         grown = {axis for size, axis in zip(old, axes, strict=True) if size != dims_of(dy)[axis]}
-        gone = [axis for axis in range(len(dims_of(dy))) if axis not in axes or axis in grown]
-        return [b.reshape(b.reduce("sum", dy, gone) if gone else dy, old)]
+        summed = [axis for axis in range(len(dims_of(dy))) if axis not in axes or axis in grown]
+        return [b.reshape(b.reduce("sum", dy, summed) if summed else dy, old)]
 
     def operand_axes(self, axis: int) -> Axes | None:
         """The whole of x where it is repeated."""

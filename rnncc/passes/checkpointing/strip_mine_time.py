@@ -64,11 +64,11 @@ def strip_mine_time(
     ahead = Body(cut)
     carried = _numbered(ahead.add(done))
     marked = [carried[key].arg for key in _numbered(hands)]
-    left, shown = (_shown(ops, both, cut) for ops in (done, backward))
-    loop = finish(ahead, left, {}, marked, reverse)
+    ahead_ys, behind_ys = (_shown(ops, both, cut) for ops in (done, backward))
+    loop = finish(ahead, ahead_ys, {}, marked, reverse)
     marks = dict[SSAValue, SSAValue](zip(loop.marked, (h.arg for h in hands), strict=True))
-    back = finish(behind, shown, marks, [], not reverse)
-    _put(block, [(loop, ahead, left), (back, behind, shown)], both)
+    back = finish(behind, behind_ys, marks, [], not reverse)
+    _put(block, [(loop, ahead, ahead_ys), (back, behind, behind_ys)], both)
     late = behind.ops[again:]
     return Runs(loop, back, [op for op in back.body.block.ops if op not in late][:-1], late)
 
@@ -80,9 +80,9 @@ def strip_mine_loops(block: Block, cut: Cut, reverse: bool) -> None:
     if cluster:
         body = Body(cut)
         body.add(cluster)
-        shown = _shown(cluster, set(cluster), cut)
-        loop = finish(body, shown, {}, [], reverse)
-        _put(block, [(loop, body, shown)], cluster)
+        ys = _shown(cluster, set(cluster), cut)
+        loop = finish(body, ys, {}, [], reverse)
+        _put(block, [(loop, body, ys)], cluster)
 
 
 def _numbered(hands: Sequence[Hand]) -> dict[tuple[Operation, int], Hand]:
@@ -131,7 +131,7 @@ def _shown(ops: Sequence[Operation], both: Collection[Operation], cut: Cut) -> l
 def _put(
     block: Block,
     loops: Sequence[tuple[Chunks, Body, Sequence[SSAValue]]],
-    gone: Collection[Operation],
+    replaced: Collection[Operation],
 ) -> None:
     """Put loops in the place of ops; each with its body and the values that it yields rows of."""
     end = block.last_op
@@ -140,7 +140,7 @@ def _put(
     for loop, body, ys in loops:
         _replace(loop, body, ys)
     for op in reversed(list(block.ops)):
-        if op in gone:
+        if op in replaced:
             op.detach()
             op.erase(safe_erase=False)
     sort(block)

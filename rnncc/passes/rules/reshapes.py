@@ -122,19 +122,19 @@ def _through_transpose(b: Builder, inner: Transpose, new: Dims) -> SSAValue | No
 
 def _through_reduce(b: Builder, inner: Reduce, new: Dims) -> SSAValue | None:
     """Each reduced axis is put back behind the surviving axis in front of it."""
-    old, gone = dims_of(inner.y), get_ints(inner.axes)
+    old, reduced = dims_of(inner.y), get_ints(inner.axes)
     kept = surviving_axes(old, new)
     if any(size != 1 and axis not in kept for axis, size in enumerate(old)):
         return None
-    dims, axes, left, behind = list[Dim](), list[int](), list(new), 0
+    dims, axes, rest, behind = list[Dim](), list[int](), list(new), 0
     for axis, size in enumerate(dims_of(inner.x)):
-        if axis in gone:
+        if axis in reduced:
             axes.append(len(dims))
             dims.append(size)
             continue
-        take = kept.get(behind, -1) + 1 - (len(new) - len(left))
-        dims, left, behind = dims + left[: max(take, 0)], left[max(take, 0) :], behind + 1
-    return b.reduce(inner.kind.data, b.reshape(inner.x, [*dims, *left]), axes)
+        take = kept.get(behind, -1) + 1 - (len(new) - len(rest))
+        dims, rest, behind = dims + rest[: max(take, 0)], rest[max(take, 0) :], behind + 1
+    return b.reduce(inner.kind.data, b.reshape(inner.x, [*dims, *rest]), axes)
 
 
 def _through_matmul(b: Builder, inner: Matmul, new: Dims) -> SSAValue | None:

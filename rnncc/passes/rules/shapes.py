@@ -145,9 +145,9 @@ def reduce_of(op: Reduce) -> SSAValue | None:
         return b.reshape(op.x, dims_of(op.y))
     # A sum of sums, as one, would have another order, and other bits.
     if isinstance(inner, Reduce) and inner.kind == op.kind and op.kind.data != "sum":
-        gone = get_ints(inner.axes)
-        kept = [axis for axis in range(len(dims_of(inner.x))) if axis not in gone]
-        return b.reduce(op.kind.data, inner.x, [*gone, *(kept[axis] for axis in axes)])
+        reduced = get_ints(inner.axes)
+        kept = [axis for axis in range(len(dims_of(inner.x))) if axis not in reduced]
+        return b.reduce(op.kind.data, inner.x, [*reduced, *(kept[axis] for axis in axes)])
     return None
 
 

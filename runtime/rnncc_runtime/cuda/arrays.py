@@ -284,7 +284,7 @@ def _check_dense(name: str, shape: Sequence[int], strides: Sequence[int] | None)
         return
     dense = dlpack.dense_strides(shape)
     steps = zip(shape, strides, dense, strict=True)
-    if any(size > 1 and stride != want for size, stride, want in steps):
+    if any(size > 1 and stride != packed for size, stride, packed in steps):
         raise ArrayError(f"{name} is not contiguous: give a contiguous copy")
 
 

@@ -114,17 +114,17 @@ class LoadedCode:
     def _load(self, image: Any) -> tuple[int, str]:
         """The module of the image that suits the device best, and that image's chip."""
         binaries = [image.binary[i] for i in range(image.binaries)]
-        fits = [(suits(_text(one.chip), self.device.chip), one) for one in binaries]
+        fits = [(suits(_text(binary.chip), self.device.chip), binary) for binary in binaries]
         refused = ""
-        for _, one in sorted((fit for fit in fits if fit[0]), key=lambda fit: -fit[0]):
+        for _, binary in sorted((fit for fit in fits if fit[0]), key=lambda fit: -fit[0]):
             module = ctypes.c_void_p()
-            code, error = self._try(module, one)
+            code, error = self._try(module, binary)
             if code == 0:
-                return module.value or 0, _text(one.chip)
-            refused = f"; {_text(one.chip)} was refused: {error}"
+                return module.value or 0, _text(binary.chip)
+            refused = f"; {_text(binary.chip)} was refused: {error}"
             if code not in _NOT_FOR_HERE:
                 break
-        chips = ", ".join(_text(one.chip) for one in binaries) or "nothing"
+        chips = ", ".join(_text(binary.chip) for binary in binaries) or "nothing"
         major, minor = self.device.chip
         what = f"no code for {self.device.name}, a chip sm_{major}{minor}: it has {chips}"
         raise LoadError(f"{self._name}: {what}{refused}")

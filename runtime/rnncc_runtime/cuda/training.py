@@ -203,9 +203,9 @@ class CudaTrainableModel(OnDevice, TrainableModel):
                 kind = type(array).__name__
                 raise ArrayError(f"parameter {name} is a {kind}, expected an array of the GPU")
         arrays, _ = read_inputs(self.parameters, self._trained, self.device, handle)
-        for name, want, array in zip(self._trained, self._fixed, arrays, strict=True):
-            if array is None or array.shape != want:
-                raise ArrayError(f"parameter {name} is to be an array of shape {list(want)}")
+        for name, expected, array in zip(self._trained, self._fixed, arrays, strict=True):
+            if array is None or array.shape != expected:
+                raise ArrayError(f"parameter {name} is to be an array of shape {list(expected)}")
         return arrays
 
     def _allocated(

@@ -99,5 +99,5 @@ class Epilogue:
         stride = emit.dim(step)
         for lane in range(inside):
             at = b.mul(b.add(unit, I64(lane)), stride)
-            one = value if self.lanes == 1 else b.extract_element(value, I64(lane))
-            emit.store(one, emit.at(pointer, at))
+            element = value if self.lanes == 1 else b.extract_element(value, I64(lane))
+            emit.store(element, emit.at(pointer, at))

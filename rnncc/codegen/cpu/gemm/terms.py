@@ -57,8 +57,8 @@ def neighbours(
         return emit.load(emit.at(pointer, b.mul(first, step)))
     values: Value = ir.Constant(vector_type(VALUE[pointer.dtype], lanes), None)
     for lane in range(count):
-        one = emit.load(emit.at(pointer, b.mul(b.add(first, I64(lane)), step)))
-        values = b.insert_element(values, one, I64(lane))
+        element = emit.load(emit.at(pointer, b.mul(b.add(first, I64(lane)), step)))
+        values = b.insert_element(values, element, I64(lane))
     return values
 
 

@@ -30,10 +30,10 @@ class Unit(Operator):
 
     def setup(self, maker: Resolver) -> None:
         self.has_lengths = self.args.flag("sequence_lengths", default=True)
-        want = self.states + 2 + self.has_lengths
-        if len(self.xs) != want:
+        expected = self.states + 2 + self.has_lengths
+        if len(self.xs) != expected:
             hint = f"sequence_lengths is {int(self.has_lengths)}"
-            raise self.error(f"has {len(self.xs)} inputs, expected {want}", hint)
+            raise self.error(f"has {len(self.xs)} inputs, expected {expected}", hint)
         self.drops = self.args.flag("drop_states")
         self.gate_blob = self.xs[self.states]
 

@@ -28,9 +28,9 @@ class InferenceLSTM(Operator):
         self.directions = 1 + self.args.flag("bidirectional")
         self.each = 2 + 2 * self.args.flag("has_biases", default=True)
         self.batch_first = self.args.flag("batch_first")
-        want = 3 + self.layers * self.directions * self.each
-        if self.layers < 1 or len(self.xs) != want:
-            raise self.error(f"has {len(self.xs)} inputs, expected {want}: x, h, c and parameters")
+        count = 3 + self.layers * self.directions * self.each
+        if self.layers < 1 or len(self.xs) != count:
+            raise self.error(f"has {len(self.xs)} inputs, expected {count}: x, h, c and parameters")
 
     def _weights(self, layer: int, direction: int) -> list[Blob]:
         start = 3 + (layer * self.directions + direction) * self.each

@@ -42,8 +42,10 @@ class FC(Operator):
         if dims is not None:
             axis = self.axis("axis", 1, len(dims))
             if not s.equal(product(dims[axis:]), k):
-                got, want = s.size_text(product(dims[axis:])), s.size_text(k)
-                raise self.error(f'rows of "{x.name}" have {got} columns, "{w.name}" wants {want}')
+                columns, depth = s.size_text(product(dims[axis:])), s.size_text(k)
+                raise self.error(
+                    f'rows of "{x.name}" have {columns} columns, "{w.name}" wants {depth}'
+                )
             s.expect(self.ys[0], (*dims[:axis], n))
         elif rows is not None:
             s.expect(self.ys[0], (*rows[:-1], n))

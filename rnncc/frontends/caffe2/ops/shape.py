@@ -158,9 +158,9 @@ class Reshape(Operator):
         if -1 in result:
             at = result.index(Dim.of(-1))
             known = s.dims(self.ys[0])
-            left = total.divide(fixed)
-            left = left if left is not None else known[at] if known else s.fresh()
-            result[at], fixed = left, fixed * left
+            open_size = total.divide(fixed)
+            open_size = open_size if open_size is not None else known[at] if known else s.fresh()
+            result[at], fixed = open_size, fixed * open_size
         if not s.equal(fixed, total):
             raise self.error(f"{s.text(dims)} does not reshape to {s.text(new)}")
         return result

@@ -53,7 +53,7 @@ def rotary_embedding(n: Node) -> SSAValue:
         x = by_head(b, x, dividing(n, x, count))
     if int(dims_of(x)[3]) < turned:
         raise n.error(f"has heads of {dims_of(x)[3]} units, of which {turned} are turned")
-    angles = [_of_positions(n, each, dims_of(x)) for each in (cosines, n.x(3, FLOATS))]
+    angles = [_of_positions(n, positions, dims_of(x)) for positions in (cosines, n.x(3, FLOATS))]
     y = _rotated(b, x, angles, turned, bool(n.flag("interleaved", 0)))
     return y if len(dims) == 4 else heads_together(b, y)
 
@@ -66,8 +66,8 @@ def _of_positions(n: Node, table: SSAValue, dims: tuple[Dim, ...]) -> SSAValue:
         at = b.add(b.cast(b.iota((1, steps), 1), "i64"), b.reshape(at, (1, 1)))
     at = b.reshape(at, (1, 1)) if len(dims_of(at)) == 1 else at
     if dims_of(at) not in ((batch, steps), (Dim.of(1), steps)):
-        wanted = shape_text((batch, steps))
-        raise n.error(f"has positions of shape {shape_text(n.dims(1))}, expected {wanted} or 1")
+        expected = shape_text((batch, steps))
+        raise n.error(f"has positions of shape {shape_text(n.dims(1))}, expected {expected} or 1")
     rows = b.gather(table, at, 0)
     first, steps, pairs = dims_of(rows)
     return b.reshape(rows, (first, 1, steps, pairs))

@@ -35,8 +35,8 @@ def _if(n: Node) -> list[Any]:
     """
     known = n.value(0).numbers
     if known is not None:
-        taken = n.graph("then_branch" if bool(n.scalar(0)) else "else_branch")
-        return inline(n, taken, {})
+        chosen_branch = n.graph("then_branch" if bool(n.scalar(0)) else "else_branch")
+        return inline(n, chosen_branch, {})
     (one, first), (other, second) = _branch(n, "then"), _branch(n, "else")
     if len(first) != len(second):
         raise n.error(f"has branches with {len(first)} and {len(second)} results")

@@ -49,8 +49,8 @@ class Geometry:
 
     def windows(self, rounds_up: bool = False) -> list[Window]:
         """What `rnncc.nn` calls it, of each axis."""
-        each = zip(self.kernel, self.strides, self.dilations, self.pads, strict=True)
-        return [Window(*numbers, rounds_up) for numbers in each]
+        axes = zip(self.kernel, self.strides, self.dilations, self.pads, strict=True)
+        return [Window(*numbers, rounds_up) for numbers in axes]
 
     def _check_fits(self, axis: int, size: Dim) -> None:
         """Refuse windows that are longer than a padded axis: the standard has no result."""

@@ -70,8 +70,8 @@ def gate_functions(n: Node, defaults: Sequence[str], directions: int) -> list[li
         raise n.error(f"{what}, expected {len(defaults) * directions}")
     alphas, betas = n.reals("activation_alpha"), n.reals("activation_beta")
     found = [_activation(n, name, alphas, betas) for name in names]
-    each = len(defaults)
-    return [found[d * each : (d + 1) * each] for d in range(directions)]
+    per_direction = len(defaults)
+    return [found[d * per_direction : (d + 1) * per_direction] for d in range(directions)]
 
 
 def _activation(n: Node, name: str, alphas: list[float], betas: list[float]) -> Function:

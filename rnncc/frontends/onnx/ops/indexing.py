@@ -301,10 +301,10 @@ def _eye_like(n: Node) -> SSAValue:
         raise n.error(f"has data of shape {shape_text(dims)}, expected 2 axes")
     dtype = dtype_name(n.integer("dtype")) if n.given("dtype") else n.value(0).dtype
     edge = b.sub(b.iota(dims, 1, "i32"), b.iota(dims, 0, "i32"))
-    here = b.compare("eq", edge, b.fill(n.integer("k", 0), (), "i32"))
+    on_diagonal = b.compare("eq", edge, b.fill(n.integer("k", 0), (), "i32"))
     if dtype not in STORED:
         raise n.unsupported(f"makes {dtype}, which is not supported")
-    return b.cast(here, dtype)
+    return b.cast(on_diagonal, dtype)
 
 
 def reversed_along(n: Node, x: SSAValue, axis: int) -> SSAValue:

@@ -50,14 +50,14 @@ def _einsum(n: Node) -> SSAValue:
     """
     values = [n.x(i, FLOATS) for i in range(len(n.inputs))]
     terms, result = _letters(n, [len(dims_of(v)) for v in values])
-    for index, each in enumerate(zip(values, terms, strict=True)):
-        values[index], terms[index] = _once_each(n, each)
+    for index, operand in enumerate(zip(values, terms, strict=True)):
+        values[index], terms[index] = _once_each(n, operand)
     value, term = values[0], terms[0]
     for k in range(1, len(values)):
         later = {c for t in terms[k + 1 :] for c in t} | set(result)
         value, term = _contract(n, (value, term), (values[k], terms[k]), later)
-    gone = [axis for axis, letter in enumerate(term) if letter not in result]
-    value = n.b.reduce("sum", value, gone) if gone else value
+    reduced = [axis for axis, letter in enumerate(term) if letter not in result]
+    value = n.b.reduce("sum", value, reduced) if reduced else value
     term = [letter for letter in term if letter in result]
     if sorted(term) != sorted(result):
         raise n.error("asks for an axis that no operand has")
@@ -131,10 +131,10 @@ def _contract(n: Node, left: Term, right: Term, kept: set[str]) -> Term:
 
 def _summed(b: Builder, term: Term, kept: list[str]) -> Term:
     """Without the axes that only this operand has."""
-    gone = [axis for axis, c in enumerate(term[1]) if c not in kept]
-    if not gone:
+    reduced = [axis for axis, c in enumerate(term[1]) if c not in kept]
+    if not reduced:
         return term
-    return b.reduce("sum", term[0], gone), [c for c in term[1] if c in kept]
+    return b.reduce("sum", term[0], reduced), [c for c in term[1] if c in kept]
 
 
 def _sizes(n: Node, *terms: Term) -> dict[str, Dim]:

@@ -117,8 +117,8 @@ def kept_values(
 
     Without the elements that this one appends, which `rows` gets.
     """
-    each = zip(loop.starts, before, after, grows, strict=True)
-    rows[:] = [appended_by(scope, *values) for values in each]
+    columns = zip(loop.starts, before, after, grows, strict=True)
+    rows[:] = [appended_by(scope, *values) for values in columns]
     kept = [new if row is None else old for old, new, row in zip(before, after, rows, strict=True)]
     return kept if types_in(kept) == types_in(before) else None
 

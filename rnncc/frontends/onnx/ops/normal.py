@@ -60,8 +60,8 @@ def _hardmax(n: Node) -> SSAValue:
     """
     b, (x, axis) = n.b, _rows(n)
     place = extremum_place(b, x, "max", axis)
-    here = one_hot(b, place, dims_of(x)[axis], axis)
-    return b.reshape(b.cast(here, dtype_of(x)), n.dims())
+    is_largest = one_hot(b, place, dims_of(x)[axis], axis)
+    return b.reshape(b.cast(is_largest, dtype_of(x)), n.dims())
 
 
 def layer_norm_outputs(n: Node) -> list[SSAValue]:

@@ -71,16 +71,16 @@ class RecurrentOperator(ABC):
         w, r, size = dims_of(self.weights.w), dims_of(self.weights.r), dims_of(self.x)[2]
         hidden = r[-1] if r else Dim.of(0)
         rows = hidden * self.gates
-        want: dict[str, tuple[Dim | int, ...]]
-        want = {"W": (self.directions, rows, size), "R": (self.directions, rows, hidden)}
+        expected: dict[str, tuple[Dim | int, ...]]
+        expected = {"W": (self.directions, rows, size), "R": (self.directions, rows, hidden)}
         held = {"W": w, "R": r}
         if self.weights.bias is not None:
-            want["B"], held["B"] = (self.directions, rows * 2), dims_of(self.weights.bias)
-        for name, dims in want.items():
-            expected = tuple(Dim.of(d) for d in dims)
-            if held[name] != expected:
+            expected["B"], held["B"] = (self.directions, rows * 2), dims_of(self.weights.bias)
+        for name, dims in expected.items():
+            shape = tuple(Dim.of(d) for d in dims)
+            if held[name] != shape:
                 what = f"has {name} of shape {shape_text(held[name])}, expected {shape_text(dims)}"
-                raise self.n.differ(held[name], expected, what)
+                raise self.n.differ(held[name], shape, what)
         if not hidden.is_static:
             raise self.n.unsupported(f"has states of {hidden} units", "--shape gives a size")
         if self.n.given("hidden_size") and self.n.integer("hidden_size") != int(hidden):
@@ -98,15 +98,15 @@ class RecurrentOperator(ABC):
 
     def _start(self, index: int) -> SSAValue:
         """[directions, N, H]"""
-        want = (Dim.of(self.directions), self.batch, Dim.of(self.hidden))
+        expected = (Dim.of(self.directions), self.batch, Dim.of(self.hidden))
         if not self.n.has(index):
-            return self.b.fill(0.0, want, dtype_of(self.x))
+            return self.b.fill(0.0, expected, dtype_of(self.x))
         state = self.n.x(index, FLOATS)
         by_direction = self.b.transpose(state, (1, 0, 2)) if self.batch_first else state
-        if dims_of(by_direction) != want:
+        if dims_of(by_direction) != expected:
             shown = shape_text(dims_of(state))
-            what = f"has an initial state of shape {shown}, expected {shape_text(want)}"
-            raise self.n.differ(dims_of(by_direction), want, what)
+            what = f"has an initial state of shape {shown}, expected {shape_text(expected)}"
+            raise self.n.differ(dims_of(by_direction), expected, what)
         return by_direction
 
     def run(self) -> list[SSAValue]:
@@ -162,10 +162,10 @@ class LstmLayer(RecurrentOperator):
     def __init__(self, n: Node, weights: Stacked) -> None:
         super().__init__(n, weights)
         self.peep = n.maybe(PEEPHOLES, FLOATS)
-        want = (Dim.of(self.directions), Dim.of(3 * self.hidden))
-        if self.peep is not None and dims_of(self.peep) != want:
+        expected = (Dim.of(self.directions), Dim.of(3 * self.hidden))
+        if self.peep is not None and dims_of(self.peep) != expected:
             shown = shape_text(dims_of(self.peep))
-            raise n.error(f"has peepholes of shape {shown}, expected {shape_text(want)}")
+            raise n.error(f"has peepholes of shape {shown}, expected {shape_text(expected)}")
         self.coupled = n.flag("input_forget", 0)
 
     def cell(self, weights: CellWeights, functions: Sequence[Function], index: int) -> Cell:

@@ -153,10 +153,10 @@ def _in_ratio(
         what = f"keeps the ratio of open sizes, {shape_text(dims)}, which is not supported"
         raise n.unsupported(what, "--shape gives an input's sizes")
     scale = min(known) if policy == "not_larger" else max(known)
-    made = [Dim.of(math.floor(np.float32(scale) * np.float32(int(d)) + 0.5)) for d in dims]
-    for old, new in zip(dims, made, strict=True):
+    scaled = [Dim.of(math.floor(np.float32(scale) * np.float32(int(d)) + 0.5)) for d in dims]
+    for old, new in zip(dims, scaled, strict=True):
         _check_scale(n, how, old, new, scale)
-    return [(axis, size, scale) for axis, size in zip(axes, made, strict=True)]
+    return [(axis, size, scale) for axis, size in zip(axes, scaled, strict=True)]
 
 
 def _ratio(new: Dim, old: Dim) -> float | None:

@@ -145,14 +145,14 @@ def _squeezed(n: Node) -> list[Dim]:
         return [d for d in dims if d != 1]
     if not axes:
         raise n.unsupported("names no axes to drop, which ONNX Runtime takes for all of size 1")
-    gone = {n.axis(axis, len(dims)) for axis in axes}
-    for axis in sorted(gone):
+    removed = {n.axis(axis, len(dims)) for axis in axes}
+    for axis in sorted(removed):
         if not may_equal(dims[axis], 1):
             raise n.error(f"drops axis {axis} of {shape_text(dims)}, whose size is not 1")
         if dims[axis] != 1:
             what = f"drops axis {axis} of {shape_text(dims)}, whose size may be another than 1"
             raise n.differ([dims[axis]], [Dim.of(1)], what)
-    return [d for axis, d in enumerate(dims) if axis not in gone]
+    return [d for axis, d in enumerate(dims) if axis not in removed]
 
 
 def _unsqueezed(n: Node) -> list[Dim]:

@@ -40,11 +40,11 @@ def _split_sizes(n: Node) -> tuple[int, list[Dim]]:
         count = n.integer("num_outputs") if n.given("num_outputs") else len(n.op.output)
         if count < 1 or count > len(n.op.output):
             raise n.error(f"splits into {count} parts, for {len(n.op.output)} outputs")
-        each = total.over(count)
+        part = total.over(count)
         if n.opset < SMALLER_LAST and not total.is_static:
-            n.b.require(total - each * count)  # the parts are equal
-            return axis, [each] * count
-        parts = [each] * (count - 1) + [total - each * (count - 1)]
+            n.b.require(total - part * count)  # the parts are equal
+            return axis, [part] * count
+        parts = [part] * (count - 1) + [total - part * (count - 1)]
     if sum(parts, Dim.of(0)) != total or any(d.is_static and int(d) < 0 for d in parts):
         raise n.error(f"splits {total} into {', '.join(str(p) for p in parts)}")
     if len(parts) < len(n.op.output):
@@ -58,11 +58,11 @@ def _split(n: Node) -> list[SSAValue]:
     Refused: sizes that are computed at run time.
     """
     axis, parts = _split_sizes(n)
-    x, start, made = n.x(), Dim.of(0), list[SSAValue]()
+    x, start, pieces = n.x(), Dim.of(0), list[SSAValue]()
     for size in parts:
-        made.append(n.b.slice(x, axis, start, size))
+        pieces.append(n.b.slice(x, axis, start, size))
         start = start + size
-    return made
+    return pieces
 
 
 def _fold_split(n: Node, arrays: list[Array]) -> list[Array] | None:
@@ -251,13 +251,13 @@ def padded(
     cut = [larger(-d, none) if plain or d.is_static else none for d in (before, behind)]
     before, behind = before + cut[0], behind + cut[1]
     whole = before + size + behind
-    left = whole - cut[0] - cut[1]
-    rest = left if plain else size - cut[0] - cut[1]
+    length = whole - cut[0] - cut[1]
+    rest = length if plain else size - cut[0] - cut[1]
     if rest.is_static and int(rest) < 0:
         raise n.error(f"cuts {cut[0] + cut[1]} elements off an axis of {size}")
     if plain:  # more than there is may be cut off at one end, and put at the other
         x = x if whole == size else b.pad(x, axis, before, whole, number)
-        return b.slice(x, axis, cut[0], left)
+        return b.slice(x, axis, cut[0], length)
     x = b.slice(x, axis, cut[0], size - cut[0] - cut[1])
     if before == 0 and behind == 0:
         return x

@@ -90,8 +90,8 @@ def index_put(
 
 def _numbered(at: NodeContext, indices: list[Value | None]) -> list[int]:
     """The axes that tensors of numbers stand for."""
-    axes = [axis for axis, one in enumerate(indices) if one is not None]
-    if any(one is not None and dtype_of(one) == "i1" for one in indices):
+    axes = [axis for axis, index in enumerate(indices) if index is not None]
+    if any(index is not None and dtype_of(index) == "i1" for index in indices):
         at.refuse("indexing with a mask is not supported", f"torch.where, or {BY_TENSORS}")
     return axes
 
@@ -101,9 +101,9 @@ def _place(
 ) -> tuple[Value, Sequence[Dim]]:
     """The numbers of rows of `_in_front`, and their shape."""
     b, sizes = at.b, [dims_of(x)[axis] for axis in axes]
-    numbers = b.broadcast_together(*(one for one in indices if one is not None))
-    whole = [b.cast(one, "i64") for one in numbers]
-    places = [from_front(b, one, size) for one, size in zip(whole, sizes, strict=True)]
+    numbers = b.broadcast_together(*(index for index in indices if index is not None))
+    whole = [b.cast(index, "i64") for index in numbers]
+    places = [from_front(b, index, size) for index, size in zip(whole, sizes, strict=True)]
     return places[0] if len(axes) == 1 else flat_places(b, places, sizes), dims_of(numbers[0])
 
 
@@ -199,11 +199,11 @@ def negative_log_likelihood(
     place = b.select(ignored, b.fill(0, (), dtype_of(target)), target)
     dims = dims_of(target)
     index = b.reshape(place, (*dims[:axis], 1, *dims[axis:]))
-    taken = b.reshape(gather_elements(b, x, index, axis), dims)
-    one = b.fill(1.0, (), dtype_of(x)) if weight is None else b.gather(weight, place, 0)
-    one = b.broadcast(one, dims, range(rank_of(one)))
-    share = b.select(ignored, b.full_like(one, 0.0), one)
-    loss = b.neg(b.mul(taken, share))
+    picked = b.reshape(gather_elements(b, x, index, axis), dims)
+    factor = b.fill(1.0, (), dtype_of(x)) if weight is None else b.gather(weight, place, 0)
+    factor = b.broadcast(factor, dims, range(rank_of(factor)))
+    share = b.select(ignored, b.full_like(factor, 0.0), factor)
+    loss = b.neg(b.mul(picked, share))
     if reduction == 0:
         return loss
     whole = total(b, loss, range(len(dims)))
@@ -226,8 +226,8 @@ def masked_scatter(at: NodeContext, x: Value, mask: Value, new: Value) -> Value:
     count = (product(dims_of(x)),)
     number = cumulate(b, b.cast(b.reshape(mask, count), "i64"), 0)
     place = b.maximum(b.sub(number, b.fill(1, (), "i64")), b.fill(0, (), "i64"))
-    taken = b.gather(b.reshape(new, (product(dims_of(new)),)), place, 0)
-    return b.select(mask, b.reshape(taken, dims_of(x)), x)
+    following = b.gather(b.reshape(new, (product(dims_of(new)),)), place, 0)
+    return b.select(mask, b.reshape(following, dims_of(x)), x)
 
 
 def triangular(upper: bool) -> Translation:

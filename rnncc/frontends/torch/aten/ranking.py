@@ -42,8 +42,8 @@ def kth_value(
         return x, at.b.fill(0, (), "i64")
     axis = _ranked(at, x, dim)
     values, places = top_k(at.b, x, k, axis, largest=False)
-    last = (at.b.slice(one, axis, k - 1, 1) for one in (values, places))
-    value, place = (at.b.reshape(one, at.dims) for one in last)
+    last = (at.b.slice(y, axis, k - 1, 1) for y in (values, places))
+    value, place = (at.b.reshape(y, at.dims) for y in last)
     return value, place
 
 
@@ -81,8 +81,8 @@ def extreme_and_place(kind: str) -> Translation:
             return x, at.b.fill(0, (), "i64")
         b, axis = at.b, at.axis(dim, rank_of(x))
         place = extremum_place(b, b.cast(x, _number(x)), kind, axis)
-        here = one_hot(b, place, dims_of(x)[axis], axis)
-        chosen = b.select(here, b.cast(x, _number(x)), b.fill(0, (), _number(x)))
+        is_extremum = one_hot(b, place, dims_of(x)[axis], axis)
+        chosen = b.select(is_extremum, b.cast(x, _number(x)), b.fill(0, (), _number(x)))
         value = b.cast(b.reduce("sum", chosen, [axis]), dtype_of(x))
         return b.reshape(value, at.dims), b.reshape(place, at.dims)
 

@@ -31,11 +31,11 @@ def recurrent(
 ) -> tuple[Value, ...]:
     """All layers and directions; y, the last h and the last c; y is 0 beyond a length"""
     b, ways, layout = at.b, 2 if both else 1, "NTC" if batch_first else "TNC"
-    each = len(weights) // (layers * ways)
+    per_cell = len(weights) // (layers * ways)
 
     def layer(number: int) -> Iterator[Direction]:
         for index in range(number * ways, (number + 1) * ways):
-            cell = _cell(b, kind, weights[index * each :][:each], biases)
+            cell = _cell(b, kind, weights[index * per_cell :][:per_cell], biases)
             yield Direction(cell, [row(b, h, index) for h in hx], index % ways == 1)
 
     def between(y: Value) -> Value:

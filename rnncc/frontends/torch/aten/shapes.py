@@ -147,10 +147,10 @@ def pad(at: NodeContext, x: Value, pads: Sequence[Size], value: Number = 0) -> V
         axis = rank_of(x) - 1 - number
         size = dims_of(x)[axis]
         (front, cut_front), (behind, cut_behind) = _pad_or_cut(before), _pad_or_cut(after)
-        left = size - cut_front - cut_behind
-        if left != size:
-            x = at.b.slice(x, axis, cut_front, left)
-        x = at.b.pad(x, axis, front, left + front + behind, float(value))
+        length = size - cut_front - cut_behind
+        if length != size:
+            x = at.b.slice(x, axis, cut_front, length)
+        x = at.b.pad(x, axis, front, length + front + behind, float(value))
     return x
 
 
@@ -205,7 +205,7 @@ def _with_edges(
     if kind == "replication":
         first, last = b.slice(x, axis, 0, 1), b.slice(x, axis, size - 1, 1)
         ends = [(first, front), (last, behind)]
-        copies = [_repeated(at, one, axis, count) for one, count in ends]
+        copies = [_repeated(at, edge, axis, count) for edge, count in ends]
     elif kind == "circular":
         copies = [b.slice(x, axis, size - front, front), b.slice(x, axis, 0, behind)]
     else:
@@ -291,8 +291,8 @@ def _replaced_apart(
     apart = (*dims[: axis + 1], Dim.of(step), *dims[axis + 1 :])
     spread = b.broadcast(new, apart, [i for i in range(len(apart)) if i != axis + 1])
     spread = b.reshape(spread, (*dims[:axis], count * step, *dims[axis + 1 :]))
-    left = min(int(count) * step, int(size) - int(start))
-    spread = b.pad(b.slice(spread, axis, 0, left), axis, start, size, 0.0)
+    length = min(int(count) * step, int(size) - int(start))
+    spread = b.pad(b.slice(spread, axis, 0, length), axis, start, size, 0.0)
     places = np.isin(np.arange(int(size)), int(start) + step * np.arange(int(count)))
     shape = [size if i == axis else Dim.of(1) for i in range(len(dims))]
     return b.select(b.reshape(b.constant(places, "i1"), shape), spread, x)

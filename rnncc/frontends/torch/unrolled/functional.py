@@ -256,6 +256,6 @@ def _is_pointwise(name: str) -> bool:
     """Whether a method computes the same as the one that does it in place."""
     packet = getattr(torch.ops.aten, name, None)
     overloads = () if packet is None else packet.overloads()
-    tags = {tag for each in overloads for tag in getattr(packet, each).tags}
+    tags = {tag for overload in overloads for tag in getattr(packet, overload).tags}
     known = torch.Tag.pointwise in tags and torch.Tag.nondeterministic_seeded not in tags
     return hasattr(torch.Tensor, name[:-1]) and (known or name == "masked_fill_")

@@ -44,11 +44,11 @@ class Rolled:
 
     Attributes:
         lengths: how many repeats the loops have that were rolled.
-        left: the longest part that repeats and is no loop: its first node, and how often.
+        unrolled: the longest part that repeats and is no loop: its first node, and how often.
     """
 
     lengths: list[int] = field(default_factory=list[int])
-    left: tuple[Node, int] | None = None
+    unrolled: tuple[Node, int] | None = None
 
 
 def _roll(nodes: Sequence[Node], repeat: Repeat, editor: Editor) -> list[int]:
@@ -95,8 +95,8 @@ def _is_input(leaf: Any) -> bool:
 
 def unrolled(found: Rolled) -> CompileError:
     """What is wrong with repeats that are no loop, and what to write instead."""
-    assert found.left is not None
-    node, count = found.left
+    assert found.unrolled is not None
+    node, count = found.unrolled
     what = f"{count} repeats of a loop's body are not one loop: they differ, or have no like here"
     hint = "ys, state = rnncc.torch.scan(cell, xs, state) loops over y, state = cell(x, state)"
     return CompileError(location(node), what, hint)
@@ -137,8 +137,8 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
         done.lengths += lengths
         if lengths:
             free[repeat.start : repeat.end] = [False] * (repeat.end - repeat.start)
-        elif _is_work(nodes, repeat) and (done.left is None or repeat.count > done.left[1]):
-            done.left = nodes[repeat.start], repeat.count
+        elif _is_work(nodes, repeat) and (done.unrolled is None or repeat.count > done.unrolled[1]):
+            done.unrolled = nodes[repeat.start], repeat.count
     if done.lengths:
         module.graph.eliminate_dead_code()
         module.graph.lint()
@@ -252,8 +252,8 @@ def _unclaimed(repeat: Repeat, free: Sequence[bool]) -> Repeat | None:
         end -= 1
     if not all(free[start:end]):
         return None
-    left = Repeat(start, end, repeat.period)
-    return left if left.count >= LEAST else None
+    narrower = Repeat(start, end, repeat.period)
+    return narrower if narrower.count >= LEAST else None
 
 
 def _rows(nodes: Sequence[Node], repeat: Repeat) -> list[list[Node]]:
