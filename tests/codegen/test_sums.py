@@ -141,3 +141,36 @@ def test_gate_gradients_side_by_side_are_read_where_they_are() -> None:
         *["kern.contract"] * 3,
         "rnn.yield",
     ]
+
+
+PRODUCTS: dict[str, tuple[list[Any], Make]] = {
+    "keys in columns": ([N, 16, T], lambda b, _, q, k: b.matmul(q, k)),
+    "keys in rows": ([N, T, 16], lambda b, _, q, k: b.matmul(q, k, transpose_b=True)),
+    "more terms": ([N, T, 48], lambda b, _, q, k: b.matmul(q, k, transpose_b=True)),
+    "few columns": ([N, 16, 5], lambda b, _, q, k: b.matmul(q, k)),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_rows_that_share_what_they_read_have_the_bits_of_each_alone(name: str) -> None:
+    """A product of two computed tensors, of any number of rows and columns."""
+    dims, make = PRODUCTS[name]
+    b = Builder.net("product")
+    q, k = b.input("q", [N, "S", 48 if name == "more terms" else 16]), b.input("k", dims)
+    program = b.finish({"y": make(b, q, q, k)})
+    bare = Bare(as_it_is(program), resolve_target())
+    for rows, steps in ((1, 1), (3, 15), (4, 16), (5, 33), (9, 70)):
+        sizes = {"N": 2, "S": rows, "T": steps}
+        rng = np.random.default_rng(rows)
+        inputs: Arrays = {
+            port.name: rng.standard_normal([d.evaluate(sizes) for d in port.dims]).astype("f4")
+            for port in as_it_is(program).inputs
+        }
+        with guards(True) as memory:
+            got = bare.run(inputs, sizes, memory)
+        assert_close(got, run(program, inputs, np.float64, sizes))
+        for row in range(rows):
+            alone = {**inputs, "q": np.ascontiguousarray(inputs["q"][:, row : row + 1])}
+            with guards(False) as memory:
+                one = bare.run(alone, {**sizes, "S": 1}, memory)
+            assert one["y"].tobytes() == got["y"][:, row : row + 1].tobytes()

@@ -26,6 +26,10 @@ TOGETHER = 4
 ROWS = 4
 """Rows that a sum takes in before it turns to the next results: few streams are read at a time."""
 
+SHARING = 4
+"""Rows of results at a time where they share what they read, such as queries that meet the same
+keys: half of them where there are 16 registers."""
+
 FEW = 32
 """Terms over several axes, such as a window's, that are written one by one."""
 
@@ -80,9 +84,10 @@ class _ReduceCode:
         few = across and len(taps) > 1 and all(d.is_static for d in taps)
         self.unrolled = few and prod(map(int, taps)) <= FEW
         self.folds_together = along and self._folds_together()
+        self.sharing = self._sharing()
 
     def _folds_together(self) -> bool:
-        """Whether there is a vector of neighbouring results, whose terms fill vectors too."""
+        """Whether there may be a vector of neighbouring results, whose terms fill vectors too."""
         op, kept, lanes = self.op, self.kept, self.lanes
         # Only float sums are worth it: 15 additions of vectors fold 16 results instead of 64. Each
         # is still folded in the order that it has alone, so that no bit changes.
@@ -90,8 +95,21 @@ class _ReduceCode:
             return False
         if kept < 2 or op.reduced.data != 1 or self.access[-1].strides[kept - 1] != 1:
             return False
-        sizes = op.dims[kept - 1 :]
-        return lanes > 1 and all(size.is_static and int(size) % lanes == 0 for size in sizes)
+        results, terms = op.dims[kept - 1 :]
+        if lanes == 1 or not terms.is_static or int(terms) % lanes:
+            return False
+        return not results.is_static or int(results) >= lanes
+
+    def _sharing(self) -> int:
+        """How many rows of results are computed together, since an input is the same for all."""
+        row = self.kept - 2
+        if not self.across or self.ordered or row < 0 or self.op.some_rows is not None:
+            return 1
+        size, reads = self.op.dims[row], self.access[:-1]
+        same = any(a.strides[row] == 0 and a.strides[self.kept - 1] != 0 for a in reads)
+        if not same or self.unrolled or (size.is_static and int(size) < SHARING):
+            return 1
+        return SHARING if self.emit.target.registers >= 32 else SHARING // 2
 
     def run(self, listed: Pointer | None) -> None:
         emit, dims, listing = self.emit, self.op.dims, self.op.some_rows
@@ -103,6 +121,8 @@ class _ReduceCode:
         if listing is not None and listed is not None:
             rows = RowList(emit, self.op, outer[: listing.axes], listed)
             rows.nest([emit.dim(d) for d in outer[listing.axes :]], body)
+        elif self.sharing > 1:
+            self._shared_rows([emit.dim(d) for d in outer[:-1]])
         elif outer or self.across:  # without other axes, threads share the results of a row
             emit.nest([emit.dim(d) for d in outer], body, shared=True)
         else:
@@ -113,7 +133,7 @@ class _ReduceCode:
         """A row of results, one a lane."""
         # An order that is not stated allows all rows at once: the sums stay in registers.
         if not self.ordered or self.kept == len(self.op.dims):
-            self._results(indices, None)
+            self._results([indices], None)
             return
         emit, b = self.emit, self.emit.b
         size = emit.dim(self.op.dims[self.kept])
@@ -125,13 +145,30 @@ class _ReduceCode:
             first = b.mul(i, I64(ROWS))
             rest = b.sub(size, first)
             count = b.select(b.icmp_signed("<", rest, I64(ROWS)), rest, I64(ROWS))
-            self._results(indices, (first, count))
+            self._results([indices], (first, count))
             return []
 
         emit.loop(chunks, iteration)
 
-    def _results(self, indices: list[Value], part: Part | None) -> None:
-        """A row of results, a few vectors at a time, then single ones; `part`: a chunk's rows."""
+    def _shared_rows(self, outer: list[Value]) -> None:
+        """Rows of results, some at a time that read the same, then single ones."""
+        emit, b = self.emit, self.emit.b
+        full, rest = emit.divided(self.op.dims[self.kept - 2], self.sharing)
+
+        def block(indices: list[Value]) -> None:
+            first = b.mul(indices[-1], I64(self.sharing))
+            numbers = [b.add(first, I64(r)) for r in range(self.sharing)]
+            self._results([[*indices[:-1], number] for number in numbers], None)
+
+        def single(indices: list[Value]) -> None:
+            number = b.add(b.mul(full, I64(self.sharing)), indices[-1])
+            self._results([[*indices[:-1], number]], None)
+
+        emit.nest([*outer, full], block, shared=True)
+        emit.nest([*outer, rest], single, shared=True)
+
+    def _results(self, rows: list[list[Value]], part: Part | None) -> None:
+        """Rows of results, a few vectors at a time, then single ones; `part`: a chunk's rows."""
         emit, b, lanes = self.emit, self.emit.b, self.lanes
         width = lanes * TOGETHER
         full, rest = emit.divided(self.op.dims[self.kept - 1], width)
@@ -139,22 +176,23 @@ class _ReduceCode:
         def panel(i: Value, carried: list[Value]) -> list[Value]:
             start = b.mul(i, I64(width))
             starts = [b.add(start, I64(v * lanes)) for v in range(TOGETHER)]
-            self._result([_Place([*indices, s]) for s in starts], part)
+            self._result([_Place([*row, s]) for row in rows for s in starts], part)
             return []
 
         done = b.mul(full, I64(width))
 
         def vector(start: Value, mask: Value | None) -> None:
-            self._result([_Place([*indices, b.add(done, start)], mask)], part)
+            at = b.add(done, start)
+            self._result([_Place([*row, at], mask) for row in rows], part)
 
         def last() -> None:
             size = self.op.dims[self.kept - 1]
             if self.unrolled and size.is_static:
-                self._rest(indices, int(size), part)
+                self._rest(rows[0], int(size), part)
             else:
                 emit.in_vectors(rest, lanes, vector)
 
-        if indices:
+        if rows[0]:
             emit.loop(full, panel)
             last()
         else:
@@ -174,8 +212,9 @@ class _ReduceCode:
         self._result([_Place(indices)], None)
 
     def _neighbours(self, indices: list[Value]) -> None:
-        """A row of results, as many at a time as a vector holds."""
+        """A row of results, as many at a time as a vector holds, then single ones."""
         emit, b, lanes = self.emit, self.emit.b, self.lanes
+        full, rest = emit.divided(self.op.dims[self.kept - 1], lanes)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             first = b.mul(i, I64(lanes))
@@ -192,7 +231,12 @@ class _ReduceCode:
             )
             return []
 
-        emit.loop(I64(int(self.op.dims[self.kept - 1]) // lanes), iteration)
+        def single(i: Value, carried: list[Value]) -> list[Value]:
+            self._element([*indices, b.add(b.mul(full, I64(lanes)), i)])
+            return []
+
+        emit.loop(full, iteration)
+        emit.loop(rest, single)
 
     def _result(self, places: list[_Place], part: Part | None) -> None:
         """Vectors of results at some places, or the `part` of them that a chunk of rows adds."""

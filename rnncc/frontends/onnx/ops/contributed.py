@@ -18,6 +18,7 @@ from rnncc.frontends.onnx.ops.contributed_attention import (
     fused_attention,
     multi_head_attention,
 )
+from rnncc.frontends.onnx.ops.contributed_grouped import GROUPED, grouped_attention
 from rnncc.frontends.onnx.ops.contributed_moves import padded, rotary_embedding, with_axis
 from rnncc.frontends.onnx.ops.conv import convolved
 from rnncc.frontends.onnx.ops.gate_functions import FUNCTIONS
@@ -255,6 +256,7 @@ OPERATORS: dict[str, OnnxOperator] = {
             fused_attention, (2, 7), f"{ATTENTION} qkv_hidden_sizes {UNSUPPORTED}"
         ),
         "MultiHeadAttention": contributed(multi_head_attention, (1, 10), ATTENTION),
+        "GroupQueryAttention": contributed(grouped_attention, (1, 17), GROUPED),
         "RotaryEmbedding": contributed(rotary_embedding, (4, 4), _ROTARY),
         "Pad": contributed(padded, (2, 3), "mode"),
         "Trilu": contributed(trilu, (1, 2), "upper"),

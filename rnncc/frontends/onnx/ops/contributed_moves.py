@@ -54,7 +54,7 @@ def rotary_embedding(n: Node) -> SSAValue:
     if int(dims_of(x)[3]) < turned:
         raise n.error(f"has heads of {dims_of(x)[3]} units, of which {turned} are turned")
     angles = [_of_positions(n, positions, dims_of(x)) for positions in (cosines, n.x(3, FLOATS))]
-    y = _rotated(b, x, angles, turned, bool(n.flag("interleaved", 0)))
+    y = rotated(b, x, angles, turned, bool(n.flag("interleaved", 0)))
     return y if len(dims) == 4 else heads_together(b, y)
 
 
@@ -73,7 +73,7 @@ def _of_positions(n: Node, table: SSAValue, dims: tuple[Dim, ...]) -> SSAValue:
     return b.reshape(rows, (first, 1, steps, pairs))
 
 
-def _rotated(
+def rotated(
     b: Builder, x: SSAValue, angles: list[SSAValue], turned: int, interleaved: bool
 ) -> SSAValue:
     """The first `turned` units of each head as pairs, of neighbours or of halves, turned."""
