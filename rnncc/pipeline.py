@@ -48,6 +48,7 @@ INFERENCE = [
         ReassociateSums(),
         "the terms of x_t stand together, to leave the loop as one",
     ),
+    Step("multiply-adds", MultiplyAdds(), "no bit may hang on what leaves a loop or is kept"),
     Step("hoist", Hoist(), "the input projection is half of the arithmetic"),
     Step("turn-states", TurnStates(), "invariants have left the loop by now"),
     Step("regroup-biases", ReassociateSums(), "biases that left the loop join those outside"),
@@ -55,7 +56,6 @@ INFERENCE = [
     Step("fold-joined", reading.fold, "joined weights, added biases"),
     Step("mask-rows", MaskRows(), "the active rows are known before a loop runs"),
     Step("simplify-last", Simplify(), "what folding left behind"),
-    Step("multiply-adds", MultiplyAdds(), "sums have their form; kernels must not decide it"),
 ]
 
 TRAINING = [
@@ -72,12 +72,13 @@ TRAINING = [
         ReassociateSums(),
         "the terms of x_t stand together, to leave the loop as one",
     ),
+    Step("multiply-adds", MultiplyAdds(), "no bit may hang on what leaves a loop or is kept"),
     Step("hoist", Hoist(), "the input projection is half of the arithmetic"),
     Step("turn-states", TurnStates(), "invariants have left the loop by now"),
     Step("regroup-biases", ReassociateSums(), "biases that left the loop join those outside"),
     Step("simplify-hoisted", Simplify(), "what the others left behind"),
     Step("differentiate", training.differentiate, "on few, meaningful ops"),
-    Step("multiply-adds", MultiplyAdds(), "no bit may hang on what is kept, so before the choice"),
+    Step("multiply-adds-of-gradients", MultiplyAdds(), "nor may one of gradients"),
     Step("split-phases", training.split, "needs to know what is cheap to compute again"),
     # from here on each half for itself; nothing changes a bit
     Step("strip-stop-gradient", StripStopGradient(), "they have done their work"),

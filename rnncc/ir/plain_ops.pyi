@@ -29,8 +29,8 @@ class PlainOps(ABC):
         """y = a - b"""
     def mul(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """y = a · b"""
-    def multiply_add(self, a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:
-        """y = a · b + c of floats, rounded once where the machine can"""
+    def multiply_add(self, kind: str, a: SSAValue, b: SSAValue, c: SSAValue) -> SSAValue:
+        """y = a · b + c (add), a · b - c (sub) or c - a · b (from), rounded once where machines can"""
     def div(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """y = a / b; of integers towards zero, where a / 0 is 0"""
     def maximum(self, a: SSAValue, b: SSAValue) -> SSAValue:

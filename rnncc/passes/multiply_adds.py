@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import View
-from rnncc.ir.ops.control import Net
-from rnncc.ir.ops.elementwise import Add, Mul, MultiplyAdd, Sub
+from rnncc.ir.ops.control import Net, Scan
+from rnncc.ir.ops.elementwise import Add, Mul, Sub
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
-from rnncc.ir.rewriting import NetPass, blocks_of, dce, replace, run_all
+from rnncc.ir.rewriting import NetPass, dce, replace, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.passes.dependence import Kind, kinds_of
+
+Factors = tuple[SSAValue, SSAValue]
 
 
 @dataclass(frozen=True)
 class MultiplyAdds(NetPass):
-    """a·b + c → multiply_add(a, b, c), whatever else reads the product; so too a·b - c, c - a·b.
+    """a·b + c, a·b - c, c - a·b → multiply_add of a, b, c, whatever else reads the product.
 
     A product that is read elsewhere as well stays there for those who read it. What is rounded
     therefore hangs on nothing but how a sum is made: not on what else is computed, on what is
-    stored, or on which kernel has which op. Of two products the first is the one.
+    stored or leaves a loop, or on which kernel has which op. Of two products the one is taken that
+    changes more often, as the other may leave a loop; of equals the first.
 
     Before:
 
@@ -34,51 +39,47 @@ class MultiplyAdds(NetPass):
     After:
 
         v1 = mul(x, y)
-        v2 = multiply_add(x, y, z)
-        v3 = neg(x)
-        v4 = multiply_add(v3, y, v2)
-        v5 = relu(v1)
-        return v4, v5
+        v2 = multiply_add(x, y, z, kind=add)
+        v3 = multiply_add(x, y, v2, kind=from)
+        v4 = relu(v1)
+        return v3, v4
     """
 
     name = "rnn-multiply-adds"
 
     def rewrite(self, net: Net) -> bool:
-        changed = False
-        for block in blocks_of(net.body.block):
-            sums = [op for op in block.ops if isinstance(op, Add | Sub)]
-            changed = run_all(map(_rewrite, sums)) or changed
-            dce(block)
-        return changed
+        return run_all([*map(_rewrite, scans_of(net.body.block)), _rewrite(net)])
 
 
 def plus(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
-    """x + y, as one op with a product where either is one."""
-    for one, other in ((x, y), (y, x)):
-        if (factors := _factors(b, one)) is not None:
-            return b.append(MultiplyAdd, *factors, other)
-    return b.add(x, y)
+    """x + y, as one op with y where that is a product."""
+    factors = _factors(b, y)
+    return b.add(x, y) if factors is None else b.multiply_add("add", *factors, x)
 
 
-def _rewrite(op: Add | Sub) -> bool:
-    if dtype_of(op.y) not in FLOATS:
-        return False
+def _rewrite(parent: Scan | Net) -> bool:
+    kinds, block, changed = kinds_of(parent), parent.body.block, False
+    sums = [op for op in block.ops if isinstance(op, Add | Sub) and dtype_of(op.y) in FLOATS]
+    for op in sums:
+        if (new := _fused(op, kinds)) is not None:
+            kinds[new] = kinds[op.y]
+            replace(op, [new])
+            changed = True
+    return dce(block) or changed
+
+
+def _fused(op: Add | Sub, kinds: Mapping[SSAValue, Kind]) -> SSAValue | None:
+    """The sum as one op with a product; None where it has none."""
     b = Builder.before(op)
-    if isinstance(op, Add):
-        new = plus(b, op.a, op.b)
-    elif (factors := _factors(b, op.a)) is not None:
-        new = b.append(MultiplyAdd, *factors, b.neg(op.b))
-    elif (factors := _factors(b, op.b)) is not None:
-        new = b.append(MultiplyAdd, b.neg(factors[0]), factors[1], op.a)
-    else:
-        return False
-    if isinstance(new.owner, Add):
-        return False
-    replace(op, [new])
-    return True
+    pairs = [(op.a, op.b), (op.b, op.a)]
+    for product, other in sorted(pairs, key=lambda pair: -kinds[pair[0]]):
+        if (factors := _factors(b, product)) is not None:
+            kind = "add" if isinstance(op, Add) else "sub" if product is op.a else "from"
+            return b.multiply_add(kind, *factors, other)
+    return None
 
 
-def _factors(b: Builder, value: SSAValue) -> list[SSAValue] | None:
+def _factors(b: Builder, value: SSAValue) -> Factors | None:
     """The factors of a product, or of a product that a value is a view of, viewed so too."""
     views = list[View]()
     while isinstance(view := value.owner, Broadcast | Slice | Transpose) or (
@@ -88,7 +89,7 @@ def _factors(b: Builder, value: SSAValue) -> list[SSAValue] | None:
         value = view.x
     if not isinstance(value.owner, Mul):
         return None
-    factors = list(value.owner.operands)
+    one, two = value.owner.operands
     for view in reversed(views):
-        factors = [b.like(view, [factor]) for factor in factors]
-    return factors
+        one, two = b.like(view, [one]), b.like(view, [two])
+    return one, two

@@ -44,7 +44,7 @@ class SumLate(NetPass):
 
         for t in reversed 0..T, h from h, c from 0:
             v1 = mul(h[t+1], x[t])
-            v2 = multiply_add(h[t+1], x[t], c[t+1])
+            v2 = multiply_add(h[t+1], x[t], c[t+1], kind=add)
             h[t] = v1
             c[t] = v2
         v3 = sum_rows(0, c[0], reverse=true)

@@ -20,6 +20,7 @@ FLOATS: dict[str, Callable[..., SSAValue]] = {
     "select": lambda b, x, y: b.select(b.input("c", ["S", "T", "N"], "i1"), x, y),
     "compare": lambda b, x, y: b.compare("lt", x, y),
     "round": lambda b, x: b.round("floor", x),
+    "multiply_add": lambda b, x, y, z: b.multiply_add("from", x, y, z),
     "cast": lambda b, x: b.cast(x, "i32"),
     "bitcast": lambda b, x: b.bitcast(x),
 }

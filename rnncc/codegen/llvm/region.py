@@ -163,6 +163,11 @@ def _emit_op(emit: Emit, op: Operation, xs: list[Value], lanes: int) -> Value:
 def _float_op(emit: Emit, op: Operation, xs: list[Value], lanes: int, dtype: Real) -> Value:
     if isinstance(op, ew.Round):
         return emit.math(lanes, dtype).rounded(emit.b, op.kind.data, xs[0])
+    if isinstance(op, ew.MultiplyAdd):
+        x, y, z = xs
+        x = emit.b.fneg(x) if op.kind.data == "from" else x
+        z = emit.b.fneg(z) if op.kind.data == "sub" else z
+        return emit.math(lanes, dtype).fma(emit.b, x, y, z)
     assert isinstance(op, Elementwise) and op.CODE, f"{op.name} has no code"
     return emit.function(op.CODE, xs, lanes, dtype)
 

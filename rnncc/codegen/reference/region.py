@@ -30,6 +30,7 @@ ROUNDINGS = {"floor": "floor", "ceil": "ceil", "even": "rint", "trunc": "trunc"}
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BITS = {"and": "&", "or": "|", "xor": "^"}
 LOGIC = {"and": "&&", "or": "||", "xor": "!="}
+MULTIPLY_ADDS = {"add": "{} * {} + {}", "sub": "{} * {} - {}", "from": "{2} - {0} * {1}"}
 INFIX = {ew.Add: "+", ew.Sub: "-", ew.Mul: "*", ew.Div: "/"}
 
 
@@ -113,7 +114,7 @@ def _float(op: Operation, xs: list[str], dtype: str) -> str:
         case ew.Add() | ew.Sub() | ew.Mul() | ew.Div():
             return f"{xs[0]} {INFIX[type(op)]} {xs[1]}"
         case ew.MultiplyAdd():
-            return "{} * {} + {}".format(*xs)
+            return MULTIPLY_ADDS[op.kind.data].format(*xs)
         case ew.Neg():
             # Of a negative constant `--` would be another operator.
             return f"-({xs[0]})"

@@ -39,6 +39,7 @@ COMPARISONS = {
     "eq": np.equal,
     "ne": np.not_equal,
 }
+MULTIPLY_ADDS = ("add", "sub", "from")
 LOGIC = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 BITS = {
     **{"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor},
@@ -49,10 +50,6 @@ ROUNDINGS = {"floor": np.floor, "ceil": np.ceil, "even": np.rint, "trunc": np.tr
 
 def _relu(x: Array) -> Array:
     return np.maximum(x, 0)
-
-
-def _multiply_add(a: Array, b: Array, c: Array) -> Array:
-    return a * b + c
 
 
 def _divide(a: Array, divisor: Array) -> Array:
@@ -122,21 +119,32 @@ class Mul(Arithmetic):
         return [b.mul(dy, self.b), b.mul(dy, self.a)]
 
 
-@elementwise("multiply_add", _multiply_add, code="fma")
+@irdl_op_definition
 class MultiplyAdd(Elementwise):
-    """y = a · b + c of floats, rounded once where the machine can"""
+    """y = a · b + c (add), a · b - c (sub) or c - a · b (from), rounded once where machines can"""
 
+    name = "rnn.multiply_add"
+    kind = prop_def(StringAttr)
     a = operand_def()
     b = operand_def()
     c = operand_def()
 
     @classmethod
     def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect_kind(properties, MULTIPLY_ADDS)
         expect_float(types[0])
         return super().infer_element(properties, *types)
 
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        product, c = np.multiply(arrays[0], arrays[1]), arrays[2]
+        if self.kind.data == "add":
+            return product + c
+        return product - c if self.kind.data == "sub" else c - product
+
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        return [b.mul(dy, self.b), b.mul(dy, self.a), dy]
+        of_product = b.neg(dy) if self.kind.data == "from" else dy
+        of_other = b.neg(dy) if self.kind.data == "sub" else dy
+        return [b.mul(of_product, self.b), b.mul(of_product, self.a), of_other]
 
 
 @elementwise("div", _divide, Cost.ROOT)
