@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -14,6 +14,7 @@ from rnncc.ir.ops.elementwise import Add, Mul, Sub
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.rewriting import NetPass, dce, replace, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.passes.activity import dependent_values
 from rnncc.passes.dependence import Kind, kinds_of
 
 Factors = tuple[SSAValue, SSAValue]
@@ -27,6 +28,9 @@ class MultiplyAdds(NetPass):
     therefore hangs on nothing but how a sum is made: not on what else is computed, on what is
     stored or leaves a loop, or on which kernel has which op. Of two products the one is taken that
     changes more often, as the other may leave a loop; of equals the first.
+
+    With `gradients`, only in sums that change with gradients given from outside: the net's own have
+    been decided before its work left loops.
 
     Before:
 
@@ -46,9 +50,12 @@ class MultiplyAdds(NetPass):
     """
 
     name = "rnn-multiply-adds"
+    gradients: bool = False
 
     def rewrite(self, net: Net) -> bool:
-        return run_all([*map(_rewrite, scans_of(net.body.block)), _rewrite(net)])
+        among = _gradients(net) if self.gradients else None
+        parents = [*scans_of(net.body.block), net]
+        return run_all(_rewrite(parent, among) for parent in parents)
 
 
 def plus(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
@@ -57,9 +64,15 @@ def plus(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     return b.add(x, y) if factors is None else b.multiply_add("add", *factors, x)
 
 
-def _rewrite(parent: Scan | Net) -> bool:
+def _gradients(net: Net) -> set[SSAValue]:
+    """What changes with the gradients of outputs."""
+    return dependent_values(net.body.block.ops, net.inputs_of("grad").values())
+
+
+def _rewrite(parent: Scan | Net, among: Container[SSAValue] | None) -> bool:
     kinds, block, changed = kinds_of(parent), parent.body.block, False
     sums = [op for op in block.ops if isinstance(op, Add | Sub) and dtype_of(op.y) in FLOATS]
+    sums = [op for op in sums if among is None or op.y in among]
     for op in sums:
         if (new := _fused(op, kinds)) is not None:
             kinds[new] = kinds[op.y]
