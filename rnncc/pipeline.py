@@ -78,7 +78,11 @@ TRAINING = [
     Step("regroup-biases", ReassociateSums(), "biases that left the loop join those outside"),
     Step("simplify-hoisted", Simplify(), "what the others left behind"),
     Step("differentiate", training.differentiate, "on few, meaningful ops"),
-    Step("multiply-adds-of-gradients", MultiplyAdds(), "nor may one of gradients"),
+    Step(
+        "multiply-adds-of-gradients",
+        MultiplyAdds(gradients=True),
+        "nor may a bit of gradients hang on what is kept",
+    ),
     Step("split-phases", training.split, "needs to know what is cheap to compute again"),
     # from here on each half for itself; nothing changes a bit
     Step("strip-stop-gradient", StripStopGradient(), "they have done their work"),

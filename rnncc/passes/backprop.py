@@ -16,6 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.elementwise import MultiplyAdd
 from rnncc.ir.order import post_order
 from rnncc.ir.rewriting import Loop, LoopSequence, Yielded, dce
 from rnncc.ir.types import dims_of
@@ -61,8 +62,17 @@ class Backprop:
             elif isinstance(op, RnnOp) and op.operands:
                 dy = self.take(op.y)
                 if dy is not None:
-                    for value, share in zip(op.operands, op.vjp(self._b, dy), strict=True):
+                    for value, share in self._shares_of(op, dy):
                         self.add(value, share)
+
+    def _shares_of(self, op: RnnOp, dy: SSAValue) -> Iterable[tuple[SSAValue, SSAValue | None]]:
+        """What each value that an op reads gets of the gradient of its result."""
+        if isinstance(op, MultiplyAdd) and (product := op.product) in self._active:
+            # With what others who read the product give it, so that factors get theirs at once.
+            assert product is not None
+            of_product, of_c = op.shares(self._b, dy)
+            return [(product, of_product), (op.c, of_c)]
+        return zip(op.operands, op.vjp(self._b, dy), strict=True)
 
     def _through_scan(self, scan: Scan) -> None:
         """The carry's gradient runs back; the gradients of consts accumulate in the carry."""

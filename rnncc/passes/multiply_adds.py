@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,6 +15,7 @@ from rnncc.ir.ops.elementwise import Add, Mul, StopGradient, Sub
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.rewriting import NetPass, dce, replace, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.passes.activity import dependent_values
 from rnncc.passes.dependence import Kind, kinds_of
 
 FAR = 256
@@ -35,6 +36,9 @@ class MultiplyAdds(NetPass):
     Where c is made of the rounded product, a program may rely on what they have in common: s - s
     and s - max(s) are 0 somewhere, s - floor(s) is not negative.
 
+    With `gradients`, only in sums that change with gradients given from outside: the net's own have
+    been decided before its work left loops.
+
     Before:
 
         v1 = mul(x, y)
@@ -53,9 +57,12 @@ class MultiplyAdds(NetPass):
     """
 
     name = "rnn-multiply-adds"
+    gradients: bool = False
 
     def rewrite(self, net: Net) -> bool:
-        return run_all([*map(_rewrite, scans_of(net.body.block)), _rewrite(net)])
+        among = _gradients(net) if self.gradients else None
+        parents = [*scans_of(net.body.block), net]
+        return run_all(_rewrite(parent, among) for parent in parents)
 
 
 def plus(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
@@ -64,10 +71,16 @@ def plus(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     return b.add(x, y) if viewed is None else b.multiply_add("add", *viewed.factors(b), x)
 
 
-def _rewrite(parent: Scan | Net) -> bool:
+def _gradients(net: Net) -> set[SSAValue]:
+    """What changes with the gradients of outputs."""
+    return dependent_values(net.body.block.ops, net.inputs_of("grad").values())
+
+
+def _rewrite(parent: Scan | Net, among: Container[SSAValue] | None) -> bool:
     kinds, block, changed = kinds_of(parent), parent.body.block, False
     order = {op: number for number, op in enumerate(block.ops)}
     sums = [op for op in block.ops if isinstance(op, Add | Sub) and dtype_of(op.y) in FLOATS]
+    sums = [op for op in sums if among is None or op.y in among]
     for op in sums:
         if (new := _fused(op, kinds, order)) is not None:
             order[cast(Operation, new.owner)] = order[op]
@@ -95,10 +108,13 @@ def _fused(
 def _depends(value: SSAValue, product: Mul, order: Mapping[Operation, int]) -> bool:
     """Whether a value is made of a product, or of too much to tell."""
     pending, seen = [value], set[Operation]()
+    first = order[product]
     while pending:
         owner = pending.pop().owner
-        # What stands before the product cannot be made of it.
-        if not isinstance(owner, Operation) or order.get(owner, -1) < order[product]:
+        if not isinstance(owner, Operation) or owner.parent is not product.parent:
+            continue
+        # What stands before the product cannot be made of it; new ops are views of factors.
+        if order.get(owner, first) < first:
             continue
         if owner is product or len(seen) == FAR:
             return True

@@ -72,10 +72,10 @@ def unused(b: Builder) -> Values:
 
 
 def shared(b: Builder) -> Values:
-    """A product that two sums read, and another op."""
+    """A product that two sums read, one of them with what is made of it."""
     x, y, z = (b.input(name, ["N", 3]) for name in "xyz")
     product = b.mul(x, y)
-    return [b.sub(b.add(z, product), product), b.relu(product)]
+    return [b.add(z, product), b.sub(product, b.relu(product))]
 
 
 def gates(b: Builder) -> Values:

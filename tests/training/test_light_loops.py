@@ -24,6 +24,7 @@ from tests.codegen.random_programs import examples, single
 from tests.golden import Arrays
 from tests.strategies import make_inputs
 from tests.teams import insistent
+from tests.training.kept import check_kept
 from tests.training.light_programs import STATES, UNITS, Values, light_programs
 from tests.training.models import RECOMPUTE, assert_same_bits, check_close, with_gradients
 from tests.training.random_nets import check_trained
@@ -136,6 +137,20 @@ def test_bits_are_those_of_one_step_after_another(
         monkeypatch.setattr("rnncc.codegen.cpu.entries.loop_orders", lambda *_: {})
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / str(number)))
     assert_same_bits(made[0], made[1], "place by place")
+
+
+def test_runs_of_steps_that_start_from_a_row() -> None:
+    """A budget cuts a loop over a state a unit: each step of a run starts from a row before it."""
+    b, dims = Builder.net("averages"), ["N", UNITS]
+    x, z, h = b.input("x", ["T", *dims]), b.input("z", ["T", *dims]), b.input("h", dims)
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        kept = i.mul(i.sigmoid(i.broadcast(consts[0], dims, [1])), carry[0])
+        after = i.add(kept, i.mul(rows[0], rows[1]))
+        return [after], [after]
+
+    _, (y,) = b.scan([b.param("p", [UNITS])], [h], [x, z], step)
+    check_kept(b.finish({"y": y}), "runs")
 
 
 @pytest.mark.parametrize("step", [decayed, corrected])

@@ -38,6 +38,11 @@ def test_a_product_that_a_sum_reads_and_backward_keeps(way: str) -> None:
     check_kept(kept_product(), way)
 
 
+@pytest.mark.parametrize("way", ["order 2", "inference"])
+def test_products_that_leave_the_loop(way: str) -> None:
+    check_kept(leaving_products(), way)
+
+
 @examples(4)
 @given(product_programs(), st.sampled_from(WAYS))
 def test_what_is_kept_changes_no_bit(program: Program, way: str) -> None:
@@ -66,6 +71,23 @@ def kept_product() -> Program:
 
     (last,), _ = b.scan([], [b.input("s", dims)], rows, step)
     return b.finish({"last": last})
+
+
+def leaving_products() -> Program:
+    """A product of rows and one of constants: what reads them and what is kept decides of each
+    whether it leaves the loop alone, with the sum that reads it, or not."""
+    b, dims = Builder.net("leaving"), ["N", 3]
+    x, h, p = b.input("x", ["T", *dims]), b.input("h", dims), b.input("p", dims)
+
+    def step(
+        i: Builder, consts: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
+    ) -> tuple[list[SSAValue], list[SSAValue]]:
+        rowwise = i.mul(consts[0], i.tanh(rows[0]))
+        total = i.add(rowwise, i.mul(carry[0], i.tanh(consts[0])))
+        return [i.tanh(total)], [total, i.mul(consts[0], i.tanh(consts[0]))]
+
+    (last,), (totals, fixed) = b.scan([p], [h], [x], step)
+    return b.finish({"last": last, "y": b.mul(totals, b.add(b.tanh(fixed), fixed))})
 
 
 def near(got: Arrays, want: Arrays, told: str) -> None:

@@ -149,6 +149,8 @@ class Run:
     def operand_at(self, value: SSAValue, offset: Dim) -> Pointer:
         """Where an operand is that has no stream, at the step that the symbols tell."""
         row = self._row(value)
+        if isinstance(row, ShiftedRow) and (start := self._row(row.init)) is not None:
+            self.loop.pointers[row.init] = self.loop.rows(start)  # anew in each step, as the row
         at = self.loop.pointers[value] if row is None else self.loop.rows(row)
         at = replace(at, ring=None)
         return self.emit.at(at, self.emit.dim(offset))

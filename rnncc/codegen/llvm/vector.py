@@ -121,10 +121,11 @@ class VectorEmitter:
     def polynomial(self, b: ir.IRBuilder, x: ir.Value, terms: Sequence[float]) -> ir.Value:
         """terms[0] + terms[1]*x + terms[2]*x**2 + ...
 
-        Horner's rule; from five terms on the even and the odd ones apart, which halves the chain of
-        dependent operations.
+        Horner's rule; of many terms the even and the odd ones apart, which halves the chain of
+        dependent operations and takes a product more: from five terms on, from seven on where a
+        term is one operation.
         """
-        if len(terms) < 5:
+        if len(terms) < (7 if self.vector.fma else 5):
             return self._horner(b, x, terms)
         square = b.fmul(x, x)
         odd = self._horner(b, square, terms[1::2])

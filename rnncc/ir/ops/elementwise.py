@@ -142,9 +142,31 @@ class MultiplyAdd(Elementwise):
         return product - c if self.kind.data == "sub" else c - product
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        of_product = b.neg(dy) if self.kind.data == "from" else dy
-        of_other = b.neg(dy) if self.kind.data == "sub" else dy
-        return [b.mul(of_product, self.b), b.mul(of_product, self.a), of_other]
+        of_product, of_c = self.shares(b, dy)
+        return [b.mul(of_product, self.b), b.mul(of_product, self.a), of_c]
+
+    def shares(self, b: Builder, dy: SSAValue) -> tuple[SSAValue, SSAValue]:
+        """The gradients of the product and of c."""
+        match self.kind.data:
+            case "sub":
+                return dy, b.neg(dy)
+            case "from":
+                return b.neg(dy), dy
+            case _:
+                return dy, dy
+
+    @property
+    def product(self) -> SSAValue | None:
+        """a · b by itself, where that was computed before."""
+        for use in self.a.uses:
+            op = use.operation
+            if (
+                isinstance(op, Mul)
+                and (op.a, op.b) == (self.a, self.b)
+                and op.parent is self.parent
+            ):
+                return op.y if op.is_before_in_block(self) else None
+        return None
 
 
 @elementwise("div", _divide, Cost.ROOT)
