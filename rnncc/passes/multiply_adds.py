@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -15,7 +15,6 @@ from rnncc.ir.ops.elementwise import Add, Mul, StopGradient, Sub
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.rewriting import NetPass, dce, replace, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
-from rnncc.passes.activity import dependent_values
 from rnncc.passes.dependence import Kind, kinds_of
 
 FAR = 256
@@ -36,8 +35,8 @@ class MultiplyAdds(NetPass):
     Where c is made of the rounded product, a program may rely on what they have in common: s - s
     and s - max(s) are 0 somewhere, s - floor(s) is not negative.
 
-    With `gradients`, only in sums that change with gradients given from outside: the net's own have
-    been decided before its work left loops.
+    With `gradients`, only in what the net's own outputs do not need: their sums have been decided
+    before work left loops.
 
     Before:
 
@@ -60,9 +59,9 @@ class MultiplyAdds(NetPass):
     gradients: bool = False
 
     def rewrite(self, net: Net) -> bool:
-        among = _gradients(net) if self.gradients else None
-        parents = [*scans_of(net.body.block), net]
-        return run_all(_rewrite(parent, among) for parent in parents)
+        decided = _needed(net, net.outputs_of(None).values() if self.gradients else ())
+        inner = [s for op in net.body.block.ops if op not in decided for s in _scans(op)]
+        return run_all([*map(_rewrite, inner), _rewrite(net, decided)])
 
 
 def plus(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
@@ -71,16 +70,28 @@ def plus(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     return b.add(x, y) if viewed is None else b.multiply_add("add", *viewed.factors(b), x)
 
 
-def _gradients(net: Net) -> set[SSAValue]:
-    """What changes with the gradients of outputs."""
-    return dependent_values(net.body.block.ops, net.inputs_of("grad").values())
+def _scans(op: Operation) -> Iterator[Scan]:
+    """An op if it is a scan, behind those in its body."""
+    if isinstance(op, Scan):
+        yield from scans_of(op.body.block)
+        yield op
 
 
-def _rewrite(parent: Scan | Net, among: Container[SSAValue] | None) -> bool:
+def _needed(net: Net, outputs: Iterable[SSAValue]) -> set[Operation]:
+    """The ops of a net, not of loops' bodies, that outputs are computed with."""
+    values, needed = set(outputs), set[Operation]()
+    for op in reversed(list(net.body.block.ops)):
+        if not values.isdisjoint(op.results):
+            needed.add(op)
+            values.update(op.operands)
+    return needed
+
+
+def _rewrite(parent: Scan | Net, decided: Container[Operation] = ()) -> bool:
     kinds, block, changed = kinds_of(parent), parent.body.block, False
     order = {op: number for number, op in enumerate(block.ops)}
-    sums = [op for op in block.ops if isinstance(op, Add | Sub) and dtype_of(op.y) in FLOATS]
-    sums = [op for op in sums if among is None or op.y in among]
+    sums = [op for op in block.ops if isinstance(op, Add | Sub) and op not in decided]
+    sums = [op for op in sums if dtype_of(op.y) in FLOATS]
     for op in sums:
         if (new := _fused(op, kinds, order)) is not None:
             order[cast(Operation, new.owner)] = order[op]
