@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 SUFFIX = ".mlir"
 FACTS = "rnncc"
 """The attribute of the module that holds what is no op."""
+MOST_SHOWN = 300
+"""Characters of a message of the parser, which repeats names of any length."""
 _START = b"builtin.module"
 _INITIAL = "initial"
 """Of names of arrays: what trained parameters start with; other names begin with a program's."""
@@ -203,9 +205,9 @@ def _parsed(content: bytes, name: str) -> ModuleOp:
         check_order(module.body.block)
     except ParseError as error:
         line = content.count(b"\n", 0, error.span.start) + 1
-        raise CompileError(f"{name}: line {line}", error.msg) from error
+        raise CompileError(f"{name}: line {line}", error.msg[:MOST_SHOWN]) from error
     except (VerifyException, ValueError, RecursionError) as error:
-        raise CompileError(name, f"is no net in rnn: {error}") from error
+        raise CompileError(name, f"is no net in rnn: {error}"[:MOST_SHOWN]) from error
     return module
 
 

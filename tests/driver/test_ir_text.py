@@ -161,6 +161,7 @@ def text_of(net: Any, **options: Any) -> str:
 
 
 GOOD = text_of(cells.elman(2, 3))
+IOTA = '%i = "rnn.iota"() <{axis = #builtin.int<5>}> : () -> tensor<3xi32>\n    '
 
 
 @pytest.mark.parametrize(
@@ -200,6 +201,12 @@ GOOD = text_of(cells.elman(2, 3))
         ),
         (GOOD.replace("?x", "?x" * 20_000, 1), "net.rnn.mlir"),
         ("builtin.module " + "{" * 100_000, "line 1"),
+        (GOOD.replace("rnn.tanh", "rnn.t" + "a" * 100_000), "Operation rnn.ta+$"),
+        (GOOD.replace('after = "simplify-last"', f'after = "{"a" * 100_000}"'), "named a{40} "),
+        (
+            GOOD.replace('%0 = "rnn.fill"', IOTA + '%0 = "rnn.fill"', 1),
+            "axis 5 of 1",
+        ),
         ("\udcff", "utf-8"),
     ],
 )
