@@ -208,6 +208,9 @@ IOTA = '%i = "rnn.iota"() <{axis = #builtin.int<5>}> : () -> tensor<3xi32>\n    
             "axis 5 of 1",
         ),
         ("\udcff", "utf-8"),
+        (GOOD.replace('"h_last"', '"' + "h" * 100), "line 6: holds a string without an end"),
+        (GOOD.replace('rnn.tanh"', 'rnn.tanh\\"'), "holds a string without an end"),
+        (GOOD.replace("rnn.tanh", "rnn.t\\anh"), "holds a string without an end"),
     ],
 )
 def test_damaged_texts_are_refused(text: str, what: str, tmp_path: Path) -> None:
