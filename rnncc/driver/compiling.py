@@ -127,7 +127,7 @@ def run_from_net(compilation: Compilation, *further: Sequence[Step]) -> str:
     early = names[: len(before)]
     for name, where, known in ((last, "--stop-after", names), (c.after, c.origin, early)):
         if name and name not in known:
-            raise CompileError(where, f"no step is named {name}", ", ".join(known))
+            raise CompileError(where, f"no step is named {name[:40]}", ", ".join(known))
     # a half-compiled model goes on behind its last step
     begin = names.index(c.after) + 1 if c.after else len(pipeline.IMPORT)
     if ("net" in c.programs) != (begin <= names.index(pipeline.CUT[c.options.train])):

@@ -7,6 +7,7 @@ are in a file of arrays beside it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +42,11 @@ if TYPE_CHECKING:
 SUFFIX = ".mlir"
 FACTS = "rnncc"
 """The attribute of the module that holds what is no op."""
+MOST_SHOWN = 300
+"""Characters of a message of the parser, which repeats names of any length."""
 _START = b"builtin.module"
+_QUOTED = re.compile(rb'//[^\n]*|"(?:[^"\\\n\v\f]|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*"|"')
+"""Comments and whole strings as MLIR has them; else a quote that opens a string without an end."""
 _INITIAL = "initial"
 """Of names of arrays: what trained parameters start with; other names begin with a program's."""
 
@@ -195,6 +200,11 @@ def _parsed(content: bytes, name: str) -> ModuleOp:
 
     from rnncc.ir.rnn import RNN
 
+    for quoted in _QUOTED.finditer(content):
+        # xDSL's lexer tries each way to cut such a string: it never ends.
+        if quoted[0] == b'"':
+            line = content.count(b"\n", 0, quoted.start()) + 1
+            raise CompileError(f"{name}: line {line}", "holds a string without an end")
     context = Context()
     context.load_dialect(Builtin)
     context.load_dialect(RNN)
@@ -205,9 +215,9 @@ def _parsed(content: bytes, name: str) -> ModuleOp:
         check_order(module.body.block)
     except ParseError as error:
         line = content.count(b"\n", 0, error.span.start) + 1
-        raise CompileError(f"{name}: line {line}", error.msg) from error
+        raise CompileError(f"{name}: line {line}", error.msg[:MOST_SHOWN]) from error
     except (VerifyException, ValueError, RecursionError) as error:
-        raise CompileError(name, f"is no net in rnn: {error}") from error
+        raise CompileError(name, f"is no net in rnn: {error}"[:MOST_SHOWN]) from error
     return module
 
 

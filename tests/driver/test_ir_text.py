@@ -161,6 +161,7 @@ def text_of(net: Any, **options: Any) -> str:
 
 
 GOOD = text_of(cells.elman(2, 3))
+IOTA = '%i = "rnn.iota"() <{axis = #builtin.int<5>}> : () -> tensor<3xi32>\n    '
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,16 @@ GOOD = text_of(cells.elman(2, 3))
         ),
         (GOOD.replace("?x", "?x" * 20_000, 1), "net.rnn.mlir"),
         ("builtin.module " + "{" * 100_000, "line 1"),
+        (GOOD.replace("rnn.tanh", "rnn.t" + "a" * 100_000), "Operation rnn.ta+$"),
+        (GOOD.replace('after = "simplify-last"', f'after = "{"a" * 100_000}"'), "named a{40} "),
+        (
+            GOOD.replace('%0 = "rnn.fill"', IOTA + '%0 = "rnn.fill"', 1),
+            "axis 5 of 1",
+        ),
         ("\udcff", "utf-8"),
+        (GOOD.replace('"h_last"', '"' + "h" * 100), "line 6: holds a string without an end"),
+        (GOOD.replace('rnn.tanh"', 'rnn.tanh\\"'), "holds a string without an end"),
+        (GOOD.replace("rnn.tanh", "rnn.t\\anh"), "holds a string without an end"),
     ],
 )
 def test_damaged_texts_are_refused(text: str, what: str, tmp_path: Path) -> None:

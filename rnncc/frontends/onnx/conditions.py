@@ -98,6 +98,8 @@ def _parts(
         found.formulas += [] if bool(numbers.all()) == outcome else [Dim.of(-1)]
         return ()
     kind = op.op_type if op is not None and op.domain in ("", "ai.onnx") else ""
+    if op is not None and len(op.input) < (2 if kind in COMPARISONS else 1):
+        raise Unproven  # which is an error of the node, told where it is built
     if op is not None and kind == "If":
         return _branches(names, op, outcome)
     if op is None or kind not in (*COMPARISONS, *PASSING, "Not", "And" if outcome else "Or"):
@@ -108,7 +110,7 @@ def _parts(
     compared = COMPARISONS[kind] if outcome else OPPOSITES.get(COMPARISONS[kind])
     if compared is None:
         raise Unproven
-    found.compare(compared, *(names.value(side) for side in op.input))
+    found.compare(compared, *(names.value(side) for side in op.input[:2]))
     return ()
 
 

@@ -134,9 +134,10 @@ class _Body:
         """Whether each iteration hands a carried value on as it is."""
         name = self._kept[index]
         for _ in self._nodes:
-            if name not in self._nodes or self._nodes[name].op_type != "Identity":
+            op = self._nodes.get(name)
+            if op is None or op.op_type != "Identity" or not op.input:
                 break
-            name = self._nodes[name].input[0]
+            name = op.input[0]
         return name == self._inputs[2 + index] and self._carried[index].is_tensor
 
     def _find_counters(self) -> dict[int, Dim]:

@@ -82,6 +82,10 @@ class Iota(Source):
     name = "rnn.iota"
     axis = prop_def(IntAttr)
 
+    def verify_(self) -> None:
+        axis, rank = self.axis.data, len(dims_of(self.y))
+        expect(0 <= axis < rank, f"axis {axis} of {rank}")
+
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         shape = context.shape(dims_of(self.y))
         index = np.arange(shape[self.axis.data], dtype=context.numpy_type(dtype_of(self.y)))

@@ -73,6 +73,19 @@ def loops(levels: int) -> Any:
     return model(body, [X], [Y], constants)
 
 
+def looped(kind: str, inputs: str) -> Any:
+    """A loop whose condition and value are what one damaged node gives, and the Identity of it."""
+    body = [node(kind, inputs, "go"), node("Identity", "v", "v2")]
+    body = body if kind != "Identity" else [node("Identity", "", "v2"), node("Identity", "c", "go")]
+    inside = graph(
+        body,
+        [info("i", [], "i64"), info("c", [], "i1"), info("v", None)],
+        [info("go", [], "i1"), info("v2", None)],
+    )
+    constants = {"sixty": np.array(60), "yes": np.array(True)}
+    return model([node("Loop", "sixty yes x", "y", body=inside)], [X], [Y], constants)
+
+
 WHOLE = one("Relu").SerializeToString()
 CASES: dict[str, tuple[Any, str]] = {
     "empty file": (b"", "is empty (an ONNX model is expected)"),
@@ -281,6 +294,14 @@ CASES: dict[str, tuple[Any, str]] = {
     "data of a folder": (
         external("."),
         'initialiser "w": tensor "w" has its data in \'.\', which is not in the model\'s folder',
+    ),
+    "a loop's value of an Identity of nothing": (
+        looped("Identity", ""),
+        "node 'y' (Loop): node 'v2' (Identity): has 0 inputs, expected 1",
+    ),
+    "a loop's condition of one side": (
+        looped("Less", "i"),
+        "node 'y' (Loop): node 'go' (Less): has 1 inputs, expected 2",
     ),
     "data that is missing": (
         external("w.bin"),

