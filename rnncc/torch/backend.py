@@ -16,13 +16,14 @@ from torch.fx import GraphModule
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.graphs import fake_mode
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.recurrent_op import CELLS, recurrent_kind
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.switches import without_switches
-from rnncc.frontends.torch.trace import aten_graph, fake_mode
+from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
 from rnncc.ir.builder import Builder

@@ -1,10 +1,12 @@
 # pyright: basic, reportMissingImports=false
-"""Graphs within graphs: branches, bodies of loops, custom Functions."""
+"""Graphs within graphs: branches, bodies of loops, custom Functions; what they are run with."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 
 _TRANSFORMS = ("torch._C._functorch", "torch._functorch")
@@ -35,3 +37,8 @@ def is_transform(node: Node) -> bool:
 def has_transforms(module: GraphModule) -> bool:
     """Whether a graph holds transforms of torch.func."""
     return any(is_transform(node) for part in graphs_of(module) for node in part.graph.nodes)
+
+
+def fake_mode(values: Sequence[Any]) -> FakeTensorMode | None:
+    """The mode that the fakes among some values are of."""
+    return next((x.fake_mode for x in values if isinstance(x, FakeTensor)), None)
