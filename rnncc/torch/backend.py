@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.graphs import fake_mode
+from rnncc.frontends.torch.graphs import GRAD, fake_mode
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
@@ -59,6 +59,9 @@ def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
 
 def _compiled(module: GraphModule) -> Callable[..., Any]:
     """A graph with its loops; few cells are compiled one after another where that fails."""
+    if module.graph.find_nodes(op="call_function", target=GRAD):
+        # one step of a loop would show no gradients by way of earlier ones
+        raise CompileError("", "a graph calls torch.autograd.grad")
     inputs = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
     graph, rolled, plain = _rolled(module, inputs)
     _check_worth(graph, rolled)

@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 
+GRAD: Any = torch.autograd.grad
 _TRANSFORMS = ("torch._C._functorch", "torch._functorch")
 
 
@@ -28,7 +30,9 @@ def held_graph(node: Any) -> GraphModule | None:
 
 
 def is_transform(node: Node) -> bool:
-    """Whether a call belongs to a transform of torch.func."""
+    """Whether a call belongs to a transform of torch.func, or is `torch.autograd.grad`."""
+    if node.target is GRAD:
+        return True
     module = getattr(node.target, "__module__", None) or ""
     own = module.startswith(_TRANSFORMS) and not module.endswith("autograd_function")
     return own and node.op == "call_function"
