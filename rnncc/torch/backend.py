@@ -16,13 +16,14 @@ from torch.fx import GraphModule
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.graphs import GRAD, fake_mode
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.recurrent_op import CELLS, recurrent_kind
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.switches import without_switches
-from rnncc.frontends.torch.trace import aten_graph, fake_mode
+from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
 from rnncc.ir.builder import Builder
@@ -58,6 +59,9 @@ def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
 
 def _compiled(module: GraphModule) -> Callable[..., Any]:
     """A graph with its loops; few cells are compiled one after another where that fails."""
+    if module.graph.find_nodes(op="call_function", target=GRAD):
+        # one step of a loop would show no gradients by way of earlier ones
+        raise CompileError("", "a graph calls torch.autograd.grad")
     inputs = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
     graph, rolled, plain = _rolled(module, inputs)
     _check_worth(graph, rolled)

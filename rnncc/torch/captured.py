@@ -18,8 +18,9 @@ from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.cell import CellStep, Places, scan_program
+from rnncc.frontends.torch.graphs import fake_mode
 from rnncc.frontends.torch.node_context import location
-from rnncc.frontends.torch.trace import KeepsTensors, aten_graph, fake_mode
+from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.side_effects import leaves_given_tensors

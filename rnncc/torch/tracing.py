@@ -29,7 +29,7 @@ from rnncc.torch.captured import Reading, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import in_order_of
 from rnncc.torch.transforms import outside_of_transforms
-from rnncc.torch.versions import compile_often, quiet
+from rnncc.torch.versions import compile_often, quiet, reading_gradients
 
 _HOOKS: list[dict[int, Any]] = [
     getattr(torch.nn.modules.module, f"_global_{kind}_hooks")
@@ -67,7 +67,13 @@ def read(
     inside = torch._C._are_functorch_transforms_active()
     key = cell, rows, states, [(place.owner, place.key) for place in places], kept, inside
     try:
-        with outside_of_transforms(), _outside_of_ddp(), watching(guarded=True), quiet():
+        with (
+            outside_of_transforms(),
+            _outside_of_ddp(),
+            watching(guarded=True),
+            quiet(),
+            reading_gradients(),
+        ):
             try:
                 return _reader(cell, kind)(*key)
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use

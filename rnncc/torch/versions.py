@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from inspect import signature
 from typing import Any
@@ -27,6 +27,14 @@ class _Own(threading.local):
 _own = _Own()
 _lock = threading.Lock()
 _patched: list[str] = []
+
+
+def reading_gradients() -> Any:
+    """A context in which Dynamo reads `torch.autograd.grad`, where it can."""
+    config: Any = torch._dynamo.config
+    if not hasattr(config, "trace_autograd_ops"):
+        return nullcontext()
+    return config.patch(trace_autograd_ops=True)
 
 
 @contextmanager

@@ -77,6 +77,19 @@ def test_layers_of_their_own_are_written_in_place() -> None:
     assert not functions(cells.lstm(WIDTH // 4, WIDTH // 4, layers=3))
 
 
+def test_short_products_that_stand_often() -> None:
+    counts = [len(functions(cells.lstm(24, 24, layers=n))) for n in (3, 9)]
+    assert counts[0] == 0 < counts[1] < 9
+
+
+def test_short_products_keep_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = cells.gru(WIDTH, 24, layers=9, seed=5)
+    lines, found = functions(net, train=True), results(net, True)
+    monkeypatch.setattr(outlined, "OFTEN", 1000)
+    assert len(functions(net, train=True)) < len(lines)
+    assert found == results(net, True)
+
+
 WIDTHS = (3, 16, 17, 40, 70, 1, 128, 130, 5)
 """Of the layers of a net: panels of each number of vectors, whole ones and the rest of one."""
 

@@ -60,6 +60,31 @@ def test_one_loop_serves_all_but_one_sequence(kind: Any, compiled: list[Any]) ->
     torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
 
 
+class Similar(nn.Module):
+    """Reads a memory by similarity; PyTorch takes `einsum` and the similarity apart by sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys = nn.Parameter(torch.randn(5, UNITS))
+        self.mix = nn.Parameter(torch.randn(2, UNITS // 2, UNITS // 2) / UNITS**0.5)
+
+    def forward(self, x: Any, h: Any) -> Any:
+        weights = F.cosine_similarity(h.unsqueeze(1), self.keys, dim=-1).softmax(-1)
+        heads = h.view(h.shape[0], 2, -1)
+        mixed = torch.einsum("bhi,hij->bhj", heads, self.mix).flatten(1)
+        h = torch.tanh(x + weights @ self.keys + mixed)
+        return h.detach() - x, h
+
+
+def test_functions_that_pytorch_takes_apart_leave_the_batch_open(compiled: list[Any]) -> None:
+    torch.manual_seed(3)
+    cell = Similar()
+    for batch in (5, 2, 32, 3):
+        given = (cell, sequence(4, batch), torch.rand(batch, UNITS) - 0.5)
+        torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
+    assert len(compiled) <= 1
+
+
 def test_a_batch_of_as_many_as_units() -> None:
     cell = copy.deepcopy(make_cell(MinimalGated))
     for batch in (UNITS, 4, UNITS, 1, 2):

@@ -47,6 +47,56 @@ def test_gradients_within_a_cell() -> None:
         torch.testing.assert_close(rt.scan(cell, XS, H)[0], loop(cell, XS, H)[0])
 
 
+class Mechanical(nn.Module):
+    """Follows slopes of an energy, of which some have gradients in turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.own, self.energy = nn.Linear(4, 4), nn.Linear(4, 6)
+
+    def forward(self, x: Any, h: Any) -> Any:
+        h = h + torch.tanh(self.own(x))
+        energy, scale = torch.tanh(self.energy(h)), self.own.weight * 2
+        (slope,) = torch.autograd.grad(energy.square().sum(), h, create_graph=True)
+        curves = [torch.autograd.grad(slope[:, i].sum(), h, create_graph=True) for i in (0, 3)]
+        (fixed,) = torch.autograd.grad(energy, [h], torch.sigmoid(energy) + 1, retain_graph=True)
+        of_scale, unused = torch.autograd.grad(
+            (h @ scale).sin().sum(),
+            [scale, self.own.bias * 2],
+            create_graph=True,
+            allow_unused=True,
+        )
+        h = h - 0.1 * slope + 0.05 * fixed * curves[0][0] + h @ of_scale * 0.1
+        return curves[1][0] if unused is None else x, h
+
+
+@pytest.mark.skipif(
+    not hasattr(torch._dynamo.config, "trace_autograd_ops"), reason="TorchDynamo does not read it"
+)
+def test_autograd_grad_within_a_cell() -> None:
+    torch.manual_seed(2)
+    cell = Mechanical().double()
+    for steps in (1, 4):
+        found = []
+        for run in (rt.scan, loop):
+            xs, h = torch.randn(steps, 2, 4).double(), H.double().requires_grad_()
+            xs = torch.linspace(-1, 1, xs.numel()).double().view_as(xs).requires_grad_()
+            ys, last = run(cell, xs, h)
+            total = ys.sum() + last.square().sum()
+            found.append((ys, last, *torch.autograd.grad(total, [xs, h, *cell.parameters()])))
+        torch.testing.assert_close(*found, rtol=1e-10, atol=1e-11)
+
+
+WEIGHT = torch.randn(4, 4, requires_grad=True)
+
+
+def of_all_steps(x: Any, h: Any) -> Any:
+    """PyTorch's gradient reaches back through h, which depends on the weight."""
+    h = torch.tanh(x + h @ WEIGHT)
+    (slope,) = torch.autograd.grad(h.sum(), WEIGHT, create_graph=True)
+    return h, h @ slope
+
+
 def cubed(h: Any) -> Any:
     return func.grad(lambda v: (v**3).sum())(h)
 
@@ -75,7 +125,14 @@ def applied(x: Any, h: Any) -> Any:
     return None, torch.tanh(func.grad(lambda v: (Same.apply(v) * x).sum())(h))
 
 
-@pytest.mark.parametrize(("cell", "why"), [(switched, "no_grad"), (applied, "Function beside")])
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        (switched, "no_grad"),
+        (applied, "Function beside"),
+        (of_all_steps, "autograd.grad"),
+    ],
+)
 def test_refused(cell: Any, why: str) -> None:
     with pytest.raises(CompileError, match=rf"test_inner_transforms.py:\d+: .*{why}"):
         rt.scan(cell, XS, H.clone().requires_grad_())
@@ -101,3 +158,22 @@ def test_what_pytorch_cannot_read_leaves_gradients_on() -> None:
     gc.collect()
     x = torch.ones(1, requires_grad=True)
     assert (x * x).requires_grad
+
+
+@pytest.mark.skipif(
+    not hasattr(torch._dynamo.config, "trace_autograd_ops"), reason="TorchDynamo does not read it"
+)
+def test_graphs_with_autograd_grad_are_left_to_pytorch() -> None:
+    def steps(xs: Any, h: Any) -> Any:
+        for x in xs:
+            h = torch.tanh(x + h @ WEIGHT)
+            (slope,) = torch.autograd.grad(h.square().sum(), WEIGHT, create_graph=True)
+            h = h @ slope * 0.1
+        return h
+
+    xs = torch.randn(6, 2, 4)
+    with torch._dynamo.config.patch(trace_autograd_ops=True):
+        compiled = torch.compile(steps, backend="rnncc", fullgraph=True)
+        with pytest.warns(UserWarning, match="a graph calls torch.autograd.grad"):
+            found = compiled(xs, H)
+    torch.testing.assert_close(found, steps(xs, H), rtol=1e-4, atol=1e-5)

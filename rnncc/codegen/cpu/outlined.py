@@ -2,9 +2,10 @@
 
 A function takes the kernel's pointers, the thread's part if there are several, the number of the
 loop's iteration, and the sizes and indices that it uses. What stands once, and what is so short
-that a call would count, is written where it stands; but in a large program, since LLVM's time grows
-with the square of a function's length, each kernel is a function, which serves all that differ from
-it in numbers alone: they are arguments (`open_sizes.py`).
+that a call would count, is written where it stands, but for short products that stand often; and in
+a large program, since LLVM's time grows with the square of a function's length, each kernel is a
+function, which serves all that differ from it in numbers alone: they are arguments
+(`open_sizes.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ Write = Callable[[CpuEmit, Operation, Mapping[SSAValue, Pointer], GemmSizes | No
 SHORT = 1 << 14
 """Multiply-adds of a product, for one row: some 200 ns, of which a call is a hundredth."""
 
+OFTEN = 8
+"""Times that a short product stands before it is a function. The evaluations of an RK4 solver have
+one each: 68 of eleven kinds took 5.3 s to compile where they stood and take 2.0 s so, and run as
+fast, since 50,000 instructions do not stay in the nearest cache."""
+
 MANY, LARGE = 100, 2000
 """Kernels of a program, and ops in all, above which each kernel is a function."""
 
@@ -55,9 +61,11 @@ class OutlinedKernels:
         self.opened = dict[Operation, OpenedKernel]()
         self._scopes = dict[Operation, tuple[frozenset[str], frozenset[str]]]()
         self.functions = dict[tuple[object, ...], ir.Function]()
+        self._short = list[Operation]()
         for program in programs:
             self._count(program)
         self._close_singles()
+        self._write_seldom()
 
     def _count(self, program: KernelProgram) -> None:
         loops = [op for op in program.func.walk() if isinstance(op, For)]
@@ -81,6 +89,10 @@ class OutlinedKernels:
                 self._scopes[op], self.forms[op] = scope, _form(op, *scope, opened)
                 # Two, so that in a large program what stands once is a function as well.
                 self.counts[self.forms[op][0]] += 2 if large else 1
+            elif isinstance(op, Gemm):
+                self._short.append(op)
+                self.forms[op] = _form(op, frozenset(program.symbols), frozenset(own), None)
+                self.counts[self.forms[op][0]] += 1
 
     def _close_singles(self) -> None:
         """Give those that differ from no other in numbers alone their numbers back.
@@ -92,6 +104,12 @@ class OutlinedKernels:
             del self.opened[op], self.counts[self.forms[op][0]]
             self.forms[op] = _form(op, *self._scopes[op], None)
             self.counts[self.forms[op][0]] += 2
+
+    def _write_seldom(self) -> None:
+        """Let short products that do not stand often be written where they stand."""
+        for op in self._short:
+            if self.counts[self.forms[op][0]] < OFTEN:
+                del self.forms[op]
 
     def is_function(self, op: Operation) -> bool:
         """Whether a kernel stands more than once, or in a large program."""

@@ -1,12 +1,16 @@
 # pyright: basic, reportMissingImports=false
-"""Graphs within graphs: branches, bodies of loops, custom Functions."""
+"""Graphs within graphs: branches, bodies of loops, custom Functions; what they are run with."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 
+GRAD: Any = torch.autograd.grad
 _TRANSFORMS = ("torch._C._functorch", "torch._functorch")
 
 
@@ -26,7 +30,9 @@ def held_graph(node: Any) -> GraphModule | None:
 
 
 def is_transform(node: Node) -> bool:
-    """Whether a call belongs to a transform of torch.func."""
+    """Whether a call belongs to a transform of torch.func, or is `torch.autograd.grad`."""
+    if node.target is GRAD:
+        return True
     module = getattr(node.target, "__module__", None) or ""
     own = module.startswith(_TRANSFORMS) and not module.endswith("autograd_function")
     return own and node.op == "call_function"
@@ -35,3 +41,8 @@ def is_transform(node: Node) -> bool:
 def has_transforms(module: GraphModule) -> bool:
     """Whether a graph holds transforms of torch.func."""
     return any(is_transform(node) for part in graphs_of(module) for node in part.graph.nodes)
+
+
+def fake_mode(values: Sequence[Any]) -> FakeTensorMode | None:
+    """The mode that the fakes among some values are of."""
+    return next((x.fake_mode for x in values if isinstance(x, FakeTensor)), None)

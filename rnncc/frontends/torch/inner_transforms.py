@@ -1,9 +1,10 @@
 # pyright: basic, reportMissingImports=false
-"""Transforms of torch.func within a cell: what they compute becomes operators like any other.
+"""Gradients within a cell: what transforms of torch.func compute becomes operators like any other.
 
-`torch.func.grad(energy)(q)` is PyTorch's own backward of `energy`, traced. PyTorch's backward
-reads results by way of `detach`, since it keeps no graph of itself; where the cell is
-differentiated in turn, these are the results themselves. Those that the user's code detaches stay.
+`torch.func.grad(energy)(q)`, or `torch.autograd.grad` of tensors that the step makes, is PyTorch's
+own backward of `energy`, traced. PyTorch's backward reads results by way of `detach`, since it
+keeps no graph of itself; where the cell is differentiated in turn, these are the results
+themselves. Those that the user's code detaches stay.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode
 from torch.overrides import TorchFunctionMode
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.graphs import graphs_of
+from rnncc.frontends.torch.graphs import GRAD, graphs_of
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.recurrent_op import recurrent_kind
 
@@ -43,6 +44,18 @@ def _refuse_own_gradients(module: GraphModule) -> None:
                 raise CompileError(location(node), what, "a cell, such as nn.LSTMCell")
 
 
+def _refuse_history(module: GraphModule) -> None:
+    """In a loop of Python's, a tensor that all steps share has gradients by way of earlier steps,
+    of which one step's graph has no trace."""
+    for node in module.graph.find_nodes(op="call_function", target=GRAD):
+        of: Any = node.args[1] if len(node.args) > 1 else node.kwargs["inputs"]
+        inputs = of if isinstance(of, (list, tuple)) else [of]
+        if any(place.op in ("placeholder", "get_attr") for place in inputs):
+            what = "torch.autograd.grad of what a step is given is not supported"
+            placed = node if node.meta.get("stack_trace") else node.next
+            raise CompileError(location(placed), what, "torch.func.grad")
+
+
 def without_transforms(
     module: GraphModule, traced: Callable[[Callable[..., Any]], GraphModule]
 ) -> GraphModule:
@@ -56,10 +69,11 @@ def without_transforms(
         CompileError: something has a gradient of its own, which the transforms would not see.
     """
     _refuse_own_gradients(module)
+    _refuse_history(module)
 
     def run(*tensors: Any) -> Any:
         with _Detaching():
-            return Interpreter(module).run(*tensors)
+            return _Runner(module).run(*tensors)
 
     with _left_as_found():
         plain = traced(run)
@@ -69,6 +83,16 @@ def without_transforms(
             plain.graph.erase_node(node)
     plain.recompile()
     return plain
+
+
+class _Runner(Interpreter):
+    """Runs `torch.autograd.grad`; gradients that have no gradients of their own are detached."""
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        results = super().call_function(target, args, kwargs)
+        if target is not GRAD or kwargs.get("create_graph", args[4:5] == (True,)):
+            return results
+        return tuple(None if x is None else x.detach() for x in results)
 
 
 class _Detaching(TorchFunctionMode):

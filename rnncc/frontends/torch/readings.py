@@ -68,8 +68,8 @@ def check(name: str, where: Callable[[], Location]) -> None:
     if name in STATUS:
         refuse(where(), "what autograd knows of a tensor is not known here", "decide it outside")
     if name in CHANGES:
-        hint = "x = x.detach()" if name == "detach_" else None
-        refuse(where(), "is not supported here", hint)
+        hints = {"detach_": "x = x.detach()", "requires_grad_": "torch.func.grad"}
+        refuse(where(), "is not supported here", hints.get(name))
     if is_hooked():
         refuse(where(), "hooks within compiled code are not supported", "register it outside")
 

@@ -12,7 +12,7 @@ import torch
 import torch._decomp
 from torch._functorch.autograd_function import autograd_function_apply
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -27,6 +27,7 @@ from rnncc.frontends.torch.lower import translation_of
 from rnncc.frontends.torch.node_context import BY_TENSORS, location
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
 from rnncc.frontends.torch.switches import without_switches
+from rnncc.frontends.torch.unrolled.functional import changed_by
 from rnncc.frontends.torch.watch import watching
 
 
@@ -59,11 +60,18 @@ def aten_graph(
     if has_transforms(module):
         module = without_transforms(module, lambda run: _trace_of(run, examples, mode, graded=True))
     _call_instead(module)
-    if any(node.target in _DETACHING for part in graphs_of(module) for node in part.graph.nodes):
-        refuse_hidden_changes(_traced(module, examples, mode, functional=False))
-    traced = _traced(module, examples, mode)
-    if any(_changes(node) for part in graphs_of(traced) for node in part.graph.nodes):
-        # what a composite operator made, it changed
+    nodes = [node for part in graphs_of(module) for node in part.graph.nodes]
+    detaches = any(node.target in _DETACHING for node in nodes)
+    traced = None
+    if detaches or all(changed_by(node) is None for node in nodes):
+        # Functionalization takes composite operators apart at the sizes of now: the graph would be
+        # for one size of the batch.
+        traced = _traced(module, examples, mode, functional=False)
+        if detaches:
+            refuse_hidden_changes(traced)
+    if traced is None or _has_changes(traced):
+        traced = _traced(module, examples, mode)
+    if _has_changes(traced):  # what a composite operator made, it changed
         traced = _traced(traced, examples, mode)
     traced.graph.eliminate_dead_code()
     return traced
@@ -124,11 +132,6 @@ def refused_by(place: str, name: str) -> Generator[None]:
         raise CompileError(place, f"{name}: {reason}", hint) from error
 
 
-def fake_mode(values: Sequence[Any]) -> FakeTensorMode | None:
-    """The mode that the fakes among some values are of."""
-    return next((x.fake_mode for x in values if isinstance(x, FakeTensor)), None)
-
-
 @cache
 def decompositions() -> dict[Any, Any]:
     """How PyTorch takes operators apart, of those that have no translation."""
@@ -142,7 +145,8 @@ def beside_core() -> dict[Any, Any]:
     """How operators fall apart that PyTorch counts among the core ones."""
     ops = torch.ops.aten
     known = torch._decomp.get_decompositions([ops.upsample_bilinear2d, ops.linspace])
-    return {**known, ops.one_hot.default: _one_hot}
+    own = {ops.one_hot.default: _one_hot, ops.cosine_similarity.default: _cosine_similarity}
+    return {**known, **own}
 
 
 def _one_hot(index: Any, classes: int) -> Any:
@@ -151,6 +155,15 @@ def _one_hot(index: Any, classes: int) -> Any:
     if index.device.type == "cpu":
         index = known.index_select(0, index.flatten()).view(index.shape)
     return (index.unsqueeze(-1) == known).long()
+
+
+def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """PyTorch's own changes norms in place, so that all would have to be traced again."""
+    dtype = torch.promote_types(x1.dtype, x2.dtype)
+    pair = [x.to(dtype) for x in torch.broadcast_tensors(x1, x2)]
+    norms = [torch.linalg.vector_norm(x, 2, dim, keepdim=True).clamp_min(eps) for x in pair]
+    one, other = (x / norm for x, norm in zip(pair, norms, strict=True))
+    return (one * other).sum(dim)
 
 
 def _batch_norm(
@@ -173,6 +186,13 @@ _IN_PARTS = {operator: function for function, operator in CELLS.items()}
 """Cells whose products alone are computed in 16 bits under autocast."""
 
 
+_OWN: dict[Any, Any] = {
+    torch.nn.functional.one_hot: _one_hot,
+    torch.nn.functional.cosine_similarity: _cosine_similarity,
+}
+"""Functions that PyTorch takes apart before decompositions are asked for."""
+
+
 class _Whole(Interpreter):
     """Recurrent layers become one operator each; open sizes stay open."""
 
@@ -182,8 +202,7 @@ class _Whole(Interpreter):
             return call_whole(kind, *args, **kwargs)
         if target in _IN_PARTS and torch.is_autocast_enabled(args[0].device.type):
             target = _IN_PARTS[target]
-        if target is torch.nn.functional.one_hot:
-            return _one_hot(*args, **kwargs)
+        target = _OWN.get(target, target)
         if target is torch.ops.higher_order.scan:
             args = (_Whole(args[0]).run, *args[1:])
         if target is torch.nn.functional.linear and len(args) == 3 and args[0].dim() > 2:
@@ -238,8 +257,10 @@ def _called(node: Node) -> str:
     return f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
 
 
-def _changes(node: Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+def _has_changes(module: GraphModule) -> bool:
+    """Whether something is changed in place."""
+    targets = (node.target for part in graphs_of(module) for node in part.graph.nodes)
+    return any(isinstance(t, torch._ops.OpOverload) and t._schema.is_mutable for t in targets)
 
 
 def _refuse_changes(module: GraphModule) -> None:

@@ -40,7 +40,7 @@ def without_changes(module: GraphModule) -> bool:
         return False
     _name_places(module)
     changes = {
-        node: target for node in module.graph.nodes if (target := _changed(node)) is not None
+        node: target for node in module.graph.nodes if (target := changed_by(node)) is not None
     }
     if not changes:
         return True
@@ -89,7 +89,7 @@ def _is_wrapped(node: Node) -> bool:
     return any(isinstance(x, torch.Tensor) and is_functorch_wrapped_tensor(x) for x in parts)
 
 
-def _changed(node: Node) -> Node | None:
+def changed_by(node: Node) -> Node | None:
     """The tensor that a node changes; the node itself, if that cannot be told."""
     target: Any = node.target
     first: Any = node.args[0] if node.args else None
