@@ -60,7 +60,7 @@ def _fits(line: Timeline, giver: Buffer, heir: Buffer) -> bool:
         return False
     # what the kernel reads of the row it must also write, point by point
     own = _footprints([use for use in reads if use.op is kernel])
-    return own is not None and set(own) <= set(written) and _are_rows(loops[-1], parts, written)
+    return own is not None and set(own) <= set(written) and _are_rows(loops, parts, written)
 
 
 def _footprints(uses: Sequence[Use]) -> list[Footprint] | None:
@@ -69,7 +69,9 @@ def _footprints(uses: Sequence[Use]) -> list[Footprint] | None:
     return known if len(known) == len(footprints) else None
 
 
-def _are_rows(loop: For, parts: Sequence[Footprint], written: Sequence[Footprint]) -> bool:
+def _are_rows(
+    loops: Sequence[For], parts: Sequence[Footprint], written: Sequence[Footprint]
+) -> bool:
     """Whether each iteration touches a row of its own, and the kernel writes columns apart.
 
     Else what one iteration writes would overwrite what a later one is still to read.
@@ -77,16 +79,42 @@ def _are_rows(loop: For, parts: Sequence[Footprint], written: Sequence[Footprint
     if not all(_is_columns(part) for part in parts):
         return False
     rows, stride = parts[0].axes[0]
-    index, start = loop.index.data, get_dim(loop.start)
     base = min((part.offset for part in parts), key=lambda o: _distance(o, parts[0].offset))
     for part in parts:
-        move = part.offset.substitute({index: start + 1}) - part.offset.substitute({index: start})
         first, width = _distance(part.offset, base), int(part.axes[1][0])
         inside = part.axes[0] == (rows, stride) and first >= 0 and first + width <= int(stride)
-        if not inside or move != rows * stride:
+        if not inside or not _is_apart(part.offset, rows * stride, loops):
             return False
     order = sorted({(_distance(w.offset, base), int(w.axes[1][0])) for w in written})
     return all(a + width <= b for (a, width), (b, _) in pairwise(order))
+
+
+def _is_apart(offset: Dim, size: Dim, loops: Sequence[For]) -> bool:
+    """Whether iterations of nested loops, outermost first, have so many elements each, in a row.
+
+    A row that outer iterations read again has to stay as it is.
+    """
+    inner: For | None = None
+    for loop in reversed(loops):
+        if inner is not None and (extent := _cut_by(loop, inner)) is not None:
+            size = size.substitute({extent: get_dim(loop.count)})  # the steps of all runs
+        else:
+            index, start = loop.index.data, get_dim(loop.start)
+            move = offset.substitute({index: start + 1}) - offset.substitute({index: start})
+            if move != size:
+                return False
+            size = size * get_dim(loop.count)
+        inner = loop
+    return True
+
+
+def _cut_by(loop: For, inner: For) -> str | None:
+    """The symbol of a run's steps, where a loop cuts the steps of the one within it into runs."""
+    if loop.chunk is None or loop.extent is None:
+        return None
+    extent = loop.extent.data
+    steps = get_dim(inner.start), get_dim(inner.count)
+    return extent if steps == (Dim.of(loop.index.data), Dim.of(extent)) else None
 
 
 def _is_columns(part: Footprint) -> bool:

@@ -11,10 +11,13 @@ from rnncc.ir.program import Program
 from rnncc.kern import interpreter as kern_interpreter
 from rnncc.kern.program import KernelProgram
 from rnncc.options import Options
+from tests.codegen.random_programs import single
 from tests.compiling import phases_of
 from tests.golden import Arrays
 from tests.passes.nets import gated
 from tests.strategies import make_inputs
+from tests.training.models import check_close
+from tests.training.random_nets import check_trained
 
 SIZES = {"T": 5, "N": 3}
 
@@ -49,6 +52,26 @@ def test_the_gradients_stay_right() -> None:
     got = kern_interpreter.run(backward_of(gated()), single, SIZES)
     for name, array in want.items():
         np.testing.assert_allclose(got[name], array, 1e-4, 1e-4, err_msg=name)
+
+
+def repeated() -> Program:
+    """A loop over rows that another loop runs again and again."""
+    b = Builder.net("repeated")
+    x, h0, again = b.input("x", ["T", "N", 3]), b.input("h0", ["N", 4]), b.input("again", ["K"])
+
+    def step(inner: Builder, ks: list, carry: list, rows: list) -> tuple[list, list]:
+        return [inner.tanh(inner.mul(carry[0], rows[0]))], []
+
+    def body(outer: Builder, ks: list, carry: list, rows: list) -> tuple[list, list]:
+        return outer.scan([], carry, ks, step)[0], []
+
+    projected = b.matmul(x, b.param("w", [3, 4]))
+    (last,), _ = b.scan([projected], [h0], [again], body)
+    return b.finish({"y": last})
+
+
+def test_rows_that_an_outer_loop_reads_again_stay() -> None:
+    check_trained(repeated(), "auto", check_close, single, [{**SIZES, "K": 3}])
 
 
 def test_what_is_read_behind_the_loop_stays() -> None:

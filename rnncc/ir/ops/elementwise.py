@@ -379,7 +379,8 @@ class Bitcast(Unary):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         old, new = dtype_of(self.x), dtype_of(self.y)
-        stored = np.ascontiguousarray(arrays[0], NUMPY[old])  # of float32 where the real is wider
+        # Of float32 where the real is wider; in one piece, with the axes that it has.
+        stored = np.asarray(arrays[0], NUMPY[old], order="C")
         return stored.view(NUMPY[new]).astype(context.numpy_type(new))
 
     @property

@@ -25,7 +25,6 @@ SAVED: dict[str, set[str | None]] = {
     "milstm_recompute": {
         "rnn_prev_t",
         "rnn_alpha_by_input_t_plus_beta_h",
-        "rnn_alpha_by_input_t_plus_beta_h_by_prev_t",
         "rnn_beta_i_by_input_t_plus_b",
     },
     # its unit reads a copy that is not named
@@ -33,7 +32,7 @@ SAVED: dict[str, set[str | None]] = {
     "sum_cell_recompute": {"act", "fc"},
 }
 """What is kept of each step beside the outputs; None, gates and `live` are what an operator
-computes on the way."""
+computes on the way. Products that only a sum reads are no values of their own."""
 
 
 def forward_part(case: Path) -> NetDef:
