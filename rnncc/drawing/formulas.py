@@ -13,14 +13,14 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.attributes import get_dim, get_ints
 from rnncc.ir.naming import kind_of
-from rnncc.ir.ops import elementwise, functions, gradients, indexing, linear, shape, source
+from rnncc.ir.ops import casts, elementwise, functions, gradients, indexing, linear, shape, source
 from rnncc.ir.types import dims_of
 
 TRANSPARENT = (
     shape.Reshape,
     shape.Transpose,
     shape.Broadcast,
-    elementwise.Cast,
+    casts.Cast,
     elementwise.StopGradient,
     gradients.WithGradient,
 )
@@ -102,6 +102,14 @@ class Formulas:
         tighter = not isinstance(op, (elementwise.Add, elementwise.Mul))
         return f"{self._in(a, binds)}{sign}{self._in(b, binds + tighter)}", binds
 
+    def multiply_add(self, op: elementwise.MultiplyAdd) -> Text:
+        """`a · b + c`, `a · b - c`, `c - a · b`"""
+        product = f"{self._in(op.a, PRODUCT)} · {self._in(op.b, PRODUCT)}"
+        if op.kind.data == "from":
+            return f"{self._in(op.c, SUM)} - {product}", SUM
+        sign = "+" if op.kind.data == "add" else "-"
+        return f"{product} {sign} {self._in(op.c, SUM + (sign == '-'))}", SUM
+
     def matmul(self, op: linear.Matmul) -> Text:
         """`x @ Wᵀ`"""
         a, b = self._in(op.a, PRODUCT), self._in(op.b, SIGN)
@@ -180,6 +188,7 @@ _WRITERS: Mapping[type[Operation], Callable[[Formulas, Any], Text]] = {
     linear.Matmul: Formulas.matmul,
     shape.Slice: Formulas.sliced,
     shape.Concat: Formulas.concat,
+    elementwise.MultiplyAdd: Formulas.multiply_add,
     elementwise.Select: Formulas.select,
     elementwise.Compare: Formulas.compare,
     elementwise.Logical: Formulas.logical,

@@ -26,6 +26,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply, FunctionAttr
 from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.checks import SizesDiffer
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type, terminator
 from rnncc.ir.ops.gradients import WithGradient
@@ -136,7 +137,7 @@ class Builder(PlainOps):
     def cast(self, x: SSAValue, dtype: str) -> SSAValue:
         """x as another element type, by way of those computed in; x itself where it has it."""
         for step in cast_steps(dtype_of(x), dtype):
-            x = self.append(ew.Cast, x, dtype=StringAttr(step))
+            x = self.append(Cast, x, dtype=StringAttr(step))
         return x
 
     def apply(self, function: Scalar, *xs: SSAValue) -> SSAValue:

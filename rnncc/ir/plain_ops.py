@@ -17,7 +17,8 @@ from xdsl.irdl import irdl_to_attr_constraint
 
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Elementwise, RnnOp, Source
-from rnncc.ir.ops.elementwise import Cast, Not
+from rnncc.ir.ops.casts import Cast
+from rnncc.ir.ops.elementwise import Not
 from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Reduce

@@ -49,10 +49,10 @@ class PlainOps(ABC):
         """y = a ? b over the bits of integers, with ? one of and, or, xor, left, right"""
     def select(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
         """y = a where the condition holds, else b"""
-    def bitcast(self, x: SSAValue) -> SSAValue:
-        """y = x's bits as float32 for int32, float64 for int64, and the other way"""
     def stop_gradient(self, x: SSAValue) -> SSAValue:
         """y = x, and no gradient flows back to x"""
+    def bitcast(self, x: SSAValue) -> SSAValue:
+        """y = x's bits as float32 for int32, float64 for int64, and the other way"""
     def sqrt(self, x: SSAValue) -> SSAValue:
         """y = √x; NaN below zero"""
     def exp(self, x: SSAValue) -> SSAValue:

@@ -8,6 +8,7 @@ from xdsl.ir import Dialect, Operation
 
 from rnncc.ir.ops import (
     apply,
+    casts,
     chunks,
     control,
     elementwise,
@@ -23,6 +24,7 @@ from rnncc.ir.ops import (
 FAMILIES: dict[str, ModuleType] = {
     "Sources": source,
     "Elementwise": elementwise,
+    "Element types": casts,
     "Functions": functions,
     "Functions of users": apply,
     "Random numbers": random,

@@ -10,7 +10,8 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.attributes import get_ints
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.elementwise import Cast, Mul
+from rnncc.ir.ops.casts import Cast
+from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Reshape, Shift
 from rnncc.ir.types import FLOATS, dims_of, dtype_of

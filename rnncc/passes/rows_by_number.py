@@ -7,8 +7,9 @@ from xdsl.ir import SSAValue
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.control import row_type
-from rnncc.ir.ops.elementwise import Add, Cast
+from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.ops.source import Fill, Iota, Size

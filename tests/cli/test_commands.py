@@ -44,8 +44,11 @@ def test_example_files_are_those_of_their_script(tmp_path: Path) -> None:
     script = tmp_path / "make_lstm.py"
     script.write_text((ROOT / "examples/make_lstm.py").read_text())
     subprocess.run([sys.executable, script], check=True)
-    for name in ("lstm.pbtxt", "lstm_init.pbtxt", "lstm.npz"):
+    for name in ("lstm.pbtxt", "lstm_init.pbtxt"):
         assert (tmp_path / name).read_bytes() == (ROOT / "examples" / name).read_bytes()
+    # releases of Python differ in what the headers of a zip file say
+    made, kept = (np.load(folder / "lstm.npz") for folder in (tmp_path, ROOT / "examples"))
+    assert {n: a.tobytes() for n, a in made.items()} == {n: a.tobytes() for n, a in kept.items()}
 
 
 @pytest.mark.parametrize("command", [name for name in cli.commands if name != "demo"])

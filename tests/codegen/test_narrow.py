@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import StringAttr
 
 import rnncc
 from rnncc.codegen.cpu.machines import resolve_target
@@ -13,7 +14,7 @@ from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
-from rnncc.ir.ops import elementwise as ew
+from rnncc.ir.ops.casts import Cast
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY, WIDE, cast_steps
 from tests.codegen.compiled import Bare
@@ -115,5 +116,5 @@ def test_there_is_no_arithmetic_of_narrow_elements() -> None:
         with pytest.raises(CompileError, match="operand is u8"):
             attempt()
     with pytest.raises(CompileError, match="u8 is not cast to f32 in one step"):
-        b.append(ew.Cast, x, dtype=ew.StringAttr("f32"))
+        b.append(Cast, x, dtype=StringAttr("f32"))
     assert cast_steps("u8", "f16") == ["i32", "f32", "f16"]

@@ -85,6 +85,11 @@ def test_arrows_lead_from_what_is_read() -> None:
         (lambda b, x, y: b.div(x, b.mul(x, y)), "x / (x · y)"),
         (lambda b, x, y: b.mul(b.add(x, y), y), "(x + y) · y"),
         (lambda b, x, y: b.neg(b.add(x, y)), "-(x + y)"),
+        (
+            lambda b, x, y: b.multiply_add("sub", x, b.add(x, y), b.sub(y, x)),
+            "x · (x + y) - (y - x)",
+        ),
+        (lambda b, x, y: b.multiply_add("from", x, y, b.sub(x, y)), "x - y - x · y"),
         (lambda b, x, y: b.select(b.compare("le", x, y), x, y), "x ≤ y ? x : y"),
         (lambda b, x, y: b.maximum(b.exp(x), y), "maximum(exp(x), y)"),
         (lambda b, x, y: b.slice(x, 1, 1, 2), "x[1:3]"),

@@ -15,6 +15,7 @@ from rnncc.codegen.llvm.values import VALUE, Value, vector_type
 from rnncc.codegen.llvm.vector import Real, declared, real_of
 from rnncc.errors import CompileError
 from rnncc.ir.attributes import get_dim
+from rnncc.ir.ops import casts
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Elementwise
@@ -145,9 +146,9 @@ def _emit_op(emit: Emit, op: Operation, xs: list[Value], lanes: int) -> Value:
             return {"and": b.and_, "or": b.or_, "xor": b.xor}[op.kind.data](*xs)
         case ew.Not():
             return b.not_(xs[0])
-        case ew.Cast():
+        case casts.Cast():
             return _cast(emit, xs[0], dtype, op.dtype.data, lanes)
-        case ew.Bitcast() | ew.StopGradient():  # the same bits
+        case casts.Bitcast() | ew.StopGradient():  # the same bits
             return b.bitcast(xs[0], vector_type(VALUE[dtype_of(op.y)], lanes))
         case Apply():
             code = op.function.data.code(dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rnncc.codegen.reference.expressions import C_TYPES, ENDINGS, LETTERS, mentions
-from rnncc.ir.ops.elementwise import OF_ONE_WIDTH
+from rnncc.ir.ops.casts import OF_ONE_WIDTH
 from rnncc.ir.ops.random import BITS, MULTIPLIER, ROUNDS, WEYL
 
 LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40

@@ -9,6 +9,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.codegen.reference import expressions as c
 from rnncc.errors import CompileError
 from rnncc.ir.attributes import get_dim
+from rnncc.ir.ops import casts
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Unary
@@ -63,9 +64,9 @@ def _expression(op: Operation, xs: list[str]) -> str:
     if isinstance(op, ew.Select | ew.Compare | ew.Logical | ew.Not | ew.StopGradient):
         return _choice(op, xs)
     match op:
-        case ew.Cast():
+        case casts.Cast():
             return _cast(xs[0], dtype_of(op.operands[0]), op.dtype.data)
-        case ew.Bitcast():
+        case casts.Bitcast():
             return f"rnncc_bits_{dtype_of(op.x)}({xs[0]})"
         case Uniform():
             stream = op.stream.data & MASK

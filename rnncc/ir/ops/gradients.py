@@ -19,9 +19,10 @@ from xdsl.traits import IsolatedFromAbove, Pure
 
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents, View
+from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.checks import expect
 from rnncc.ir.ops.control import terminator
-from rnncc.ir.ops.elementwise import Add, Cast, Div, Mul, Neg, Select, StopGradient, Sub
+from rnncc.ir.ops.elementwise import Add, Div, Mul, Neg, Select, StopGradient, Sub
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Concat
 from rnncc.ir.ops.source import Fill

@@ -12,8 +12,8 @@ from xdsl.ir import SSAValue
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.ops import casts, functions
 from rnncc.ir.ops import elementwise as ew
-from rnncc.ir.ops import functions
 from rnncc.ir.ops.base import Context, Elementwise, RnnOp
 from rnncc.ir.ops.shape import Broadcast, ReverseSegments
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
@@ -34,7 +34,8 @@ def evaluate_fills(op: Elementwise) -> SSAValue | None:
     numbers = [fill_value(v) for v in op.operands]
     if None in numbers or "bf16" in map(dtype_of, (op.y, *op.operands)):  # NumPy has no such number
         return None
-    rounds = type(op) is ew.Cast and dtype_of(op.y) == "f64"  # what a fill of f32 holds may be seen
+    # What a fill of f32 holds may be seen.
+    rounds = type(op) is casts.Cast and dtype_of(op.y) == "f64"
     context = _SINGLE if rounds else _WIDE
     arrays = [
         np.array(n, context.numpy_type(dtype_of(v)))
@@ -146,7 +147,7 @@ def select(op: ew.Select) -> SSAValue | None:
     return None
 
 
-def cast(op: ew.Cast) -> SSAValue | None:
+def cast(op: casts.Cast) -> SSAValue | None:
     """x as its own type → x; a size as another type is that size"""
     if dtype_of(op.x) == dtype_of(op.y):
         return op.x
@@ -199,12 +200,12 @@ _OWN: dict[type[RnnOp], tuple[Rule, ...]] = {
     ew.Minimum: (extreme,),
     ew.Logical: (logical,),
     ew.Select: (select,),
-    ew.Cast: (cast,),
+    casts.Cast: (cast,),
 }
 RULES: dict[type[RnnOp], tuple[Rule, ...]] = {
     **{
         op: (*_OWN.get(op, ()), evaluate_fills, below_broadcasts)
-        for op in (*ew.OPS, *functions.OPS)
+        for op in (*ew.OPS, *casts.OPS, *functions.OPS)
     },
     Size: (size,),
     Constant: (constant,),
