@@ -175,7 +175,7 @@ def test_bits_as_another_type(old: str, new: str) -> None:
 def test_bits_of_one_number_have_no_axes() -> None:
     cast = node("BitCast", "x", "y", to=KINDS["i32"])
     made = model([cast], [info("x", [], "f32")], [info("y", [], "i32")], opset=26)
-    arrays: Arrays = {"x": np.float32(1.5).reshape(())}
+    arrays: Arrays = {"x": np.array(1.5, np.float32)}
     for got in (interpreted(made, arrays), rnncc.compile(made).run(arrays)):
         assert (got["y"].shape, got["y"].item()) == ((), 0x3FC00000)
 
