@@ -37,8 +37,8 @@ SHORT = 1 << 14
 
 OFTEN = 8
 """Times that a short product of several rows stands before it is a function. The evaluations of an
-RK4 solver have one each: a cell of 16 for any batch is read and compiled in 1.9 s of processor time
-instead of 4.4. Of one row a product is short code, beside which a call counts: 1.1 times as long."""
+RK4 solver have one each: a cell of 16, for any batch, is read and compiled in 1.9 s of processor
+time, not 4.4. Of one row a product is short code, beside which a call counts."""
 
 MANY, LARGE = 100, 2000
 """Kernels of a program, and ops in all, above which each kernel is a function."""
