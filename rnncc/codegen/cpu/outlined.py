@@ -72,9 +72,10 @@ class OutlinedKernels:
         names = [
             name for op in loops for name in (op.index, op.extent, op.iteration) if name is not None
         ]
-        own, ops = {name.data for name in names}, list(program.func.walk())
+        own, ops = frozenset(name.data for name in names), list(program.func.walk())
+        scope = frozenset(program.symbols), own
         # What the names of numbers must not be.
-        reserved = own | set(program.symbols)
+        reserved = scope[0] | own
         # 400 products of as many sizes take 3.0 s to compile so; they took 18.1 s before one
         # function served all kernels of a kind.
         large = len(ops) > LARGE or sum(isinstance(op, _KERNELS) for op in ops) > MANY
@@ -85,13 +86,12 @@ class OutlinedKernels:
                     opened = None
                 if opened is not None:
                     self.opened[op] = opened
-                scope = frozenset(program.symbols), frozenset(own)
                 self._scopes[op], self.forms[op] = scope, _form(op, *scope, opened)
                 # Two, so that in a large program what stands once is a function as well.
                 self.counts[self.forms[op][0]] += 2 if large else 1
             elif isinstance(op, Gemm) and any(d != 1 for d in op.dims[:-1]):
                 self._short.append(op)
-                self.forms[op] = _form(op, frozenset(program.symbols), frozenset(own), None)
+                self.forms[op] = _form(op, *scope, None)
                 self.counts[self.forms[op][0]] += 1
 
     def _close_singles(self) -> None:
