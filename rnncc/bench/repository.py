@@ -27,7 +27,7 @@ def is_here() -> bool:
 
 def suites() -> Mapping[str, Suite]:
     """By name; none outside the repository."""
-    return _module("suites").SUITES if is_here() else {}
+    return module("benchmarks.suites").SUITES if is_here() else {}
 
 
 def cases_of(suite: str, only: str = "") -> list[Case]:
@@ -47,7 +47,7 @@ def cases_of(suite: str, only: str = "") -> list[Case]:
 
 def peers() -> Sequence[Contender]:
     """All that are known, installed or not; none outside the repository."""
-    return _module("peers").PEERS if is_here() else ()
+    return module("benchmarks.peers").PEERS if is_here() else ()
 
 
 def chosen_peers(
@@ -82,13 +82,23 @@ def chosen_peers(
 
 def source(case: Case) -> tuple[Any, Any]:
     """What `rnncc.compile` takes: a net, and an init net or None."""
-    return (case.net, case.init) if case.cell == NET else (_module("cells").build(case), None)
+    return (
+        (case.net, case.init)
+        if case.cell == NET
+        else (module("benchmarks.cells").build(case), None)
+    )
 
 
-def _module(name: str) -> Any:
-    """A module of `benchmarks`, for this process and those that inherit its path."""
-    if not is_here():
-        raise CompileError("bench", "there are no suites here", HINT)
-    if str(ROOT) not in sys.path:
-        sys.path.append(str(ROOT))
-    return import_module(f"benchmarks.{name}")
+def module(name: str) -> Any:
+    """A module of rnncc, or one of `benchmarks`, which is then the repository's.
+
+    Raises:
+        CompileError: it is of `benchmarks`, outside the repository.
+        ImportError: it needs what is not installed.
+    """
+    if name.startswith("benchmarks."):
+        if not is_here():
+            raise CompileError("bench", "there are no suites here", HINT)
+        if sys.path[0] != str(ROOT):  # other packages, xDSL's among them, are called so as well
+            sys.path.insert(0, str(ROOT))
+    return import_module(name)

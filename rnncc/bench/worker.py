@@ -9,9 +9,9 @@ import json
 import os
 import sys
 import time
-from importlib import import_module
 from typing import Any
 
+from rnncc.bench import repository
 from rnncc.bench.cases import Case
 from rnncc.bench.contenders import Setup, Workload
 from rnncc.errors import CompileError
@@ -55,7 +55,7 @@ def seconds(call: Workload, count: int) -> float:
 
 def _make(module: str, setup: Setup, case: Case) -> tuple[Workload | None, dict[str, Any]]:
     try:
-        call = import_module(module).make(case, setup)
+        call = repository.module(module).make(case, setup)
     except CompileError as error:
         return None, {"refused": [error.location, error.what, error.hint]}
     except ImportError as error:

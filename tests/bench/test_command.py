@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -35,6 +38,22 @@ def test_suites_are_listed(capsys: Capture) -> None:
     assert all(name in printed for name in SUITES)
     assert main(["bench", "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)["suites"]) == set(SUITES)
+
+
+def test_suites_are_those_of_the_repository(tmp_path: Path) -> None:
+    """Wherever the command is called, and whatever else is named so."""
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").touch()
+    paths = os.pathsep.join([str(tmp_path), str(ROOT / "runtime"), str(ROOT)])
+    words = ["bench", "rtneural", "--only", "gru H=4", "--peers", "none", *QUICK]
+    done = subprocess.run(
+        [sys.executable, "-m", "rnncc", *words],
+        env={**os.environ, "PYTHONPATH": paths},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert "gru H=4 B=1 one step" in done.stdout, done.stderr
 
 
 def test_suites_are_not_in_the_wheel(
