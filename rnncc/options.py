@@ -64,7 +64,7 @@ class Options:
             checkpoints along time make room. A text such as "64M" will do.
         threads: also make the function by which several threads compute one call.
         plan_for: a value for each size, as "T,N", "T=100,N=4", (100, 4) or a mapping.
-        max_iterations: the most turns of a While loop whose number of turns the net does not show.
+        max_iterations: the most iterations of a While loop whose trip count the net does not show.
         max_steps: the most steps T of one call; more are an error of the call. What is computed
             ahead of a loop, and so the workspace, is no longer than that.
         state: inputs that keep what an output gave in the call before: {"h": "h_next"}, or texts
@@ -180,8 +180,6 @@ def _check_training(values: dict[str, Any]) -> None:
         raise CompileError("", f"recompute {values['recompute']!r} is not a text such as 'auto'")
     if "memory_budget" in values:
         values["memory_budget"] = parse_bytes(values["memory_budget"], "memory_budget")
-        if "plan_for" not in values:
-            raise CompileError("memory_budget", "a budget holds at sizes", "plan_for gives them")
     if isinstance(values.get("outputs_with_grads"), str):
         values["outputs_with_grads"] = [values["outputs_with_grads"]]
 

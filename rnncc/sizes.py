@@ -50,16 +50,21 @@ def given_sizes(values: SizeValues, symbols: Sequence[str]) -> dict[str, int]:
     return parse_sizes(values, symbols)
 
 
-def all_sizes(values: SizeValues, symbols: Sequence[str], why: str) -> dict[str, int]:
-    """As `given_sizes`, a value for every symbol.
+def all_sizes(
+    values: SizeValues, symbols: Sequence[str], needed: Sequence[str], why: str
+) -> dict[str, int]:
+    """As `given_sizes`, a value for every symbol: 1 for those that no shape has.
+
+    Args:
+        needed: the symbols that shapes have.
 
     Raises:
-        CompileError: as for `parse_sizes`; or a symbol has no value, which `why` needs.
+        CompileError: as for `parse_sizes`; or one of these has no value, which `why` needs.
     """
     sizes = given_sizes(values, symbols)
-    if missing := [name for name in symbols if name not in sizes]:
+    if missing := [name for name in needed if name not in sizes]:
         raise CompileError("--plan-for", f"{why} needs a value for {', '.join(missing)}")
-    return sizes
+    return {name: sizes.get(name, 1) for name in symbols}
 
 
 def parse_bytes(text: str | int, option: str) -> int:

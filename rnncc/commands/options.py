@@ -140,7 +140,7 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
             "--max-iterations",
             type=int,
             metavar="K",
-            help="The most turns of a While loop whose number of turns the net does not show.",
+            help="The most iterations of a While loop whose trip count the net does not show.",
         ),
         click.option(
             "--max-steps",

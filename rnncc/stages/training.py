@@ -106,8 +106,12 @@ def checkpoint(compilation: Compilation) -> None:
         return
     from rnncc.stages.budget import fit
 
-    symbols = [symbol for symbol in phases.backward.symbols if symbol not in c.trip_counts]
-    sizes = all_sizes(c.options.plan_for, symbols, "a budget of memory")
+    backward = phases.backward
+    symbols, needed = (
+        [symbol for symbol in group if symbol not in c.trip_counts]
+        for group in (backward.symbols, backward.open_symbols)
+    )
+    sizes = all_sizes(c.options.plan_for, symbols, needed, "a budget of memory")
 
     def lower(phases: Phases) -> tuple[KernelProgram, KernelProgram]:
         trial = replace(c)

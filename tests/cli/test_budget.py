@@ -40,7 +40,7 @@ def test_compile_tells_the_checkpoints(tmp_path: Path, capsys: Capture) -> None:
     ("words", "message"),
     [
         (["--train", "--memory-budget", "1K", *AT], "1024 bytes cannot be met at T=2000, N=8: the"),
-        (["--train", "--memory-budget", "1K"], "a budget holds at sizes"),
+        (["--train", "--memory-budget", "1K"], "a budget of memory needs a value for T, N"),
         (["--train", "--memory-budget", "lots", *AT], "'lots' is not a number of bytes"),
         (["--memory-budget", "1K", *AT], "memory_budget goes with train"),
     ],
@@ -67,4 +67,4 @@ def test_what_is_no_number_of_bytes(text: str) -> None:
 
 @pytest.mark.parametrize("given", ["5,4", "N=4,T=5", (5, 4), {"T": 5, "N": 4}])
 def test_sizes(given: object) -> None:
-    assert all_sizes(given, ["T", "N"], "a budget") == {"T": 5, "N": 4}  # type: ignore[arg-type]
+    assert all_sizes(given, ["T", "N"], ["T"], "a budget") == {"T": 5, "N": 4}  # type: ignore[arg-type]

@@ -264,7 +264,7 @@ def test_a_net_without_loops_has_no_checkpoints() -> None:
     ("options", "message"),
     [
         ({"memory_budget": 1000, "plan_for": "5,4"}, "memory_budget goes with train"),
-        ({"memory_budget": 1000, "train": True}, "a budget holds at sizes"),
+        ({"memory_budget": 1000, "train": True}, "needs a value for T, N"),
         ({"memory_budget": "12Q", "train": True, "plan_for": "5,4"}, "'12Q' is not a number of"),
         ({"memory_budget": 1000, "train": True, "plan_for": (5,)}, "needs a value for N"),
         ({"memory_budget": 1000, "train": True, "plan_for": "5,4,3"}, "has no size number 3"),
@@ -273,6 +273,14 @@ def test_a_net_without_loops_has_no_checkpoints() -> None:
 def test_wrong_budgets(options: dict[str, Any], message: str) -> None:
     with pytest.raises(CompileError, match=message):
         rnncc.compile(LSTM / "net.pb", LSTM / "init.pb", **options)
+
+
+def test_a_net_without_open_sizes_needs_no_values() -> None:
+    b = Builder.net("fixed")
+    net = b.finish({"y": b.tanh(b.input("x", (3, 4)))})
+    assert rnncc.compile(net, train=True, memory_budget="1K").metadata["workspace"] is not None
+    with pytest.raises(CompileError, match="a budget of 16 bytes cannot be met"):
+        rnncc.compile(net, train=True, memory_budget=16)
 
 
 def train_within(budget: int) -> rnncc.TrainableModel:
