@@ -45,8 +45,13 @@ class Ceilings:
     cores: int = 1
 
     def rate(self, dtype: str) -> float:
-        """Of products with weights of an element type; those of f32 where it has no own."""
-        return self.flops.get(dtype, self.flops["f32"])
+        """Of products with weights of an element type: as f32, where no instruction is faster."""
+        return max(self.flops.get(dtype, 0.0), self.flops["f32"])
+
+    @property
+    def quick_bf16(self) -> bool | None:
+        """Whether the instruction for bf16 is as fast as f32; None where there is none."""
+        return self.flops["bf16"] >= self.flops["f32"] if "bf16" in self.flops else None
 
     def bandwidth(self, footprint: int) -> float:
         """Bytes a second for a block of that size: between the measured sizes on a straight line

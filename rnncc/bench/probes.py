@@ -39,8 +39,8 @@ class Probes:
 
     Attributes:
         arithmetic: by the weights' element type: `f(iterations)` does `iterations` times `flops` of
-        it. read: `read(address, blocks, sweeps)` reads so many blocks of `block_bytes` from the
-        front,
+            it.
+        read: `read(address, blocks, sweeps)` reads so many blocks of `block_bytes` from the front,
             as often as `sweeps` says, and gives the sum of it all.
         there_and_back: twice as much, every other time from the back.
     """
@@ -60,7 +60,7 @@ class Probes:
 def probes(target: CpuTarget) -> Probes:
     """The probes of this machine; those of precisions that it has instructions for."""
     module = ir.Module()
-    offered = {"bf16": target.bf16_dot, "u8": target.byte_dot}
+    offered = {"bf16": has_bf16(target), "u8": target.byte_dot}
     dtypes = ["f32", *(dtype for dtype, has in offered.items() if has)]
     for dtype in dtypes:
         _multiply_adds(module, target, dtype)
@@ -76,6 +76,11 @@ def probes(target: CpuTarget) -> Probes:
 
     arithmetic = {dtype: function(f"arithmetic_{dtype}", 1) for dtype in dtypes}
     return Probes(arithmetic, function("read", 3), function("there_and_back", 3), target)
+
+
+def has_bf16(target: CpuTarget) -> bool:
+    """Whether there is an instruction for products of bf16, which code uses where it is quick."""
+    return "+avx512bf16" in target.features.split(",")
 
 
 def block_bytes(target: CpuTarget) -> int:

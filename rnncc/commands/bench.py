@@ -52,6 +52,11 @@ from rnncc.errors import CompileError
     help="What computes: an NVIDIA GPU is cuda, beside the peers that use it.",
 )
 @click.option("--roofline", is_flag=True, help="Measure what the machine can do, and compare.")
+@click.option(
+    "--write",
+    is_flag=True,
+    help="With --roofline alone: code for this machine is sized by what was measured from now on.",
+)
 @click.option("--explain", is_flag=True, help="Say what bounds NET, and what would help.")
 @MAX_INPUT
 @JSON
@@ -78,6 +83,7 @@ def bench(
     threads: str,
     device: str,
     roofline: bool,
+    write: bool,
     explain: bool,
     as_json: bool,
     svg: Path | None,
@@ -94,8 +100,12 @@ def bench(
     if what is None:
         if explain or svg or only or peers:
             raise CompileError("bench", "NET or SUITE is missing", "rnncc bench lists the suites")
-        benching.without_net(effort.cores, roofline, as_json)
+        if write and not roofline:
+            raise CompileError("--write", "goes with --roofline")
+        benching.without_net(effort.cores, roofline, write, as_json)
         return
+    if write:
+        raise CompileError("--write", "goes with --roofline alone, without a net or a suite")
     if device != "cpu" and (roofline or explain or threads != "1"):
         what = "--roofline, --explain and --threads are about the CPU"
         raise CompileError("--device", what)

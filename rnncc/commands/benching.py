@@ -19,9 +19,10 @@ from rnncc.bench.cases import NET, Case
 from rnncc.bench.chart import draw
 from rnncc.bench.explain import Offer
 from rnncc.bench.explain import explain as in_words
-from rnncc.bench.machine import Ceilings, Measuring, cpu_name, measure
+from rnncc.bench.machine import CACHES, Ceilings, Measuring, cpu_name, measure
 from rnncc.bench.roofline import bounds, least, library_of
 from rnncc.bench.running import Effort, Result, run
+from rnncc.codegen.cpu import measured
 from rnncc.codegen.cpu.entries import threading_cost_of
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.commands import libraries
@@ -31,6 +32,7 @@ from rnncc.commands.tables import print_table, printable
 from rnncc.errors import CompileError
 from rnncc.kern.library import Library
 from rnncc.options import PRECISIONS
+from rnncc.own_files import cache_folder
 from rnncc.sizes import TIME, parse_sizes
 from rnncc.stages.reading import import_source
 from rnncc.writing import write_file
@@ -224,9 +226,10 @@ def offer(library: Library, case: Case) -> Offer:
     return Offer(PRECISIONS, team.threads(case.dims))
 
 
-def without_net(cores: Sequence[int], roofline: bool, as_json: bool) -> None:
-    """The machine's ceilings, or the suites."""
+def without_net(cores: Sequence[int], roofline: bool, write: bool, as_json: bool) -> None:
+    """The machine's ceilings, kept where `write` says so; or the suites."""
     if roofline:
+        folder = _folder_to_write_to() if write else None
         sets = [cores[:1], cores] if len(cores) > 1 else [cores]
         with _progress() as report:
             several = [measure(some, Measuring(report=report)) for some in sets]
@@ -234,6 +237,8 @@ def without_net(cores: Sequence[int], roofline: bool, as_json: bool) -> None:
             click.echo(json.dumps([ceilings.to_dict() for ceilings in several], indent=2))
         else:
             print_ceilings(several)
+        if folder is not None:
+            click.echo(f"wrote {_keep(several[0], folder)}", err=True)
         return
     listed = {name: (report, make()) for name, (report, make) in repository.suites().items()}
     if as_json:
@@ -247,6 +252,22 @@ def without_net(cores: Sequence[int], roofline: bool, as_json: bool) -> None:
         print_table("", ["suite", "cases", "what"], rows)
         here = [peer.name for peer in repository.peers() if peer.installed and peer.device == "cpu"]
         click.echo(f"peers installed: {', '.join(here) or 'none'}")
+
+
+def _folder_to_write_to() -> Path:
+    folder = cache_folder()
+    if folder is None:
+        what = "the cache's folder is switched off, or others may write to it"
+        raise CompileError("--write", what, "RNNCC_CACHE, RNNCC_CACHE_DIR: docs/packaging.md")
+    return folder
+
+
+def _keep(ceilings: Ceilings, folder: Path) -> Path:
+    """Write what code for this machine is sized by."""
+    caches = ceilings.caches
+    l1 = caches.get("L1", CACHES["L1"])
+    l2 = caches.get("L2", CACHES["L2"])
+    return measured.write(folder, resolve_target().cpu, l1, l2, ceilings.quick_bf16)
 
 
 @contextmanager

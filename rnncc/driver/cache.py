@@ -6,12 +6,11 @@ error here: what cannot be read is computed again, what cannot be written is not
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from hashlib import blake2b
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.errors import CompileError
 from rnncc.options import Options
+from rnncc.own_files import cache_folder, is_ours, is_own, own_file
 from rnncc.sizes import parse_bytes
 from rnncc.sources import is_regular, read_bytes
 from rnncc.writing import PARTIAL, replacing
@@ -51,7 +51,7 @@ def key_of(net: Any, init: Any, options: Options, target: Target) -> str | None:
     Raises:
         CompileError: RNNCC_CACHE_BYTES is no number of bytes.
     """
-    if folder() is None or options.dump_ir or options.time_passes or options.verify_each:
+    if cache_folder() is None or options.dump_ir or options.time_passes or options.verify_each:
         return None
     _limit()  # an error of the environment shows before the work
     if options.functions:
@@ -82,7 +82,7 @@ def find(key: str | None) -> bytes | None:
         return None
     path = where / f"{key}{_SUFFIX}"
     try:
-        data = _own_file(path, LARGEST_ENTRY)
+        data = own_file(path, LARGEST_ENTRY)
         checksum, content = data[:_DIGEST], data[_DIGEST:]
         if _checksum(key, content) != checksum:
             path.unlink()
@@ -108,64 +108,20 @@ def keep(key: str | None, content: bytes) -> None:
         _evict(where, limit)
 
 
-def folder() -> Path | None:
-    """What holds the folder of entries; None where the cache is off, or others may write to it."""
-    if os.environ.get("RNNCC_CACHE") == "0":
-        return None
-    if chosen := os.environ.get("RNNCC_CACHE_DIR"):
-        path = Path(chosen)
-    else:
-        shared = os.environ.get("XDG_CACHE_HOME", "")
-        if not Path(shared).is_absolute():
-            shared = os.path.expanduser("~/.cache")  # noqa: PTH111, Path.home() may raise
-        path = Path(shared) / "rnncc"
-    return path if _is_ours(path, os.stat) else None
-
-
 def _entries(make: bool = False) -> Path | None:
     """The folder of entries, in which nothing else lies; None where it is not this user's alone.
 
     Raises:
         OSError: it is to be made, and cannot be.
     """
-    above = folder()
+    above = cache_folder()
     if above is None:
         return None
     where = above / FOLDER
     if make:
         for missing in reversed([p for p in (where, *where.parents) if not p.exists()]):
             missing.mkdir(mode=0o700, exist_ok=True)  # whatever the umask: entries are code
-    return where if _is_ours(where, os.lstat) else None
-
-
-def _is_ours(path: Path, status_of: Callable[[Path], os.stat_result]) -> bool:
-    """Whether nobody else can put code into a folder; one that is not there can be made."""
-    try:
-        status = status_of(path)
-    except FileNotFoundError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISDIR(status.st_mode) and _is_own(status)
-
-
-def _is_own(status: os.stat_result) -> bool:
-    """Whether a file is this user's, and nobody else may write to it."""
-    return not status.st_mode & 0o022 and (os.name != "posix" or status.st_uid == os.getuid())
-
-
-def _own_file(path: Path, most: int) -> bytes:
-    """What a file of this user's holds.
-
-    Raises:
-        OSError: it is a link, a FIFO or a device, somebody else's, or larger than `most`.
-    """
-    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # a FIFO would block
-    with os.fdopen(os.open(path, os.O_RDONLY | flags), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or not _is_own(status) or status.st_size > most:
-            raise OSError(errno.EPERM, os.strerror(errno.EPERM), str(path))
-        return file.read(most)
+    return where if is_ours(where, os.lstat) else None
 
 
 def _checksum(key: str, content: bytes) -> bytes:
@@ -189,7 +145,7 @@ def _evict(where: Path, limit: int) -> None:
         if is_partial or _ENTRY.fullmatch(entry.name):
             with suppress(OSError):
                 status = entry.stat(follow_symlinks=False)
-                if stat.S_ISREG(status.st_mode) and _is_own(status):
+                if stat.S_ISREG(status.st_mode) and is_own(status):
                     entries.append((status.st_mtime, status.st_size, entry.path))
     total = sum(size for _, size, _ in entries)
     for _, size, path in sorted(entries):

@@ -15,6 +15,7 @@ from rnncc_runtime import TensorSpec
 from benchmarks.suites import SUITES
 from rnncc.bench import machine, repository
 from rnncc.cli import main
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.commands import benching
 from rnncc.driver.drawn import drawn
 
@@ -116,9 +117,26 @@ def test_ceilings(capsys: Capture, little: None) -> None:
     assert json.loads(capsys.readouterr().out)[0]["flops"]["f32"] > 0
 
 
+def test_what_was_measured_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture, little: None
+) -> None:
+    monkeypatch.setenv("RNNCC_CACHE", "1")
+    monkeypatch.setenv("RNNCC_CACHE_DIR", str(tmp_path / "new"))
+    assert main(["bench", "--roofline", "--write"]) == 0
+    assert str(tmp_path / "new/machine.json") in capsys.readouterr().err
+    entries = json.loads((tmp_path / "new/machine.json").read_text())
+    target = resolve_target()
+    assert (entries["cpu"], entries["l1"]) == (target.cpu, target.l1)
+    monkeypatch.setenv("RNNCC_CACHE", "0")
+    assert main(["bench", "--roofline", "--write"]) == 2
+    assert "--write: the cache's folder is switched off" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["--write"], "--write: goes with --roofline"),
+        (["standard", "--roofline", "--write"], "--write: goes with --roofline alone"),
         (["nope"], "nope: no such file, nor a suite"),
         (["standard", "--only", "H=63"], "no case of standard"),
         (["standard", "--for", "3,1"], "go with a net"),

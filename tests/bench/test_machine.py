@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from rnncc_runtime.memory import Memory
 
@@ -35,6 +37,13 @@ def test_levels() -> None:
 
 def test_rate_of_what_has_no_own() -> None:
     assert CEILINGS.rate("bf16") == 2e11
+
+
+def test_an_instruction_that_is_slower_sets_no_ceiling() -> None:
+    slow = replace(CEILINGS, flops={"f32": 2e11, "bf16": 1e11})
+    assert (slow.rate("bf16"), slow.quick_bf16) == (2e11, False)
+    assert replace(slow, flops={"f32": 1e11, "bf16": 2e11}).quick_bf16
+    assert CEILINGS.quick_bf16 is None
 
 
 def test_block_sizes() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
+from rnncc.codegen.cpu.families import USUAL
 from rnncc.platforms import LINE, architecture_of
 
 MIN_ROWS, MAX_ROWS = 12, 192
@@ -34,7 +35,8 @@ class Core:
             products of AArch64).
         bf16_dot: whether it adds two products of bf16 to a sum in one instruction, which takes
             no longer than the two multiply-adds of float32 that it stands for.
-        cache: bytes of the cache next to the core that intermediate results should stay in.
+        cache: bytes that intermediate results should stay within, next to the core.
+        l1: bytes of the first-level cache.
         vectors: of a panel of weights, over all slots; 0 for as many as suit the registers.
         chains: independent sums that keep the multiply-add units busy when there is one row.
         compact: whether code is to be small, as `Platform` has it: kernels are written once, for a
@@ -49,9 +51,10 @@ class Core:
     fma: bool
     byte_dot: bool = False
     bf16_dot: bool = False
-    cache: int = 256 * 1024
+    cache: int = USUAL.near
+    l1: int = USUAL.l1
     vectors: int = 0
-    chains: int = 8
+    chains: int = USUAL.chains
     item: int = 4
     compact: bool = False
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 import llvmlite.binding
 
+from rnncc.codegen.cpu import measured
 from rnncc.codegen.cpu.cpus import CPUS
+from rnncc.codegen.cpu.families import Family, family_of
 from rnncc.codegen.cpu.features import BASELINE, features_of_cpu
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.errors import CompileError
@@ -31,10 +33,7 @@ PORTABLE = {
 """cpu -> lanes, registers, fused multiply-add."""
 BYTE_DOTS = {"avx512vnni", "avxvnni", "dotprod"}
 """Extensions that add four products of bytes to a sum in one instruction."""
-SLOW_BF16 = ("cooperlake", "sapphirerapids", "emeraldrapids", "graniterapids", "graniterapids-d")
-"""Where `vdpbf16ps` takes longer than the two multiply-adds that it stands for: an Emerald Rapids
-reached 81 to 87 GFLOP/s with it, and 172 to 181 with float32."""
-USUAL = {"x86_64": "x86-64-v3", "aarch64": "generic"}
+DEFAULT = {"x86_64": "x86-64-v3", "aarch64": "generic"}
 """Architecture -> the cpu of a triple that is not this machine's."""
 
 
@@ -79,7 +78,7 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarg
     if cpu == "native" or (cpu is None and is_here and not is_named):
         return _native(chosen)
     assert platform is not None
-    default = platform.cpu if is_named else USUAL.get(architecture, platform.cpu)
+    default = platform.cpu if is_named else DEFAULT.get(architecture, platform.cpu)
     return _named(platform, chosen, default if cpu is None else cpu)
 
 
@@ -100,33 +99,36 @@ def _named(platform: Platform, triple: str, cpu: str) -> CpuTarget:
     wide = lanes >= 8 or architecture == "aarch64"
     # LLVM takes a while to answer, and levels and baselines have none of these.
     known = features_of_cpu(triple, cpu) if wide and not is_plain else ()
-    dots = not BYTE_DOTS.isdisjoint(known), _multiplies_bf16(cpu, known)
+    family = family_of(cpu)
+    dots = not BYTE_DOTS.isdisjoint(known), "avx512bf16" in known and family.quick_bf16
     # Tuned for some CPUs, LLVM would cut vectors of 512 bits in two.
     features = "-prefer-256-bit" if lanes == 16 else ""
-    return CpuTarget(triple, cpu, features, lanes, registers, fma, *dots)
+    return _sized(CpuTarget(triple, cpu, features, lanes, registers, fma, *dots), family)
+
+
+def _sized(target: CpuTarget, family: Family) -> CpuTarget:
+    """A machine with what code is sized by."""
+    return replace(target, cache=family.near, l1=family.l1, chains=family.chains)
 
 
 def _native(triple: str) -> CpuTarget:
-    features = llvm.get_host_cpu_features()
+    features, cpu = llvm.get_host_cpu_features(), llvm.get_host_cpu_name()
+    family = measured.refined(cpu, family_of(cpu))
+    return _sized(_host(triple, cpu, features, family), family)
+
+
+def _host(triple: str, cpu: str, features: Any, family: Family) -> CpuTarget:
+    """This machine's vectors and instructions."""
     text = features.flatten()
     if architecture_of(triple) == "aarch64":
-        has_dot = bool(features.get("dotprod"))
-        return CpuTarget(triple, llvm.get_host_cpu_name(), text, 4, 32, True, has_dot)
+        return CpuTarget(triple, cpu, text, 4, 32, True, bool(features.get("dotprod")))
     if features.get("avx512f") and features.get("avx512vl"):
         text = f"{text},-prefer-256-bit"
-        name = llvm.get_host_cpu_name()
-        known = [feature for feature, has in features.items() if has]
-        dots = "avx512vnni" in known, _multiplies_bf16(name, known)
-        return CpuTarget(triple, name, text, 16, 32, True, *dots)
+        bf16 = bool(features.get("avx512bf16")) and family.quick_bf16
+        return CpuTarget(triple, cpu, text, 16, 32, True, bool(features.get("avx512vnni")), bf16)
     lanes = 8 if features.get("avx2") else 4
     dot = lanes == 8 and bool(features.get("avxvnni"))
-    fma = bool(features.get("fma"))
-    return CpuTarget(triple, llvm.get_host_cpu_name(), text, lanes, 16, fma, dot)
-
-
-def _multiplies_bf16(cpu: str, features: Collection[str]) -> bool:
-    """Whether a CPU multiplies bf16 as fast as float32, number for number."""
-    return "avx512bf16" in features and cpu not in SLOW_BF16
+    return CpuTarget(triple, cpu, text, lanes, 16, bool(features.get("fma")), dot)
 
 
 def _vectors(architecture: str, triple: str, cpu: str) -> tuple[int, int, bool]:

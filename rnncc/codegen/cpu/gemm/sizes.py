@@ -8,8 +8,6 @@ from rnncc.codegen.cpu.core import Core
 from rnncc.ir.dims import Dim
 from rnncc.kern.kernels import Gemm
 
-CACHE_BYTES = 32 * 1024
-"""Of the smallest first-level cache."""
 DEPTH, FULL, WIDTH = "_depth", "_full", "_width"
 """The names of sizes that a function is given."""
 
@@ -51,7 +49,7 @@ class GemmSizes:
             -(-width // target.lanes),
             min(several, max(full, 1)),
             # Half of the first-level cache, as the states and the rows lie there too.
-            unit_bytes * op.units > CACHE_BYTES // 2 and not target.compact,
+            unit_bytes * op.units > target.l1 // 2 and not target.compact,
         )
 
     @property
@@ -75,5 +73,5 @@ def _side_by_side(target: Core, op: Gemm, panel_bytes: int, enough: int) -> int:
     # From step to step panels are swept to and fro: what is read last is read first again. One
     # panel that stays beats two that are gone by then (LSTM H = 128, B = 1: 373 to 356 us; H = 96:
     # 214 to 199).
-    one_stays = panel_bytes <= CACHE_BYTES <= several * panel_bytes
+    one_stays = panel_bytes <= target.l1 <= several * panel_bytes
     return 1 if one_stays and chains >= enough else several
