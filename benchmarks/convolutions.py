@@ -53,14 +53,14 @@ class Case:
 
     def _add(self, number: int, nodes: list[Any], arrays: list[Any]) -> None:
         """The nodes of one of several, and their weights."""
-        given = [nodes[-1].output[0] if nodes else "x"]
+        inputs = [nodes[-1].output[0] if nodes else "x"]
         rng = np.random.default_rng(number)
         if self.weights:
             w = rng.standard_normal(self.weights) / math.sqrt(math.prod(self.weights[1:]))
             for name, array in ((f"w{number}", w), (f"b{number}", rng.random(self._outputs))):
                 arrays.append(numpy_helper.from_array(array.astype(np.float32), name))
-                given.append(name)
-        nodes.append(helper.make_node(self.op, given, [f"z{number}"], **self.attributes))
+                inputs.append(name)
+        nodes.append(helper.make_node(self.op, inputs, [f"z{number}"], **self.attributes))
         if self.activation:
             nodes.append(helper.make_node(self.activation, [f"z{number}"], [f"y{number}"]))
 
@@ -75,8 +75,8 @@ def _conv(
     name: str, x: Sequence[int], w: Sequence[int], activation: str = "Relu", **attributes: Any
 ) -> Case:
     pads = [(taps - 1) // 2 for taps in w[2:]]
-    given = {"pads": [*pads, *pads], **attributes}
-    return Case(name, "Conv", tuple(x), tuple(w), given, activation)
+    attributes = {"pads": [*pads, *pads], **attributes}
+    return Case(name, "Conv", tuple(x), tuple(w), attributes, activation)
 
 
 CASES = [

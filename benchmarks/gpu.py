@@ -33,12 +33,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="of " + ",".join(SECTIONS))
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for all")
     parser.add_argument("--out", type=Path, default=Path(os.environ.get("OUT", "build")))
-    given = parser.parse_args()
-    names = given.only.split(",") if given.only else list(SECTIONS)
+    options = parser.parse_args()
+    names = options.only.split(",") if options.only else list(SECTIONS)
     if unknown := [name for name in names if name not in SECTIONS]:
         parser.error(f"no section is named {', '.join(unknown)}: {', '.join(SECTIONS)}")
-    given.out.mkdir(parents=True, exist_ok=True)
-    Run(given.seconds, given.out).sections([SECTIONS[n] for n in SECTIONS if n in names])
+    options.out.mkdir(parents=True, exist_ok=True)
+    Run(options.seconds, options.out).sections([SECTIONS[n] for n in SECTIONS if n in names])
 
 
 class Run:
@@ -58,7 +58,7 @@ class Run:
             for section in sections:
                 if prepared is not None and section.name in TIMED and not waited:
                     waited = True
-                    prepared.wait(min(self._end(), time.monotonic() + WAIT), self.told)
+                    prepared.wait(min(self._end(), time.monotonic() + WAIT), self.report)
                 self._section(section, prepared)
         finally:
             if prepared is not None:
@@ -68,23 +68,23 @@ class Run:
     def _section(self, section: Section, prepared: Prepared | None) -> None:
         begun = time.monotonic()
         deadline = min(self._end(), begun + section.seconds)
-        self.told(f"== {section.title}, at most {deadline - begun:.0f} s")
+        self.report(f"== {section.title}, at most {deadline - begun:.0f} s")
         if section.name == "compiled" and prepared is not None:
-            prepared.wait(deadline - LAST, self.told)
-            rows = prepared.run(deadline, self.told)
+            prepared.wait(deadline - LAST, self.report)
+            rows = prepared.run(deadline, self.report)
         elif section.name in TIMED and prepared is not None:
             with prepared.stopped():
-                rows = run_section(section, deadline, self.told)
+                rows = run_section(section, deadline, self.report)
         else:
-            rows = run_section(section, deadline, self.told)
+            rows = run_section(section, deadline, self.report)
         self._rows[section.name] = rows
-        self.told(f"== {section.name}: {time.monotonic() - begun:.0f} s")
+        self.report(f"== {section.name}: {time.monotonic() - begun:.0f} s")
         self.write()
 
     def _end(self) -> float:
         return self._begun + self._seconds
 
-    def told(self, text: str) -> None:
+    def report(self, text: str) -> None:
         """What happens, with the second at which it does."""
         print(f"[{time.monotonic() - self._begun:5.0f}] {text}", flush=True)
 

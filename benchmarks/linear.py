@@ -198,8 +198,8 @@ def arrays(case: Case, steps: int = T) -> tuple[Any, Any, Any]:
     rng = np.random.default_rng(0)
 
     def draw(name: str, shape: tuple[int, ...]) -> Any:
-        made = (case.draw or {}).get(name, lambda x: x)
-        return made(rng.standard_normal(shape)).astype(np.float32)
+        change = (case.draw or {}).get(name, lambda x: x)
+        return change(rng.standard_normal(shape)).astype(np.float32)
 
     params = {name: draw(name, shape) for name, shape in case.params.items()}
     rows = {name: draw(name, (steps, *shape)) for name, shape in case.rows.items()}
@@ -265,8 +265,8 @@ def torch_call(case: Case, run: Any, parts: Any, train: bool, dtype: Any = None)
     def both() -> Any:
         y, _ = run(cell, xs, state)
         if not seed:
-            made = np.random.default_rng(1).standard_normal(y.shape).astype(np.float32)
-            seed.append(torch.tensor(made, dtype=y.dtype))
+            direction = np.random.default_rng(1).standard_normal(y.shape).astype(np.float32)
+            seed.append(torch.tensor(direction, dtype=y.dtype))
         return [y.detach(), *torch.autograd.grad(y, leaves, seed[0])]
 
     return both if train else forward
@@ -433,10 +433,10 @@ def main() -> None:
 
 def _keep_memory() -> None:
     """Start again with an allocator that keeps pages: results are new tensors in each call."""
-    wanted = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
-    wanted |= {"MALLOC_TOP_PAD_": "67108864", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-    if any(os.environ.get(name) != text for name, text in wanted.items()):
-        os.environ |= wanted
+    variables = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "8589934592"}
+    variables |= {"MALLOC_TOP_PAD_": "67108864", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
+    if any(os.environ.get(name) != text for name, text in variables.items()):
+        os.environ |= variables
         os.execv(sys.executable, [sys.executable, "-m", "benchmarks.linear", *sys.argv[1:]])
 
 

@@ -77,11 +77,11 @@ def sides(case: Published) -> tuple[Callable[[], object], Callable[[], object]]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(case.path, options, providers=["CPUExecutionProvider"])
-    given, shape, following = case.state
+    state, shape, next_state = case.state
     new = {case.x[0]: frames(case)[0], **case.fixed}
-    inputs = {**new, given: np.zeros(shape, np.float32)}
+    inputs = {**new, state: np.zeros(shape, np.float32)}
     outputs = rnncc.compile(case.path, shapes=case.shapes).run(inputs)
-    stream = rnncc.compile(case.path, shapes=case.shapes, state={given: following}).stream()
+    stream = rnncc.compile(case.path, shapes=case.shapes, state={state: next_state}).stream()
     out = {name: array for name, array in outputs.items() if name in stream.outputs}
     binding = session.io_binding()
     for name, array in inputs.items():

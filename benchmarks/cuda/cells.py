@@ -30,12 +30,12 @@ def arrays_of(cell: str, units: int) -> Arrays:
         return cells.parameters(Case(cell, units))
     rng = np.random.default_rng(1)
     scale = units**-0.5
-    made = {
+    arrays = {
         "W": rng.normal(0, scale, (units, 2 * units)),
         "RW": rng.normal(0, scale, (units, 2 * units)),
         "b": rng.normal(0, 0.1, 2 * units),
     }
-    return {name: array.astype(np.float32) for name, array in made.items()}
+    return {name: array.astype(np.float32) for name, array in arrays.items()}
 
 
 def _own(torch: Any, p: dict[str, Any], u: Any, h: Any, c: Any) -> tuple[Any, Any]:

@@ -82,18 +82,18 @@ def graph_times(
     ways: Mapping[str, Work], seconds: float
 ) -> tuple[dict[str, float], dict[str, str]]:
     """Microseconds of each way as a graph; and why one cannot be one."""
-    made: dict[str, Sequence[Work]] = {}
+    graphs: dict[str, Sequence[Work]] = {}
     refused: dict[str, str] = {}
     for name, call in ways.items():
         try:
-            made[name] = [as_graph(call)]
+            graphs[name] = [as_graph(call)]
         except Exception as error:
             torch.cuda.synchronize()  # raises where the device is lost
-            refused[name] = told(error)
-    return (alternate(made, seconds) if made else {}), refused
+            refused[name] = one_line(error)
+    return (alternate(graphs, seconds) if graphs else {}), refused
 
 
-def told(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """An error in one line."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0]}"[:160] if lines else type(error).__name__

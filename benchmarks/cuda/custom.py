@@ -13,7 +13,7 @@ import torch
 import rnncc.torch
 from benchmarks.cuda import checks
 from benchmarks.cuda.cells import CELLS, SIZES, STEPS, arrays_of, loop_of, step_of
-from benchmarks.cuda.clock import Work, alternate, graph_times, told
+from benchmarks.cuda.clock import Work, alternate, graph_times, one_line
 
 SECONDS = 0.3
 INPUTS = 3
@@ -84,7 +84,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
                 calls[way][name] = several
         except Exception as error:
             torch.cuda.synchronize()
-            row["errors"][name] = told(error)
+            row["errors"][name] = one_line(error)
     for way, several in calls.items():
         times = alternate(several, SECONDS) if several else {}
         row["us"][way] = {name: us / steps for name, us in times.items()}

@@ -13,7 +13,7 @@ import torch
 import rnncc
 from benchmarks import cells
 from benchmarks.cuda import checks
-from benchmarks.cuda.clock import Work, alternate, graph_times, told
+from benchmarks.cuda.clock import Work, alternate, graph_times, one_line
 from benchmarks.peers import torch_cells
 from rnncc.bench.cases import Case
 
@@ -48,7 +48,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
             ways[kind] = calls
         except Exception as error:
             torch.cuda.synchronize()
-            row["errors"][kind] = told(error)
+            row["errors"][kind] = one_line(error)
     if "fp32" in ways:
         row["cpu_bits"] = has_cpu_bits(cell, units, batch)
     row["us"] = {name: us / steps for name, us in alternate(ways, SECONDS).items()}

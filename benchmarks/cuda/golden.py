@@ -14,7 +14,7 @@ from rnncc.ir.program import Program
 from tests.golden import CASES, CONTROL, GOLDEN, Arrays, arrays_of, random_inputs, sizes_of
 from tests.training.models import with_gradients
 
-TURNS = 8
+MOST_ITERATIONS = 8
 """The most turns of loops whose number is not known."""
 OTHER = {"T": 13, "N": 7, "S": 4}
 """Sizes besides those of the golden arrays."""
@@ -28,8 +28,8 @@ def cases() -> list[dict[str, Any]]:
 
 
 def _is_ill_formed(case: Path) -> bool:
-    told = json.loads((case / "case.json").read_text())
-    return (told.get("error") or {}).get("stage") == "forward"
+    description = json.loads((case / "case.json").read_text())
+    return (description.get("error") or {}).get("stage") == "forward"
 
 
 def run(case: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _options(path: Path) -> dict[str, Any]:
     if path not in CONTROL:
         return {}
     shapes = {name: array.shape for name, array in arrays_of(path, "in:").items()}
-    return {"shapes": shapes, "max_iterations": TURNS}
+    return {"shapes": shapes, "max_iterations": MOST_ITERATIONS}
 
 
 def _drawn(path: Path, training: bool) -> list[tuple[Arrays, Arrays]]:
@@ -71,20 +71,20 @@ def _drawn(path: Path, training: bool) -> list[tuple[Arrays, Arrays]]:
     weights = arrays_of(path, "weight:") if training else {}
     if path in CONTROL:
         return [(golden, weights)]
-    made = [({**random_inputs(program, sizes_of(program, golden)), **golden}, weights)]
+    drawn = [({**random_inputs(program, sizes_of(program, golden)), **golden}, weights)]
     if training:
         program = with_gradients(program, weights)
     several = random_inputs(program, OTHER, seed=1)
     outer = {n.removeprefix("grad:"): several.pop(n) for n in list(several) if n[:5] == "grad:"}
-    return [*made, (several, outer)]
+    return [*drawn, (several, outer)]
 
 
 def _computed(model: Any, inputs: Arrays, weights: Arrays) -> Arrays:
     """Outputs, and gradients if it is trained."""
-    given = {name: array for name, array in inputs.items() if name in model.inputs}
+    arguments = {name: array for name, array in inputs.items() if name in model.inputs}
     if not hasattr(model, "backward"):
-        return model.run(given)
-    outputs, tape = model.forward(given)
+        return model.run(arguments)
+    outputs, tape = model.forward(arguments)
     grads = model.backward(tape, weights)
     return {**outputs, **{f"grad:{name}": array for name, array in grads.items()}}
 

@@ -44,7 +44,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
         )
         assert built.library is not None
         command = [sys.executable, "-m", "benchmarks.cuda.loaded", str(built.library)]
-        told: list[dict[str, Any]] = []
+        runs: list[dict[str, Any]] = []
         for _ in range(RUNS):
             done = subprocess.run(
                 command,
@@ -57,13 +57,13 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
             if done.returncode != 0:
                 last = (done.stderr.strip() or "no words").splitlines()[-1]
                 return {"error": f"exit code {done.returncode}: {last}"[:300]}
-            told.append(json.loads(done.stdout))
+            runs.append(json.loads(done.stdout))
         size = Path(built.library).stat().st_size
-    return {**min(told, key=lambda row: row["load"] + row["first"]), "bytes": size}
+    return {**min(runs, key=lambda row: row["load"] + row["first"]), "bytes": size}
 
 
 def _chip() -> str:
     """The device's, as ptxas names it."""
     query = ["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"]
-    told = subprocess.run(query, capture_output=True, text=True, check=True).stdout
-    return "sm_" + told.split()[0].replace(".", "")
+    capability = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+    return "sm_" + capability.split()[0].replace(".", "")

@@ -52,11 +52,12 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
         except subprocess.TimeoutExpired:
             return {"error": f"took more than {SECONDS} s"}
     lines = [line for line in done.stdout.splitlines() if line.startswith("=========")]
-    told = [line.strip("= ") for line in lines if line.strip("= ")]
-    if done.returncode not in (0, TROUBLE) and not any("ERROR SUMMARY" in x for x in told):
+    report = [line.strip("= ") for line in lines if line.strip("= ")]
+    if done.returncode not in (0, TROUBLE) and not any("ERROR SUMMARY" in x for x in report):
         last = (done.stderr.strip() or done.stdout.strip() or "no words").splitlines()[-1]
         return {"error": f"exit code {done.returncode}: {last}"[:300]}
-    return {"clean": done.returncode == 0, "told": told[-1:] if done.returncode == 0 else told[:12]}
+    clean = done.returncode == 0
+    return {"clean": clean, "told": report[-1:] if clean else report[:12]}
 
 
 def build(folder: Path) -> None:

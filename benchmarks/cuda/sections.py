@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
-Told = Callable[[str], object]
+Report = Callable[[str], object]
 ROOT = Path(__file__).parents[2]
 START = 60.0
 """Seconds in which a process imports what it needs."""
@@ -136,35 +136,35 @@ class Talk:
         return "" if running else f"exit code {code}: {words[-1] if words else 'no words'}"[:300]
 
 
-def run_section(section: Section, deadline: float, told: Told) -> list[Row]:
+def run_section(section: Section, deadline: float, report: Report) -> list[Row]:
     """A row for each case, in order."""
     cases = cases_of(section.name)
     rows: list[Row] = [{**case, "error": "no time was left"} for case in cases]
     parts = [range(len(cases))[i :: section.workers] for i in range(section.workers)]
     with ThreadPoolExecutor(section.workers) as pool:
-        several = [pool.submit(_follow, section, p, rows, deadline, told) for p in parts if p]
+        several = [pool.submit(_follow, section, p, rows, deadline, report) for p in parts if p]
     for each in several:
         each.result()
     return rows
 
 
 def _follow(
-    section: Section, part: Sequence[int], rows: list[Row], deadline: float, told: Told
+    section: Section, part: Sequence[int], rows: list[Row], deadline: float, report: Report
 ) -> None:
     """Compute some of the cases; a new process for what is left where one ended early."""
     todo = list(part)
     while todo and time.monotonic() < deadline:
         talk = Talk(section.name, ",".join(map(str, todo)))
-        why = _listen(talk, section, todo, rows, deadline, told)
+        why = _listen(talk, section, todo, rows, deadline, report)
         ended = talk.end()
         if todo and time.monotonic() < deadline:
             first = todo.pop(0)
             rows[first]["error"] = why or ended or "ended early"
-            told(f"{section.name} {rows[first]}")
+            report(f"{section.name} {rows[first]}")
 
 
 def _listen(
-    talk: Talk, section: Section, todo: list[int], rows: list[Row], deadline: float, told: Told
+    talk: Talk, section: Section, todo: list[int], rows: list[Row], deadline: float, report: Report
 ) -> str:
     """Take the rows of a process until it ends; why it had to be ended."""
     limit = START + section.case_seconds
@@ -182,7 +182,7 @@ def _listen(
         todo.remove(index)
         del rows[index]["error"]
         rows[index] |= answer
-        told(f"{section.name} {rows[index]}")
+        report(f"{section.name} {rows[index]}")
     return ""
 
 
@@ -195,13 +195,13 @@ class Prepared:
         self._begun = time.monotonic()
         self._ready: set[int] = set()
 
-    def wait(self, deadline: float, told: Told) -> None:
+    def wait(self, deadline: float, report: Report) -> None:
         """Until all are ready or have ended, or it is late: then those go on beside."""
         for index, talk in enumerate(self._talks):
             if self._is_ready(index, talk, deadline):
                 self._ready.add(index)
         spent = time.monotonic() - self._begun
-        told(f"{self.section.name}: {len(self._ready)} of {len(self._talks)} after {spent:.0f} s")
+        report(f"{self.section.name}: {len(self._ready)} of {len(self._talks)} after {spent:.0f} s")
 
     @contextmanager
     def stopped(self) -> Generator[None]:
@@ -220,7 +220,7 @@ class Prepared:
         except TimeoutError:
             return False
 
-    def run(self, deadline: float, told: Told) -> list[Row]:
+    def run(self, deadline: float, report: Report) -> list[Row]:
         """A row for each, one at a time."""
         rows: list[Row] = []
         for talk in self._talks:
@@ -228,7 +228,7 @@ class Prepared:
         for index, (case, talk) in enumerate(zip(self._cases, self._talks, strict=True)):
             talk.signal(signal.SIGCONT)
             row = {**case, **self._measure(index, talk, deadline)}
-            told(f"{self.section.name} {row}")
+            report(f"{self.section.name} {row}")
             rows.append(row)
         self.end()
         return rows

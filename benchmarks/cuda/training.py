@@ -12,7 +12,7 @@ from torch.nn.functional import linear
 
 import rnncc.torch
 from benchmarks.cuda import checks
-from benchmarks.cuda.clock import Work, alternate, told
+from benchmarks.cuda.clock import Work, alternate, one_line
 from benchmarks.peers import torch_cells
 from rnncc.bench.cases import Case
 
@@ -48,7 +48,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
             ways[kind] = calls
         except Exception as error:
             torch.cuda.synchronize()
-            row["errors"][kind] = told(error)
+            row["errors"][kind] = one_line(error)
     row["us"] = {name: us / steps for name, us in alternate(ways, SECONDS).items()}
     return row
 

@@ -47,17 +47,17 @@ def prepared(module: Any, case: dict[str, Any]) -> None:
         work = module.prepare(case)
     except Exception as error:
         traceback.print_exc()
-        sys.exit(told(error))
+        sys.exit(one_line(error))
     say("ready")
     sys.stdin.readline()
     try:
         row = work()
     except Exception as error:
-        row = {"error": told(error)}
+        row = {"error": one_line(error)}
     say(json.dumps(row))
 
 
-def told(error: Exception) -> str:
+def one_line(error: Exception) -> str:
     """An error in one line."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"[:300]
@@ -70,9 +70,9 @@ def computed(module: Any, case: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:
         traceback.print_exc()
         if is_lost():
-            print(told(error), file=sys.stderr)
+            print(one_line(error), file=sys.stderr)
             sys.exit(LOST)
-        return {"error": told(error)}
+        return {"error": one_line(error)}
 
 
 def is_lost() -> bool:
