@@ -15,10 +15,13 @@ from rnncc.codegen.cpu.moves import transposed
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
+from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.kern.kernels import Map
 
 TURNED = ("f32", "f64", "i32")
 """Types of elements that are turned round."""
+FEW = 8
+"""Ops of a body that is written once for each row of a tile, which stays in registers then."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,10 @@ class TransposingMap:
         self.arguments = arguments
         varying = {v for i, v in enumerate(arguments) if self._step(i, self.last) is not None}
         self.code = RegionCode(emit, op.body.block, varying, nest.axes[self.last])
+        ops = list(op.body.block.ops)
+        cheap = len(ops) <= FEW and all(cost_of(o) == Cost.ARITHMETIC for o in ops)
+        fits = 2 * self.lanes <= emit.target.registers and not emit.target.compact
+        self.in_registers = cheap and fits and len(tiling.columns) == 1
 
     def _step(self, number: int, loop: int) -> Value | None:
         """From one index of a loop to the next; None where that is nothing."""
@@ -149,7 +156,7 @@ class TransposingMap:
         starts: Sequence[Value],
         inside: Sequence[Value] | None,
     ) -> None:
-        """Turn the columns round, onto the stack; then the body, row by row.
+        """Turn the columns round, onto the stack or in registers; then the body, row by row.
 
         Args:
             inside: how many rows and columns the tile has; left out, it has all.
@@ -157,6 +164,11 @@ class TransposingMap:
         emit, b = self.emit, self.emit.b
         row, column = starts
         here = [self._at(p, i, {self.axis: row, self.last: column}) for i, p in enumerate(bases)]
+        if inside is None and self.in_registers:
+            [number] = self.tiling.columns
+            for i, vector in enumerate(self._turned(here[number], number, None)):
+                self._row(here, {**at, self.axis: b.add(row, I64(i))}, I64(i), column, [vector])
+            return
         for place, number in enumerate(self.tiling.columns):
             turned = self._turned(here[number], number, inside)
             for i, vector in enumerate(turned):
@@ -165,7 +177,9 @@ class TransposingMap:
         mask = None if inside is None else emit.first_lanes(inside[1], self.lanes)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            self._row(here, {**at, self.axis: b.add(row, i)}, i, column, mask)
+            held = [self._held(n, i, here[c].dtype) for n, c in enumerate(self.tiling.columns)]
+            turned = [emit.load(pointer, self.lanes) for pointer in held]
+            self._row(here, {**at, self.axis: b.add(row, i)}, i, column, turned, mask)
             return []
 
         emit.loop(I64(self.lanes) if inside is None else inside[0], iteration)
@@ -196,17 +210,17 @@ class TransposingMap:
         at: dict[int, Value],
         row: Value,
         column: Value,
-        mask: Value | None,
+        turned: Sequence[Value],
+        mask: Value | None = None,
     ) -> None:
-        """The body on one row of a tile, at some loops' indices."""
+        """The body on one row of a tile, at some loops' indices; `turned`: of each column input."""
         emit, lanes, last = self.emit, self.lanes, self.nest.axes[self.last]
         by_axis = {self.nest.axes[loop]: index for loop, index in at.items()}
         known, scalars = dict[SSAValue, Value](), dict[SSAValue, Value]()
         for i, value in enumerate(self.arguments):
             pointer = self._at(here[i], i, {self.axis: row})
             if i in self.tiling.columns:
-                place = self.tiling.columns.index(i)
-                known[value] = emit.load(self._held(place, row, pointer.dtype), lanes)
+                known[value] = turned[self.tiling.columns.index(i)]
             elif value in self.code.varying:
                 known[value] = emit.load(pointer, lanes, mask)
             else:
