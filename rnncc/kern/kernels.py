@@ -175,6 +175,9 @@ class Gemm(Kernel):
     step, whatever the tile. Weights are packed by `kern.pack` with the same `depth`, `slots` and
     `panel`. The body takes the slots' sums, then the inputs.
 
+    With `k_sizes` a row is what a window holds, such as taps and channels: k counts through these
+    axes, the last one fastest, and a is accessed over the rows' axes and them.
+
     Weights of bf16 are widened as they are read; with `room`, scratch for rows, the rows of a are
     rounded to bf16 too. Weights of i8 or u8 come with room and with `scales`, one a unit and slot,
     packed as weights of depth 1: each row of a becomes integers with a scale of its own, the
@@ -191,6 +194,7 @@ class Gemm(Kernel):
     slots = prop_def(IntAttr)
     panel = prop_def(IntAttr)
     a_access = prop_def(ArrayAttr)
+    k_sizes = opt_prop_def(ArrayAttr)
 
     def __init__(
         self,
@@ -203,10 +207,11 @@ class Gemm(Kernel):
         body: Block,
         converted: tuple[SSAValue | None, SSAValue | None] = (None, None),
         some: ListedRows | None = None,
+        k_sizes: Sequence[Dim] = (),
     ) -> None:
         """`a` is accessed over the rows' axes and k; `geometry`: depth, slots, panel.
 
-        `converted`: the scales and the room.
+        `converted`: the scales and the room. `k_sizes`: of the axes that k runs along, if several.
         """
         depth, slots, panel = geometry
         extra = [[] if v is None else [v] for v in converted]
@@ -221,6 +226,7 @@ class Gemm(Kernel):
                 "panel": IntAttr(panel),
                 "a_access": access_attr(a[1]),
                 "accesses": ArrayAttr(access_attr(access) for _, access in (*ins, *outs)),
+                "k_sizes": dims_attr(k_sizes) if k_sizes else None,
             },
             regions=[Region(body)],
         )
@@ -228,6 +234,11 @@ class Gemm(Kernel):
     @property
     def units(self) -> int:
         return int(self.dims[-1])
+
+    @property
+    def k_dims(self) -> tuple[Dim, ...]:
+        """The sizes of the axes that k runs along, the outermost first."""
+        return (Dim.of(self.depth.data),) if self.k_sizes is None else get_dims(self.k_sizes)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,14 +15,9 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 
 Product = Callable[[Builder, SSAValue, SSAValue], SSAValue]
-LONG, MOST_RUNS = 32, 16
-"""Elements of a run of taps from which on products that read it in place are quicker than a copy
-of whole windows; and how many runs a window may have then, each of which is a product to compile
-and a pass over the sums."""
-VERY_LONG, MORE_RUNS = 256, 64
-"""The same where a run is so long that a pass over the sums takes little beside its product, and a
-copy would be many times as large as what it is made of: 21 x 11 taps of 32 channels, 4.8 ms and
-0.6 MB in the place of 6.5 ms and 31 MB."""
+FEW = 4
+"""Channels that are not worth to be turned round to stand side by side, such as those of an image:
+a window has a run of taps for each."""
 
 
 @dataclass(frozen=True)
@@ -160,6 +154,10 @@ def convolution(
     taps = [window.taps for window in windows]
     depth, channels = math.prod(taps), int(dims_of(weights)[1])
     outputs = int(dims_of(weights)[0]) // groups
+    if groups == 1 and channels <= FEW:
+        rows = _by_channel(b, x, windows, pad)
+        own = b.reshape(weights, (outputs, channels * depth))
+        return _with_bias(b, product(b, rows, own), bias)
     x = _windows(b, channels_last(b, x), windows, pad)
     batch, *counts = dims_of(x)[: rank + 1]
     by_tap = b.transpose(weights, [0, *range(2, rank + 2), 1])
@@ -168,9 +166,6 @@ def convolution(
         kernel = b.reshape(b.transpose(weights, [*range(2, rank + 2), 1, 0]), (*taps, groups))
         sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))
         return _with_bias(b, sums, bias)
-    run = _run(windows)
-    if product is by_unit and groups == 1 and 1 < depth // run <= _most_runs(run * channels):
-        return _with_bias(b, _by_runs(b, x, by_tap, run), bias)
     rows = b.reshape(by_tap, (groups * outputs, depth * channels))
     parts = list[SSAValue]()
     for group in range(groups):
@@ -181,42 +176,21 @@ def convolution(
     return _with_bias(b, b.concat(parts, rank + 1), bias)
 
 
-def _run(windows: Sequence[Window]) -> int:
-    """How many taps stand side by side in memory, channels last: those of the last axis."""
-    return windows[-1].taps if windows[-1].dilation == 1 else 1
-
-
-def _most_runs(elements: int) -> int:
-    """How many runs of so many elements are read in place; none of short ones."""
-    return MORE_RUNS if elements >= VERY_LONG else MOST_RUNS if elements >= LONG else 0
-
-
-def _by_runs(b: Builder, x: SSAValue, weights: SSAValue, run: int) -> SSAValue:
-    """The sum of a product for each run of taps: its rows are where x is, without a copy.
-
-    Args:
-        x: [N, windows of each axis..., taps of each axis..., C].
-        weights: [M, taps of each axis..., C].
-    """
-    *taps, channels = (int(d) for d in dims_of(weights)[1:])
-    rank, outputs, width = len(taps), dims_of(weights)[0], run * channels
-    counts, looped = dims_of(x)[: rank + 1], taps if run == 1 else taps[:-1]
-    sums: SSAValue | None = None
-    for place in itertools.product(*map(range, looped)):
-        rows, own = x, weights
-        for axis, tap in enumerate(place):
-            rows = b.slice(rows, rank + 1 + axis, tap, 1)
-            own = b.slice(own, 1 + axis, tap, 1)
-        rows, own = b.reshape(rows, (*counts, width)), b.reshape(own, (outputs, width))
-        term = b.matmul(rows, own, transpose_b=True)
-        sums = term if sums is None else b.add(sums, term)
-    assert sums is not None
-    return sums
-
-
 def _with_bias(b: Builder, y: SSAValue, bias: SSAValue | None) -> SSAValue:
     """y [N, ..., M] + bias as [N, M, ...]: the sum comes first, so that the product takes it in."""
     return channels_first(b, y if bias is None else b.add(y, bias))
+
+
+def _by_channel(
+    b: Builder, x: SSAValue, windows: Sequence[Window], pad: float | SSAValue
+) -> SSAValue:
+    """x [N, C, sizes...], with pads, as [N, windows of each axis..., C · taps of each axis...]."""
+    rank = len(windows)
+    x = windowed(b, x, windows, 2, pad)
+    places = [2 + 2 * i for i in range(rank)]
+    x = b.transpose(x, [0, *places, 1, *(p + 1 for p in places)])
+    sizes = dims_of(x)
+    return b.reshape(x, (*sizes[: rank + 1], math.prod(map(int, sizes[rank + 1 :]))))
 
 
 def _windows(b: Builder, x: SSAValue, windows: Sequence[Window], pad: float | SSAValue) -> SSAValue:

@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.reduce import ROWS
+from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
@@ -174,3 +175,12 @@ def test_rows_that_share_what_they_read_have_the_bits_of_each_alone(name: str) -
             with guards(False) as memory:
                 one = bare.run(alone, {**sizes, "S": 1}, memory)
             assert one["y"].tobytes() == got["y"][:, row : row + 1].tobytes()
+
+
+def test_vectors_run_along_the_last_axis_that_is_not_1() -> None:
+    """As of the means of an image's channels, whose axes of space stay, of size 1."""
+    b = Builder.net("mean")
+    x = b.reshape(b.input("x", [6, 20]), (6, 20, 1, 1))
+    made = as_it_is(b.finish({"y": b.reduce("sum", x, [0])}))
+    [op] = [op for op in made.func.walk() if isinstance(op, kernels.Reduce)]
+    assert lanes_of(op) is Lanes.ACROSS
