@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr, UnitAttr
 from xdsl.ir import (
     Attribute,
     Block,
@@ -33,6 +33,7 @@ from xdsl.traits import Pure
 from rnncc.ir.attributes import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import terminator
+from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.types import tensor
 from rnncc.kern.access import Access, BufferType, access_attr, get_access
 from rnncc.kern.active_rows import ListedRows, chosen
@@ -130,7 +131,8 @@ class Reduce(Kernel):
 
     The domain ends in the `reduced` axes. A sum's order is `any`, or one term after another, j
     counting `up` or `down`; then it may start at what `init` holds, accessed as out is, which may
-    be the same memory.
+    be the same memory. With `fused` the body ends in a product, which is added to a sum in one
+    rounding.
     """
 
     name = "kern.reduce"
@@ -138,6 +140,7 @@ class Reduce(Kernel):
     kind = prop_def(StringAttr)
     order = prop_def(StringAttr)
     reduced = prop_def(IntAttr)
+    fused = opt_prop_def(UnitAttr)
 
     def __init__(
         self,
@@ -150,6 +153,7 @@ class Reduce(Kernel):
         order: str = "any",
         init: SSAValue | None = None,
         some: ListedRows | None = None,
+        fused: bool = False,
     ) -> None:
         start = [] if init is None else [init]
         rows, row_properties = chosen(some)
@@ -160,11 +164,21 @@ class Reduce(Kernel):
                 "kind": StringAttr(kind),
                 "order": StringAttr(order),
                 "reduced": IntAttr(reduced),
+                "fused": UnitAttr() if fused else None,
                 "domain": dims_attr(domain),
                 "accesses": ArrayAttr(access_attr(a) for _, a in (*ins, out)),
             },
             regions=[Region(body)],
         )
+
+    @property
+    def term(self) -> tuple[SSAValue, ...]:
+        """What the body computes of a term: a value, or the factors of a fused product."""
+        [value] = self.yields
+        if self.fused is None:
+            return (value,)
+        assert isinstance(value.owner, Mul)
+        return value.owner.a, value.owner.b
 
 
 @irdl_op_definition

@@ -101,8 +101,9 @@ def emit_batched(lowering: Lowering, op: Matmul) -> None:
     dest = lowering.alone(op.y)
     out = (dest.buffer, dest.over(at[:-1], len(domain)))
     body = region.finish([region.insert(Mul(*factors))])
-    listing = some_rows(lowering, op.y, domain)
-    lowering.builder.insert(kernels.Reduce("sum", 1, domain, region.ins, out, body, some=listing))
+    listing, fused = some_rows(lowering, op.y, domain), dtype_of(op.y) in FLOATS
+    kernel = kernels.Reduce("sum", 1, domain, region.ins, out, body, some=listing, fused=fused)
+    lowering.builder.insert(kernel)
 
 
 def emit_sum_rows(lowering: Lowering, op: SumRows) -> None:

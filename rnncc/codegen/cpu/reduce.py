@@ -15,8 +15,15 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit, Part
-from rnncc.codegen.cpu.shared_rows import has_few_taps, rows_together, vectors_together
-from rnncc.codegen.cpu.window_terms import WindowTerms
+from rnncc.codegen.cpu.shared_columns import SharedColumns
+from rnncc.codegen.cpu.shared_rows import (
+    folds_together,
+    has_few_taps,
+    rows_together,
+    vectors_together,
+)
+from rnncc.codegen.cpu.window_terms import Result, WindowTerms
+from rnncc.codegen.llvm.nest import indexed_axes
 from rnncc.codegen.llvm.reductions import Folding, Lanes, fold, fold_together, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
@@ -76,31 +83,26 @@ class _ReduceCode:
             for v, a in zip(op.body.block.args, reads, strict=True)
             if self.axis is not None and a.strides[self.axis] != 0
         }
-        self.code = RegionCode(emit, op.body.block, varying, self.axis)
+        self.code = RegionCode(emit, op.body.block, varying, self.axis, op.term)
         self.across, self.along = across, along
         self.unrolled = across and has_few_taps(op, self.kept)
-        self.folds_together = along and self._folds_together()
+        self.folds_together = along and folds_together(op, self.kept, self.lanes)
         self.sharing = 1
         if across and not self.ordered:
             self.sharing = rows_together(emit.target, op, self.kept, self.unrolled)
         windows = self.unrolled and self.sharing > 1
         self.together = vectors_together(emit.target) if windows else TOGETHER
 
-    def _folds_together(self) -> bool:
-        """Whether there may be a vector of neighbouring results, whose terms fill vectors too."""
-        op, kept, lanes = self.op, self.kept, self.lanes
-        # Only float sums are worth it: 15 additions of vectors fold 16 results instead of 64. Each
-        # is still folded in the order that it has alone, so that no bit changes.
-        if op.kind.data != "sum" or self.folding.real is None or op.some_rows is not None:
-            return False
-        if kept < 2 or op.reduced.data != 1 or self.access[-1].strides[kept - 1] != 1:
-            return False
-        results, terms = op.dims[kept - 1 :]
-        if lanes == 1 or not terms.is_static or int(terms) % lanes:
-            return False
-        return not results.is_static or int(results) >= lanes
-
     def run(self, listed: Pointer | None) -> None:
+        """Write the loops: of all rows, or of those that are listed."""
+        shared = SharedColumns.of(self.emit, self.op, self.folding) if self.folds_together else None
+        if shared is None:
+            self._over_rows(listed)
+        else:
+            shared.run(self.ins, self.out, lambda: self._over_rows(listed))
+
+    def _over_rows(self, listed: Pointer | None) -> None:
+        """Rows by themselves, or some at a time where they share what they read."""
         emit, dims, listing = self.emit, self.op.dims, self.op.some_rows
         outer = dims[: self.kept - 1] if self.across else dims[: self.kept]
         if self.folds_together:
@@ -327,13 +329,16 @@ class _ReduceCode:
         assert axis is not None
         at = [*places[0].indices, *(I64(0) for _ in taps)]
         bases = [self._pointer(p, i, at) for i, p in enumerate(self.ins)]
-        terms = WindowTerms(self.emit, self.access[:-1], self.code, axis, bases, at)
-        arguments = self.op.body.block.args
+        terms = WindowTerms(self.emit, self.op, self.code, axis, bases, at)
+        outer, own = [0] * (self.kept - 2), min(self.kept, 2)
+        results = [Result((*outer, *p.shift[2 - own :]), p.mask) for p in places]
+        # Largest and smallest values do not depend on the order: neighbours share parts of windows.
+        if self.op.kind.data != "sum" and len(taps) == 2 and not indexed_axes(self.op):
+            return terms.extrema(results, taps[0], taps[1], totals, self._combine)
         for tap in product(*(reversed(t) if self.down else t for t in taps)):
-            for number, place in enumerate(places):
-                shift = [*[0] * (self.kept - 2), *place.shift[2 - min(self.kept, 2) :], *tap]
-                term = terms.term(arguments, shift, place.mask)
-                totals[number] = self._combine(totals[number], term, place.mask)
+            for number, result in enumerate(results):
+                term = terms.term(result, tap)
+                totals[number] = self._combine(totals[number], term, result.mask)
         return totals
 
     def _sum_lanes(
@@ -354,7 +359,7 @@ class _ReduceCode:
         masked = [replace(place, mask=rest) for place in places]
         return self._sum(masked, [*reduced, start], [], totals)
 
-    def _term(self, indices: list[Value], mask: Value | None) -> Value:
+    def _term(self, indices: list[Value], mask: Value | None) -> list[Value]:
         emit = self.emit
         known: dict[SSAValue, Value] = {}
         scalars: dict[SSAValue, Value] = {}
@@ -374,7 +379,7 @@ class _ReduceCode:
             return emit.splat(indices[axis], self.lanes)
 
         scalars = self.code.invariants(scalars, scalar_index)
-        return self.code.vectors(scalars, known, index, self.lanes)[0]
+        return self.code.vectors(scalars, known, index, self.lanes)
 
     def _step(self, number: int) -> int:
         """From lane to lane of an input."""
@@ -388,7 +393,7 @@ class _ReduceCode:
                 at = emit.at(at, emit.b.mul(index, emit.dim(stride)))
         return replace(at, ring=None)
 
-    def _combine(self, total: Value, term: Value, mask: Value | None) -> Value:
+    def _combine(self, total: Value, term: Sequence[Value], mask: Value | None) -> Value:
         """One more term; along the reduced axis masked-off lanes keep what they have."""
-        new = self.folding.combined(total, term, self.lanes)
+        new = self.folding.added(total, term, self.lanes)
         return new if mask is None or not self.along else self.emit.b.select(mask, new, total)

@@ -245,17 +245,12 @@ class _GemmCode:
             (row,) = carried
             height = b.add(least, b.zext(b.icmp_signed("<", i, higher), I64))
             heights = self._heights(count, most)
-            if at_once:
-                self._by_height(
-                    height, heights, lambda rows: self._whole_tile(outer, row, rows, panel, width)
-                )
-                return [b.add(row, height)]
+            write = self._whole_tile if at_once else self._store_sums
             # Sums go to the stack so that one epilogue serves tiles of all heights: with one for
             # each, machine code was a quarter larger, and no faster.
-            self._by_height(
-                height, heights, lambda rows: self._store_sums(outer, row, rows, panel, width)
-            )
-            self._finish_saved(outer, row, height, panel, width)
+            self._by_height(height, heights, lambda rows: write(outer, row, rows, panel, width))
+            if not at_once:
+                self._finish_saved(outer, row, height, panel, width)
             return [b.add(row, height)]
 
         self.emit.loop(tiles, iteration, [first])
