@@ -15,6 +15,10 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 
 Product = Callable[[Builder, SSAValue, SSAValue], SSAValue]
+DEEP, MOST_TERMS = 512, 0.93
+"""Terms of a window beside which a copy of its part of a result is nothing; and how many of them
+may lie within an axis, as a part, for its pads to be left out: of 3 x 3 windows over images that
+are up to 9 high."""
 FEW = 4
 """Channels that are not worth to be turned round to stand side by side, such as those of an image:
 a window has a run of taps for each."""
@@ -54,6 +58,24 @@ class Window:
         beyond = int(Dim.of(behind)) - self.reach
         beyond = beyond if beyond >= 0 else min(beyond + self.stride, 0)
         return _if_static_natural((size + before + beyond).over(self.stride))
+
+    def runs(self, size: Dim) -> list[tuple[int, int, int, int]]:
+        """Neighbouring windows that have the same taps within an axis: the first window, its first
+        tap, the taps, the windows. None of an open size, or if a window lies in the pads."""
+        before = Dim.of(self.pads[0])
+        if not (size.is_static and before.is_static) or self.rounds_up:
+            return []
+        found = list[tuple[int, int, int, int]]()
+        for i in range(int(self.count(size))):
+            start = i * self.stride - int(before)  # of the window
+            inside = [t for t in range(self.taps) if 0 <= start + t * self.dilation < int(size)]
+            if not inside:
+                return []
+            if found and found[-1][1:3] == (inside[0], len(inside)):
+                found[-1] = (*found[-1][:3], found[-1][3] + 1)
+            else:
+                found.append((i, inside[0], len(inside), 1))
+        return found
 
     def padded(
         self,
@@ -151,6 +173,11 @@ def convolution(
         [N, M, windows of each axis...].
     """
     rank = len(windows)
+    plain = product is by_unit and groups == 1 and pad == 0.0
+    for axis in range(rank - 1 if plain else 0):  # tiles of rows run along the last one
+        y = _without_pads(b, x, weights, windows, axis)
+        if y is not None:
+            return _with_bias(b, y, bias)
     taps = [window.taps for window in windows]
     depth, channels = math.prod(taps), int(dims_of(weights)[1])
     outputs = int(dims_of(weights)[0]) // groups
@@ -179,6 +206,33 @@ def convolution(
 def _with_bias(b: Builder, y: SSAValue, bias: SSAValue | None) -> SSAValue:
     """y [N, ..., M] + bias as [N, M, ...]: the sum comes first, so that the product takes it in."""
     return channels_first(b, y if bias is None else b.add(y, bias))
+
+
+def _without_pads(
+    b: Builder, x: SSAValue, weights: SSAValue, windows: Sequence[Window], axis: int
+) -> SSAValue | None:
+    """A convolution in parts whose windows have the same taps within an axis: terms of its pads
+    are not computed. None where they are few.
+
+    Returns:
+        [N, windows of each axis..., M].
+    """
+    window, depth = windows[axis], math.prod(map(int, dims_of(weights)[1:]))
+    runs = window.runs(dims_of(x)[2 + axis])
+    terms = sum(taps * count for _, _, taps, count in runs)
+    most = window.taps * sum(count for *_, count in runs)
+    if depth < DEEP or not runs or len(runs) > window.taps or terms > MOST_TERMS * most:
+        return None
+    parts, before = list[SSAValue](), int(Dim.of(window.pads[0]))
+    for first, tap, taps, count in runs:
+        own = Window(taps, window.stride, window.dilation)
+        start = first * window.stride - before + tap * window.dilation
+        reach = (count - 1) * window.stride + own.reach
+        part = b.slice(x, 2 + axis, start, reach)
+        own_weights = b.slice(weights, 2 + axis, tap, taps)
+        around = [*windows[:axis], own, *windows[axis + 1 :]]
+        parts.append(channels_last(b, convolution(b, part, own_weights, None, around)))
+    return b.concat(parts, 1 + axis)
 
 
 def _by_channel(
