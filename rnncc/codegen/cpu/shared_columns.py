@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.moves import transposed
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.region import RegionCode
-from rnncc.codegen.llvm.values import I64, VALUE, Pointer, Value
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Reduce
@@ -82,10 +81,10 @@ class SharedColumns:
         # Sums of a tile, what they have in common and a tree's branches stay in registers.
         height, width = (2, 2) if emit.target.registers >= 32 else (1, 2)
         lanes, columns = emit.target.lanes, self.op.dims[-2]
-        held, partial = (
-            Pointer(emit.room(ir.ArrayType(VALUE[out.dtype], size), 64), out.dtype)
-            for size in (int(self.op.dims[-1]) * width * lanes, lanes * height * width * lanes)
-        )
+        # As much for sums of all depths: a function has it once.
+        panel, sums = DEEPEST * width * lanes, lanes * height * width * lanes
+        held = emit.shared_room(panel + sums)
+        partial = emit.at(held, I64(panel))
 
         def body(outer: list[Value]) -> None:
             bases = [self._at(p, i, outer) for i, p in enumerate([*ins, out])]
