@@ -1,7 +1,7 @@
 """Convolutions and pools beside ONNX Runtime: `taskset -c 1 python -m benchmarks.convolutions`
 
 Each case is a model of its own, in turn on one core with arrays that are there before; the
-least of many rounds. Names that are given choose the cases.
+least processor time of many rounds. Names that are given choose the cases.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -173,23 +173,23 @@ def sides(case: Case) -> tuple[Callable[[], object], Callable[[], object]]:
 
 
 def measured(both: Sequence[Callable[[], object]]) -> list[float]:
-    """Seconds of a call of each, in turn."""
+    """Seconds of processor time of a call of each, in turn."""
     times: list[list[float]] = [[] for _ in both]
     counts = [_calls(side) for side in both]
     for _ in range(ROUNDS):
         for side, spent, count in zip(both, times, counts, strict=True):
-            start = perf_counter()
+            start = process_time()
             for _ in range(count):
                 side()
-            spent.append((perf_counter() - start) / count)
+            spent.append((process_time() - start) / count)
     return [min(spent) for spent in times]
 
 
 def _calls(side: Callable[[], object]) -> int:
     side()
-    start = perf_counter()
+    start = process_time()
     side()
-    return max(1, int(SECONDS / (perf_counter() - start)))
+    return max(1, int(SECONDS / (process_time() - start)))
 
 
 def main() -> None:

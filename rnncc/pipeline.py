@@ -14,6 +14,7 @@ from rnncc.passes.simplify import Simplify
 from rnncc.passes.sink import Sink
 from rnncc.passes.sink_transposes import SinkTransposes
 from rnncc.passes.split_scans import SplitScans
+from rnncc.passes.split_windows import SplitWindows
 from rnncc.passes.strip_stop_gradient import StripStopGradient
 from rnncc.passes.sum_late import SumLate
 from rnncc.passes.turn_states import TurnStates
@@ -55,6 +56,7 @@ INFERENCE = [
     Step("simplify-hoisted", Simplify(), "what the others left behind"),
     Step("fold-joined", reading.fold, "joined weights, added biases"),
     Step("mask-rows", MaskRows(), "the active rows are known before a loop runs"),
+    Step("split-windows", lowering.split_windows, "where a product reads one run of a row"),
     Step("simplify-last", Simplify(), "what folding left behind"),
 ]
 
@@ -63,6 +65,7 @@ TRAINING = [
     # up to the gradients: all that changes how sums are grouped, so that what backward computes
     # again has the bits that forward had
     Step("simplify", Simplify(), "front ends may be naive"),
+    Step("split-windows", SplitWindows(), "gradients are sums over runs, too, and copy nothing"),
     Step("add-gradients", training.add_gradients, "order 2: they are trained like any output"),
     Step("split-scans", SplitScans(), "each layer gets a backward loop of its own"),
     Step("simplify-scans", Simplify(), "each loop keeps what is its own"),

@@ -86,6 +86,11 @@ class Target(Protocol):
         ...
 
     @property
+    def reads_windows(self) -> bool:
+        """Whether its products read rows of several runs of k where they lie (`kern.gemm`)."""
+        ...
+
+    @property
     def line(self) -> int:
         """Bytes: workspace, state and each value of a state start at a multiple of so many."""
         ...

@@ -212,7 +212,7 @@ class _Machine:
     def _factors(self, op: Gemm) -> list[Array]:
         """A product's left operand and its packed weights."""
         rows = self.context.shape(op.dims[:-1])
-        a = self._view(op.a, get_access(op.a_access), (*rows, op.depth.data))
+        a = self._view(op.a, get_access(op.a_access), (*rows, *map(int, op.k_dims)))
         per_k = op.slots.data * op.units
         depth = packed_depth(op.depth.data, GROUP[buffer_dtype(op.weights)])
         factors = [a, self._flat(op.weights, per_k * depth)]
@@ -326,6 +326,7 @@ def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
     if not isinstance(op, Gemm):
         return []
     a, packed, *scales = factors
+    a = a.reshape(*a.shape[: len(op.dims) - 1], op.depth.data)
     dtype, slots, panel = buffer_dtype(op.weights), op.slots.data, op.panel.data
     weights = unpack(packed, slots, op.units, op.depth.data, panel, GROUP[dtype])
     offset = OFFSET if dtype == "u8" else 0

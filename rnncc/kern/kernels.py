@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr, UnitAttr
 from xdsl.ir import (
     Attribute,
     Block,
@@ -33,6 +33,7 @@ from xdsl.traits import Pure
 from rnncc.ir.attributes import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import terminator
+from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.types import tensor
 from rnncc.kern.access import Access, BufferType, access_attr, get_access
 from rnncc.kern.active_rows import ListedRows, chosen
@@ -130,7 +131,8 @@ class Reduce(Kernel):
 
     The domain ends in the `reduced` axes. A sum's order is `any`, or one term after another, j
     counting `up` or `down`; then it may start at what `init` holds, accessed as out is, which may
-    be the same memory.
+    be the same memory. With `fused` the body ends in a product, which is added to a sum in one
+    rounding.
     """
 
     name = "kern.reduce"
@@ -138,6 +140,7 @@ class Reduce(Kernel):
     kind = prop_def(StringAttr)
     order = prop_def(StringAttr)
     reduced = prop_def(IntAttr)
+    fused = opt_prop_def(UnitAttr)
 
     def __init__(
         self,
@@ -150,6 +153,7 @@ class Reduce(Kernel):
         order: str = "any",
         init: SSAValue | None = None,
         some: ListedRows | None = None,
+        fused: bool = False,
     ) -> None:
         start = [] if init is None else [init]
         rows, row_properties = chosen(some)
@@ -160,11 +164,21 @@ class Reduce(Kernel):
                 "kind": StringAttr(kind),
                 "order": StringAttr(order),
                 "reduced": IntAttr(reduced),
+                "fused": UnitAttr() if fused else None,
                 "domain": dims_attr(domain),
                 "accesses": ArrayAttr(access_attr(a) for _, a in (*ins, out)),
             },
             regions=[Region(body)],
         )
+
+    @property
+    def term(self) -> tuple[SSAValue, ...]:
+        """What the body computes of a term: a value, or the factors of a fused product."""
+        [value] = self.yields
+        if self.fused is None:
+            return (value,)
+        assert isinstance(value.owner, Mul)
+        return value.owner.a, value.owner.b
 
 
 @irdl_op_definition
@@ -174,6 +188,9 @@ class Gemm(Kernel):
     The domain is the rows' axes, then the units. k runs from 0 up, one fused multiply-add a
     step, whatever the tile. Weights are packed by `kern.pack` with the same `depth`, `slots` and
     `panel`. The body takes the slots' sums, then the inputs.
+
+    With `k_sizes` a row is what a window holds, such as taps and channels: k counts through these
+    axes, the last one fastest, and a is accessed over the rows' axes and them.
 
     Weights of bf16 are widened as they are read; with `room`, scratch for rows, the rows of a are
     rounded to bf16 too. Weights of i8 or u8 come with room and with `scales`, one a unit and slot,
@@ -191,6 +208,7 @@ class Gemm(Kernel):
     slots = prop_def(IntAttr)
     panel = prop_def(IntAttr)
     a_access = prop_def(ArrayAttr)
+    k_sizes = opt_prop_def(ArrayAttr)
 
     def __init__(
         self,
@@ -203,10 +221,11 @@ class Gemm(Kernel):
         body: Block,
         converted: tuple[SSAValue | None, SSAValue | None] = (None, None),
         some: ListedRows | None = None,
+        k_sizes: Sequence[Dim] = (),
     ) -> None:
         """`a` is accessed over the rows' axes and k; `geometry`: depth, slots, panel.
 
-        `converted`: the scales and the room.
+        `converted`: the scales and the room. `k_sizes`: of the axes that k runs along, if several.
         """
         depth, slots, panel = geometry
         extra = [[] if v is None else [v] for v in converted]
@@ -221,6 +240,7 @@ class Gemm(Kernel):
                 "panel": IntAttr(panel),
                 "a_access": access_attr(a[1]),
                 "accesses": ArrayAttr(access_attr(access) for _, access in (*ins, *outs)),
+                "k_sizes": dims_attr(k_sizes) if k_sizes else None,
             },
             regions=[Region(body)],
         )
@@ -228,6 +248,11 @@ class Gemm(Kernel):
     @property
     def units(self) -> int:
         return int(self.dims[-1])
+
+    @property
+    def k_dims(self) -> tuple[Dim, ...]:
+        """The sizes of the axes that k runs along, the outermost first."""
+        return (Dim.of(self.depth.data),) if self.k_sizes is None else get_dims(self.k_sizes)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from rnncc.lowering.active_rows import Ahead, list_of
 from rnncc.lowering.groups import Group, Item
 from rnncc.lowering.maps import ZERO, Placed, aligned, identity
 from rnncc.lowering.region import CannotFuse
+from rnncc.lowering.window_rows import left_operand
 
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
@@ -107,17 +108,20 @@ def emit_product(
         emit_map(lowering, outs, dims, ahead, listing)
         return
     stores = _stores(outs, dims)
-    place = lowering.place(op.a)
-    *leading, m, k = place.access.strides
-    m, k = (k, m) if op.transpose_a else (m, k)
-    by_row = Placed(place.buffer, Access(place.access.offset, (*leading, m)))
+    place, k_sizes = left_operand(lowering, op)
+    axes = len(rows)
+    leading, k = place.access.strides[:axes], place.access.strides[axes:]
+    if op.transpose_a:
+        leading, k = (*leading[:-1], *k), leading[-1:]
+    by_row = Placed(place.buffer, Access(place.access.offset, leading))
     row_access = by_row.over(aligned(dims[:-1], rows, first), len(dims) - 1)
-    a = (place.buffer, Access(row_access.offset, (*row_access.strides, k)))
+    a = (place.buffer, Access(row_access.offset, (*row_access.strides, *k)))
     packed = lowering.weights.packed(op, region.slots, int(dims[-1]))
     body, shape = region.finish(values), (packed.buffer, packed.geometry)
-    lowering.builder.insert(
-        kernels.Gemm(domain, a, *shape, region.ins, stores, body, packed.converted, listing)
+    kernel = kernels.Gemm(
+        domain, a, *shape, region.ins, stores, body, packed.converted, listing, k_sizes
     )
+    lowering.builder.insert(kernel)
 
 
 def _stores(outs: Outs, dims: Sequence[Dim]) -> list[tuple[SSAValue, Access]]:

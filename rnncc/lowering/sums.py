@@ -18,7 +18,7 @@ from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.kern import kernels
 from rnncc.kern.access import Access
 from rnncc.lowering.compute import some_rows
-from rnncc.lowering.maps import Placed, identity, merged
+from rnncc.lowering.maps import AxisIndex, Placed, identity, merged
 
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
@@ -39,13 +39,15 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
     """
     axes = set(get_ints(op.axes))
     dims = dims_of(op.x)
-    order = [a for a in range(len(dims)) if a not in axes] + _reduced_order(lowering, op)
+    kept = [a for a in range(len(dims)) if a not in axes]
+    # Vectors run along the last axis that is kept, so that it must not be one of size 1.
+    order = [a for a in kept if dims[a] != 1] + _reduced_order(lowering, op)
     domain = [dims[a] for a in order]
-    at = identity(domain)
+    at = dict(zip(order, identity(domain), strict=True))
     region = lowering.region(len(domain))
-    value = region.value(op.x, tuple(at[order.index(a)] for a in range(len(dims))))
+    value = region.value(op.x, tuple(at.get(a, AxisIndex()) for a in range(len(dims))))
     dest = lowering.alone(op.y)
-    out = (dest.buffer, dest.over(at[: len(dims) - len(axes)], len(domain)))
+    out = (dest.buffer, dest.over(tuple(at.get(a, AxisIndex()) for a in kept), len(domain)))
     body = region.finish([value])
     listing = some_rows(lowering, op.y, domain)
     kernel = kernels.Reduce(op.kind.data, len(axes), domain, region.ins, out, body, some=listing)
@@ -99,8 +101,9 @@ def emit_batched(lowering: Lowering, op: Matmul) -> None:
     dest = lowering.alone(op.y)
     out = (dest.buffer, dest.over(at[:-1], len(domain)))
     body = region.finish([region.insert(Mul(*factors))])
-    listing = some_rows(lowering, op.y, domain)
-    lowering.builder.insert(kernels.Reduce("sum", 1, domain, region.ins, out, body, some=listing))
+    listing, fused = some_rows(lowering, op.y, domain), dtype_of(op.y) in FLOATS
+    kernel = kernels.Reduce("sum", 1, domain, region.ins, out, body, some=listing, fused=fused)
+    lowering.builder.insert(kernel)
 
 
 def emit_sum_rows(lowering: Lowering, op: SumRows) -> None:

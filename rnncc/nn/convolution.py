@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,14 +15,13 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 
 Product = Callable[[Builder, SSAValue, SSAValue], SSAValue]
-LONG, MOST_RUNS = 32, 16
-"""Elements of a run of taps from which on products that read it in place are quicker than a copy
-of whole windows; and how many runs a window may have then, each of which is a product to compile
-and a pass over the sums."""
-VERY_LONG, MORE_RUNS = 256, 64
-"""The same where a run is so long that a pass over the sums takes little beside its product, and a
-copy would be many times as large as what it is made of: 21 x 11 taps of 32 channels, 4.8 ms and
-0.6 MB in the place of 6.5 ms and 31 MB."""
+DEEP, MOST_TERMS = 512, 0.93
+"""Terms of a window beside which a copy of its part of a result is nothing; and how many of them
+may lie within an axis, as a part, for its pads to be left out: of 3 x 3 windows over images that
+are up to 9 high."""
+FEW = 4
+"""Channels that are not worth to be turned round to stand side by side, such as those of an image:
+a window has a run of taps for each."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,24 @@ class Window:
         beyond = int(Dim.of(behind)) - self.reach
         beyond = beyond if beyond >= 0 else min(beyond + self.stride, 0)
         return _if_static_natural((size + before + beyond).over(self.stride))
+
+    def runs(self, size: Dim) -> list[tuple[int, int, int, int]]:
+        """Neighbouring windows that have the same taps within an axis: the first window, its first
+        tap, the taps, the windows. None of an open size, or if a window lies in the pads."""
+        before = Dim.of(self.pads[0])
+        if not (size.is_static and before.is_static) or self.rounds_up:
+            return []
+        found = list[tuple[int, int, int, int]]()
+        for i in range(int(self.count(size))):
+            start = i * self.stride - int(before)  # of the window
+            inside = [t for t in range(self.taps) if 0 <= start + t * self.dilation < int(size)]
+            if not inside:
+                return []
+            if found and found[-1][1:3] == (inside[0], len(inside)):
+                found[-1] = (*found[-1][:3], found[-1][3] + 1)
+            else:
+                found.append((i, inside[0], len(inside), 1))
+        return found
 
     def padded(
         self,
@@ -157,9 +173,18 @@ def convolution(
         [N, M, windows of each axis...].
     """
     rank = len(windows)
+    plain = product is by_unit and groups == 1 and pad == 0.0
+    for axis in range(rank - 1 if plain else 0):  # tiles of rows run along the last one
+        y = _without_pads(b, x, weights, windows, axis)
+        if y is not None:
+            return _with_bias(b, y, bias)
     taps = [window.taps for window in windows]
     depth, channels = math.prod(taps), int(dims_of(weights)[1])
     outputs = int(dims_of(weights)[0]) // groups
+    if groups == 1 and channels <= FEW:
+        rows = _by_channel(b, x, windows, pad)
+        own = b.reshape(weights, (outputs, channels * depth))
+        return _with_bias(b, product(b, rows, own), bias)
     x = _windows(b, channels_last(b, x), windows, pad)
     batch, *counts = dims_of(x)[: rank + 1]
     by_tap = b.transpose(weights, [0, *range(2, rank + 2), 1])
@@ -168,9 +193,6 @@ def convolution(
         kernel = b.reshape(b.transpose(weights, [*range(2, rank + 2), 1, 0]), (*taps, groups))
         sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))
         return _with_bias(b, sums, bias)
-    run = _run(windows)
-    if product is by_unit and groups == 1 and 1 < depth // run <= _most_runs(run * channels):
-        return _with_bias(b, _by_runs(b, x, by_tap, run), bias)
     rows = b.reshape(by_tap, (groups * outputs, depth * channels))
     parts = list[SSAValue]()
     for group in range(groups):
@@ -181,42 +203,48 @@ def convolution(
     return _with_bias(b, b.concat(parts, rank + 1), bias)
 
 
-def _run(windows: Sequence[Window]) -> int:
-    """How many taps stand side by side in memory, channels last: those of the last axis."""
-    return windows[-1].taps if windows[-1].dilation == 1 else 1
-
-
-def _most_runs(elements: int) -> int:
-    """How many runs of so many elements are read in place; none of short ones."""
-    return MORE_RUNS if elements >= VERY_LONG else MOST_RUNS if elements >= LONG else 0
-
-
-def _by_runs(b: Builder, x: SSAValue, weights: SSAValue, run: int) -> SSAValue:
-    """The sum of a product for each run of taps: its rows are where x is, without a copy.
-
-    Args:
-        x: [N, windows of each axis..., taps of each axis..., C].
-        weights: [M, taps of each axis..., C].
-    """
-    *taps, channels = (int(d) for d in dims_of(weights)[1:])
-    rank, outputs, width = len(taps), dims_of(weights)[0], run * channels
-    counts, looped = dims_of(x)[: rank + 1], taps if run == 1 else taps[:-1]
-    sums: SSAValue | None = None
-    for place in itertools.product(*map(range, looped)):
-        rows, own = x, weights
-        for axis, tap in enumerate(place):
-            rows = b.slice(rows, rank + 1 + axis, tap, 1)
-            own = b.slice(own, 1 + axis, tap, 1)
-        rows, own = b.reshape(rows, (*counts, width)), b.reshape(own, (outputs, width))
-        term = b.matmul(rows, own, transpose_b=True)
-        sums = term if sums is None else b.add(sums, term)
-    assert sums is not None
-    return sums
-
-
 def _with_bias(b: Builder, y: SSAValue, bias: SSAValue | None) -> SSAValue:
     """y [N, ..., M] + bias as [N, M, ...]: the sum comes first, so that the product takes it in."""
     return channels_first(b, y if bias is None else b.add(y, bias))
+
+
+def _without_pads(
+    b: Builder, x: SSAValue, weights: SSAValue, windows: Sequence[Window], axis: int
+) -> SSAValue | None:
+    """A convolution in parts whose windows have the same taps within an axis: terms of its pads
+    are not computed. None where they are few.
+
+    Returns:
+        [N, windows of each axis..., M].
+    """
+    window, depth = windows[axis], math.prod(map(int, dims_of(weights)[1:]))
+    runs = window.runs(dims_of(x)[2 + axis])
+    terms = sum(taps * count for _, _, taps, count in runs)
+    most = window.taps * sum(count for *_, count in runs)
+    if depth < DEEP or not runs or len(runs) > window.taps or terms > MOST_TERMS * most:
+        return None
+    parts, before = list[SSAValue](), int(Dim.of(window.pads[0]))
+    for first, tap, taps, count in runs:
+        own = Window(taps, window.stride, window.dilation)
+        start = first * window.stride - before + tap * window.dilation
+        reach = (count - 1) * window.stride + own.reach
+        part = b.slice(x, 2 + axis, start, reach)
+        own_weights = b.slice(weights, 2 + axis, tap, taps)
+        around = [*windows[:axis], own, *windows[axis + 1 :]]
+        parts.append(channels_last(b, convolution(b, part, own_weights, None, around)))
+    return b.concat(parts, 1 + axis)
+
+
+def _by_channel(
+    b: Builder, x: SSAValue, windows: Sequence[Window], pad: float | SSAValue
+) -> SSAValue:
+    """x [N, C, sizes...], with pads, as [N, windows of each axis..., C · taps of each axis...]."""
+    rank = len(windows)
+    x = windowed(b, x, windows, 2, pad)
+    places = [2 + 2 * i for i in range(rank)]
+    x = b.transpose(x, [0, *places, 1, *(p + 1 for p in places)])
+    sizes = dims_of(x)
+    return b.reshape(x, (*sizes[: rank + 1], math.prod(map(int, sizes[rank + 1 :]))))
 
 
 def _windows(b: Builder, x: SSAValue, windows: Sequence[Window], pad: float | SSAValue) -> SSAValue:

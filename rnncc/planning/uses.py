@@ -124,8 +124,7 @@ def data_accesses(op: Operation) -> Iterator[Touch]:
 def _kernel_accesses(op: Kernel) -> Iterator[Touch]:
     if isinstance(op, Gemm):
         offset, *strides = get_dims(op.a_access)
-        depth = Dim.of(op.depth.data)
-        yield op.a, False, Access(offset, tuple(strides)), (*op.dims[:-1], depth)
+        yield op.a, False, Access(offset, tuple(strides)), (*op.dims[:-1], *op.k_dims)
         packed = packed_depth(op.depth.data, GROUP[buffer_dtype(op.weights)])
         yield _flat(op.weights, False, Dim.of(packed * op.slots.data * op.units))
         if op.scales is not None:

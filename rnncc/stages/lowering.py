@@ -12,6 +12,7 @@ from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Initial, Training
 from rnncc.lowering.absent_outputs import drop_fallbacks
 from rnncc.lowering.lower import lower as lower_net
+from rnncc.passes.split_windows import SplitWindows
 from rnncc.planning.layout import plan as plan_memory
 from rnncc.planning.replaced_states import in_place
 from rnncc.planning.tape_reuse import reuse_tape as take_over_slots
@@ -21,6 +22,15 @@ from rnncc.stages.compilation import Compilation
 if TYPE_CHECKING:
     from rnncc.passes.split_phases import Phases
     from rnncc.passes.streaming import Streamed
+
+
+def split_windows(compilation: Compilation) -> None:
+    """Let products read windows in runs where a kernel of theirs cannot."""
+    c = compilation
+    if c.target.reads_windows and c.options.precision == "fp32":
+        return
+    for program in c.programs.values():
+        SplitWindows().rewrite(program.net)
 
 
 def lower(compilation: Compilation) -> None:

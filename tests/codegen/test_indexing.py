@@ -16,6 +16,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of
 from rnncc.kern import interpreter as kern_interpreter
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
@@ -47,6 +48,14 @@ def of_x(dims: list[Any], make: Make, dtype: str = "f32") -> Program:
     return b.finish({"y": make(b, b.input("x", dims, dtype))})
 
 
+def filtered(b: Builder, x: SSAValue, axis: int, count: Dim, stride: int = 1) -> SSAValue:
+    """Sums over windows of 3 by 2, each element with a weight of its own."""
+    x = b.windows(x, axis, 0, count, stride, 3)
+    x = b.windows(x, axis + 2, 0, 4, 2, 2)
+    weights = np.random.default_rng(2).standard_normal([1, 3, 1, 2, 20][: len(dims_of(x)) - axis])
+    return b.reduce("sum", b.mul(x, b.constant(weights.astype(np.float32))), [axis + 1, axis + 3])
+
+
 WINDOWS: dict[str, tuple[list[Any], Make]] = {
     "overlapping": ([2, 9], lambda b, x: b.windows(x, 1, 0, 4, 2, 3)),
     "of sums": ([2, 9], lambda b, x: b.windows(b.add(x, x), 1, 1, 3, 2, 2, 3)),
@@ -55,6 +64,33 @@ WINDOWS: dict[str, tuple[list[Any], Make]] = {
     "along unknown length": ([N, T], lambda b, x: b.windows(x, 1, 0, T - 2, 1, 3)),
     "added up": ([2, 9], lambda b, x: b.reduce("max", b.windows(x, 1, 0, 4, 2, 3), [2])),
     "of windows": ([3, 8], lambda b, x: b.windows(b.windows(x, 1, 0, 3, 2, 4), 2, 0, 2, 2)),
+    "of both, for channels": ([N, 9, 8, 20], lambda b, x: filtered(b, x, 1, Dim.of(7))),
+    "of both, some left": ([N, 13, 8, 20], lambda b, x: filtered(b, x, 1, Dim.of(6), 2)),
+    "of both, along unknown length": ([N, T, 8, 20], lambda b, x: filtered(b, x, 1, T - 2)),
+    "of both, for columns": (
+        [N, 9, 40],
+        lambda b, x: b.reduce(
+            "max", b.windows(b.windows(x, 1, 0, 7, 1, 3), 3, 0, 38, 1, 3), [2, 4]
+        ),
+    ),
+    "into a product, in runs": (
+        [N, T, 4],
+        lambda b, x: b.matmul(
+            b.reshape(b.windows(x, 1, 0, T - 4, 1, 3, 2), (N, T - 4, 12)), b.param("w", (12, 17))
+        ),
+    ),
+    "of both, into a product": (
+        [N, 2, 9, 8],
+        lambda b, x: b.matmul(
+            b.reshape(
+                b.transpose(
+                    b.windows(b.windows(x, 2, 0, 7, 1, 3), 4, 0, 4, 2, 2), [0, 2, 4, 1, 3, 5]
+                ),
+                (N, 7, 4, 12),
+            ),
+            b.param("w", (12, 17)),
+        ),
+    ),
     "into a product": (
         [2, 20, 3],
         lambda b, x: b.matmul(

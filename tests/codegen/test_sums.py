@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.reduce import ROWS
+from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
@@ -174,3 +175,37 @@ def test_rows_that_share_what_they_read_have_the_bits_of_each_alone(name: str) -
             with guards(False) as memory:
                 one = bare.run(alone, {**sizes, "S": 1}, memory)
             assert one["y"].tobytes() == got["y"][:, row : row + 1].tobytes()
+
+
+def test_vectors_run_along_the_last_axis_that_is_not_1() -> None:
+    """As of the means of an image's channels, whose axes of space stay, of size 1."""
+    b = Builder.net("mean")
+    x = b.reshape(b.input("x", [6, 20]), (6, 20, 1, 1))
+    made = as_it_is(b.finish({"y": b.reduce("sum", x, [0])}))
+    [op] = [op for op in made.func.walk() if isinstance(op, kernels.Reduce)]
+    assert lanes_of(op) is Lanes.ACROSS
+
+
+@pytest.mark.parametrize(
+    ("depth", "cpu"), [(16, None), (64, None), (48, "x86-64-v3"), (20, "x86-64-v2")]
+)
+def test_products_of_rows_do_not_depend_on_their_number(depth: int, cpu: str | None) -> None:
+    """From 8 rows on lanes run across columns, which are turned round; below, along the terms."""
+    b = Builder.net("scores")
+    q, k = b.input("q", [2, N, depth]), b.input("k", [2, 37, depth])
+    program = b.finish({"y": b.matmul(q, k, transpose_b=True)})
+    made = as_it_is(program)
+    bare, rng = Bare(made, resolve_target(None, cpu)), np.random.default_rng(depth)
+    inputs = {
+        "q": rng.standard_normal((2, 11, depth), np.float32),
+        "k": rng.standard_normal((2, 37, depth), np.float32),
+    }
+    inputs["k"][0, 3] = inputs["q"][0, 5] = -0.0
+    found = list[Any]()
+    for rows in (11, 8, 7, 1):
+        own = {**inputs, "q": inputs["q"][:, -rows:].copy()}
+        with guards(True) as memory:
+            [y] = bare.run(own, {"T": 1, "N": rows}, memory).values()
+        np.testing.assert_allclose(y, run(program, own)["y"], 1e-5, 1e-5)
+        found.append(y.view(np.int32))
+    assert all(np.array_equal(found[0][:, -y.shape[1] :], y) for y in found)

@@ -131,9 +131,9 @@ def _arguments(op: Kernel, names: Names) -> Iterator[tuple[SSAValue, str]]:
     args = list(op.body.block.args)
     slots = op.slots.data if isinstance(op, Gemm) else 0
     if isinstance(op, Gemm):
-        weights, depth = names[op.weights], Dim.of(op.depth.data)
-        axes = AXES[: len(op.dims) - 1] + "d"
-        left = _element(names[op.a], get_access(op.a_access), (*op.dims[:-1], depth), axes)
+        weights = names[op.weights]
+        axes = AXES[: len(op.dims) - 1] + "def"[: len(op.k_dims)]
+        left = _element(names[op.a], get_access(op.a_access), (*op.dims[:-1], *op.k_dims), axes)
         for slot, arg in enumerate(args[:slots]):
             yield arg, f"{left}·{weights}" + (f".{slot}" if slots > 1 else "")
     for arg, value, access in zip(args[slots:], op.ins, op.in_accesses, strict=True):

@@ -26,6 +26,7 @@ from rnncc.lowering import (
     rows,
     sums,
     weights,
+    window_rows,
 )
 from rnncc.lowering.lower import lower
 from rnncc.passes.checkpointing.checkpoint import checkpoint
@@ -121,6 +122,12 @@ def scores(b: Builder) -> Values:
     return [b.matmul(b.input("q", ["N", 2, 3]), b.input("k", ["N", "S", 3]), transpose_b=True)]
 
 
+def taps(b: Builder) -> Values:
+    """A dilated convolution of one axis, whose windows lie in the input."""
+    x = b.windows(b.input("x", ["N", 8, 2]), 1, 0, 3, 1, 3, 2)
+    return [b.matmul(b.reshape(x, ["N", 3, 6]), b.param("w", [6, 4]))]
+
+
 def product(b: Builder) -> Values:
     return [b.matmul(b.input("x", ["N", 3]), b.param("w", [3, 4]))]
 
@@ -200,6 +207,7 @@ EXAMPLES: dict[Callable[..., Any], Callable[[], Program]] = {
     moves.emit_scatter: net(counted),
     moves.emit_reverse: net(turned),
     weights.WeightTable: net(product),
+    window_rows.left_operand: net(taps),
     absent_outputs.set_fallbacks: net(states),
     absent_inputs.set_default_zeros: absent,
 }

@@ -17,8 +17,9 @@ from rnncc.ir.interpreter import run
 from rnncc.nn import arithmetic, indexing, normalisation, pooling, reduction
 from rnncc.nn.convolution import Window, convolution, transposed_convolution
 from rnncc.passes.differentiate import differentiate
+from rnncc.passes.split_windows import SplitWindows
 from tests.passes.gradients import check_gradients
-from tests.passes.helpers import count
+from tests.passes.helpers import applied, count
 from tests.strategies import make_inputs
 
 Array = np.ndarray[Any, Any]
@@ -214,6 +215,8 @@ def test_long_runs_of_taps_are_read_in_place(channels: int, products: int) -> No
     x, w = b.input("x", [1, channels, 18, 6]), b.input("w", [2, channels, 17, 4])
     windows = [Window(17, pads=(1, 0)), Window(4)]
     program = b.finish({"y": convolution(b, x, w, None, windows)})
+    assert count(program.net.body.block)["matmul"] == 1
+    applied(SplitWindows())(program)
     assert count(program.net.body.block)["matmul"] == products
     shapes = {"x": (1, channels, 18, 6), "w": (2, channels, 17, 4)}
     arrays = {name: RNG.standard_normal(shape) for name, shape in shapes.items()}
@@ -221,6 +224,33 @@ def test_long_runs_of_taps_are_read_in_place(channels: int, products: int) -> No
     tiles = np.lib.stride_tricks.sliding_window_view(padded, (17, 4), (2, 3))
     want = np.einsum("nchwij,mcij->nmhw", tiles, arrays["w"])
     np.testing.assert_allclose(run(program, arrays, np.float64)["y"], want, 1e-9, 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("size", "window", "products"),
+    [
+        (3, Window(3, pads=(1, 1)), 3),
+        (1, Window(3, pads=(1, 1)), 1),
+        (5, Window(3, 2, 1, (1, 0)), 2),
+        (4, Window(3, 1, 2, (2, 2)), 2),
+        (20, Window(3, pads=(1, 1)), 1),
+        (2, Window(3, pads=(3, 1)), 1),
+    ],
+)
+def test_pads_of_a_low_image_are_not_computed(size: int, window: Window, products: int) -> None:
+    b, plain, shape = Builder.net("m"), Builder.net("p"), [2, 64, size, 5]
+    windows = [window, Window(3, pads=(1, 1))]
+    x, w = b.input("x", shape), b.input("w", [3, 64, 3, 3])
+    program = b.finish({"y": convolution(b, x, w, None, windows)})
+    assert count(program.net.body.block)["matmul"] == products
+    x, w = plain.input("x", shape), plain.input("w", [3, 64, 3, 3])
+    before, behind = (int(Dim.of(pad)) for pad in window.pads)
+    x = plain.pad(x, 2, before, size + before + behind, 0.0)
+    windows[0] = Window(window.taps, window.stride, window.dilation)
+    whole = plain.finish({"y": convolution(plain, x, w, None, windows)})
+    arrays = {"x": RNG.standard_normal(shape), "w": RNG.standard_normal((3, 64, 3, 3))}
+    want = run(whole, arrays, np.float64)["y"]
+    np.testing.assert_allclose(run(program, arrays, np.float64)["y"], want, 1e-9, 1e-9)
 
 
 POOLS: dict[str, Formula] = {

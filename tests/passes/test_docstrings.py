@@ -25,6 +25,7 @@ from rnncc.passes.simplify_scans import SimplifyScans
 from rnncc.passes.sink import Sink
 from rnncc.passes.sink_transposes import SinkTransposes
 from rnncc.passes.split_scans import SplitScans
+from rnncc.passes.split_windows import SplitWindows
 from rnncc.passes.strip_stop_gradient import StripStopGradient
 from rnncc.passes.sum_late import SumLate
 from rnncc.passes.turn_states import TurnStates
@@ -194,6 +195,13 @@ def repeated(b: Builder) -> Values:
     return [b.mul(b.exp(last), b.exp(last))]
 
 
+def taps(b: Builder) -> Values:
+    """A dilated convolution of one axis."""
+    x = b.windows(b.input("x", ["N", 8, 32]), 1, 0, 3, 1, 2, 2)
+    w = b.param("w", [4, 64])
+    return [b.matmul(b.reshape(x, ["N", 3, 64]), w, transpose_b=True)]
+
+
 EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
     Canonicalize: twice,
     Simplify: repeated,
@@ -207,6 +215,7 @@ EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
     Hoist: cell,
     ReassociateSums: biases,
     SplitScans: stack,
+    SplitWindows: taps,
     MaskRows: masked,
     Sink: gradient,
     Accumulate: total,

@@ -75,12 +75,13 @@ def test_chain(batch: int, cpu: str | None) -> None:
         assert_equal(found, want)
 
 
-def test_only_the_edges_are_transposed() -> None:
+def test_only_the_end_is_transposed() -> None:
+    """The input has few channels, which stay planes."""
     program = chain("N")
     whole_sequence(program)
     found = [op for op in program.net.walk() if isinstance(op, Transpose)]
     of_images = [op for op in found if not isinstance(op.x.owner, Constant | Broadcast)]
-    assert len([op for op in of_images if get_ints(op.perm)[-1] != len(op.perm) - 1]) == 2
+    assert len([op for op in of_images if get_ints(op.perm)[-1] != len(op.perm) - 1]) == 1
 
 
 def loop(channels: int) -> Program:
@@ -107,6 +108,7 @@ def test_states_of_a_loop_are_carried_in_the_layout_of_its_convolutions() -> Non
     (scan,) = (op for op in after.net.walk() if isinstance(op, Scan))
     assert {dims_of(init)[1:] for init in scan.inits} == {(5, 6, 9)}
     turned = [op for op in scan.walk() if isinstance(op, Transpose)]
+    turned = [op for op in turned if get_ints(op.perm)[-1] != len(op.perm) - 1]
     assert all(dims_of(op.x)[1] == 2 for op in turned)
     assert_equal(run(after, inputs), want)
     with guards(True) as memory:

@@ -117,6 +117,10 @@ class Core:
         return True
 
     @property
+    def reads_windows(self) -> bool:
+        return True
+
+    @property
     def line(self) -> int:
         """Of the cache; without one, the longest element's."""
         return 8 if self.compact else LINE

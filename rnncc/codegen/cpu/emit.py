@@ -38,7 +38,7 @@ class CpuEmit(Emit):
         """The number of the innermost loop's iteration."""
         self.step: Value = I64(1)
         """From an index of the last `shared` loop to its next one: 1, or -1 on the way back."""
-        self._stacks = dict[str, Pointer]()
+        self._stacks = dict[tuple[str, int], Pointer]()
 
     @property
     def target(self) -> Core:
@@ -55,10 +55,15 @@ class CpuEmit(Emit):
     @property
     def stack(self) -> Pointer:
         """Room that all kernels of one type share."""
-        if self.element not in self._stacks:
-            size = ir.ArrayType(VALUE[self.element], stack_size(self.target))
-            self._stacks[self.element] = Pointer(self.room(size, 64), self.element)
-        return self._stacks[self.element]
+        return self.shared_room(stack_size(self.target))
+
+    def shared_room(self, elements: int) -> Pointer:
+        """Room that all kernels of one type which ask for as much share."""
+        key = self.element, elements
+        if key not in self._stacks:
+            type_ = ir.ArrayType(VALUE[self.element], elements)
+            self._stacks[key] = Pointer(self.room(type_, 64), self.element)
+        return self._stacks[key]
 
     def shared(
         self,

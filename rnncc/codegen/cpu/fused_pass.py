@@ -237,8 +237,10 @@ class _Part:
         self.column_steps = [int(a.strides[kernel.columns]) for a in accesses]
         self.arguments = list(self.op.body.block.args)
         varying = [v for v, s in zip(self.arguments, self.column_steps, strict=False) if s]
-        self.code = RegionCode(emit, self.op.body.block, varying)
-        self.folding = Folding.of(emit, self.op) if isinstance(self.op, Reduce) else None
+        reduction = self.op if isinstance(self.op, Reduce) else None
+        results = None if reduction is None else reduction.term
+        self.code = RegionCode(emit, self.op.body.block, varying, results=results)
+        self.folding = None if reduction is None else Folding.of(emit, reduction)
         self.dtype = dtype_of(self.op.yields[0])
 
     @property
@@ -353,7 +355,7 @@ class _PartRow:
             inputs[argument] = known[key]
         values = part.code.vectors(self.scalars, inputs, _no_index, whole.lanes)
         if part.folding is not None:
-            self._add(values[0], vector, sums)
+            self._add(values, vector, sums)
             return
         for i, value in enumerate(values, len(part.arguments)):
             known[part.keys[i]] = value
@@ -361,20 +363,18 @@ class _PartRow:
                 continue
             emit.store(value, part.at(i, self.row, start), whole.lanes, mask)
 
-    def _add(self, term: Value, vector: int, sums: list[Value]) -> None:
+    def _add(self, term: list[Value], vector: int, sums: list[Value]) -> None:
         part, mask, lanes = self.part, self.part.whole.masks[vector], self.part.whole.lanes
         assert part.folding is not None
         if part.folds:
-            self.total = self._masked(
-                part.folding.combined(self.total, term, lanes), mask, self.total
-            )
+            self.total = self._masked(part.folding.added(self.total, term, lanes), mask, self.total)
         elif part.kernel.over_columns:
             total = sums[self.first]
-            sums[self.first] = self._masked(part.folding.combined(total, term, lanes), mask, total)
+            sums[self.first] = self._masked(part.folding.added(total, term, lanes), mask, total)
         else:
             # Lanes behind the last column are not masked here: nobody stores them.
             number = self.first + vector
-            sums[number] = part.folding.combined(sums[number], term, lanes)
+            sums[number] = part.folding.added(sums[number], term, lanes)
 
     def _masked(self, new: Value, mask: Value | None, total: Value) -> Value:
         """Lanes behind the last column keep what they have."""

@@ -50,7 +50,8 @@ class InterchangedLoop:
         unit, arguments = part.axes[-1], part.op.body.block.args
         steps = (access.strides[unit] for access in part.op.in_accesses)
         varying = [v for v, step in zip(arguments, steps, strict=True) if step != 0]
-        return RegionCode(self.emit, part.op.body.block, varying, unit)
+        results = part.op.term if isinstance(part.op, Reduce) else None
+        return RegionCode(self.emit, part.op.body.block, varying, unit, results)
 
 
 @dataclass(frozen=True)
@@ -282,8 +283,8 @@ class _Step:
         folding, points = Folding.of(self.emit, op), list(part.points(part.reduced))
         total = folding.initial(self.places.lanes)
         for point in reversed(points) if op.order.data == "down" else points:
-            [term] = self._point(part, code, {**indices, **point})
-            total = folding.combined(total, term, self.places.lanes)
+            term = self._point(part, code, {**indices, **point})
+            total = folding.added(total, term, self.places.lanes)
         return total
 
     def _point(self, part: Part, code: RegionCode, indices: dict[int, int]) -> list[Value]:

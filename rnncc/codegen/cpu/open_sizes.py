@@ -52,7 +52,7 @@ def _opened_product(target: Core, op: Gemm) -> OpenedKernel | None:
     reads = all(access.strides[-1] in (0, 1) for access in op.in_accesses)
     writes = all(access.strides[-1] == 1 for access in op.out_accesses)
     dtype = buffer_dtype(op.weights)
-    if dtype not in FLOATS or not (reads and writes):
+    if dtype not in FLOATS or op.k_sizes is not None or not (reads and writes):
         return None
     unit_bytes = op.slots.data * op.depth.data * ITEM_BYTES[dtype]
     sizes, opened = GemmSizes.of(target.of(dtype), op, unit_bytes, Terms.chains), _opened(op)

@@ -9,12 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from itertools import product
 
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit, Part
+from rnncc.codegen.cpu.shared_columns import SharedColumns
+from rnncc.codegen.cpu.shared_rows import (
+    folds_together,
+    has_few_taps,
+    rows_together,
+    vectors_together,
+)
+from rnncc.codegen.cpu.window_terms import Result, WindowTerms
+from rnncc.codegen.llvm.nest import indexed_axes
 from rnncc.codegen.llvm.reductions import Folding, Lanes, fold, fold_together, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
@@ -25,13 +34,6 @@ TOGETHER = 4
 """Vectors of results side by side."""
 ROWS = 4
 """Rows that a sum takes in before it turns to the next results: few streams are read at a time."""
-
-SHARING = 4
-"""Rows of results at a time where they share what they read, such as queries that meet the same
-keys: half of them where there are 16 registers."""
-
-FEW = 32
-"""Terms over several axes, such as a window's, that are written one by one."""
 
 
 def emit_reduce(
@@ -52,10 +54,15 @@ def emit_reduce(
 
 @dataclass(frozen=True)
 class _Place:
-    """The indices of a vector of results, or of one; and which lanes count, where not all do."""
+    """The indices of a vector of results, or of one; and which lanes count, where not all do.
+
+    Attributes:
+        shift: rows and elements from the first of those that are computed together.
+    """
 
     indices: list[Value]
     mask: Value | None = None
+    shift: tuple[int, int] = (0, 0)
 
 
 class _ReduceCode:
@@ -76,42 +83,26 @@ class _ReduceCode:
             for v, a in zip(op.body.block.args, reads, strict=True)
             if self.axis is not None and a.strides[self.axis] != 0
         }
-        self.code = RegionCode(emit, op.body.block, varying, self.axis)
+        self.code = RegionCode(emit, op.body.block, varying, self.axis, op.term)
         self.across, self.along = across, along
-        taps = op.dims[self.kept :]
-        # A window has few taps of known number: without loops around them the loads of neighbours
-        # overlap and no counter stands between two terms.
-        few = across and len(taps) > 1 and all(d.is_static for d in taps)
-        self.unrolled = few and prod(map(int, taps)) <= FEW
-        self.folds_together = along and self._folds_together()
-        self.sharing = self._sharing()
-
-    def _folds_together(self) -> bool:
-        """Whether there may be a vector of neighbouring results, whose terms fill vectors too."""
-        op, kept, lanes = self.op, self.kept, self.lanes
-        # Only float sums are worth it: 15 additions of vectors fold 16 results instead of 64. Each
-        # is still folded in the order that it has alone, so that no bit changes.
-        if op.kind.data != "sum" or self.folding.real is None or op.some_rows is not None:
-            return False
-        if kept < 2 or op.reduced.data != 1 or self.access[-1].strides[kept - 1] != 1:
-            return False
-        results, terms = op.dims[kept - 1 :]
-        if lanes == 1 or not terms.is_static or int(terms) % lanes:
-            return False
-        return not results.is_static or int(results) >= lanes
-
-    def _sharing(self) -> int:
-        """How many rows of results are computed together, since an input is the same for all."""
-        row = self.kept - 2
-        if not self.across or self.ordered or row < 0 or self.op.some_rows is not None:
-            return 1
-        size, reads = self.op.dims[row], self.access[:-1]
-        same = any(a.strides[row] == 0 and a.strides[self.kept - 1] != 0 for a in reads)
-        if not same or self.unrolled or (size.is_static and int(size) < SHARING):
-            return 1
-        return SHARING if self.emit.target.registers >= 32 else SHARING // 2
+        self.unrolled = across and has_few_taps(op, self.kept)
+        self.folds_together = along and folds_together(op, self.kept, self.lanes)
+        self.sharing = 1
+        if across and not self.ordered:
+            self.sharing = rows_together(emit.target, op, self.kept, self.unrolled)
+        windows = self.unrolled and self.sharing > 1
+        self.together = vectors_together(emit.target) if windows else TOGETHER
 
     def run(self, listed: Pointer | None) -> None:
+        """Write the loops: of all rows, or of those that are listed."""
+        shared = SharedColumns.of(self.emit, self.op, self.folding) if self.folds_together else None
+        if shared is None:
+            self._over_rows(listed)
+        else:
+            shared.run(self.ins, self.out, lambda: self._over_rows(listed))
+
+    def _over_rows(self, listed: Pointer | None) -> None:
+        """Rows by themselves, or some at a time where they share what they read."""
         emit, dims, listing = self.emit, self.op.dims, self.op.some_rows
         outer = dims[: self.kept - 1] if self.across else dims[: self.kept]
         if self.folds_together:
@@ -153,42 +144,57 @@ class _ReduceCode:
     def _shared_rows(self, outer: list[Value]) -> None:
         """Rows of results, some at a time that read the same, then single ones."""
         emit, b = self.emit, self.emit.b
-        full, rest = emit.divided(self.op.dims[self.kept - 2], self.sharing)
+        size = self.op.dims[self.kept - 2]
+        full, rest = emit.divided(size, self.sharing)
 
         def block(indices: list[Value]) -> None:
-            first = b.mul(indices[-1], I64(self.sharing))
-            numbers = [b.add(first, I64(r)) for r in range(self.sharing)]
-            self._results([[*indices[:-1], number] for number in numbers], None)
+            rows(indices[:-1], b.mul(indices[-1], I64(self.sharing)), self.sharing)
 
         def single(indices: list[Value]) -> None:
-            number = b.add(b.mul(full, I64(self.sharing)), indices[-1])
-            self._results([[*indices[:-1], number]], None)
+            rows(indices[:-1], b.add(b.mul(full, I64(self.sharing)), indices[-1]), 1)
+
+        def last(indices: list[Value]) -> None:
+            rows(indices[:-1], b.mul(full, I64(self.sharing)), int(size) % self.sharing)
+
+        def rows(outer: list[Value], first: Value, count: int) -> None:
+            numbers = [b.add(first, I64(r)) for r in range(count)]
+            self._results([[*outer, number] for number in numbers], None)
 
         emit.nest([*outer, full], block, shared=True)
-        emit.nest([*outer, rest], single, shared=True)
+        if self.unrolled and size.is_static:
+            emit.nest([*outer, I64(min(int(size) % self.sharing, 1))], last, shared=True)
+        else:
+            emit.nest([*outer, rest], single, shared=True)
 
     def _results(self, rows: list[list[Value]], part: Part | None) -> None:
         """Rows of results, a few vectors at a time, then single ones; `part`: a chunk's rows."""
         emit, b, lanes = self.emit, self.emit.b, self.lanes
-        width = lanes * TOGETHER
+        width = lanes * self.together
         full, rest = emit.divided(self.op.dims[self.kept - 1], width)
 
         def panel(i: Value, carried: list[Value]) -> list[Value]:
             start = b.mul(i, I64(width))
-            starts = [b.add(start, I64(v * lanes)) for v in range(TOGETHER)]
-            self._result([_Place([*row, s]) for row in rows for s in starts], part)
+            starts = [b.add(start, I64(v * lanes)) for v in range(self.together)]
+            self._result(
+                [
+                    _Place([*row, s], None, (r, v * lanes))
+                    for r, row in enumerate(rows)
+                    for v, s in enumerate(starts)
+                ],
+                part,
+            )
             return []
 
         done = b.mul(full, I64(width))
 
         def vector(start: Value, mask: Value | None) -> None:
             at = b.add(done, start)
-            self._result([_Place([*row, at], mask) for row in rows], part)
+            self._result([_Place([*row, at], mask, (r, 0)) for r, row in enumerate(rows)], part)
 
         def last() -> None:
             size = self.op.dims[self.kept - 1]
             if self.unrolled and size.is_static:
-                self._rest(rows[0], int(size), part)
+                self._rest(rows, int(size), part)
             else:
                 emit.in_vectors(rest, lanes, vector)
 
@@ -198,12 +204,15 @@ class _ReduceCode:
         else:
             emit.shared(full, panel, last=last)
 
-    def _rest(self, indices: list[Value], size: int, part: Part | None) -> None:
-        """What is left of a row of results of known size, side by side."""
-        first = size - size % (self.lanes * TOGETHER)
+    def _rest(self, rows: list[list[Value]], size: int, part: Part | None) -> None:
+        """What is left of rows of results of known size, side by side."""
+        first = size - size % (self.lanes * self.together)
+        starts = range(first, size, self.lanes)
+        masks = [self.emit.mask(size - start, self.lanes) for start in starts]
         places = [
-            _Place([*indices, I64(start)], self.emit.mask(size - start, self.lanes))
-            for start in range(first, size, self.lanes)
+            _Place([*row, I64(start)], mask, (r, start - first))
+            for r, row in enumerate(rows)
+            for start, mask in zip(starts, masks, strict=True)
         ]
         if places:
             self._result(places, part)
@@ -244,7 +253,9 @@ class _ReduceCode:
         lanes = self.lanes if self.across else 1
         outs = [self._pointer(self.out, len(self.access) - 1, place.indices) for place in places]
         totals = [self._start(place, lanes, part) for place in places]
-        if part is None:
+        if self.unrolled and part is None:
+            totals = self._sum_taps(places, totals)
+        elif part is None:
             totals = self._sum(places, [], dims, totals)
         else:
             totals = self._sum_rows(places, part, totals)
@@ -312,6 +323,24 @@ class _ReduceCode:
 
         return emit.loop(size, iteration, totals)
 
+    def _sum_taps(self, places: list[_Place], totals: list[Value]) -> list[Value]:
+        """All taps of a window, one by one."""
+        axis, taps = self.axis, [range(int(d)) for d in self.op.dims[self.kept :]]
+        assert axis is not None
+        at = [*places[0].indices, *(I64(0) for _ in taps)]
+        bases = [self._pointer(p, i, at) for i, p in enumerate(self.ins)]
+        terms = WindowTerms(self.emit, self.op, self.code, axis, bases, at)
+        outer, own = [0] * (self.kept - 2), min(self.kept, 2)
+        results = [Result((*outer, *p.shift[2 - own :]), p.mask) for p in places]
+        # Largest and smallest values do not depend on the order: neighbours share parts of windows.
+        if self.op.kind.data != "sum" and len(taps) == 2 and not indexed_axes(self.op):
+            return terms.extrema(results, taps[0], taps[1], totals, self._combine)
+        for tap in product(*(reversed(t) if self.down else t for t in taps)):
+            for number, result in enumerate(results):
+                term = terms.term(result, tap)
+                totals[number] = self._combine(totals[number], term, result.mask)
+        return totals
+
     def _sum_lanes(
         self, places: list[_Place], reduced: list[Value], size: Value, totals: list[Value]
     ) -> list[Value]:
@@ -330,7 +359,7 @@ class _ReduceCode:
         masked = [replace(place, mask=rest) for place in places]
         return self._sum(masked, [*reduced, start], [], totals)
 
-    def _term(self, indices: list[Value], mask: Value | None) -> Value:
+    def _term(self, indices: list[Value], mask: Value | None) -> list[Value]:
         emit = self.emit
         known: dict[SSAValue, Value] = {}
         scalars: dict[SSAValue, Value] = {}
@@ -350,7 +379,7 @@ class _ReduceCode:
             return emit.splat(indices[axis], self.lanes)
 
         scalars = self.code.invariants(scalars, scalar_index)
-        return self.code.vectors(scalars, known, index, self.lanes)[0]
+        return self.code.vectors(scalars, known, index, self.lanes)
 
     def _step(self, number: int) -> int:
         """From lane to lane of an input."""
@@ -364,7 +393,7 @@ class _ReduceCode:
                 at = emit.at(at, emit.b.mul(index, emit.dim(stride)))
         return replace(at, ring=None)
 
-    def _combine(self, total: Value, term: Value, mask: Value | None) -> Value:
+    def _combine(self, total: Value, term: Sequence[Value], mask: Value | None) -> Value:
         """One more term; along the reduced axis masked-off lanes keep what they have."""
-        new = self.folding.combined(total, term, self.lanes)
+        new = self.folding.added(total, term, self.lanes)
         return new if mask is None or not self.along else self.emit.b.select(mask, new, total)

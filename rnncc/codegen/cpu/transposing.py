@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit, stack_size
@@ -15,10 +16,13 @@ from rnncc.codegen.cpu.moves import transposed
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
+from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.kern.kernels import Map
 
 TURNED = ("f32", "f64", "i32")
 """Types of elements that are turned round."""
+FEW = 8
+"""Ops of a body that is written once for each row of a tile, which stays in registers then."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,10 @@ class TransposingMap:
         self.arguments = arguments
         varying = {v for i, v in enumerate(arguments) if self._step(i, self.last) is not None}
         self.code = RegionCode(emit, op.body.block, varying, nest.axes[self.last])
+        ops = list(op.body.block.ops)
+        cheap = len(ops) <= FEW and all(cost_of(o) == Cost.ARITHMETIC for o in ops)
+        fits = 2 * self.lanes <= emit.target.registers and not emit.target.compact
+        self.in_registers = cheap and fits and len(tiling.columns) == 1
 
     def _step(self, number: int, loop: int) -> Value | None:
         """From one index of a loop to the next; None where that is nothing."""
@@ -103,15 +111,16 @@ class TransposingMap:
         emit, b, lanes = self.emit, self.emit.b, I64(self.lanes)
         dims = [self.nest.dims[i] for i in (self.axis, self.last)]
         sizes = [emit.dim(d) for d in dims]
-        even = all(d.is_static and int(d) % self.lanes == 0 for d in dims)
         bases = [self._at(p, i, at) for i, p in enumerate(self.bases)]
+        # With outer loops threads share these.
+        loop = emit.loop if at else emit.shared
+        if self.in_registers and all(d.is_static for d in dims):
+            self._exact_tiles(bases, at, [int(d) for d in dims])
+            return
 
         def tile(i: Value, j: Value) -> None:
             starts = [b.mul(i, lanes), b.mul(j, lanes)]
             rests = [b.sub(size, start) for size, start in zip(sizes, starts, strict=True)]
-            if even:
-                self._tile(bases, at, starts, None)
-                return
             fits = [b.icmp_signed(">=", rest, lanes) for rest in rests]
             with b.if_else(b.and_(fits[0], fits[1])) as (whole, part):
                 with whole:
@@ -130,9 +139,61 @@ class TransposingMap:
             emit.loop(emit.parts(sizes[1], lanes), iteration)
             return []
 
-        # With outer loops threads share these.
-        loop = emit.loop if at else emit.shared
         loop(emit.parts(sizes[0], lanes), along)
+
+    def _exact_tiles(
+        self, bases: Sequence[Pointer], at: dict[int, Value], sizes: Sequence[int]
+    ) -> None:
+        """All tiles of known sizes: those at the ends are code of their own."""
+        emit, b, lanes = self.emit, self.emit.b, self.lanes
+        (rows, last_rows), (columns, last_columns) = (divmod(size, lanes) for size in sizes)
+
+        def along(i: Value, height: int) -> None:
+            def iteration(j: Value, carried: list[Value]) -> list[Value]:
+                self._exact_tile(bases, at, [b.mul(i, I64(lanes)), b.mul(j, I64(lanes))], height)
+                return []
+
+            emit.loop(I64(columns), iteration)
+            if last_columns:
+                starts = [b.mul(i, I64(lanes)), I64(columns * lanes)]
+                self._exact_tile(bases, at, starts, height, last_columns)
+
+        def whole(i: Value, carried: list[Value]) -> list[Value]:
+            along(i, lanes)
+            return []
+
+        def last() -> None:
+            along(I64(rows), last_rows)
+
+        if at:
+            emit.loop(I64(rows), whole)
+            if last_rows:
+                last()
+        else:
+            emit.shared(I64(rows), whole, last=last if last_rows else None)
+
+    def _exact_tile(
+        self,
+        bases: Sequence[Pointer],
+        at: dict[int, Value],
+        starts: Sequence[Value],
+        height: int,
+        width: int | None = None,
+    ) -> None:
+        """A tile of so many rows and columns in registers, through the body row by row."""
+        emit, lanes, (row, column) = self.emit, self.lanes, starts
+        [number] = self.tiling.columns
+        here = [self._at(p, i, {self.axis: row, self.last: column}) for i, p in enumerate(bases)]
+        pointer, step = here[number], emit.dim(self.nest.accesses[number].strides[self.last])
+        columns = [
+            emit.load(emit.at(pointer, emit.b.mul(I64(j), step)), lanes, emit.mask(height, lanes))
+            for j in range(width or lanes)
+        ]
+        columns += [ir.Constant(columns[0].type, None)] * (lanes - len(columns))
+        mask = emit.mask(width or lanes, lanes)
+        for i, vector in enumerate(transposed(emit, columns)[:height]):
+            indices = {**at, self.axis: emit.b.add(row, I64(i))}
+            self._row(here, indices, I64(i), column, [vector], mask)
 
     def _at(self, pointer: Pointer, number: int, at: dict[int, Value]) -> Pointer:
         """A pointer at some loops' indices."""
@@ -149,7 +210,7 @@ class TransposingMap:
         starts: Sequence[Value],
         inside: Sequence[Value] | None,
     ) -> None:
-        """Turn the columns round, onto the stack; then the body, row by row.
+        """Turn the columns round, onto the stack or in registers; then the body, row by row.
 
         Args:
             inside: how many rows and columns the tile has; left out, it has all.
@@ -157,6 +218,9 @@ class TransposingMap:
         emit, b = self.emit, self.emit.b
         row, column = starts
         here = [self._at(p, i, {self.axis: row, self.last: column}) for i, p in enumerate(bases)]
+        if inside is None and self.in_registers:
+            self._exact_tile(bases, at, starts, self.lanes)
+            return
         for place, number in enumerate(self.tiling.columns):
             turned = self._turned(here[number], number, inside)
             for i, vector in enumerate(turned):
@@ -165,7 +229,9 @@ class TransposingMap:
         mask = None if inside is None else emit.first_lanes(inside[1], self.lanes)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            self._row(here, {**at, self.axis: b.add(row, i)}, i, column, mask)
+            held = [self._held(n, i, here[c].dtype) for n, c in enumerate(self.tiling.columns)]
+            turned = [emit.load(pointer, self.lanes) for pointer in held]
+            self._row(here, {**at, self.axis: b.add(row, i)}, i, column, turned, mask)
             return []
 
         emit.loop(I64(self.lanes) if inside is None else inside[0], iteration)
@@ -196,17 +262,17 @@ class TransposingMap:
         at: dict[int, Value],
         row: Value,
         column: Value,
-        mask: Value | None,
+        turned: Sequence[Value],
+        mask: Value | None = None,
     ) -> None:
-        """The body on one row of a tile, at some loops' indices."""
+        """The body on one row of a tile, at some loops' indices; `turned`: of each column input."""
         emit, lanes, last = self.emit, self.lanes, self.nest.axes[self.last]
         by_axis = {self.nest.axes[loop]: index for loop, index in at.items()}
         known, scalars = dict[SSAValue, Value](), dict[SSAValue, Value]()
         for i, value in enumerate(self.arguments):
             pointer = self._at(here[i], i, {self.axis: row})
             if i in self.tiling.columns:
-                place = self.tiling.columns.index(i)
-                known[value] = emit.load(self._held(place, row, pointer.dtype), lanes)
+                known[value] = turned[self.tiling.columns.index(i)]
             elif value in self.code.varying:
                 known[value] = emit.load(pointer, lanes, mask)
             else:

@@ -81,6 +81,14 @@ class Folding:
             return (m.maximum if self.kind == "max" else m.minimum)(b, total, term)
         return b.select(b.icmp_signed(self._order, total, term), total, term)
 
+    def added(self, total: Value, term: Sequence[Value], lanes: int) -> Value:
+        """One more term: a value, or two factors whose product is not rounded."""
+        if len(term) == 1:
+            return self.combined(total, term[0], lanes)
+        assert self.real is not None
+        a, b = term
+        return self.emit.math(lanes, self.real).fma(self.emit.b, a, b, total)
+
     def halves(self, low: Value, high: Value) -> Value:
         """The lower lanes and the upper ones, folded; of two NaNs the lower one's."""
         b = self.emit.b

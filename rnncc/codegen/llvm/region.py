@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from llvmlite import ir
 from xdsl.ir import Block, Operation, SSAValue
@@ -35,14 +35,24 @@ class RegionCode:
     Args:
         varying: the arguments that differ from lane to lane.
         lane_axis: the domain's axis that the lanes run along.
+        results: what is computed, if that is not what the body yields.
     """
 
     def __init__(
-        self, emit: Emit, block: Block, varying: Iterable[SSAValue], lane_axis: int | None = None
+        self,
+        emit: Emit,
+        block: Block,
+        varying: Iterable[SSAValue],
+        lane_axis: int | None = None,
+        results: Sequence[SSAValue] | None = None,
     ) -> None:
         self.emit, self.block = emit, block
+        self.results = terminator(block) if results is None else results
         self.varying: set[SSAValue] = set(varying)
-        self._ops = [op for op in block.ops if not isinstance(op, Yield)]
+        left_out = set(terminator(block)) - set(self.results)
+        self._ops = [
+            op for op in block.ops if not isinstance(op, Yield) and left_out.isdisjoint(op.results)
+        ]
         for op in self._ops:
             own = isinstance(op, Index) and op.axis.data == lane_axis
             if own or any(v in self.varying for v in op.operands):
@@ -66,7 +76,7 @@ class RegionCode:
         index: Callable[[int], Value],
         lanes: int,
     ) -> list[Value]:
-        """The yielded vectors, given the varying arguments."""
+        """The results' vectors, given the varying arguments."""
         env = dict(known)
         wide: dict[SSAValue, Value] = {}
 
@@ -81,7 +91,7 @@ class RegionCode:
         for op in self._ops:
             if op.results[0] in self.varying:
                 env[op.results[0]] = self._op(op, lookup, lanes, index)
-        return [get(v) for v in terminator(self.block)]
+        return [get(v) for v in self.results]
 
     def _op(
         self,

@@ -81,6 +81,10 @@ class Gpu:
         return False
 
     @property
+    def reads_windows(self) -> bool:
+        return False
+
+    @property
     def line(self) -> int:
         return LINE
 

@@ -102,8 +102,8 @@ class _ReduceCode:
             known: dict[SSAValue, Value] = {
                 v: emit.load(p) for v, p in zip(op.body.block.args, reads, strict=True)
             }
-            [term] = values_of(emit, op.body.block, known, by_axis)
-            return self.folding.combined(total, term, 1)
+            term = values_of(emit, op.body.block, known, by_axis, op.term)
+            return self.folding.added(total, term, 1)
         size = emit.dim(op.dims[axis])
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:

@@ -89,9 +89,10 @@ def values_of(
     block: Block,
     known: Mapping[SSAValue, Value],
     by_axis: Mapping[int, Value],
+    results: Sequence[SSAValue] | None = None,
 ) -> list[Value]:
-    """What a kernel's body yields at one point."""
-    code = RegionCode(emit, block, block.args)
+    """What a kernel's body yields at one point, or other results of its."""
+    code = RegionCode(emit, block, block.args, results=results)
 
     def index(axis: int) -> Value:
         return by_axis.get(axis, I64(0))

@@ -59,6 +59,10 @@ class ReferenceTarget:
         return False
 
     @property
+    def reads_windows(self) -> bool:
+        return False
+
+    @property
     def line(self) -> int:
         return LINE
 

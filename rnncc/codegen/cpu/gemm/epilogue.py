@@ -12,8 +12,11 @@ from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.kern.kernels import Gemm
 
+SHORT = 6
+"""Ops of a body that is short."""
 RowState = tuple[list[Pointer], dict[SSAValue, Value], dict[int, Value]]
 """What is computed once a row: its pointers, what does not vary along units, indices by axis."""
 
@@ -41,6 +44,13 @@ class Epilogue:
         varying |= {v for v, s in zip(self.inputs, self.unit_steps, strict=False) if s != 0}
         self.unit_axis = len(op.dims) - 1
         self.code = RegionCode(emit, op.body.block, varying, self.unit_axis)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it may be written once for each row of a tile."""
+        ops = list(self.code.block.ops)
+        cheap = all(cost_of(op) == Cost.ARITHMETIC for op in ops)
+        return cheap and len(ops) <= SHORT and not self.emit.target.compact
 
     def row(self, indices: list[Value]) -> RowState:
         """What the epilogue needs once a row."""

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 from llvmlite import ir
 
 from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
-from rnncc.codegen.cpu.gemm.bf16 import DotTerms, WidenedTerms
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
-from rnncc.codegen.cpu.gemm.int8 import ExactTerms, ScaledTerms
+from rnncc.codegen.cpu.gemm.kinds import terms_of
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.sums import Sums, Width
-from rnncc.codegen.cpu.gemm.terms import LeftOperand, Terms
+from rnncc.codegen.cpu.gemm.terms import LeftOperand
 from rnncc.codegen.llvm.nest import indexed_axes, make_nest
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.errors import CompileError
@@ -27,6 +27,8 @@ from rnncc.ir.types import FLOATS
 from rnncc.kern.access import Access, get_access
 from rnncc.kern.kernels import Gemm
 
+SHORT = 32
+"""Words of a sum beside which its way over the stack would count."""
 EVEN = 4
 """Blocks of rows that are converted at a time are as large as each other, and a multiple of it."""
 
@@ -66,17 +68,22 @@ class _GemmCode:
     ) -> None:
         self.emit, self.op = emit, op
         self.lanes, self.slots, self.panel = emit.target.lanes, op.slots.data, op.panel.data
-        offset, strides = _split(op)
+        offset, strides, k_steps = _split(op)
         accesses = [*op.in_accesses, *op.out_accesses]
         rows = [Access(x.offset, x.strides[:-1]) for x in accesses]
-        nest = make_nest(op.dims[:-1], [Access(offset, strides[:-1]), *rows], self._row_axes())
+        nest = make_nest(op.dims[:-1], [Access(offset, strides), *rows], self._row_axes())
         self.row_dims = list(nest.dims)
         self.listed = RowList.of(emit, op, nest.dims, listed)
         steps = nest.accesses[0].strides
+        *k_outer, k_step = [emit.dim(step) for step in k_steps]
         left = LeftOperand(
-            emit.at(a, emit.dim(offset)), steps, emit.dim(strides[-1]), self._indices
+            emit.at(a, emit.dim(offset)),
+            steps,
+            k_step,
+            self._indices,
+            list(zip(map(int, op.k_dims), k_outer, strict=False)),
         )
-        self.terms = terms = _terms(emit, op, left, weights)
+        self.terms = terms = terms_of(emit, op, left, weights)
         unit_bytes = terms.words * terms.bytes
         self.sizes = sizes or GemmSizes.of(emit.target, op, unit_bytes, terms.chains)
         if sizes is not None:
@@ -223,6 +230,9 @@ class _GemmCode:
         b, (first, count) = self.emit.b, rows
         # The stack has room for so many vectors of sums.
         most = min(self.terms.tile[0], SUMS // (self.slots * width.vectors))
+        # The words of a function that serves several products are not known, and stand as 0.
+        at_once = self.epilogue.is_short and 0 < self.terms.words <= SHORT
+        at_once = at_once and self.slots * width.vectors <= self.terms.tile[1]
         tiles = self.emit.parts(count, I64(most))
         # Without rows there are no tiles, and nothing must be divided by their number.
         none = b.icmp_signed("==", tiles, I64(0))
@@ -234,10 +244,13 @@ class _GemmCode:
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             (row,) = carried
             height = b.add(least, b.zext(b.icmp_signed("<", i, higher), I64))
+            heights = self._heights(count, most)
+            write = self._whole_tile if at_once else self._store_sums
             # Sums go to the stack so that one epilogue serves tiles of all heights: with one for
             # each, machine code was a quarter larger, and no faster.
-            self._save_sums(outer, row, panel, width, height, self._heights(count, most))
-            self._finish_saved(outer, row, height, panel, width)
+            self._by_height(height, heights, lambda rows: write(outer, row, rows, panel, width))
+            if not at_once:
+                self._finish_saved(outer, row, height, panel, width)
             return [b.add(row, height)]
 
         self.emit.loop(tiles, iteration, [first])
@@ -250,16 +263,10 @@ class _GemmCode:
         single = self.emit.team is not None or most < 3  # else a row is alone only if it is all
         return list(range(1 if single else 2, most + 1))
 
-    def _save_sums(
-        self,
-        outer: list[Value],
-        row: Value,
-        panel: Value,
-        width: Width,
-        height: Value,
-        heights: Sequence[int],
+    def _by_height(
+        self, height: Value, heights: Sequence[int], write: Callable[[int], None]
     ) -> None:
-        """The sums of a tile, on the stack; its height is one of those."""
+        """Code for a tile whose height is one of those."""
         b = self.emit.b
         done = b.append_basic_block("sums")
         starts = {number: b.append_basic_block(f"tile.{number}") for number in heights}
@@ -268,9 +275,21 @@ class _GemmCode:
             if number != heights[-1]:
                 switch.add_case(I64(number), start)
             b.position_at_end(start)
-            self._store_sums(outer, row, number, panel, width)
+            write(number)
             b.branch(done)
         b.position_at_end(done)
+
+    def _whole_tile(
+        self, outer: list[Value], row: Value, height: int, panel: Value, width: Width
+    ) -> None:
+        """The sums of a tile, and the epilogue while they are in registers."""
+        numbers = [self.emit.b.add(row, I64(r)) for r in range(height)]
+        lefts = [self._row(outer, number) for number in numbers]
+        offsets = [self.sums.unit(width, i) for i in range(self.slots * width.vectors)]
+        ahead = self.sums.ahead(row, height, width) if self.sizes.far else []
+        sums = self.sums.of(lefts, [panel], width, offsets, ahead)
+        for number, by_panel in zip(numbers, sums, strict=True):
+            self._finish(outer, number, [panel], width, partial(_of, by_panel))
 
     def _store_sums(
         self, outer: list[Value], row: Value, height: int, panel: Value, width: Width
@@ -362,25 +381,14 @@ class _GemmCode:
         return self.terms.row(outer, self.first, number)
 
 
-def _terms(emit: CpuEmit, op: Gemm, left: LeftOperand, weights: list[Pointer]) -> Terms:
-    """How the terms of weights of a type are summed."""
-    match weights:
-        case [packed, room, scales]:
-            return ScaledTerms(emit, op, left, packed, room, scales)
-        case [packed, room] if left.pointer.dtype == "i8":
-            return ExactTerms(emit, op, left, packed, room)
-        case [packed, room]:
-            return DotTerms(emit, op, left, packed, room)
-        case _:
-            kind = WidenedTerms if weights[0].dtype == "bf16" else Terms
-            return kind(emit, op, left, weights[0])
+def _split(op: Gemm) -> tuple[Dim, tuple[Dim, ...], tuple[Dim, ...]]:
+    """The offset of the left operand, and its strides along rows and along k."""
+    access, rows = get_access(op.a_access), len(op.dims) - 1
+    return access.offset, access.strides[:rows], access.strides[rows:]
 
 
-def _split(op: Gemm) -> tuple[Dim, tuple[Dim, ...]]:
-    """The offset and the strides (rows, then k) of the left operand."""
-
-    access = get_access(op.a_access)
-    return access.offset, access.strides
+def _of(sums: list[list[Value]], panel: int, number: int) -> Value:
+    return sums[panel][number]
 
 
 def _chosen(b: ir.IRBuilder, condition: Value, chosen: Part, other: Part) -> Part:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from math import prod
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.terms import Terms
@@ -13,6 +14,10 @@ from rnncc.codegen.llvm.values import I64, Pointer, Value
 
 LINE, LINES = 64, 2
 """Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
+SHORT = 4
+"""Words of a run that are written one by one."""
+Add = Callable[[Sequence[Pointer], Value, Value, list[Value]], list[Value]]
+"""Writes what adds a word's terms to sums."""
 Load = Callable[[], list[Value]]
 """Writes what reads a word of a row or of weights."""
 
@@ -60,10 +65,13 @@ class Sums:
         rights = [terms.panel(p, self.panel) for p in panels]
         columns = list(product(rights, offsets))
 
-        def iteration(word: Value, carried: list[Value]) -> list[Value]:
+        def add(
+            rows: Sequence[Pointer], word: Value, place: Value, carried: list[Value]
+        ) -> list[Value]:
+            """A word's terms; `place`: of the word in the run of rows."""
             for line in ahead:
                 emit.fetch(terms.word(rights[0], word, width.units, I64(0)), line)
-            wide = [partial(terms.left, row, word) for row in rows]
+            wide = [partial(terms.left, row, place) for row in rows]
             weights = [partial(terms.right, right, word, width.units, at) for right, at in columns]
             sums = list(carried)
             for r, c, left, weight in _pairs(wide, weights):
@@ -75,9 +83,42 @@ class Sums:
         # LLVM takes all loops for equally long, and would spill sums here to keep what the epilogue
         # needs once a tile; told how long this one is, it does not (GRU H = 64, B = 1: 1.11 times
         # as fast).
-        flat, n = emit.loop(terms.count, iteration, none, often=terms.words), len(offsets)
+        flat, n = self._over_words(rows, add, none), len(offsets)
         by_panel = [flat[i : i + n] for i in range(0, len(flat), n)]
         return [by_panel[i : i + len(rights)] for i in range(0, len(by_panel), len(rights))]
+
+    def _over_words(self, rows: Sequence[Pointer], add: Add, sums: list[Value]) -> list[Value]:
+        """All words in order; those of k's last axis lie in runs, from one place for each of the
+        other axes' indices on."""
+        emit, b, terms = self.emit, self.emit.b, self.terms
+        outer = list(terms.a.outer)
+        run = terms.words // prod(size for size, _ in outer)
+
+        def words(rows: Sequence[Pointer], first: Value, carried: list[Value]) -> list[Value]:
+            def iteration(i: Value, carried: list[Value]) -> list[Value]:
+                return add(rows, b.add(first, i), i, carried)
+
+            if outer and run <= SHORT:
+                for i in range(run):
+                    carried = iteration(I64(i), carried)
+                return carried
+            return emit.loop(I64(run) if outer else terms.count, iteration, carried, often=run)
+
+        def along(
+            axis: int, rows: Sequence[Pointer], first: Value, carried: list[Value]
+        ) -> list[Value]:
+            if axis == len(outer):
+                return words(rows, first, carried)
+            size, step = outer[axis]
+            inside = I64(run * prod(size for size, _ in outer[axis + 1 :]))
+
+            def iteration(i: Value, carried: list[Value]) -> list[Value]:
+                here = [emit.at(row, b.mul(i, step)) for row in rows]
+                return along(axis + 1, here, b.add(first, b.mul(i, inside)), carried)
+
+            return emit.loop(I64(size), iteration, carried, often=size)
+
+        return along(0, rows, I64(0), sums)
 
     def ahead(self, row: Value, rows: int, width: Width) -> list[Value]:
         """Bytes from a word of weights to lines of the next panel's: tiles take turns."""

@@ -23,13 +23,16 @@ class LeftOperand:
     """A product's left operand: steps along the rows' axes and along k.
 
     Attributes:
+        k_step: along the last of k's axes.
         indices: of a row, given those of the outer axes and its number along the last one.
+        outer: sizes and steps of k's other axes.
     """
 
     pointer: Pointer
     row_steps: Sequence[Dim]
     k_step: Value
     indices: Callable[[list[Value], Value], list[Value]]
+    outer: Sequence[tuple[int, Value]] = ()
 
 
 def along(
