@@ -99,7 +99,7 @@ GIVEN = {
     "the state: a str stands": (X, "h"),
     "xs holds no tensor": ((), H),
     "the first sizes must be one T": ((X, X[:2]), H),
-    "int16 is not supported": (X.short(), H),
+    "uint16 is not supported .use int64": (X.to(torch.uint16), H),
     "only dense ones on the CPU and NVIDIA GPUs": (X.to("meta"), H),
 }
 

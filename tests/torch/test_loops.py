@@ -325,6 +325,31 @@ def test_back_end_leaves_batches_open() -> None:
             torch.testing.assert_close(made, known, **CLOSE)
 
 
+class Warping(nn.Module):
+    """Rows of distances; a whole row is made anew at each step, after one that is changed."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        distances = (x[:, :, None] - y[:, None]).square().sum(-1)
+        row = torch.full((x.shape[0], y.shape[1] + 1), 1e3)
+        row[:, 0] = 0
+        for t in range(x.shape[1]):
+            new = [torch.full((x.shape[0],), 1e3)]
+            for j in range(1, y.shape[1] + 1):
+                least = torch.minimum(torch.minimum(row[:, j], row[:, j - 1]), new[-1])
+                new.append(distances[:, t, j - 1] + least)
+            row = torch.stack(new, 1)
+        return row[:, -1]
+
+
+def test_back_end_leaves_sizes_of_parts_open() -> None:
+    net = torch.compile(Warping(), backend="rnncc")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for batch, steps in ((3, 6), (4, 5)):
+            x, y = torch.randn(batch, steps, 2), torch.randn(batch, 2, 2)
+            torch.testing.assert_close(net(x, y), Warping()(x, y), **CLOSE)
+
+
 @pytest.mark.parametrize("seed", [2, 7, 13])
 def test_back_end_computes_gradients(seed: int) -> None:
     module = loops.Loop(seed)

@@ -26,6 +26,7 @@ from rnncc.frontends.torch.types import (
     DTYPES,
     LARGEST_CONSTANT,
     NARROW,
+    SHORT,
     as_computed,
     element_type,
     fixed_size,
@@ -36,7 +37,7 @@ from rnncc.ir.gates import DEFAULT_LIMIT, NESTED_LIMIT, Branch, repeat, when
 from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of
 from rnncc.nn.complex_numbers import Complex
-from rnncc.nn.narrow import rounded
+from rnncc.nn.narrow import rounded, wrapped
 
 SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
     operator.add: Dim.__add__,
@@ -250,7 +251,7 @@ def _refuse_options(node: Node) -> None:
 
 
 def _rounded(b: Builder, node: Node, result: Any) -> Any:
-    """An operator's results, those of 16 bits rounded; views have been already."""
+    """An operator's results, those of few bits rounded or wrapped; views have been already."""
     if node.target.is_view:  # pyright: ignore
         return result
     found = node.meta.get("val")
@@ -260,8 +261,11 @@ def _rounded(b: Builder, node: Node, result: Any) -> Any:
 
 
 def _rounded_to(b: Builder, value: Any, fake: Any) -> Any:
-    narrow = isinstance(fake, torch.Tensor) and isinstance(value, SSAValue) and fake.dtype in NARROW
-    return rounded(b, value, NARROW[fake.dtype]) if narrow else value
+    if not (isinstance(fake, torch.Tensor) and isinstance(value, SSAValue)):
+        return value
+    if fake.dtype in SHORT:
+        return wrapped(b, value, *SHORT[fake.dtype])
+    return rounded(b, value, NARROW[fake.dtype]) if fake.dtype in NARROW else value
 
 
 def _values_of(held: Sequence[Any]) -> list[Any]:
