@@ -21,6 +21,7 @@ from rnncc.frontends.torch.function_op import WITH_GRADIENT
 from rnncc.frontends.torch.loops import Tensor, Tensors, flat, scan
 from rnncc.frontends.torch.node_context import BY_TENSORS, NodeContext, Translation, Value, location
 from rnncc.frontends.torch.randomness import Random
+from rnncc.frontends.torch.selected import Selections
 from rnncc.frontends.torch.sizes import floor_divide, remainder
 from rnncc.frontends.torch.types import (
     DTYPES,
@@ -90,6 +91,7 @@ def lower_graph(
             case "output":
                 results: Any = node.args[0]
                 many = results if isinstance(results, (tuple, list)) else (results,)
+                lowering.selections.check(many)
                 return [lowering.env[r] if isinstance(r, Node) else r for r in many]
             case _:
                 continue
@@ -128,11 +130,16 @@ class _Lowering:
         backward: set[Node],
         limit: int,
     ) -> None:
-        self.b, self.size, self.random, self.backward = b, size, random, backward
+        self.b, self.random, self.backward = b, random, backward
+        self.selections = Selections()
+        self.size = self.selections.sized(size)
         self.limit = limit
         self.env = Environment()
 
     def call(self, node: Node) -> Any:
+        return self.selections.lowered(self.b, node, self.env, self._call)
+
+    def _call(self, node: Node) -> Any:
         if node.target is WITH_GRADIENT:
             self.b.loc = location(node)
             return lower_function(self.b, node, self.env, self.backward, self._lower_backward)
