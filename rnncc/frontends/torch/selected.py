@@ -87,9 +87,9 @@ class Selections:
             return self._checked(node)
         if not masks:
             return call(node)
-        (of_rows,) = masks if len(masks) == 1 else (None,)
-        if of_rows is None:
+        if len(masks) > 1:
             _refuse(node)
+        of_rows = masks.pop()
         if name == "index_put" and mask is of_rows and node.args[0] not in self._masks:
             return _put(b, node, env, self._flags[mask])
         if name == "sym_size" and node.args[1] == 0:
