@@ -558,7 +558,7 @@ class Branching(nn.Module):
     "module, message",
     [
         (Learning, "torch.func in a module is not supported where it is exported"),
-        (Branching, r"Python code depends on whether a tensor is true .torch.where"),
+        (Branching, r"Python code depends on whether a tensor is true, which torch.where"),
     ],
 )
 def test_what_is_not_exported(module: Any, message: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -142,12 +142,17 @@ def location(node: Node) -> Location:
     return Location(":".join(lines[-1]) if lines else "", target)
 
 
+OF_FLAG = re.compile(r"expression (Eq|Ne)\(u\d+, [01]\)")
+"""What PyTorch says of a branch on a tensor that is true or false: a symbol of its own for it."""
+BRANCH = "Python code depends on whether a tensor is true, which torch.where can choose by"
 BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the-last-valid-step"
 """What to do where the numbers in a tensor decide what is taken of another."""
 
 
 def reason_of(text: str) -> str:
     """What a message of TorchDynamo says is wrong, without its advice."""
+    if OF_FLAG.search(text):
+        return BRANCH
     for pattern in (_RAISED, _GOT):
         if found := pattern.search(text):
             return found.group(1)

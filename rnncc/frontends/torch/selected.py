@@ -91,7 +91,7 @@ class Selections:
             _refuse(node)
         of_rows = masks.pop()
         if name == "index_put" and mask is of_rows and node.args[0] not in self._masks:
-            return _put(b, node, env, self._flags[mask])
+            return _put(b, node, env, self._flags[of_rows])
         if name == "sym_size" and node.args[1] == 0:
             self._counts.add(node)
             return _COUNT

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.graphs import graphs_of, has_transforms, is_transform
 from rnncc.frontends.torch.inner_transforms import without_transforms
 from rnncc.frontends.torch.lower import translation_of
-from rnncc.frontends.torch.node_context import BY_TENSORS, line_of, location
+from rnncc.frontends.torch.node_context import BRANCH, BY_TENSORS, OF_FLAG, line_of, location
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.unrolled.functional import changed_by
@@ -152,9 +151,8 @@ def refused_by(place: str, name: str) -> Generator[None]:
     except Exception as error:
         line, reason, hint = line_of(error, place), str(error).strip().split("\n\n")[0], None
         if isinstance(error, GuardOnDataDependentSymNode):
-            if _OF_FLAG.search(reason):
-                what = "Python code depends on whether a tensor is true"
-                raise CompileError(line, what, "torch.where") from error
+            if OF_FLAG.search(reason):
+                raise CompileError(line, BRANCH) from error
             hint = BY_TENSORS
         raise CompileError(line, f"{name}: {reason}", hint) from error
 
@@ -165,8 +163,13 @@ def decompositions() -> dict[Any, Any]:
     known = {**torch._decomp.core_aten_decompositions(), **beside_core()}.items()
     found = {op: function for op, function in known if translation_of(op) is None}
     ops = torch.ops.aten
-    own = {ops.native_batch_norm.default: _batch_norm, ops.slice_copy.Tensor: _slice_copy}
-    return {**found, **own}
+    copies = {
+        ops.slice_copy.Tensor: ops.slice.Tensor,
+        ops.split_copy.Tensor: ops.split.Tensor,
+        ops.split_with_sizes_copy.default: ops.split_with_sizes.default,
+    }
+    own = {copy: partial(_copied_view, view) for copy, view in copies.items()}
+    return {**found, **own, ops.native_batch_norm.default: _batch_norm}
 
 
 @cache
@@ -205,13 +208,15 @@ def _rms_norm(x: Any, shape: Any, weight: Any = None, eps: float | None = None) 
     return scaled if weight is None else scaled * weight
 
 
-def _slice_copy(
-    x: Any, dim: int = 0, start: Any = None, end: Any = None, step: Any = 1
-) -> torch.Tensor:
-    """PyTorch's own, which functionalization calls, does not take open sizes."""
+def _copied_view(view: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a view gives, copied: PyTorch's own, which functionalization calls, takes no open sizes.
+
+    Where all sizes are known it stays as it is.
+    """
     if all(isinstance(size, int) for size in x.shape):
         return NotImplemented
-    return torch.ops.aten.slice.Tensor(x, dim, start, end, step).clone()
+    found = view(x, *args, **kwargs)
+    return found.clone() if isinstance(found, torch.Tensor) else [part.clone() for part in found]
 
 
 def _batch_norm(
@@ -230,8 +235,6 @@ def _batch_norm(
     return tuple(normalised)
 
 
-_OF_FLAG = re.compile(r"expression (Eq|Ne)\(u\d+, [01]\)")
-"""What PyTorch says of a branch on a tensor that is true or false: a symbol of its own for it."""
 _IN_PARTS = {operator: function for function, operator in CELLS.items()}
 """Cells whose products alone are computed in 16 bits under autocast."""
 
