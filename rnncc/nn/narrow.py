@@ -1,4 +1,4 @@
-"""Floats of 16 bits, which are computed in float32 and rounded."""
+"""Numbers of fewer bits than those that they are computed in."""
 
 from __future__ import annotations
 
@@ -12,3 +12,11 @@ def rounded(b: Builder, x: SSAValue, kind: str) -> SSAValue:
     inner = Builder(Block(arg_types=[x.type]), b.loc)
     value = b.cast(b.cast(x, kind), "f32")
     return b.with_gradient(value, [x], [], inner, [inner.block.args[0]])
+
+
+def wrapped(b: Builder, x: SSAValue, bits: int, is_signed: bool) -> SSAValue:
+    """The lowest bits of each int32, as an integer of so many bits holds them."""
+    if not is_signed:
+        return b.bits("and", x, b.fill(2**bits - 1, (), "i32"))
+    missing = b.fill(32 - bits, (), "i32")
+    return b.bits("right", b.bits("left", x, missing), missing)

@@ -12,7 +12,7 @@ from rnncc_runtime.errors import ArrayError
 from torch.autograd import forward_ad
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.types import NARROW, as_computed, type_name
+from rnncc.frontends.torch.types import CONVERTED, as_computed, type_name
 from rnncc.torch.devices import is_number
 from rnncc.torch.nets import TorchNet, drawn_seed
 
@@ -30,7 +30,7 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         CompileError: the inputs are on several devices.
     """
     device = net.device(tensors)
-    _check_narrow(net, tensors)
+    _check_converted(net, tensors)
     tensors = [_parts(x.to(device) if is_number(x) else x) for x in tensors]
     if len(tensors) < len(net.inputs):
         tensors.append(drawn_seed(device))
@@ -61,17 +61,18 @@ def _applied(call: _Call, tensors: _Tensors) -> tuple[torch.Tensor, ...]:
     return (_Transformed if transformed else _Net).apply(call, *tensors)
 
 
-def _check_narrow(net: TorchNet, tensors: list[torch.Tensor]) -> None:
-    """Refuse 16 bits in the place of others, and the opposite: all are float32 to the code."""
+def _check_converted(net: TorchNet, tensors: list[torch.Tensor]) -> None:
+    """Refuse fewer bits in the place of others, and the opposite: to the code all are the same."""
     for number, x in enumerate(tensors):
-        expected = net.narrow.get(number)
-        if x.dtype != expected and (expected is not None or x.dtype in NARROW):
-            dtype = "float32" if expected is None else type_name(expected)
+        expected = net.converted.get(number)
+        if x.dtype != expected and (expected is not None or x.dtype in CONVERTED):
+            own = torch.float32 if x.is_floating_point() else torch.int32
+            dtype = type_name(expected or own)
             raise ArrayError(f"{net.inputs[number]} is {type_name(x.dtype)}, expected {dtype}")
 
 
 def _parts(x: torch.Tensor) -> torch.Tensor:
-    """A tensor as the net takes it: a complex one as its parts, 16 bits as float32."""
+    """A tensor as the net takes it: a complex one as its parts, fewer bits as 32."""
     return torch.view_as_real(x.resolve_conj()) if x.is_complex() else as_computed(x)
 
 

@@ -38,6 +38,8 @@ class Reading:
             those that are given to the cell, and those that it keeps.
         names: what the states are called.
         is_first: whether the first step has not been done yet.
+        plain: the numbers of the states that need no gradient before the first step; None where
+            that cannot be told of any tensor.
         reverse: whether the last row comes first.
         run: does all steps, given their loop and the tensors that the cell holds.
     """
@@ -46,6 +48,7 @@ class Reading:
     states: Tensors
     names: Sequence[str]
     is_first: bool
+    plain: frozenset[int] | None
     reverse: bool
     run: Callable[[TorchNet, Tensors], Tensors]
 
@@ -70,8 +73,8 @@ def state(x: torch.Tensor, place: int) -> torch.Tensor:
     return x.clone()
 
 
-def captured(module: GraphModule, _: Any) -> Callable[..., Tensors]:
-    """What Dynamo calls in place of the graph.
+def captured(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Tensors]:
+    """What Dynamo calls in place of the graph; the examples are what a call gives.
 
     It is traced now: what the trace asks of open sizes becomes part of Dynamo's guards.
     """
@@ -83,7 +86,8 @@ def captured(module: GraphModule, _: Any) -> Callable[..., Tensors]:
         for fake in fakes:
             if isinstance(fake, torch.Tensor):
                 check_tensor(fake)
-        return _Captured(aten_graph(module, fakes, fake_mode(fakes)), fakes, order, ys)
+        plain = _plain(examples, readings.stack[-1], ys)
+        return _Captured(aten_graph(module, fakes, fake_mode(fakes), plain), fakes, order, ys)
     except CompileError as error:
         return _refusal(error.with_traceback(None))
 
@@ -115,6 +119,21 @@ def _places(arguments: Sequence[Any], reading: Reading) -> Places:
     known = {*rows, *states}
     tensors = (i for i, x in enumerate(arguments) if isinstance(x, torch.Tensor))
     return Places(rows, states, [i for i in tensors if i not in known])
+
+
+def _plain(arguments: Sequence[Any], reading: Reading, ys: int) -> dict[int, int | None]:
+    """Which inputs of a graph need no gradient, and which results take the places of states.
+
+    Of what the cell holds Dynamo notices where that changes.
+    """
+    if reading.plain is None:
+        return {}
+    places = _places(arguments, reading)
+    plain: dict[int, int | None] = {i: None for i in places.held if not arguments[i].requires_grad}
+    states = [places.states[number] for number in reading.plain]
+    return plain | {
+        at: ys + n for n, at in zip(reading.plain, states, strict=True) if at is not None
+    }
 
 
 @dataclass(eq=False)

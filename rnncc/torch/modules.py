@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import torch
+import torch._functorch.apis
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
 from torch.utils import _pytree as pytree
@@ -17,6 +20,7 @@ from torch.utils import _pytree as pytree
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.exported import Exported, held_tensor, import_exported
+from rnncc.frontends.torch.node_context import line_of
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.watch import Questions, watching
@@ -24,6 +28,7 @@ from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.nets import TorchNet
+from rnncc.torch.versions import exporting, quiet
 
 
 def compile(
@@ -191,8 +196,11 @@ def _export(
     for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
         check_mode(device)
     with (
+        _without_transforms(name),
         watching(lambda: differentiable and torch.is_grad_enabled()),
+        quiet(),
         refused_by(name, "torch.export"),
+        exporting(),
         Questions(),
         kept_whole(),
         torch.enable_grad(),
@@ -200,6 +208,29 @@ def _export(
     ):
         warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
         return torch.export.export(module, args, keywords, dynamic_shapes=shapes)
+
+
+_TRANSFORMS = [
+    Path(torch._functorch.apis.__file__).parent / name for name in ("apis.py", "vmap.py")
+]
+"""Files of PyTorch that call a function that is to be transformed."""
+
+
+@contextmanager
+def _without_transforms(name: str) -> Generator[None]:
+    """Refuse torch.func: PyTorch exports none, and raises errors of its own parts."""
+    try:
+        yield
+    except CompileError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            files = {Path(frame.filename) for frame in extract_tb(cause.__traceback__)}
+            if not files.isdisjoint(_TRANSFORMS):
+                what = "torch.func in a module is not supported where it is exported"
+                hint = "torch.compile(module, backend='rnncc'), or scan with a cell"
+                raise CompileError(line_of(cause, name), what, hint) from error
+            cause = cause.__context__
+        raise
 
 
 def _exported(

@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.interface import Dtypes
-from rnncc.frontends.torch.types import DTYPES, NARROW
+from rnncc.frontends.torch.types import CONVERTED, DTYPES
 from rnncc.ir.bounds import bounds_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
@@ -42,7 +42,7 @@ class Output:
     Attributes:
         dtype: what the net makes.
         kind: what it is in PyTorch: a complex tensor is made as floats, with a last axis of the two
-            parts, one of 16 bits as float32.
+            parts, floats of 16 bits as float32, integers of 8 and 16 bits as int32.
     """
 
     name: str
@@ -66,7 +66,7 @@ class TorchNet:
         outputs: what it makes, in order.
         sources: for each output the numbers of the inputs that it has gradients for.
         sizes: symbol -> an input and its axis whose size is factor · symbol + summand.
-        narrow: the inputs' numbers that are of 16 bits in PyTorch, and what they are.
+        converted: the inputs' numbers that are of fewer bits in PyTorch, and what they are.
     """
 
     program: Program
@@ -75,7 +75,7 @@ class TorchNet:
     outputs: Sequence[Output]
     sources: Sequence[frozenset[int]]
     sizes: Mapping[str, _Place]
-    narrow: Mapping[int, torch.dtype]
+    converted: Mapping[int, torch.dtype]
 
     @staticmethod
     def of(program: Program, dtypes: Dtypes) -> TorchNet:
@@ -96,9 +96,9 @@ class TorchNet:
         kinds = {**own, **dtypes.outputs}
         outputs = [Output(n, dims_of(v), own[n], kinds[n]) for n, v in ends]
         sources = [frozenset(numbers[n] for n in sources_of(program, o.name)) for o in outputs]
-        narrow = {number: dtype for number, dtype in enumerate(dtypes.inputs) if dtype in NARROW}
+        converted = {n: dtype for n, dtype in enumerate(dtypes.inputs) if dtype in CONVERTED}
         places = _places(net.inputs.values())
-        return TorchNet(program, code, list(net.inputs), outputs, sources, places, narrow)
+        return TorchNet(program, code, list(net.inputs), outputs, sources, places, converted)
 
     @cached_property
     def differentiated(self) -> frozenset[int]:
@@ -108,7 +108,7 @@ class TorchNet:
     def derived(self, key: Hashable, make: Callable[[Program], Program]) -> TorchNet:
         """Another net, of what a pass makes of this program; made once for each key.
 
-        What is complex or of 16 bits is to it what it is to the code.
+        What is complex or of fewer bits is to it what it is to the code.
         """
         known = self.code.derived
         with _lock:

@@ -12,6 +12,7 @@ from weakref import WeakSet
 import torch
 import torch._dynamo
 from torch._subclasses.fake_tensor import is_fake
+from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
@@ -202,6 +203,8 @@ def _loop(
     device = _device(sequences, states)
     row_types = _row_types(sequences)
     kinds = [*row_types, *((x.shape, x.dtype) for x in states)]
+    first_kept = len(states) - len(tensors_of(list(kept)))
+    plain = None if _is_transformed() else frozenset(_without_gradients(places, kept, first_kept))
 
     @within_transforms
     def run(loop: TorchNet, consts: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
@@ -210,7 +213,7 @@ def _loop(
     def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any]:
         stand_ins = _stand_ins(kinds, batches, device)
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
-        reading = Reading(rows, starts, names, is_first, reverse, run)
+        reading = Reading(rows, starts, names, is_first, plain, reverse, run)
         inputs = _in_place_of(rows, xs), *_in_place_of(starts, carried)
         return read(cell, inputs[0], inputs[1], places, inputs[2], reading, bool(batches))
 
@@ -219,6 +222,22 @@ def _loop(
     for place, old, new in zip(places, kept, after, strict=True):
         _check_same(f"what is kept in {place}", old, new)
     return ys, finals, after
+
+
+def _is_transformed() -> bool:
+    """Whether tensors may have gradients or tangents that `requires_grad` does not tell of."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def _without_gradients(
+    places: Sequence[StatePlace], kept: Sequence[Any], number: int
+) -> Iterable[int]:
+    """The numbers of the states that are changed in place and need no gradient before."""
+    for place, value in zip(places, kept, strict=True):
+        for tensor in tensors_of(value):
+            if place.in_place and not tensor.requires_grad:
+                yield number
+            number += 1
 
 
 def _in_place_of(tensors: Sequence[torch.Tensor], tree: Any) -> Any:

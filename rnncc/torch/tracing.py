@@ -63,7 +63,7 @@ def read(
         CompileError: the cell cannot be read.
     """
     readings.stack.append(reading)
-    kind = is_open, reading.is_first
+    kind = is_open, reading.is_first, reading.plain
     inside = torch._C._are_functorch_transforms_active()
     key = cell, rows, states, [(place.owner, place.key) for place in places], kept, inside
     try:
@@ -161,7 +161,7 @@ def _step(
 
 
 def _reader(
-    cell: Callable[..., Any], kind: tuple[bool, bool], anew: bool = False
+    cell: Callable[..., Any], kind: tuple[Any, ...], anew: bool = False
 ) -> Callable[..., Any]:
     """`_step` with guards of its own for each cell, and each kind of reading."""
     key = kind, tuple(number for hooks in _HOOKS for number in hooks)

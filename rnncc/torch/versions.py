@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch._dynamo
 from torch._dynamo import convert_frame
+from torch.export import _trace
 
 HAS_LIMITS = "recompile_limit" in signature(torch.compile).parameters
 """Whether `torch.compile` takes a limit of its own for each function, as it does from 2.12 on."""
@@ -40,12 +41,31 @@ def reading_gradients() -> Any:
 @contextmanager
 def quiet() -> Generator[None]:
     """Until the end of the block PyTorch logs no traces of what it cannot read."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    before, logger.disabled = logger.disabled, "TORCH_LOGS" not in os.environ
+    names = "torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes"
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = "TORCH_LOGS" not in os.environ
     try:
         yield
     finally:
-        logger.disabled = before
+        for logger, was_disabled in zip(loggers, before, strict=True):
+            logger.disabled = was_disabled
+
+
+@contextmanager
+def exporting() -> Generator[None]:
+    """Until the end of the block `torch.export` prints no graph of what it cannot read, and
+    distributions do not look at the values of their parameters, as under TorchDynamo."""
+    kind: Any = torch.distributions.Distribution
+    before = kind._validate_args
+    kind.set_default_validate_args(False)
+    setattr(_trace, "print", lambda *_, **__: None)  # noqa: B010
+    try:
+        yield
+    finally:
+        _trace.__dict__.pop("print", None)  # another thread may have been first
+        kind.set_default_validate_args(before)
 
 
 def compile_often(function: Callable[..., Any], backend: Any) -> Callable[..., Any]:

@@ -14,4 +14,5 @@ TEXT = (Path(__file__).parents[2] / "docs" / "torch.md").read_text()
 def test_operators() -> None:
     from tools.write_torch_operators import listed
 
-    assert f"\n{listed()}\n" in TEXT, "run python -m tools.write_torch_operators"
+    assert f"\n\n{listed()}\n" in TEXT, "run python -m tools.write_torch_operators"
+    assert TEXT.count("`zeros_like`") == 1

@@ -540,8 +540,48 @@ def test_unsupported() -> None:
 
     with pytest.raises(CompileError, match=r"test_compile.py:\d+: aten.*svd"):
         rt.compile(Strange(), (torch.ones(3, 3),))
-    with pytest.raises(CompileError, match=r"Strange: torch.export: "):
+    with pytest.raises(CompileError, match=r"test_compile.py:\d+: Strange: torch.export: "):
         rt.compile(Strange(), (torch.ones(3),))
+
+
+class Learning(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.func.vmap(torch.func.grad(lambda x: x.sin().sum()))(x)
+
+
+class Branching(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x * 2 if x.sum() > 0 else x
+
+
+@pytest.mark.parametrize(
+    "module, message",
+    [
+        (Learning, "torch.func in a module is not supported where it is exported"),
+        (Branching, r"Python code depends on whether a tensor is true, which torch.where"),
+    ],
+)
+def test_what_is_not_exported(module: Any, message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """One line, which names the user's, without PyTorch's own traces."""
+    name = module.__name__
+    with pytest.raises(CompileError, match=rf"test_compile.py:\d+: {name}: {message}") as caught:
+        rt.compile(module(), (torch.ones(3, 3),))
+    assert "\n" not in str(caught.value)
+    assert "def forward" not in capfd.readouterr().err
+
+
+def test_distributions_are_not_validated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which would ask for the values of their parameters."""
+    kind: Any = torch.distributions.Distribution
+    monkeypatch.setattr(kind, "_validate_args", True)  # TorchDynamo switches it off for good
+
+    class Scored(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.distributions.Normal(x, x.exp()).log_prob(x + 1)
+
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(rt.compile(Scored(), (x,))(x), Scored()(x), **CLOSE)
+    assert kind._validate_args
 
 
 class Chosen(nn.Module):

@@ -24,6 +24,10 @@ def branches(x: Any, h: Any) -> Any:
     return (h, h) if h.sum() > 0 else (h, h * 2)
 
 
+def checks(x: Any, h: Any) -> Any:
+    return torch.nn.functional.gaussian_nll_loss(h, x, h.exp()), h
+
+
 def drops(x: Any, h: Any) -> Any:
     return torch.poisson(h), h
 
@@ -74,6 +78,7 @@ CELLS = {
     keeps: "a step appends tensors to a list that it keeps",
     unsupported: r"test_errors.py:\d+: aten._linalg_svd.default: operator is not supported",
     branches: r"test_errors.py:\d+: branches: Data-dependent branching",
+    checks: r"test_errors.py:\d+: checks: Python code depends on whether a tensor is true",
     drops: r"test_errors.py:\d+: .*draw the numbers outside and give them as inputs",
     changes: r"test_errors.py:\d+: .*: a tensor that is given from outside is changed in place",
     reads: "not supported",
@@ -99,7 +104,7 @@ GIVEN = {
     "the state: a str stands": (X, "h"),
     "xs holds no tensor": ((), H),
     "the first sizes must be one T": ((X, X[:2]), H),
-    "int16 is not supported": (X.short(), H),
+    "uint16 is not supported .use int64": (X.to(torch.uint16), H),
     "only dense ones on the CPU and NVIDIA GPUs": (X.to("meta"), H),
 }
 

@@ -171,6 +171,13 @@ def by_detached(x: Any) -> Any:
     return y * y
 
 
+def unseen_complex(x: Any) -> Any:
+    z = torch.complex(x, x * 2)
+    with torch.no_grad():
+        z.mul_(2)
+    return z.abs() + x
+
+
 def unseen(x: Any) -> Any:
     y = x * 1.0
     with torch.no_grad():
@@ -232,6 +239,7 @@ REFUSED: dict[str, tuple[Function, str]] = {
         lambda x: checkpoint(torch.tanh, x, use_reentrant=True),
         "use_reentrant is not|CheckpointFunction: the backward of a torch.autograd.Function",
     ),
+    "complex": (unseen_complex, "without gradients"),
     "own gradient": (leaf, r"requires_grad_: is not supported here"),
 }
 MODULES: dict[str, tuple[Function, str]] = {

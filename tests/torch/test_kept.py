@@ -130,6 +130,21 @@ class Normed(nn.Module):
         return self.state
 
 
+class Spectral(nn.Module):
+    """Vectors that a parametrization changes in place, without gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.utils.parametrizations.spectral_norm(nn.Linear(4, 4))
+        self.vectors = {name: x.clone() for name, x in self.named_buffers()}
+
+    def clear(self) -> None:
+        self.load_state_dict(self.vectors, strict=False)
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(self.layer(x))
+
+
 MODULES: dict[str, Callable[[], Any]] = {
     "membrane": Membrane,
     "memories": Memories,
@@ -137,6 +152,7 @@ MODULES: dict[str, Callable[[], Any]] = {
     "statistics": Statistics,
     "learnt": Learnt,
     "normed": Normed,
+    "spectral norm": Spectral,
     "batch norm alone": lambda: nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)),
     "several": lambda: nn.Sequential(Membrane(), Memories(), Statistics()),
 }
@@ -144,6 +160,8 @@ MODULES: dict[str, Callable[[], Any]] = {
 
 def clear(module: Any) -> None:
     for part in module.modules():
+        if isinstance(part, nn.ModuleDict):  # `clear` would empty it
+            continue
         getattr(part, "clear", getattr(part, "reset_running_stats", lambda: None))()
 
 
@@ -222,6 +240,39 @@ def test_batch_norm_that_is_not_trained() -> None:
     cell = lambda x, h: (module.norm(x + h), h * 0.5)  # noqa: E731
     ours, theirs = (run(cell, XS, torch.ones(3, 4)) for run in (rt.scan, loop))
     torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
+class Halving(nn.Module):
+    """Halves what it keeps behind autograd's back: right only where that has no gradient."""
+
+    def __init__(self, detached: bool) -> None:
+        super().__init__()
+        self.total: Any
+        self.register_buffer("total", torch.zeros(3, 4))
+        self.detached = detached
+
+    def clear(self) -> None:
+        self.total = torch.zeros(3, 4)
+
+    def forward(self, x: Any) -> Any:
+        with torch.no_grad():
+            self.total.mul_(0.5)
+        self.total.add_(x.detach() if self.detached else x)
+        return x * self.total.clone()
+
+
+def test_changes_without_gradients_of_what_has_none() -> None:
+    module = Halving(detached=True)
+    ours, theirs = trained(module, rt.scan, XS), trained(module, loop, XS)
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+    module = Halving(detached=False)
+    for total, xs in ((torch.zeros(3, 4), XS), (torch.zeros(3, 4, requires_grad=True) * 1, XS)):
+        module.total = total
+        with pytest.raises(CompileError, match=r"test_kept.py:\d+: .*without gradients"):
+            rt.scan(lambda x, s: (module(x), s), xs.clone().requires_grad_(), ())
+    module.total, module.detached = torch.zeros(3, 4, requires_grad=True) * 1, True
+    with pytest.raises(CompileError, match=r"test_kept.py:\d+: .*without gradients"):
+        rt.scan(lambda x, s: (module(x), s), XS, ())
 
 
 def test_a_state_that_the_first_step_makes() -> None:

@@ -325,6 +325,52 @@ def test_back_end_leaves_batches_open() -> None:
             torch.testing.assert_close(made, known, **CLOSE)
 
 
+class Warping(nn.Module):
+    """Rows of distances; a whole row is made anew at each step, after one that is changed."""
+
+    def forward(self, x: Any, y: Any) -> Any:
+        distances = (x[:, :, None] - y[:, None]).square().sum(-1)
+        row = torch.full((x.shape[0], y.shape[1] + 1), 1e3)
+        row[:, 0] = 0
+        for t in range(x.shape[1]):
+            new = [torch.full((x.shape[0],), 1e3)]
+            for j in range(1, y.shape[1] + 1):
+                above, aside = torch.stack([row[:, j], row[:, j - 1]], -1).split(1, -1)
+                least = torch.minimum(torch.minimum(above, aside)[:, 0], new[-1])
+                new.append(distances[:, t, j - 1] + least)
+            row = torch.stack(new, 1)
+        return row[:, -1]
+
+
+class Gaps(nn.Module):
+    """Columns as slices: of an axis whose size is open later, whether they lie within is known."""
+
+    def forward(self, x: Any, gaps: Any) -> Any:
+        h, ys = torch.zeros_like(x[:, 0]), []
+        for t in range(x.shape[1]):
+            h = torch.tanh(x[:, t] + h * torch.exp(-gaps[:, t : t + 1]))
+            ys.append(h)
+        return torch.stack(ys, 1)
+
+
+def test_back_end_finds_slices_of_open_axes() -> None:
+    net = torch.compile(Gaps(), backend="rnncc")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for steps in (7, 6):
+            x, gaps = torch.randn(2, steps, 3), torch.rand(2, steps)
+            torch.testing.assert_close(net(x, gaps), Gaps()(x, gaps), **CLOSE)
+
+
+def test_back_end_leaves_sizes_of_parts_open() -> None:
+    net = torch.compile(Warping(), backend="rnncc")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for batch, steps in ((3, 6), (4, 5)):
+            x, y = torch.randn(batch, steps, 2), torch.randn(batch, 2, 2)
+            torch.testing.assert_close(net(x, y), Warping()(x, y), **CLOSE)
+
+
 @pytest.mark.parametrize("seed", [2, 7, 13])
 def test_back_end_computes_gradients(seed: int) -> None:
     module = loops.Loop(seed)
@@ -425,6 +471,32 @@ def test_changes_that_are_traced() -> None:
         warnings.simplefilter("error")
         made = gradients(net, module, X)
     torch.testing.assert_close(made, gradients(module, module, X), **CLOSE)
+
+
+def test_buffers_that_a_region_without_gradients_changes() -> None:
+    """Spectral norm steps its vectors in place, in a graph within each repeat."""
+
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.utils.parametrizations.spectral_norm(nn.Linear(3, 3), eps=1e-3)
+
+        def forward(self, x: Any) -> Any:
+            h = torch.zeros_like(x[0])
+            for row in x.unbind(0):
+                h = torch.tanh(self.layer(h) + row)
+            return h
+
+    module, x = Normed(), torch.randn(6, 2, 3)
+    for vector in module.buffers():
+        vector.copy_(torch.tensor([1.0, 0.0, 0.0]))
+    vectors = {name: value.clone() for name, value in module.named_buffers()}
+    y, known = module(x), dict(module.named_buffers())
+    known = {name: value.clone() for name, value in known.items()}
+    module.load_state_dict(vectors, strict=False)
+    torch.testing.assert_close(rnncc.torch.compile(module, (x,))(x), y, **CLOSE)
+    torch.testing.assert_close(dict(module.named_buffers()), known, **CLOSE)
+    assert any((known[name] - vectors[name]).abs().max() > 1e-4 for name in known)
 
 
 def test_views_of_what_is_changed_keep_their_values() -> None:

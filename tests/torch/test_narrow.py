@@ -1,4 +1,4 @@
-"""Tensors of 16 bits: computed in float32, rounded where PyTorch rounds."""
+"""Tensors of few bits: computed in 32, rounded or wrapped where PyTorch does it."""
 
 from __future__ import annotations
 
@@ -73,6 +73,48 @@ def test_on_a_gpu(gpu: EmulatedGpu) -> None:
     for one, other in zip(rt.scan(cell, xs, start), loop(cell, xs, start), strict=True):
         torch.testing.assert_close(one, other, rtol=2e-2, atol=2e-2)
     assert gpu.calls
+
+
+class Counting(nn.Module):
+    """Integers of few bits: what wraps, what widens, comparisons, and a state of each kind."""
+
+    def forward(self, rows: Any, state: Any) -> Any:
+        pixels, i8, i16 = rows
+        small, short = state
+        small = small + i8 * 3 - pixels.to(torch.int8)
+        short = (short * 7 + pixels * i8 + ~i16) >> 1
+        same = [pixels - 7, -pixels, pixels // 3, (pixels << 3) ^ 5, i8.abs(), pixels.mul(i16)]
+        changed = pixels.clone()
+        changed[:, 1:] *= 2
+        wide = pixels.sum(-1), i8.cumsum(0), pixels > 100, (i8 * 0.5).to(torch.uint8)
+        chosen = torch.where(i8 > 0, pixels, pixels * 2), short.max(-1).values
+        return (*same, changed, *wide, *chosen, pixels.float() / 255, i8 / 3), (small, short)
+
+
+def test_integers_of_few_bits() -> None:
+    generator = torch.Generator().manual_seed(0)
+    shape = 7, 3, 4
+    xs = [
+        torch.randint(info.min, info.max, shape, dtype=dtype, generator=generator)
+        for dtype in (torch.uint8, torch.int8, torch.int16)
+        for info in [torch.iinfo(dtype)]
+    ]
+    state = torch.zeros(3, 4, dtype=torch.int8), torch.ones(3, 4, dtype=torch.int16)
+    cell, rows, want = Counting(), list[Any](), state
+    for t in range(7):
+        y, want = cell([x[t] for x in xs], want)
+        rows.append(y)
+    known = [*(torch.stack(ys) for ys in zip(*rows, strict=True)), *want]
+    ys, last = rt.scan(cell, xs, state)
+    for one, other in zip([*ys, *last], known, strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+    with pytest.raises(CompileError, match="state 0 is int16 before a step and int32 after it"):
+        rt.scan(lambda x, n: (None, n.int()), xs[2], xs[2][0])
+    compiled = rt.compile(nn.Flatten(), (xs[0],))
+    assert torch.equal(compiled(xs[0]), xs[0].flatten(1))
+    with pytest.raises(ArrayError, match="input is int32, expected uint8"):
+        compiled(xs[0].int())
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -13,6 +13,7 @@ from tests.torch.cells import F, nn, torch
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
 Operator = Callable[[Any, Any, Any], Any]
+SCALES, ZEROS = torch.tensor([0.1, 0.2, 0.03, 0.11]), torch.tensor([0, 3, -2, 1]).int()
 
 OPERATORS: dict[str, Operator] = {
     "slice with a step": lambda x, y, n: x[:, ::2],
@@ -199,6 +200,13 @@ OPERATORS: dict[str, Operator] = {
     "sort of rows": lambda x, y, n: x.sort(dim=1)[0] + y.sort(0, descending=True)[1],
     "gather": lambda x, y, n: x.gather(1, torch.tensor([[0, 5], [1, 1], [2, 3], [4, 4]])),
     "triangles": lambda x, y, n: x.tril(-1) + y.triu(1),
+    "fake quantised": lambda x, y, n: torch.fake_quantize_per_tensor_affine(x, 0.03, 1, -20, 25),
+    "fake quantised by tensors": lambda x, y, n: (
+        torch.fake_quantize_per_tensor_affine(x, SCALES[:1], ZEROS[1:2], -8, 7) + y
+    ),
+    "fake quantised by channels": lambda x, y, n: (
+        torch.fake_quantize_per_channel_affine(x, SCALES, ZEROS, 0, -8, 7) * y
+    ),
     "batch norm": lambda x, y, n: F.batch_norm(x, n + 0.5, n + 1.0, y[2], y[3]),
 }
 

@@ -30,6 +30,7 @@ from tests.torch.cells import (
 
 rt: Any = pytest.importorskip("rnncc.torch")
 codes: Any = pytest.importorskip("rnncc.torch.codes")
+trace: Any = pytest.importorskip("rnncc.frontends.torch.trace")
 pytestmark = pytest.mark.peers
 
 
@@ -68,6 +69,28 @@ def counting(x: Any, state: Any) -> Any:
     y = ring[:, (t + 1) % 3] + ring[1, t] + ring[..., t].sum(1, keepdim=True)
     y = y + ring[torch.tensor([0, 2, 1]), t] + ring[None, :, t, 1:2].sum(0) + ring[t - 1, 0]
     return y, (ring, (t + 1) % 3)
+
+
+def test_a_norm_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's own RMS norm changes what it made, and graphs with changes are traced again."""
+    own, traces = trace._traced, list[Any]()
+
+    def traced(*given: Any, **options: Any) -> Any:
+        traces.append(given)
+        return own(*given, **options)
+
+    monkeypatch.setattr(trace, "_traced", traced)
+    norms = [torch.nn.RMSNorm(4, eps=1e-2), torch.nn.RMSNorm((3, 4), elementwise_affine=False)]
+
+    def cell(x: Any, h: Any) -> Any:
+        h = norms[1](norms[0](h) + x)
+        return h, h
+
+    with torch.no_grad():
+        xs, h = torch.randn(5, 2, 3, 4), torch.randn(2, 3, 4)
+        ours, theirs = (run(cell, xs, h) for run in (rt.scan, loop))
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+    assert len(traces) == 1
 
 
 def test_numbers_in_tensors_as_indices() -> None:

@@ -22,11 +22,14 @@ DETACH = torch.ops.aten.detach.default
 _WITHOUT_GRADIENTS = torch.ops.higher_order.wrap_with_set_grad_enabled
 
 
-def refuse_hidden_changes(module: GraphModule, plain: Collection[str] = ()) -> None:
+def refuse_hidden_changes(module: GraphModule, plain: Collection[str] = ()) -> Collection[int]:
     """Check a graph of aten operators that change things in place, and those within it.
 
     Args:
         plain: inputs that are known to need no gradient.
+
+    Returns:
+        The numbers of the results that gradients flow through.
 
     Raises:
         CompileError: memory is changed where autograd does not see it, and gradients depend on it.
@@ -37,6 +40,9 @@ def refuse_hidden_changes(module: GraphModule, plain: Collection[str] = ()) -> N
     for name, part in module.named_children():
         if isinstance(part, GraphModule) and name not in inner:
             refuse_hidden_changes(part)
+    results: Any = module.graph.output_node().args[0]
+    many = results if isinstance(results, (tuple, list)) else (results,)
+    return [i for i, result in enumerate(many) if histories.carries_gradients(result)]
 
 
 class _Histories:
@@ -81,7 +87,7 @@ class _Histories:
         self.parts.append(name)
         part: Any = getattr(self.module, str(name.target))
         places = [place.name for place in part.graph.find_nodes(op="placeholder")]
-        carrying = (self._carries(value) for value in node.args[2:])
+        carrying = (self.carries_gradients(value) for value in node.args[2:])
         _Histories(part, True).walk(dict(zip(places, carrying, strict=True)))
 
     def _give(self, node: Node, inputs: dict[str, bool]) -> None:
@@ -97,8 +103,9 @@ class _Histories:
         if node.op == "placeholder":
             carries = inputs.get(node.name, True)
         else:
-            carries = not self.cut and any(map(self._carries, node.all_input_nodes))
-        self.carries[own] = carries and value.is_floating_point() and node.target is not DETACH
+            carries = not self.cut and any(map(self.carries_gradients, node.all_input_nodes))
+        differentiable = value.is_floating_point() or value.is_complex()
+        self.carries[own] = carries and differentiable and node.target is not DETACH
         if same:
             self.detached_from[own] = self.of[same[0]]
 
@@ -114,12 +121,13 @@ class _Histories:
                 raise CompileError(location(node), what, "x = x.detach().clone()")
             return
         others = (n for n in node.all_input_nodes if n is not changed)
-        self.carries[own] |= any(map(self._carries, others))
+        self.carries[own] |= any(map(self.carries_gradients, others))
         for base in bases:
             if self.carries[base] or self.carries[own]:
                 self.stale[base] = node
 
-    def _carries(self, value: Any) -> bool:
+    def carries_gradients(self, value: Any) -> bool:
+        """Whether a node's result has gradients."""
         return isinstance(value, Node) and self.carries.get(self.of.get(value, -1), False)
 
 

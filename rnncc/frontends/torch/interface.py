@@ -1,7 +1,8 @@
 # pyright: basic, reportMissingImports=false
 """Inputs and outputs of nets.
 
-A complex tensor has a last axis of its two parts there, one of float16 or bfloat16 is of float32.
+A complex tensor has a last axis of its two parts there; one of float16 or bfloat16 is of float32,
+one of uint8, int8 or int16 of int32.
 """
 
 from __future__ import annotations

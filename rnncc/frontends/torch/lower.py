@@ -21,11 +21,13 @@ from rnncc.frontends.torch.function_op import WITH_GRADIENT
 from rnncc.frontends.torch.loops import Tensor, Tensors, flat, scan
 from rnncc.frontends.torch.node_context import BY_TENSORS, NodeContext, Translation, Value, location
 from rnncc.frontends.torch.randomness import Random
+from rnncc.frontends.torch.selected import Selections
 from rnncc.frontends.torch.sizes import floor_divide, remainder
 from rnncc.frontends.torch.types import (
     DTYPES,
     LARGEST_CONSTANT,
     NARROW,
+    SHORT,
     as_computed,
     element_type,
     fixed_size,
@@ -36,7 +38,7 @@ from rnncc.ir.gates import DEFAULT_LIMIT, NESTED_LIMIT, Branch, repeat, when
 from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of
 from rnncc.nn.complex_numbers import Complex
-from rnncc.nn.narrow import rounded
+from rnncc.nn.narrow import rounded, wrapped
 
 SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
     operator.add: Dim.__add__,
@@ -89,6 +91,7 @@ def lower_graph(
             case "output":
                 results: Any = node.args[0]
                 many = results if isinstance(results, (tuple, list)) else (results,)
+                lowering.selections.check(many)
                 return [lowering.env[r] if isinstance(r, Node) else r for r in many]
             case _:
                 continue
@@ -127,11 +130,16 @@ class _Lowering:
         backward: set[Node],
         limit: int,
     ) -> None:
-        self.b, self.size, self.random, self.backward = b, size, random, backward
+        self.b, self.random, self.backward = b, random, backward
+        self.selections = Selections()
+        self.size = self.selections.sized(size)
         self.limit = limit
         self.env = Environment()
 
     def call(self, node: Node) -> Any:
+        return self.selections.lowered(self.b, node, self.env, self._call)
+
+    def _call(self, node: Node) -> Any:
         if node.target is WITH_GRADIENT:
             self.b.loc = location(node)
             return lower_function(self.b, node, self.env, self.backward, self._lower_backward)
@@ -250,7 +258,7 @@ def _refuse_options(node: Node) -> None:
 
 
 def _rounded(b: Builder, node: Node, result: Any) -> Any:
-    """An operator's results, those of 16 bits rounded; views have been already."""
+    """An operator's results, those of few bits rounded or wrapped; views have been already."""
     if node.target.is_view:  # pyright: ignore
         return result
     found = node.meta.get("val")
@@ -260,8 +268,11 @@ def _rounded(b: Builder, node: Node, result: Any) -> Any:
 
 
 def _rounded_to(b: Builder, value: Any, fake: Any) -> Any:
-    narrow = isinstance(fake, torch.Tensor) and isinstance(value, SSAValue) and fake.dtype in NARROW
-    return rounded(b, value, NARROW[fake.dtype]) if narrow else value
+    if not (isinstance(fake, torch.Tensor) and isinstance(value, SSAValue)):
+        return value
+    if fake.dtype in SHORT:
+        return wrapped(b, value, *SHORT[fake.dtype])
+    return rounded(b, value, NARROW[fake.dtype]) if fake.dtype in NARROW else value
 
 
 def _values_of(held: Sequence[Any]) -> list[Any]:

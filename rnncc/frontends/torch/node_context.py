@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import re
+import sysconfig
 from collections.abc import Callable, Sequence
 from inspect import signature
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any, NoReturn
 
 import torch
@@ -29,6 +31,10 @@ LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
 """A line of a traceback: the file and the number."""
 _PYTORCH = str(Path(torch.__file__).parent) + "/"
 _OURS = str(Path(__file__).parents[2]) + "/"
+_STANDARD = sysconfig.get_path("stdlib") + "/"
+_PACKAGES = str(Path(torch.__file__).parents[1]) + "/"
+_CALLED = ("<", _PYTORCH, _OURS, *(_PACKAGES + name for name in ("sympy/", "mpmath/", "numpy/")))
+"""What may be within a call of PyTorch's or ours that goes wrong."""
 _RAISED = re.compile(r"raised exception (.+)")
 _GOT = re.compile(r"got (\w+\(.+\))")
 
@@ -136,12 +142,17 @@ def location(node: Node) -> Location:
     return Location(":".join(lines[-1]) if lines else "", target)
 
 
+OF_FLAG = re.compile(r"expression (Eq|Ne)\(u\d+, [01]\)")
+"""What PyTorch says of a branch on a tensor that is true or false: a symbol of its own for it."""
+BRANCH = "Python code depends on whether a tensor is true, which torch.where can choose by"
 BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the-last-valid-step"
 """What to do where the numbers in a tensor decide what is taken of another."""
 
 
 def reason_of(text: str) -> str:
     """What a message of TorchDynamo says is wrong, without its advice."""
+    if OF_FLAG.search(text):
+        return BRANCH
     for pattern in (_RAISED, _GOT):
         if found := pattern.search(text):
             return found.group(1)
@@ -154,6 +165,19 @@ def user_line(text: str, name: str) -> Location:
     """The innermost line of the user's in a traceback, and a name."""
     lines = [line for line in LINE.findall(text) if not line[0].startswith((_PYTORCH, _OURS))]
     return Location(":".join(lines[-1]) if lines else "", name)
+
+
+def line_of(error: BaseException, name: str) -> Location:
+    """The innermost line of the user's that an error names or went through, and a name."""
+    named = user_line(str(error), name)
+    if named.file:
+        return named
+    for frame in reversed(extract_tb(error.__traceback__)):
+        path = frame.filename
+        is_standard = path.startswith(_STANDARD) and not path.startswith(_PACKAGES)
+        if not is_standard and not path.startswith(_CALLED):
+            return Location(f"{path}:{frame.lineno}", name)
+    return Location("", name)
 
 
 def rank_of(x: Value) -> int:

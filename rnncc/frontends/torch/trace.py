@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -24,7 +24,7 @@ from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.graphs import graphs_of, has_transforms, is_transform
 from rnncc.frontends.torch.inner_transforms import without_transforms
 from rnncc.frontends.torch.lower import translation_of
-from rnncc.frontends.torch.node_context import BY_TENSORS, location
+from rnncc.frontends.torch.node_context import BRANCH, BY_TENSORS, OF_FLAG, line_of, location
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.unrolled.functional import changed_by
@@ -44,13 +44,18 @@ class KeepsTensors(CompileError):
 
 
 def aten_graph(
-    module: GraphModule, examples: Sequence[Any], mode: FakeTensorMode | None = None
+    module: GraphModule,
+    examples: Sequence[Any],
+    mode: FakeTensorMode | None = None,
+    plain: Mapping[int, int | None] | None = None,
 ) -> GraphModule:
     """The same function over aten operators; nodes know the user's lines, and results' shapes.
 
     Args:
         examples: tensors and sizes as the module takes them; tensors' values do not matter.
         mode: where the examples are fakes, the mode that they are of.
+        plain: inputs that need no gradient, by number; of those that a later step gets from a
+            result of this one, the number of the result.
 
     Raises:
         CompileError: an input is changed in place, or something acts on gradients.
@@ -68,13 +73,30 @@ def aten_graph(
         # for one size of the batch.
         traced = _traced(module, examples, mode, functional=False)
         if detaches:
-            refuse_hidden_changes(traced)
+            _refuse_hidden_changes(traced, plain or {}, lambda: _traced(module, examples, mode))
     if traced is None or _has_changes(traced):
         traced = _traced(module, examples, mode)
     if _has_changes(traced):  # what a composite operator made, it changed
         traced = _traced(traced, examples, mode)
     traced.graph.eliminate_dead_code()
     return traced
+
+
+def _refuse_hidden_changes(
+    traced: GraphModule, plain: Mapping[int, int | None], name_inputs: Callable[[], object]
+) -> None:
+    """Refuse what autograd would not see; `name_inputs` refuses changed inputs by their number."""
+    places = [place.name for place in traced.graph.find_nodes(op="placeholder")]
+    while True:
+        try:
+            carrying = refuse_hidden_changes(traced, [places[number] for number in plain])
+        except CompileError:
+            name_inputs()
+            raise
+        kept = {number: result for number, result in plain.items() if result not in carrying}
+        if len(kept) == len(plain):
+            return
+        plain = kept
 
 
 def _traced(
@@ -127,9 +149,12 @@ def refused_by(place: str, name: str) -> Generator[None]:
     except CompileError:
         raise
     except Exception as error:
-        reason = str(error).strip().split("\n\n")[0]
-        hint = BY_TENSORS if isinstance(error, GuardOnDataDependentSymNode) else None
-        raise CompileError(place, f"{name}: {reason}", hint) from error
+        line, reason, hint = line_of(error, place), str(error).strip().split("\n\n")[0], None
+        if isinstance(error, GuardOnDataDependentSymNode):
+            if OF_FLAG.search(reason):
+                raise CompileError(line, BRANCH) from error
+            hint = BY_TENSORS
+        raise CompileError(line, f"{name}: {reason}", hint) from error
 
 
 @cache
@@ -137,7 +162,14 @@ def decompositions() -> dict[Any, Any]:
     """How PyTorch takes operators apart, of those that have no translation."""
     known = {**torch._decomp.core_aten_decompositions(), **beside_core()}.items()
     found = {op: function for op, function in known if translation_of(op) is None}
-    return {**found, torch.ops.aten.native_batch_norm.default: _batch_norm}
+    ops = torch.ops.aten
+    copies = {
+        ops.slice_copy.Tensor: ops.slice.Tensor,
+        ops.split_copy.Tensor: ops.split.Tensor,
+        ops.split_with_sizes_copy.default: ops.split_with_sizes.default,
+    }
+    own = {copy: partial(_copied_view, view) for copy, view in copies.items()}
+    return {**found, **own, ops.native_batch_norm.default: _batch_norm}
 
 
 @cache
@@ -166,6 +198,27 @@ def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any
     return (one * other).sum(dim)
 
 
+def _rms_norm(x: Any, shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    """PyTorch's own changes the mean in place, so that all would have to be traced three times."""
+    if x.dtype not in (torch.float32, torch.float64):
+        return torch.rms_norm(x, shape, weight, eps)
+    axes = list(range(x.dim() - len(shape), x.dim()))
+    least = torch.finfo(x.dtype).eps if eps is None else eps
+    scaled = x * torch.rsqrt(x.pow(2).mean(axes, keepdim=True).add(least))
+    return scaled if weight is None else scaled * weight
+
+
+def _copied_view(view: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a view gives, copied: PyTorch's own, which functionalization calls, takes no open sizes.
+
+    Where all sizes are known it stays as it is.
+    """
+    if all(isinstance(size, int) for size in x.shape):
+        return NotImplemented
+    found = view(x, *args, **kwargs)
+    return found.clone() if isinstance(found, torch.Tensor) else [part.clone() for part in found]
+
+
 def _batch_norm(
     x: Any, w: Any, b: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
@@ -189,6 +242,8 @@ _IN_PARTS = {operator: function for function, operator in CELLS.items()}
 _OWN: dict[Any, Any] = {
     torch.nn.functional.one_hot: _one_hot,
     torch.nn.functional.cosine_similarity: _cosine_similarity,
+    torch.rms_norm: _rms_norm,
+    torch.nn.functional.rms_norm: _rms_norm,
 }
 """Functions that PyTorch takes apart before decompositions are asked for."""
 

@@ -20,6 +20,11 @@ DTYPES = {
 """Element types."""
 NARROW = {torch.bfloat16: "bf16", torch.float16: "f16"}
 """Those that are computed in float32 and rounded after each operator."""
+SHORT = {torch.uint8: (8, False), torch.int8: (8, True), torch.int16: (16, True)}
+"""Integers that are computed in int32 and wrapped after each operator: their bits, and whether they
+have a sign."""
+CONVERTED = {*NARROW, *SHORT}
+"""Those that no compiled code takes or gives: calls convert them."""
 
 LARGEST_CONSTANT = 4096
 """Elements of a tensor that is written into the program."""
@@ -39,13 +44,16 @@ def element_type(dtype: torch.dtype, where: Location | str = "") -> str:
         CompileError: there is none.
     """
     real = dtype.to_real()
-    if dtype == torch.complex32 or real not in (*DTYPES, *NARROW):
-        raise CompileError(where, f"{type_name(dtype)} is not supported", "use float32")
-    return DTYPES.get(real, "f32")
+    if dtype == torch.complex32 or real not in (*DTYPES, *CONVERTED):
+        hint = "use float32" if dtype.is_floating_point or dtype.is_complex else "use int64"
+        raise CompileError(where, f"{type_name(dtype)} is not supported", hint)
+    return "i32" if real in SHORT else DTYPES.get(real, "f32")
 
 
 def as_computed(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor of the type that it is computed in; others than those of 16 bits as they are."""
+    """A tensor of the type that it is computed in."""
+    if tensor.dtype in SHORT:
+        return tensor.int()
     return tensor.float() if tensor.dtype in NARROW else tensor
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
+
+import torch
 
 from rnncc.frontends.torch.node_context import (
     BY_TENSORS,
@@ -91,7 +94,9 @@ def index_put(
 def _numbered(at: NodeContext, indices: list[Value | None]) -> list[int]:
     """The axes that tensors of numbers stand for."""
     axes = [axis for axis, index in enumerate(indices) if index is not None]
-    if any(index is not None and dtype_of(index) == "i1" for index in indices):
+    places: Any = at.node.args[1]
+    dtypes = {place.meta["val"].dtype for place in places if place is not None}
+    if not dtypes.isdisjoint((torch.bool, torch.uint8)):  # uint8 is an old mask
         at.refuse("indexing with a mask is not supported", f"torch.where, or {BY_TENSORS}")
     return axes
 

@@ -19,6 +19,7 @@ from torch.amp.autocast_mode import _enter_autocast
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.places import put, read_of, write_of
 from rnncc.frontends.torch.unrolled.view import name_of, type_of, value_of
@@ -34,9 +35,12 @@ def without_changes(module: GraphModule) -> bool:
     """Take changes in place out of a graph; whether none is left. If so, the graph was changed.
 
     Where autocast is switched, calls change what they compute in, and tensors within transforms of
-    torch.func have no memory that can be told: such graphs stay as they are.
+    torch.func have no memory that can be told: such graphs stay as they are. So do those with a
+    graph inside, such as a region without gradients, that changes what it is given.
     """
     if any(node.target is _enter_autocast or _is_wrapped(node) for node in module.graph.nodes):
+        return False
+    if any(part is not module and _changes_inputs(part) for part in graphs_of(module)):
         return False
     _name_places(module)
     changes = {
@@ -105,6 +109,15 @@ def changed_by(node: Node) -> Node | None:
     if not changes or (isinstance(first, Node) and not type_of(value_of(first))):
         return None  # a list of Python's, or a size
     return first if isinstance(first, Node) else node
+
+
+def _changes_inputs(module: GraphModule) -> bool:
+    """Whether a graph may change what it is given: something is changed beside that."""
+    places = module.graph.find_nodes(op="placeholder")
+    given = {key for place in places for key in _keys(value_of(place))}
+    changing = (node for node in module.graph.nodes if changed_by(node) is not None)
+    used = (value_of(x) for node in changing for x in node.all_input_nodes)
+    return any(not given.isdisjoint(_keys(value)) for value in used)
 
 
 def _is_in_place(node: Node) -> bool:

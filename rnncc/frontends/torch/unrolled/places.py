@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -92,7 +93,7 @@ def read_of(node: Node) -> TensorPart | None:
             found = _arguments(node, dim=0, start=None, end=None, step=1)
             return _on_axis(node, found, "slice")
         case "getitem":
-            return _indexed(node.args[0], node.args[1])
+            return _indexed(node.args[0], node.args[1], value_of(node))
         case _:
             return None
 
@@ -176,14 +177,16 @@ def _on_axis(node: Node, found: dict[str, Any], kind: str) -> TensorPart | None:
                 slice(found["start"], found["start"] + found["length"]), tensor.shape[axis]
             )
         case _:
-            part = _part(slice(found["start"], found["end"], found["step"]), tensor.shape[axis])
+            entry = slice(found["start"], found["end"], found["step"])
+            result = None if "src" in found else value_of(node)
+            part = _part(entry, tensor.shape[axis], _size_on(result, axis))
     if part is None:
         return None
     return TensorPart(base, tuple(part if i == axis else ALL for i in range(tensor.dim())))
 
 
-def _indexed(base: Any, index: Any) -> TensorPart | None:
-    """`base[index]`, where the index has numbers, slices and ... alone."""
+def _indexed(base: Any, index: Any, result: Any = None) -> TensorPart | None:
+    """`base[index]`, where the index has numbers, slices and ... alone; `result` is its value."""
     tensor = value_of(base) if isinstance(base, Node) else None
     if not isinstance(tensor, torch.Tensor):
         return None
@@ -196,12 +199,26 @@ def _indexed(base: Any, index: Any) -> TensorPart | None:
     entries += [slice(None)] * (tensor.dim() - len(entries))
     if len(entries) != tensor.dim():
         return None
-    parts = [_part(e, size) for e, size in zip(entries, tensor.shape, strict=True)]
+    kept = accumulate((not isinstance(e, int) for e in entries), initial=0)
+    sizes = [_size_on(result, axis) for axis in list(kept)[:-1]]
+    parts = list(map(_part, entries, tensor.shape, sizes))
     return None if None in parts else TensorPart(base, tuple(parts))  # pyright: ignore
 
 
-def _part(entry: Any, size: Any) -> AxisPart | None:
-    """A number or a slice of an axis, counted from its start; None for anything else."""
+def _size_on(result: Any, axis: int) -> int | None:
+    """The size of what is read along an axis, where it is known."""
+    is_known = isinstance(result, torch.Tensor) and axis < result.dim()
+    return known(result.shape[axis]) if is_known else None
+
+
+def _part(entry: Any, size: Any, extent: int | None = None) -> AxisPart | None:
+    """A number or a slice of an axis, counted from its start; None for anything else.
+
+    Args:
+        size: of the axis.
+        extent: of what is read along it. A slice that has all its places lies within the axis, of
+            whatever size that is.
+    """
     total = known(size)
     if type(entry) is int:
         if entry < 0 and total is None:
@@ -213,7 +230,10 @@ def _part(entry: Any, size: Any) -> AxisPart | None:
     start, stop = entry.start or 0, END if entry.stop is None else entry.stop
     if start == 0 and stop == END:
         return ALL
-    if type(start) is not int or type(stop) is not int or total is None:
+    if type(start) is not int or type(stop) is not int:
         return None
+    if total is None:
+        is_within = 0 <= start < stop and extent == stop - start
+        return AxisPart(start, stop - start) if is_within else None
     start, stop, _ = slice(start, stop).indices(total)
     return ALL if (start, stop) == (0, total) else AxisPart(start, max(stop - start, 0))
