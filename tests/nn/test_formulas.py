@@ -245,7 +245,7 @@ def test_pads_of_a_low_image_are_not_computed(size: int, window: Window, product
     assert count(program.net.body.block)["matmul"] == products
     x, w = plain.input("x", shape), plain.input("w", [3, 64, 3, 3])
     before, behind = (int(Dim.of(pad)) for pad in window.pads)
-    x = plain.pad(x, 2, before, size + before + behind, 0.0)
+    x = plain.pad(x, 2, before, Dim.of(size + before + behind), 0.0)
     windows[0] = Window(window.taps, window.stride, window.dilation)
     whole = plain.finish({"y": convolution(plain, x, w, None, windows)})
     arrays = {"x": RNG.standard_normal(shape), "w": RNG.standard_normal((3, 64, 3, 3))}
