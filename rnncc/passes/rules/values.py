@@ -20,6 +20,7 @@ from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 
 Rule = Callable[[Any], SSAValue | None]
+_OF_SIZES = (*FLOATS, "i32", "i64")
 _WIDE, _SINGLE = Context({}, np.float64), Context({}, np.float32)
 
 
@@ -148,12 +149,11 @@ def select(op: ew.Select) -> SSAValue | None:
 
 
 def cast(op: casts.Cast) -> SSAValue | None:
-    """x as its own type → x; a size as another type is that size"""
+    """x as its own type → x; a size as a type that holds all sizes is that size"""
     if dtype_of(op.x) == dtype_of(op.y):
         return op.x
-    if (dtype_of(op.x), dtype_of(op.y)) == ("f32", "f64"):
-        return None  # a large size has been rounded
-    if isinstance(op.x.owner, Size) and dtype_of(op.y) != "i1":
+    # A float32 has rounded a large size, and narrow types hold no large one.
+    if isinstance(op.x.owner, Size) and dtype_of(op.x) != "f32" and dtype_of(op.y) in _OF_SIZES:
         return Builder.before(op).size(get_dim(op.x.owner.dim), dtype_of(op.y))
     return None
 
