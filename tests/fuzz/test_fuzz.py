@@ -51,6 +51,25 @@ def test_a_wrong_result_is_found_and_made_smaller(monkeypatch: pytest.MonkeyPatc
     assert b"Tanh" in smaller.source
 
 
+def test_other_bits_of_threads_and_pieces_are_found() -> None:
+    import numpy as np
+    from rnncc_runtime import Model
+
+    import rnncc
+    from tests.fuzz.ways import difference
+
+    layer = rnncc.cells.gru(3, 5)
+    x = np.random.default_rng(0).standard_normal((4, 2, 3), np.float32)
+    for threads, way in ((True, "threads: y"), (False, "pieces of [1, 0, 2, 1]: y")):
+        model = rnncc.compile(layer, threads=threads)
+        assert isinstance(model, Model)
+        want = model.run({"x": x})
+        assert difference(model, layer, {"x": x}, {"T": 4, "N": 2}, want) is None
+        want["y"][2, 1, 3] = np.nextafter(want["y"][2, 1, 3], np.float32(1))
+        told = difference(model, layer, {"x": x}, {"T": 4, "N": 2}, want)
+        assert told is not None and told.startswith(way)
+
+
 def test_a_product_beyond_float32_may_make_nan_of_an_infinity() -> None:
     """1e30 * 1e30 - inf is -inf fused, as the interpreter has it, and NaN unfused."""
     import numpy as np
