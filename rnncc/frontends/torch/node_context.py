@@ -136,12 +136,17 @@ def location(node: Node) -> Location:
     return Location(":".join(lines[-1]) if lines else "", target)
 
 
+UNREAD_SCAN = "rnncc compiles the loop"
+"""Why TorchDynamo does not read `scan` itself."""
+WITHIN_STEP = "scan is not supported within a step; a loop of Python is: for row in rows"
 BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the-last-valid-step"
 """What to do where the numbers in a tensor decide what is taken of another."""
 
 
 def reason_of(text: str) -> str:
     """What a message of TorchDynamo says is wrong, without its advice."""
+    if UNREAD_SCAN in text or "higher_order.scan" in text:
+        return WITHIN_STEP
     for pattern in (_RAISED, _GOT):
         if found := pattern.search(text):
             return found.group(1)
