@@ -88,6 +88,22 @@ def test_a_product_beyond_float32_may_make_nan_of_an_infinity() -> None:
     assert oracle.sensitivity(inputs, {}, 4)[2].tolist() == [False, False, True, True]
 
 
+def test_a_power_of_e_that_is_no_normal_float_may_be_zero() -> None:
+    """e^-90 is 8e-40, in code 0; times infinity that is infinite or NaN."""
+    import numpy as np
+
+    from rnncc.frontends.onnx.importer import import_model
+    from tests.frontends.onnx.models import info, model, node
+    from tests.fuzz.oracles import Interpreted
+
+    nodes = [node("Exp", "x", "e"), node("Mul", "e z", "y")]
+    made = model(nodes, [info("x", [1]), info("z", [1])], [info("y", None)])
+    inputs = {"x": np.array([[-90.0]] * 2 + [[-80.0]], np.float32)}
+    inputs["z"] = np.array([[np.inf], [1.0], [np.inf]], np.float32)
+    stable = Interpreted(import_model(made)).sensitivity(inputs, {}, 3)[2]
+    assert stable.tolist() == [False, True, True]
+
+
 @pytest.mark.peers
 def test_onnxruntime_adds_products_of_bytes_exactly() -> None:
     import numpy as np
