@@ -104,6 +104,22 @@ def test_a_power_of_e_that_is_no_normal_float_may_be_zero() -> None:
     assert stable.tolist() == [False, True, True]
 
 
+def test_what_rounding_makes_an_integer_may_be_none() -> None:
+    """Tanh 9 is 1 or the float below it, and -0.5 to the power of that -0.5 or NaN."""
+    import numpy as np
+
+    from rnncc.frontends.onnx.importer import import_model
+    from tests.frontends.onnx.models import info, model, node
+    from tests.fuzz.oracles import Interpreted
+
+    nodes = [node("Tanh", "x", "t"), node("Pow", "z t", "y")]
+    made = model(nodes, [info("x", [1]), info("z", [1])], [info("y", None)])
+    inputs = {"x": np.array([[8.9], [8.9], [1.0]], np.float32)}
+    inputs["z"] = np.array([[-0.5], [0.5], [0.5]], np.float32)
+    stable = Interpreted(import_model(made)).sensitivity(inputs, {}, 3)[2]
+    assert stable.tolist() == [False, True, True]
+
+
 @pytest.mark.peers
 def test_onnxruntime_adds_products_of_bytes_exactly() -> None:
     import numpy as np
