@@ -93,6 +93,19 @@ def test_rows_by_whether_it_is_the_first_step_stay():
     np.testing.assert_allclose(run(program, inputs, sizes=sizes)["y"], want)
 
 
+def test_what_float32_rounds_is_compared_as_rounded():
+    """Of float32 0.1 + 0.2 is 0.3, and no integer has the last bit of 16777217."""
+    b = Builder.net("rounded")
+    tenth, other, sum_ = (float(np.float32(x)) for x in (0.1, 0.2, 0.3))
+    total = b.add(b.fill(tenth, ()), b.fill(other, ()))
+    integer = b.cast(b.fill(16777217.0, ()), "i32")
+    program = b.finish({"same": b.compare("eq", total, b.fill(sum_, ())), "whole": integer})
+    want = run(program, {}, np.float32)
+    Simplify().rewrite(program.net)
+    assert count(program.net.body.block).keys() <= {"fill", "yield"}
+    assert run(program, {}, np.float32) == want == {"same": True, "whole": 16777216}
+
+
 @pytest.mark.parametrize("through", ["u8", "i8", "f16", "bf16"])
 def test_a_size_in_a_narrow_type_is_another_number(through: str):
     b = Builder.net("sizes")

@@ -35,15 +35,15 @@ def evaluate_fills(op: Elementwise) -> SSAValue | None:
     numbers = [fill_value(v) for v in op.operands]
     if None in numbers or "bf16" in map(dtype_of, (op.y, *op.operands)):  # NumPy has no such number
         return None
-    # What a fill of f32 holds may be seen.
-    rounds = type(op) is casts.Cast and dtype_of(op.y) == "f64"
-    context = _SINGLE if rounds else _WIDE
-    arrays = [
-        np.array(n, context.numpy_type(dtype_of(v)))
-        for n, v in zip(numbers, op.operands, strict=True)
-    ]
+    # A fill of f32 holds a double, until something shows that elements are rounded.
+    shows = dtype_of(op.y) != "f32" or isinstance(op, ew.Round)
+    context = _SINGLE if shows else _WIDE
     with np.errstate(all="ignore"):
-        result = op.evaluate(_WIDE, *arrays)
+        arrays = [
+            np.array(n, context.numpy_type(dtype_of(v)))
+            for n, v in zip(numbers, op.operands, strict=True)
+        ]
+        result = op.evaluate(context, *arrays)
     if dtype_of(op.y) == "i64" and int(float(result)) != int(result):
         return None  # a fill holds a float64
     return Builder.before(op).fill(float(result), dims_of(op.y), dtype_of(op.y))
