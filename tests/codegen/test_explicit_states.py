@@ -40,7 +40,7 @@ def stateful(draw: Draw) -> tuple[Program, dict[str, str]]:
     params = [b.param(name, shape) for name, shape in shapes.items()]
     pool = [x, *states]
     grow(draw, b, pool, params, 5)
-    if timed or draw(st.booleans()):
+    if timed:
         loop(draw, b, pool, [*params, lengths], 0)
         grow(draw, b, pool, params, 3)
     nexts = Values()
