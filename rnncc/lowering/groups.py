@@ -22,7 +22,7 @@ from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, squeezed
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
-from rnncc.lowering.maps import Placed, is_unit_reshape, is_view, strip_units
+from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, strip_units
 
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""
@@ -185,6 +185,8 @@ class _Scheduler:
 
     def _moves_buffered(self, op: Operation) -> bool:
         """Whether an op reads other points of a buffer that a kernel of this block fills."""
+        if isinstance(op, Shift):
+            return any(isinstance(base_of(v).owner, Elementwise) for v in op.operands)
         if not is_view(op) or is_unit_reshape(op):
             return False
         value = strip_units(op.x)

@@ -14,7 +14,7 @@ from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.ops.source import Fill, Iota, Size
 from rnncc.ir.rewriting import Loop, LoopSequence
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import dims_of, dtype_of
 
 
 def find_rows(loop: Loop) -> bool:
@@ -60,7 +60,11 @@ def _row_number(loop: Loop, index: SSAValue) -> Dim | None:
     if any(x.arg is index and isinstance(x.outer.owner, Iota) for x in loop.xs):
         return Dim.of(0) if not dims_of(index) else None
     op = index.owner
-    if isinstance(op, Cast) or (isinstance(op, Reshape) and product(dims_of(index)) == 1):
+    if isinstance(op, Cast):
+        # As a bool, say, or a byte, it may be another number.
+        same = {dtype_of(op.x), dtype_of(op.y)} == {"i32", "i64"}
+        return _row_number(loop, op.x) if same else None
+    if isinstance(op, Reshape) and product(dims_of(index)) == 1:
         return _row_number(loop, op.x)
     if not isinstance(op, Add):
         return None

@@ -22,7 +22,7 @@ from torch._higher_order_ops.scan import scan as scan_operator
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.node_context import reason_of, user_line
+from rnncc.frontends.torch.node_context import WITHIN_STEP, reason_of, user_line
 from rnncc.frontends.torch.watch import unasked
 from rnncc.torch.nests import in_order_of
 
@@ -68,8 +68,10 @@ def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) 
             finals, ys = scan_operator(step, _copied(starts), _copied(xs), reverse=reverse)
     except UncapturedHigherOrderOpError as error:
         text = str(error).partition("error:")[2].strip()
-        hint = "in exported modules a cell keeps nothing in objects of its own"
-        raise CompileError(user_line(text, "scan"), reason_of(text), hint) from error
+        reason = reason_of(text)
+        kept = "in exported modules a cell keeps nothing in objects of its own"
+        hint = None if reason == WITHIN_STEP else kept
+        raise CompileError(user_line(text, "scan"), reason, hint) from error
     finally:
         _own.exporting = before
     return ys, pytree.tree_unflatten(finals, spec)

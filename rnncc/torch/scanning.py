@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.node_context import UNREAD_SCAN
 from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.torch.autograd import apply
 from rnncc.torch.captured import Reading
@@ -35,7 +36,7 @@ _keeping: WeakSet[Any] = WeakSet()
 """Cells that keep tensors in objects of their own."""
 
 
-@torch.compiler.disable(reason="rnncc compiles the loop")
+@torch.compiler.disable(reason=UNREAD_SCAN)
 def scan(
     cell: Callable[[Any, Any], tuple[Any, Any]], xs: Any, state: Any, *, reverse: bool = False
 ) -> tuple[Any, Any]:

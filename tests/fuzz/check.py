@@ -21,6 +21,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.options import Options
 from tests.codegen.guarded import guards
+from tests.fuzz import ways
 from tests.fuzz.arrays import agreement, difference, draw_inputs, draw_sizes, most_calls
 from tests.fuzz.cases import Case, Failure, Result
 from tests.fuzz.harness import TooSlowError, kind_of, time_limit
@@ -79,13 +80,14 @@ def read(case: Case) -> Program:
 
 
 def _check(case: Case, calls: int, result: Result) -> None:
-    program = read(case)
+    program, rng = read(case), random.Random(case.seed)
     program.module.verify()
     result.outcome = "accepted"
-    options = Options.of(program, {"max_iterations": MAX_ITERATIONS})
+    drawn = ways.draw_options(rng, program)
+    options = Options.of(program, {"max_iterations": MAX_ITERATIONS, **drawn})
     model = in_memory.compile_in_memory(program, None, options)
     assert isinstance(model, Model)
-    rng, compare = random.Random(case.seed), _Comparison(case, program, model, result)
+    compare = _Comparison(case, program, model, result)
     groups = min(calls, max(SIZES, -(-calls // GROUP)))
     end = process_time() + MOST_SECONDS
     for _ in range(groups):
@@ -109,6 +111,10 @@ class _Comparison:
     def calls(self, sizes: Mapping[str, int], draws: Sequence[Arrays]) -> None:
         """Compare calls of the same sizes; those that are refused with a code do not count."""
         results = call_guarded(self._model, draws) or [None] * len(draws)
+        if results[0] is not None:
+            told = ways.difference(self._model, self._program, draws[0], sizes, results[0])
+            if told is not None:
+                self._fail("bits", f"sizes {sizes}\n{told}\n{_printed(draws[0])}")
         pairs = [(given, made) for given, made in zip(draws, results, strict=True) if made]
         self._result.runs += len(pairs)
         if pairs:

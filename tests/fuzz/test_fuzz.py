@@ -51,6 +51,25 @@ def test_a_wrong_result_is_found_and_made_smaller(monkeypatch: pytest.MonkeyPatc
     assert b"Tanh" in smaller.source
 
 
+def test_other_bits_of_threads_and_pieces_are_found() -> None:
+    import numpy as np
+    from rnncc_runtime import Model
+
+    import rnncc
+    from tests.fuzz.ways import difference
+
+    layer = rnncc.cells.gru(3, 5)
+    x = np.random.default_rng(0).standard_normal((4, 2, 3), np.float32)
+    for threads, way in ((True, "threads: y"), (False, "pieces of [1, 0, 2, 1]: y")):
+        model = rnncc.compile(layer, threads=threads)
+        assert isinstance(model, Model)
+        want = model.run({"x": x})
+        assert difference(model, layer, {"x": x}, {"T": 4, "N": 2}, want) is None
+        want["y"][2, 1, 3] = np.nextafter(want["y"][2, 1, 3], np.float32(1))
+        told = difference(model, layer, {"x": x}, {"T": 4, "N": 2}, want)
+        assert told is not None and told.startswith(way)
+
+
 def test_a_product_beyond_float32_may_make_nan_of_an_infinity() -> None:
     """1e30 * 1e30 - inf is -inf fused, as the interpreter has it, and NaN unfused."""
     import numpy as np
@@ -67,6 +86,38 @@ def test_a_product_beyond_float32_may_make_nan_of_an_infinity() -> None:
     b = np.array([[[1e30], [1.0]]] * 2 + [[[1.0], [2.0]]] * 2)
     inputs = {"a": a.astype(np.float32), "b": b.astype(np.float32)}
     assert oracle.sensitivity(inputs, {}, 4)[2].tolist() == [False, False, True, True]
+
+
+def test_a_power_of_e_that_is_no_normal_float_may_be_zero() -> None:
+    """e^-90 is 8e-40, in code 0; times infinity that is infinite or NaN."""
+    import numpy as np
+
+    from rnncc.frontends.onnx.importer import import_model
+    from tests.frontends.onnx.models import info, model, node
+    from tests.fuzz.oracles import Interpreted
+
+    nodes = [node("Exp", "x", "e"), node("Mul", "e z", "y")]
+    made = model(nodes, [info("x", [1]), info("z", [1])], [info("y", None)])
+    inputs = {"x": np.array([[-90.0]] * 2 + [[-80.0]], np.float32)}
+    inputs["z"] = np.array([[np.inf], [1.0], [np.inf]], np.float32)
+    stable = Interpreted(import_model(made)).sensitivity(inputs, {}, 3)[2]
+    assert stable.tolist() == [False, True, True]
+
+
+def test_what_rounding_makes_an_integer_may_be_none() -> None:
+    """Tanh 9 is 1 or the float below it, and -0.5 to the power of that -0.5 or NaN."""
+    import numpy as np
+
+    from rnncc.frontends.onnx.importer import import_model
+    from tests.frontends.onnx.models import info, model, node
+    from tests.fuzz.oracles import Interpreted
+
+    nodes = [node("Tanh", "x", "t"), node("Pow", "z t", "y")]
+    made = model(nodes, [info("x", [1]), info("z", [1])], [info("y", None)])
+    inputs = {"x": np.array([[8.9], [8.9], [1.0]], np.float32)}
+    inputs["z"] = np.array([[-0.5], [0.5], [0.5]], np.float32)
+    stable = Interpreted(import_model(made)).sensitivity(inputs, {}, 3)[2]
+    assert stable.tolist() == [False, True, True]
 
 
 @pytest.mark.peers

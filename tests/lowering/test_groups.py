@@ -53,3 +53,24 @@ def test_no_loop_without_iterations() -> None:
     kernels = lower(program, Options(cpu="x86-64-v4"))
     module = emit_module(Library.of(kernels), resolve_target("x86-64-v4"), {}).module
     assert "<4 x float>" in str(module) and "<16 x float>" not in str(module)
+
+
+@pytest.mark.parametrize("reads", ["alone", "both", "function", "first"])
+def test_rows_of_an_epilogue_that_are_shifted(reads: str) -> None:
+    """They are read behind the product's kernel, by others or by nobody else."""
+    b = Builder.net("shifted")
+    x, h, w = b.input("x", ["T", "N", 3]), b.input("h", ["N", 3]), b.param("w", [3, 4])
+    rows, first = b.tanh(b.matmul(x, w)), b.tanh(b.matmul(h, w))
+    shifted = b.shift(rows, first, reverse=reads == "first")
+    outputs = {"y": b.sigmoid(shifted) if reads == "function" else shifted}
+    outputs |= {"rows": rows} if reads != "alone" else {}
+    program = b.finish(outputs, {"w": np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)})
+    rng, code = np.random.default_rng(0), Bare(lower(program.copy(), Options()), resolve_target())
+    for steps in (0, 1, 4):
+        sizes = {"T": steps, "N": 2}
+        shapes = {"x": (steps, 2, 3), "h": (2, 3)}
+        inputs = {name: rng.standard_normal(s, np.float32) for name, s in shapes.items()}
+        with guards(True) as memory:
+            found = code.run(inputs, sizes, memory)
+        for name, want in run(program, inputs, sizes=sizes).items():
+            np.testing.assert_allclose(found[name], want, 1e-5, 1e-6, err_msg=name)

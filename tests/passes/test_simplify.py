@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.passes.canonicalize import Canonicalize
 from rnncc.passes.cse import Cse
@@ -15,7 +17,7 @@ from rnncc.passes.fold_constants import fold_constants
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.simplify_scans import SimplifyScans
 from tests.passes.helpers import applied, count, quick, scans
-from tests.strategies import assert_same_meaning, programs
+from tests.strategies import SIZES, assert_same_meaning, make_inputs, programs
 
 
 @quick
@@ -73,6 +75,49 @@ def test_rows_by_the_number_of_the_step_are_rows_of_sequences(
     Simplify().rewrite(program.net)
     (scan,) = scans(program)
     assert count(scan.body.block)["gather"] == left
+
+
+def test_rows_by_whether_it_is_the_first_step_stay():
+    """A number that has been a bool on its way is 0 or 1."""
+    b = Builder.net("rows")
+
+    def body(inner, consts, carry, rows):
+        number = inner.cast(inner.cast(rows[0], "i1"), "i64")
+        return [inner.add(carry[0], inner.gather(consts[0], number, 0))], []
+
+    finals, _ = b.scan([b.input("x", ("T", 3))], [b.fill(1, (3,))], [b.iota(("T",), 0)], body)
+    program = b.finish({"y": finals[0]})
+    sizes, inputs = make_inputs(program, SIZES)
+    want = run(program, inputs, sizes=sizes)["y"]
+    Simplify().rewrite(program.net)
+    np.testing.assert_allclose(run(program, inputs, sizes=sizes)["y"], want)
+
+
+def test_what_float32_rounds_is_compared_as_rounded():
+    """Of float32 0.1 + 0.2 is 0.3, and no integer has the last bit of 16777217."""
+    b = Builder.net("rounded")
+    tenth, other, sum_ = (float(np.float32(x)) for x in (0.1, 0.2, 0.3))
+    total = b.add(b.fill(tenth, ()), b.fill(other, ()))
+    integer = b.cast(b.fill(16777217.0, ()), "i32")
+    program = b.finish({"same": b.compare("eq", total, b.fill(sum_, ())), "whole": integer})
+    want = run(program, {}, np.float32)
+    Simplify().rewrite(program.net)
+    assert count(program.net.body.block).keys() <= {"fill", "yield"}
+    assert run(program, {}, np.float32) == want == {"same": True, "whole": 16777216}
+
+
+@pytest.mark.parametrize("through", ["u8", "i8", "f16", "bf16"])
+def test_a_size_in_a_narrow_type_is_another_number(through: str):
+    b = Builder.net("sizes")
+    b.input("x", ("T",))
+    wide = "i32" if through in ("u8", "i8") else "f32"
+    size = b.cast(b.cast(b.size(Dim.of("T"), wide), through), wide)
+    program = b.finish({"y": b.cast(size, "f32")})
+    inputs = {"x": np.zeros(2051)}
+    want = run(program, inputs)["y"]
+    assert want != 2051
+    Simplify().rewrite(program.net)
+    assert run(program, inputs)["y"] == want
 
 
 def test_a_negative_zero_keeps_its_sign_below_a_broadcast():

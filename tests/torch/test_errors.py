@@ -69,6 +69,10 @@ def number(x: Any, h: Any) -> Any:
     return 3, h
 
 
+def scans(x: Any, h: Any) -> Any:
+    return rt.scan(lambda row, s: (s, s + row), x, h[0])[0], h
+
+
 def keeps(x: Any, h: Any) -> Any:
     KEPT.append(h * 2)
     return h, h
@@ -89,6 +93,7 @@ CELLS = {
     doubles: "the state has 1 tensors before a step and 2 after it",
     alone: "alone: a cell returns a pair, what goes out and the next state: `return h, h`",
     number: "'int' object",
+    scans: r"test_errors.py:\d+: scans: scan is not supported within a step; a loop of Python is",
 }
 
 
@@ -114,6 +119,13 @@ def test_tensors(message: str) -> None:
     xs, state = GIVEN[message]
     with pytest.raises(CompileError, match=message):
         rt.scan(lambda x, h: (h, h), xs, state)
+
+
+def test_a_scan_within_a_step_of_a_module() -> None:
+    module = torch.nn.Module()
+    module.forward = lambda x, h: rt.scan(scans, x, h)
+    with pytest.raises(CompileError, match=r"within a step; a loop of Python is: .*row in rows$"):
+        rt.compile(module, (X, H))
 
 
 def test_another_structure() -> None:

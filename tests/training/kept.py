@@ -28,10 +28,10 @@ OPTIONS: dict[str, dict[str, Any]] = {
 WAYS = [*OPTIONS, *CHUNKS, "inference"]
 
 
-def check_kept(program: Program, way: str) -> None:
+def check_kept(program: Program, way: str, sizes: dict[str, int] = SIZES) -> None:
     """Outputs have the bits that they have where all is kept; so have the same gradients."""
     wanted = [name for name, v in program.net.outputs.items() if dtype_of(v) in FLOATS]
-    _, drawn = make_inputs(with_gradients(program, wanted), SIZES, 5)
+    _, drawn = make_inputs(with_gradients(program, wanted), sizes, 5)
     arrays = {name: single(array) for name, array in drawn.items()}
     arrays |= {f"grad_{name}": arrays[f"grad:{name}"] for name in wanted}
     program.arrays.update({name: arrays[name] for name in program.params if name in arrays})

@@ -145,6 +145,9 @@ def location(node: Node) -> Location:
 OF_FLAG = re.compile(r"expression (Eq|Ne)\(u\d+, [01]\)")
 """What PyTorch says of a branch on a tensor that is true or false: a symbol of its own for it."""
 BRANCH = "Python code depends on whether a tensor is true, which torch.where can choose by"
+UNREAD_SCAN = "rnncc compiles the loop"
+"""Why TorchDynamo does not read `scan` itself."""
+WITHIN_STEP = "scan is not supported within a step; a loop of Python is: for row in rows"
 BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the-last-valid-step"
 """What to do where the numbers in a tensor decide what is taken of another."""
 
@@ -153,6 +156,8 @@ def reason_of(text: str) -> str:
     """What a message of TorchDynamo says is wrong, without its advice."""
     if OF_FLAG.search(text):
         return BRANCH
+    if UNREAD_SCAN in text or "higher_order.scan" in text:
+        return WITHIN_STEP
     for pattern in (_RAISED, _GOT):
         if found := pattern.search(text):
             return found.group(1)

@@ -20,6 +20,7 @@ from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 
 Rule = Callable[[Any], SSAValue | None]
+_OF_SIZES = (*FLOATS, "i32", "i64")
 _WIDE, _SINGLE = Context({}, np.float64), Context({}, np.float32)
 
 
@@ -34,15 +35,15 @@ def evaluate_fills(op: Elementwise) -> SSAValue | None:
     numbers = [fill_value(v) for v in op.operands]
     if None in numbers or "bf16" in map(dtype_of, (op.y, *op.operands)):  # NumPy has no such number
         return None
-    # What a fill of f32 holds may be seen.
-    rounds = type(op) is casts.Cast and dtype_of(op.y) == "f64"
-    context = _SINGLE if rounds else _WIDE
-    arrays = [
-        np.array(n, context.numpy_type(dtype_of(v)))
-        for n, v in zip(numbers, op.operands, strict=True)
-    ]
+    # A fill of f32 holds a double, until something shows that elements are rounded.
+    shows = dtype_of(op.y) != "f32" or isinstance(op, ew.Round)
+    context = _SINGLE if shows else _WIDE
     with np.errstate(all="ignore"):
-        result = op.evaluate(_WIDE, *arrays)
+        arrays = [
+            np.array(n, context.numpy_type(dtype_of(v)))
+            for n, v in zip(numbers, op.operands, strict=True)
+        ]
+        result = op.evaluate(context, *arrays)
     if dtype_of(op.y) == "i64" and int(float(result)) != int(result):
         return None  # a fill holds a float64
     return Builder.before(op).fill(float(result), dims_of(op.y), dtype_of(op.y))
@@ -148,12 +149,11 @@ def select(op: ew.Select) -> SSAValue | None:
 
 
 def cast(op: casts.Cast) -> SSAValue | None:
-    """x as its own type → x; a size as another type is that size"""
+    """x as its own type → x; a size as a type that holds all sizes is that size"""
     if dtype_of(op.x) == dtype_of(op.y):
         return op.x
-    if (dtype_of(op.x), dtype_of(op.y)) == ("f32", "f64"):
-        return None  # a large size has been rounded
-    if isinstance(op.x.owner, Size) and dtype_of(op.y) != "i1":
+    # A float32 has rounded a large size, and narrow types hold no large one.
+    if isinstance(op.x.owner, Size) and dtype_of(op.x) != "f32" and dtype_of(op.y) in _OF_SIZES:
         return Builder.before(op).size(get_dim(op.x.owner.dim), dtype_of(op.y))
     return None
 
