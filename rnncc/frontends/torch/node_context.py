@@ -156,11 +156,12 @@ def reason_of(text: str) -> str:
     """What a message of TorchDynamo says is wrong, without its advice."""
     if OF_FLAG.search(text):
         return BRANCH
+    if found := _RAISED.search(text):
+        return found.group(1)
     if UNREAD_SCAN in text or "higher_order.scan" in text:
         return WITHIN_STEP
-    for pattern in (_RAISED, _GOT):
-        if found := pattern.search(text):
-            return found.group(1)
+    if found := _GOT.search(text):
+        return found.group(1)
     head, _, rest = text.partition("\n")
     explained = rest.strip().split("\n")[0]
     return f"{head}: {explained.removeprefix('Explanation: ')}" if explained else head
