@@ -387,11 +387,8 @@ class _ReduceCode:
 
     def _pointer(self, pointer: Pointer, number: int, indices: list[Value]) -> Pointer:
         emit, access = self.emit, self.access[number]
-        at = emit.at(pointer, emit.dim(access.offset))
-        for index, stride in zip(indices, access.strides, strict=False):
-            if stride != 0:
-                at = emit.at(at, emit.b.mul(index, emit.dim(stride)))
-        return replace(at, ring=None)
+        first = emit.at(pointer, emit.dim(access.offset))
+        return emit.along(first, access.strides, indices)
 
     def _combine(self, total: Value, term: Sequence[Value], mask: Value | None) -> Value:
         """One more term; along the reduced axis masked-off lanes keep what they have."""

@@ -7,7 +7,7 @@ added up then. Each sum takes its terms in the order that it has alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
@@ -113,12 +113,8 @@ class SharedColumns:
 
     def _at(self, pointer: Pointer, number: int, indices: Sequence[Value]) -> Pointer:
         """A pointer at some indices of the first axes."""
-        emit, access = self.emit, self.accesses[number]
-        at = emit.at(pointer, emit.dim(access.offset))
-        for index, step in zip(indices, access.strides, strict=False):
-            if step != 0:
-                at = emit.at(at, emit.b.mul(index, emit.dim(step)))
-        return replace(at, ring=None)
+        first = self.emit.at(pointer, self.emit.dim(self.accesses[number].offset))
+        return self.emit.along(first, self.accesses[number].strides, indices)
 
 
 class _Tiles:

@@ -16,7 +16,6 @@ from rnncc.codegen.cpu.moves import transposed
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
-from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.kern.kernels import Map
 
 TURNED = ("f32", "f64", "i32")
@@ -87,10 +86,8 @@ class TransposingMap:
         self.arguments = arguments
         varying = {v for i, v in enumerate(arguments) if self._step(i, self.last) is not None}
         self.code = RegionCode(emit, op.body.block, varying, nest.axes[self.last])
-        ops = list(op.body.block.ops)
-        cheap = len(ops) <= FEW and all(cost_of(o) == Cost.ARITHMETIC for o in ops)
         fits = 2 * self.lanes <= emit.target.registers and not emit.target.compact
-        self.in_registers = cheap and fits and len(tiling.columns) == 1
+        self.in_registers = self.code.is_short(FEW) and fits and len(tiling.columns) == 1
 
     def _step(self, number: int, loop: int) -> Value | None:
         """From one index of a loop to the next; None where that is nothing."""

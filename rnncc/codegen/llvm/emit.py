@@ -27,6 +27,7 @@ from rnncc.codegen.llvm.values import (
     vector_type,
 )
 from rnncc.codegen.llvm.vector import Real, Splat, Vector, VectorEmitter, declared
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS
 from rnncc.platforms import pointer_bytes
 
@@ -224,6 +225,13 @@ class Emit(SizeEmit):
             return pointer
         base = self.b.gep(pointer.base, [elements], source_etype=MEMORY[pointer.dtype])
         return replace(pointer, base=base)
+
+    def along(self, pointer: Pointer, steps: Sequence[Dim], indices: Sequence[Value]) -> Pointer:
+        """A pointer at some indices of its axes."""
+        for index, step in zip(indices, steps, strict=False):
+            if step != 0:
+                pointer = self.at(pointer, self.b.mul(index, self.dim(step)))
+        return replace(pointer, ring=None)
 
     def row(self, pointer: Pointer, index: Value, stride: Value) -> Pointer:
         """A row of a sequence, in its ring where the buffer keeps one."""

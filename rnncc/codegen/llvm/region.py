@@ -18,7 +18,7 @@ from rnncc.ir.attributes import get_dim
 from rnncc.ir.ops import casts
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
-from rnncc.ir.ops.base import Elementwise
+from rnncc.ir.ops.base import Cost, Elementwise, cost_of
 from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
@@ -57,6 +57,11 @@ class RegionCode:
             own = isinstance(op, Index) and op.axis.data == lane_axis
             if own or any(v in self.varying for v in op.operands):
                 self.varying.add(op.results[0])
+
+    def is_short(self, most: int) -> bool:
+        """Whether the body is so many ops at most, all of them arithmetic."""
+        ops = list(self.block.ops)
+        return len(ops) <= most and all(cost_of(op) == Cost.ARITHMETIC for op in ops)
 
     def invariants(
         self, known: Mapping[SSAValue, Value], index: Callable[[int], Value]

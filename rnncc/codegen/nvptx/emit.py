@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
 from rnncc.codegen.llvm.emit import Emit
-from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import I32, I64, Value
 from rnncc.codegen.nvptx.gpu import Gpu
 from rnncc.codegen.nvptx.limits import PATIENCE, STUCK, Sync
 from rnncc.codegen.nvptx.primitives import GiveUp, Primitives
@@ -170,13 +170,3 @@ class GpuEmit(Emit):
         with self.when(condition):
             # Of several threads that find one, any may be the last to store.
             self.b.store(I32(code), self.word(Sync.FOUND), align=4)
-
-    # Pointers
-
-    def along(self, pointer: Pointer, steps: Sequence[Dim], indices: Sequence[Value]) -> Pointer:
-        """A pointer at some indices of its axes."""
-        for index, step in zip(indices, steps, strict=False):
-            if step != 0:
-                at = index if step == 1 else self.b.mul(index, self.dim(step))
-                pointer = self.at(pointer, at)
-        return replace(pointer, ring=None)

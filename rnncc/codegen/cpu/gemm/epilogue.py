@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.gemm.terms import along, neighbours
+from rnncc.codegen.cpu.gemm.terms import neighbours
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.kern.kernels import Gemm
 
 SHORT = 6
@@ -48,15 +47,13 @@ class Epilogue:
     @property
     def is_short(self) -> bool:
         """Whether it may be written once for each row of a tile."""
-        ops = list(self.code.block.ops)
-        cheap = all(cost_of(op) == Cost.ARITHMETIC for op in ops)
-        return cheap and len(ops) <= SHORT and not self.emit.target.compact
+        return self.code.is_short(SHORT) and not self.emit.target.compact
 
     def row(self, indices: list[Value]) -> RowState:
         """What the epilogue needs once a row."""
         emit = self.emit
         pointers = [
-            along(emit, p, steps, indices)
+            emit.along(p, steps, indices)
             for p, steps in zip(self.bases, self.row_steps, strict=True)
         ]
         by_axis = dict(zip(self.row_axes, indices, strict=False))

@@ -35,16 +35,6 @@ class LeftOperand:
     outer: Sequence[tuple[int, Value]] = ()
 
 
-def along(
-    emit: CpuEmit, pointer: Pointer, steps: Sequence[Dim], indices: Sequence[Value]
-) -> Pointer:
-    """A pointer at some indices of its axes."""
-    for index, step in zip(indices, steps, strict=False):
-        if step != 0:
-            pointer = emit.at(pointer, emit.b.mul(index, emit.dim(step)))
-    return pointer
-
-
 def neighbours(
     emit: CpuEmit, pointer: Pointer, first: Value, step: Value, count: int | Value, lanes: int
 ) -> Value:
@@ -111,7 +101,7 @@ class Terms:
     def row(self, outer: list[Value], first: Value, number: Value) -> Pointer:
         """A row: `number` beyond the first of those that were prepared."""
         indices = self.a.indices(outer, self.emit.b.add(first, number))
-        return along(self.emit, self.a.pointer, self.a.row_steps, indices)
+        return self.emit.along(self.a.pointer, self.a.row_steps, indices)
 
     def start(self, row: Pointer) -> Value:
         """A row's sums of no terms."""
