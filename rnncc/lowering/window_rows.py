@@ -13,13 +13,13 @@ from rnncc.kern.access import Access
 from rnncc.lowering.maps import Placed, merged
 
 if TYPE_CHECKING:
+    from rnncc.codegen.target import Target
     from rnncc.lowering.lower import Lowering
 
 
-def reads_windows(lowering: Lowering, op: Matmul) -> bool:
-    """Whether kernels of a product read rows of several runs: none that converts its rows does."""
-    converts = lowering.weights.precision != "fp32"
-    return lowering.target.reads_windows and not converts and dtype_of(op.a) in FLOATS
+def reads_windows(target: Target, precision: str) -> bool:
+    """Whether a target's products read rows of several runs: none that converts its rows does."""
+    return target.reads_windows and precision == "fp32"
 
 
 def left_operand(lowering: Lowering, op: Matmul) -> tuple[Placed, Sequence[Dim]]:
@@ -43,7 +43,8 @@ def left_operand(lowering: Lowering, op: Matmul) -> tuple[Placed, Sequence[Dim]]
         isinstance(view, Reshape)
         and not op.transpose_a
         and lowering.find(op.a) is None
-        and reads_windows(lowering, op)
+        and dtype_of(op.a) in FLOATS
+        and reads_windows(lowering.target, lowering.weights.precision)
     ):
         below = lowering.place(view.x)
         runs = _in_runs(below.access, dims_of(view.x), dims_of(view.y))

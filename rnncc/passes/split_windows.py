@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue
@@ -83,9 +84,7 @@ def _by_runs(op: Matmul) -> SSAValue | None:
     if dims_of(x)[:first] != rows or not (taps := _taps_apart(x, first)):
         return None
     sizes = [int(dims_of(x)[axis]) for axis in taps]
-    count = 1
-    for size in sizes:
-        count *= size
+    count = math.prod(sizes)
     width = int(dims_of(op.a)[-1]) // count
     if not 1 < count <= _most_runs(width):
         return None

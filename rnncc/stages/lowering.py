@@ -12,6 +12,7 @@ from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Initial, Training
 from rnncc.lowering.absent_outputs import drop_fallbacks
 from rnncc.lowering.lower import lower as lower_net
+from rnncc.lowering.window_rows import reads_windows
 from rnncc.passes.split_windows import SplitWindows
 from rnncc.planning.layout import plan as plan_memory
 from rnncc.planning.replaced_states import in_place
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def split_windows(compilation: Compilation) -> None:
     """Let products read windows in runs where a kernel of theirs cannot."""
     c = compilation
-    if c.target.reads_windows and c.options.precision == "fp32":
+    if reads_windows(c.target, c.options.precision):
         return
     for program in c.programs.values():
         SplitWindows().rewrite(program.net)
