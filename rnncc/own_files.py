@@ -34,6 +34,16 @@ def is_ours(path: Path, status_of: Callable[[Path], os.stat_result]) -> bool:
     return stat.S_ISDIR(status.st_mode) and is_own(status)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, of this user's alone, whatever the umask.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    for missing in reversed([p for p in (path, *path.parents) if not p.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
 def is_own(status: os.stat_result) -> bool:
     """Whether a file is this user's, and nobody else may write to it."""
     return not status.st_mode & 0o022 and (os.name != "posix" or status.st_uid == os.getuid())

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.errors import CompileError
 from rnncc.options import Options
-from rnncc.own_files import cache_folder, is_ours, is_own, own_file
+from rnncc.own_files import cache_folder, is_ours, is_own, make_folder, own_file
 from rnncc.sizes import parse_bytes
 from rnncc.sources import is_regular, read_bytes
 from rnncc.writing import PARTIAL, replacing
@@ -119,8 +119,7 @@ def _entries(make: bool = False) -> Path | None:
         return None
     where = above / FOLDER
     if make:
-        for missing in reversed([p for p in (where, *where.parents) if not p.exists()]):
-            missing.mkdir(mode=0o700, exist_ok=True)  # whatever the umask: entries are code
+        make_folder(where)  # entries are code
     return where if is_ours(where, os.lstat) else None
 
 

@@ -92,6 +92,12 @@ def test_a_damaged_file_is_as_none(folder: Path, text: str) -> None:
     assert measured.refined(HERE, USUAL) == USUAL
 
 
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(rnncc.CompileError, match=r"file/cache: cannot make it: Not a directory"):
+        measured.write(tmp_path / "file/cache", HERE, 40 * KIB, 3 * MIB, None)
+
+
 def test_bits_do_not_depend_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).standard_normal((30, 4, 96), np.float32)
     net, results = cells.gru(96, 200), list[Any]()

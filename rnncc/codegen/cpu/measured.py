@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from rnncc.codegen.cpu.families import KIB, MIB, Family
-from rnncc.own_files import cache_folder, own_file
+from rnncc.errors import CompileError
+from rnncc.own_files import cache_folder, make_folder, own_file
 from rnncc.writing import replacing
 
 NAME, MOST_BYTES = "machine.json", 4096
@@ -57,7 +58,10 @@ def write(folder: Path, cpu: str, l1: int, l2: int, quick_bf16: bool | None) -> 
     entries: dict[str, Any] = {"cpu": cpu, "l1": l1, "l2": l2}
     if quick_bf16 is not None:
         entries["quick_bf16"] = quick_bf16
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        make_folder(folder)
+    except OSError as error:
+        raise CompileError(str(folder), f"cannot make it: {error.strerror}") from error
     with replacing(folder / NAME, 0o600) as file:
         file.write(json.dumps(entries).encode())
     return folder / NAME
