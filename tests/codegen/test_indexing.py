@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rnncc_runtime
 from rnncc_runtime import ModelError, TrainableModel
 from xdsl.ir import SSAValue
 
+import rnncc
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.driver import in_memory
 from rnncc.ir.builder import Builder
@@ -298,3 +300,15 @@ def test_division_of_whole_numbers(dtype: str) -> None:
     check(program, inputs)
     y = run(program, inputs)["y"]
     assert y[:6].tolist() == [3, -3, -3, 3, edge.min, 0]
+
+
+def test_windows_of_as_many_rows_as_are_computed_together() -> None:
+    """No row is left, and with threads how many there are of one is no constant."""
+    b = Builder.net("pool")
+    rows = b.windows(b.input("x", [6, 40]), 0, 0, Dim.of(4), 1, 3)
+    y = b.reduce("max", b.windows(rows, 2, 0, Dim.of(38), 1, 3), [1, 3])
+    model = rnncc.compile(b.finish({"y": y}), threads=True)
+    x = np.random.default_rng(5).standard_normal((6, 40), np.float32)
+    want = np.lib.stride_tricks.sliding_window_view(x, (3, 3)).max((2, 3))
+    with rnncc_runtime.Pool(2) as pool:
+        np.testing.assert_array_equal(model.run({"x": x}, pool=pool)["y"], want)

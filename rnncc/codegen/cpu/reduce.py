@@ -146,6 +146,7 @@ class _ReduceCode:
         emit, b = self.emit, self.emit.b
         size = self.op.dims[self.kept - 2]
         full, rest = emit.divided(size, self.sharing)
+        left = int(size) % self.sharing if self.unrolled and size.is_static else None
 
         def block(indices: list[Value]) -> None:
             rows(indices[:-1], b.mul(indices[-1], I64(self.sharing)), self.sharing)
@@ -153,18 +154,18 @@ class _ReduceCode:
         def single(indices: list[Value]) -> None:
             rows(indices[:-1], b.add(b.mul(full, I64(self.sharing)), indices[-1]), 1)
 
-        def last(indices: list[Value]) -> None:
-            rows(indices[:-1], b.mul(full, I64(self.sharing)), int(size) % self.sharing)
+        def last(indices: list[Value], count: int) -> None:
+            rows(indices[:-1], b.mul(full, I64(self.sharing)), count)
 
         def rows(outer: list[Value], first: Value, count: int) -> None:
             numbers = [b.add(first, I64(r)) for r in range(count)]
             self._results([[*outer, number] for number in numbers], None)
 
         emit.nest([*outer, full], block, shared=True)
-        if self.unrolled and size.is_static:
-            emit.nest([*outer, I64(min(int(size) % self.sharing, 1))], last, shared=True)
-        else:
+        if left is None:
             emit.nest([*outer, rest], single, shared=True)
+        elif left:
+            emit.nest([*outer, I64(1)], lambda indices: last(indices, left), shared=True)
 
     def _results(self, rows: list[list[Value]], part: Part | None) -> None:
         """Rows of results, a few vectors at a time, then single ones; `part`: a chunk's rows."""
