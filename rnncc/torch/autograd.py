@@ -12,7 +12,7 @@ from rnncc_runtime.errors import ArrayError
 from torch.autograd import forward_ad
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.types import CONVERTED, as_computed, type_name
+from rnncc.frontends.torch.types import NARROW, as_computed, type_name
 from rnncc.torch.devices import is_number
 from rnncc.torch.nets import TorchNet, drawn_seed
 
@@ -65,7 +65,7 @@ def _check_converted(net: TorchNet, tensors: list[torch.Tensor]) -> None:
     """Refuse fewer bits in the place of others, and the opposite: to the code all are the same."""
     for number, x in enumerate(tensors):
         expected = net.converted.get(number)
-        if x.dtype != expected and (expected is not None or x.dtype in CONVERTED):
+        if x.dtype != expected and (expected is not None or x.dtype in NARROW):
             own = torch.float32 if x.is_floating_point() else torch.int32
             dtype = type_name(expected or own)
             raise ArrayError(f"{net.inputs[number]} is {type_name(x.dtype)}, expected {dtype}")

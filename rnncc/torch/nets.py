@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.interface import Dtypes
-from rnncc.frontends.torch.types import CONVERTED, DTYPES
+from rnncc.frontends.torch.types import DTYPES, NARROW
 from rnncc.ir.bounds import bounds_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
@@ -96,7 +96,7 @@ class TorchNet:
         kinds = {**own, **dtypes.outputs}
         outputs = [Output(n, dims_of(v), own[n], kinds[n]) for n, v in ends]
         sources = [frozenset(numbers[n] for n in sources_of(program, o.name)) for o in outputs]
-        converted = {n: dtype for n, dtype in enumerate(dtypes.inputs) if dtype in CONVERTED}
+        converted = {n: dtype for n, dtype in enumerate(dtypes.inputs) if dtype in NARROW}
         places = _places(net.inputs.values())
         return TorchNet(program, code, list(net.inputs), outputs, sources, places, converted)
 

@@ -16,7 +16,7 @@ from rnncc.frontends.torch.loops import Tensor, Tensors, scan
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes, symbols_of
-from rnncc.frontends.torch.types import CONVERTED, type_name
+from rnncc.frontends.torch.types import NARROW, type_name
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.gates import NESTED_LIMIT
@@ -124,7 +124,7 @@ def _check_dtypes(step: CellStep) -> None:
     nodes: Any = step.graph.graph.output_node().args[0]
     for name, old, node in zip(step.names, step.state_types, nodes[step.ys :], strict=True):
         new = node.meta["val"].dtype
-        if new != old.dtype and not {new, old.dtype}.isdisjoint(CONVERTED):
+        if new != old.dtype and not {new, old.dtype}.isdisjoint(NARROW):
             what = f"{name} is {type_name(old.dtype)} before a step and {type_name(new)} after it"
             raise CompileError("", what)
 

@@ -27,7 +27,6 @@ from rnncc.frontends.torch.types import (
     DTYPES,
     LARGEST_CONSTANT,
     NARROW,
-    SHORT,
     as_computed,
     element_type,
     fixed_size,
@@ -38,7 +37,7 @@ from rnncc.ir.gates import DEFAULT_LIMIT, NESTED_LIMIT, Branch, repeat, when
 from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of
 from rnncc.nn.complex_numbers import Complex
-from rnncc.nn.narrow import rounded, wrapped
+from rnncc.nn.narrow import narrowed
 
 SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
     operator.add: Dim.__add__,
@@ -268,11 +267,8 @@ def _rounded(b: Builder, node: Node, result: Any) -> Any:
 
 
 def _rounded_to(b: Builder, value: Any, fake: Any) -> Any:
-    if not (isinstance(fake, torch.Tensor) and isinstance(value, SSAValue)):
-        return value
-    if fake.dtype in SHORT:
-        return wrapped(b, value, *SHORT[fake.dtype])
-    return rounded(b, value, NARROW[fake.dtype]) if fake.dtype in NARROW else value
+    narrow = isinstance(fake, torch.Tensor) and isinstance(value, SSAValue) and fake.dtype in NARROW
+    return narrowed(b, value, NARROW[fake.dtype]) if narrow else value
 
 
 def _values_of(held: Sequence[Any]) -> list[Any]:

@@ -9,6 +9,7 @@ import torch
 
 from rnncc.errors import CompileError, Location
 from rnncc.ir.dims import Dim
+from rnncc.ir.types import WIDE
 
 DTYPES = {
     torch.float32: "f32",
@@ -18,13 +19,15 @@ DTYPES = {
     torch.bool: "i1",
 }
 """Element types."""
-NARROW = {torch.bfloat16: "bf16", torch.float16: "f16"}
-"""Those that are computed in float32 and rounded after each operator."""
-SHORT = {torch.uint8: (8, False), torch.int8: (8, True), torch.int16: (16, True)}
-"""Integers that are computed in int32 and wrapped after each operator: their bits, and whether they
-have a sign."""
-CONVERTED = {*NARROW, *SHORT}
-"""Those that no compiled code takes or gives: calls convert them."""
+NARROW = {
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.uint8: "u8",
+    torch.int8: "i8",
+    torch.int16: "i16",
+}
+"""Those that are computed in float32 or int32 and rounded or wrapped after each operator. No
+compiled code takes or gives them: calls convert them."""
 
 LARGEST_CONSTANT = 4096
 """Elements of a tensor that is written into the program."""
@@ -44,17 +47,17 @@ def element_type(dtype: torch.dtype, where: Location | str = "") -> str:
         CompileError: there is none.
     """
     real = dtype.to_real()
-    if dtype == torch.complex32 or real not in (*DTYPES, *CONVERTED):
+    if dtype == torch.complex32 or real not in (*DTYPES, *NARROW):
         hint = "use float32" if dtype.is_floating_point or dtype.is_complex else "use int64"
         raise CompileError(where, f"{type_name(dtype)} is not supported", hint)
-    return "i32" if real in SHORT else DTYPES.get(real, "f32")
+    return WIDE[NARROW[real]] if real in NARROW else DTYPES[real]
 
 
 def as_computed(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor of the type that it is computed in."""
-    if tensor.dtype in SHORT:
-        return tensor.int()
-    return tensor.float() if tensor.dtype in NARROW else tensor
+    if tensor.dtype not in NARROW:
+        return tensor
+    return tensor.float() if tensor.is_floating_point() else tensor.int()
 
 
 def fixed_size(size: Any) -> Dim:
