@@ -68,6 +68,8 @@ def test_other_bits_of_threads_and_pieces_are_found() -> None:
         want["y"][2, 1, 3] = np.nextafter(want["y"][2, 1, 3], np.float32(1))
         told = difference(model, layer, {"x": x}, {"T": 4, "N": 2}, want)
         assert told is not None and told.startswith(way)
+        want["y"][2, 1, 3] = np.nan
+        assert difference(model, layer, {"x": x}, {"T": 4, "N": 2}, want) is not None
 
 
 def test_a_product_beyond_float32_may_make_nan_of_an_infinity() -> None:
@@ -102,6 +104,39 @@ def test_a_power_of_e_that_is_no_normal_float_may_be_zero() -> None:
     inputs["z"] = np.array([[np.inf], [1.0], [np.inf]], np.float32)
     stable = Interpreted(import_model(made)).sensitivity(inputs, {}, 3)[2]
     assert stable.tolist() == [False, True, True]
+
+
+def test_a_sigmoid_that_rounds_to_zero_beside_one_may_be_zero() -> None:
+    """ONNX Runtime's is 0 below -18, and the sign of that 0."""
+    import numpy as np
+
+    from rnncc.frontends.onnx.importer import import_model
+    from tests.frontends.onnx.models import info, model, node
+    from tests.fuzz.oracles import Interpreted
+
+    nodes = [node("Sigmoid", "x", "s"), node("Sign", "s", "y")]
+    made = model(nodes, [info("x", [1])], [info("y", None)])
+    inputs = {"x": np.array([[-19.0], [-16.0]], np.float32)}
+    stable = Interpreted(import_model(made)).sensitivity(inputs, {}, 2)[2]
+    assert stable.tolist() == [False, True]
+
+
+def test_terms_may_be_added_in_any_order() -> None:
+    """Of 1, 1e30, -1e30, 1 the sum is 0, 1 or 2; of many equal terms it drifts."""
+    import numpy as np
+
+    from rnncc.frontends.onnx.importer import import_model
+    from tests.frontends.onnx.models import info, model, node
+    from tests.fuzz.oracles import Interpreted
+
+    made = model([node("ReduceSum", "x", "y")], [info("x", ["K"])], [info("y", None)])
+    oracle = Interpreted(import_model(made))
+    inputs = {"x": np.array([[1, 1e30, -1e30, 1], [1, 2, 3, 4]], np.float32)}
+    assert oracle.sensitivity(inputs, {"K": 4}, 2)[2].tolist() == [False, True]
+    inputs = {"x": np.full((1, 20_000), 0.1, np.float32)}
+    exact, allowed, stable = oracle.sensitivity(inputs, {"K": 20_000}, 1)
+    drift = abs(np.add.accumulate(inputs["x"][0])[-1] - exact["y"][0])
+    assert stable[0] and allowed["y"][0] > drift > 1e-5 * exact["y"][0]
 
 
 def test_what_rounding_makes_an_integer_may_be_none() -> None:
