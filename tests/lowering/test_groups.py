@@ -47,7 +47,7 @@ def test_many_functions(chained: bool) -> None:
 
 
 def test_no_loop_without_iterations() -> None:
-    """Of 4 elements there is no vector of 16; NewGVN is slow where there is code for one."""
+    """Of 4 elements there is no vector of 16, and no code for one."""
     b = Builder.net("four")
     program = b.finish({"y": b.tanh(b.input("x", [4]))}, {})
     kernels = lower(program, Options(cpu="x86-64-v4"))

@@ -13,7 +13,7 @@ _UNFINISHED = (ir.PhiInstr, ir.AllocaInstr, ir.Terminator)
 class FoldingBuilder(ir.IRBuilder):
     """Knows x + 0, x - 0, x · 1, x · 0, x / 1, and what two constants make.
 
-    A loop without iterations would be written, and cost NewGVN the square of its instructions.
+    So no code is written for loops that are known to have no iterations.
 
     A block holds the text of an instruction instead of the instruction, which keeps its operands
     and theirs, some five objects each, until the whole module is written. Python's collector

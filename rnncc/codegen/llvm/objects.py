@@ -25,12 +25,7 @@ llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
 
 @cache
 def initialize() -> None:
-    """Register every code generator, once, and switch off what LLVM gets wrong.
-
-    NewGVN's phi-of-ops gives `select(t == 0, edge, row + t - 1)` of a loop of two iterations the
-    row of the iteration before. Nobody else's passes are NewGVN's unless asked for.
-    """
-    llvm.set_option("", "--enable-phi-of-ops=false")
+    """Register every code generator, once."""
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     llvm.initialize_native_target()
@@ -124,7 +119,9 @@ def optimise(
 
     Loops are written as they should run, neither unrolled nor vectorised again, and functions that
     should be inlined say so; so a few passes do: LLVM's own pipeline takes five times as long and
-    gains nothing (measured on LSTMs).
+    gains nothing (measured on LSTMs). Nor does NewGVN, which takes a twelfth of the time and once
+    gave a loop of two iterations the row of the iteration before: address arithmetic is all that is
+    written more than once, and code generation sees that by itself.
 
     Args:
         weights: a name and bytes that become the constant `NAME_weights`, in the object alone.
@@ -144,8 +141,7 @@ def optimise(
     manager.add_sroa_pass()
     manager.add_simplify_cfg_pass()
     if not twice:
-        manager.add_sccp_pass()  # NewGVN takes the square of code that is never reached
-        manager.add_new_gvn_pass()
+        manager.add_sccp_pass()  # what is never reached is a sixteenth of the code
         manager.add_instruction_combine_pass()
         manager.add_simplify_cfg_pass()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)

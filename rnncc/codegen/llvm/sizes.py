@@ -64,10 +64,7 @@ class SizeEmit:
 
     @contextmanager
     def straight_line(self) -> Generator[None]:
-        """Where all code is behind all that was written before: formulas are written once.
-
-        NewGVN takes a time of the square of how often one value is computed.
-        """
+        """Where all code is behind all that was written before: formulas are written once."""
         self._written = {}
         yield
         self._written = None

@@ -298,9 +298,11 @@ class _GemmCode:
         b, vectors, together = self.emit.b, self.slots * width.vectors, self.terms.tile[1]
         lefts = [self._row(outer, b.add(row, I64(r))) for r in range(height)]
 
-        def part(offsets: list[Value], first: Value, fetches: bool) -> None:
+        def part(
+            offsets: list[Value], first: Value, fetches: bool, start: Value | None = None
+        ) -> None:
             ahead = self.sums.ahead(row, height, width) if fetches and self.sizes.far else []
-            sums = self.sums.of(lefts, [panel], width, offsets, ahead)
+            sums = self.sums.of(lefts, [panel], width, offsets, ahead, start)
             for r, (of_row,) in enumerate(sums):
                 for i, value in enumerate(of_row):
                     at = self._on_stack(self._stack, b.add(first, I64(r * vectors + i)))
@@ -310,8 +312,8 @@ class _GemmCode:
 
             def iteration(i: Value, carried: list[Value]) -> list[Value]:
                 first = b.mul(i, I64(together))
-                places = [b.add(first, I64(n)) for n in range(together)]
-                part([b.mul(place, I64(self.lanes)) for place in places], first, True)
+                offsets: list[Value] = [I64(n * self.lanes) for n in range(together)]
+                part(offsets, first, True, b.mul(first, I64(self.lanes)))
                 return []
 
             self.emit.loop(I64(vectors // together), iteration)

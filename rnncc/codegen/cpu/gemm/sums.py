@@ -53,6 +53,7 @@ class Sums:
         width: Width,
         offsets: Sequence[Value],
         ahead: Sequence[Value] = (),
+        start: Value | None = None,
     ) -> list[list[list[Value]]]:
         """sums[row][panel][offset] over all k.
 
@@ -60,10 +61,12 @@ class Sums:
             panels: their numbers, all of one width.
             offsets: the first units of vectors, over a panel's slots.
             ahead: what is fetched with each word: bytes from it.
+            start: a unit from which the offsets count.
         """
         emit, terms = self.emit, self.terms
         rights = [terms.panel(p, self.panel) for p in panels]
-        columns = list(product(rights, offsets))
+        starts = [terms.word(right, I64(0), width.units, start or I64(0)) for right in rights]
+        columns = list(product(starts, offsets))
 
         def add(
             rows: Sequence[Pointer], word: Value, place: Value, carried: list[Value]
