@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import json
 from collections.abc import Sequence
@@ -315,8 +314,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: those of this process without it, which then is the command's own.
     """
-    # What a short process makes lives until its end: looking for garbage then and at the end is a
-    # fifth of a compile.
+    # What a short process makes lives until its end: looking for garbage is a sixth of a compile.
     gc.set_threshold(GC_THRESHOLD)
-    atexit.register(gc.freeze)
     return console.run_process(cli) if arguments is None else console.run(cli, arguments)
