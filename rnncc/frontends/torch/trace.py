@@ -176,7 +176,8 @@ def decompositions() -> dict[Any, Any]:
 def beside_core() -> dict[Any, Any]:
     """How operators fall apart that PyTorch counts among the core ones."""
     ops = torch.ops.aten
-    known = torch._decomp.get_decompositions([ops.upsample_bilinear2d, ops.linspace])
+    names = [ops.upsample_bilinear2d, ops.linspace, ops.addmv, ops.ldexp]
+    known = torch._decomp.get_decompositions(names)
     own = {ops.one_hot.default: _one_hot, ops.cosine_similarity.default: _cosine_similarity}
     return {**known, **own}
 

@@ -81,6 +81,17 @@ def extreme(function: Callable[[Builder, Value, Value], Value]) -> Translation:
     return translate
 
 
+def number_of(kind: str) -> Translation:
+    """The larger or the smaller of two numbers, the other where one is none; a of equal ones"""
+
+    def translate(at: NodeContext, a: Operand, b: Operand) -> Value:
+        one, other = at.value(a), at.value(b)
+        first = at.b.compare(kind, one, other)
+        return at.b.select(at.b.logical("or", first, is_nan(at, other)), one, other)
+
+    return translate
+
+
 def clamp(
     at: NodeContext, x: Value, low: Operand | None = None, high: Operand | None = None
 ) -> Value:
@@ -152,6 +163,8 @@ OPERATORS: Table = {
     "masked_fill": masked_fill,
     "maximum": extreme(Builder.maximum),
     "minimum": extreme(Builder.minimum),
+    "fmax": number_of("ge"),
+    "fmin": number_of("le"),
     "clamp": clamp,
     "clamp_min": clamp,
     "clamp_max": clamp_max,

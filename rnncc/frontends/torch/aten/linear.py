@@ -39,6 +39,14 @@ def addmm(
     return at.b.add(at.scaled(at.b.matmul(a, b), alpha), at.scaled(c, beta))
 
 
+def addbmm(
+    at: NodeContext, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1
+) -> Value:
+    """beta · c + alpha · (the sum of a · b over the batch)"""
+    total = at.b.reduce("sum", at.b.matmul(a, b), [0])
+    return at.b.add(at.scaled(total, alpha), at.scaled(c, beta))
+
+
 def linear(at: NodeContext, x: Value, weight: Value, bias: Value | None = None) -> Value:
     """x · weightᵀ + bias"""
     rows = x if rank_of(x) > 1 else at.b.reshape(x, (1, *dims_of(x)))
@@ -316,6 +324,7 @@ OPERATORS: Table = {
     "bmm": mm,
     "addmm": addmm,
     "baddbmm": addmm,
+    "addbmm": addbmm,
     "linear": linear,
     "matmul": matmul,
     "mv": mv,
