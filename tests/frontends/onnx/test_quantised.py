@@ -114,6 +114,41 @@ def test_rounding_has_no_gradient() -> None:
         rnncc.compile(made, train=True)
 
 
+@pytest.mark.peers
+@pytest.mark.parametrize("known", [False, True], ids=["computed", "known"])
+@pytest.mark.parametrize("scales", [1, 3])
+@pytest.mark.parametrize("flags", [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_layers_of_integers(flags: tuple[int, int], scales: int, known: bool) -> None:
+    """QGemm: as floats, and quantised behind a bias, of weights that are computed too."""
+    rng = np.random.default_rng(0)
+    weights = rng.integers(0, 255, (3, 20)[:: 1 if flags[1] else -1]).astype(np.uint8)
+    attributes = {"transA": flags[0], "transB": flags[1], "alpha": 0.5}
+    names = "x s z w t o"
+    made = model(
+        [
+            node("QGemm", names, "y", domain="com.microsoft", **attributes),
+            node("QGemm", f"{names} c u v", "q", domain="com.microsoft", **attributes),
+        ],
+        [info("x", [20, "N"] if flags[0] else ["N", 20], "u8")],
+        [info("y", None), info("q", None, "u8")],
+        {
+            **{"s": np.float32(0.01), "z": np.uint8(120), "u": np.float32(0.03)},
+            "t": np.full(scales, 0.02, np.float32)[() if scales > 1 else 0],
+            "o": np.full(scales, 99, np.uint8)[() if scales > 1 else 0],
+            **{"c": np.array([5, 0, -900], np.int32), "v": np.uint8(90)},
+            **({"w": weights} if known else {}),
+        },
+        domains={"com.microsoft": 1},
+    )
+    arrays = {"x": rng.integers(0, 255, (20, 20)).astype(np.uint8)}
+    if not known:
+        made.graph.input.append(info("w", list(weights.shape), "u8"))
+        arrays["w"] = weights
+    want = by_onnxruntime(made, arrays)
+    for got in (interpreted(made, arrays), rnncc.compile(made).run(arrays)):
+        assert_close(got, want)
+
+
 WINDOWS: dict[str, dict[str, Any]] = {
     "plain": {"kernel_shape": [2, 3]},
     "strides and pads": {"kernel_shape": [3, 3], "strides": [2, 1], "pads": [1, 2, 1, 0]},

@@ -200,7 +200,7 @@ def _qgemm(n: Node) -> SSAValue:
     weights, w_zero = _numbers(n, 3, 5, 0 if turned else COLUMNS)
     if turned:
         weights = b.transpose(weights, (1, 0))
-        w_zero = None if w_zero is None or not dims_of(w_zero) else b.transpose(w_zero, (1, 0))
+        w_zero = b.transpose(w_zero, (1, 0)) if w_zero is not None and dims_of(w_zero) else w_zero
     sums = n.plus(whole_matmul(b, a, zero, weights, w_zero), 6, ("i32",))
     alpha = n.real("alpha", 1.0)
     units = along(b, n.x(4, SINGLE), 1, 2)
