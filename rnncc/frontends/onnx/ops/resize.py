@@ -127,7 +127,7 @@ def _check_scale(n: Node, how: Resizing, old: Dim, new: Dim, scale: float) -> No
 
 
 def _check_open(n: Node, how: Resizing, old: Dim, new: Dim) -> None:
-    if how.antialias and not (old.is_static and new.is_static):
+    if how.antialias and old != new and not (old.is_static and new.is_static):
         what = f"resizes an axis of {old} elements to {new} with antialias"
         raise n.unsupported(f"{what}, which is not supported", "--shape gives an input's sizes")
 
