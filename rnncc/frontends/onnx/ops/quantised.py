@@ -11,8 +11,8 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, SINGLE, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
-from rnncc.frontends.onnx.ops.conv import averaged
 from rnncc.frontends.onnx.ops.elementwise import Unary
+from rnncc.frontends.onnx.ops.pooling import averaged
 from rnncc.frontends.onnx.values import Array, Dequantised, Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import dims_of, shape_text
