@@ -242,6 +242,93 @@ def test_arithmetic_of_sizes_as_floats(name: str, dtype: Any) -> None:
         )
 
 
+@pytest.mark.parametrize(("less", "by"), [(1, 2), (1, 3), (3, 2), (4, -2)])
+def test_sizes_are_divided_towards_zero(less: int, by: int) -> None:
+    nodes = [
+        node("Shape", "x", "T", end=1),
+        node("Sub", "T less", "a"),
+        node("Div", "a by", "b"),
+        node("Add", "b three", "c"),
+        node("ConstantOfShape", "c", "y"),
+    ]
+    constants = {"less": vector(less), "by": vector(by), "three": vector(3)}
+    made = model(nodes, [info("x", ["T"])], [info("b", None, "i64"), info("y", None)], constants)
+    compiled: Any = rnncc.compile(made)
+    for size in range(8):
+        got = compiled.run({"x": np.zeros(size, np.float32)})
+        assert got["b"] == int((size - less) / by)
+        assert got["y"].shape == (int((size - less) / by) + 3,)
+
+
+@pytest.mark.parametrize(("shift", "least"), [(-1, 1), (-3, 3), (2, 3)])
+def test_rows_moved_round_an_axis(shift: int, least: int) -> None:
+    """x.roll, whose start is the shift modulo the size."""
+    nodes = [
+        node("Shape", "x", "T", end=1),
+        node("Mod", "shift T", "at"),
+        node("Slice", "x at end zero", "a"),
+        node("Slice", "x zero at zero", "b"),
+        node("Concat", "a b", "y", axis=0),
+    ]
+    constants = {"shift": vector(shift), "zero": vector(0), "end": vector((1 << 63) - 1)}
+    made = model(nodes, [info("x", ["T"])], [info("y", None)], constants)
+    compiled: Any = rnncc.compile(made)
+    for size in range(least, 6):
+        x = np.arange(size, dtype=np.float32)
+        np.testing.assert_array_equal(compiled.run({"x": x})["y"], np.roll(x, -shift))
+    with pytest.raises(ArrayError, match="would be -"):
+        compiled.run({"x": np.zeros(least - 1, np.float32)})
+
+
+@pytest.mark.parametrize("row", [2, -3])
+def test_a_row_that_an_axis_may_not_have(row: int) -> None:
+    """Calls without it are refused; in a branch, where it is read."""
+    gather = node("Gather", "x row", "y", axis=0)
+    constants = {"row": np.array(row)}
+    read: Any = rnncc.compile(model([gather], [info("x", ["T"])], [info("y", None)], constants))
+    x = np.arange(4, dtype=np.float32)
+    assert read.run({"x": x})["y"] == x[row]
+    with pytest.raises(ArrayError, match="a size T - 3 would be -1"):
+        read.run({"x": x[:2]})
+    branches = [graph([made], [], [info("y", None)]) for made in (gather, node("Neg", "one", "y"))]
+    choice = node("If", "flag", "z", then_branch=branches[0], else_branch=branches[1])
+    inputs = [info("x", ["T"]), info("flag", [], "i1")]
+    constants["one"] = np.array(1, np.float32)
+    chosen: Any = rnncc.compile(model([choice], inputs, [info("z", None)], constants))
+    assert chosen.run({"x": x, "flag": np.array(True)})["z"] == x[row]
+    assert chosen.run({"x": x[:2], "flag": np.array(False)})["z"] == -1
+    with pytest.raises(ModelError, match="outside of its table"):
+        chosen.run({"x": x[:2], "flag": np.array(True)})
+
+
+@pytest.mark.peers
+def test_statistics_of_a_batch_of_any_size() -> None:
+    nodes = [node("BatchNormalization", "x s b m v", "y mean var", training_mode=1, momentum=0.75)]
+    rng = np.random.default_rng(0)
+    constants = {name: rng.random(3).astype(np.float32) for name in "sbmv"}
+    outputs = [info(name, None) for name in ("y", "mean", "var")]
+    made = model(nodes, [info("x", ["N", 3, "T"])], outputs, constants)
+    compiled: Any = rnncc.compile(made)
+    for shape in ((1, 3, 4), (2, 3, 5)):
+        x = rng.standard_normal(shape).astype(np.float32)
+        got, want = compiled.run({"x": x}), by_onnxruntime(made, {"x": x})
+        for name, array in want.items():
+            np.testing.assert_allclose(got[name], array, 1e-5, 1e-6)
+    del made.graph.node[0].attribute[:]
+    with pytest.raises(CompileError, match="statistics outside of the training mode of opset 14"):
+        import_model(made)
+
+
+@pytest.mark.peers
+def test_antialias_beside_an_open_axis() -> None:
+    nodes = [node("Resize", "x _ scales", "y", mode="linear", antialias=1)]
+    constants = {"scales": np.array([1, 0.5], np.float32)}
+    made = model(nodes, [info("x", ["N", 8])], [info("y", None)], constants, opset=18)
+    x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+    got = rnncc.compile(made).run({"x": x})["y"]
+    np.testing.assert_allclose(got, by_onnxruntime(made, {"x": x})["y"], 1e-5, 1e-6)
+
+
 def test_fractions_that_no_float_holds_are_no_formulas() -> None:
     made = counted_up_to(as_floats(node("Mul", "t c", "b"), node("Floor", "b", "r")))
     made.graph.initializer.append(numpy_helper.from_array(np.array(0.1, np.float32), "c"))
