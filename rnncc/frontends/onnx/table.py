@@ -4,6 +4,7 @@ from rnncc.frontends.onnx.node import OnnxOperator
 from rnncc.frontends.onnx.ops import (
     activations,
     arithmetic,
+    blocks,
     contributed,
     control,
     conv,
@@ -50,7 +51,11 @@ FAMILIES: dict[str, dict[str, OnnxOperator]] = {
     "Lists of tensors": sequence.OPERATORS,
     "Optional values": optional.OPERATORS,
     "Constants": source.OPERATORS,
-    "Quantised tensors": {**quantised.OPERATORS, **whole_products.OPERATORS},
+    "Quantised tensors": {
+        **quantised.OPERATORS,
+        **whole_products.OPERATORS,
+        **blocks.OPERATORS,
+    },
     "Written by ONNX Runtime's optimisers": contributed.OPERATORS,
     "Scalers, encoders, linear models (ai.onnx.ml)": learners.OPERATORS,
 }

@@ -149,6 +149,60 @@ def test_layers_of_integers(flags: tuple[int, int], scales: int, known: bool) ->
         assert_close(got, want)
 
 
+@pytest.mark.peers
+def test_chosen_and_normalised_numbers() -> None:
+    """QLinearWhere, and QLinearSoftmax over axes that Softmax joins before opset 13."""
+    nodes = [
+        node("QLinearWhere", "k x s z y t o u v", "chosen", domain="com.microsoft"),
+        node("QLinearSoftmax", "x s z r w", "soft", domain="com.microsoft", axis=1, opset=11),
+    ]
+    made = model(
+        nodes,
+        [info("k", ["N", 1, 1], "i1"), info("x", ["N", 3, 4], "u8"), info("y", [4], "u8")],
+        [info("chosen", None, "u8"), info("soft", None, "u8")],
+        {
+            **{"s": np.float32(0.0211), "z": np.uint8(3), "t": np.float32(0.0511)},
+            **{"o": np.uint8(140), "u": np.float32(0.0213), "v": np.uint8(13)},
+            **{"r": np.float32(1 / 256), "w": np.uint8(0)},
+        },
+        domains={"com.microsoft": 1},
+    )
+    rng = np.random.default_rng(0)
+    arrays = {"k": np.array([[[True]], [[False]]])} | {
+        name: rng.integers(0, 255, shape).astype(np.uint8)
+        for name, shape in (("x", (2, 3, 4)), ("y", (4,)))
+    }
+    assert_close(interpreted(made, arrays), by_onnxruntime(made, arrays))
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("zeros", [False, True], ids=["middle", "zeros"])
+def test_rows_of_blocks(zeros: bool, bits: int) -> None:
+    """GatherBlockQuantized: rows of 40 numbers, of which the last block has 8."""
+    rng = np.random.default_rng(0)
+    rows, blocks = (20, 2) if bits == 4 else (40, 3)
+    constants = {
+        "w": rng.integers(0, 255, (6, rows)).astype(np.uint8),
+        "s": rng.uniform(0.1, 1, (6, 3)).astype(np.float32),
+        **({"o": rng.integers(0, 255, (6, blocks)).astype(np.uint8)} if zeros else {}),
+    }
+    names = "w x s o" if zeros else "w x s"
+    made = model(
+        [
+            node(
+                "GatherBlockQuantized", names, "y", domain="com.microsoft", block_size=16, bits=bits
+            )
+        ],
+        [info("x", ["N", 2], "i64")],
+        [info("y", None)],
+        constants,
+        domains={"com.microsoft": 1},
+    )
+    arrays = {"x": np.array([[0, 5], [-1, 2], [3, 3]])}
+    assert_close(interpreted(made, arrays), by_onnxruntime(made, arrays))
+
+
 WINDOWS: dict[str, dict[str, Any]] = {
     "plain": {"kernel_shape": [2, 3]},
     "strides and pads": {"kernel_shape": [3, 3], "strides": [2, 1], "pads": [1, 2, 1, 0]},
