@@ -109,6 +109,16 @@ def modulo(x: Dim, y: Dim) -> Dim:
     return x - y * floored(x, y)
 
 
+def remainder(x: Dim, y: Dim) -> Dim:
+    """x - y · (x / y, rounded towards zero)"""
+    return x - y * divide(x, y)
+
+
+def magnitude(x: Dim) -> Dim:
+    """|x|"""
+    return larger(x, -x)
+
+
 def smaller(x: Dim, y: Dim) -> Dim:
     """min(x, y)"""
     return _settled(size_proofs.smaller(x, y))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -258,6 +259,34 @@ def test_sizes_are_divided_towards_zero(less: int, by: int) -> None:
         got = compiled.run({"x": np.zeros(size, np.float32)})
         assert got["b"] == int((size - less) / by)
         assert got["y"].shape == (int((size - less) / by) + 3,)
+
+
+@pytest.mark.parametrize(
+    ("last", "of_size"),
+    {
+        "clip": (node("Clip", "a one four", "n"), lambda a: min(max(a, 1), 4)),
+        "clip above": (node("Clip", "a _ end", "n"), lambda a: a),
+        "min": (node("Min", "end a", "n"), lambda a: a),
+        "abs": (node("Abs", "a", "n"), abs),
+        "relu": (node("Relu", "a", "n"), lambda a: max(a, 0)),
+        "fmod": (node("Mod", "a two", "n", fmod=1), lambda a: int(np.fmod(a, 2))),
+    }.values(),
+    ids=["clip", "clip above", "min", "abs", "relu", "fmod"],
+)
+def test_functions_of_sizes(last: Any, of_size: Callable[[int], int]) -> None:
+    numbers = {"one": 1, "two": 2, "four": 4, "end": (1 << 63) - 1}
+    constants: dict[str, Any] = {name: np.array(n) for name, n in numbers.items()}
+    nodes = [
+        node("Shape", "x", "T", end=1),
+        node("Sub", "T four", "a"),
+        last,
+        node("Add", "n four", "size"),
+        node("ConstantOfShape", "size", "y"),
+    ]
+    made = model(nodes, [info("x", ["T"])], [info("y", None)], constants)
+    compiled: Any = rnncc.compile(made)
+    for size in range(9):
+        assert len(compiled.run({"x": np.zeros(size, np.float32)})["y"]) == of_size(size - 4) + 4
 
 
 @pytest.mark.parametrize(("shift", "least"), [(-1, 1), (-3, 3), (2, 3)])

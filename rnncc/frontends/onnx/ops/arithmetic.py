@@ -75,7 +75,9 @@ def _beside_large(of_sizes: OfSizes, limit: int, x: Dim, y: Dim) -> Any:
     if left == right:
         return of_sizes(x, y)
     found = of_sizes(x, zero) if left else of_sizes(zero, y)
-    return found if found is not zero else y if left else x
+    if isinstance(found, Dim) and found == 0:  # the one of the two that is the size
+        return y if left else x
+    return found
 
 
 def _binary(function: Binary, formula: str) -> Any:
@@ -112,7 +114,7 @@ def _mod(n: Node) -> SSAValue:
 
 def _fold_mod(n: Node, arrays: list[Array]) -> Array | None:
     if n.flag("fmod"):
-        return folded(np.fmod, None)(n, arrays)
+        return folded(np.fmod, sizes.remainder)(n, arrays)
     return folded(np.mod, partial(_modulo, n))(n, arrays)
 
 
