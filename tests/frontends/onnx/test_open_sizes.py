@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 from onnx import TensorProto, helper, numpy_helper
 from rnncc_runtime import ArrayError
 from rnncc_runtime.errors import ModelError
@@ -15,6 +16,8 @@ import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.ir.bounds import bounds_of, check_bounds
+from rnncc.ir.interpreter import run
+from tests.frontends.onnx.exact_sums import exact_session
 from tests.frontends.onnx.models import (
     by_onnxruntime,
     graph,
@@ -22,7 +25,9 @@ from tests.frontends.onnx.models import (
     interpreted,
     model,
     node,
+    random_models,
 )
+from tests.frontends.onnx.random_sizes import size_models
 
 
 def vector(*numbers: int) -> Any:
@@ -356,6 +361,30 @@ def test_antialias_beside_an_open_axis() -> None:
     x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
     got = rnncc.compile(made).run({"x": x})["y"]
     np.testing.assert_allclose(got, by_onnxruntime(made, {"x": x})["y"], 1e-5, 1e-6)
+
+
+@pytest.mark.peers
+@random_models
+@given(size_models())
+def test_arithmetic_of_sizes_against_onnxruntime(made: Any) -> None:
+    try:
+        program = import_model(made)
+    except CompileError as error:
+        assert "is computed by the model, and must be known" in str(error)
+        return
+    session, bounds = (
+        exact_session(made.SerializeToString()),
+        bounds_of(program.net, program.bounds),
+    )
+    for steps, batch in ((0, 0), (1, 0), (0, 2), (1, 1), (2, 1), (3, 5), (4, 2), (7, 3)):
+        x = np.zeros((steps, batch), np.float32)
+        try:
+            check_bounds(bounds, {"T": steps, "N": batch})
+        except CompileError:
+            continue
+        got: Any = run(program, {"x": x})
+        value, rows = session.run(None, {"x": x})
+        assert (got["v"], got["y"].shape) == (value, rows.shape), (steps, batch)
 
 
 def test_fractions_that_no_float_holds_are_no_formulas() -> None:
