@@ -14,7 +14,13 @@ from rnncc.nn.axes import move_axis
 from rnncc.nn.reduction import cumulate, reduce_keepdims, total
 
 MAX_RANKED = 4096
-"""Elements of an axis that are compared each with each, as `top_k` does."""
+"""Elements of an axis that are compared each with each."""
+
+
+MOST_FEW = 16
+"""Elements that `top_k` looks for one after another along an axis of any size."""
+LOWER = (1 << 32) - 1
+"""The lower half of an int64."""
 
 
 def from_front(b: Builder, index: SSAValue, size: Dim) -> SSAValue:
@@ -87,12 +93,16 @@ def top_k(
 ) -> tuple[SSAValue, SSAValue]:
     """The largest `count` elements along an axis in order, or the smallest, and their places.
 
-    Of equal ones the earlier comes first; NaN counts as larger than any number. Compares each
-    element with each.
+    Of equal ones the earlier comes first; NaN counts as larger than any number. Where few are
+    asked for, the elements are gone through once for each; else each is compared with each.
     """
     last = len(dims_of(x)) - 1
     x = move_axis(b, x, axis, last)
     *lead, size = dims_of(x)
+    if _is_few(x, count, size):
+        places = _first_places(b, _keys(b, x, largest), int(Dim.of(count)))
+        values = gather_elements(b, x, places, last)
+        return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
     wide, axes = (*lead, Dim.of(count), size), [*range(last), last + 1]
     rank = b.broadcast(ranks(b, x, largest), wide, axes)
     has_rank = b.compare("eq", rank, b.iota(wide, last, "i32"))
@@ -103,6 +113,64 @@ def top_k(
     chosen = b.select(has_rank, b.broadcast(x, wide, axes), b.fill(0, (), dtype_of(x)))
     values = b.reduce("sum", chosen, [last + 1])
     return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
+
+
+def can_rank(x: SSAValue, count: Dim | int, axis: int) -> bool:
+    """Whether `top_k` of an axis is not too much work."""
+    size = dims_of(x)[axis]
+    return not size.is_static or int(size) <= MAX_RANKED or _is_few(x, count, size)
+
+
+def _is_few(x: SSAValue, count: Dim | int, size: Dim) -> bool:
+    """Whether going through the elements for each takes less time than comparing each with each:
+    for up to half of them."""
+    count = Dim.of(count)
+    if dtype_of(x) not in ("f32", "i32") or not count.is_static or count == 0:
+        return False
+    return int(count) <= MOST_FEW or (size.is_static and 2 * int(count) <= int(size))
+
+
+def _keys(b: Builder, x: SSAValue, largest: bool) -> SSAValue:
+    """The last axis' elements of 32 bits as int64 of the same order, all different.
+
+    The upper half is the element, as an integer of its order, the lower one counts places from
+    the end: of equal elements the earlier one is larger.
+    """
+    order = x
+    if dtype_of(x) == "f32":
+        bits = b.bitcast(b.add(x, b.full_like(x, 0.0)))  # of -0.0 those of 0.0
+        sign = b.bits("right", bits, b.full_like(bits, 31))
+        order = b.bits("xor", bits, b.bits("and", sign, b.full_like(bits, 0x7FFFFFFF)))
+        above_infinity = b.full_like(bits, 0x7F800001)
+        order = b.select(b.compare("ne", x, x), above_infinity, order)
+    if not largest:
+        order = b.bits("xor", order, b.full_like(order, -1))
+    upper = b.cast(order, "i64")
+    upper = b.mul(upper, b.full_like(upper, 1 << 32))
+    from_end = b.sub(b.full_like(upper, LOWER), b.iota(dims_of(x), len(dims_of(x)) - 1, "i64"))
+    return b.add(upper, from_end)
+
+
+def _first_places(b: Builder, keys: SSAValue, count: int) -> SSAValue:
+    """The places of the largest along the last axis, each the largest below the one before."""
+    *lead, _ = dims_of(keys)
+    last = len(lead)
+
+    def step(inner: Builder, consts: Values, carry: Values, _: Values) -> tuple[Values, Values]:
+        before = inner.reshape(carry[0], (*lead, 1))
+        none = inner.fill(-(2.0**63), (), "i64")
+        left = inner.select(inner.compare("lt", consts[0], before), consts[0], none)
+        found = inner.reduce("max", left, [last])
+        return [found], [found]
+
+    # a loop, before which the keys are computed once: a row of reductions would do so in each
+    first = b.reduce("max", keys, [last])
+    found = [b.reshape(first, (1, *lead))]
+    if count > 1:
+        found += b.scan([keys], [first], [b.iota((count - 1,), 0, "i32")], step)[1]
+    together = move_axis(b, b.concat(found, 0), 0, last)
+    lower = b.full_like(together, LOWER)
+    return b.sub(lower, b.bits("and", together, lower))
 
 
 def flat_places(b: Builder, places: Sequence[SSAValue], dims: Sequence[Dim]) -> SSAValue:

@@ -7,7 +7,7 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of, shape_text
+from rnncc.ir.types import dims_of, dtype_of, shape_text
 
 Dims = tuple[Dim, ...]
 
@@ -36,6 +36,13 @@ def matmul(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
 
 def _of_stacks(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     left, right = dims_of(x), dims_of(y)
+    if dtype_of(x) in ("i32", "i64"):  # there are no tiles of these
+        if left[-1] != right[-2]:
+            what = f"multiplies {shape_text(left)} by {shape_text(right)}"
+            raise CompileError(b.loc, what, differ=[(left[-1], right[-2])])
+        common_lead(b, left, right)
+        terms = b.mul(b.reshape(x, (*left, 1)), b.reshape(y, (*right[:-2], 1, *right[-2:])))
+        return b.reduce("sum", terms, [len(dims_of(terms)) - 2])
     if all(d == 1 for d in right[:-2]) and len(left) >= len(right):
         return b.matmul(x, b.reshape(y, right[-2:]))
     lead = common_lead(b, left, right)

@@ -98,6 +98,14 @@ def group_norm(
     return y, b.reshape(average, per_group), b.reshape(std, per_group)
 
 
+def channel_moments(b: Builder, x: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """The mean and the variance, of all elements, of each channel of x [N, C, ...]."""
+    channels = dims_of(x)[1]
+    axes = [axis for axis in range(len(dims_of(x))) if axis != 1]
+    average, centred = centre(b, x, axes)
+    return b.reshape(average, (channels,)), mean(b, b.mul(centred, centred), axes)
+
+
 def batch_norm(
     b: Builder,
     x: SSAValue,

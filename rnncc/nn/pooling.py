@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.arithmetic import power
 from rnncc.nn.convolution import Window, windowed
@@ -28,16 +28,16 @@ def max_places(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
     """Where the largest element of each window stands in its channel, the first of equals.
 
     Returns:
-        Numbers of elements of a flat channel, int64; the axes of space have known sizes.
+        Numbers of elements of a flat channel, int64.
     """
     sizes = dims_of(x)[2:]
-    rank, count = len(sizes), math.prod(int(d) for d in sizes)
-    flat, taps = _windowed(b, x, windows, -math.inf)
+    rank = len(sizes)
+    flat, taps = _windowed(b, x, windows, LEAST.get(dtype_of(x), -math.inf))
     front = [axis for axis in range(2 + 2 * rank) if axis not in taps]
     flat = b.transpose(flat, [*front, *taps])
     flat = b.reshape(flat, (*dims_of(flat)[: 2 + rank], math.prod(w.taps for w in windows)))
     place = extremum_place(b, flat, "max", 2 + rank)
-    number = b.reshape(b.iota([count], 0, "i64"), (1, 1, *sizes))
+    number = b.reshape(b.iota((product(sizes),), 0, "i64"), (1, 1, *sizes))
     numbers = b.transpose(_windowed(b, number, windows, 0)[0], [*front, *taps])
     numbers = b.reshape(numbers, (1, 1, *dims_of(flat)[2:]))
     is_place = b.compare(

@@ -33,7 +33,7 @@ def total(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
 
 
 def mean(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
-    """The mean of floats."""
+    """The mean; of integers rounded towards zero."""
     return b.div(total(b, x, axes), count(b, x, axes))
 
 

@@ -108,7 +108,8 @@ def test_open_sizes() -> None:
 
         def forward(self, x: Any) -> Any:
             y = torch.relu(self.conv(x))
-            return self.back(y), F.avg_pool2d(y, (1, 2)), F.adaptive_avg_pool2d(y, 1)
+            places = F.max_pool2d(y, (1, 2), return_indices=True)[1]
+            return self.back(y), F.avg_pool2d(y, (1, 2)), F.adaptive_avg_pool2d(y, 1), places
 
     n, h = torch.export.Dim("n"), torch.export.Dim("h")
     net = Net()

@@ -239,11 +239,13 @@ class TransposingMap:
         step = emit.dim(self.nest.accesses[number].strides[self.last])
         columns = list[Value]()
         for j in range(lanes):
-            mask = None
+            at, mask = b.mul(I64(j), step), None
             if inside is not None:
                 in_range = b.icmp_signed(">", inside[1], I64(j))
                 mask = emit.first_lanes(b.select(in_range, inside[0], I64(0)), lanes)
-            columns.append(emit.load(emit.at(pointer, b.mul(I64(j), step)), lanes, mask))
+                # a load without lanes takes hundreds of cycles where its page is not mapped
+                at = b.select(in_range, at, I64(0))
+            columns.append(emit.load(emit.at(pointer, at), lanes, mask))
         return transposed(emit, columns)
 
     def _held(self, place: int, row: Value, dtype: str) -> Pointer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from rnncc.frontends.onnx.reading import onnx_package, plain_domain
@@ -28,15 +29,18 @@ def function_key(message: Any, name: str) -> FunctionKey:
 
 
 def inlined(op: NodeProto, function: Any) -> list[NodeProto]:
-    """A function's nodes, with the attributes of the call in the place of their names."""
+    """A function's nodes, with the attributes of the call in the place of their names, and without
+    the inputs that the call leaves out."""
     attributes = {a.name: a for a in function.attribute_proto} | {a.name: a for a in op.attribute}
-    return [_bound(node, attributes) for node in function.node]
+    absent = {name for name, given in zip_longest(function.input, op.input) if not given}
+    return [_bound(node, attributes, absent) for node in function.node]
 
 
-def _bound(node: Any, attributes: dict[str, Any]) -> Any:
+def _bound(node: Any, attributes: dict[str, Any], absent: set[str]) -> Any:
     """A node with given attributes in the place of their names, in the graphs that it holds too."""
     copy = type(node)()
     copy.CopyFrom(node)
+    copy.input[:] = ["" if name in absent else name for name in node.input]
     del copy.attribute[:]
     for attribute in node.attribute:
         if attribute.ref_attr_name:
@@ -48,7 +52,7 @@ def _bound(node: Any, attributes: dict[str, Any]) -> Any:
         kept = copy.attribute.add()
         kept.CopyFrom(attribute)
         if kept.HasField("g"):
-            nodes = [_bound(inner, attributes) for inner in kept.g.node]
+            nodes = [_bound(inner, attributes, absent) for inner in kept.g.node]
             del kept.g.node[:]
             kept.g.node.extend(nodes)
     return copy

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.frontends.onnx.values import Array, as_objects, is_step, varies
+from rnncc.frontends.onnx.values import Array, as_objects, varies
 from rnncc.ir import size_proofs
 from rnncc.ir.dims import MOST_DIVISOR, Dim
 from rnncc.ir.size_proofs import is_natural
@@ -56,11 +56,20 @@ def divide(x: Dim, y: Dim) -> Dim:
             raise Undecided
         return exact
     count = abs(int(y))
-    up = x if _is_never_negative(x) else x.excess()
     if count > MOST_DIVISOR and not x.is_static:
         raise Undecided
-    quotient = up.under(count) - (up - x).under(count)
+    quotient = _truncated(x, count)
     return _settled(quotient if int(y) > 0 else -quotient)
+
+
+def _truncated(x: Dim, count: int) -> Dim:
+    """x / count, rounded towards zero for all sizes, 0 among them: (T - 1) / 2 is 0 of none."""
+    if is_natural(x):
+        return x.under(count)
+    if is_natural(x + (count - 1)):  # what is negative is less than a whole divisor
+        return x.under(count).excess()
+    up = x.excess()
+    return up.under(count) - (up - x).under(count)
 
 
 def exact_quotient(x: Dim, y: Dim) -> Dim:
@@ -73,9 +82,21 @@ def exact_quotient(x: Dim, y: Dim) -> Dim:
 
 def floored(x: Dim, y: Dim) -> Dim:
     """⌊x / y⌋"""
-    if not y.is_static or y == 0 or (abs(int(y)) > MOST_DIVISOR and not x.is_static):
+    if not y.is_static:
+        return _floored_by_open(x, y)
+    if y == 0 or (abs(int(y)) > MOST_DIVISOR and not x.is_static):
         raise Undecided
     return _settled(x.under(int(y)) if int(y) > 0 else (-x).under(-int(y)))
+
+
+def _floored_by_open(x: Dim, y: Dim) -> Dim:
+    """⌊x / y⌋ where it is the same for all y, which are at least 1 where they divide."""
+    facts = (y - 1,)
+    if is_natural(x) and is_natural(y - x - 1, facts):
+        return Dim.of(0)
+    if is_natural(-x - 1) and is_natural(x + y, facts):
+        return Dim.of(-1)
+    return exact_quotient(x, y)
 
 
 def raised(x: Dim, y: Dim) -> Dim:
@@ -86,6 +107,16 @@ def raised(x: Dim, y: Dim) -> Dim:
 def modulo(x: Dim, y: Dim) -> Dim:
     """x - y · ⌊x / y⌋"""
     return x - y * floored(x, y)
+
+
+def remainder(x: Dim, y: Dim) -> Dim:
+    """x - y · (x / y, rounded towards zero)"""
+    return x - y * divide(x, y)
+
+
+def magnitude(x: Dim) -> Dim:
+    """|x|"""
+    return larger(x, -x)
 
 
 def smaller(x: Dim, y: Dim) -> Dim:
@@ -148,12 +179,6 @@ def may_be_natural(dim: Dim) -> bool:
         return decide("ge", dim, Dim.of(0))
     except Undecided:
         return True
-
-
-def _is_never_negative(dim: Dim) -> bool:
-    """Whether a size is 0 or more for all symbols that are at least 1."""
-    sizes = (name for name in dim.symbols if not is_step(name))
-    return is_natural(dim.substitute({name: Dim.of(name) + 1 for name in sizes}))
 
 
 def comparison(kind: str) -> Callable[[Dim, Dim], bool]:

@@ -4,6 +4,7 @@ from rnncc.frontends.onnx.node import OnnxOperator
 from rnncc.frontends.onnx.ops import (
     activations,
     arithmetic,
+    blocks,
     contributed,
     control,
     conv,
@@ -16,6 +17,7 @@ from rnncc.frontends.onnx.ops import (
     loop,
     normal,
     optional,
+    pooling,
     quantised,
     ranking,
     recurrent,
@@ -39,7 +41,7 @@ FAMILIES: dict[str, dict[str, OnnxOperator]] = {
     "Comparisons and logic": logic.OPERATORS,
     "Reductions": reduce.OPERATORS,
     "Normalisation": normal.OPERATORS,
-    "Convolution and pooling": conv.OPERATORS,
+    "Convolution and pooling": {**conv.OPERATORS, **pooling.OPERATORS},
     "Other sizes": resize.OPERATORS,
     "Shapes": shape.OPERATORS,
     "Parts and edges": slicing.OPERATORS,
@@ -49,7 +51,11 @@ FAMILIES: dict[str, dict[str, OnnxOperator]] = {
     "Lists of tensors": sequence.OPERATORS,
     "Optional values": optional.OPERATORS,
     "Constants": source.OPERATORS,
-    "Quantised tensors": {**quantised.OPERATORS, **whole_products.OPERATORS},
+    "Quantised tensors": {
+        **quantised.OPERATORS,
+        **whole_products.OPERATORS,
+        **blocks.OPERATORS,
+    },
     "Written by ONNX Runtime's optimisers": contributed.OPERATORS,
     "Scalers, encoders, linear models (ai.onnx.ml)": learners.OPERATORS,
 }

@@ -259,15 +259,18 @@ def overlap_add(
     """
     count, taps = dims_of(y)[axis], int(dims_of(y)[axis + 1])
     stride, dilation = steps
+    # taps that lie in one stride meet no others of their own: all of them are one term of the sum
+    together = stride if dilation == 1 else 1
     sums = None
-    for tap in range(taps):
-        row = b.slice(y, axis + 1, tap, 1)
-        if stride > 1:
+    for tap in range(0, taps, together):
+        number = min(together, taps - tap)
+        row = b.slice(y, axis + 1, tap, number)
+        if stride > number:
             # x + -0.0 is x for every x, which x + 0.0 is not.
             row = b.pad(row, axis + 1, 0, Dim.of(stride), -0.0)
         dims = dims_of(row)
         row = b.reshape(row, (*dims[:axis], count * stride, *dims[axis + 2 :]))
-        row = b.slice(row, axis, 0, (count - 1) * stride + 1)
+        row = b.slice(row, axis, 0, (count - 1) * stride + number)
         placed = b.pad(row, axis, start + tap * dilation, total, -0.0)
         sums = placed if sums is None else b.add(sums, placed)
     assert sums is not None

@@ -178,6 +178,7 @@ CASES: dict[str, tuple[Any, Arrays]] = {
     "Pad": constants_of("Pad", {"x": X}, {"p": np.array([0, 1, 2, 0, -1, 1]), "v": np.float32(2)}),
     "Trilu": of_one("Trilu", {"x": X}, upper=0),
     "ExpandDims": constants_of("ExpandDims", {"x": X}, {"a": np.int32(-2)}),
+    "GridSample": of_one("GridSample", {"x": random(N, 3, 4, 5), "g": random(N, 2, 3, 2)}),
 }
 
 

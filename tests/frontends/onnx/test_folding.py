@@ -243,6 +243,29 @@ def test_functions_of_the_model() -> None:
     assert y.tolist() == [6, 12]
 
 
+def test_inputs_that_the_call_of_a_function_leaves_out() -> None:
+    from onnx import parser
+
+    made = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+        g (float[N] x, bool c, float top) => (float[N] y, float[N] z) {
+            y = own.held (x, , c)
+            z = own.held (x, top, c)
+        }
+        <domain: "own", opset_import: ["" : 17, "own" : 1]>
+        held (v, most, c) => (w) {
+            w = If (c) <
+                then_branch = t () => (a) { a = own.within (v, , most) },
+                else_branch = e () => (b) { b = Identity (v) }>
+        }
+        <domain: "own", opset_import: ["" : 17]>
+        within (v, least, most) => (w) { w = Clip (v, least, most) }
+    """)
+    x = np.array([1, 5], np.float32)
+    got = interpreted(made, {"x": x, "c": np.array(True), "top": np.float32(2)})
+    assert [got["y"].tolist(), got["z"].tolist()] == [[1, 5], [1, 2]]
+
+
 def test_overloads_of_a_function() -> None:
     """Of functions of one name, in a domain with two names, a node calls the one it says."""
     made = model([], [info("x", ["N"])], [info("y", None)])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
 from onnx import TensorProto, helper, numpy_helper
 from rnncc_runtime import ArrayError
 from rnncc_runtime.errors import ModelError
@@ -14,6 +16,8 @@ import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.ir.bounds import bounds_of, check_bounds
+from rnncc.ir.interpreter import run
+from tests.frontends.onnx.exact_sums import exact_session
 from tests.frontends.onnx.models import (
     by_onnxruntime,
     graph,
@@ -21,7 +25,9 @@ from tests.frontends.onnx.models import (
     interpreted,
     model,
     node,
+    random_models,
 )
+from tests.frontends.onnx.random_sizes import size_models
 
 
 def vector(*numbers: int) -> Any:
@@ -240,6 +246,145 @@ def test_arithmetic_of_sizes_as_floats(name: str, dtype: Any) -> None:
         np.testing.assert_array_equal(
             compiled.run({"x": x})["y"], by_onnxruntime(made, {"x": x})["y"]
         )
+
+
+@pytest.mark.parametrize(("less", "by"), [(1, 2), (1, 3), (3, 2), (4, -2)])
+def test_sizes_are_divided_towards_zero(less: int, by: int) -> None:
+    nodes = [
+        node("Shape", "x", "T", end=1),
+        node("Sub", "T less", "a"),
+        node("Div", "a by", "b"),
+        node("Add", "b three", "c"),
+        node("ConstantOfShape", "c", "y"),
+    ]
+    constants = {"less": vector(less), "by": vector(by), "three": vector(3)}
+    made = model(nodes, [info("x", ["T"])], [info("b", None, "i64"), info("y", None)], constants)
+    compiled: Any = rnncc.compile(made)
+    for size in range(8):
+        got = compiled.run({"x": np.zeros(size, np.float32)})
+        assert got["b"] == int((size - less) / by)
+        assert got["y"].shape == (int((size - less) / by) + 3,)
+
+
+@pytest.mark.parametrize(
+    ("last", "of_size"),
+    {
+        "clip": (node("Clip", "a one four", "n"), lambda a: min(max(a, 1), 4)),
+        "clip above": (node("Clip", "a _ end", "n"), lambda a: a),
+        "min": (node("Min", "end a", "n"), lambda a: a),
+        "abs": (node("Abs", "a", "n"), abs),
+        "relu": (node("Relu", "a", "n"), lambda a: max(a, 0)),
+        "fmod": (node("Mod", "a two", "n", fmod=1), lambda a: int(np.fmod(a, 2))),
+    }.values(),
+    ids=["clip", "clip above", "min", "abs", "relu", "fmod"],
+)
+def test_functions_of_sizes(last: Any, of_size: Callable[[int], int]) -> None:
+    numbers = {"one": 1, "two": 2, "four": 4, "end": (1 << 63) - 1}
+    constants: dict[str, Any] = {name: np.array(n) for name, n in numbers.items()}
+    nodes = [
+        node("Shape", "x", "T", end=1),
+        node("Sub", "T four", "a"),
+        last,
+        node("Add", "n four", "size"),
+        node("ConstantOfShape", "size", "y"),
+    ]
+    made = model(nodes, [info("x", ["T"])], [info("y", None)], constants)
+    compiled: Any = rnncc.compile(made)
+    for size in range(9):
+        assert len(compiled.run({"x": np.zeros(size, np.float32)})["y"]) == of_size(size - 4) + 4
+
+
+@pytest.mark.parametrize(("shift", "least"), [(-1, 1), (-3, 3), (2, 3)])
+def test_rows_moved_round_an_axis(shift: int, least: int) -> None:
+    """x.roll, whose start is the shift modulo the size."""
+    nodes = [
+        node("Shape", "x", "T", end=1),
+        node("Mod", "shift T", "at"),
+        node("Slice", "x at end zero", "a"),
+        node("Slice", "x zero at zero", "b"),
+        node("Concat", "a b", "y", axis=0),
+    ]
+    constants = {"shift": vector(shift), "zero": vector(0), "end": vector((1 << 63) - 1)}
+    made = model(nodes, [info("x", ["T"])], [info("y", None)], constants)
+    compiled: Any = rnncc.compile(made)
+    for size in range(least, 6):
+        x = np.arange(size, dtype=np.float32)
+        np.testing.assert_array_equal(compiled.run({"x": x})["y"], np.roll(x, -shift))
+    with pytest.raises(ArrayError, match="would be -"):
+        compiled.run({"x": np.zeros(least - 1, np.float32)})
+
+
+@pytest.mark.parametrize("row", [2, -3])
+def test_a_row_that_an_axis_may_not_have(row: int) -> None:
+    """Calls without it are refused; in a branch, where it is read."""
+    gather = node("Gather", "x row", "y", axis=0)
+    constants = {"row": np.array(row)}
+    read: Any = rnncc.compile(model([gather], [info("x", ["T"])], [info("y", None)], constants))
+    x = np.arange(4, dtype=np.float32)
+    assert read.run({"x": x})["y"] == x[row]
+    with pytest.raises(ArrayError, match="a size T - 3 would be -1"):
+        read.run({"x": x[:2]})
+    branches = [graph([made], [], [info("y", None)]) for made in (gather, node("Neg", "one", "y"))]
+    choice = node("If", "flag", "z", then_branch=branches[0], else_branch=branches[1])
+    inputs = [info("x", ["T"]), info("flag", [], "i1")]
+    constants["one"] = np.array(1, np.float32)
+    chosen: Any = rnncc.compile(model([choice], inputs, [info("z", None)], constants))
+    assert chosen.run({"x": x, "flag": np.array(True)})["z"] == x[row]
+    assert chosen.run({"x": x[:2], "flag": np.array(False)})["z"] == -1
+    with pytest.raises(ModelError, match="outside of its table"):
+        chosen.run({"x": x[:2], "flag": np.array(True)})
+
+
+@pytest.mark.peers
+def test_statistics_of_a_batch_of_any_size() -> None:
+    nodes = [node("BatchNormalization", "x s b m v", "y mean var", training_mode=1, momentum=0.75)]
+    rng = np.random.default_rng(0)
+    constants = {name: rng.random(3).astype(np.float32) for name in "sbmv"}
+    outputs = [info(name, None) for name in ("y", "mean", "var")]
+    made = model(nodes, [info("x", ["N", 3, "T"])], outputs, constants)
+    compiled: Any = rnncc.compile(made)
+    for shape in ((1, 3, 4), (2, 3, 5)):
+        x = rng.standard_normal(shape).astype(np.float32)
+        got, want = compiled.run({"x": x}), by_onnxruntime(made, {"x": x})
+        for name, array in want.items():
+            np.testing.assert_allclose(got[name], array, 1e-5, 1e-6)
+    del made.graph.node[0].attribute[:]
+    with pytest.raises(CompileError, match="statistics outside of the training mode of opset 14"):
+        import_model(made)
+
+
+@pytest.mark.peers
+def test_antialias_beside_an_open_axis() -> None:
+    nodes = [node("Resize", "x _ scales", "y", mode="linear", antialias=1)]
+    constants = {"scales": np.array([1, 0.5], np.float32)}
+    made = model(nodes, [info("x", ["N", 8])], [info("y", None)], constants, opset=18)
+    x = np.random.default_rng(0).standard_normal((3, 8)).astype(np.float32)
+    got = rnncc.compile(made).run({"x": x})["y"]
+    np.testing.assert_allclose(got, by_onnxruntime(made, {"x": x})["y"], 1e-5, 1e-6)
+
+
+@pytest.mark.peers
+@random_models
+@given(size_models())
+def test_arithmetic_of_sizes_against_onnxruntime(made: Any) -> None:
+    try:
+        program = import_model(made)
+    except CompileError as error:
+        assert "is computed by the model, and must be known" in str(error)
+        return
+    session, bounds = (
+        exact_session(made.SerializeToString()),
+        bounds_of(program.net, program.bounds),
+    )
+    for steps, batch in ((0, 0), (1, 0), (0, 2), (1, 1), (2, 1), (3, 5), (4, 2), (7, 3)):
+        x = np.zeros((steps, batch), np.float32)
+        try:
+            check_bounds(bounds, {"T": steps, "N": batch})
+        except CompileError:
+            continue
+        got: Any = run(program, {"x": x})
+        value, rows = session.run(None, {"x": x})
+        assert (got["v"], got["y"].shape) == (value, rows.shape), (steps, batch)
 
 
 def test_fractions_that_no_float_holds_are_no_formulas() -> None:

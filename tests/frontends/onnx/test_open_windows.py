@@ -114,6 +114,27 @@ def longer(factor: float, **attributes: Any) -> Any:
     return model(nodes, [info("x", ["N", 2, "W"])], [info("y", None)], constants, opset=18)
 
 
+def unfolded(**attributes: Any) -> Any:
+    """Largest elements and where they stand, put back there; beside them windows over half of the
+    axis, added up."""
+    nodes = [
+        node("Shape", "x", "size", start=2),
+        node("Div", "size two", "image"),
+        node("Mul", "image two", "even"),
+        node("Slice", "x zero even two", "cut"),
+        node("MaxPool", "cut", "a i", kernel_shape=[2], strides=[2]),
+        node("MaxUnpool", "a i", "y", kernel_shape=[2], strides=[2]),
+        node("Concat", "a a", "columns", axis=1),
+        node("Col2Im", "columns image two", "z", pads=[1, 0]),
+        node("GlobalLpPool", "x", "norm", p=3),
+    ]
+    outputs = [
+        info(name, None, "i64" if name == "i" else "f32") for name in ("y", "i", "z", "norm")
+    ]
+    constants = {"two": np.array([2]), "zero": np.array([0])}
+    return model(nodes, [info("x", ["N", 2, "W"])], outputs, constants, opset=18)
+
+
 WHOLE: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 POOL: dict[str, Any] = {"kernel_shape": [3], "strides": [2]}
 MODELS: dict[str, tuple[Any, int]] = {
@@ -140,6 +161,7 @@ MODELS: dict[str, tuple[Any, int]] = {
     "as long as x": (joined(mode="linear"), 1),
     "as long as x, nearest": (joined(**WHOLE), 1),
     "ends on ends": (joined(mode="linear", coordinate_transformation_mode="align_corners"), 1),
+    "there and back": (unfolded(), 2),
     "repeated": (longer(4, **WHOLE), 1),
     "in between": (longer(2.5, mode="linear"), 1),
 }

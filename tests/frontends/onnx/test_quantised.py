@@ -114,6 +114,95 @@ def test_rounding_has_no_gradient() -> None:
         rnncc.compile(made, train=True)
 
 
+@pytest.mark.peers
+@pytest.mark.parametrize("known", [False, True], ids=["computed", "known"])
+@pytest.mark.parametrize("scales", [1, 3])
+@pytest.mark.parametrize("flags", [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_layers_of_integers(flags: tuple[int, int], scales: int, known: bool) -> None:
+    """QGemm: as floats, and quantised behind a bias, of weights that are computed too."""
+    rng = np.random.default_rng(0)
+    weights = rng.integers(0, 255, (3, 20)[:: 1 if flags[1] else -1]).astype(np.uint8)
+    attributes = {"transA": flags[0], "transB": flags[1], "alpha": 0.5}
+    names = "x s z w t o"
+    made = model(
+        [
+            node("QGemm", names, "y", domain="com.microsoft", **attributes),
+            node("QGemm", f"{names} c u v", "q", domain="com.microsoft", **attributes),
+        ],
+        [info("x", [20, "N"] if flags[0] else ["N", 20], "u8")],
+        [info("y", None), info("q", None, "u8")],
+        {
+            **{"s": np.float32(0.01), "z": np.uint8(120), "u": np.float32(0.03)},
+            "t": np.full(scales, 0.02, np.float32)[() if scales > 1 else 0],
+            "o": np.full(scales, 99, np.uint8)[() if scales > 1 else 0],
+            **{"c": np.array([5, 0, -900], np.int32), "v": np.uint8(90)},
+            **({"w": weights} if known else {}),
+        },
+        domains={"com.microsoft": 1},
+    )
+    arrays = {"x": rng.integers(0, 255, (20, 20)).astype(np.uint8)}
+    if not known:
+        made.graph.input.append(info("w", list(weights.shape), "u8"))
+        arrays["w"] = weights
+    want = by_onnxruntime(made, arrays)
+    for got in (interpreted(made, arrays), rnncc.compile(made).run(arrays)):
+        assert_close(got, want)
+
+
+@pytest.mark.peers
+def test_chosen_and_normalised_numbers() -> None:
+    """QLinearWhere, and QLinearSoftmax over axes that Softmax joins before opset 13."""
+    nodes = [
+        node("QLinearWhere", "k x s z y t o u v", "chosen", domain="com.microsoft"),
+        node("QLinearSoftmax", "x s z r w", "soft", domain="com.microsoft", axis=1, opset=11),
+    ]
+    made = model(
+        nodes,
+        [info("k", ["N", 1, 1], "i1"), info("x", ["N", 3, 4], "u8"), info("y", [4], "u8")],
+        [info("chosen", None, "u8"), info("soft", None, "u8")],
+        {
+            **{"s": np.float32(0.0211), "z": np.uint8(3), "t": np.float32(0.0511)},
+            **{"o": np.uint8(140), "u": np.float32(0.0213), "v": np.uint8(13)},
+            **{"r": np.float32(1 / 256), "w": np.uint8(0)},
+        },
+        domains={"com.microsoft": 1},
+    )
+    rng = np.random.default_rng(0)
+    arrays = {"k": np.array([[[True]], [[False]]])} | {
+        name: rng.integers(0, 255, shape).astype(np.uint8)
+        for name, shape in (("x", (2, 3, 4)), ("y", (4,)))
+    }
+    assert_close(interpreted(made, arrays), by_onnxruntime(made, arrays))
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("zeros", [False, True], ids=["middle", "zeros"])
+def test_rows_of_blocks(zeros: bool, bits: int) -> None:
+    """GatherBlockQuantized: rows of 40 numbers, of which the last block has 8."""
+    rng = np.random.default_rng(0)
+    rows, blocks = (20, 2) if bits == 4 else (40, 3)
+    constants = {
+        "w": rng.integers(0, 255, (6, rows)).astype(np.uint8),
+        "s": rng.uniform(0.1, 1, (6, 3)).astype(np.float32),
+        **({"o": rng.integers(0, 255, (6, blocks)).astype(np.uint8)} if zeros else {}),
+    }
+    names = "w x s o" if zeros else "w x s"
+    made = model(
+        [
+            node(
+                "GatherBlockQuantized", names, "y", domain="com.microsoft", block_size=16, bits=bits
+            )
+        ],
+        [info("x", ["N", 2], "i64")],
+        [info("y", None)],
+        constants,
+        domains={"com.microsoft": 1},
+    )
+    arrays = {"x": np.array([[0, 5], [-1, 2], [3, 3]])}
+    assert_close(interpreted(made, arrays), by_onnxruntime(made, arrays))
+
+
 WINDOWS: dict[str, dict[str, Any]] = {
     "plain": {"kernel_shape": [2, 3]},
     "strides and pads": {"kernel_shape": [3, 3], "strides": [2, 1], "pads": [1, 2, 1, 0]},

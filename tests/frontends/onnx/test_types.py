@@ -241,6 +241,44 @@ def test_uint64_is_not_computed_with_where_its_sign_matters(kind: str) -> None:
         import_model(made)
 
 
+@pytest.mark.peers
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_products_and_means_of_integers(dtype: str) -> None:
+    nodes = [
+        node("MatMul", "x w", "y"),
+        node("MatMul", "x v", "z"),
+        node("ReduceMean", "x", "mean", axes=[1], keepdims=0),
+    ]
+    inputs = [info("x", ["N", "T", 3], dtype), info("w", ["N", 3, 2], dtype), info("v", [3], dtype)]
+    made = model(nodes, inputs, [info(n, None, dtype) for n in ("y", "z", "mean")], opset=13)
+    shapes = {"x": (2, 5, 3), "w": (2, 3, 2), "v": (3,)}
+    kind = NUMPY[dtype]
+    arrays: Arrays = {n: drawn(np.int8, shape).astype(kind) for n, shape in shapes.items()}
+    arrays["w"][0] *= 1 << 30  # the sums wrap around in 32 bits
+    want = by_onnxruntime(made, arrays)
+    for got in (interpreted(made, arrays), rnncc.compile(import_model(made)).run(arrays)):
+        for name, array in want.items():
+            assert got[name].dtype == array.dtype
+            np.testing.assert_array_equal(got[name], array)
+
+
+def test_integers_that_do_not_fit_a_product() -> None:
+    inputs = [info("x", [2, 3], "i32"), info("w", [2, 3], "i32")]
+    made = model([node("MatMul", "x w", "y")], inputs, [info("y", None, "i32")])
+    with pytest.raises(CompileError, match=r"\(MatMul\): multiplies 2 x 3 by 2 x 3"):
+        import_model(made)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8"])
+@pytest.mark.parametrize("kind", ["ReduceMax", "ReduceMin"])
+def test_extrema_of_no_elements_are_limits_of_the_type(kind: str, dtype: str) -> None:
+    nodes = [node(kind, "x", "y", axes=[1], keepdims=0)]
+    made = model(nodes, [info("x", [1, "T"], dtype)], [info("y", None, dtype)], opset=13)
+    y = rnncc.compile(made).run({"x": np.zeros((1, 0), NUMPY[dtype])})["y"]
+    limits = np.iinfo(NUMPY[dtype])
+    assert y.tolist() == [limits.min if kind == "ReduceMax" else limits.max]
+
+
 def test_a_layer_of_doubles() -> None:
     """Computed in them: constants, states and functions are no float32."""
     hidden, size = 6, 4

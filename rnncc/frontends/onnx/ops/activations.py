@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx import sizes
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
-from rnncc.frontends.onnx.ops.elementwise import folded, of_floats
+from rnncc.frontends.onnx.ops.arithmetic import folded as folded_pairs
+from rnncc.frontends.onnx.ops.elementwise import folded_sizes, of_floats
 from rnncc.frontends.onnx.values import Array
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dtype_of, shape_text
 from rnncc.nn.activations import (
     elu,
@@ -142,12 +145,20 @@ def _scalar(n: Node, index: int, value: SSAValue) -> SSAValue:
 
 
 def _fold_clip(n: Node, arrays: list[Array]) -> Array | None:
-    x = arrays[0]
-    if n.opset < 11 or any(a.dtype == object for a in arrays):
+    x: Array | None = arrays[0]
+    if n.opset < 11:
         return None
-    for index, function in ((1, np.maximum), (2, np.minimum)):
-        x = function(x, np.asarray(n.scalar(index), x.dtype)) if n.has(index) else x
+    for index, fold in ((1, _AT_LEAST), (2, _AT_MOST)):
+        if n.has(index) and x is not None:
+            limit = arrays[index]
+            if limit.size != 1:
+                raise n.error(f"has {limit.size} limits, expected one number")
+            x = fold(n, [x, limit.reshape(())])
     return x
+
+
+_AT_LEAST = folded_pairs(np.maximum, sizes.larger, rounds=False)
+_AT_MOST = folded_pairs(np.minimum, sizes.smaller, rounds=False)
 
 
 OPERATORS: dict[str, OnnxOperator] = {
@@ -155,7 +166,7 @@ OPERATORS: dict[str, OnnxOperator] = {
     "Softsign": OnnxOperator(of_floats(soft_sign, "X / (1 + |X|).")),
     "HardSwish": OnnxOperator(of_floats(hard_swish, "X · min(max(X / 6 + 1/2, 0), 1).")),
     "Mish": OnnxOperator(of_floats(mish, "X · tanh(ln(1 + e^X)).")),
-    "Relu": OnnxOperator(_relu, folded(lambda x: np.maximum(x, 0))),
+    "Relu": OnnxOperator(_relu, folded_sizes(lambda x: np.maximum(x, 0), Dim.excess)),
     "Elu": OnnxOperator(_elu),
     "Selu": OnnxOperator(_selu),
     "Celu": OnnxOperator(_celu),

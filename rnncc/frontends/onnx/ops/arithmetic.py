@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, NUMBERS, FoldOne, Node, OnnxOperator
-from rnncc.frontends.onnx.values import EXACT, NEAR, Array, as_objects
+from rnncc.frontends.onnx.values import EXACT, NEAR, Array, as_objects, varies
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.elementwise import BITS
@@ -75,7 +75,9 @@ def _beside_large(of_sizes: OfSizes, limit: int, x: Dim, y: Dim) -> Any:
     if left == right:
         return of_sizes(x, y)
     found = of_sizes(x, zero) if left else of_sizes(zero, y)
-    return found if found is not zero else y if left else x
+    if isinstance(found, Dim) and found == 0:  # the one of the two that is the size
+        return y if left else x
+    return found
 
 
 def _binary(function: Binary, formula: str) -> Any:
@@ -112,8 +114,20 @@ def _mod(n: Node) -> SSAValue:
 
 def _fold_mod(n: Node, arrays: list[Array]) -> Array | None:
     if n.flag("fmod"):
-        return folded(np.fmod, None)(n, arrays)
-    return folded(np.mod, sizes.modulo)(n, arrays)
+        return folded(np.fmod, sizes.remainder)(n, arrays)
+    return folded(np.mod, partial(_modulo, n))(n, arrays)
+
+
+def _modulo(n: Node, x: Dim, y: Dim) -> Dim:
+    """x mod y; of a number by an open size, such as the -2 mod T of a roll, calls are refused for
+    which it is not less than the size."""
+    try:
+        return sizes.modulo(x, y)
+    except sizes.Undecided:
+        if not x.is_static or varies(y) or n.scope.model.branches:
+            raise
+        n.b.require(y - x - 1 if int(x) > 0 else y + x)
+        return x if int(x) > 0 else y + x
 
 
 def _pow(n: Node) -> SSAValue:

@@ -25,6 +25,7 @@ from rnncc.frontends.onnx.ops.gate_functions import FUNCTIONS
 from rnncc.frontends.onnx.ops.indexing import trilu
 from rnncc.frontends.onnx.ops.linear import general_product, square_matrices
 from rnncc.frontends.onnx.ops.normal import layer_norm_outputs, rms_normalised
+from rnncc.frontends.onnx.ops.resize import grid_sampled
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn import activations as act
@@ -261,6 +262,7 @@ OPERATORS: dict[str, OnnxOperator] = {
         "Pad": contributed(padded, (2, 3), "mode"),
         "Trilu": contributed(trilu, (1, 2), "upper"),
         "ExpandDims": contributed(with_axis, (2, 2), ""),
+        "GridSample": contributed(grid_sampled, (2, 2), "align_corners mode padding_mode"),
         "Inverse": contributed(_inverse, (1, 1), ""),
     }.items()
 }

@@ -1,20 +1,19 @@
-"""Convolutions and pooling over one axis or more."""
+"""Convolutions over one axis or more, and the sums of windows that are their opposite."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from math import prod
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
-from rnncc.ir.dims import Dim
-from rnncc.ir.size_proofs import at_most, larger
-from rnncc.ir.types import dims_of, shape_text
-from rnncc.nn.axes import kept_dims
+from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.indexing import overlap_add
+from rnncc.ir.size_proofs import larger
+from rnncc.ir.types import shape_text
+from rnncc.nn.axes import move_axis
 from rnncc.nn.convolution import Window, convolution, transposed_convolution
-from rnncc.nn.pooling import average_pool, lp_pool, max_pool
-from rnncc.nn.reduction import mean
 
 Pads = list[tuple[Dim | int, Dim | int]]
 MAX_GROUPS = 256
@@ -168,82 +167,34 @@ def _transposed_sizes(
     return found
 
 
-def _pooled(n: Node) -> list[Window]:
-    """The windows of a pool."""
-    dims = n.dims()
-    kernel = n.integers("kernel_shape")
-    if len(kernel) != len(dims) - 2 or min(kernel, default=0) < 1:
-        raise n.error(f"attribute 'kernel_shape' = {kernel} for data {shape_text(dims)}")
-    geometry = Geometry(n, kernel)
-    _check_same(n, geometry, dims[2:])
-    geometry.fit(dims[2:])
-    rounds_up = n.flag("ceil_mode", 0) and not geometry.auto.startswith("SAME")  # nothing is left
-    return geometry.windows(rounds_up)
+def _image_of_columns(n: Node) -> SSAValue:
+    """The windows of an image, whose taps are channels of X, laid over each other and added up.
 
-
-def _check_same(n: Node, g: Geometry, sizes: Sequence[Dim]) -> None:
-    """Refuse automatic pads of which the standard and ONNX Runtime make different windows."""
-    for axis, size in enumerate(sizes) if g.auto.startswith("SAME") else ():
-        if g.dilations[axis] > 1:
-            raise n.unsupported(f"attribute 'auto_pad' = {g.auto!r} with dilations")
-        last = (size.over(g.strides[axis]) - 1) * g.strides[axis]
-        if not at_most(size, last + g.reach(axis)):
-            what = f"attribute 'auto_pad' = {g.auto!r} with windows of {g.kernel[axis]}"
-            raise n.unsupported(f"{what} in strides of {g.strides[axis]} on {size} elements")
-
-
-def _max_pool(n: Node) -> SSAValue:
-    """The largest element of each window.
-
-    Refused: the places of the largest; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
-    windows shorter than their stride.
+    Refused: elements other than floats.
     """
-    return max_pool(n.b, n.x(0, NUMBERS), _pooled(n))
-
-
-def _average_pool(n: Node) -> SSAValue:
-    """The mean of each window, of its elements within X or of all.
-
-    Refused: elements other than floats; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
-    windows shorter than their stride.
-    """
-    return averaged(n, n.x(0, FLOATS))
-
-
-def averaged(n: Node, x: SSAValue) -> SSAValue:
-    """The means of the windows of x."""
-    return average_pool(n.b, x, _pooled(n), n.flag("count_include_pad", 0))
-
-
-def _lp_pool(n: Node) -> SSAValue:
-    """(Σ |X|^p)^(1/p) of each window.
-
-    Refused: elements other than floats; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
-    windows shorter than their stride.
-    """
-    p = n.integer("p", 2)
-    if p < 1:
-        raise n.error(f"attribute 'p' = {p} is below 1")
-    return lp_pool(n.b, n.x(0, FLOATS), _pooled(n), p)
-
-
-def _global(kind: str, formula: str) -> Any:
-    def build(n: Node) -> SSAValue:
-        x = n.x(0, FLOATS)
-        axes = list(range(2, len(dims_of(x))))
-        y = mean(n.b, x, axes) if kind == "mean" else n.b.reduce(kind, x, axes)
-        return n.b.reshape(y, kept_dims(x, axes))
-
-    build.__doc__ = f"{formula} of each channel.\n\nRefused: elements other than floats."
-    return build
+    b, x, dims, image, block = n.b, n.x(0, FLOATS), n.dims(), n.sizes(1), n.whole(2)
+    geometry, rank = Geometry(n, block), len(block)
+    fits = len(dims) == 3 and len(image) == rank and min(block, default=0) > 0
+    channels = dims[1].divide(Dim.of(prod(block))) if fits else None
+    if channels is None:
+        what = f"makes {shape_text(image)} of windows {block} in data {shape_text(dims)}"
+        raise n.error(what)
+    windows = geometry.windows()
+    counts = [w.count(size) for w, size in zip(windows, image, strict=True)]
+    if dims[2] != product(counts):
+        what = f"has {dims[2]} windows for {shape_text(counts)} of them in {shape_text(image)}"
+        raise n.differ([dims[2]], [product(counts)], what)
+    y = b.reshape(x, (dims[0], channels, *block, *counts))
+    for axis, (window, size) in enumerate(zip(windows, image, strict=True), 2):
+        y = move_axis(b, y, 2 + rank, axis)  # the windows of the axis, in front of their taps
+        whole, steps = size + sum(window.pads), (window.stride, window.dilation)
+        y = overlap_add(b, y, axis, Dim.of(0), whole, steps)
+        y = b.slice(y, axis, window.pads[0], size)
+    return y
 
 
 OPERATORS: dict[str, OnnxOperator] = {
     "Conv": OnnxOperator(convolved),
     "ConvTranspose": OnnxOperator(_conv_transpose),
-    "MaxPool": OnnxOperator(_max_pool),
-    "AveragePool": OnnxOperator(_average_pool),
-    "LpPool": OnnxOperator(_lp_pool),
-    "GlobalAveragePool": OnnxOperator(_global("mean", "The mean")),
-    "GlobalMaxPool": OnnxOperator(_global("max", "The largest element")),
+    "Col2Im": OnnxOperator(_image_of_columns),
 }

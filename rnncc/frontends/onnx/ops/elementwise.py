@@ -51,6 +51,20 @@ def folded(numpy: Callable[[Array], Any]) -> FoldOne:
     return lambda n, arrays: None if arrays[0].dtype == object else np.asarray(numpy(arrays[0]))
 
 
+def folded_sizes(numpy: Callable[[Array], Any], of_size: Callable[[Dim], Dim]) -> FoldOne:
+    """Folding by NumPy, and of sizes by a function of one."""
+
+    def fold(n: Node, arrays: list[Array]) -> Array | None:
+        x = arrays[0]
+        if x.dtype != object:
+            return np.asarray(numpy(x))
+        if n.value(0).dtype in EXACT:
+            return None
+        return sizes.by_element(lambda size, _: of_size(size), x, np.zeros((), np.int64))
+
+    return fold
+
+
 def rounded(numpy: Callable[[Array], Any]) -> FoldOne:
     """Folding of what leaves integers as they are: sizes are some."""
     return lambda n, arrays: (
@@ -285,7 +299,7 @@ OPERATORS: dict[str, OnnxOperator] = {
     "CastLike": OnnxOperator(_cast_like),
     "BitCast": OnnxOperator(_bit_cast, _fold_bit_cast),
     "Neg": OnnxOperator(_neg, _fold_neg),
-    "Abs": OnnxOperator(_abs, folded(np.abs)),
+    "Abs": OnnxOperator(_abs, folded_sizes(np.abs, sizes.magnitude)),
     "Sign": OnnxOperator(_sign, folded(np.sign)),
     "Sqrt": OnnxOperator(of_floats(Builder.sqrt, "√X."), folded(np.sqrt)),
     "Exp": OnnxOperator(of_floats(Builder.exp, "e^X."), folded(np.exp)),

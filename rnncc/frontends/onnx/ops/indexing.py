@@ -59,11 +59,10 @@ def gathered(n: Node, x: SSAValue, axis: int) -> SSAValue:
         start = Dim.of(at) if at >= 0 else size + at
         if size.is_static:
             checked(n, known, int(size))
-        elif at not in (0, -1):
-            what = f"takes row {at} of an axis of {size}, which may be shorter"
-            raise n.unsupported(what, "--shape gives a size")
-        row = n.b.slice(x, axis, start, 1)
-        return n.b.reshape(row, (*dims[:axis], *known.shape, *dims[axis + 1 :]))
+        # calls with fewer rows are refused, but for a row that may not be read at all
+        if size.is_static or at in (0, -1) or not n.scope.model.branches:
+            row = n.b.slice(x, axis, start, 1)
+            return n.b.reshape(row, (*dims[:axis], *known.shape, *dims[axis + 1 :]))
     return n.b.gather(x, _index(n, 1, dims[axis]), axis)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.whole_products import dequantised_product
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
@@ -18,10 +18,10 @@ from rnncc.nn.linear import matmul
 def _matmul(n: Node) -> SSAValue:
     """A B over the last two axes, the leading ones with NumPy's broadcasting.
 
-    Refused: elements other than floats.
+    Refused: elements other than floats, int32, int64.
     """
     whole = dequantised_product(n)
-    return matmul(n.b, n.x(0, FLOATS), n.x(1, FLOATS)) if whole is None else whole
+    return matmul(n.b, n.x(0, NUMBERS), n.x(1, NUMBERS)) if whole is None else whole
 
 
 def general_product(n: Node) -> SSAValue:

@@ -15,6 +15,7 @@ from rnncc.nn.axes import by_channel
 from rnncc.nn.indexing import extremum_place, one_hot
 from rnncc.nn.normalisation import (
     batch_norm,
+    channel_moments,
     layer_norm,
     log_softmax,
     lp_normalise,
@@ -88,18 +89,27 @@ def _check_stash(n: Node) -> None:
         raise n.unsupported("computes its mean and variance in another type than float32")
 
 
-def _batch_norm(n: Node) -> SSAValue:
-    """(X - mean) / √(variance + epsilon) · scale + B by channels, with given statistics.
+def _batch_norm(n: Node) -> list[SSAValue]:
+    """(X - mean) / √(variance + epsilon) · scale + B by channels, with given statistics; or in
+    training mode with X's own, and given · momentum + own · (1 - momentum).
 
-    Refused: training mode; elements other than floats.
+    Refused: training mode before opset 14; elements other than floats.
     """
-    if n.flag("training_mode", 0) or sum(1 for name in n.op.output if name) > 1:
-        raise n.unsupported("is in training mode")
+    trains = n.opset >= 14 and n.flag("training_mode")
+    if not trains and sum(1 for name in n.op.output if name) > 1:
+        raise n.unsupported("gives statistics outside of the training mode of opset 14")
     if n.opset < 9 and not n.flag("spatial", 1):
         raise n.unsupported("is not spatial")
+    b, x, epsilon = n.b, n.x(0, FLOATS), n.real("epsilon", 1e-5)
     scale, bias, average, variance = (_channels(n, i) for i in range(1, 5))
-    epsilon = n.real("epsilon", 1e-5)
-    return batch_norm(n.b, n.x(0, FLOATS), average, variance, scale, bias, epsilon)
+    if not trains:
+        return [batch_norm(b, x, average, variance, scale, bias, epsilon)]
+    own, kept = channel_moments(b, x), n.real("momentum", float(np.float32(0.9)))
+    running = [
+        b.add(times(b, given, kept), times(b, new, 1 - kept))
+        for given, new in zip((average, variance), own, strict=True)
+    ]
+    return [batch_norm(b, x, *own, scale, bias, epsilon), *running]
 
 
 def _channels(n: Node, index: int) -> SSAValue:

@@ -11,10 +11,11 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, SINGLE, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
-from rnncc.frontends.onnx.ops.conv import averaged
 from rnncc.frontends.onnx.ops.elementwise import Unary
+from rnncc.frontends.onnx.ops.pooling import averaged
 from rnncc.frontends.onnx.values import Array, Dequantised, Value
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.activations import leaky_relu
 from rnncc.nn.axes import kept_dims
@@ -217,10 +218,11 @@ def _plain(function: Unary) -> Callable[[Node, SSAValue], SSAValue]:
 
 def _softmax(n: Node, x: SSAValue) -> SSAValue:
     rank = len(dims_of(x))
-    axis = n.axis(n.integer("axis", -1), rank)
-    if n.integer("opset", 13) < 13 and axis != rank - 1:
-        raise n.unsupported("joins axes, as Softmax does before opset 13")
-    return softmax(n.b, x, axis)
+    axis, dims = n.axis(n.integer("axis", -1), rank), dims_of(x)
+    if n.integer("opset", 13) >= 13:
+        return softmax(n.b, x, axis)
+    joined = n.b.reshape(x, (product(dims[:axis]), product(dims[axis:])))
+    return n.b.reshape(softmax(n.b, joined, 1), dims)
 
 
 def _pool(n: Node, x: SSAValue) -> SSAValue:
@@ -243,6 +245,12 @@ def _concat(n: Node) -> SSAValue:
     return quantised_by(n, n.b.concat(parts, axis), 0)
 
 
+def _where(n: Node) -> SSAValue:
+    """What X's numbers stand for where the condition holds, else what Y's do, quantised."""
+    check_training(n)
+    return quantised_by(n, n.b.select(n.x(0, ("i1",)), floats_at(n, 1), floats_at(n, 4)), 7)
+
+
 _QUANTISE, _DEQUANTISE = OnnxOperator(_quantise), OnnxOperator(_dequantise, _fold_dequantise)
 OPERATORS: dict[str, OnnxOperator] = {
     "QuantizeLinear": _QUANTISE,
@@ -262,4 +270,5 @@ OPERATORS: dict[str, OnnxOperator] = {
     ),
     "com.microsoft.QLinearAveragePool": OnnxOperator(_unary(_means, "The mean of each window")),
     "com.microsoft.QLinearConcat": OnnxOperator(_concat),
+    "com.microsoft.QLinearWhere": OnnxOperator(_where),
 }

@@ -17,7 +17,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of
 from rnncc.nn.axes import kept_dims
-from rnncc.nn.indexing import MAX_RANKED, extremum_place, top_k
+from rnncc.nn.indexing import MAX_RANKED, can_rank, extremum_place, top_k
 from rnncc.nn.reduction import cumulate
 
 MAX_COUNTED = 1 << 22
@@ -42,16 +42,18 @@ def _extremum_place(kind: str, order: str) -> Any:
 def _top_k(n: Node) -> tuple[SSAValue, SSAValue]:
     """The k largest elements along an axis, largest first, and their places; or the smallest.
 
-    Refused: k that is computed at run time; more than 4096 elements along an axis of known size.
+    Refused: k that is computed at run time; more than half of more than 4096 elements along an axis
+    of known size, and any k of as many float64 or int64.
     """
     x, dims = n.x(0, NUMBERS), n.dims()
     axis = n.axis(n.integer("axis", -1), len(dims))
     count, size = _size(n, 1) if n.opset >= 10 else Dim.of(n.integer("k")), dims[axis]
-    if size.is_static and int(size) > MAX_RANKED:
+    if not can_rank(x, count, axis):
         raise n.unsupported(f"ranks {size} elements, at most {MAX_RANKED} are supported")
     if not may_be_natural(count) or not may_be_natural(size - count):
         raise n.error(f"takes {count} of {size} elements")
-    if count.is_static and size.is_static:
+    if count.is_static:
+        n.b.require(size - count)
         return top_k(n.b, x, count, axis, n.flag("largest", 1))
     # a slice, as its bounds are checked by calls
     values, places = top_k(n.b, x, size, axis, n.flag("largest", 1))

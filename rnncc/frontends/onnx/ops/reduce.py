@@ -15,8 +15,9 @@ from rnncc.frontends.onnx.sizes import Undecided, add, larger, multiply, smaller
 from rnncc.frontends.onnx.values import EXACT, Array
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.nn.arithmetic import absolute
+from rnncc.nn.arithmetic import absolute, clamp
 from rnncc.nn.axes import kept_dims
+from rnncc.nn.quantisation import LIMITS
 from rnncc.nn.reduction import (
     largest,
     log_sum_exp,
@@ -43,6 +44,9 @@ def _reduction(function: Reduction, formula: str, dtypes: tuple[str, ...] = NUMB
     def build(n: Node) -> SSAValue:
         x, axes = n.x(0, dtypes), reduced_axes(n)
         y = function(n.b, x, axes)
+        limits = LIMITS.get(n.value(0).dtype)
+        if limits is not None and function in (largest, smallest):
+            y = clamp(n.b, y, *limits)  # of no elements it is a limit of the type computed in
         return n.b.reshape(y, kept_dims(x, axes)) if n.flag("keepdims", 1) else y
 
     types = "floats" if dtypes == FLOATS else "floats, int32, int64"
@@ -95,7 +99,9 @@ OF_SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
 EXTREMA = (*NUMBERS, "i1")
 OPERATORS: dict[str, OnnxOperator] = {
     "ReduceSum": OnnxOperator(_reduction(total, "The sum"), _fold(np.sum)),
-    "ReduceMean": OnnxOperator(_reduction(mean, "The mean", FLOATS), _fold(np.mean)),
+    "ReduceMean": OnnxOperator(
+        _reduction(mean, "The mean, of integers towards zero,"), _fold(np.mean)
+    ),
     "ReduceMax": OnnxOperator(_reduction(largest, "The largest", EXTREMA), _fold(np.max)),
     "ReduceMin": OnnxOperator(_reduction(smallest, "The smallest", EXTREMA), _fold(np.min)),
     "ReduceProd": OnnxOperator(_reduction(multiplied, "The product"), _fold(np.prod)),

@@ -127,7 +127,7 @@ def _check_scale(n: Node, how: Resizing, old: Dim, new: Dim, scale: float) -> No
 
 
 def _check_open(n: Node, how: Resizing, old: Dim, new: Dim) -> None:
-    if how.antialias and not (old.is_static and new.is_static):
+    if how.antialias and old != new and not (old.is_static and new.is_static):
         what = f"resizes an axis of {old} elements to {new} with antialias"
         raise n.unsupported(f"{what}, which is not supported", "--shape gives an input's sizes")
 
@@ -184,7 +184,7 @@ def _check_count(n: Node, values: Sequence[Any], dims: Sequence[Dim]) -> None:
         raise n.error(f"has {len(values)} scales or sizes for {len(dims)} axes")
 
 
-def _grid_sample(n: Node) -> SSAValue:
+def grid_sampled(n: Node) -> SSAValue:
     """X at the places that a grid holds: the nearest elements, or sums of neighbours.
 
     Refused: elements other than floats.
@@ -197,13 +197,13 @@ def _grid_sample(n: Node) -> SSAValue:
     if shape[0] != dims[0]:
         raise n.differ(shape[:1], dims[:1], shown)
     names = {"bilinear": "linear", "bicubic": "cubic"} if n.opset < 20 else {}
-    mode = n.one_of("mode", (*names, "nearest") if names else MODES)
-    padding = n.one_of("padding_mode", PADDINGS)
+    modes, usual = ((*names, "nearest"), "bilinear") if names else (MODES, None)
+    mode, padding = n.one_of("mode", modes, usual), n.one_of("padding_mode", PADDINGS, "zeros")
     return grid_sample(n.b, x, grid, names.get(mode, mode), padding, n.flag("align_corners"))
 
 
 OPERATORS: dict[str, OnnxOperator] = {
     "Resize": OnnxOperator(_resize),
     "Upsample": OnnxOperator(_upsample),
-    "GridSample": OnnxOperator(_grid_sample),
+    "GridSample": OnnxOperator(grid_sampled),
 }

@@ -19,7 +19,6 @@ from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.arithmetic import times
 from rnncc.nn.axes import row
 from rnncc.nn.cells import CellWeights
-from rnncc.nn.linear import matmul
 from rnncc.nn.quantisation import (
     WholeWeights,
     Zero,
@@ -200,7 +199,7 @@ def _qgemm(n: Node) -> SSAValue:
     weights, w_zero = _numbers(n, 3, 5, 0 if turned else COLUMNS)
     if turned:
         weights = b.transpose(weights, (1, 0))
-        w_zero = None if w_zero is None or not dims_of(w_zero) else b.transpose(w_zero, (1, 0))
+        w_zero = b.transpose(w_zero, (1, 0)) if w_zero is not None and dims_of(w_zero) else w_zero
     sums = n.plus(whole_matmul(b, a, zero, weights, w_zero), 6, ("i32",))
     alpha = n.real("alpha", 1.0)
     units = along(b, n.x(4, SINGLE), 1, 2)
@@ -233,46 +232,6 @@ def _dynamic_matmul(n: Node) -> SSAValue:
     weights, zero = _numbers(n, 1, 3, COLUMNS)
     y = dynamic_matmul(n.b, n.x(0, SINGLE), weights, _scale(n, 1, 2, COLUMNS), zero)
     return n.plus(y, 4)
-
-
-def _matmul_bits(n: Node) -> SSAValue:
-    """A Bᵀ + bias, B being [N, blocks, bytes] numbers of 4 or 8 bits with a scale for each block.
-
-    Refused: B, scales or zero points that are computed; rows of B in another order.
-    """
-    rows, depth = n.integer("N"), n.integer("K")
-    bits, size = n.integer("bits", 4), n.integer("block_size")
-    if bits not in (4, 8) or n.has(4) or size < 16 or size & (size - 1):
-        raise n.unsupported(f"has blocks of {size} numbers of {bits} bits, or an order of them")
-    blocks = -(-depth // size)
-    numbers = _unpacked(n.numbers(1).reshape(-1), bits)
-    if numbers.size != rows * blocks * size:
-        raise n.error(f"has {numbers.size} numbers for {rows} rows of {blocks} blocks of {size}")
-    zero = _block_zeros(n, rows, blocks, bits)
-    scales = n.numbers(2).astype(np.float32).reshape(rows, blocks, 1)
-    floats = (numbers.reshape(rows, blocks, size).astype(np.float32) - zero) * scales
-    weights = floats.reshape(rows, blocks * size)[:, :depth].T
-    constant = Value.of(np.ascontiguousarray(weights), n.op.input[1])
-    return n.plus(matmul(n.b, n.x(0, SINGLE), n.scope.ssa(constant)), 5)
-
-
-def _block_zeros(n: Node, rows: int, blocks: int, bits: int) -> Array:
-    """Zero points [rows, blocks, 1]: the middle where none are given."""
-    if not n.has(3):
-        return np.full((rows, blocks, 1), 1 << (bits - 1), np.float32)
-    zeros = n.numbers(3)
-    if zeros.dtype.kind == "f":
-        return zeros.astype(np.float32).reshape(rows, blocks, 1)
-    each = _unpacked(zeros.reshape(rows, -1), bits)
-    return each[:, :blocks].astype(np.float32).reshape(rows, blocks, 1)
-
-
-def _unpacked(packed: Array, bits: int) -> Array:
-    """Bytes as numbers of 4 bits, the lower half first; or of 8, as they are."""
-    if bits == 8:
-        return packed
-    halves = np.stack([packed & 15, packed >> 4], axis=-1)
-    return halves.reshape(*packed.shape[:-1], -1)
 
 
 @dataclass(frozen=True)
@@ -336,6 +295,5 @@ OPERATORS: dict[str, OnnxOperator] = {
     "com.microsoft.QGemm": OnnxOperator(_qgemm),
     "com.microsoft.MatMulIntegerToFloat": OnnxOperator(_integer_to_float),
     "com.microsoft.DynamicQuantizeMatMul": OnnxOperator(_dynamic_matmul),
-    "com.microsoft.MatMulNBits": OnnxOperator(_matmul_bits),
     "com.microsoft.DynamicQuantizeLSTM": OnnxOperator(_dynamic_quantize_lstm),
 }

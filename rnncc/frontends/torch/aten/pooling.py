@@ -8,7 +8,7 @@ from operator import getitem
 
 from rnncc.frontends.torch.aten.convolution import batched, each
 from rnncc.frontends.torch.node_context import NodeContext, Table, Value
-from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.nn import pooling
 from rnncc.nn.convolution import Window
 
@@ -45,8 +45,6 @@ def max_pool_with_places(
     if not _asks_for_places(at):
         return y, None
     x = _batch(at, x, rank)
-    if not all(d.is_static for d in dims_of(x)[2:]):
-        at.refuse("places of the largest elements of open sizes are not supported")
     windows = _windows(rank, kernel, stride, padding, dilation, ceil_mode)
     return y, at.b.reshape(pooling.max_places(at.b, x, windows), at.dims)
 

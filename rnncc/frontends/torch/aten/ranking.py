@@ -7,6 +7,7 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.indexing import (
     MAX_RANKED,
+    can_rank,
     extremum_place,
     gather_elements,
     one_hot,
@@ -21,8 +22,8 @@ def sort(
     """Numbers of one axis in order, and where each was; equal ones stay in their order"""
     if rank_of(x) == 0:
         return x, at.b.fill(0, (), "i64")
-    axis = _ranked(at, x, dim)
-    return top_k(at.b, x, dims_of(x)[axis], axis, descending)
+    axis = at.axis(dim, rank_of(x))
+    return top_k(at.b, x, _ranked(at, x, axis, dims_of(x)[axis]), axis, descending)
 
 
 def largest(
@@ -31,7 +32,8 @@ def largest(
     """The largest k of an axis in order, or the smallest, and where each was"""
     if rank_of(x) == 0:
         return x, at.b.fill(0, (), "i64")
-    return top_k(at.b, x, k, _ranked(at, x, dim), largest)
+    axis = at.axis(dim, rank_of(x))
+    return top_k(at.b, x, _ranked(at, x, axis, k), axis, largest)
 
 
 def kth_value(
@@ -40,8 +42,8 @@ def kth_value(
     """The k-th smallest of an axis, and where it is"""
     if rank_of(x) == 0:
         return x, at.b.fill(0, (), "i64")
-    axis = _ranked(at, x, dim)
-    values, places = top_k(at.b, x, k, axis, largest=False)
+    axis = at.axis(dim, rank_of(x))
+    values, places = top_k(at.b, x, _ranked(at, x, axis, k), axis, largest=False)
     last = (at.b.slice(y, axis, k - 1, 1) for y in (values, places))
     value, place = (at.b.reshape(y, at.dims) for y in last)
     return value, place
@@ -108,13 +110,12 @@ def _number(x: Value) -> str:
     return "i32" if dtype_of(x) == "i1" else dtype_of(x)
 
 
-def _ranked(at: NodeContext, x: Value, dim: int) -> int:
-    """An axis whose elements are compared each with each."""
-    axis = at.axis(dim, rank_of(x))
-    size = dims_of(x)[axis]
-    if (size.is_static and int(size) > MAX_RANKED) or dtype_of(x) == "i1":
+def _ranked(at: NodeContext, x: Value, axis: int, count: Dim | int) -> Dim | int:
+    """How many of an axis' elements are found in order; refused where that takes too long."""
+    if dtype_of(x) == "i1" or not can_rank(x, count, axis):
+        size = dims_of(x)[axis]
         at.refuse(f"ranking {size} elements of {dtype_of(x)} is not supported", f"{MAX_RANKED} are")
-    return axis
+    return count
 
 
 OPERATORS: Table = {
