@@ -455,6 +455,23 @@ def test_results_that_are_none_are_part_of_a_loop() -> None:
         torch.testing.assert_close(net(X), module(X), **CLOSE)
 
 
+def test_shapes_that_nobody_reads_are_no_part_of_a_loop() -> None:
+    """`torch.distributions` compare shapes, and drop what they find."""
+
+    def function(layer: Any, x: Any) -> Any:
+        covariance, h, found = torch.eye(4), x[:, 0], x.new_zeros(2)
+        for t in range(9):
+            noise = torch.distributions.MultivariateNormal(h, covariance, validate_args=False)
+            found = found + noise.log_prob(x[:, t])
+            h = torch.tanh(layer(h))
+        return found
+
+    module = Function(function, nn.Linear(4, 4))
+    net = torch.compile(module, backend="rnncc")
+    with warnings.catch_warnings(action="error"):
+        torch.testing.assert_close(net(X), module(X), **CLOSE)
+
+
 def test_changes_that_are_traced() -> None:
     """A row is changed by way of a view, which only PyTorch's tracing takes apart."""
 

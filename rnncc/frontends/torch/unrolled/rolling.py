@@ -33,7 +33,7 @@ from rnncc.frontends.torch.unrolled.view import (
 
 LEAST = 4
 """Repeats that make a loop."""
-COMPARISONS = {operator.eq, operator.ne, operator.is_, operator.is_not}
+QUESTIONS = {operator.eq, operator.ne, operator.is_, operator.is_not, torch.broadcast_shapes}
 MOST_LAYERS = 8
 """Nodes of one kind that a body may have in a row."""
 
@@ -156,9 +156,12 @@ def _drop_unused(module: GraphModule) -> None:
 
 
 def _drop_unread(module: GraphModule) -> None:
-    """Take away what is left of questions that were answered, as whether a tensor is None."""
+    """Take away what is left of questions that were answered, as whether a tensor is None.
+
+    They give no tensors, as which they would end a repeat.
+    """
     for node in reversed(module.graph.nodes):
-        if node.target in COMPARISONS and not node.users:
+        if node.target in QUESTIONS and not node.users:
             module.graph.erase_node(node)
 
 
