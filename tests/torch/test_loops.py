@@ -184,6 +184,22 @@ def read_while_written(layer: Any, x: Any) -> Any:
     return out
 
 
+def read_across(layer: Any, x: Any) -> Any:
+    """Rows of a sequence that is changed as it is read, laid out the other way round."""
+    out = layer(x) * 1.0
+    for t in range(1, 9):
+        out[:, t] = (torch.tanh(out[:, t - 1]).T.contiguous() + out[:, t].T).T
+    return out
+
+
+def read_in_parts(layer: Any, x: Any) -> Any:
+    """What is read lies in two rows that were written."""
+    out = x.new_zeros(2, 11, 4)
+    for t in range(9):
+        out[:, t + 2] = layer(out[:, t : t + 2]).sum(1) + x[:, t]
+    return out
+
+
 def written_twice(layer: Any, x: Any) -> Any:
     """Each row is written over by the next step."""
     out, h = x.new_zeros(10, 2, 4), x[:, 0] * 0
@@ -244,7 +260,9 @@ BODIES: dict[Any, list[int]] = {
     other_row: [4, 4],
     skipped: [5, 4],
     first_state_again: [9],
-    read_while_written: [],
+    read_while_written: [7],
+    read_across: [7],
+    read_in_parts: [],
     written_twice: [],
     outer_state: [9],
     integers: [9],

@@ -120,8 +120,8 @@ def _instead(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[.
     def call(x: torch.Tensor, *args: Any) -> Any:
         return (ours if _own.depth and is_fake(x) else theirs)(x, *args)
 
-    skip_code(call.__code__)
     kept: Any = torch._dynamo.allow_in_graph(call)
+    skip_code(kept.__code__)
     return kept
 
 

@@ -17,6 +17,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import held_graph
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.editor import Editor
+from rnncc.frontends.torch.unrolled.forwarding import forward_parts
 from rnncc.frontends.torch.unrolled.places import read_of
 from rnncc.frontends.torch.unrolled.repeats import Repeat, repeats
 from rnncc.frontends.torch.unrolled.roles import BodyNode, Repeats, Write, loops_of
@@ -124,6 +125,7 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
         _drop_copies(module)
     else:
         _read_rows_first(module)
+    forward_parts(module, plain)
     _drop_unread(module)
     nodes = _calls(module)
     done, editor = Rolled(), None
