@@ -235,6 +235,25 @@ def drawn(layer: Any, x: Any) -> Any:
     return h
 
 
+def filled(layer: Any, x: Any) -> Any:
+    """Numbers of steps as tensors, by which rows and times are told."""
+    rows, h, out = torch.linspace(-1, 1, 36).view(9, 4), x[:, 0] * 0, []
+    for t in range(9):
+        row = rows[torch.full((2,), t)] + x.new_full((2, 1), 0.1 * t) - torch.tensor([t])
+        h = torch.tanh(layer(h) + row + torch.full_like(h, fill_value=-t) * torch.tensor(0.5 * t))
+        out.append(h)
+    return torch.stack(out)
+
+
+def filled_alike(layer: Any, x: Any) -> Any:
+    """Numbers that are true or complex are none of arithmetic."""
+    h, out = x[:, 0] * 0, []
+    for t in range(9):
+        h = torch.where(torch.full((4,), t % 2 == 0), torch.tanh(layer(h)), h + torch.full((4,), 2))
+        out.append(h)
+    return torch.stack(out)
+
+
 def new_axes(layer: Any, x: Any) -> Any:
     """Rows that get a new axis as they are read."""
     h = x[:, 0, None] * 0
@@ -267,6 +286,8 @@ BODIES: dict[Any, list[int]] = {
     outer_state: [9],
     integers: [9],
     drawn: [],
+    filled: [9],
+    filled_alike: [4],
     new_axes: [9],
     clocked: [9],
 }
@@ -451,6 +472,25 @@ def test_exported_checks_of_types_are_no_part_of_a_loop(sizes: list[int]) -> Non
     net = rnncc.torch.compile(module, (X,))
     assert "rnn.scan" in str(net._net.program.module) and max(sizes) < 40
     torch.testing.assert_close(net(X), module(X), **CLOSE)
+
+
+def test_numbers_of_steps_as_constants() -> None:
+    """Tensors of one number, which `torch.export` and tracing hold as constants."""
+
+    def function(layer: Any, x: Any) -> Any:
+        out, h = torch.zeros(9, 2, 4), x[:, 0]
+        for t in range(9):
+            h = torch.tanh(layer(h) * torch.sin(torch.tensor(0.3 * t)) + x[:, t])
+            out.index_copy_(0, torch.tensor([8 - t]), h[None])
+        return out
+
+    module = Function(function, nn.Linear(4, 4))
+    net = rnncc.torch.compile(module, (X,))
+    assert "rnn.scan" in str(net._net.program.module)
+    torch.testing.assert_close(net(X), module(X), **CLOSE)
+    with warnings.catch_warnings(action="error"):
+        found = torch.compile(module, backend="rnncc")(X)
+    torch.testing.assert_close(found, module(X), **CLOSE)
 
 
 def test_results_that_are_none_are_part_of_a_loop() -> None:

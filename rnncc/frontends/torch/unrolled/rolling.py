@@ -17,6 +17,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import held_graph
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.editor import Editor
+from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.forwarding import forward_parts
 from rnncc.frontends.torch.unrolled.places import read_of
 from rnncc.frontends.torch.unrolled.repeats import Repeat, repeats
@@ -126,6 +127,7 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
     else:
         _read_rows_first(module)
     forward_parts(module, plain)
+    add_numbers(module, plain)
     _drop_unread(module)
     nodes = _calls(module)
     done, editor = Rolled(), None
