@@ -44,9 +44,8 @@ def add_numbers(module: GraphModule, plain: bool) -> None:
 
 def _number(node: Node) -> int | float | None:
     """What a node fills a tensor with, if a sum with zeros is the same."""
-    value, kind = _filling(node), value_of(node)
-    if isinstance(value, (list, tuple)) and len(value) == 1:
-        value = value[0]
+    filling, kind = _filling(node), value_of(node)
+    value: Any = filling[0] if isinstance(filling, (list, tuple)) and len(filling) == 1 else filling
     if not is_number(value) or not isinstance(kind, torch.Tensor) or kind.requires_grad:
         return None
     fits = kind.dtype.is_floating_point or (type(value) is int and kind.dtype != torch.bool)
