@@ -381,6 +381,31 @@ class Warping(nn.Module):
         return row[:, -1]
 
 
+class Mirrored(nn.Module):
+    """Rows are put where sizes say, which TorchDynamo leaves open and the loop then settles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        steps = x.shape[1]
+        out, h = x.new_zeros(steps, 2, 4), x.new_zeros(2, 4)
+        for t in range(steps):
+            h = torch.tanh(self.layer(h) + x[:, t])
+            out[steps - 1 - t] = h
+        return out
+
+
+def test_back_end_knows_places_that_sizes_say() -> None:
+    module = Mirrored()
+    net = torch.compile(module, backend="rnncc")
+    with warnings.catch_warnings(action="error"):
+        for steps in (6, 9):
+            x = torch.randn(2, steps, 4)
+            torch.testing.assert_close(net(x), module(x), **CLOSE)
+
+
 class Gaps(nn.Module):
     """Columns as slices: of an axis whose size is open later, whether they lie within is known."""
 

@@ -162,10 +162,11 @@ def _drop_unused(module: GraphModule) -> None:
 def _drop_unread(module: GraphModule) -> None:
     """Take away what is left of questions that were answered, as whether a tensor is None.
 
-    They give no tensors, as which they would end a repeat.
+    They give no tensors, as which they would end a repeat. So do sizes that nobody reads.
     """
     for node in reversed(module.graph.nodes):
-        if node.target in QUESTIONS and not node.users:
+        is_answered = node.target in QUESTIONS or isinstance(value_of(node), torch.SymInt)
+        if is_call(node) and is_answered and not node.users:
             module.graph.erase_node(node)
 
 
