@@ -30,6 +30,7 @@ from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor
 from rnncc.frontends.torch.lower import lower_graph, translation_of
+from rnncc.frontends.torch.memories import settle_memories
 from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
@@ -89,6 +90,7 @@ def import_exported(
     Raises:
         CompileError: an operator or a dtype is not supported; it names the user's line.
     """
+    settle_memories(exported)
     settle_modes(exported)
     with suppress(CompileError):
         if (early := _rolled(exported)) is not None:
