@@ -24,6 +24,7 @@ from rnncc.frontends.torch.recurrent_op import CELLS, recurrent_kind
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.trace import aten_graph
+from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
 from rnncc.ir.builder import Builder
@@ -100,6 +101,7 @@ def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Ro
     own = _copy(module)
     if not may_roll(own):
         return own, Rolled(), False
+    add_numbers(own, plain=False)  # tracing makes constants of them
     graph = aten_graph(own, inputs, fake_mode(inputs))
     return graph, roll_loops(graph, plain=True), True
 

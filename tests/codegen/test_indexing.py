@@ -194,6 +194,20 @@ def test_a_row_that_is_not_there_ends_the_call(bad: int) -> None:
         kern_interpreter.run(as_it_is(program), inputs, {"N": 2})
 
 
+def test_many_lookups_that_may_end_the_call() -> None:
+    """LLVM's NewGVN gave up the process where 50 loops could return."""
+    b = Builder.net("chased")
+    x, i = b.input("x", [4], "i64"), b.input("i", [3], "i64")
+    for _ in range(60):
+        i = b.gather(x, i, 0)
+    program = b.finish({"y": i})
+    model = in_memory.compile_in_memory(program, None, Options.of(program, {}))
+    inputs = {"x": np.array([1, 2, 3, 0]), "i": np.array([2, 3, 1])}
+    np.testing.assert_array_equal(model.run(inputs)["y"], inputs["i"])
+    with pytest.raises(ModelError, match="an index is outside of its table"):
+        model.run({**inputs, "x": np.array([1, 2, 3, 4])})
+
+
 def test_rows_by_number_leave_a_loop() -> None:
     """An embedding within a loop becomes one product for all steps."""
 

@@ -172,6 +172,15 @@ def test_packed_sequences(kind: str, layers: int, in_order: bool) -> None:
     check(net, make, ({0: N, 1: T}, {0: N}), [(4, 3), (5, 5), (3, 2)])
 
 
+def test_packed_sequences_elsewhere_stay_pytorchs() -> None:
+    """What stands in PyTorch for its packing is no code for TorchDynamo to read."""
+    net = PackedNet("GRU", 1, False)
+    given = torch.randn(3, 4, 3), torch.tensor([4, 2, 3])
+    rt.compile(net, given)
+    y, _, lengths = torch.compile(net, backend="eager")(*given)
+    torch.testing.assert_close((y, lengths), net(*given)[::2], **CLOSE)
+
+
 def test_without_dynamic_sizes() -> None:
     check(Wrapped(nn.GRU(3, 4)), sequence(3), None, [(4, 2)])
 

@@ -86,6 +86,38 @@ def test_from_python(tagger: Any) -> None:
     assert set(trained.parameters) == {name for name, _ in tagger[1].named_parameters()}
 
 
+class Changing(nn.Module):
+    """Views that are changed in a loop, also by way of a detached tensor."""
+
+    def __init__(self, hidden: bool) -> None:
+        super().__init__()
+        self.linear, self.hidden = nn.Linear(4, 4), hidden
+
+    def forward(self, x: Any) -> Any:
+        h, out = x[:, 0] * 1, torch.zeros_like(x)
+        for t in range(x.shape[1]):
+            h = torch.tanh(self.linear(h)) + x[:, t]
+            (h.detach() if self.hidden else h)[:, -1].add_(1.0)
+            out[:, t] = h
+        return out
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_changes_of_views_in_a_file(hidden: bool) -> None:
+    """A file does not say which tensors share memory."""
+    torch.manual_seed(0)
+    module, x, file = Changing(hidden), torch.randn(2, 4, 4), io.BytesIO()
+    exported = torch.export.export(module, (x,))
+    torch.export.save(exported, file)
+    if hidden:
+        for source in (exported, file.getvalue()):
+            with pytest.raises(CompileError, match="by way of its detached self"):
+                rnncc.compile(source)
+        return
+    y = rnncc.compile(file.getvalue()).run({"x": x.numpy()})["y"]
+    np.testing.assert_allclose(y, module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
 SAVED = """
 import sys, torch, rnncc.torch
 class Spike(torch.autograd.Function):

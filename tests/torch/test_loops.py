@@ -184,6 +184,22 @@ def read_while_written(layer: Any, x: Any) -> Any:
     return out
 
 
+def read_across(layer: Any, x: Any) -> Any:
+    """Rows of a sequence that is changed as it is read, laid out the other way round."""
+    out = layer(x) * 1.0
+    for t in range(1, 9):
+        out[:, t] = (torch.tanh(out[:, t - 1]).T.contiguous() + out[:, t].T).T
+    return out
+
+
+def read_in_parts(layer: Any, x: Any) -> Any:
+    """What is read lies in two rows that were written."""
+    out = x.new_zeros(2, 11, 4)
+    for t in range(9):
+        out[:, t + 2] = layer(out[:, t : t + 2]).sum(1) + x[:, t]
+    return out
+
+
 def written_twice(layer: Any, x: Any) -> Any:
     """Each row is written over by the next step."""
     out, h = x.new_zeros(10, 2, 4), x[:, 0] * 0
@@ -219,6 +235,25 @@ def drawn(layer: Any, x: Any) -> Any:
     return h
 
 
+def filled(layer: Any, x: Any) -> Any:
+    """Numbers of steps as tensors, by which rows and times are told."""
+    rows, h, out = torch.linspace(-1, 1, 36).view(9, 4), x[:, 0] * 0, []
+    for t in range(9):
+        row = rows[torch.full((2,), t)] + x.new_full((2, 1), 0.1 * t) - torch.tensor([t])
+        h = torch.tanh(layer(h) + row + torch.full_like(h, fill_value=-t) * torch.tensor(0.5 * t))
+        out.append(h)
+    return torch.stack(out)
+
+
+def filled_alike(layer: Any, x: Any) -> Any:
+    """Numbers that are true or complex are none of arithmetic."""
+    h, out = x[:, 0] * 0, []
+    for t in range(9):
+        h = torch.where(torch.full((4,), t % 2 == 0), torch.tanh(layer(h)), h + torch.full((4,), 2))
+        out.append(h)
+    return torch.stack(out)
+
+
 def new_axes(layer: Any, x: Any) -> Any:
     """Rows that get a new axis as they are read."""
     h = x[:, 0, None] * 0
@@ -244,11 +279,15 @@ BODIES: dict[Any, list[int]] = {
     other_row: [4, 4],
     skipped: [5, 4],
     first_state_again: [9],
-    read_while_written: [],
+    read_while_written: [7],
+    read_across: [7],
+    read_in_parts: [],
     written_twice: [],
     outer_state: [9],
     integers: [9],
     drawn: [],
+    filled: [9],
+    filled_alike: [4],
     new_axes: [9],
     clocked: [9],
 }
@@ -340,6 +379,31 @@ class Warping(nn.Module):
                 new.append(distances[:, t, j - 1] + least)
             row = torch.stack(new, 1)
         return row[:, -1]
+
+
+class Mirrored(nn.Module):
+    """Rows are put where sizes say, which TorchDynamo leaves open and the loop then settles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        steps = x.shape[1]
+        out, h = x.new_zeros(steps, 2, 4), x.new_zeros(2, 4)
+        for t in range(steps):
+            h = torch.tanh(self.layer(h) + x[:, t])
+            out[steps - 1 - t] = h
+        return out
+
+
+def test_back_end_knows_places_that_sizes_say() -> None:
+    module = Mirrored()
+    net = torch.compile(module, backend="rnncc")
+    with warnings.catch_warnings(action="error"):
+        for steps in (6, 9):
+            x = torch.randn(2, steps, 4)
+            torch.testing.assert_close(net(x), module(x), **CLOSE)
 
 
 class Gaps(nn.Module):
@@ -435,6 +499,25 @@ def test_exported_checks_of_types_are_no_part_of_a_loop(sizes: list[int]) -> Non
     torch.testing.assert_close(net(X), module(X), **CLOSE)
 
 
+def test_numbers_of_steps_as_constants() -> None:
+    """Tensors of one number, which `torch.export` and tracing hold as constants."""
+
+    def function(layer: Any, x: Any) -> Any:
+        out, h = torch.zeros(9, 2, 4), x[:, 0]
+        for t in range(9):
+            h = torch.tanh(layer(h) * torch.sin(torch.tensor(0.3 * t)) + x[:, t])
+            out.index_copy_(0, torch.tensor([8 - t]), h[None])
+        return out
+
+    module = Function(function, nn.Linear(4, 4))
+    net = rnncc.torch.compile(module, (X,))
+    assert "rnn.scan" in str(net._net.program.module)
+    torch.testing.assert_close(net(X), module(X), **CLOSE)
+    with warnings.catch_warnings(action="error"):
+        found = torch.compile(module, backend="rnncc")(X)
+    torch.testing.assert_close(found, module(X), **CLOSE)
+
+
 def test_results_that_are_none_are_part_of_a_loop() -> None:
     """Attention gives no weights where nobody asks for them."""
 
@@ -450,6 +533,23 @@ def test_results_that_are_none_are_part_of_a_loop() -> None:
             return h
 
     module = Attending()
+    net = torch.compile(module, backend="rnncc")
+    with warnings.catch_warnings(action="error"):
+        torch.testing.assert_close(net(X), module(X), **CLOSE)
+
+
+def test_shapes_that_nobody_reads_are_no_part_of_a_loop() -> None:
+    """`torch.distributions` compare shapes, and drop what they find."""
+
+    def function(layer: Any, x: Any) -> Any:
+        covariance, h, found = torch.eye(4), x[:, 0], x.new_zeros(2)
+        for t in range(9):
+            noise = torch.distributions.MultivariateNormal(h, covariance, validate_args=False)
+            found = found + noise.log_prob(x[:, t])
+            h = torch.tanh(layer(h))
+        return found
+
+    module = Function(function, nn.Linear(4, 4))
     net = torch.compile(module, backend="rnncc")
     with warnings.catch_warnings(action="error"):
         torch.testing.assert_close(net(X), module(X), **CLOSE)

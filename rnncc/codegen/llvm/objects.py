@@ -119,9 +119,10 @@ def optimise(
 
     Loops are written as they should run, neither unrolled nor vectorised again, and functions that
     should be inlined say so; so a few passes do: LLVM's own pipeline takes five times as long and
-    gains nothing (measured on LSTMs). Nor does NewGVN, which takes a twelfth of the time and once
-    gave a loop of two iterations the row of the iteration before: address arithmetic is all that is
-    written more than once, and code generation sees that by itself.
+    gains nothing (measured on LSTMs). Nor does NewGVN, which takes a twelfth of the time, once gave
+    a loop of two iterations the row of the iteration before, and ends the process where fifty loops
+    may return: address arithmetic is all that is written more than once, and code generation sees
+    that by itself.
 
     Args:
         weights: a name and bytes that become the constant `NAME_weights`, in the object alone.
@@ -139,11 +140,10 @@ def optimise(
     manager = llvm.create_new_module_pass_manager()
     manager.add_always_inliner_pass()
     manager.add_sroa_pass()
-    manager.add_simplify_cfg_pass()
     if not twice:
         manager.add_sccp_pass()  # what is never reached is a sixteenth of the code
         manager.add_instruction_combine_pass()
-        manager.add_simplify_cfg_pass()
+    manager.add_simplify_cfg_pass()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     manager.run(module, llvm.create_pass_builder(machine, tuning))
     if "+relaxed-simd" in target.features.split(","):

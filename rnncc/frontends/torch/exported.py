@@ -30,6 +30,7 @@ from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor
 from rnncc.frontends.torch.lower import lower_graph, translation_of
+from rnncc.frontends.torch.memories import settle_memories
 from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
@@ -89,6 +90,7 @@ def import_exported(
     Raises:
         CompileError: an operator or a dtype is not supported; it names the user's line.
     """
+    settle_memories(exported)
     settle_modes(exported)
     with suppress(CompileError):
         if (early := _rolled(exported)) is not None:
@@ -126,18 +128,31 @@ def _rolled(exported: ExportedProgram) -> ExportedProgram | None:
 def _share_constants(exported: ExportedProgram, graph: Graph) -> None:
     """Let equal constants be one: a step that writes one down has its own at each repeat."""
     places = {node.name: node for node in graph.find_nodes(op="placeholder")}
-    known = dict[Any, Node]()
+    known = dict[Any, tuple[Node, torch.Tensor]]()
     for spec in exported.graph_signature.input_specs:
         if spec.kind != InputKind.CONSTANT_TENSOR or spec.target is None:
             continue
         tensor, place = held_tensor(exported, spec.target), places[spec.arg.name]
         if tensor.numel() <= LARGEST_CONSTANT:
             key = tensor.device, content_of(tensor)
-            place.replace_all_uses_with(known.setdefault(key, place))
+            place.replace_all_uses_with(known.setdefault(key, (place, tensor))[0])
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.detach_.default):
         if node.args[0].target is torch.ops.aten.lift_fresh_copy.default:  # a constant anyway
             node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
+    for place, tensor in known.values():
+        if tensor.numel() == 1 and not (tensor.is_complex() or tensor.dtype == torch.bool):
+            _write_number(place, tensor)
+
+
+def _write_number(place: Node, tensor: torch.Tensor) -> None:
+    """Let a constant of one number be a call that has the number, which may be one of a loop's."""
+    aten = torch.ops.aten
+    for node in list(place.users):
+        if node.target in (aten.lift_fresh_copy.default, aten.clone.default):
+            options = {"dtype": tensor.dtype, "device": tensor.device}
+            node.target, node.args = aten.full.default, (list(tensor.shape), tensor.item())
+            node.kwargs = options
 
 
 def _import(

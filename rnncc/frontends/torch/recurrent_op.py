@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch._dynamo
 import torch._VF as _VF
+from torch._dynamo.eval_frame import skip_code
 from torch._subclasses.fake_tensor import is_fake
 
 from rnncc.errors import CompileError
@@ -110,13 +111,17 @@ def _patch() -> None:
 
 
 def _instead(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
-    """Ours for what a thread traces to be kept whole, else theirs."""
+    """Ours for what a thread traces to be kept whole, else theirs.
+
+    TorchDynamo leaves its frames alone, as it would the builtin's, which has none.
+    """
 
     @wraps(theirs)
     def call(x: torch.Tensor, *args: Any) -> Any:
         return (ours if _own.depth and is_fake(x) else theirs)(x, *args)
 
     kept: Any = torch._dynamo.allow_in_graph(call)
+    skip_code(kept.__code__)
     return kept
 
 

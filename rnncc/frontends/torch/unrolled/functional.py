@@ -22,7 +22,7 @@ from torch.fx.node import map_arg
 from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.places import put, read_of, write_of
-from rnncc.frontends.torch.unrolled.view import name_of, type_of, value_of
+from rnncc.frontends.torch.unrolled.view import known, name_of, type_of, value_of
 
 _FUNCTIONS: dict[Any, Any] = {
     getattr(operator, f"i{name}"): getattr(operator, name)
@@ -42,6 +42,7 @@ def without_changes(module: GraphModule) -> bool:
         return False
     if any(part is not module and _changes_inputs(part) for part in graphs_of(module)):
         return False
+    _settle_places(module)
     _name_places(module)
     changes = {
         node: target for node in module.graph.nodes if (target := changed_by(node)) is not None
@@ -57,6 +58,19 @@ def without_changes(module: GraphModule) -> bool:
     for node in reversed(changes):
         module.graph.erase_node(node)
     return True
+
+
+def _settle_places(module: GraphModule) -> None:
+    """Let indices that were computed of sizes be numbers, where TorchDynamo settled the sizes."""
+
+    def number(leaf: Node) -> Any:
+        size = value_of(leaf)
+        settled = known(size) if isinstance(size, torch.SymInt) else None
+        return leaf if settled is None else settled
+
+    for node in module.graph.nodes:
+        if node.target in (operator.getitem, operator.setitem):
+            node.args = (node.args[0], *map_arg(node.args[1:], number))
 
 
 def _name_places(module: GraphModule) -> None:

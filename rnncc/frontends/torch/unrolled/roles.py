@@ -156,8 +156,6 @@ class _Comparison:
         self.rows, self.end = rows, len(rows)
         """From repeat `end` on something differs."""
         self.kinds = list[Kind]()
-        self.rereads = dict[int, list[tuple[int, Sweep]]]()
-        """By the number of a write: reads of the rows that it replaces, and where they are."""
         self.at = {node: (i, j) for i, row in enumerate(rows) for j, node in enumerate(row)}
 
     def body(self) -> list[Kind]:
@@ -175,12 +173,8 @@ class _Comparison:
         if moving:
             if (found := self._swept([read_of(node) for node in nodes])) is not None:
                 return Read(found)
-            if (reread := self._reread(number, nodes)) is not None:
-                return Read(reread)
             if (written := self._write(number, nodes)) is not None:
                 return written
-        if number in self.rereads:
-            self._stop(0)
         free = {i for i in (0, 1) if leaves[i:] and leaves[i] in moving}
         free = {i for i in free if dtype_of_numbers(nodes[0], leaves[i]) is not None}
         roles = tuple(self._role(values, i in free) for i, values in enumerate(leaves))
@@ -262,23 +256,6 @@ class _Comparison:
         known = number < len(self.kinds) and isinstance(self.kinds[number], Invariant)
         return self.rows[0][number] if known and producer(node)[1] is None else None
 
-    def _reread(self, number: int, nodes: Sequence[Node]) -> Sweep | None:
-        """The rows of a tensor that are read just before they are written: its first ones."""
-        places = [place for node in nodes if (place := read_of(node)) is not None]
-        if len(places) < len(nodes) or len(nodes) < 2:
-            return None
-        bases = [place.base for place in places]
-        found = [self._located(base, i) for i, base in enumerate(bases)]
-        written = found[1]
-        if written is None or found != [None] + [written] * (len(nodes) - 1):
-            return None
-        lag, writer, path = written
-        sweep = sweep_of([replace(place, base=bases[0]) for place in places])
-        if (lag, path) != (1, None) or writer <= number or sweep is None or sweep[1] < len(nodes):
-            return None
-        self.rereads.setdefault(writer, []).append((number, sweep[0]))
-        return sweep[0]
-
     def _write(self, number: int, nodes: Sequence[Node]) -> Write | None:
         """A row of a tensor, of which nothing else is read before the loop's end."""
         written = [found for node in nodes if (found := write_of(node)) is not None]
@@ -287,10 +264,8 @@ class _Comparison:
         bases = [place.base for place, _ in written]
         if self._node_role(bases) != Inner(number, None, 1, (bases[0],)):
             return None
-        reads = self.rereads.get(number, [])
         for i, node in enumerate(nodes[:-1]):
-            known = {self.rows[i + 1][n] for n in (number, *(n for n, _ in reads))}
-            if set(node.users) - known:
+            if set(node.users) - {self.rows[i + 1][number]}:
                 self._stop(i + 1)
                 break
         swept = sweep_of([replace(place, base=bases[0]) for place, _ in written])
@@ -300,8 +275,6 @@ class _Comparison:
         sources = [source for _, source in written]
         fits = all(_fits(source, sweep) for source in sources)
         if not fits or not sweep.is_whole or abs(sweep.step) != sweep.extent:
-            return None
-        if any(read != sweep for _, read in reads):
             return None
         self._stop(count)
         return Write(sweep, bases[0], self._role(sources))

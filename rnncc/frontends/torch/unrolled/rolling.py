@@ -17,6 +17,8 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import held_graph
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.editor import Editor
+from rnncc.frontends.torch.unrolled.fills import add_numbers
+from rnncc.frontends.torch.unrolled.forwarding import forward_parts
 from rnncc.frontends.torch.unrolled.places import read_of
 from rnncc.frontends.torch.unrolled.repeats import Repeat, repeats
 from rnncc.frontends.torch.unrolled.roles import BodyNode, Repeats, Write, loops_of
@@ -33,7 +35,7 @@ from rnncc.frontends.torch.unrolled.view import (
 
 LEAST = 4
 """Repeats that make a loop."""
-COMPARISONS = {operator.eq, operator.ne, operator.is_, operator.is_not}
+QUESTIONS = {operator.eq, operator.ne, operator.is_, operator.is_not, torch.broadcast_shapes}
 MOST_LAYERS = 8
 """Nodes of one kind that a body may have in a row."""
 
@@ -124,6 +126,8 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
         _drop_copies(module)
     else:
         _read_rows_first(module)
+    forward_parts(module, plain)
+    add_numbers(module, plain)
     _drop_unread(module)
     nodes = _calls(module)
     done, editor = Rolled(), None
@@ -156,9 +160,13 @@ def _drop_unused(module: GraphModule) -> None:
 
 
 def _drop_unread(module: GraphModule) -> None:
-    """Take away what is left of questions that were answered, as whether a tensor is None."""
+    """Take away what is left of questions that were answered, as whether a tensor is None.
+
+    They give no tensors, as which they would end a repeat. So do sizes that nobody reads.
+    """
     for node in reversed(module.graph.nodes):
-        if node.target in COMPARISONS and not node.users:
+        is_answered = node.target in QUESTIONS or isinstance(value_of(node), torch.SymInt)
+        if is_call(node) and is_answered and not node.users:
             module.graph.erase_node(node)
 
 

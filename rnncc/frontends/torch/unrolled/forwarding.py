@@ -1,0 +1,92 @@
+# pyright: basic, reportMissingImports=false
+"""Reads of tensors that were changed part by part: what was put there is read itself.
+
+    a1 = put(a0, 4, row)           a1 = put(a0, 4, row)
+    x = a1[4]                 ->   x = row
+    y = a1[5]                      y = a0[5]
+
+So a loop that reads the rows of earlier steps (`out[t] = f(out[t - 1])`) carries them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from rnncc.frontends.torch.unrolled.editor import Editor
+from rnncc.frontends.torch.unrolled.places import AxisPart, TensorPart, read_of, write_of
+from rnncc.frontends.torch.unrolled.view import is_call, type_of, value_of
+
+_Writes = dict[Node, tuple[TensorPart, Any]]
+
+
+def forward_parts(module: GraphModule, plain: bool) -> None:
+    """Let reads look through changes of other parts, in a graph without changes in place.
+
+    Args:
+        module: nodes know their results as fakes; changed in place.
+        plain: whether it is lowered as it is; else it is traced again, and views made of what is
+            read have to stay possible.
+    """
+    writes, editor = _Writes(), Editor(module, plain)
+    for node in list(module.graph.nodes):
+        if not is_call(node):
+            continue
+        if (written := write_of(node)) is not None:
+            writes[node] = _over(node, *written, writes)
+        elif writes and (place := read_of(node)) is not None and place.base in writes:
+            _forward(node, place, writes, editor)
+
+
+def _over(node: Node, place: TensorPart, value: Any, writes: _Writes) -> tuple[TensorPart, Any]:
+    """A write, which takes up the tensor before the last one where that wrote the same part."""
+    last = place.base
+    if last not in writes or node.args[0] is not last or writes[last][0].parts != place.parts:
+        return place, value
+    base = writes[last][0].base
+    node.args = (base, *node.args[1:])
+    if not last.users:
+        del writes[last]
+        last.graph.erase_node(last)
+    return replace(place, base=base), value
+
+
+def _forward(node: Node, place: TensorPart, writes: _Writes, editor: Editor) -> None:
+    base = place.base
+    while (found := writes.get(base)) is not None:
+        written, value = found
+        if written.parts == place.parts:
+            if not _is_as(value, node):
+                break
+            if not editor.plain and not value_of(value).is_contiguous():
+                editor.like = node
+                with editor.graph.inserting_before(node):
+                    value = editor.apart(value)
+            node.replace_all_uses_with(value)
+            editor.graph.erase_node(node)
+            return
+        if not _apart(written.parts, place.parts):
+            break
+        base = written.base
+    if base is not place.base and node.args[0] is place.base:  # no result of a split
+        node.args = (base, *node.args[1:])
+
+
+def _is_as(value: Any, node: Node) -> bool:
+    """Whether what was put somewhere has the type of what is read there."""
+    tensor = value_of(value) if isinstance(value, Node) else None
+    return isinstance(tensor, torch.Tensor) and type_of(tensor) == type_of(value_of(node))
+
+
+def _apart(one: Sequence[AxisPart], other: Sequence[AxisPart]) -> bool:
+    """Whether two parts of a tensor have no element in common."""
+    return any(
+        a.size is not None
+        and b.size is not None
+        and (a.start + a.size <= b.start or b.start + b.size <= a.start)
+        for a, b in zip(one, other, strict=True)
+    )
