@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rnncc import CompileError
+from tests.torch import random_lines
 from tests.torch.cells import loop, nn, torch
 from tests.torch.strategies import UNITS, cells, hidden, layers
 
@@ -58,6 +59,22 @@ def test_gradcheck_of_cells(cell: Any, steps: int, reverse: bool) -> None:
 @given(cells(), st.booleans())
 def test_gradcheck_of_some_cells(cell: Any, reverse: bool) -> None:
     check_gradients(cell, 2, reverse)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cells_of_random_lines(seed: int) -> None:
+    outcome, told = random_lines.tried(seed)
+    assert outcome in ("equal", "refused", "not PyTorch's"), told
+
+
+def test_what_random_lines_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    def off(cell: Any, *given: Any) -> Any:
+        ys, state = loop(cell, *given)
+        return ys * 1.001, state
+
+    monkeypatch.setattr(random_lines, "loop", off)  # what `scan` is compared with
+    seed = next(s for s in range(99) if random_lines.drawn(s).way == "scan")
+    assert random_lines.tried(seed)[0] == "wrong"
 
 
 def check_gradients(cell: Any, steps: int, reverse: bool) -> None:
