@@ -88,11 +88,15 @@ def log_sum_exp(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
 
 
 def root_of_powers(b: Builder, x: SSAValue, axes: Sequence[int], order: float = 2) -> SSAValue:
-    """(Σ |x|ᵖ)^(1/p) for p > 1, flat at 0, where the root itself has no slope."""
-    powers = total(b, power(b, x if order == 2 else b.abs(x), order), axes)
-    none = b.compare("eq", powers, b.full_like(powers, 0.0))
-    root = power(b, b.select(none, b.full_like(powers, 1.0), powers), 1 / order)
-    return b.select(none, b.full_like(powers, 0.0), root)
+    """(Σ |x|ᵖ)^(1/p) for p > 1, flat at 0."""
+    return flat_root(b, total(b, power(b, x if order == 2 else b.abs(x), order), axes), order)
+
+
+def flat_root(b: Builder, x: SSAValue, order: float = 2) -> SSAValue:
+    """x^(1/order), flat at 0, where the root itself has no slope."""
+    zero = b.full_like(x, 0.0)
+    none = b.compare("eq", x, zero)
+    return b.select(none, zero, power(b, b.select(none, b.full_like(x, 1.0), x), 1 / order))
 
 
 def log_add_exp(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:

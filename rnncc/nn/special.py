@@ -1,4 +1,4 @@
-"""Special functions: of gamma and of the error function.
+"""Special functions: sinc, and those of gamma and of the error function.
 
 Those of gamma, and the inverse of the error function, are computed in double precision, where sums
 that cancel keep float32's digits; targets without float64 refuse them.
@@ -145,6 +145,14 @@ def _turn(b: Builder, low: SSAValue, x: SSAValue) -> SSAValue:
     """πx without half turns, which change the sines' signs alone; a quarter where x is not low."""
     x = b.select(low, x, b.full_like(x, 0.5))
     return times(b, b.sub(x, b.round("even", x)), math.pi)
+
+
+def sinc(b: Builder, x: SSAValue) -> SSAValue:
+    """sin(πx) / (πx); 1 at 0, and flat."""
+    one = b.full_like(x, 1.0)
+    none = b.compare("eq", x, b.full_like(x, 0.0))
+    angle = b.select(none, one, times(b, x, math.pi))
+    return b.select(none, one, b.div(b.sin(angle), angle))
 
 
 def erfc(b: Builder, x: SSAValue) -> SSAValue:

@@ -29,6 +29,14 @@ TOLERANCE = 1e-4
 of `NEAR`."""
 NEAR = 5
 WAYS = ("scan", "scan", "compile", "back end")
+DRAWS: dict[str, Callable[..., Any]] = {
+    "normal": torch.randn,
+    "zeros": torch.zeros,
+    "whole": lambda *shape: torch.randn(shape).round(),
+}
+"""At zeros, and where elements are equal, functions may have no slope."""
+AT_WILL = ("topk", "kthvalue", "median", "sort", "max_pool", "qr(", "hypot")
+"""Which of equal numbers their gradient goes to is not said, or they have none (docs/torch.md)."""
 KINDS = [(5, ONE), (3, TWO), (2, STATEMENTS)]
 """How often lines of a kind are drawn."""
 
@@ -78,12 +86,14 @@ class Loop(nn.Module):
 
 @dataclass(frozen=True)
 class Drawn:
-    """A step's source, how it is called, and how many steps of how many sequences."""
+    """A step's source, how it is called, how many steps of how many sequences, and what rows and
+    both states are."""
 
     source: str
     way: str
     steps: int
     batch: int
+    draws: Sequence[str]
 
 
 def drawn(seed: int) -> Drawn:
@@ -100,7 +110,14 @@ def drawn(seed: int) -> Drawn:
     y, h, c = (rng.choice(values[3:]) for _ in range(3))
     lines.append(f"return {y}, (torch.tanh({h}), 0.5 * torch.sin({c}))")
     source = "\n    ".join(["def step(p, x, h, c):", *lines])
-    return Drawn(source, rng.choice(WAYS), rng.randint(1, 6), rng.randint(1, 3))
+    way, steps, batch = rng.choice(WAYS), rng.randint(1, 6), rng.randint(1, 3)
+    draws = rng.choices([*DRAWS], [4, 1, 1], k=3)
+    at_will = any(word in source for word in AT_WILL)
+    return Drawn(source, way, steps, batch, ["normal"] * 3 if at_will else draws)
+
+
+class NotTheirsError(Exception):
+    """PyTorch itself does not run a cell."""
 
 
 def check(seed: int) -> str | None:
@@ -108,19 +125,23 @@ def check(seed: int) -> str | None:
 
     Raises:
         CompileError: it is refused.
-        RuntimeError: PyTorch itself does not run it.
+        NotTheirsError: PyTorch does not run it.
     """
     one = drawn(seed)
     torch.manual_seed(seed)
     cell = Cell(one.source)
-    arrays = [torch.randn(*n, one.batch, WIDTH, requires_grad=True) for n in ((one.steps,), (), ())]
-    theirs = _results(Loop(cell), cell, arrays)
+    shapes = [(*n, one.batch, WIDTH) for n in ((one.steps,), (), ())]
+    arrays = [DRAWS[d](*s).requires_grad_() for d, s in zip(one.draws, shapes, strict=True)]
+    try:
+        theirs = _results(Loop(cell), cell, arrays)
+    except Exception as error:
+        raise NotTheirsError(str(error)) from error
     exact = _exact(cell, arrays) or theirs
     ours = _results(_compiled(one.way, cell, arrays), cell, arrays)
     for number, (mine, other, near) in enumerate(zip(ours, theirs, exact, strict=True)):
         told = _difference(mine, other, near.double())
         if told is not None:
-            where = f"seed {seed}, {one.way}, T = {one.steps}, N = {one.batch}"
+            where = f"seed {seed}, {one.way}, T = {one.steps}, N = {one.batch}, {one.draws}"
             return f"{where}: tensor {number}: {told}\n{one.source}"
     return None
 
@@ -180,10 +201,10 @@ def tried(seed: int) -> tuple[str, str]:
         told = check(seed)
     except CompileError as error:
         return "refused", error.what
-    except RuntimeError as error:
-        if any("rnncc/" in frame.filename for frame in traceback.extract_tb(error.__traceback__)):
-            return "failed", f"seed {seed}\n{traceback.format_exc()}"
+    except NotTheirsError as error:
         return "not PyTorch's", str(error)
+    except Exception:
+        return "failed", f"seed {seed}\n{traceback.format_exc()}"
     return ("equal", "") if told is None else ("wrong", told)
 
 

@@ -50,6 +50,10 @@ OPERATORS: dict[str, Operator] = {
     "norm": lambda x, y, n: x.norm() + F.normalize(y, dim=1),
     "norm of order 1 along both axes": lambda x, y, n: torch.linalg.vector_norm(x, 1, (0, 1)),
     "largest norm": lambda x, y, n: torch.linalg.vector_norm(x - y, torch.inf, 0, keepdim=True),
+    "slope of the deviation of equal numbers": lambda x, y, n: (
+        (x - x + 3).std(1) + torch.std_mean(y - y, 1)[0] + x[:, 0]
+    ),
+    "slope of sinc": lambda x, y, n: torch.sinc(x * (y > 0)) + torch.sinc(y),
     "slope of the norm of zeros": lambda x, y, n: (x - x).norm(dim=1) + x[:, 0],
     "running sum": lambda x, y, n: x.cumsum(0) * y.cumsum(-1),
     "running sum of whole numbers": lambda x, y, n: n.cumsum(0) + (n > 2).cumsum(0),

@@ -188,6 +188,7 @@ OPERATORS: Table = {
     "log1p": unary(Builder.log1p),
     "sqrt": unary(Builder.sqrt),
     "erf": unary(Builder.erf),
+    "sinc": unary(special.sinc),
     "erfc": unary(special.erfc),
     "erfinv": unary(special.erfinv),
     "special_erfcx": unary(special.scaled_erfc),

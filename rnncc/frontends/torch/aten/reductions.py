@@ -22,6 +22,7 @@ from rnncc.nn import normalisation
 from rnncc.nn.reduction import (
     centre,
     cumulate,
+    flat_root,
     largest,
     log_add_exp,
     log_sum_exp,
@@ -87,8 +88,16 @@ def variance(at: NodeContext, x: Value, dim: Axes = None, **options: Any) -> Val
 
 
 def deviation(at: NodeContext, x: Value, dim: Axes = None, **options: Any) -> Value:
-    """The root of the variance"""
-    return at.b.sqrt(variance(at, x, dim, **options))
+    """The root of the variance; of equal numbers, it is flat"""
+    return flat_root(at.b, variance(at, x, dim, **options))
+
+
+def deviation_and_mean(
+    at: NodeContext, x: Value, dim: Axes = None, **options: Any
+) -> tuple[Value, Value]:
+    """Both of them"""
+    spread, average = variance_and_mean(at, x, dim, **options)
+    return flat_root(at.b, spread), average
 
 
 def of_bools(function: Callable[[Builder, Value, Sequence[int]], Value]) -> Translation:
@@ -198,6 +207,7 @@ OPERATORS: Table = {
     "cumprod": running(Builder.mul, 1.0),
     "logcumsumexp": running(log_add_exp, -math.inf),
     "std.correction": deviation,
+    "std_mean.correction": deviation_and_mean,
     **{f"any.{form}": of_bools(largest) for form in ("default", "dim", "dims")},
     **{f"all.{form}": of_bools(smallest) for form in ("default", "dim", "dims")},
     "_cdist_forward": distances,
