@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
@@ -246,10 +246,34 @@ class _Copy:
         self.emit.store(value, self._to(row, column), self.lanes)
 
     def _square(self, row: Value, column: Value) -> None:
-        b, lanes = self.emit.b, range(self.lanes)
-        columns = [self.emit.load(self._at(row, b.add(column, I64(i))), self.lanes) for i in lanes]
-        for i, value in enumerate(transposed(self.emit, columns)):
-            self.emit.store(value, self._to(b.add(row, I64(i)), column), self.lanes)
+        emit, lanes = self.emit, self.lanes
+        for i, value in enumerate(turned(emit, self._at(row, column), self.right, lanes)):
+            emit.store(value, self._to(emit.b.add(row, I64(i)), column), lanes)
+
+
+def turned(
+    emit: CpuEmit,
+    pointer: Pointer,
+    step: Value,
+    lanes: int,
+    inside: Sequence[Value] | None = None,
+) -> list[Value]:
+    """The rows of a square tile whose columns are dense.
+
+    Args:
+        step: from column to column.
+        inside: how many rows and columns are read; left out, all.
+    """
+    b, columns = emit.b, list[Value]()
+    for j in range(lanes):
+        at, mask = b.mul(I64(j), step), None
+        if inside is not None:
+            in_range = b.icmp_signed(">", inside[1], I64(j))
+            mask = emit.first_lanes(b.select(in_range, inside[0], I64(0)), lanes)
+            # A load without lanes takes hundreds of cycles where its page is not mapped.
+            at = b.select(in_range, at, I64(0))
+        columns.append(emit.load(emit.at(pointer, at), lanes, mask))
+    return transposed(emit, columns)
 
 
 def transposed(emit: CpuEmit, rows: list[Value]) -> list[Value]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.moves import transposed
+from rnncc.codegen.cpu.moves import turned
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
@@ -172,19 +172,13 @@ class _Tiles:
         """Vectors of columns, onto the stack: one row of them for each term."""
         emit, b, lanes, number = self.emit, self.emit.b, self.lanes, self.kernel.column
         by_column = self.steps[number][1]
+        inside = None if count is None else (I64(lanes), count)
 
         def square(indices: list[Value]) -> None:
             vector, k = indices[0], b.mul(indices[1], I64(lanes))
             at = b.mul(b.add(first, b.mul(vector, I64(lanes))), by_column)
             base = emit.at(emit.at(self.bases[number], at), k)
-            columns = list[Value]()
-            for j in range(lanes):
-                mask = None
-                if count is not None:
-                    inside = b.icmp_signed(">", count, I64(j))
-                    mask = emit.first_lanes(b.select(inside, I64(lanes), I64(0)), lanes)
-                columns.append(emit.load(emit.at(base, b.mul(I64(j), by_column)), lanes, mask))
-            for j, row in enumerate(transposed(emit, columns)):
+            for j, row in enumerate(turned(emit, base, by_column, lanes, inside)):
                 emit.store(row, self._held(b.add(k, I64(j)), vector, width), lanes)
 
         emit.nest([I64(width), I64(self.terms // lanes)], square)

@@ -12,7 +12,7 @@ from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit, stack_size
-from rnncc.codegen.cpu.moves import transposed
+from rnncc.codegen.cpu.moves import transposed, turned
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
@@ -219,34 +219,19 @@ class TransposingMap:
             self._exact_tile(bases, at, starts, self.lanes)
             return
         for place, number in enumerate(self.tiling.columns):
-            turned = self._turned(here[number], number, inside)
-            for i, vector in enumerate(turned):
+            step = emit.dim(self.nest.accesses[number].strides[self.last])
+            for i, vector in enumerate(turned(emit, here[number], step, self.lanes, inside)):
                 to = self._held(place, I64(i), here[number].dtype)
                 emit.store(vector, to, self.lanes)
         mask = None if inside is None else emit.first_lanes(inside[1], self.lanes)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             held = [self._held(n, i, here[c].dtype) for n, c in enumerate(self.tiling.columns)]
-            turned = [emit.load(pointer, self.lanes) for pointer in held]
-            self._row(here, {**at, self.axis: b.add(row, i)}, i, column, turned, mask)
+            vectors = [emit.load(pointer, self.lanes) for pointer in held]
+            self._row(here, {**at, self.axis: b.add(row, i)}, i, column, vectors, mask)
             return []
 
         emit.loop(I64(self.lanes) if inside is None else inside[0], iteration)
-
-    def _turned(self, pointer: Pointer, number: int, inside: Sequence[Value] | None) -> list[Value]:
-        """The rows of a tile whose columns are dense."""
-        emit, b, lanes = self.emit, self.emit.b, self.lanes
-        step = emit.dim(self.nest.accesses[number].strides[self.last])
-        columns = list[Value]()
-        for j in range(lanes):
-            at, mask = b.mul(I64(j), step), None
-            if inside is not None:
-                in_range = b.icmp_signed(">", inside[1], I64(j))
-                mask = emit.first_lanes(b.select(in_range, inside[0], I64(0)), lanes)
-                # a load without lanes takes hundreds of cycles where its page is not mapped
-                at = b.select(in_range, at, I64(0))
-            columns.append(emit.load(emit.at(pointer, at), lanes, mask))
-        return transposed(emit, columns)
 
     def _held(self, place: int, row: Value, dtype: str) -> Pointer:
         """A row of a tile on the stack."""
@@ -261,17 +246,17 @@ class TransposingMap:
         at: dict[int, Value],
         row: Value,
         column: Value,
-        turned: Sequence[Value],
+        vectors: Sequence[Value],
         mask: Value | None = None,
     ) -> None:
-        """The body on one row of a tile, at some loops' indices; `turned`: of each column input."""
+        """The body on one row of a tile, at some loops' indices; `vectors`: of column inputs."""
         emit, lanes, last = self.emit, self.lanes, self.nest.axes[self.last]
         by_axis = {self.nest.axes[loop]: index for loop, index in at.items()}
         known, scalars = dict[SSAValue, Value](), dict[SSAValue, Value]()
         for i, value in enumerate(self.arguments):
             pointer = self._at(here[i], i, {self.axis: row})
             if i in self.tiling.columns:
-                known[value] = turned[self.tiling.columns.index(i)]
+                known[value] = vectors[self.tiling.columns.index(i)]
             elif value in self.code.varying:
                 known[value] = emit.load(pointer, lanes, mask)
             else:
