@@ -6,12 +6,13 @@ In: a command and its arguments. Out: the exit status: 0, 1 for a fault of rnncc
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, TextIO, cast
+from typing import Any, NoReturn, TextIO, cast
 
 import click
 
@@ -38,8 +39,8 @@ def run(command: click.Command, arguments: Sequence[str]) -> int:
         return _explain(error)
 
 
-def run_process(command: click.Command) -> int:
-    """As `run`, with what a process of its own has: its arguments, its streams, Ctrl-C."""
+def run_process(command: click.Command) -> NoReturn:
+    """As `run`, with what a process of its own has: its arguments, its streams, Ctrl-C; its end."""
     _open_streams()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is to be ignored
         _expect_interruption()
@@ -47,10 +48,12 @@ def run_process(command: click.Command) -> int:
     completes = "_RNNCC_COMPLETE" in os.environ  # a shell asks what may stand next
     status = command.main(prog_name="rnncc") if completes else run(command, sys.argv[1:])
     _close_streams()
-    if status == INTERRUPTED:
-        os._exit(status)  # LLVM may be at work in a thread, which an exit would wait for
     signal.signal(signal.SIGINT, _leave)  # nothing is left to tidy up
-    return status
+    if status != INTERRUPTED:
+        cast(Any, atexit)._run_exitfuncs()
+    # Python would take every object apart, which takes longer than linking a library, and wait for
+    # a thread in which LLVM is at work.
+    os._exit(status)
 
 
 def _status(command: click.Command, arguments: Sequence[str]) -> int:

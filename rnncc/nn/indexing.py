@@ -15,8 +15,6 @@ from rnncc.nn.reduction import cumulate, reduce_keepdims, total
 
 MAX_RANKED = 4096
 """Elements of an axis that are compared each with each."""
-
-
 MOST_FEW = 16
 """Elements that `top_k` looks for one after another along an axis of any size."""
 LOWER = (1 << 32) - 1

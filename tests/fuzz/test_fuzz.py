@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
+import numpy as np
 import pytest
 
+from rnncc.frontends.onnx.importer import import_model
+from tests.frontends.onnx.models import info, model, node
 from tests.fuzz import fuzz_caffe2, fuzz_onnx
 from tests.fuzz.campaign import Runner, Totals, campaign, drawn
 from tests.fuzz.families import FAMILIES, make_case
+from tests.fuzz.oracles import Interpreted
 from tests.fuzz.shrink import shrink
+from tests.golden import Arrays
 
 
 def test_mutants_of_golden_nets_end_in_an_error_or_a_program() -> None:
@@ -37,8 +43,6 @@ def test_a_few_models_through_passes_code_and_runs() -> None:
 
 def test_a_wrong_result_is_found_and_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks of the fuzzer see what they are there for: tanh that is computed as sine."""
-    import numpy as np
-
     from rnncc.ir.ops.functions import Tanh
     from tests.fuzz.check import check
 
@@ -52,7 +56,6 @@ def test_a_wrong_result_is_found_and_made_smaller(monkeypatch: pytest.MonkeyPatc
 
 
 def test_other_bits_of_threads_and_pieces_are_found() -> None:
-    import numpy as np
     from rnncc_runtime import Model
 
     import rnncc
@@ -72,95 +75,62 @@ def test_other_bits_of_threads_and_pieces_are_found() -> None:
         assert difference(model, layer, {"x": x}, {"T": 4, "N": 2}, want) is not None
 
 
+def sensitivity(nodes: list[Any], inputs: Arrays) -> tuple[Arrays, Arrays, list[bool]]:
+    """Of calls of a model that gives y: exact results, what they may miss, and which count."""
+    infos = [info(name, list(array.shape[1:])) for name, array in inputs.items()]
+    program = import_model(model(nodes, infos, [info("y", None)]))
+    calls = len(next(iter(inputs.values())))
+    exact, allowed, stable = Interpreted(program).sensitivity(inputs, {}, calls)
+    return exact, allowed, stable.tolist()
+
+
 def test_a_product_beyond_float32_may_make_nan_of_an_infinity() -> None:
     """1e30 * 1e30 - inf is -inf fused, as the interpreter has it, and NaN unfused."""
-    import numpy as np
-
-    from rnncc.frontends.onnx.importer import import_model
-    from tests.frontends.onnx.models import info, model, node
-    from tests.fuzz.oracles import Interpreted
-
-    made = model(
-        [node("MatMul", "a b", "y")], [info("a", [1, 2]), info("b", [2, 1])], [info("y", None)]
-    )
-    oracle = Interpreted(import_model(made))
     a = np.array([[[1e30, -np.inf]], [[1e30, 1.0]], [[np.inf, 1.0]], [[3.0, -np.inf]]])
     b = np.array([[[1e30], [1.0]]] * 2 + [[[1.0], [2.0]]] * 2)
     inputs = {"a": a.astype(np.float32), "b": b.astype(np.float32)}
-    assert oracle.sensitivity(inputs, {}, 4)[2].tolist() == [False, False, True, True]
+    stable = sensitivity([node("MatMul", "a b", "y")], inputs)[2]
+    assert stable == [False, False, True, True]
 
 
 def test_a_power_of_e_that_is_no_normal_float_may_be_zero() -> None:
     """e^-90 is 8e-40, in code 0; times infinity that is infinite or NaN."""
-    import numpy as np
-
-    from rnncc.frontends.onnx.importer import import_model
-    from tests.frontends.onnx.models import info, model, node
-    from tests.fuzz.oracles import Interpreted
-
-    nodes = [node("Exp", "x", "e"), node("Mul", "e z", "y")]
-    made = model(nodes, [info("x", [1]), info("z", [1])], [info("y", None)])
     inputs = {"x": np.array([[-90.0]] * 2 + [[-80.0]], np.float32)}
     inputs["z"] = np.array([[np.inf], [1.0], [np.inf]], np.float32)
-    stable = Interpreted(import_model(made)).sensitivity(inputs, {}, 3)[2]
-    assert stable.tolist() == [False, True, True]
+    stable = sensitivity([node("Exp", "x", "e"), node("Mul", "e z", "y")], inputs)[2]
+    assert stable == [False, True, True]
 
 
 def test_a_sigmoid_that_rounds_to_zero_beside_one_may_be_zero() -> None:
     """ONNX Runtime's is 0 below -18, and the sign of that 0."""
-    import numpy as np
-
-    from rnncc.frontends.onnx.importer import import_model
-    from tests.frontends.onnx.models import info, model, node
-    from tests.fuzz.oracles import Interpreted
-
-    nodes = [node("Sigmoid", "x", "s"), node("Sign", "s", "y")]
-    made = model(nodes, [info("x", [1])], [info("y", None)])
     inputs = {"x": np.array([[-19.0], [-16.0]], np.float32)}
-    stable = Interpreted(import_model(made)).sensitivity(inputs, {}, 2)[2]
-    assert stable.tolist() == [False, True]
+    stable = sensitivity([node("Sigmoid", "x", "s"), node("Sign", "s", "y")], inputs)[2]
+    assert stable == [False, True]
 
 
 def test_terms_may_be_added_in_any_order() -> None:
     """Of 1, 1e30, -1e30, 1 the sum is 0, 1 or 2; of many equal terms it drifts."""
-    import numpy as np
-
-    from rnncc.frontends.onnx.importer import import_model
-    from tests.frontends.onnx.models import info, model, node
-    from tests.fuzz.oracles import Interpreted
-
-    made = model([node("ReduceSum", "x", "y")], [info("x", ["K"])], [info("y", None)])
-    oracle = Interpreted(import_model(made))
+    sums = [node("ReduceSum", "x", "y")]
     inputs = {"x": np.array([[1, 1e30, -1e30, 1], [1, 2, 3, 4]], np.float32)}
-    assert oracle.sensitivity(inputs, {"K": 4}, 2)[2].tolist() == [False, True]
+    assert sensitivity(sums, inputs)[2] == [False, True]
     inputs = {"x": np.full((1, 20_000), 0.1, np.float32)}
-    exact, allowed, stable = oracle.sensitivity(inputs, {"K": 20_000}, 1)
+    exact, allowed, stable = sensitivity(sums, inputs)
     drift = abs(np.add.accumulate(inputs["x"][0])[-1] - exact["y"][0])
     assert stable[0] and allowed["y"][0] > drift > 1e-5 * exact["y"][0]
 
 
 def test_what_rounding_makes_an_integer_may_be_none() -> None:
     """Tanh 9 is 1 or the float below it, and -0.5 to the power of that -0.5 or NaN."""
-    import numpy as np
-
-    from rnncc.frontends.onnx.importer import import_model
-    from tests.frontends.onnx.models import info, model, node
-    from tests.fuzz.oracles import Interpreted
-
-    nodes = [node("Tanh", "x", "t"), node("Pow", "z t", "y")]
-    made = model(nodes, [info("x", [1]), info("z", [1])], [info("y", None)])
     inputs = {"x": np.array([[8.9], [8.9], [1.0]], np.float32)}
     inputs["z"] = np.array([[-0.5], [0.5], [0.5]], np.float32)
-    stable = Interpreted(import_model(made)).sensitivity(inputs, {}, 3)[2]
-    assert stable.tolist() == [False, True, True]
+    stable = sensitivity([node("Tanh", "x", "t"), node("Pow", "z t", "y")], inputs)[2]
+    assert stable == [False, True, True]
 
 
 @pytest.mark.peers
 def test_onnxruntime_adds_products_of_bytes_exactly() -> None:
-    import numpy as np
     from onnx import numpy_helper
 
-    from tests.frontends.onnx.models import info, model, node
     from tests.fuzz.cases import Case
     from tests.fuzz.oracles import onnxruntime_of
 

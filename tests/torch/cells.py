@@ -125,6 +125,18 @@ def sequence(steps: int, batch: int = 3) -> Any:
     return torch.randn(steps, batch, WIDTH, generator=torch.Generator().manual_seed(1))
 
 
+def with_gradients(outputs: Any, sources: list[Any]) -> list[Any]:
+    """The tensors of outputs, and what sources have of a weighted sum of them: zeros, or more."""
+    leaves = leaves_of(outputs)
+    weights = [torch.linspace(-1, 1, o.numel(), dtype=o.dtype).view(o.shape) for o in leaves]
+    total: Any = sum((o * w).sum() for o, w in zip(leaves, weights, strict=True))
+    grads = [None] * len(sources)
+    if total.requires_grad:
+        grads = torch.autograd.grad(total, sources, allow_unused=True)
+    zeros = (torch.zeros_like(s) if g is None else g for s, g in zip(sources, grads, strict=True))
+    return [*(o.detach() for o in leaves), *zeros]
+
+
 def results(run: Any, cell: Any, xs: Any, state: Any, **options: Any) -> list[Any]:
     """Outputs, then the gradients of xs, the state and all parameters."""
     xs = xs.clone().requires_grad_()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rnncc import CompileError
-from tests.torch.cells import F, leaves_of, loop, nn, torch
+from tests.torch.cells import F, loop, nn, torch, with_gradients
 from tests.torch.lines import ONE, STATEMENTS, TWO
 
 WIDTH = 6
@@ -160,15 +160,8 @@ def _compiled(way: str, cell: Cell, arrays: Sequence[Any]) -> Callable[..., Any]
 
 def _results(run: Callable[..., Any], cell: Any, arrays: Sequence[Any]) -> list[Any]:
     """Outputs and last states, and gradients of all that is given and of parameters."""
-    sources, (xs, *state) = [*arrays, *cell.parameters()], arrays
-    outputs = leaves_of(run(xs, tuple(state)))
-    weights = [torch.linspace(-1, 1, o.numel(), dtype=o.dtype).view(o.shape) for o in outputs]
-    total: Any = sum((o * w).sum() for o, w in zip(outputs, weights, strict=True))
-    grads = [None] * len(sources)
-    if total.requires_grad:
-        grads = torch.autograd.grad(total, sources, allow_unused=True)
-    zeros = (torch.zeros_like(s) if g is None else g for s, g in zip(sources, grads, strict=True))
-    return [*(o.detach() for o in outputs), *zeros]
+    xs, *state = arrays
+    return with_gradients(run(xs, tuple(state)), [*arrays, *cell.parameters()])
 
 
 def _exact(cell: Cell, arrays: Sequence[Any]) -> list[Any] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from rnncc import CompileError
 from tests.torch import random_lines
-from tests.torch.cells import loop, nn, torch
+from tests.torch.cells import loop, nn, torch, with_gradients
 from tests.torch.strategies import UNITS, cells, hidden, layers
 
 rt: Any = pytest.importorskip("rnncc.torch")
@@ -27,16 +26,6 @@ def compare(one: list[Any], other: list[Any]) -> None:
         torch.testing.assert_close(ours / scale, theirs / scale, rtol=1e-3, atol=1e-4)
 
 
-def results(run: Any, sources: list[Any]) -> list[Any]:
-    """Outputs, and the gradients of the sources."""
-    outputs = torch.utils._pytree.tree_leaves(run())
-    weights = [torch.linspace(-1, 1, o.numel()).view(o.shape) for o in outputs]
-    total = sum((o * w).sum() for o, w in zip(outputs, weights, strict=True))
-    grads = torch.autograd.grad(total, sources, allow_unused=True)
-    zeros = (torch.zeros_like(s) if g is None else g for s, g in zip(sources, grads, strict=True))
-    return [*(o.detach() for o in outputs), *zeros]
-
-
 @pytest.mark.slow
 @CALM
 @given(cells(), st.integers(1, 4), st.integers(1, 3), st.booleans())
@@ -44,8 +33,8 @@ def test_cells(cell: Any, steps: int, batch: int, reverse: bool) -> None:
     for size in (batch, batch + 2):
         given = sequences(steps, size)
         sources = [*torch.utils._pytree.tree_leaves(given), *cell.parameters()]
-        ours = results(partial(rt.scan, cell, *given, reverse=reverse), sources)
-        compare(ours, results(partial(loop, cell, *given, reverse), sources))
+        ours = with_gradients(rt.scan(cell, *given, reverse=reverse), sources)
+        compare(ours, with_gradients(loop(cell, *given, reverse), sources))
 
 
 @pytest.mark.slow
@@ -113,8 +102,8 @@ def test_layers(layer: Any, steps: int, batch: int, with_state: bool) -> None:
     args = (x, state) if with_state else (x,)
     compiled = rt.compile(layer, args)
     sources = [*torch.utils._pytree.tree_leaves(args), *layer.parameters()]
-    ours = results(lambda: compiled(*args), sources)
-    compare(ours, results(lambda: layer(*args), sources))
+    ours = with_gradients(compiled(*args), sources)
+    compare(ours, with_gradients(layer(*args), sources))
 
 
 class Hiding(nn.Module):
@@ -144,17 +133,17 @@ def test_what_graphs_do_not_show(function: Any, of_state: bool, wants: bool, kin
     peer = Hiding(function, of_state, None if kind == "module" else loop)
     sources = [*(x for x in given if x.requires_grad), peer.weight]
     try:
-        theirs = results(lambda: peer(*given), sources)
+        theirs = with_gradients(peer(*given), sources)
     except RuntimeError:  # what backward needs was changed
         return
     try:
         if kind == "cell":
-            ours = results(lambda: rt.scan(peer.step, *given), sources)
+            ours = with_gradients(rt.scan(peer.step, *given), sources)
         else:
             peer.scan = None if kind == "module" else rt.scan
             compiled = rt.compile(peer, tuple(x.detach() for x in given))
             peer.scan = peer.scan and loop
-            ours = results(lambda: compiled(*given), sources)
+            ours = with_gradients(compiled(*given), sources)
     except CompileError as error:
         assert "\n" not in str(error)
         return

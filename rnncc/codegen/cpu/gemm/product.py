@@ -17,7 +17,7 @@ from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.kinds import terms_of
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
-from rnncc.codegen.cpu.gemm.sums import Sums, Width
+from rnncc.codegen.cpu.gemm.sums import ZERO, Sums, Width
 from rnncc.codegen.cpu.gemm.terms import LeftOperand
 from rnncc.codegen.llvm.nest import indexed_axes, make_nest
 from rnncc.codegen.llvm.values import I64, Pointer, Value
@@ -298,9 +298,7 @@ class _GemmCode:
         b, vectors, together = self.emit.b, self.slots * width.vectors, self.terms.tile[1]
         lefts = [self._row(outer, b.add(row, I64(r))) for r in range(height)]
 
-        def part(
-            offsets: list[Value], first: Value, fetches: bool, start: Value | None = None
-        ) -> None:
+        def part(offsets: list[Value], first: Value, fetches: bool, start: Value = ZERO) -> None:
             ahead = self.sums.ahead(row, height, width) if fetches and self.sizes.far else []
             sums = self.sums.of(lefts, [panel], width, offsets, ahead, start)
             for r, (of_row,) in enumerate(sums):

@@ -12,6 +12,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 
+ZERO = I64(0)
 LINE, LINES = 64, 2
 """Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
 SHORT = 4
@@ -53,7 +54,7 @@ class Sums:
         width: Width,
         offsets: Sequence[Value],
         ahead: Sequence[Value] = (),
-        start: Value | None = None,
+        start: Value = ZERO,
     ) -> list[list[list[Value]]]:
         """sums[row][panel][offset] over all k.
 
@@ -65,7 +66,7 @@ class Sums:
         """
         emit, terms = self.emit, self.terms
         rights = [terms.panel(p, self.panel) for p in panels]
-        starts = [terms.word(right, I64(0), width.units, start or I64(0)) for right in rights]
+        starts = [terms.word(right, ZERO, width.units, start) for right in rights]
         columns = list(product(starts, offsets))
 
         def add(

@@ -87,17 +87,17 @@ def variance(at: NodeContext, x: Value, dim: Axes = None, **options: Any) -> Val
     return variance_and_mean(at, x, dim, **options)[0]
 
 
-def deviation(at: NodeContext, x: Value, dim: Axes = None, **options: Any) -> Value:
-    """The root of the variance; of equal numbers, it is flat"""
-    return flat_root(at.b, variance(at, x, dim, **options))
-
-
 def deviation_and_mean(
     at: NodeContext, x: Value, dim: Axes = None, **options: Any
 ) -> tuple[Value, Value]:
-    """Both of them"""
+    """The root of the variance, flat where numbers are equal, and the mean"""
     spread, average = variance_and_mean(at, x, dim, **options)
     return flat_root(at.b, spread), average
+
+
+def deviation(at: NodeContext, x: Value, dim: Axes = None, **options: Any) -> Value:
+    """The first of the two"""
+    return deviation_and_mean(at, x, dim, **options)[0]
 
 
 def of_bools(function: Callable[[Builder, Value, Sequence[int]], Value]) -> Translation:
