@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.reductions import Folding
-from rnncc.codegen.llvm.values import BAD_INDEX, BAD_LENGTH, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import BAD_INDEX, BAD_LENGTH, I64, Pointer, Value, selection
 from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 
@@ -287,8 +287,7 @@ def transposed(emit: CpuEmit, rows: list[Value]) -> list[Value]:
             upper = [j if not j & distance else n + j - distance for j in range(n)]
             lower = [j + distance if not j & distance else n + j for j in range(n)]
             for place, lanes in ((i, upper), (i + distance, lower)):
-                mask = ir.Constant(ir.VectorType(I32, n), lanes)
-                new[place] = emit.b.shuffle_vector(a, b, mask)
+                new[place] = emit.b.shuffle_vector(a, b, selection(*lanes))
         rows, distance = new, distance // 2
     return rows
 

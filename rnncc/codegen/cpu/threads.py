@@ -6,8 +6,12 @@ computes an element changes nothing in how it is computed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from llvmlite import ir
 
+from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
@@ -21,14 +25,11 @@ PATIENCE = 1 << 8
 
 ROUND = 1 << 32
 """The counter's upper half tells how often all threads have met, its lower half who waits."""
+_PAIR = ir.LiteralStructType([I64, I64])
 
 
 class Team:
-    """The threads of a call: this one's number, how many there are, a counter that they share.
-
-    The last thread to come takes the waiting ones off the counter and starts the next round, so
-    that a counter serves call after call, of any number of threads.
-    """
+    """The threads of a call: this one's number, how many there are, a counter that they share."""
 
     def __init__(self, module: ir.Module, builder: ir.IRBuilder, struct: Value) -> None:
         self.module, self.b, self.struct = module, builder, struct
@@ -50,12 +51,10 @@ class Team:
         b, size, before = self.b, I64(step), self.b.block
         with b.if_then(self.several):  # alone, it need not divide
             whole = b.sdiv(b.add(count, I64(step - 1)), size)
-            first, end = (
-                b.mul(b.sdiv(b.mul(whole, number), self.parts), size)
-                for number in (self.part, b.add(self.part, I64(1)))
-            )
-            end = b.select(b.icmp_signed("<", count, end), count, end)
-            mine, divided = b.sub(end, first), b.block
+            function = _once(self.module, "share", _PAIR, [I64] * 5, _write_share)
+            pair = b.call(function, [count, whole, size, self.part, self.parts])
+            first, mine = (b.extract_value(pair, number) for number in range(2))
+            divided = b.block
         results: list[Value] = []
         for value, otherwise in ((first, I64(0)), (mine, count)):
             phi = b.phi(I64)
@@ -67,50 +66,89 @@ class Team:
     def wait(self) -> None:
         """Until all threads have come here."""
         with self.b.if_then(self.several):
-            self._meet()
+            function = _once(self.module, "meet", ir.VoidType(), [POINTER, I64], _write_meet)
+            self.b.call(function, [self.counter, self.parts])
 
-    def _meet(self) -> None:
-        b = self.b
-        # Release, for what this thread has written; acquire, as the last to come goes on at once.
-        come = b.atomic_rmw("add", self.counter, I64(1), "acq_rel")
-        waiting = b.and_(come, I64(ROUND - 1))
-        with b.if_else(b.icmp_signed("==", b.add(waiting, I64(1)), self.parts)) as (last, others):
-            with last:
-                # One addition takes the waiting off and starts the next round: nobody sees one
-                # without the other, so that the counter never has to be cleared.
-                b.atomic_rmw("add", self.counter, b.sub(I64(ROUND), self.parts), "release")
-            with others:
-                self._await(b.sub(come, waiting))
 
-    def _await(self, round_: Value) -> None:
-        """Look at the counter until its round is another one."""
-        b = self.b
-        head, done, before = b.append_basic_block("wait"), b.append_basic_block("done"), b.block
-        again = b.append_basic_block("again")
-        b.branch(head)
-        b.position_at_end(head)
-        looks = b.phi(I32)
-        looks.add_incoming(I32(0), before)
-        now = b.load_atomic(self.counter, "acquire", 8, typ=I64)
-        # Equal upper halves: the round goes on, whoever has come meanwhile.
-        same = b.icmp_unsigned("<", b.xor(now, round_), I64(ROUND))
-        b.cbranch(same, again, done)
-        b.position_at_end(again)
-        self._pause(looks)
-        looks.add_incoming(b.add(looks, I32(1)), b.block)
-        b.branch(head)
-        b.position_at_end(done)
+def _once(
+    module: ir.Module,
+    name: str,
+    result: ir.Type,
+    types: list[ir.Type],
+    write: Callable[[Any, ir.Function], None],
+) -> ir.Function:
+    """A function of a module, written when it is first asked for.
 
-    def _pause(self, looks: Value) -> None:
-        b = self.b
-        if self.module.triple.startswith("x86_64"):
-            # The core's other hardware thread runs meanwhile.
-            b.call(declared(self.module, "llvm.x86.sse2.pause", ir.VoidType(), []), [])
-        # A core with more threads than it can run: who spins would keep the one that all wait for
-        # from running.
-        impatient = b.icmp_signed(">", looks, I32(PATIENCE))
-        with b.if_then(impatient):
-            b.call(declared(self.module, YIELD[system_of(self.module.triple)], I32, []), [])
+    Each kernel asks for both: in a net of small kernels they would be a fifth of the code.
+    """
+    symbol = f"{module.name}_{name}"
+    function: Any = module.globals.get(symbol)
+    if function is None:
+        function = ir.Function(module, ir.FunctionType(result, types), symbol)
+        function.linkage = "internal"
+        function.attributes.add("nounwind")
+        write(FoldingBuilder(function.append_basic_block("entry")), function)
+    return function
+
+
+def _write_share(b: Any, function: ir.Function) -> None:
+    """Of `count`, which is `whole` times `size` or the last time less: as many whole ones each."""
+    count, whole, size, part, parts = function.args
+    first, end = (
+        b.mul(b.sdiv(b.mul(whole, number), parts), size) for number in (part, b.add(part, I64(1)))
+    )
+    end = b.select(b.icmp_signed("<", count, end), count, end)
+    pair: Value = ir.Constant(_PAIR, ir.Undefined)
+    for number, value in enumerate((first, b.sub(end, first))):
+        pair = b.insert_value(pair, value, number)
+    b.ret(pair)
+
+
+def _write_meet(b: Any, function: ir.Function) -> None:
+    """Wait for the other threads. The last one to come takes the waiting ones off the counter and
+    starts the next round, so that a counter serves call after call, of any number of threads."""
+    counter, parts = function.args
+    # Release, for what this thread has written; acquire, as the last to come goes on at once.
+    come = b.atomic_rmw("add", counter, I64(1), "acq_rel")
+    waiting = b.and_(come, I64(ROUND - 1))
+    with b.if_else(b.icmp_signed("==", b.add(waiting, I64(1)), parts)) as (last, others):
+        with last:
+            # One addition takes the waiting off and starts the next round: nobody sees one
+            # without the other, so that the counter never has to be cleared.
+            b.atomic_rmw("add", counter, b.sub(I64(ROUND), parts), "release")
+        with others:
+            _await(b, counter, b.sub(come, waiting))
+    b.ret_void()
+
+
+def _await(b: Any, counter: Value, round_: Value) -> None:
+    """Look at the counter until its round is another one."""
+    head, done, before = b.append_basic_block("wait"), b.append_basic_block("done"), b.block
+    again = b.append_basic_block("again")
+    b.branch(head)
+    b.position_at_end(head)
+    looks = b.phi(I32)
+    looks.add_incoming(I32(0), before)
+    now = b.load_atomic(counter, "acquire", 8, typ=I64)
+    # Equal upper halves: the round goes on, whoever has come meanwhile.
+    same = b.icmp_unsigned("<", b.xor(now, round_), I64(ROUND))
+    b.cbranch(same, again, done)
+    b.position_at_end(again)
+    _pause(b, looks)
+    looks.add_incoming(b.add(looks, I32(1)), b.block)
+    b.branch(head)
+    b.position_at_end(done)
+
+
+def _pause(b: Any, looks: Value) -> None:
+    triple = b.module.triple
+    if triple.startswith("x86_64"):
+        # The core's other hardware thread runs meanwhile.
+        b.call(declared(b.module, "llvm.x86.sse2.pause", ir.VoidType(), []), [])
+    # A core with more threads than it can run: who spins would keep the one that all wait for
+    # from running.
+    with b.if_then(b.icmp_signed(">", looks, I32(PATIENCE))):
+        b.call(declared(b.module, YIELD[system_of(triple)], I32, []), [])
 
 
 def alone(emit: Emit) -> Value:

@@ -1,4 +1,4 @@
-"""An IR builder that keeps text, and leaves out what constants decide."""
+"""An IR builder that leaves out what constants decide."""
 
 from __future__ import annotations
 
@@ -6,27 +6,14 @@ from typing import Any
 
 from llvmlite import ir
 
-_UNFINISHED = (ir.PhiInstr, ir.AllocaInstr, ir.Terminator)
-"""What is completed after it was inserted: incoming values, alignments, weights and cases."""
+from rnncc.codegen.llvm.text_builder import TextBuilder
 
 
-class FoldingBuilder(ir.IRBuilder):
+class FoldingBuilder(TextBuilder):
     """Knows x + 0, x - 0, x · 1, x · 0, x / 1, and what two constants make.
 
     So no code is written for loops that are known to have no iterations.
-
-    A block holds the text of an instruction instead of the instruction, which keeps its operands
-    and theirs, some five objects each, until the whole module is written. Python's collector
-    looked through them again and again: a sixth of the time that compiling took, a fifth beside
-    PyTorch.
     """
-
-    def _insert(self, instr: Any) -> None:
-        if isinstance(instr, _UNFINISHED):
-            super()._insert(instr)
-        else:
-            super()._insert(str(instr))
-            instr.operands, instr.flags, instr.metadata = (), None, None
 
     def add(self, lhs: Any, rhs: Any, *more: Any, **named: Any) -> Any:
         a, b = _number(lhs), _number(rhs)

@@ -24,6 +24,7 @@ from rnncc.codegen.llvm.values import (
     Pointer,
     Value,
     align_of,
+    selection,
     vector_type,
 )
 from rnncc.codegen.llvm.vector import Real, Splat, Vector, VectorEmitter, declared
@@ -267,10 +268,10 @@ class Emit(SizeEmit):
             inside = {i: i * step - first for i in range(lanes) if 0 <= i * step - first < lanes}
             lane_of = {place: i for i, place in inside.items()}
             read = [lane_of.get(place, lanes) for place in range(lanes)]
-            part_read = b.shuffle_vector(enabled, ir.Constant(flags, None), _numbers(read))
+            part_read = b.shuffle_vector(enabled, ir.Constant(flags, None), selection(*read))
             part = self.load(self.at(pointer, I64(first)), lanes, part_read)
             chosen = [lanes + inside[i] if i in inside else i for i in range(lanes)]
-            gathered = b.shuffle_vector(gathered, part, _numbers(chosen))
+            gathered = b.shuffle_vector(gathered, part, selection(*chosen))
         return gathered
 
     def store(
@@ -321,7 +322,7 @@ class Emit(SizeEmit):
             return Splat(type_, value)
         undefined = ir.Constant(type_, ir.Undefined)
         first = self.b.insert_element(undefined, value, I32(0))
-        return self.b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), None))
+        return self.b.shuffle_vector(first, undefined, selection(*[0] * lanes))
 
     def lane_numbers(self, start: Value, lanes: int) -> Value:
         """start, start + 1, ... in the lanes."""
@@ -334,8 +335,8 @@ class Emit(SizeEmit):
         """The first so many lanes of a vector."""
         if lanes == 1 or vector.type.count == lanes:
             return vector
-        numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
-        return self.b.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), numbers)
+        undefined = ir.Constant(vector.type, ir.Undefined)
+        return self.b.shuffle_vector(vector, undefined, selection(*range(lanes)))
 
     def mask(self, count: int | Value, lanes: int) -> Value | None:
         """A mask of the first `count` lanes; None where these are known to be all."""
@@ -349,8 +350,3 @@ class Emit(SizeEmit):
             return ir.Constant(ir.VectorType(I1, lanes), [int(i < count) for i in range(lanes)])
         numbers = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
         return self.b.icmp_signed("<", numbers, self.splat(count, lanes))
-
-
-def _numbers(values: Sequence[int]) -> Value:
-    """Which lanes a shuffle takes."""
-    return ir.Constant(ir.VectorType(I32, len(values)), list(values))

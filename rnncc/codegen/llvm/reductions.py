@@ -12,7 +12,7 @@ from enum import Enum, auto
 from llvmlite import ir
 
 from rnncc.codegen.llvm.emit import Emit
-from rnncc.codegen.llvm.values import FAR, VALUE, Value
+from rnncc.codegen.llvm.values import FAR, VALUE, Value, selection
 from rnncc.codegen.llvm.vector import Real, real_of
 from rnncc.ir.types import FLOATS, ITEM_BYTES, dtype_of
 from rnncc.kern.access import Access
@@ -109,11 +109,11 @@ def fold(folding: Folding, total: Value, lanes: int) -> Value:
     b = folding.emit.b
     while lanes > 1:
         lanes //= 2
-        type_ = ir.VectorType(ir.IntType(32), lanes)
         undefined = ir.Constant(total.type, ir.Undefined)
-        low = b.shuffle_vector(total, undefined, ir.Constant(type_, list(range(lanes))))
-        high = ir.Constant(type_, list(range(lanes, 2 * lanes)))
-        high = b.shuffle_vector(total, undefined, high)
+        low, high = (
+            b.shuffle_vector(total, undefined, selection(*range(first, first + lanes)))
+            for first in (0, lanes)
+        )
         if lanes == 1:
             low, high = (b.extract_element(v, ir.IntType(32)(0)) for v in (low, high))
             return folding.combined(low, high, 1)
@@ -130,15 +130,11 @@ def fold_together(folding: Folding, totals: Sequence[Value]) -> Value:
     part, values = lanes, list(totals)
     while part > 1:
         part //= 2
-        places = [first + i for first in range(0, 2 * lanes, 2 * part) for i in range(part)]
-        low, high = (_lanes([place + by for place in places]) for by in (0, part))
+        first = [start + i for start in range(0, 2 * lanes, 2 * part) for i in range(part)]
+        low, high = (selection(*(place + by for place in first)) for by in (0, part))
         pairs = zip(values[::2], values[1::2], strict=True)
         values = [
             folding.halves(b.shuffle_vector(x, y, low), b.shuffle_vector(x, y, high))
             for x, y in pairs
         ]
     return values[0]
-
-
-def _lanes(numbers: Sequence[int]) -> Value:
-    return ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), list(numbers))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
@@ -49,6 +50,12 @@ class Pointer:
 def vector_type(element: ir.Type, lanes: int) -> ir.Type:
     """A vector, or the element's own type for one lane."""
     return element if lanes == 1 else ir.VectorType(element, lanes)
+
+
+@cache
+def selection(*numbers: int) -> ir.Constant:
+    """Which lanes a shuffle takes: of its first vector, then of its second."""
+    return ir.Constant(ir.VectorType(I32, len(numbers)), list(numbers))
 
 
 def align_of(dtype: str) -> int:

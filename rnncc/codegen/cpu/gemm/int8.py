@@ -15,7 +15,17 @@ from rnncc.codegen.cpu.gemm.byte_dots import dot, mixes_signs
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import LeftOperand
-from rnncc.codegen.llvm.values import FLOAT, I8, I16, I32, I64, Pointer, Value, vector_type
+from rnncc.codegen.llvm.values import (
+    FLOAT,
+    I8,
+    I16,
+    I32,
+    I64,
+    Pointer,
+    Value,
+    selection,
+    vector_type,
+)
 from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.precision import LEAST, MOST
 from rnncc.kern.kernels import Gemm
@@ -70,7 +80,7 @@ class ExactTerms(RowTerms):
         b = self.emit.b
         if self.lanes == 1:
             return b.extract_element(pairs, I32(first))
-        chosen = ir.Constant(self.integers, list(range(first, 2 * self.lanes, 2)))
+        chosen = selection(*range(first, 2 * self.lanes, 2))
         return b.shuffle_vector(pairs, ir.Constant(pairs.type, ir.Undefined), chosen)
 
     def convert(self, source: Pointer, row: Pointer) -> None:
