@@ -14,6 +14,7 @@ from rnncc.codegen.llvm.double_math import math_of
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.math import MathEmitter
 from rnncc.codegen.llvm.sizes import SizeEmit, is_zero
+from rnncc.codegen.llvm.text_builder import undefined
 from rnncc.codegen.llvm.values import (
     I1,
     I32,
@@ -106,13 +107,17 @@ class Emit(SizeEmit):
             goes_on: after each iteration, whether there may be another.
             often: iterations, about, for LLVM, which takes all loops for equally long otherwise.
         """
-        if isinstance(count, ir.Constant) and count.constant in (0, 1):
-            return list(body(I64(0), list(carried))) if count.constant else list(carried)
+        runs = isinstance(count, ir.Constant)
+        if runs and count.constant < 2:
+            return list(body(I64(0), list(carried))) if count.constant == 1 else list(carried)
         b, entry, native = self.b, self.b.block, self.native
         head, done = b.append_basic_block("loop"), b.append_basic_block("done")
         # Calls whose sizes do not fit are refused before (`bad_size`).
         count = count if native == I64 else b.trunc(count, native)
-        b.cbranch(b.icmp_signed(">", count, native(0)), head, done)
+        if runs:
+            b.branch(head)
+        else:
+            b.cbranch(b.icmp_signed(">", count, native(0)), head, done)
         b.position_at_end(head)
         index = b.phi(native)
         index.add_incoming(native(0), entry)
@@ -130,6 +135,8 @@ class Emit(SizeEmit):
         if often > 1:
             branch.set_weights([often - 1, 1])
         b.position_at_end(done)
+        if runs:
+            return list(new)
         results = [self._phi(v, entry) for v in carried]
         for phi, value in zip(results, new, strict=True):
             phi.add_incoming(value, last)
@@ -320,9 +327,9 @@ class Emit(SizeEmit):
         type_ = ir.VectorType(value.type, lanes)
         if isinstance(value, ir.Constant):
             return Splat(type_, value)
-        undefined = ir.Constant(type_, ir.Undefined)
-        first = self.b.insert_element(undefined, value, I32(0))
-        return self.b.shuffle_vector(first, undefined, selection(*[0] * lanes))
+        other = undefined(type_)
+        first = self.b.insert_element(other, value, I32(0))
+        return self.b.shuffle_vector(first, other, selection(*[0] * lanes))
 
     def lane_numbers(self, start: Value, lanes: int) -> Value:
         """start, start + 1, ... in the lanes."""
@@ -335,8 +342,7 @@ class Emit(SizeEmit):
         """The first so many lanes of a vector."""
         if lanes == 1 or vector.type.count == lanes:
             return vector
-        undefined = ir.Constant(vector.type, ir.Undefined)
-        return self.b.shuffle_vector(vector, undefined, selection(*range(lanes)))
+        return self.b.shuffle_vector(vector, undefined(vector.type), selection(*range(lanes)))
 
     def mask(self, count: int | Value, lanes: int) -> Value | None:
         """A mask of the first `count` lanes; None where these are known to be all."""

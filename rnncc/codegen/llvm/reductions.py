@@ -12,6 +12,7 @@ from enum import Enum, auto
 from llvmlite import ir
 
 from rnncc.codegen.llvm.emit import Emit
+from rnncc.codegen.llvm.text_builder import undefined
 from rnncc.codegen.llvm.values import FAR, VALUE, Value, selection
 from rnncc.codegen.llvm.vector import Real, real_of
 from rnncc.ir.types import FLOATS, ITEM_BYTES, dtype_of
@@ -109,9 +110,8 @@ def fold(folding: Folding, total: Value, lanes: int) -> Value:
     b = folding.emit.b
     while lanes > 1:
         lanes //= 2
-        undefined = ir.Constant(total.type, ir.Undefined)
         low, high = (
-            b.shuffle_vector(total, undefined, selection(*range(first, first + lanes)))
+            b.shuffle_vector(total, undefined(total.type), selection(*range(first, first + lanes)))
             for first in (0, lanes)
         )
         if lanes == 1:

@@ -28,6 +28,11 @@ class Result(ir.Value):
         return f"{self.type} {self.reference}"
 
 
+def undefined(type_: ir.Type) -> Result:
+    """Any value: of a vector in one word, where llvmlite names each lane."""
+    return Result(type_, "undef")
+
+
 def _binary(opname: str) -> Callable[..., Any]:
     def write(
         self: TextBuilder, lhs: Any, rhs: Any, name: str = "", flags: Sequence[str] = ()

@@ -13,6 +13,7 @@ from typing import Literal
 
 from llvmlite import ir
 
+from rnncc.codegen.llvm.text_builder import undefined
 from rnncc.codegen.llvm.values import I32, selection
 from rnncc.platforms import architecture_of
 
@@ -105,9 +106,9 @@ class VectorEmitter:
         """A run-time float in every lane."""
         if self.vector.lanes == 1:
             return scalar
-        undefined = ir.Constant(self.type, ir.Undefined)
-        lane = b.insert_element(undefined, scalar, I32(0))
-        return b.shuffle_vector(lane, undefined, selection(*[0] * self.vector.lanes))
+        other = undefined(self.type)
+        lane = b.insert_element(other, scalar, I32(0))
+        return b.shuffle_vector(lane, other, selection(*[0] * self.vector.lanes))
 
     def fma(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """x*y + z, rounded once where the target can, else twice."""

@@ -35,9 +35,9 @@ class WidenedTerms(Terms):
         last = b.select(inside, value, ir.Constant(FLOAT, 0.0))
         return [self._spread(self._at(row, even)), self.emit.splat(last, self.lanes)]
 
-    def right(self, panel: Pointer, word: Value, width: Value, first: Value) -> list[Value]:
+    def right(self, word: Pointer, first: Value) -> list[Value]:
         b, emit = self.emit.b, self.emit
-        pairs = replace(self.word(panel, word, width, first), dtype="i32")
+        pairs = replace(self.unit(word, first), dtype="i32")
         bits = emit.load(pairs, self.lanes)
         sixteen, upper = (emit.splat(I32(number), self.lanes) for number in (16, 0xFFFF0000))
         floats = vector_type(FLOAT, self.lanes)
@@ -62,8 +62,8 @@ class DotTerms(RowTerms):
 
         self.over_row(source, round)
 
-    def right(self, panel: Pointer, word: Value, width: Value, first: Value) -> list[Value]:
-        here = replace(self.word(panel, word, width, first), dtype="i32")
+    def right(self, word: Pointer, first: Value) -> list[Value]:
+        here = replace(self.unit(word, first), dtype="i32")
         return [self.emit.load(here, self.lanes)]
 
     def add(self, total: Value, left: list[Value], right: list[Value]) -> Value:

@@ -15,6 +15,7 @@ from rnncc.codegen.cpu.gemm.byte_dots import dot, mixes_signs
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import LeftOperand
+from rnncc.codegen.llvm.text_builder import undefined
 from rnncc.codegen.llvm.values import (
     FLOAT,
     I8,
@@ -58,8 +59,8 @@ class ExactTerms(RowTerms):
             return ir.Constant(self.integers, None)
         return self.emit.splat(self.emit.load(self._field(row, WORD, "i32")), self.lanes)
 
-    def right(self, panel: Pointer, word: Value, width: Value, first: Value) -> list[Value]:
-        here = self.word(panel, word, width, first)
+    def right(self, word: Pointer, first: Value) -> list[Value]:
+        here = self.unit(word, first)
         if self.weights.dtype == "u8":
             return [self.emit.load(replace(here, dtype="i32"), self.lanes)]
         wide = ir.VectorType(I32, 2 * self.lanes)
@@ -81,7 +82,7 @@ class ExactTerms(RowTerms):
         if self.lanes == 1:
             return b.extract_element(pairs, I32(first))
         chosen = selection(*range(first, 2 * self.lanes, 2))
-        return b.shuffle_vector(pairs, ir.Constant(pairs.type, ir.Undefined), chosen)
+        return b.shuffle_vector(pairs, undefined(pairs.type), chosen)
 
     def convert(self, source: Pointer, row: Pointer) -> None:
         """A row as it is, in numbers of the room's width."""

@@ -66,24 +66,25 @@ class Sums:
         """
         emit, terms = self.emit, self.terms
         rights = [terms.panel(p, self.panel) for p in panels]
-        starts = [terms.word(right, ZERO, width.units, start) for right in rights]
-        columns = list(product(starts, offsets))
+        starts = [terms.unit(right, start) for right in rights]
+        count = len(starts) * len(offsets)
 
         def add(
             rows: Sequence[Pointer], word: Value, place: Value, carried: list[Value]
         ) -> list[Value]:
             """A word's terms; `place`: of the word in the run of rows."""
             for line in ahead:
-                emit.fetch(terms.word(rights[0], word, width.units, I64(0)), line)
+                emit.fetch(terms.word(rights[0], word, width.units), line)
             wide = [partial(terms.left, row, place) for row in rows]
-            weights = [partial(terms.right, right, word, width.units, at) for right, at in columns]
+            words = [terms.word(start, word, width.units) for start in starts]
+            weights = [partial(terms.right, *column) for column in product(words, offsets)]
             sums = list(carried)
             for r, c, left, weight in _pairs(wide, weights):
-                n = r * len(columns) + c
+                n = r * count + c
                 sums[n] = terms.add(sums[n], left, weight)
             return sums
 
-        none = [none for row in rows for none in [terms.start(row)] * len(columns)]
+        none = [none for row in rows for none in [terms.start(row)] * count]
         # LLVM takes all loops for equally long, and would spill sums here to keep what the epilogue
         # needs once a tile; told how long this one is, it does not (GRU H = 64, B = 1: 1.11 times
         # as fast).

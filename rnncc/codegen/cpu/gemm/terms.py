@@ -116,9 +116,9 @@ class Terms:
         """A row's values of a word, each in all lanes."""
         return [self._spread(self._at(row, word))]
 
-    def right(self, panel: Pointer, word: Value, width: Value, first: Value) -> list[Value]:
+    def right(self, word: Pointer, first: Value) -> list[Value]:
         """Weights of a word, for a vector of units (over all slots) from `first` on."""
-        return [self.emit.load(self.word(panel, word, width, first), self.lanes)]
+        return [self.emit.load(self.unit(word, first), self.lanes)]
 
     def add(self, total: Value, left: list[Value], right: list[Value]) -> Value:
         """A sum with a word's terms, k from 0 up."""
@@ -130,11 +130,14 @@ class Terms:
         """A finished sum as floats; `at`: the number of its first unit, over panels and slots."""
         return value
 
-    def word(self, panel: Pointer, word: Value, width: Value, first: Value) -> Pointer:
+    def word(self, panel: Pointer, word: Value, width: Value) -> Pointer:
         """Where the weights of a word are."""
         b = self.emit.b
-        here = self.emit.at(panel, b.mul(word, b.mul(width, I64(self.block))))
-        return self.emit.at(here, b.mul(first, I64(self.group)))
+        return self.emit.at(panel, b.mul(word, b.mul(width, I64(self.block))))
+
+    def unit(self, word: Pointer, first: Value) -> Pointer:
+        """Where those of a unit and of all behind it are."""
+        return self.emit.at(word, self.emit.b.mul(first, I64(self.group)))
 
     def _at(self, row: Pointer, k: Value) -> Pointer:
         return self.emit.at(row, self.emit.b.mul(k, self.a.k_step))
