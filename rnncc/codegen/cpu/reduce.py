@@ -22,6 +22,7 @@ from rnncc.codegen.cpu.shared_rows import (
     rows_together,
     vectors_together,
 )
+from rnncc.codegen.cpu.streams import folded_along, streams_of
 from rnncc.codegen.cpu.window_terms import Result, WindowTerms
 from rnncc.codegen.llvm.nest import indexed_axes
 from rnncc.codegen.llvm.reductions import Folding, Lanes, fold, fold_together, lanes_of
@@ -346,19 +347,13 @@ class _ReduceCode:
         self, places: list[_Place], reduced: list[Value], size: Value, totals: list[Value]
     ) -> list[Value]:
         """The last reduced axis, several terms at a time; then the rest, masked."""
-        emit, lanes = self.emit, I64(self.lanes)
 
-        def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            return self._sum(places, [*reduced, emit.b.mul(i, lanes)], [], carried)
+        def terms(start: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
+            here = places if mask is None else [replace(place, mask=mask) for place in places]
+            return self._sum(here, [*reduced, start], [], carried)
 
-        full = emit.quotient(size, lanes)
-        totals = emit.loop(full, iteration, totals)
-        if self.lanes == 1:
-            return totals
-        start = emit.b.mul(full, lanes)
-        rest = emit.first_lanes(emit.b.sub(size, start), self.lanes)
-        masked = [replace(place, mask=rest) for place in places]
-        return self._sum(masked, [*reduced, start], [], totals)
+        streams = streams_of(self.folding.kind, self.op.dims[-1], self.lanes)
+        return folded_along(self.emit, self.folding, (size, self.lanes, streams), totals, terms)
 
     def _term(self, indices: list[Value], mask: Value | None) -> list[Value]:
         emit = self.emit
