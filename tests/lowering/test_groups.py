@@ -74,3 +74,26 @@ def test_rows_of_an_epilogue_that_are_shifted(reads: str) -> None:
             found = code.run(inputs, sizes, memory)
         for name, want in run(program, inputs, sizes=sizes).items():
             np.testing.assert_allclose(found[name], want, 1e-5, 1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["one reader", "two"])
+def test_heads_are_computed_where_they_stand_side_by_side(others: bool) -> None:
+    """As the product behind them reads them; where another reads them too, they are copied."""
+    b = Builder.net("heads")
+    parts = b.matmul(b.input("p", [2, "S", "S"]), b.input("v", [2, "S", 3]))
+    turned = b.transpose(parts, [1, 0, 2])
+    rows = b.reshape(turned, ["S", 6])
+    w = np.arange(24, dtype=np.float32).reshape(6, 4)
+    outputs = {"y": b.matmul(rows, b.param("w", [6, 4]))} | ({"z": turned} if others else {})
+    program = b.finish(outputs, {"w": w})
+    kernels = lower(program.copy(), Options())
+    assert sum(isinstance(op, Map) for op in kernels.module.walk()) == others
+    rng = np.random.default_rng(0)
+    inputs = {
+        name: rng.standard_normal((2, 5, size), np.float32)
+        for name, size in zip("pv", (5, 3), strict=True)
+    }
+    with guards(True) as memory:
+        found = Bare(kernels, resolve_target()).run(inputs, {"S": 5}, memory)
+    for name, want in run(program, inputs, sizes={"S": 5}).items():
+        np.testing.assert_allclose(found[name], want, 1e-5, 1e-5)
