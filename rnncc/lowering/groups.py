@@ -22,7 +22,7 @@ from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, squeezed
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
-from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, strip_units
+from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view
 
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""
@@ -117,6 +117,7 @@ class _Scheduler:
         self.roots: dict[SSAValue, None] = dict.fromkeys(item.value for item in live_out)
         self.parts: dict[SSAValue, list[Item]] = defaultdict(list)
         self.levels: dict[SSAValue, int] = {}
+        self.filled: dict[SSAValue, int] = {}  # the last level at which a buffer that it reads is
         self.readers: dict[SSAValue, dict[Terminal, bool]] = {}
 
     def run(self) -> Schedule:
@@ -160,13 +161,13 @@ class _Scheduler:
 
     def _measure(self) -> None:
         """Levels, forwards; final readers, backwards."""
-        self.levels = {}
+        self.levels, self.filled = {}, {}
         functions = Counter[tuple[int, tuple[Dim, ...]]]()
         for op in self.ops:
             level = max((self.level(v) for v in op.operands), default=0)
             # A level is what one kernel can do at each point by itself. An anchor's result, or
             # other points of a buffer, exist only once a kernel before has ended.
-            if is_anchor(op) or self._moves_buffered(op):
+            if is_anchor(op) or self._moves_buffered(op, level):
                 level += 1
             if cost_of(op) == Cost.FUNCTION:
                 dims = squeezed(dims_of(op.results[0]))
@@ -175,6 +176,11 @@ class _Scheduler:
                 functions[level, dims] += 1
             for result in op.results:
                 self.levels[result] = level
+                if result in self.roots and is_lazy(op):
+                    self.filled[result] = level
+                elif not is_anchor(op):
+                    buffers = (self.filled[v] for v in op.operands if v in self.filled)
+                    self.filled[result] = max(buffers, default=-1)
         self.readers = {}
         for op in reversed(self.ops):
             for result in op.results:
@@ -183,14 +189,14 @@ class _Scheduler:
     def level(self, value: SSAValue) -> int:
         return self.levels.get(value, 0)
 
-    def _moves_buffered(self, op: Operation) -> bool:
-        """Whether an op reads other points of a buffer that a kernel of this block fills."""
+    def _moves_buffered(self, op: Operation, level: int) -> bool:
+        """Whether an op reads other points of a buffer that a kernel of this block and level fills,
+        by itself or in an expression."""
         if isinstance(op, Shift):
             return any(isinstance(base_of(v).owner, Elementwise) for v in op.operands)
         if not is_view(op) or is_unit_reshape(op):
             return False
-        value = strip_units(op.x)
-        return value in self.roots and is_lazy(value.owner)
+        return self.filled.get(op.x, -1) >= level
 
     def _final_readers(self, value: SSAValue) -> dict[Terminal, bool]:
         """Final reader -> whether it reads each element many times (through a broadcast)."""

@@ -160,7 +160,7 @@ class Lowering:
         A sum that goes on where another ends, which nothing else reads, goes on in place.
         """
         op = value.owner
-        alone = type(op) in EMITTERS and not isinstance(op, Matmul)
+        alone = isinstance(op, Operation) and type(op) in EMITTERS and not self._is_product(op)
         sequence = isinstance(op, Scan) and value in op.ys
         once = sequence and isinstance(op.parent_op(), Net | Chunks)
         if not (alone or once or isinstance(op, Chunks)) or value in self.output_of:

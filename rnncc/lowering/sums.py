@@ -13,12 +13,12 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
-from rnncc.ir.ops.shape import Reshape, Shift
+from rnncc.ir.ops.shape import Reshape, Shift, Transpose
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.kern import kernels
-from rnncc.kern.access import Access
+from rnncc.kern.access import Access, dense
 from rnncc.lowering.compute import some_rows
-from rnncc.lowering.maps import AxisIndex, Placed, identity, merged
+from rnncc.lowering.maps import ZERO, AxisIndex, Placed, identity, merged
 
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
@@ -79,9 +79,7 @@ def emit_batched(lowering: Lowering, op: Matmul) -> None:
 
     After:
 
-        scratch y.matmul: 2*N*S
-        reduce i in N, j in 2, k in S: y.matmul = sum l in 3 q[6*i + 3*j + l] * k[3*S*i + 3*k + l]
-        map i in N, j in 2, k in S: y = y.matmul
+        reduce i in N, j in 2, k in S: y = sum l in 3 q[6*i + 3*j + l] * k[3*S*i + 3*k + l]
     """
     *_, n = dims_of(op.y)
     rows = dims_of(op.y)[:-1]
@@ -98,12 +96,40 @@ def emit_batched(lowering: Lowering, op: Matmul) -> None:
         kind = StringAttr(dtype_of(op.y))
         # Before they are multiplied: a product of two bytes does not fit into one.
         factors = [region.insert(Cast(factor, dtype=kind)) for factor in factors]
+    _set_place(lowering, op.y)
     dest = lowering.alone(op.y)
     out = (dest.buffer, dest.over(at[:-1], len(domain)))
     body = region.finish([region.insert(Mul(*factors))])
     listing, fused = some_rows(lowering, op.y, domain), dtype_of(op.y) in FLOATS
     kernel = kernels.Reduce("sum", 1, domain, region.ins, out, body, some=listing, fused=fused)
     lowering.builder.insert(kernel)
+
+
+def _set_place(lowering: Lowering, value: SSAValue) -> None:
+    """Let a product be where its one reader would copy it to: as that turns it round to join axes.
+
+    So the heads of attention stand side by side in a row, as the next product reads them.
+    """
+    turned = _reader(value)
+    if value in lowering.output_of or not isinstance(turned, Transpose):
+        return
+    joined, perm = _reader(turned.y), get_ints(turned.perm)
+    # Vectors run along the last axis.
+    if not isinstance(joined, Reshape) or perm[-1] != len(perm) - 1:
+        return
+    strides = dense(dims_of(value))
+    access = Access(ZERO, tuple(strides[source] for source in perm))
+    if merged(access, dims_of(turned.y), dims_of(joined.y)) is None:
+        room = lowering.scratch(turned.y)
+        own = tuple(room.access.strides[perm.index(axis)] for axis in range(len(perm)))
+        lowering.output_of[value] = Placed(room.buffer, Access(ZERO, own))
+
+
+def _reader(value: SSAValue) -> Operation | None:
+    """The one op that reads a value, once and where it is defined."""
+    use = next(iter(value.uses)) if value.has_one_use() else None
+    near = use is not None and use.operation.parent is value.owner.parent
+    return use.operation if use is not None and near else None
 
 
 def emit_sum_rows(lowering: Lowering, op: SumRows) -> None:

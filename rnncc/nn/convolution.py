@@ -48,6 +48,11 @@ class Window:
         """How many elements a window spans."""
         return (self.taps - 1) * self.dilation + 1
 
+    @property
+    def least(self) -> int:
+        """The fewest elements, with pads, that have a window: one rounded up may reach beyond."""
+        return self.reach - (self.stride - 1 if self.rounds_up else 0)
+
     def count(self, size: Dim) -> Dim:
         """How many windows an axis of that size has; of an open size at least one must fit."""
         before, behind = self.pads
@@ -94,7 +99,7 @@ class Window:
         size, (before, behind) = dims_of(x)[axis], self.pads
         count, whole = self.count(size), size + before + behind
         if not count.is_static:
-            b.require(whole - self.reach)
+            b.require(whole - self.least)
         x = b.pad(x, axis, before, whole, value)
         if self.rounds_up:
             short = self.stride - 1  # at most

@@ -160,7 +160,7 @@ def test_rows_that_share_what_they_read_have_the_bits_of_each_alone(name: str) -
     q, k = b.input("q", [N, "S", 48 if name == "more terms" else 16]), b.input("k", dims)
     program = b.finish({"y": make(b, q, q, k)})
     bare = Bare(as_it_is(program), resolve_target())
-    for rows, steps in ((1, 1), (3, 15), (4, 16), (5, 33), (9, 70)):
+    for rows, steps in ((1, 1), (3, 15), (4, 16), (5, 33), (6, 61), (9, 70)):
         sizes = {"N": 2, "S": rows, "T": steps}
         rng = np.random.default_rng(rows)
         inputs: Arrays = {

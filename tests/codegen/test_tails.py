@@ -84,6 +84,25 @@ def test_a_batch_that_runs_innermost(end: bool) -> None:
                 np.testing.assert_array_equal(array, got[name][:, :1], err_msg=name)
 
 
+@both_ends
+def test_extrema_of_rows_of_any_length(end: bool) -> None:
+    """Several vectors at a time, one, and a rest; NaN is found wherever it stands."""
+    b = Builder.net("extrema")
+    x, whole = b.input("x", ["N", "T"]), b.input("whole", ["N", "T"], "i32")
+    outputs = {kind: b.reduce(kind, x, [1]) for kind in ("max", "min")}
+    compiled = Compiled(b.finish({**outputs, "largest": b.reduce("max", whole, [1])}))
+    for size in (1, 17, 64, 143, 200):
+        rng = np.random.default_rng(size)
+        rows = rng.standard_normal((size, size)).astype(np.float32)
+        spoilt = np.concatenate([rows, np.where(np.eye(size, dtype=bool), np.nan, rows)])
+        lowest = np.full((1, size), -np.inf, np.float32)
+        given = np.concatenate([spoilt, lowest])
+        numbers = rng.integers(-(2**31), 2**31, given.shape).astype(np.int32)
+        sizes = {"N": len(given), "T": size}
+        got = compiled.check({"x": given, "whole": numbers}, sizes, end)
+        assert np.isnan(got["max"][size : 2 * size]).all() and got["max"][-1] == -np.inf
+
+
 @pytest.mark.parametrize("narrow", ["i32", "i8", "u8", "i16", "f16", "bf16", "i1"])
 @pytest.mark.parametrize("wide", ["i64", "f32"])
 def test_one_narrow_element_behind_whole_vectors(wide: str, narrow: str) -> None:

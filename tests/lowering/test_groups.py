@@ -17,6 +17,7 @@ from rnncc.lowering.groups import MOST_FUNCTIONS
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
+from tests.codegen.random_programs import as_it_is
 from tests.compiling import lower
 
 COUNT = MOST_FUNCTIONS * 5 // 2
@@ -74,3 +75,43 @@ def test_rows_of_an_epilogue_that_are_shifted(reads: str) -> None:
             found = code.run(inputs, sizes, memory)
         for name, want in run(program, inputs, sizes=sizes).items():
             np.testing.assert_allclose(found[name], want, 1e-5, 1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("others", [False, True], ids=["one reader", "two"])
+def test_heads_are_computed_where_they_stand_side_by_side(others: bool) -> None:
+    """As the product behind them reads them; where another reads them too, they are copied."""
+    b = Builder.net("heads")
+    parts = b.matmul(b.input("p", [2, "S", "S"]), b.input("v", [2, "S", 3]))
+    turned = b.transpose(parts, [1, 0, 2])
+    rows = b.reshape(turned, ["S", 6])
+    w = np.arange(24, dtype=np.float32).reshape(6, 4)
+    outputs = {"y": b.matmul(rows, b.param("w", [6, 4]))} | ({"z": turned} if others else {})
+    program = b.finish(outputs, {"w": w})
+    kernels = lower(program.copy(), Options())
+    assert sum(isinstance(op, Map) for op in kernels.module.walk()) == others
+    rng = np.random.default_rng(0)
+    inputs = {
+        name: rng.standard_normal((2, 5, size), np.float32)
+        for name, size in zip("pv", (5, 3), strict=True)
+    }
+    with guards(True) as memory:
+        found = Bare(kernels, resolve_target()).run(inputs, {"S": 5}, memory)
+    for name, want in run(program, inputs, sizes={"S": 5}).items():
+        np.testing.assert_allclose(found[name], want, 1e-5, 1e-5)
+
+
+def test_parts_of_what_a_kernel_of_its_level_leaves_are_read_behind_it() -> None:
+    """Of an expression too, whose readers have the shape of an earlier kernel."""
+    b = Builder.net("parts")
+    x = b.input("x", ["N", 6])
+    early = b.tanh(b.matmul(x, b.param("u", [6, 1])))
+    wide = b.tanh(b.matmul(x, b.param("w", [6, 4])))
+    late = b.exp(b.slice(b.add(wide, wide), 1, 2, 1))
+    rng = np.random.default_rng(0)
+    arrays = {"u": rng.standard_normal((6, 1), np.float32), "w": rng.random((6, 4), np.float32)}
+    program = b.finish({"early": early, "wide": wide, "late": late}, arrays)
+    inputs = {"x": rng.standard_normal((3, 6), np.float32)}
+    with guards(True) as memory:
+        found = Bare(as_it_is(program), resolve_target()).run(inputs, {"N": 3}, memory)
+    for name, want in run(program, inputs).items():
+        np.testing.assert_allclose(found[name], want, 1e-5, 1e-5)

@@ -289,7 +289,7 @@ WINDOWS = [
 def test_windows_of_an_open_size(window: Window) -> None:
     """As frameworks count them at each size: of those rounded up, one that is late is left out."""
     count, (before, behind) = window.count(Dim.of("T")), map(int, window.pads)
-    for size in range(max(window.reach - before - behind, 0), 30):
+    for size in range(max(window.least - before - behind, 0), 30):
         room = size + before + behind - window.reach
         expected = room // window.stride + 1
         if window.rounds_up:

@@ -125,3 +125,22 @@ def test_a_negative_zero_keeps_its_sign_below_a_broadcast():
     v = b.broadcast(b.input("v", (3,)), (4, 3), (1,))
     program = b.finish({"y": b.mul(b.fill(-0.0, (4, 3)), v)})
     assert_same_meaning(program, applied(Simplify()))
+
+
+@pytest.mark.parametrize(
+    ("dims", "axis", "left"), [("TT", 1, 0), ("NT", 1, 1), (("T", 3), 1, 0), (("T", 0), 1, 1)]
+)
+def test_the_largest_of_equal_numbers_is_one_of_them_where_there_are_any(
+    dims: tuple[str | int, ...], axis: int, left: int
+):
+    """As the rows of a mask that is not there; of no elements it is another number."""
+    b = Builder.net("mask")
+    b.input("x", ("N", "T"))
+    program = b.finish({"y": b.reduce("max", b.fill(0.5, dims), [axis])})
+    for steps in (0, 2):
+        inputs = {"x": np.zeros((3, steps))}
+        want = run(program, inputs)["y"]
+        simplified = program.copy()
+        Simplify().rewrite(simplified.net)
+        assert count(simplified.net.body.block).get("reduce", 0) == left
+        np.testing.assert_array_equal(run(simplified, inputs)["y"], want)

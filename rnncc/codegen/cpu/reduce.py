@@ -7,8 +7,8 @@ that the rows are read one after another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import product
 
 from xdsl.ir import SSAValue
@@ -17,11 +17,14 @@ from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit, Part
 from rnncc.codegen.cpu.shared_columns import SharedColumns
 from rnncc.codegen.cpu.shared_rows import (
+    Place,
     folds_together,
     has_few_taps,
     rows_together,
+    side_by_side,
     vectors_together,
 )
+from rnncc.codegen.cpu.streams import folded_along, streams_of
 from rnncc.codegen.cpu.window_terms import Result, WindowTerms
 from rnncc.codegen.llvm.nest import indexed_axes
 from rnncc.codegen.llvm.reductions import Folding, Lanes, fold, fold_together, lanes_of
@@ -30,8 +33,8 @@ from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.kernels import Reduce
 
-TOGETHER = 4
-"""Vectors of results side by side."""
+TOGETHER, PAIR = 4, 2
+"""Vectors of results side by side; of those behind the last four."""
 ROWS = 4
 """Rows that a sum takes in before it turns to the next results: few streams are read at a time."""
 
@@ -50,19 +53,6 @@ def emit_reduce(
     itself; else along the last reduced axis, and are added up in the end; else there is one.
     """
     _ReduceCode(emit, op, ins, outs[0], init).run(rows)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """The indices of a vector of results, or of one; and which lanes count, where not all do.
-
-    Attributes:
-        shift: rows and elements from the first of those that are computed together.
-    """
-
-    indices: list[Value]
-    mask: Value | None = None
-    shift: tuple[int, int] = (0, 0)
 
 
 class _ReduceCode:
@@ -170,40 +160,39 @@ class _ReduceCode:
     def _results(self, rows: list[list[Value]], part: Part | None) -> None:
         """Rows of results, a few vectors at a time, then single ones; `part`: a chunk's rows."""
         emit, b, lanes = self.emit, self.emit.b, self.lanes
-        width = lanes * self.together
-        full, rest = emit.divided(self.op.dims[self.kept - 1], width)
+        size, width = self.op.dims[self.kept - 1], lanes * self.together
+        full, rest = emit.divided(size, width)
 
-        def panel(i: Value, carried: list[Value]) -> list[Value]:
-            start = b.mul(i, I64(width))
-            starts = [b.add(start, I64(v * lanes)) for v in range(self.together)]
-            self._result(
-                [
-                    _Place([*row, s], None, (r, v * lanes))
-                    for r, row in enumerate(rows)
-                    for v, s in enumerate(starts)
-                ],
-                part,
-            )
-            return []
+        def panels(done: Value, vectors: int) -> Callable[[Value, list[Value]], list[Value]]:
+            def panel(i: Value, carried: list[Value]) -> list[Value]:
+                start = b.add(done, b.mul(i, I64(vectors * lanes)))
+                self._result(side_by_side(emit, rows, start, vectors), part)
+                return []
 
-        done = b.mul(full, I64(width))
-
-        def vector(start: Value, mask: Value | None) -> None:
-            at = b.add(done, start)
-            self._result([_Place([*row, at], mask, (r, 0)) for r, row in enumerate(rows)], part)
+            return panel
 
         def last() -> None:
-            size = self.op.dims[self.kept - 1]
             if self.unrolled and size.is_static:
                 self._rest(rows, int(size), part)
-            else:
-                emit.in_vectors(rest, lanes, vector)
+                return
+            done, left = b.mul(full, I64(width)), rest
+            if self.sharing > 1 and self.together > PAIR:
+                # What rows have in common is read once for two vectors, where there are two.
+                pairs = emit.quotient(left, I64(PAIR * lanes))
+                emit.loop(pairs, panels(done, PAIR))
+                taken = b.mul(pairs, I64(PAIR * lanes))
+                done, left = b.add(done, taken), b.sub(left, taken)
+
+            def vector(start: Value, mask: Value | None) -> None:
+                self._result(side_by_side(emit, rows, b.add(done, start), 1, mask), part)
+
+            emit.in_vectors(left, lanes, vector)
 
         if rows[0]:
-            emit.loop(full, panel)
+            emit.loop(full, panels(I64(0), self.together))
             last()
         else:
-            emit.shared(full, panel, last=last)
+            emit.shared(full, panels(I64(0), self.together), last=last)
 
     def _rest(self, rows: list[list[Value]], size: int, part: Part | None) -> None:
         """What is left of rows of results of known size, side by side."""
@@ -211,7 +200,7 @@ class _ReduceCode:
         starts = range(first, size, self.lanes)
         masks = [self.emit.mask(size - start, self.lanes) for start in starts]
         places = [
-            _Place([*row, I64(start)], mask, (r, start - first))
+            Place([*row, I64(start)], mask, (r, start - first))
             for r, row in enumerate(rows)
             for start, mask in zip(starts, masks, strict=True)
         ]
@@ -219,7 +208,7 @@ class _ReduceCode:
             self._result(places, part)
 
     def _element(self, indices: list[Value]) -> None:
-        self._result([_Place(indices)], None)
+        self._result([Place(indices)], None)
 
     def _neighbours(self, indices: list[Value]) -> None:
         """A row of results, as many at a time as a vector holds, then single ones."""
@@ -228,7 +217,7 @@ class _ReduceCode:
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             first = b.mul(i, I64(lanes))
-            places = [_Place([*indices, b.add(first, I64(j))]) for j in range(lanes)]
+            places = [Place([*indices, b.add(first, I64(j))]) for j in range(lanes)]
             totals = [self._start(place, 1, None) for place in places]
             vectors = I64(int(self.op.dims[-1]) // lanes)
 
@@ -248,7 +237,7 @@ class _ReduceCode:
         emit.loop(full, iteration)
         emit.loop(rest, single)
 
-    def _result(self, places: list[_Place], part: Part | None) -> None:
+    def _result(self, places: list[Place], part: Part | None) -> None:
         """Vectors of results at some places, or the `part` of them that a chunk of rows adds."""
         emit, dims = self.emit, self.op.dims[self.kept :]
         lanes = self.lanes if self.across else 1
@@ -265,7 +254,7 @@ class _ReduceCode:
         for total, out, place in zip(totals, outs, places, strict=True):
             emit.store(total, out, lanes, place.mask)
 
-    def _start(self, place: _Place, lanes: int, part: Part | None) -> Value:
+    def _start(self, place: Place, lanes: int, part: Part | None) -> Value:
         """What results start at: in later chunks of rows, what the earlier ones left."""
         emit, b, number = self.emit, self.emit.b, len(self.access) - 1
         out, mask = self._pointer(self.out, number, place.indices), place.mask
@@ -280,7 +269,7 @@ class _ReduceCode:
         # One load from a chosen place: with two loads the one that is not taken would be run, too.
         return emit.load(replace(out, base=b.select(fresh, init.base, out.base)), lanes, mask)
 
-    def _sum_rows(self, places: list[_Place], part: Part, totals: list[Value]) -> list[Value]:
+    def _sum_rows(self, places: list[Place], part: Part, totals: list[Value]) -> list[Value]:
         """A chunk of the outermost reduced axis."""
         b, dims = self.emit.b, self.op.dims[self.kept :]
         first, count = part
@@ -298,7 +287,7 @@ class _ReduceCode:
 
     def _sum(
         self,
-        places: list[_Place],
+        places: list[Place],
         reduced: list[Value],
         dims: Sequence[Dim],
         totals: list[Value],
@@ -307,7 +296,7 @@ class _ReduceCode:
         emit = self.emit
         if not dims:
             return [
-                self._combine(total, self._term([*p.indices, *reduced], p.mask), p.mask)
+                self._combine(total, self._term(p, reduced), p.mask)
                 for total, p in zip(totals, places, strict=True)
             ]
         size = emit.dim(dims[0])
@@ -324,7 +313,7 @@ class _ReduceCode:
 
         return emit.loop(size, iteration, totals)
 
-    def _sum_taps(self, places: list[_Place], totals: list[Value]) -> list[Value]:
+    def _sum_taps(self, places: list[Place], totals: list[Value]) -> list[Value]:
         """All taps of a window, one by one."""
         axis, taps = self.axis, [range(int(d)) for d in self.op.dims[self.kept :]]
         assert axis is not None
@@ -343,31 +332,25 @@ class _ReduceCode:
         return totals
 
     def _sum_lanes(
-        self, places: list[_Place], reduced: list[Value], size: Value, totals: list[Value]
+        self, places: list[Place], reduced: list[Value], size: Value, totals: list[Value]
     ) -> list[Value]:
         """The last reduced axis, several terms at a time; then the rest, masked."""
-        emit, lanes = self.emit, I64(self.lanes)
 
-        def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            return self._sum(places, [*reduced, emit.b.mul(i, lanes)], [], carried)
+        def terms(start: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
+            here = places if mask is None else [replace(place, mask=mask) for place in places]
+            return self._sum(here, [*reduced, start], [], carried)
 
-        full = emit.quotient(size, lanes)
-        totals = emit.loop(full, iteration, totals)
-        if self.lanes == 1:
-            return totals
-        start = emit.b.mul(full, lanes)
-        rest = emit.first_lanes(emit.b.sub(size, start), self.lanes)
-        masked = [replace(place, mask=rest) for place in places]
-        return self._sum(masked, [*reduced, start], [], totals)
+        streams = streams_of(self.folding.kind, self.op.dims[-1], self.lanes)
+        return folded_along(self.emit, self.folding, (size, self.lanes, streams), totals, terms)
 
-    def _term(self, indices: list[Value], mask: Value | None) -> list[Value]:
-        emit = self.emit
+    def _term(self, place: Place, reduced: list[Value]) -> list[Value]:
+        emit, indices = self.emit, [*place.indices, *reduced]
         known: dict[SSAValue, Value] = {}
         scalars: dict[SSAValue, Value] = {}
         for i, value in enumerate(self.op.body.block.args):
-            pointer = self._pointer(self.ins[i], i, indices)
+            pointer = self._read(i, place, reduced)
             if value in self.code.varying:
-                known[value] = emit.spaced(pointer, self._step(i), self.lanes, mask)
+                known[value] = emit.spaced(pointer, self._step(i), self.lanes, place.mask)
             else:
                 scalars[value] = emit.load(pointer)
 
@@ -385,6 +368,18 @@ class _ReduceCode:
     def _step(self, number: int) -> int:
         """From lane to lane of an input."""
         return 1 if self.axis is None else int(self.access[number].strides[self.axis])
+
+    def _read(self, number: int, place: Place, reduced: list[Value]) -> Pointer:
+        """Where an input is read: from what neighbours read, by a distance that is known before
+        the loop, so that one register of it leads to all of them."""
+        emit, strides = self.emit, self.access[number].strides
+        at = self._pointer(self.ins[number], number, [*(place.origin or place.indices), *reduced])
+        if place.origin is None:
+            return at
+        for axis, by in zip((self.kept - 2, self.kept - 1), place.shift, strict=True):
+            if by and strides[axis] != 0:
+                at = emit.at(at, emit.b.mul(I64(by), emit.dim(strides[axis])))
+        return at
 
     def _pointer(self, pointer: Pointer, number: int, indices: list[Value]) -> Pointer:
         emit, access = self.emit, self.access[number]

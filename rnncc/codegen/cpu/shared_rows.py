@@ -1,11 +1,14 @@
-"""How many rows of a reduction's results are computed together: those that read the same."""
+"""Which results of a reduction are computed together: rows of them that read the same."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 
 from rnncc.codegen.cpu.core import Core
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.llvm.values import I64, Value
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.kern.access import Access
@@ -19,6 +22,33 @@ FEW = 32
 WINDOW_ROWS = (4, 5, 3)
 """The same of windows: the first that the rows are a multiple of, or else the first. A 3x3 window
 reads 4.5 elements a result then, not 9, and its weights once for all of them."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """The indices of a vector of results, or of one; and which lanes count, where not all do.
+
+    Attributes:
+        shift: rows and elements from the first of those that are computed together.
+        origin: the indices of that one; None of a place by itself.
+    """
+
+    indices: list[Value]
+    mask: Value | None = None
+    shift: tuple[int, int] = (0, 0)
+    origin: list[Value] | None = None
+
+
+def side_by_side(
+    emit: CpuEmit, rows: list[list[Value]], start: Value, vectors: int, mask: Value | None = None
+) -> list[Place]:
+    """As many vectors of some rows, from an element of each on."""
+    lanes = emit.target.lanes
+    return [
+        Place([*row, emit.b.add(start, I64(v))], mask, (r, v), [*rows[0], start])
+        for r, row in enumerate(rows)
+        for v in range(0, vectors * lanes, lanes)
+    ]
 
 
 def has_few_taps(op: Reduce, kept: int) -> bool:

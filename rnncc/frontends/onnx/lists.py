@@ -5,7 +5,7 @@ An optional value is the value itself, or `Nothing`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,15 +29,17 @@ class StackedRows(Value):
     """A list of tensors.
 
     Attributes:
-        stacked: its first elements, as rows of one tensor.
-        items: the others.
+        stacked: elements that are rows of one tensor.
+        items: those behind them; all, where there are no rows.
         earlier: in the body of a loop, the list to which iterations append, whose elements so far
-            nobody reads there.
+            nobody reads there; in the place of rows.
+        front: the elements before rows or that list.
     """
 
     stacked: Value | None = None
     items: tuple[Value, ...] = ()
     earlier: object = None
+    front: tuple[Value, ...] = ()
 
     @staticmethod
     def listing(
@@ -49,7 +51,13 @@ class StackedRows(Value):
     @property
     def form(self) -> tuple[Any, ...]:
         """What must be equal for two lists to differ in their numbers alone."""
-        return "list", self.earlier, self.stacked is None, *(item.form for item in self.items)
+        forms = (tuple(item.form for item in items) for items in (self.front, self.items))
+        return "list", self.earlier, self.stacked is None, *forms
+
+    @property
+    def held(self) -> list[Value]:
+        """Its elements in their order, those in rows as one."""
+        return [*self.front, *([] if self.stacked is None else [self.stacked]), *self.items]
 
     @property
     def is_empty(self) -> bool:
@@ -68,15 +76,16 @@ class StackedRows(Value):
 
     def tensors(self) -> list[Value]:
         """The tensors that it holds."""
-        held = (tensor for item in self.items for tensor in item.tensors())
-        return [*([] if self.stacked is None else [self.stacked]), *held]
+        return [tensor for value in self.held for tensor in value.tensors()]
 
     def holding(self, tensors: Sequence[Value]) -> StackedRows:
         """The same list of other tensors."""
         waiting = iter(tensors)
+        front = tuple(_refilled(self.front, waiting))
         stacked = None if self.stacked is None else next(waiting)
-        items = (item.holding([next(waiting) for _ in item.tensors()]) for item in self.items)
-        return replace(self, stacked=stacked, items=tuple(items))
+        return replace(
+            self, front=front, stacked=stacked, items=tuple(_refilled(self.items, waiting))
+        )
 
     def holding_items(self, items: Sequence[Value]) -> StackedRows:
         """The same list with other elements behind its rows."""
@@ -85,6 +94,10 @@ class StackedRows(Value):
     def appended(self, value: Value) -> StackedRows:
         """With one more at the end."""
         return replace(self, items=(*self.items, value))
+
+    def put_in_front(self, value: Value) -> StackedRows:
+        """With one more before its rows."""
+        return replace(self, front=(value, *self.front))
 
     def __str__(self) -> str:
         length = str(len(self.items)) if self.stacked is None else "rows"
@@ -154,8 +167,11 @@ class Nothing(Value):
 
 def refilled(values: Iterable[Value], tensors: Iterable[SSAValue]) -> list[Value]:
     """Values of the same forms that hold other tensors."""
-    waiting = iter(tensors)
-    return [v.holding([Value.computed(next(waiting)) for _ in v.tensors()]) for v in values]
+    return _refilled(values, map(Value.computed, tensors))
+
+
+def _refilled(values: Iterable[Value], waiting: Iterator[Value]) -> list[Value]:
+    return [v.holding([next(waiting) for _ in v.tensors()]) for v in values]
 
 
 def types_in(values: Sequence[Value]) -> list[tuple[Any, ...]]:
@@ -190,7 +206,7 @@ def elements(b: Builder, rows: StackedRows) -> list[Value]:
         raise Unsupported(b.loc, what, f"up to {MAX_LISTED} are supported")
     assert stacked.made is not None, "rows of one tensor are computed"
     parts = [b.slice(stacked.made, 0, at, 1) for at in range(int(count))]
-    return [*(Value.computed(b.reshape(part, dims)) for part in parts), *rows.items]
+    return [*rows.front, *(Value.computed(b.reshape(p, dims)) for p in parts), *rows.items]
 
 
 def element_names(name: str, count: int) -> list[str]:

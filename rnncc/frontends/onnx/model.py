@@ -105,16 +105,20 @@ class ModelContext:
 
     def never_negative(self, formula: Dim) -> bool:
         """Whether a formula is 0 or more in each iteration of the loops around it."""
-        extremes = self._extremes(formula)
+        extremes = self._extremes(formula, only_least=True)
         if extremes is None:
             return False
+        # an iteration that runs has a last one
         lasts = [self.trip_counts[name] - 1 for name in filter(is_step, formula.symbols)]
-        return all(any(map(is_natural, [e, *(e - last for last in lasts)])) for e in extremes)
+        return all(is_natural(extreme, lasts) for extreme in extremes)
 
-    def _extremes(self, formula: Dim) -> list[Dim] | None:
+    def _extremes(self, formula: Dim, only_least: bool = False) -> list[Dim] | None:
         """What a formula is in the first and the last iterations of loops around it.
 
         Between these it lies in all others; None where it is not linear in an iteration's number.
+
+        Args:
+            only_least: leave out where it is larger, if it is known to rise or to fall.
         """
         found: list[Dim] = [formula]
         if any(varies(atom.inner) for atom in formula.atoms):
@@ -123,7 +127,12 @@ class ModelContext:
             degree = max(monomial.count(name) for monomial, _ in formula.terms)
             if degree > 1 or name not in self.trip_counts:
                 return None
-            ends = Dim.of(0), self.trip_counts[name] - 1
+            ends = [Dim.of(0), self.trip_counts[name] - 1]
+            rise = formula.substitute({name: 1}) - formula.substitute({name: 0})
+            if only_least and is_natural(rise):
+                ends.pop()
+            elif only_least and is_natural(-rise):
+                ends.pop(0)
             found = [f.substitute({name: end}) for f in found for end in ends]
         return found
 

@@ -139,16 +139,25 @@ def _join(b: Builder, first: SSAValue, second: SSAValue, axis: int) -> SSAValue 
 
 
 def reduce_of(op: Reduce) -> SSAValue | None:
-    """Over axes of size 1 → reshape; max of max → one"""
+    """Over axes of size 1 → reshape; max of max → one; max of a fill → fill"""
     axes, b, inner = get_ints(op.axes), Builder.before(op), op.x.owner
+    extremum = op.kind.data != "sum"
     if all(dims_of(op.x)[axis] == 1 for axis in axes):
         return b.reshape(op.x, dims_of(op.y))
     # A sum of sums, as one, would have another order, and other bits.
-    if isinstance(inner, Reduce) and inner.kind == op.kind and op.kind.data != "sum":
+    if extremum and isinstance(inner, Reduce) and inner.kind == op.kind:
         reduced = get_ints(inner.axes)
         kept = [axis for axis in range(len(dims_of(inner.x))) if axis not in reduced]
         return b.reduce(op.kind.data, inner.x, [*reduced, *(kept[axis] for axis in axes)])
+    if extremum and isinstance(inner, Fill) and all(_has_terms(op, axis) for axis in axes):
+        return b.fill(inner.value.value.data, dims_of(op.y), dtype_of(op.y))
     return None
+
+
+def _has_terms(op: Reduce, axis: int) -> bool:
+    """Whether there is an element along a reduced axis, wherever there is a result."""
+    size = dims_of(op.x)[axis]
+    return size in dims_of(op.y) or (size.is_static and int(size) > 0)
 
 
 def matmul(op: Matmul) -> SSAValue | None:

@@ -33,6 +33,7 @@ X = np.arange(12, dtype=np.float32).reshape(4, 3)
 PLACES = {"zero": np.array(0), "one": np.array(1), "last": np.array(-1), "far": np.array(7)}
 TURNS = {"two": np.array(2), "three": np.array(3), "many": np.array(100)}
 CONSTANTS = {**PLACES, **TURNS, "ones": np.array([1, 1]), "limit": np.float32(1)}
+YES = {"yes": np.array(True)}
 
 
 def assert_same(got: Any, want: Any) -> None:
@@ -90,6 +91,12 @@ SCANS = {
     "appends to two": loop([*APPENDS, node("SequenceInsert", "t x", "t2")], "e e"),
     "appends to what is there": loop(APPENDS, "d", "many"),
     "appends to one, carries another": loop([*APPENDS, node("Identity", "t", "t2")], "d d"),
+    "puts in front": loop([node("SequenceInsert", "s v2 zero", "s2")], "e"),
+    "puts two in front of what is there": loop(
+        [node("SequenceInsert", "s v2 zero", "r"), node("SequenceInsert", "r x zero", "s2")],
+        "d",
+        "many",
+    ),
     "leaves as it is": loop([node("Identity", "s", "s2")], "e"),
     "two states in a list": loop(
         [
@@ -134,6 +141,9 @@ TURN_BY_TURN = {
     ),
     "begins anew": loop([node("SequenceConstruct", "v2", "s2")], "e"),
     "reads the length": loop(COUNTS, "e"),
+    "puts at both ends": loop(
+        [node("SequenceInsert", "s v2 zero", "r"), node("SequenceInsert", "r x", "s2")], "e"
+    ),
     "takes away": loop([node("SequenceErase", "s zero", "s2")], "d", "two"),
 }
 
@@ -220,6 +230,31 @@ def test_rows_of_an_axis_in_a_scan(split: str) -> None:
     made = model(nodes, inputs, outputs, {"one": np.array(1)})
     assert "rnn.scan" in str(imported(made).module)
     check(made, {"x": X.T.copy(), "h": X[0]})
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("ends", [False, True], ids=["all rows", "until a sum is large"])
+def test_elements_put_in_front(ends: bool) -> None:
+    """As decoders trace a path back, whose first element stands behind the loop."""
+    cell = [node("SequenceAt", "rows i", "a"), node("Add", "v a", "v2")]
+    cell += [node("SequenceInsert", "s v2 zero", "s2"), node("ReduceMax", "v2", "most", keepdims=0)]
+    cell += [node("Less", "most limit", "go2") if ends else node("Identity", "go", "go2")]
+    nodes = [
+        node("SplitToSequence", "x", "rows", keepdims=0),
+        node("SequenceLength", "rows", "n"),
+        node("SequenceEmpty", "", "e"),
+        node("Loop", "n yes h e", "y z", body=iteration(cell, "s")),
+        node("ConcatFromSequence", "z", "found", axis=1, new_axis=1),
+    ]
+    outputs = [info("found", None)]
+    if not ends:
+        nodes += [node("SequenceInsert", "z h zero", "path"), node("SequenceAt", "path zero", "h2")]
+        nodes += [node("SequenceLength", "path", "count")]
+        nodes += [node("ConcatFromSequence", "path", "all", axis=0)]
+        outputs += [info("h2", None), info("count", None, "i64"), info("all", None)]
+    made = model(nodes, [info("x", ["T", 3]), info("h", [3])], outputs, CONSTANTS | YES)
+    for steps in (1, 4):
+        check(made, {"x": X[:steps] / 8, "h": X[0] / 8})
 
 
 def choice(one: list[Any], other: list[Any]) -> Any:
@@ -397,6 +432,27 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         loop(APPENDS, "e", "k"),
         "node 'y' (Loop): input \"k\" is computed by the model, and must be known "
         "(it decides the shape or form of the result)",
+    ),
+    "some in front of others": (
+        [
+            LISTED,
+            node(
+                "Loop",
+                "_ c x s",
+                "v9 y",
+                body=iteration(
+                    [
+                        *[node("Exp", "v", "v2"), node("SequenceInsert", "s v zero", "s2")],
+                        *[node("ReduceSum", "v", "sum", keepdims=0)],
+                        *[node("Less", "sum limit", "b"), node("Less", "i three", "d")],
+                        node("And", "b d", "go2"),
+                    ],
+                    "s",
+                ),
+            ),
+        ],
+        "node 'v9' (Loop): puts elements in front of those of a list, and the run decides how many "
+        "(in front of none that is supported)",
     ),
     "many iterations that read what they append": (
         loop(COUNTS, "e", "many"),

@@ -64,6 +64,21 @@ def test_reshape_to_parts_that_may_not_divide(rows: int) -> None:
         made.run({"x": x})
 
 
+def test_reshape_of_pairs_of_steps() -> None:
+    """What is left beside an open batch, of as many steps as may not be even."""
+    nodes = [node("Shape", "x", "n", end=1), node("Concat", "n rest", "s", axis=0)]
+    nodes += [node("Reshape", "x s", "y")]
+    x = info("x", ["N", "T", 2])
+    made = model(nodes, [x], [info("y", None)], {"rest": vector(-1, 4)})
+    compiled: Any = rnncc.compile(made)
+    assert compiled.outputs["y"].shape == ("N", "T/2", 4)
+    for steps in (2, 6):
+        x = np.arange(6 * steps, dtype=np.float32).reshape(3, steps, 2)
+        np.testing.assert_array_equal(compiled.run({"x": x})["y"], x.reshape(3, -1, 4))
+    with pytest.raises(ModelError, match="would be -"):
+        compiled.run({"x": np.ones((3, 5, 2), np.float32)})
+
+
 def test_reshape_that_holds_for_some_sizes() -> None:
     """A size of the example in the shape: of longer sequences elements would be lost."""
     nodes = [node("Shape", "x", "n", start=1, end=2), node("Concat", "five n", "s", axis=0)]

@@ -233,12 +233,13 @@ def test_sizes_that_float32_rounds_are_errors_of_the_run() -> None:
         compiled.run({"x": np.zeros(2**24 + 1, np.float32), "h": np.zeros(1, np.float32)})
 
 
-def sliced(start: str, end: str, steps: str) -> Any:
+def sliced(start: str, end: str, steps: str, *, count: tuple[str, str] = ("Sub", "t one")) -> Any:
     """A loop over all rows but the last along axis 1 of x, of which each iteration takes a part."""
     part = [
         *[node("Add", "k one", "k2"), node("Add", "k two", "k3")],
         *[node("Add", "k t", "kt"), node("Mod", "kt t", "km")],
-        *[node("Unsqueeze", f"{name} zero0", f"{name}_") for name in ("k", "k2", "k3", "km")],
+        *[node("Mul", "k two", "e"), node("Add", "e two", "e2")],
+        *[node("Unsqueeze", f"{name} zero0", f"{name}_") for name in "k k2 k3 km e e2".split()],
         node("Slice", f"x {start} {end} one0 {steps}", "part"),
         node("ReduceSum", "part one0", "row", keepdims=0),
         *[node("MatMul", "v w", "p"), node("Add", "p row", "q"), node("Tanh", "q", "v2")],
@@ -247,12 +248,12 @@ def sliced(start: str, end: str, steps: str) -> Any:
     inside = body(part, "k v", "r", condition="go2")
     inside.input[2].type.tensor_type.elem_type = inside.output[1].type.tensor_type.elem_type = 7
     nodes = [
-        *[node("Shape", "x", "s"), node("Gather", "s one", "t"), node("Sub", "t one64", "n")],
+        *[node("Shape", "x", "s"), node("Gather", "s one", "t"), node(*count, "n")],
         node("Loop", "n yes first h", "k9 y ys", body=inside),
     ]
     numbers = {
         **{"zero0": np.array([0]), "one0": np.array([1]), "w": W, "yes": np.array(True)},
-        **{"one": np.array(1), "one64": np.array(1), "two": np.array(2), "first": np.array(0)},
+        **{"one": np.array(1), "two": np.array(2), "first": np.array(0)},
         **{"far": np.array([10**9]), "end": np.array([2**31 - 1])},
     }
     inputs = [info("x", [2, "T", 3]), info("h", [2, 3])]
@@ -261,13 +262,20 @@ def sliced(start: str, end: str, steps: str) -> Any:
 
 @pytest.mark.peers
 @pytest.mark.parametrize(
-    "bounds",
-    ["k_ k2_ one0", "k_ k3_ one0", "k_ far far", "k2_ end far", "k_ k2_ far", "km_ k2_ far"],
-    ids=["a row", "two rows", "by a long step", "to the end", "to the next", "by data"],
+    ("bounds", "count"),
+    [
+        pytest.param("k_ k2_ one0", ("Sub", "t one"), id="a row"),
+        pytest.param("k_ k3_ one0", ("Sub", "t one"), id="two rows"),
+        pytest.param("e_ e2_ one0", ("Div", "t two"), id="the next two rows"),
+        pytest.param("k_ far far", ("Sub", "t one"), id="by a long step"),
+        pytest.param("k2_ end far", ("Sub", "t one"), id="to the end"),
+        pytest.param("k_ k2_ far", ("Sub", "t one"), id="to the next"),
+        pytest.param("km_ k2_ far", ("Sub", "t one"), id="by data"),
+    ],
 )
-def test_parts_by_the_number_of_the_turn(bounds: str) -> None:
+def test_parts_by_the_number_of_the_turn(bounds: str, count: tuple[str, str]) -> None:
     pytest.importorskip("onnxruntime")
-    made = sliced(*bounds.split())
+    made = sliced(*bounds.split(), count=count)
     compiled = rnncc.compile(made)
     for steps in (2, 5):
         x = np.random.default_rng(steps).standard_normal((2, steps, 3)).astype(np.float32)

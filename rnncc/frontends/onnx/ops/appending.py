@@ -7,7 +7,7 @@ chooses among them, each goes with a bool, and behind the loop those that exist 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.lists import PossibleRows, StackedRows, types_in
 from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.partial import first_rows
 from rnncc.frontends.onnx.values import Dims, Value
 from rnncc.ir.types import dims_of
@@ -32,11 +33,13 @@ class Appended:
         rows: the elements [k, ...]; of a single one that always exists, the element.
         exist: which of the elements exist [k]; None where all do.
         single: whether `rows` is one element.
+        in_front: whether each element is put before all others.
     """
 
     rows: SSAValue
     exist: SSAValue | None = None
     single: bool = False
+    in_front: bool = False
 
     @staticmethod
     def of(scope: Scope, items: Sequence[Value]) -> Appended:
@@ -65,6 +68,8 @@ class Appended:
         """
         b, rows = n.b, self._all_rows(n, next(ys))
         total = dims_of(rows)[0]
+        if self.in_front:
+            return self._before(n, start, rows, iterations and self._row_count(n, iterations))
         exist = None if self.exist is None else b.reshape(next(ys), (total,))
         if start.earlier is None and exist is None:
             return _extended(n, start, rows, iterations and self._row_count(n, iterations))
@@ -81,6 +86,19 @@ class Appended:
         assert exist is not None
         places, count = first_places(b, exist)
         return _extended(n, start, b.gather(rows, places, 0), count)
+
+    def _before(self, n: Node, start: StackedRows, rows: SSAValue, count: SSAValue | None) -> Value:
+        """The list with rows, of which the first count, the last of them first."""
+        size = dims_of(rows)[0]
+        if count is None:
+            return _extended(n, start, reversed_along(n, rows, 0), None, in_front=True)
+        if not start.is_empty:
+            what = "puts elements in front of those of a list, and the run decides how many"
+            raise n.unsupported(what, "in front of none that is supported")
+        last = n.b.sub(count, n.b.fill(1, (), "i64"))
+        places = n.b.sub(last, n.b.iota((size,), 0, "i64"))
+        backwards = n.b.gather(rows, n.b.maximum(places, n.b.fill(0, (), "i64")), 0)
+        return StackedRows.listing(stacked=first_rows(n.b, backwards, count))
 
     def _all_rows(self, n: Node, stacked: SSAValue) -> SSAValue:
         """The rows of all iterations, one after another."""
@@ -101,23 +119,34 @@ def appended_by(scope: Scope, start: Value, old: Value, new: Value, grows: bool)
     if not (grows and isinstance(old, StackedRows) and isinstance(new, StackedRows)):
         return None
     assert isinstance(start, StackedRows)
-    if not new.items or new.stacked is not None or new.earlier is not old.earlier:
+    if new.stacked is not None or new.earlier is not old.earlier:
         return None
-    kinds = {(item.dtype, item.dims) for item in new.items} | set(_kinds(start))
-    return Appended.of(scope, new.items) if len(kinds) == 1 else None
+    if new.front and (new.items or start.earlier is not None):
+        return None
+    items = new.items or new.front[::-1]
+    kinds = {(item.dtype, item.dims) for item in items} | set(_kinds(start))
+    if not items or len(kinds) > 1 or not all(item.is_tensor for item in new.front):
+        return None
+    return replace(Appended.of(scope, items), in_front=bool(new.front))
 
 
 def _kinds(rows: StackedRows) -> list[tuple[str, Dims]]:
     """Types and shapes of a list's elements."""
     first = [] if rows.stacked is None else [(rows.stacked.dtype, rows.stacked.dims[1:])]
-    return [*first, *((item.dtype, item.dims) for item in rows.items)]
+    return [*first, *((item.dtype, item.dims) for item in (*rows.front, *rows.items))]
 
 
-def _extended(n: Node, start: StackedRows, rows: SSAValue, count: SSAValue | None) -> Value:
+def _extended(
+    n: Node, start: StackedRows, rows: SSAValue, count: SSAValue | None, in_front: bool = False
+) -> Value:
     """A list of the elements that it began with and of rows, of which the first count."""
-    first = [] if start.stacked is None else [n.scope.ssa(start.stacked)]
-    first += [n.b.reshape(n.scope.ssa(item), (1, *item.dims)) for item in start.items]
-    joined = n.b.concat([*first, rows], 0) if first else rows
+    blocks = [
+        [n.b.reshape(n.scope.ssa(v), (1, *v.dims)) for v in items]
+        for items in (start.front, start.items)
+    ]
+    held = [] if start.stacked is None else [n.scope.ssa(start.stacked)]
+    first = [*blocks[0], *held, *blocks[1]]
+    joined = n.b.concat([rows, *first] if in_front else [*first, rows], 0) if first else rows
     if count is None:
         return StackedRows.listing(stacked=Value.computed(joined))
     before = dims_of(joined)[0] - dims_of(rows)[0]

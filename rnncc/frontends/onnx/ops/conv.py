@@ -51,22 +51,22 @@ class Geometry:
         axes = zip(self.kernel, self.strides, self.dilations, self.pads, strict=True)
         return [Window(*numbers, rounds_up) for numbers in axes]
 
-    def _check_fits(self, axis: int, size: Dim) -> None:
+    def _check_fits(self, axis: int, size: Dim, least: int) -> None:
         """Refuse windows that are longer than a padded axis: the standard has no result."""
         before, behind = self.pads[axis]
         whole = size + before + behind
-        if whole.is_static and int(whole) < self.reach(axis):
+        if whole.is_static and int(whole) < least:
             what = f"has windows over {self.reach(axis)} elements on an axis of {whole}"
             raise self.n.unsupported(what)
 
-    def fit(self, sizes: Sequence[Dim]) -> None:
+    def fit(self, sizes: Sequence[Dim], rounds_up: bool = False) -> None:
         """Turn `auto_pad` into pads; refuse windows that do not fit."""
         if self.auto == "VALID":
             self.pads = [(0, 0)] * len(self.kernel)
         for axis, size in enumerate(sizes):
             if self.auto.startswith("SAME"):
                 self._pad_to_same(axis, size)
-            self._check_fits(axis, size)
+            self._check_fits(axis, size, self.windows(rounds_up)[axis].least)
 
     def _pad_to_same(self, axis: int, size: Dim) -> None:
         """Pads with which an axis has a window for each stride."""

@@ -27,8 +27,8 @@ def _pooled(n: Node) -> list[Window]:
         raise n.error(f"attribute 'kernel_shape' = {kernel} for data {shape_text(dims)}")
     geometry = Geometry(n, kernel)
     _check_same(n, geometry, dims[2:])
-    geometry.fit(dims[2:])
     rounds_up = n.flag("ceil_mode", 0) and not geometry.auto.startswith("SAME")  # nothing is left
+    geometry.fit(dims[2:], rounds_up)
     return geometry.windows(rounds_up)
 
 

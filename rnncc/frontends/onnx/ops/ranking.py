@@ -42,8 +42,8 @@ def _extremum_place(kind: str, order: str) -> Any:
 def _top_k(n: Node) -> tuple[SSAValue, SSAValue]:
     """The k largest elements along an axis, largest first, and their places; or the smallest.
 
-    Refused: k that is computed at run time; more than half of more than 4096 elements along an axis
-    of known size, and any k of as many float64 or int64.
+    Refused: k that is computed at run time; more than 4096 float64 or int64 along an axis of known
+    size.
     """
     x, dims = n.x(0, NUMBERS), n.dims()
     axis = n.axis(n.integer("axis", -1), len(dims))

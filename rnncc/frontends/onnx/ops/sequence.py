@@ -60,12 +60,14 @@ def _rows(n: Node, index: int = 0) -> StackedRows:
 def _insert(n: Node) -> Value:
     """A list with one more element, at a place or at its end.
 
-    Refused: a place that is computed; a place in a list of open length.
+    Refused: a place that is computed; one in a list of open length, but in front of it.
     """
     rows, value = _rows(n), _element(n, 1)
-    _list(n, [*([] if rows.stacked is None else [rows.stacked]), *rows.items, value])
+    _list(n, [*rows.held, value])
     if not n.has(2):
         return rows.appended(value)
+    if (rows.stacked is not None or rows.earlier is not None) and n.scalar(2) == 0:
+        return rows.put_in_front(value)
     items = elements(n.b, rows)
     items.insert(_place(n, 2, len(items), len(items)), value)
     return _list(n, items)
@@ -98,12 +100,14 @@ def _at(n: Node) -> Value:
     axis was split into.
     """
     rows = _rows(n)
-    if rows.stacked is not None and not rows.items:
+    if rows.stacked is not None and not (rows.front or rows.items):
         row = gathered(n, n.scope.ssa(rows.stacked), 0)
         return Value.computed(n.b.reshape(row, rows.stacked.dims[1:]))
     place = int(n.scalar(1))
     if -len(rows.items) <= place < 0 and all(item.is_tensor for item in rows.items[place:]):
         return rows.items[place]
+    if 0 <= place < len(rows.front):
+        return rows.front[place]
     items = elements(n.b, rows)
     return items[_place(n, 1, len(items), len(items) - 1)]
 
@@ -111,11 +115,12 @@ def _at(n: Node) -> Value:
 def _length(n: Node) -> Value:
     """How many elements a list has."""
     rows = _rows(n)
+    others = len(rows.front) + len(rows.items)
     if isinstance(rows.stacked, Partial) and rows.stacked.count is not None:
-        return Value.computed(n.b.add(rows.stacked.count, n.b.fill(len(rows.items), (), "i64")))
+        return Value.computed(n.b.add(rows.stacked.count, n.b.fill(others, (), "i64")))
     check_readable(n.b, rows)
-    first = Dim.of(0) if rows.stacked is None else rows.stacked.dims[0]
-    return size_value(first + len(rows.items))
+    stacked = Dim.of(0) if rows.stacked is None else rows.stacked.dims[0]
+    return size_value(stacked + others)
 
 
 def _split(n: Node) -> Value:
@@ -168,23 +173,25 @@ def _concat(n: Node) -> SSAValue | Value:
     rows, new, axis_number = _rows(n), n.flag("new_axis", 0), n.integer("axis")
     if rows.is_empty:
         raise n.unsupported("puts nothing together")
-    if isinstance(rows.stacked, Partial) and not rows.items:
+    if isinstance(rows.stacked, Partial) and not (rows.front or rows.items):
         return _partial_rows(n, rows.stacked, axis_number, new)
     check_readable(n.b, rows)
+    singles = [*rows.front, *rows.items]
     axis = n.axis(axis_number, rows.tensors()[-1].rank - (not rows.items) + new)
-    known = [item.known for item in rows.items if item.known is not None]
-    if rows.stacked is None and len(known) == len(rows.items) and _agree(known, axis, new):
+    known = [item.known for item in singles if item.known is not None]
+    if rows.stacked is None and len(known) == len(singles) and _agree(known, axis, new):
         joined = np.stack(known, axis) if new else np.concatenate(known, axis)
-        return Value.of(joined, dtype=rows.items[0].dtype)
+        return Value.of(joined, dtype=singles[0].dtype)
     parts = list[SSAValue]()
+    for item in singles:
+        value, dims = n.scope.ssa(item), list(item.dims)
+        parts.append(n.b.reshape(value, [*dims[:axis], 1, *dims[axis:]]) if new else value)
     if rows.stacked is not None:
         count, *dims = rows.stacked.dims
         turned = move_axis(n.b, n.scope.ssa(rows.stacked), 0, axis)
         joined = [*dims[:axis], count * dims[axis], *dims[axis + 1 :]] if not new else None
-        parts.append(turned if joined is None else n.b.reshape(turned, joined))
-    for item in rows.items:
-        value, dims = n.scope.ssa(item), list(item.dims)
-        parts.append(n.b.reshape(value, [*dims[:axis], 1, *dims[axis:]]) if new else value)
+        between = turned if joined is None else n.b.reshape(turned, joined)
+        parts.insert(len(rows.front), between)
     return n.b.concat(parts, axis)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -72,17 +72,19 @@ def new_shape(n: Node, old: tuple[Dim, ...], requested: list[Dim], zero_is_size:
 
 
 def _rounded_up(n: Node, old: tuple[Dim, ...], rest: Dim, requested: list[Dim]) -> Dim:
-    """The elements of an open shape by a number that may divide them.
+    """The elements of an open shape by a number that may divide them, or by its product with sizes.
 
     Not in a branch that may not be taken: calls would be refused for what they do not do.
     """
-    elements = product(old)
+    elements, number = product(old), gcd(*(factor for _, factor in rest.terms))
     sides = _side_of_maximum(elements, rest)
-    divides = rest.is_static and 0 < int(rest) <= MOST_DIVISOR and not elements.is_static
-    if sides or not divides or n.scope.model.branches:
+    sizes = rest.divide(number)
+    parts = None if sizes is None else elements.divide(sizes)
+    divides = number <= MOST_DIVISOR and not elements.is_static
+    if sides or parts is None or not divides or n.scope.model.branches:
         what = f"cannot bring {shape_text(old)} into the shape {shape_text(requested)}"
         raise n.error(what, differ=sides)
-    return elements.over(int(rest))
+    return parts.over(number)
 
 
 def _side_of_maximum(elements: Dim, divisor: Dim) -> list[tuple[Dim, Dim]]:

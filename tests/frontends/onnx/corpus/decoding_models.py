@@ -1,7 +1,7 @@
 """Decoders, and what data ends or chooses, by both exporters of PyTorch: `decoding_models.py DIR`.
 
 Loops until a token or a gate ends them, searches over beams, alignments by monotonic times, frames
-that a mask or a threshold chooses.
+that a mask or a threshold chooses, paths that are traced back, pieces of a sequence.
 """
 
 from __future__ import annotations
@@ -216,6 +216,48 @@ class Masked(nn.Module):
         return functional.log_softmax(self.out(self.rnn(x)[0])[mask], -1)
 
 
+class TracedBack(nn.Module):
+    """The best path through a chain of tags, traced back from its end and put together in front."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.out = nn.GRU(6, 8, batch_first=True, bidirectional=True), nn.Linear(16, 5)
+        self.moves = nn.Parameter(torch.randn(5, 5))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        scores = self.out(self.rnn(x)[0])
+        best = scores[:, 0]
+        before: list[Tensor] = []
+        for t in range(1, scores.size(1)):
+            reached, tag = (best.unsqueeze(2) + self.moves).max(1)
+            best = reached + scores[:, t]
+            before.append(tag)
+        score, tag = best.max(1)
+        path: list[Tensor] = []
+        for t in range(scores.size(1) - 1):
+            path.insert(0, tag)
+            tag = before[len(before) - 1 - t].gather(1, tag.unsqueeze(1)).squeeze(1)
+        path.insert(0, tag)
+        return score, torch.stack(path, 1)
+
+
+class InPieces(nn.Module):
+    """Pieces of four steps one behind another, each through the encoder with the state before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.join, self.rnn = nn.Linear(12, 8), nn.GRU(8, 8, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.zeros(1, x.size(0), 8)
+        pieces: list[Tensor] = []
+        for t in range(x.size(1) // 4):
+            piece = x[:, 4 * t : 4 * t + 4].reshape(x.size(0), -1, 12)
+            y, h = self.rnn(torch.relu(self.join(piece)), h)
+            pieces.append(y[:, 0] + y[:, 1])
+        return torch.stack(pieces, 1)
+
+
 def _x(*shape: int) -> dict[str, Tensor]:
     return {"x": torch.randn(*shape)}
 
@@ -233,6 +275,8 @@ MODELS: dict[str, Exported] = {
     ),
     "voiced": Exported(Voiced, _x(2, 9, 4), {"x": TN}, outputs=3),
     "onsets": Exported(Onsets, _x(1, 9, 4), {"x": {1: "T"}}, outputs=2),
+    "traced_back": Exported(TracedBack, _x(2, 6, 6), {"x": TN}, outputs=2, script=True),
+    "in_pieces": Exported(InPieces, _x(2, 9, 6), {"x": TN}, script=True),
     "masked": Exported(
         Masked, {**_x(2, 9, 4), "mask": torch.randn(2, 9) > 0}, {"x": TN, "mask": TN}
     ),

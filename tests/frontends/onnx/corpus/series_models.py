@@ -511,6 +511,35 @@ class Memory(nn.Module):
         return torch.stack(rows)
 
 
+class Kalman(nn.Module):
+    """A filter of level and trend whose noises an LSTM tells, and the likelihood of a series."""
+
+    moves: Tensor
+    seen: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn, self.noises = nn.LSTM(3, 6, batch_first=True), nn.Linear(6, 3)
+        self.register_buffer("moves", torch.tensor([[1.0, 1.0], [0.0, 0.9]]))
+        self.register_buffer("seen", torch.tensor([[1.0, 0.0]]))
+
+    def forward(self, x: Tensor, series: Tensor) -> tuple[Tensor, Tensor]:
+        noises = functional.softplus(self.noises(self.rnn(x)[0])) + 0.01
+        mean, spread = torch.zeros(x.size(0), 2, 1), torch.eye(2).repeat(x.size(0), 1, 1)
+        likelihood, means = torch.zeros(x.size(0)), list[Tensor]()
+        for t in range(x.size(1)):
+            mean = self.moves @ mean
+            noise = torch.eye(2) * noises[:, t, :2].unsqueeze(1)
+            spread = self.moves @ spread @ self.moves.t() + noise
+            variance = self.seen @ spread @ self.seen.t() + noises[:, t, 2].view(-1, 1, 1)
+            gain = spread @ self.seen.t() / variance
+            error = series[:, t].view(-1, 1, 1) - self.seen @ mean
+            mean, spread = mean + gain @ error, spread - gain @ self.seen @ spread
+            likelihood = likelihood - (torch.log(variance) + error * error / variance).view(-1) / 2
+            means.append(mean.squeeze(-1))
+        return torch.stack(means, 1), likelihood
+
+
 def _x(*shape: int) -> Tensor:
     return torch.randn(*shape)
 
@@ -589,6 +618,12 @@ MODELS: dict[str, Exported] = {
     ),
     "matrices": Exported(Matrices, {"x": _x(2, 5, 8)}, {"x": TN}, script=True),
     "selective": Exported(Selective, {"u": _x(2, 6, 6)}, {"u": TN}, script=True),
+    "kalman": Exported(
+        Kalman,
+        {"x": _x(2, 4, 3), "series": _x(2, 4)},
+        {"x": {0: "N"}, "series": {0: "N"}},
+        outputs=2,
+    ),
     "memory": Exported(Memory, {"x": _x(5, 2, 6)}, {"x": _FRAMES}, script=True),
 }
 
