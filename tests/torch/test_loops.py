@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -597,6 +598,31 @@ def test_buffers_that_a_region_without_gradients_changes() -> None:
     torch.testing.assert_close(rnncc.torch.compile(module, (x,))(x), y, **CLOSE)
     torch.testing.assert_close(dict(module.named_buffers()), known, **CLOSE)
     assert any((known[name] - vectors[name]).abs().max() > 1e-4 for name in known)
+
+
+def grown(layer: Any, x: Any, in_front: bool) -> Any:
+    """Each step joins its row to all before it."""
+    h = x[:, 0]
+    ys = h[:, None]
+    for t in range(9):
+        h = torch.tanh(layer(h) + x[:, t])
+        ys = torch.cat([h[:, None], ys], 1) if in_front else torch.cat((ys, h[:, None]), dim=1)
+    return ys
+
+
+@pytest.mark.parametrize("in_front", [False, True])
+def test_sequences_that_grow_in_a_loop(in_front: bool) -> None:
+    net = Function(partial(grown, in_front=in_front), nn.Linear(4, 4))
+    assert rolled(net, X).lengths == [9]
+
+
+def test_joined_tensors_of_other_axes_and_types_stay_apart() -> None:
+    def joined(x: Any) -> Any:
+        rows = torch.cat([torch.cat([x, x], 0), torch.cat([x, x], 0)], 1)
+        rounded = torch.cat([torch.full((2, 9, 4), 2049), x.half()])  # to 2048
+        return rows, torch.cat([rounded, x]), torch.cat(torch.cat([x, x]).split(2))
+
+    assert not rolled(Function(joined), X).lengths
 
 
 def test_views_of_what_is_changed_keep_their_values() -> None:

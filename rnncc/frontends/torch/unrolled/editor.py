@@ -14,6 +14,7 @@ from torch.fx.node import map_arg
 
 from rnncc.frontends.torch.constant_op import CONSTANT, number_of
 from rnncc.frontends.torch.graphs import fake_mode
+from rnncc.frontends.torch.unrolled.growing import JOINS
 from rnncc.frontends.torch.unrolled.places import END, Sweep, TensorPart, read_of, sweep_of
 from rnncc.frontends.torch.unrolled.view import known, name_of, value_of
 
@@ -158,7 +159,7 @@ class Editor:
     def collect(self, node: Node, bases: set[Node]) -> None:
         """Put rows of some tensors that a `stack` or `cat` lines up together at once."""
         parts: Any = node.args[0] if node.args else node.kwargs.get("tensors")
-        if name_of(node) not in ("stack", "cat", "concat", "concatenate"):
+        if name_of(node) not in ("stack", *JOINS):
             return
         new = name_of(node) == "stack"
         dim: Any = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)

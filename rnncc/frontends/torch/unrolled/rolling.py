@@ -19,6 +19,7 @@ from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.forwarding import forward_parts
+from rnncc.frontends.torch.unrolled.growing import JOINS, join_at_once
 from rnncc.frontends.torch.unrolled.places import read_of
 from rnncc.frontends.torch.unrolled.repeats import Repeat, repeats
 from rnncc.frontends.torch.unrolled.roles import BodyNode, Repeats, Write, loops_of
@@ -27,6 +28,7 @@ from rnncc.frontends.torch.unrolled.view import (
     is_call,
     is_number,
     leaves_of,
+    name_of,
     producer,
     text_of,
     type_of,
@@ -106,7 +108,8 @@ def unrolled(found: Rolled) -> CompileError:
 
 def may_roll(module: GraphModule) -> bool:
     """Whether a graph has repeats, with changes in place as its only side effects."""
-    return bool(repeats(_labels(_calls(module), strict=False), LEAST))
+    calls = [node for node in _calls(module) if name_of(node) not in JOINS]  # they may grow
+    return bool(repeats(_labels(calls, strict=False), LEAST))
 
 
 def _calls(module: GraphModule) -> list[Node]:
@@ -126,6 +129,7 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
         _drop_copies(module)
     else:
         _read_rows_first(module)
+    join_at_once(module)
     forward_parts(module, plain)
     add_numbers(module, plain)
     _drop_unread(module)
