@@ -128,6 +128,27 @@ def test_a_scan_within_a_step_of_a_module() -> None:
         rt.compile(module, (X, H))
 
 
+WITHIN: dict[str, tuple[Any, str]] = {
+    "cannot be read": (
+        lambda x: torch.nn.Parameter(x),
+        r"test_errors.py:\d+: scan: .*`torch.nn.Parameter\(\)`.*not support this$",
+    ),
+    "other sizes": (
+        lambda x: x + torch.ones(3),
+        r"test_errors.py:\d+: scan: RuntimeError\('.* at non-singleton dimension 1\)'\)$",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_in_cells_within_modules(name: str) -> None:
+    function, message = WITHIN[name]
+    module = torch.nn.Module()
+    module.forward = lambda x, h: rt.scan(lambda a, b: (a, function(b)), x, h)
+    with pytest.raises(CompileError, match=message):
+        rt.compile(module, (X, H))
+
+
 def test_another_structure() -> None:
     with pytest.raises(CompileError, match=r"before a step and .* after it"):
         rt.scan(lambda x, s: (x, {"b": s["a"]}), X, {"a": H})

@@ -31,6 +31,7 @@ LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
 """A line of a traceback: the file and the number."""
 _PYTORCH = str(Path(torch.__file__).parent) + "/"
 _OURS = str(Path(__file__).parents[2]) + "/"
+_NOT_USERS = (_PYTORCH, _OURS, "<eval_with_key>")
 _STANDARD = sysconfig.get_path("stdlib") + "/"
 _PACKAGES = str(Path(torch.__file__).parents[1]) + "/"
 _CALLED = ("<", _PYTORCH, _OURS, *(_PACKAGES + name for name in ("sympy/", "mpmath/", "numpy/")))
@@ -137,7 +138,7 @@ class NodeContext:
 def location(node: Node) -> Location:
     """The user's line, where PyTorch knows it, and the operator."""
     lines = LINE.findall(node.meta.get("stack_trace") or "")
-    lines = [line for line in lines if not line[0].startswith((_PYTORCH, _OURS))]
+    lines = [line for line in lines if not line[0].startswith(_NOT_USERS)]
     target = node.target if isinstance(node.target, str) else str(node.target)
     return Location(":".join(lines[-1]) if lines else "", target)
 
@@ -152,8 +153,13 @@ BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the
 """What to do where the numbers in a tensor decide what is taken of another."""
 
 
+_OPERATOR = re.compile(r"^ *Higher Order Operator: .*\n", re.MULTILINE)
+"""What TorchDynamo was reading, which is the loop itself where a module is exported."""
+
+
 def reason_of(text: str) -> str:
     """What a message of TorchDynamo says is wrong, without its advice."""
+    text = _OPERATOR.sub("", text)
     if OF_FLAG.search(text):
         return BRANCH
     if found := _RAISED.search(text):
@@ -169,7 +175,7 @@ def reason_of(text: str) -> str:
 
 def user_line(text: str, name: str) -> Location:
     """The innermost line of the user's in a traceback, and a name."""
-    lines = [line for line in LINE.findall(text) if not line[0].startswith((_PYTORCH, _OURS))]
+    lines = [line for line in LINE.findall(text) if not line[0].startswith(_NOT_USERS)]
     return Location(":".join(lines[-1]) if lines else "", name)
 
 
