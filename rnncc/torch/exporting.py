@@ -24,13 +24,21 @@ from torch.fx import traceback as fx_traceback
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.graphs import graphs_of, is_transform
 from rnncc.frontends.torch.node_context import reason_of, user_line
+from rnncc.frontends.torch.readings import refuse
 from rnncc.frontends.torch.trace import without_checkpoints
 from rnncc.frontends.torch.watch import unasked
 from rnncc.torch.nests import in_order_of
 
 _COMPILED = [part for part in scan_operator.__code__.co_consts if isinstance(part, CodeType)]
 """The functions within PyTorch's operator, one of which it has TorchDynamo compile."""
+
+TRANSFORMS = (
+    "torch.func in a module is not supported where it is exported",
+    "torch.compile(module, backend='rnncc'), or scan with a cell",
+)
+"""Why torch.func is refused, and what to do."""
 
 
 class _Own(threading.local):
@@ -105,6 +113,7 @@ def _patch() -> None:
         if not _own.exporting:
             return own(self, function, init, xs, held, **options)
         if isinstance(function, GraphModule):
+            _refuse_transforms(function)
             without_checkpoints(function)
             function = partial(_traced, function)
         run = partial(own, self, function, **options)
@@ -116,6 +125,12 @@ def _patch() -> None:
 
     setattr(ScanOp, "__call__", call)  # noqa: B010
     ScanHigherOrderVariable.supports_aliasing = property(lambda _: _own.exporting)  # pyright: ignore
+
+
+def _refuse_transforms(function: GraphModule) -> None:
+    nodes = (node for part in graphs_of(function) for node in part.graph.nodes)
+    if found := [node for node in nodes if is_transform(node)]:
+        refuse(user_line(found[0].meta.get("stack_trace") or "", "torch.func"), *TRANSFORMS)
 
 
 def _traced(function: GraphModule, *args: Any) -> Any:
