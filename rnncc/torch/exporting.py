@@ -130,7 +130,8 @@ def _patch() -> None:
 def _refuse_transforms(function: GraphModule) -> None:
     nodes = (node for part in graphs_of(function) for node in part.graph.nodes)
     if found := [node for node in nodes if is_transform(node)]:
-        refuse(user_line(found[0].meta.get("stack_trace") or "", "torch.func"), *TRANSFORMS)
+        traces = "\n".join(node.meta.get("stack_trace") or "" for node in found)
+        refuse(user_line(traces, "torch.func"), *TRANSFORMS)
 
 
 def _traced(function: GraphModule, *args: Any) -> Any:
