@@ -198,10 +198,11 @@ def _adds_axes(node: Node) -> bool:
 
 
 def _drop_checks(module: GraphModule) -> None:
-    """Take away exports' checks of types, which hold: calls without results end a repeat."""
-    checks = torch.ops.aten._assert_tensor_metadata.default
-    for node in list(module.graph.find_nodes(op="call_function", target=checks)):
-        module.graph.erase_node(node)
+    """Take away checks, of types that hold and of matrices: calls without results end a repeat."""
+    ops = torch.ops.aten
+    for check in (ops._assert_tensor_metadata.default, ops._linalg_check_errors.default):
+        for node in list(module.graph.find_nodes(op="call_function", target=check)):
+            module.graph.erase_node(node)
 
 
 def _drop_copies(module: GraphModule) -> None:
