@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -24,21 +25,15 @@ from torch.fx import traceback as fx_traceback
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.graphs import graphs_of, is_transform
+from rnncc.frontends.torch.graphs import drop_checks, fake_mode, has_transforms
 from rnncc.frontends.torch.node_context import reason_of, user_line
-from rnncc.frontends.torch.readings import refuse
-from rnncc.frontends.torch.trace import without_checkpoints
+from rnncc.frontends.torch.readings import location, refuse
+from rnncc.frontends.torch.trace import aten_graph, without_checkpoints
 from rnncc.frontends.torch.watch import unasked
 from rnncc.torch.nests import in_order_of
 
 _COMPILED = [part for part in scan_operator.__code__.co_consts if isinstance(part, CodeType)]
 """The functions within PyTorch's operator, one of which it has TorchDynamo compile."""
-
-TRANSFORMS = (
-    "torch.func in a module is not supported where it is exported",
-    "torch.compile(module, backend='rnncc'), or scan with a cell",
-)
-"""Why torch.func is refused, and what to do."""
 
 
 class _Own(threading.local):
@@ -113,7 +108,8 @@ def _patch() -> None:
         if not _own.exporting:
             return own(self, function, init, xs, held, **options)
         if isinstance(function, GraphModule):
-            _refuse_transforms(function)
+            if has_transforms(function):
+                function = _without_transforms(function, init, xs, held)
             without_checkpoints(function)
             function = partial(_traced, function)
         run = partial(own, self, function, **options)
@@ -127,11 +123,34 @@ def _patch() -> None:
     ScanHigherOrderVariable.supports_aliasing = property(lambda _: _own.exporting)  # pyright: ignore
 
 
-def _refuse_transforms(function: GraphModule) -> None:
-    nodes = (node for part in graphs_of(function) for node in part.graph.nodes)
-    if found := [node for node in nodes if is_transform(node)]:
-        traces = "\n".join(node.meta.get("stack_trace") or "" for node in found)
-        refuse(user_line(traces, "torch.func"), *TRANSFORMS)
+def _without_transforms(function: GraphModule, init: Any, xs: Any, held: Any) -> GraphModule:
+    """A step with what transforms of torch.func compute in their place: PyTorch exports none.
+
+    Another thread traces it. There, nothing of the export is under way, which else would see it.
+    """
+    if torch.is_autocast_enabled(init[0].device.type):
+        refuse(location("torch.func"), "is not supported under autocast where it is exported")
+    mode: Any = fake_mode(init)
+
+    def traced() -> GraphModule:
+        with mode:
+            operands = map(_like, (*init, *(x[0] for x in xs), *held))
+            plain = aten_graph(function, list(operands), mode)
+        drop_checks(plain)
+        return plain
+
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            return thread.submit(traced).result()
+        except CompileError as error:
+            refuse(error.location, error.what, error.hint)
+
+
+def _like(x: Any) -> Any:
+    """A tensor of the same type, of which nothing is known."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
 
 
 def _traced(function: GraphModule, *args: Any) -> Any:

@@ -27,7 +27,6 @@ from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
-from rnncc.torch.exporting import TRANSFORMS
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.versions import exporting, quiet
 
@@ -227,7 +226,9 @@ def _without_transforms(name: str) -> Generator[None]:
         while cause is not None:
             files = {Path(frame.filename) for frame in extract_tb(cause.__traceback__)}
             if not files.isdisjoint(_TRANSFORMS):
-                raise CompileError(line_of(cause, name), *TRANSFORMS) from error
+                what = "torch.func in a module is not supported where it is exported"
+                hint = "torch.compile(module, backend='rnncc'), or scan with a cell"
+                raise CompileError(line_of(cause, name), what, hint) from error
             cause = cause.__context__
         raise
 

@@ -129,10 +129,6 @@ def test_a_scan_within_a_step_of_a_module() -> None:
 
 
 WITHIN: dict[str, tuple[Any, str]] = {
-    "torch.func": (
-        lambda x: torch.func.grad(lambda x: x.sin().sum())(x),
-        r"test_errors.py:\d+: torch.func: torch.func in a module is not supported where it is",
-    ),
     "cannot be read": (
         lambda x: torch.nn.Parameter(x),
         r"test_errors.py:\d+: scan: .*`torch.nn.Parameter\(\)`.*not support this$",

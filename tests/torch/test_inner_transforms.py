@@ -47,6 +47,42 @@ def test_gradients_within_a_cell() -> None:
         torch.testing.assert_close(rt.scan(cell, XS, H)[0], loop(cell, XS, H)[0])
 
 
+class Looped(nn.Module):
+    """A loop of a cell, under autocast or not."""
+
+    def __init__(self, cell: Any, narrow: bool) -> None:
+        super().__init__()
+        self.cell, self.run, self.narrow = cell, rt.scan, narrow
+
+    def forward(self, x: Any, h: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.narrow):
+            return self.run(self.cell, x, h)
+
+
+def test_gradients_within_a_cell_of_an_exported_module() -> None:
+    net, h = Looped(Learning(), False), H.clone().requires_grad_()
+    compiled = rt.compile(net, (XS, H), dynamic_shapes=({0: torch.export.Dim("T")}, {}))
+    found = []
+    net.run = loop
+    for module in (compiled, net):
+        ys, last = module(XS[1:], h)
+        grads = torch.autograd.grad(ys.sum() + last.square().sum(), [h, *net.parameters()])
+        found.append((ys, last, *grads))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "cell, why",
+    [
+        (Learning(), r"test_inner_transforms.py:\d+: torch.func: .*under autocast where it is"),
+        (lambda x, h: (h, func.grad(lambda v: Same.apply(v).sum())(h)), "cannot be read|beside"),
+    ],
+)
+def test_refused_in_exported_modules(cell: Any, why: str) -> None:
+    with pytest.raises(CompileError, match=why):
+        rt.compile(Looped(cell, isinstance(cell, Learning)), (XS, H))
+
+
 class Mechanical(nn.Module):
     """Follows slopes of an energy, of which some have gradients in turn."""
 

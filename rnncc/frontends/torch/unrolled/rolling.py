@@ -14,7 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_aggregate
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.graphs import held_graph
+from rnncc.frontends.torch.graphs import drop_checks, held_graph
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.fills import add_numbers
@@ -121,7 +121,7 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
         plain: whether it is a graph of aten operators that is lowered as it is; else it is traced
             again.
     """
-    _drop_checks(module)
+    drop_checks(module)
     if plain:
         _drop_copies(module)
     else:
@@ -195,14 +195,6 @@ def _adds_axes(node: Node) -> bool:
         return False
     known = all(e is None or e is Ellipsis or type(e) in (int, slice) for e in index)
     return known and any(type(e) is int for e in index)
-
-
-def _drop_checks(module: GraphModule) -> None:
-    """Take away checks, of types that hold and of matrices: calls without results end a repeat."""
-    ops = torch.ops.aten
-    for check in (ops._assert_tensor_metadata.default, ops._linalg_check_errors.default):
-        for node in list(module.graph.find_nodes(op="call_function", target=check)):
-            module.graph.erase_node(node)
 
 
 def _drop_copies(module: GraphModule) -> None:
