@@ -71,6 +71,41 @@ def test_gradients_within_a_cell_of_an_exported_module() -> None:
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 
+class Ensemble(nn.Module):
+    """Cells side by side in a loop of Python: what their maps detach has no gradient."""
+
+    def __init__(self, kind: str = "") -> None:
+        super().__init__()
+        self.weights, self.kind = nn.Parameter(torch.randn(3, 4, 4)), kind
+        self.layer = nn.GRU(4, 4) if kind == "layer" else nn.Identity()
+        self.register_buffer("count", torch.zeros(4))
+
+    def forward(self, x: Any, h: Any) -> Any:
+        step = func.vmap(lambda w, x, h: torch.tanh(x + h @ w) * h.detach().cos(), (0, None, 0))
+        h = h.expand(3, -1, -1)
+        for row in x:
+            h = step(self.weights, row, h)
+        if self.kind == "buffer":
+            self.count.add_(1)
+        return self.layer(h)[0] if self.kind == "layer" else h.mean(0)
+
+
+def test_vmap_in_an_exported_module() -> None:
+    net, xs = Ensemble(), torch.randn(6, 2, 4)
+    compiled, sources = rt.compile(net, (xs, H)), [H.clone().requires_grad_(), net.weights]
+    found = []
+    for module in (compiled, net):
+        y = module(xs, sources[0])
+        found.append((y, *torch.autograd.grad(y.square().sum(), sources)))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["layer", "buffer"])
+def test_refused_beside_vmap_in_exported_modules(kind: str) -> None:
+    with pytest.raises(CompileError, match=rf"test_inner_.*py:\d+: .*{kind}.* beside torch.func"):
+        rt.compile(Ensemble(kind), (XS, H))
+
+
 @pytest.mark.parametrize(
     "cell, why",
     [

@@ -149,6 +149,11 @@ BRANCH = "Python code depends on whether a tensor is true, which torch.where can
 UNREAD_SCAN = "rnncc compiles the loop"
 """Why TorchDynamo does not read `scan` itself."""
 WITHIN_STEP = "scan is not supported within a step; a loop of Python is: for row in rows"
+EXPORTED_TRANSFORMS = (
+    "torch.func in a module is not supported where it is exported",
+    "torch.compile(module, backend='rnncc'), or scan with a cell",
+)
+"""Why transforms are refused, but for `vmap` alone, and what to do."""
 BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the-last-valid-step"
 """What to do where the numbers in a tensor decide what is taken of another."""
 
