@@ -140,6 +140,8 @@ def location(node: Node) -> Location:
     lines = LINE.findall(node.meta.get("stack_trace") or "")
     lines = [line for line in lines if not line[0].startswith(_NOT_USERS)]
     target = node.target if isinstance(node.target, str) else str(node.target)
+    if target.startswith("<"):  # a function, shown with its address
+        target = getattr(node.target, "__name__", target)
     return Location(":".join(lines[-1]) if lines else "", target)
 
 
@@ -165,7 +167,7 @@ _OPERATOR = re.compile(r"^ *Higher Order Operator: .*\n", re.MULTILINE)
 def reason_of(text: str) -> str:
     """What a message of TorchDynamo says is wrong, without its advice."""
     text = _OPERATOR.sub("", text)
-    if OF_FLAG.search(text):
+    if OF_FLAG.search(text) or text.startswith("Data-dependent branching"):
         return BRANCH
     if found := _RAISED.search(text):
         return found.group(1)
