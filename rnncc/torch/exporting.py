@@ -9,20 +9,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import CodeType
 from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import reset_code
-from torch._dynamo.exc import UncapturedHigherOrderOpError
+from torch._dynamo.exc import TorchDynamoException
 from torch._dynamo.variables.higher_order_ops import ScanHigherOrderVariable
 from torch._higher_order_ops.scan import ScanOp
 from torch._higher_order_ops.scan import scan as scan_operator
+from torch.fx import GraphModule, Interpreter
+from torch.fx import traceback as fx_traceback
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.node_context import WITHIN_STEP, reason_of, user_line
+from rnncc.frontends.torch.graphs import drop_checks, fake_mode, has_transforms
+from rnncc.frontends.torch.node_context import reason_of, user_line
+from rnncc.frontends.torch.readings import location, refuse
+from rnncc.frontends.torch.trace import aten_graph, without_checkpoints
 from rnncc.frontends.torch.watch import unasked
 from rnncc.torch.nests import in_order_of
 
@@ -66,11 +72,11 @@ def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) 
             reset_code(code)
         with unasked():
             finals, ys = scan_operator(step, _copied(starts), _copied(xs), reverse=reverse)
-    except UncapturedHigherOrderOpError as error:
-        text = str(error).partition("error:")[2].strip()
+    except TorchDynamoException as error:
+        text = str(error).rpartition("Got graph break/error:")[2].strip()
         reason = reason_of(text)
         kept = "in exported modules a cell keeps nothing in objects of its own"
-        hint = None if reason == WITHIN_STEP else kept
+        hint = kept if "side effect" in reason else None
         raise CompileError(user_line(text, "scan"), reason, hint) from error
     finally:
         _own.exporting = before
@@ -99,9 +105,14 @@ def _patch() -> None:
     own = ScanOp.__call__
 
     def call(self: Any, function: Any, init: Any, xs: Any, held: Any, **options: Any) -> Any:
-        run = partial(own, self, function, **options)
         if not _own.exporting:
-            return run(init, xs, held)
+            return own(self, function, init, xs, held, **options)
+        if isinstance(function, GraphModule):
+            if has_transforms(function):
+                function = _without_transforms(function, init, xs, held)
+            without_checkpoints(function)
+            function = partial(_traced, function)
+        run = partial(own, self, function, **options)
         held = _copied(held)
         operands = (*init, *xs, *held)
         if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in operands):
@@ -110,6 +121,42 @@ def _patch() -> None:
 
     setattr(ScanOp, "__call__", call)  # noqa: B010
     ScanHigherOrderVariable.supports_aliasing = property(lambda _: _own.exporting)  # pyright: ignore
+
+
+def _without_transforms(function: GraphModule, init: Any, xs: Any, held: Any) -> GraphModule:
+    """A step with what transforms of torch.func compute in their place: PyTorch exports none.
+
+    Another thread traces it. There, nothing of the export is under way, which else would see it.
+    """
+    if torch.is_autocast_enabled(init[0].device.type):
+        refuse(location("torch.func"), "is not supported under autocast where it is exported")
+    mode: Any = fake_mode(init)
+
+    def traced() -> GraphModule:
+        with mode:
+            operands = map(_like, (*init, *(x[0] for x in xs), *held))
+            plain = aten_graph(function, list(operands), mode)
+        drop_checks(plain)
+        return plain
+
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            return thread.submit(traced).result()
+        except CompileError as error:
+            refuse(error.location, error.what, error.hint)
+
+
+def _like(x: Any) -> Any:
+    """A tensor of the same type, of which nothing is known."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)
+
+
+def _traced(function: GraphModule, *args: Any) -> Any:
+    """Run a graph so that what is traced knows the user's lines."""
+    with fx_traceback.preserve_node_meta():
+        return Interpreter(function).run(*args)
 
 
 def _copied(tree: Any) -> Any:

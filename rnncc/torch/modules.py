@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.exported import Exported, held_tensor, import_exported
-from rnncc.frontends.torch.node_context import line_of
+from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, line_of
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.watch import Questions, watching
@@ -226,9 +226,7 @@ def _without_transforms(name: str) -> Generator[None]:
         while cause is not None:
             files = {Path(frame.filename) for frame in extract_tb(cause.__traceback__)}
             if not files.isdisjoint(_TRANSFORMS):
-                what = "torch.func in a module is not supported where it is exported"
-                hint = "torch.compile(module, backend='rnncc'), or scan with a cell"
-                raise CompileError(line_of(cause, name), what, hint) from error
+                raise CompileError(line_of(cause, name), *EXPORTED_TRANSFORMS) from error
             cause = cause.__context__
         raise
 

@@ -483,6 +483,18 @@ def test_exported_programs_stay_as_they_are() -> None:
     assert exported.graph_module.print_readable(print_output=False) == before
 
 
+def test_tensors_that_a_trace_took_for_constants() -> None:
+    """A loop's body holds a fake where PyTorch did not see what a tensor came from."""
+    x = torch.randn(5, 3, 2)
+    exported = rt.export(OfPairs(), (x,))
+    parts = [part for part in exported.graph_module.modules() if list(part.buffers(False))]
+    for part in parts:
+        name, numbers = next(part.named_buffers(recurse=False))
+        setattr(part, name, torch._subclasses.FakeTensorMode().from_tensor(numbers))
+    with pytest.raises(CompileError, match=r"test_compile.py:\d+: .* taken for a constant"):
+        rnncc.compile(exported)
+
+
 class OfOtherStates(nn.Module):
     def forward(self, x: Any) -> Any:
         return rt.scan(lambda row, state: (row, (state["b"], row)), x, {"a": x[0], "b": x[0]})

@@ -41,6 +41,11 @@ def reads(x: Any, h: Any) -> Any:
     return h * h.sum().item(), h
 
 
+def asserts(x: Any, h: Any) -> Any:
+    torch._assert_async(torch.isfinite(h).all(), "numbers")  # what TorchDynamo makes of `assert`
+    return h, h
+
+
 def raises(x: Any, h: Any) -> Any:
     raise ValueError("my own words")
 
@@ -81,11 +86,12 @@ def keeps(x: Any, h: Any) -> Any:
 CELLS = {
     keeps: "a step appends tensors to a list that it keeps",
     unsupported: r"test_errors.py:\d+: aten._linalg_svd.default: operator is not supported",
-    branches: r"test_errors.py:\d+: branches: Data-dependent branching",
+    branches: r"test_errors.py:\d+: branches: Python code depends on whether a tensor is true",
     checks: r"test_errors.py:\d+: checks: Python code depends on whether a tensor is true",
     drops: r"test_errors.py:\d+: .*draw the numbers outside and give them as inputs",
     changes: r"test_errors.py:\d+: .*: a tensor that is given from outside is changed in place",
-    reads: "not supported",
+    reads: r"operator is not supported \(keep it a tensor: x.detach\(\), not x.item\(\)\)$",
+    asserts: r"test_errors.py:\d+: aten._assert_async.msg: .* \(assert of what comes out",
     raises: r"test_errors.py:\d+: raises: ValueError\('my own words'\)",
     mismatched: r"test_errors.py:\d+: mismatched: .*same reduction dim",
     shrinks: "state 0 is f32 2 x 4 before a step and f32 1 x 4 after it",
@@ -125,6 +131,31 @@ def test_a_scan_within_a_step_of_a_module() -> None:
     module = torch.nn.Module()
     module.forward = lambda x, h: rt.scan(scans, x, h)
     with pytest.raises(CompileError, match=r"within a step; a loop of Python is: .*row in rows$"):
+        rt.compile(module, (X, H))
+
+
+WITHIN: dict[str, tuple[Any, str]] = {
+    "keeps": (
+        lambda x: KEPT.append(x) or x,
+        r"test_errors.py:\d+: scan: .* \(in exported modules a cell keeps nothing in objects",
+    ),
+    "cannot be read": (
+        lambda x: torch.nn.Parameter(x),
+        r"test_errors.py:\d+: scan: .*`torch.nn.Parameter\(\)`.*not support this$",
+    ),
+    "other sizes": (
+        lambda x: x + torch.ones(3),
+        r"test_errors.py:\d+: scan: RuntimeError\('.* at non-singleton dimension 1\)'\)$",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_in_cells_within_modules(name: str) -> None:
+    function, message = WITHIN[name]
+    module = torch.nn.Module()
+    module.forward = lambda x, h: rt.scan(lambda a, b: (a, function(b)), x, h)
+    with pytest.raises(CompileError, match=message):
         rt.compile(module, (X, H))
 
 

@@ -47,6 +47,77 @@ def test_gradients_within_a_cell() -> None:
         torch.testing.assert_close(rt.scan(cell, XS, H)[0], loop(cell, XS, H)[0])
 
 
+class Looped(nn.Module):
+    """A loop of a cell, under autocast or not."""
+
+    def __init__(self, cell: Any, narrow: bool) -> None:
+        super().__init__()
+        self.cell, self.run, self.narrow = cell, rt.scan, narrow
+
+    def forward(self, x: Any, h: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.narrow):
+            return self.run(self.cell, x, h)
+
+
+def test_gradients_within_a_cell_of_an_exported_module() -> None:
+    net, h = Looped(Learning(), False), H.clone().requires_grad_()
+    compiled = rt.compile(net, (XS, H), dynamic_shapes=({0: torch.export.Dim("T")}, {}))
+    found = []
+    net.run = loop
+    for module in (compiled, net):
+        ys, last = module(XS[1:], h)
+        grads = torch.autograd.grad(ys.sum() + last.square().sum(), [h, *net.parameters()])
+        found.append((ys, last, *grads))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+class Ensemble(nn.Module):
+    """Cells side by side in a loop of Python: what their maps detach has no gradient."""
+
+    def __init__(self, kind: str = "") -> None:
+        super().__init__()
+        self.weights, self.kind = nn.Parameter(torch.randn(3, 4, 4)), kind
+        self.layer = nn.GRU(4, 4) if kind == "layer" else nn.Identity()
+        self.register_buffer("count", torch.zeros(4))
+
+    def forward(self, x: Any, h: Any) -> Any:
+        step = func.vmap(lambda w, x, h: torch.tanh(x + h @ w) * h.detach().cos(), (0, None, 0))
+        h = h.expand(3, -1, -1)
+        for row in x:
+            h = step(self.weights, row, h)
+        if self.kind == "buffer":
+            self.count.add_(1)
+        return self.layer(h)[0] if self.kind == "layer" else h.mean(0)
+
+
+def test_vmap_in_an_exported_module() -> None:
+    net, xs = Ensemble(), torch.randn(6, 2, 4)
+    compiled, sources = rt.compile(net, (xs, H)), [H.clone().requires_grad_(), net.weights]
+    found = []
+    for module in (compiled, net):
+        y = module(xs, sources[0])
+        found.append((y, *torch.autograd.grad(y.square().sum(), sources)))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["layer", "buffer"])
+def test_refused_beside_vmap_in_exported_modules(kind: str) -> None:
+    with pytest.raises(CompileError, match=rf"test_inner_.*py:\d+: .*{kind}.* beside torch.func"):
+        rt.compile(Ensemble(kind), (XS, H))
+
+
+@pytest.mark.parametrize(
+    "cell, why",
+    [
+        (Learning(), r"test_inner_transforms.py:\d+: torch.func: .*under autocast where it is"),
+        (lambda x, h: (h, func.grad(lambda v: Same.apply(v).sum())(h)), "cannot be read|beside"),
+    ],
+)
+def test_refused_in_exported_modules(cell: Any, why: str) -> None:
+    with pytest.raises(CompileError, match=why):
+        rt.compile(Looped(cell, isinstance(cell, Learning)), (XS, H))
+
+
 class Mechanical(nn.Module):
     """Follows slopes of an energy, of which some have gradients in turn."""
 

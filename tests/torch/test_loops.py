@@ -500,6 +500,20 @@ def test_exported_checks_of_types_are_no_part_of_a_loop(sizes: list[int]) -> Non
     torch.testing.assert_close(net(X), module(X), **CLOSE)
 
 
+def test_checks_of_matrices_are_no_part_of_a_loop() -> None:
+    def function(layer: Any, x: Any) -> Any:
+        out, h = torch.zeros(5, 2, 4), x[:, 0] * 0
+        for t in range(5):
+            h = layer(x[:, t]) + h @ torch.linalg.inv(torch.eye(4) + 0.1 * h.T @ h)
+            out[t].copy_(h)
+        return out
+
+    module = Function(function, nn.Linear(4, 4))
+    net = torch.compile(module, backend="rnncc")
+    with warnings.catch_warnings(action="error"):
+        torch.testing.assert_close(net(X), module(X), **CLOSE)
+
+
 def test_numbers_of_steps_as_constants() -> None:
     """Tensors of one number, which `torch.export` and tracing hold as constants."""
 

@@ -13,7 +13,7 @@ from tests.torch.published import CASES, difference, inputs, is_installed, resul
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
 REFUSED = {
-    "snntorch Leaky, at once": "Data-dependent branching",
+    "snntorch Leaky, at once": "Python code depends on whether a tensor is true",
     "snntorch triangular": "indexing with a mask is not supported",
 }
 

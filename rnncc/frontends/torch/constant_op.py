@@ -15,6 +15,7 @@ from collections.abc import Hashable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import is_fake
 from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
@@ -35,10 +36,13 @@ def write_constants(exported: ExportedProgram) -> ExportedProgram:
     """A program with the operator in the place of tensors that the graphs within its graph hold.
 
     Raises:
-        CompileError: a tensor has too many numbers, or complex ones.
+        CompileError: a tensor has too many numbers, or complex ones, or none that are known.
     """
-    if not any(map(_held, _inner(exported.graph_module))):
+    held = [(part, node) for part in _inner(exported.graph_module) for node in _held(part)]
+    if not held:
         return exported
+    for part, node in held:  # before a copy, which fakes do not let be made
+        _check(node, getattr(part, str(node.target)))
     written: Any = copy.copy(exported)
     written._graph_module = copy.deepcopy(exported.graph_module)
     for part in _inner(written.graph_module):
@@ -58,11 +62,17 @@ def _held(part: GraphModule) -> list[Node]:
     return [n for n in nodes if isinstance(getattr(part, str(n.target), None), torch.Tensor)]
 
 
-def _write(part: GraphModule, node: Node) -> None:
-    held = getattr(part, str(node.target))
+def _check(node: Node, held: torch.Tensor) -> None:
+    if is_fake(held):  # PyTorch's trace lost where it comes from
+        what = "what a step computes is taken for a constant by PyTorch's tracing"
+        raise CompileError(location(next(iter(node.users), node)), what)
     if held.numel() > LARGEST_CONSTANT or held.is_complex():
         what = "a tensor that a step makes of so many, or complex, numbers"
         raise CompileError(location(node), what, "make it outside of the step")
+
+
+def _write(part: GraphModule, node: Node) -> None:
+    held = getattr(part, str(node.target))
     with part.graph.inserting_before(node):
         constant = part.graph.call_function(CONSTANT, (number_of(held), held.device))
     constant.meta = dict(node.meta)

@@ -26,6 +26,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.constant_op import content_of, write_constants
+from rnncc.frontends.torch.exported_transforms import settle_transforms
 from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor
@@ -90,6 +91,7 @@ def import_exported(
     Raises:
         CompileError: an operator or a dtype is not supported; it names the user's line.
     """
+    exported = settle_transforms(exported)
     settle_memories(exported)
     settle_modes(exported)
     with suppress(CompileError):

@@ -25,6 +25,7 @@ from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.recurrent_op import recurrent_kind
 
 _DETACHED = "rnncc_detached"
+_RECURRENT: Any = torch.ops.rnncc.recurrent.default
 _C: Any = torch._C
 _DATA: Any = torch.Tensor.data
 _DETACHING = (torch.Tensor.detach, torch.detach, _DATA.__get__, _C._autograd._get_data_attr)
@@ -34,14 +35,14 @@ def _refuse_own_gradients(module: GraphModule) -> None:
     """What PyTorch's backward does not see into."""
     for part in graphs_of(module):
         for node in part.graph.nodes:
+            if recurrent_kind(node.target) is not None or node.target is _RECURRENT:
+                what = "a recurrent layer beside torch.func is not supported"
+                raise CompileError(location(node), what, "a cell, such as nn.LSTMCell")
             named = isinstance(node.target, torch._ops.OpOverload | torch._ops.OpOverloadPacket)
             own = named and str(node.target).startswith("rnncc.")
             if own or node.target is autograd_function_apply:
                 what = "a torch.autograd.Function beside torch.func is not supported"
                 raise CompileError(location(node), what)
-            if recurrent_kind(node.target) is not None:
-                what = "a recurrent layer beside torch.func is not supported"
-                raise CompileError(location(node), what, "a cell, such as nn.LSTMCell")
 
 
 def _refuse_history(module: GraphModule) -> None:
@@ -90,6 +91,8 @@ class _Runner(Interpreter):
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         results = super().call_function(target, args, kwargs)
+        if target is torch.ops.aten.detach.default:  # of an exported graph
+            _mark_detached()
         if target is not GRAD or kwargs.get("create_graph", args[4:5] == (True,)):
             return results
         return tuple(None if x is None else x.detach() for x in results)
@@ -101,15 +104,17 @@ class _Detaching(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if func in _DETACHING:
-            self._mark()
+            _mark_detached()
         return result
 
-    def _mark(self) -> None:
-        mode: Any = get_proxy_mode()
-        for node in reversed(mode.tracer.graph.nodes):
-            if node.target is not torch.ops.aten.detach.default:
-                return
-            node.meta[_DETACHED] = True
+
+def _mark_detached() -> None:
+    """Say that the user's code has just detached a tensor."""
+    mode: Any = get_proxy_mode()
+    for node in reversed(mode.tracer.graph.nodes):
+        if node.target is not torch.ops.aten.detach.default:
+            return
+        node.meta[_DETACHED] = True
 
 
 @contextmanager

@@ -294,7 +294,11 @@ def _hint(node: Node) -> str:
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         return "draw the numbers outside and give them as inputs"
     if node.target is torch.ops.aten._local_scalar_dense.default:
-        return BY_TENSORS
+        taken: Any = node.args[0]
+        is_size = not taken.meta["val"].is_floating_point()
+        return BY_TENSORS if is_size else "keep it a tensor: x.detach(), not x.item()"
+    if node.target is torch.ops.aten._assert_async.msg:
+        return "assert of what comes out, outside"
     return "docs/torch.md lists what is"
 
 

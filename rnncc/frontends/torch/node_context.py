@@ -31,6 +31,7 @@ LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
 """A line of a traceback: the file and the number."""
 _PYTORCH = str(Path(torch.__file__).parent) + "/"
 _OURS = str(Path(__file__).parents[2]) + "/"
+_NOT_USERS = (_PYTORCH, _OURS, "<eval_with_key>")
 _STANDARD = sysconfig.get_path("stdlib") + "/"
 _PACKAGES = str(Path(torch.__file__).parents[1]) + "/"
 _CALLED = ("<", _PYTORCH, _OURS, *(_PACKAGES + name for name in ("sympy/", "mpmath/", "numpy/")))
@@ -137,8 +138,10 @@ class NodeContext:
 def location(node: Node) -> Location:
     """The user's line, where PyTorch knows it, and the operator."""
     lines = LINE.findall(node.meta.get("stack_trace") or "")
-    lines = [line for line in lines if not line[0].startswith((_PYTORCH, _OURS))]
+    lines = [line for line in lines if not line[0].startswith(_NOT_USERS)]
     target = node.target if isinstance(node.target, str) else str(node.target)
+    if target.startswith("<"):  # a function, shown with its address
+        target = getattr(node.target, "__name__", target)
     return Location(":".join(lines[-1]) if lines else "", target)
 
 
@@ -148,13 +151,23 @@ BRANCH = "Python code depends on whether a tensor is true, which torch.where can
 UNREAD_SCAN = "rnncc compiles the loop"
 """Why TorchDynamo does not read `scan` itself."""
 WITHIN_STEP = "scan is not supported within a step; a loop of Python is: for row in rows"
+EXPORTED_TRANSFORMS = (
+    "torch.func in a module is not supported where it is exported",
+    "torch.compile(module, backend='rnncc'), or scan with a cell",
+)
+"""Why transforms are refused, but for `vmap` alone, and what to do."""
 BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the-last-valid-step"
 """What to do where the numbers in a tensor decide what is taken of another."""
 
 
+_OPERATOR = re.compile(r"^ *Higher Order Operator: .*\n", re.MULTILINE)
+"""What TorchDynamo was reading, which is the loop itself where a module is exported."""
+
+
 def reason_of(text: str) -> str:
     """What a message of TorchDynamo says is wrong, without its advice."""
-    if OF_FLAG.search(text):
+    text = _OPERATOR.sub("", text)
+    if OF_FLAG.search(text) or text.startswith("Data-dependent branching"):
         return BRANCH
     if found := _RAISED.search(text):
         return found.group(1)
@@ -169,7 +182,7 @@ def reason_of(text: str) -> str:
 
 def user_line(text: str, name: str) -> Location:
     """The innermost line of the user's in a traceback, and a name."""
-    lines = [line for line in LINE.findall(text) if not line[0].startswith((_PYTORCH, _OURS))]
+    lines = [line for line in LINE.findall(text) if not line[0].startswith(_NOT_USERS)]
     return Location(":".join(lines[-1]) if lines else "", name)
 
 

@@ -84,7 +84,7 @@ def is_hooked() -> bool:
     return bool(readings.stack) and (readings.stack[-1].inside or is_differentiable())
 
 
-def refuse(where: Location, what: str, hint: str | None = None) -> NoReturn:
+def refuse(where: Location | str, what: str, hint: str | None = None) -> NoReturn:
     """Raise an error, which those who read will raise too, whatever becomes of it meanwhile."""
     error = CompileError(where, what, hint)
     for reading in readings.stack:

@@ -25,6 +25,7 @@ from rnncc.frontends.torch.graphs import graphs_of, has_transforms, is_transform
 from rnncc.frontends.torch.inner_transforms import without_transforms
 from rnncc.frontends.torch.lower import translation_of
 from rnncc.frontends.torch.node_context import BRANCH, BY_TENSORS, OF_FLAG, line_of, location
+from rnncc.frontends.torch.readings import refuse
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.unrolled.functional import changed_by
@@ -302,7 +303,27 @@ def _refuse_forgotten(module: GraphModule) -> None:
             if reason is not None:
                 placed = node if node.meta.get("stack_trace") else node.next
                 what, hint = reason
-                raise CompileError(location(placed), what, hint)
+                refuse(location(placed), what, hint)
+
+
+def without_checkpoints(module: GraphModule) -> None:
+    """Let checkpointed parts be called as others are, in the graph and those within it.
+
+    What backward keeps is not for a graph to say, and PyTorch exports no such call within a loop.
+
+    Raises:
+        CompileError: something acts on gradients.
+    """
+    _refuse_forgotten(module)
+    for part in graphs_of(module):
+        for node in part.graph.find_nodes(op="call_function", target=tag_activation_checkpoint):
+            with part.graph.inserting_before(node):
+                held, *args = node.args
+                call = part.graph.call_module(held.target, tuple(args))
+            call.meta = dict(node.meta)
+            node.replace_all_uses_with(call)
+            part.graph.erase_node(node)
+        part.recompile()
 
 
 def _called(node: Node) -> str:

@@ -85,6 +85,7 @@ def patch_dynamo() -> None:
     builder_type.wrap_module = wrap_module
 
     _take_counters()
+    _detach_data()
 
     def check_hook(tx: Any, *_: Any) -> None:
         _in_dynamo(tx, check_backward_hook)
@@ -121,6 +122,19 @@ def _take_counters() -> None:
 
     builtin.call_function = call_function
     tensor.method___setitem__ = put_item
+
+
+def _detach_data() -> None:
+    """Let `x.data` be `x.detach()`: a trace of the body of a loop would take it for a constant."""
+    tensor: Any = TensorVariable
+    get: Any = getattr(tensor, _GETATTR)
+
+    def get_detached(variable: Any, tx: Any, name: str) -> Any:
+        if readings.stack and name == "data":
+            return variable.call_method(tx, "detach", [], {})
+        return get(variable, tx, name)
+
+    setattr(tensor, _GETATTR, get_detached)
 
 
 def _has_counter(key: Any, others: bool = True) -> bool:

@@ -87,11 +87,11 @@ def _promoted(at: NodeContext, x: Any) -> Any:
 
 
 def _complex(at: NodeContext, x: Any) -> Complex:
-    """An operand as a pair of values."""
+    """An operand as a pair of values of the result's element type."""
     if isinstance(x, complex):
         return Complex(*(at.b.fill(part, (), at.dtype) for part in (x.real, x.imag)))
     if isinstance(x, Complex):
-        return x
+        return _each(NodeContext.value, at, x)
     held = at.value(x)
     return Complex(held, at.b.full_like(held, 0.0))
 
@@ -139,8 +139,8 @@ def divided(_: Translation, at: NodeContext, z: Any, w: Any) -> Complex:
     """z / w"""
     if isinstance(w, (Complex, complex)):
         return cn.divide(at.b, _complex(at, z), _complex(at, w))
-    held, (re, im) = at.value(w), (z.re, z.im)
-    return Complex(at.b.div(re, held), at.b.div(im, held))
+    held = at.value(w)
+    return _each(lambda at, part: at.b.div(part, held), at, _complex(at, z))
 
 
 def raised(_: Translation, at: NodeContext, z: Any, exponent: Any) -> Complex:
@@ -205,6 +205,13 @@ def norm(translation: Translation, at: NodeContext, z: Complex, *args: Any, **kw
 def copied(_: Translation, at: NodeContext, z: Complex, **__: Any) -> Complex | Value:
     """As another dtype; the real part, where that is no complex one"""
     return _each(NodeContext.value, at, z) if at.is_complex else at.value(z.re)
+
+
+def overwritten(translation: Translation, at: NodeContext, x: Any, new: Any, *_: Any) -> Any:
+    """What is copied there, of which a float keeps the real part"""
+    if at.is_complex:
+        return PartsOperator((0, 1))(translation, at, x, new)
+    return translation(at, x, _part(new, 0))
 
 
 def widened_to_complex(at: NodeContext, x: Any, **_: Any) -> Complex:
@@ -294,7 +301,8 @@ PARTWISE = (
 )
 OPERATORS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(PARTWISE.split(), PartsOperator()),
-    **dict.fromkeys("add sub rsub copy".split(), PartsOperator((0, 1))),
+    **dict.fromkeys("add sub rsub".split(), PartsOperator((0, 1))),
+    "copy": overwritten,
     "where": PartsOperator((1, 2)),
     "masked_fill": PartsOperator((0, 2)),
     "select_scatter": PartsOperator((0, 1)),

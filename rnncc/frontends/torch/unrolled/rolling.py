@@ -14,7 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_aggregate
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.graphs import held_graph
+from rnncc.frontends.torch.graphs import drop_checks, held_graph
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.fills import add_numbers
@@ -124,7 +124,7 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
         plain: whether it is a graph of aten operators that is lowered as it is; else it is traced
             again.
     """
-    _drop_checks(module)
+    drop_checks(module)
     if plain:
         _drop_copies(module)
     else:
@@ -199,13 +199,6 @@ def _adds_axes(node: Node) -> bool:
         return False
     known = all(e is None or e is Ellipsis or type(e) in (int, slice) for e in index)
     return known and any(type(e) is int for e in index)
-
-
-def _drop_checks(module: GraphModule) -> None:
-    """Take away exports' checks of types, which hold: calls without results end a repeat."""
-    checks = torch.ops.aten._assert_tensor_metadata.default
-    for node in list(module.graph.find_nodes(op="call_function", target=checks)):
-        module.graph.erase_node(node)
 
 
 def _drop_copies(module: GraphModule) -> None:
