@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -19,8 +19,8 @@ RULES: dict[type[Operation], tuple[values.Rule, ...]] = {
     **values.RULES,
 }
 MOST_USERS = 100
-"""Users looked at again when a value changes: each of n users may change it, which without a bound
-would take n² steps."""
+"""Users of a value among which a reshape is looked for: each of n users may change it, which
+without a bound would take n² steps."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _settle(block: Block) -> bool:
         new = _apply(op)
         if new is not None:
             # Taken now: `replace` hands these uses to the new value.
-            users = [*(use.operation for use in op.results[0].uses), *_users(new)]
+            users = [use.operation for use in op.results[0].uses]
             operands = op.operands
             replace(op, [new])
             work |= dict.fromkeys((*users, *_around(operands), *_made(new)))
@@ -81,15 +81,16 @@ def _erase(op: Operation) -> list[Operation]:
 
 
 def _around(values: Sequence[SSAValue]) -> list[Operation]:
-    """What makes some values, and the reshapes of them, which may now be the only readers."""
+    """What makes some values, and of each a reshape: if reshapes to one shape are all that read it
+    now, one moves them all."""
     makers = [v.owner for v in values if isinstance(v.owner, Operation)]
-    users = [user for maker in makers for user in _users(maker.results[0])]
-    return [*makers, *(user for user in users if type(user) is Reshape)]
+    return [*makers, *chain.from_iterable(_reshape_of(maker.results[0]) for maker in makers)]
 
 
-def _users(value: SSAValue) -> list[Operation]:
-    """Those that may change with a value; of many the first, the next round looks at the rest."""
-    return [use.operation for use in islice(value.uses, MOST_USERS)]
+def _reshape_of(value: SSAValue) -> list[Operation]:
+    """A reshape that reads a value, if one of the first readers is one."""
+    readers = (use.operation for use in islice(value.uses, MOST_USERS))
+    return list(islice((reader for reader in readers if type(reader) is Reshape), 1))
 
 
 def _apply(op: Operation) -> SSAValue | None:

@@ -9,8 +9,9 @@ from hypothesis import given
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
+from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.program import Program
-from rnncc.passes.canonicalize import Canonicalize
+from rnncc.passes.canonicalize import RULES, Canonicalize
 from rnncc.passes.cse import Cse
 from rnncc.passes.dce import Dce
 from rnncc.passes.fold_constants import fold_constants
@@ -144,3 +145,27 @@ def test_the_largest_of_equal_numbers_is_one_of_them_where_there_are_any(
         Simplify().rewrite(simplified.net)
         assert count(simplified.net.body.block).get("reduce", 0) == left
         np.testing.assert_array_equal(run(simplified, inputs)["y"], want)
+
+
+def test_reshapes_of_one_value_are_asked_once_a_change(monkeypatch: pytest.MonkeyPatch):
+    """Whether they may move is asked in proportion to their number, not to its square."""
+    asked, (rule,) = list[Reshape](), RULES[Reshape]
+
+    def counted(op: Reshape) -> object:
+        asked.append(op)
+        return rule(op)
+
+    monkeypatch.setitem(RULES, Reshape, (counted,))
+    counts = list[int]()
+    for readers in (20, 40):
+        asked.clear()
+        b = Builder.net("readers")
+        y = b.tanh(b.input("x", ("N", 4)))
+        rows = [b.reshape(y, ("N", 1, 4)) for _ in range(readers)]
+        wide = [b.broadcast(x, ("N", i + 2, 4), (0, 1, 2)) for i, x in enumerate(rows)]
+        parts = {f"y{i}": b.slice(x, 1, 0, 1) for i, x in enumerate(wide)}
+        program = b.finish({"y": y, **parts})  # with a reader of the old shape none of them moves
+        Canonicalize().rewrite(program.net)
+        counts.append(len(asked))
+    assert counts[0] >= 20
+    assert counts[1] < 3 * counts[0]
