@@ -630,6 +630,20 @@ def test_sequences_that_grow_in_a_loop(in_front: bool) -> None:
     assert rolled(net, X).lengths == [9]
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda layer, x: torch.stack([layer(x[:, t]).tanh() for t in range(9)], axis=1),
+        lambda layer, x: torch.cat([layer(x[:, t, None]).tanh() for t in range(9)], axis=-2),
+        lambda layer, x: torch.stack([layer(row).tanh() for row in x.unbind(axis=1)]),
+        lambda layer, x: torch.stack([layer(x.select(axis=1, index=t)).tanh() for t in range(9)]),
+    ],
+    ids=["stack", "cat", "unbind", "select"],
+)
+def test_axes_that_are_named_as_numpy_names_them(function: Any) -> None:
+    assert rolled(Function(function, nn.Linear(4, 4)), X).lengths == [9]
+
+
 def test_joined_tensors_of_other_axes_and_types_stay_apart() -> None:
     def joined(x: Any) -> Any:
         rows = torch.cat([torch.cat([x, x], 0), torch.cat([x, x], 0)], 1)

@@ -16,7 +16,7 @@ from rnncc.frontends.torch.constant_op import CONSTANT, number_of
 from rnncc.frontends.torch.graphs import fake_mode
 from rnncc.frontends.torch.unrolled.growing import JOINS
 from rnncc.frontends.torch.unrolled.places import END, Sweep, TensorPart, read_of, sweep_of
-from rnncc.frontends.torch.unrolled.view import known, name_of, value_of
+from rnncc.frontends.torch.unrolled.view import arguments_of, known, name_of, value_of
 
 aten: Any = torch.ops.aten
 NEAR = 8
@@ -162,7 +162,7 @@ class Editor:
         if name_of(node) not in ("stack", *JOINS):
             return
         new = name_of(node) == "stack"
-        dim: Any = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
+        dim = arguments_of(node, dim=0)["dim"]
         rank = value_of(node).dim()
         pieces, k = list[Node](), 0
         places = [read_of(part) for part in parts]

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from rnncc.frontends.torch.unrolled.view import is_call, name_of, value_of
+from rnncc.frontends.torch.unrolled.view import arguments_of, is_call, name_of, value_of
 
 JOINS = "cat", "concat", "concatenate"
 
@@ -46,11 +46,10 @@ def _axis(node: Node) -> int | None:
     result = value_of(node)
     if not is_call(node) or name_of(node) not in JOINS or not isinstance(result, torch.Tensor):
         return None
-    given: list[Any] = [*node.args[1:], *node.kwargs.values()]
     listed = bool(node.args) and isinstance(node.args[0], (list, tuple))
-    if not listed or node.kwargs.keys() - {"dim", "axis"} or len(given) > 1:
+    if not listed or node.kwargs.keys() - {"dim", "axis"}:
         return None
-    axis = given[0] if given else 0
+    axis = arguments_of(node, dim=0)["dim"]
     return axis % result.ndim if type(axis) is int and result.ndim else None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from rnncc.frontends.torch.unrolled.view import known, name_of, producer, value_of
+from rnncc.frontends.torch.unrolled.view import arguments_of, known, name_of, producer, value_of
 
 END = 2**63 - 1
 """What aten calls the end of an axis."""
@@ -86,11 +86,11 @@ def read_of(node: Node) -> TensorPart | None:
         return _split_part(source, path)
     match name_of(node) if node.args else "":
         case "select":
-            return _on_axis(node, _arguments(node, dim=0, index=0), "index")
+            return _on_axis(node, arguments_of(node, dim=0, index=0), "index")
         case "narrow":
-            return _on_axis(node, _arguments(node, dim=0, start=0, length=None), "narrow")
+            return _on_axis(node, arguments_of(node, dim=0, start=0, length=None), "narrow")
         case "slice":
-            found = _arguments(node, dim=0, start=None, end=None, step=1)
+            found = arguments_of(node, dim=0, start=None, end=None, step=1)
             return _on_axis(node, found, "slice")
         case "getitem":
             return _indexed(node.args[0], node.args[1], value_of(node))
@@ -104,14 +104,14 @@ def write_of(node: Node) -> tuple[TensorPart, Any] | None:
         case "put" | "setitem":
             place = _indexed(node.args[0], node.args[1])
         case "select_scatter":
-            place = _on_axis(node, _arguments(node, src=None, dim=0, index=0), "index")
+            place = _on_axis(node, arguments_of(node, src=None, dim=0, index=0), "index")
         case "slice_scatter":
-            found = _arguments(node, src=None, dim=0, start=None, end=None, step=1)
+            found = arguments_of(node, src=None, dim=0, start=None, end=None, step=1)
             place = _on_axis(node, found, "slice")
         case _:
             return None
     source: Any = (
-        node.args[2] if name_of(node) in ("put", "setitem") else _arguments(node, src=None)["src"]
+        node.args[2] if name_of(node) in ("put", "setitem") else arguments_of(node, src=None)["src"]
     )
     return None if place is None else (place, source)
 
@@ -139,20 +139,14 @@ def sweep_of(places: Sequence[TensorPart | None]) -> tuple[Sweep, int] | None:
     return Sweep(first.base, axis, own.start, step, own.extent, own.drops, rest), count
 
 
-def _arguments(node: Node, **names: Any) -> dict[str, Any]:
-    """Arguments behind the first one, by name, and their defaults."""
-    positional = dict(zip(names, node.args[1:], strict=False))
-    return {**names, **positional, **{key: x for key, x in node.kwargs.items() if key in names}}
-
-
 def _split_part(source: Node, number: int) -> TensorPart | None:
     kind = name_of(source)
     if kind == "unbind":
-        found = _arguments(source, dim=0)
+        found = arguments_of(source, dim=0)
         return _on_axis(source, {**found, "index": number}, "index")
     if kind not in ("split", "chunk", "split_with_sizes", "tensor_split"):
         return None
-    axis: Any = source.kwargs.get("dim", source.args[2] if len(source.args) > 2 else 0)
+    axis = arguments_of(source, sizes=None, dim=0)["dim"]
     values: Any = value_of(source)
     sizes = [known(x.shape[axis]) for x in values]
     if None in sizes:

@@ -63,6 +63,13 @@ def with_leaves(node: Node, new: Callable[[int], Any]) -> tuple[Any, Any]:
     return arguments
 
 
+def arguments_of(node: Node, **names: Any) -> dict[str, Any]:
+    """Arguments behind the first one, by name, and their defaults; `axis` is NumPy's `dim`."""
+    positional = dict(zip(names, node.args[1:], strict=False))
+    named = {"dim" if key == "axis" else key: x for key, x in node.kwargs.items()}
+    return {**names, **positional, **{key: x for key, x in named.items() if key in names}}
+
+
 def is_number(leaf: Any) -> bool:
     """Whether a leaf is a number, which may differ between repeats."""
     return type(leaf) in (int, float)
