@@ -70,8 +70,7 @@ class _Code:
         every = b.icmp_unsigned("==", bits, ir.Constant(bits.type, -1))
         with b.if_else(every) as (all_true, mixed):
             with all_true:
-                lane = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
-                numbers = self._number(b.add(emit.splat(first, lanes), lane), lanes)
+                numbers = self._number(emit.lane_numbers(first, lanes), lanes)
                 emit.store(numbers, emit.at(self.out, listed), lanes)
                 quick, after_quick = b.add(listed, I64(lanes)), b.block
             with mixed:

@@ -6,12 +6,11 @@ computes an element changes nothing in how it is computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.builder import FoldingBuilder
+from rnncc.codegen.llvm.builder import written_once
 from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
@@ -26,6 +25,8 @@ PATIENCE = 1 << 8
 ROUND = 1 << 32
 """The counter's upper half tells how often all threads have met, its lower half who waits."""
 _PAIR = ir.LiteralStructType([I64, I64])
+_SHARE = ir.FunctionType(_PAIR, [I64] * 5)
+_MEET = ir.FunctionType(ir.VoidType(), [POINTER, I64])
 
 
 class Team:
@@ -51,7 +52,8 @@ class Team:
         b, size, before = self.b, I64(step), self.b.block
         with b.if_then(self.several):  # alone, it need not divide
             whole = b.sdiv(b.add(count, I64(step - 1)), size)
-            function = _once(self.module, "share", _PAIR, [I64] * 5, _write_share)
+            # By a call, as below: in place it would be a fifth of a net of small kernels.
+            function = written_once(self.module, "share", _SHARE, _write_share)
             pair = b.call(function, [count, whole, size, self.part, self.parts])
             first, mine = (b.extract_value(pair, number) for number in range(2))
             divided = b.block
@@ -66,29 +68,8 @@ class Team:
     def wait(self) -> None:
         """Until all threads have come here."""
         with self.b.if_then(self.several):
-            function = _once(self.module, "meet", ir.VoidType(), [POINTER, I64], _write_meet)
+            function = written_once(self.module, "meet", _MEET, _write_meet)
             self.b.call(function, [self.counter, self.parts])
-
-
-def _once(
-    module: ir.Module,
-    name: str,
-    result: ir.Type,
-    types: list[ir.Type],
-    write: Callable[[Any, ir.Function], None],
-) -> ir.Function:
-    """A function of a module, written when it is first asked for.
-
-    Each kernel asks for both: in a net of small kernels they would be a fifth of the code.
-    """
-    symbol = f"{module.name}_{name}"
-    function: Any = module.globals.get(symbol)
-    if function is None:
-        function = ir.Function(module, ir.FunctionType(result, types), symbol)
-        function.linkage = "internal"
-        function.attributes.add("nounwind")
-        write(FoldingBuilder(function.append_basic_block("entry")), function)
-    return function
 
 
 def _write_share(b: Any, function: ir.Function) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -58,6 +59,23 @@ class FoldingBuilder(TextBuilder):
     def sext(self, value: Any, typ: Any, *more: Any, **named: Any) -> Any:
         number = _number(value)
         return super().sext(value, typ, *more, **named) if number is None else typ(number)
+
+
+def written_once(
+    module: ir.Module,
+    name: str,
+    type_: ir.FunctionType,
+    write: Callable[[FoldingBuilder, ir.Function], None],
+) -> ir.Function:
+    """A function of a module's own, written when it is first asked for."""
+    symbol = f"{module.name}_{name}"
+    function: Any = module.globals.get(symbol)
+    if function is None:
+        function = ir.Function(module, type_, symbol)
+        function.linkage = "internal"
+        function.attributes.add("nounwind")
+        write(FoldingBuilder(function.append_basic_block("entry")), function)
+    return function
 
 
 def _quotient(a: int, b: int) -> int:

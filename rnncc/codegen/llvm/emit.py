@@ -9,12 +9,12 @@ from typing import Any, Self, cast
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.builder import FoldingBuilder
+from rnncc.codegen.llvm.builder import FoldingBuilder, written_once
 from rnncc.codegen.llvm.double_math import math_of
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.math import MathEmitter
 from rnncc.codegen.llvm.sizes import SizeEmit, is_zero
-from rnncc.codegen.llvm.text_builder import undefined
+from rnncc.codegen.llvm.text_builder import spread, undefined
 from rnncc.codegen.llvm.values import (
     I1,
     I32,
@@ -81,14 +81,12 @@ class Emit(SizeEmit):
         math = self.math(lanes, dtype)
         if not self.target.compact or hasattr(VectorEmitter, name):
             return math.function(name)(self.b, *xs)
-        symbol = f"{self.module.name}_{name}_{lanes}{dtype}"
-        function: Any = self.module.globals.get(symbol)
-        if function is None:
-            types = ir.FunctionType(math.type, [math.type] * len(xs))
-            function = ir.Function(self.module, types, symbol)
-            function.linkage = "internal"
-            builder = FoldingBuilder(function.append_basic_block("entry"))
-            builder.ret(math.function(name)(builder, *function.args))
+
+        def write(b: FoldingBuilder, function: ir.Function) -> None:
+            b.ret(math.function(name)(b, *function.args))
+
+        type_ = ir.FunctionType(math.type, [math.type] * len(xs))
+        function = written_once(self.module, f"{name}_{lanes}{dtype}", type_, write)
         return self.b.call(function, xs)
 
     # Loops
@@ -324,12 +322,9 @@ class Emit(SizeEmit):
         """A scalar in every lane."""
         if lanes == 1:
             return value
-        type_ = ir.VectorType(value.type, lanes)
         if isinstance(value, ir.Constant):
-            return Splat(type_, value)
-        other = undefined(type_)
-        first = self.b.insert_element(other, value, I32(0))
-        return self.b.shuffle_vector(first, other, selection(*[0] * lanes))
+            return Splat(ir.VectorType(value.type, lanes), value)
+        return spread(self.b, value, lanes)
 
     def lane_numbers(self, start: Value, lanes: int) -> Value:
         """start, start + 1, ... in the lanes."""

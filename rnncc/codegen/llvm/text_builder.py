@@ -8,6 +8,8 @@ from typing import Any
 
 from llvmlite import ir
 
+from rnncc.codegen.llvm.values import I32, selection
+
 _COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
@@ -23,9 +25,6 @@ class Result(ir.Value):
     def get_reference(self) -> str:
         """As llvmlite's own values say it."""
         return self.reference
-
-    def __str__(self) -> str:
-        return f"{self.type} {self.reference}"
 
 
 def undefined(type_: ir.Type) -> Result:
@@ -66,11 +65,8 @@ class TextBuilder(ir.IRBuilder):
         """Append an instruction that gives a value."""
         block: Any = self.block
         reference = f'%"{block.scope.register(name, deduplicate=True)}"'
-        self._append(f"{reference} = {text}")
+        self._insert(f"{reference} = {text}")
         return Result(type_, reference)
-
-    def _append(self, text: Any) -> None:
-        self._insert(text)
 
     add, sub, mul = _binary("add"), _binary("sub"), _binary("mul")
     sdiv, srem, udiv, urem = _binary("sdiv"), _binary("srem"), _binary("udiv"), _binary("urem")
@@ -117,7 +113,7 @@ class TextBuilder(ir.IRBuilder):
         return self.write(type_, f"load {type_}, {_typed(ptr)}{_aligned(align)}", name)
 
     def store(self, value: Any, ptr: Any, align: int | None = None) -> Any:
-        self._append(f"store {_typed(value)}, {_typed(ptr)}{_aligned(align)}")
+        self._insert(f"store {_typed(value)}, {_typed(ptr)}{_aligned(align)}")
 
     def gep(
         self,
@@ -151,7 +147,13 @@ class TextBuilder(ir.IRBuilder):
     def _call(self, function: Any, args: Sequence[Any]) -> Any:
         result, operands = function.function_type.return_type, ", ".join(map(_typed, args))
         text = f"call {result} {function.get_reference()}({operands})"
-        return self._append(text) if isinstance(result, ir.VoidType) else self.write(result, text)
+        return self._insert(text) if isinstance(result, ir.VoidType) else self.write(result, text)
+
+
+def spread(b: ir.IRBuilder, value: Any, lanes: int) -> Any:
+    """A value that the run decides, in every lane of a vector."""
+    other = undefined(ir.VectorType(value.type, lanes))
+    return b.shuffle_vector(b.insert_element(other, value, I32(0)), other, selection(*[0] * lanes))
 
 
 def _typed(value: Any) -> str:

@@ -13,8 +13,7 @@ from typing import Literal
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.text_builder import undefined
-from rnncc.codegen.llvm.values import I32, selection
+from rnncc.codegen.llvm.text_builder import spread
 from rnncc.platforms import architecture_of
 
 Real = Literal["f32", "f64"]
@@ -104,11 +103,7 @@ class VectorEmitter:
 
     def broadcast(self, b: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
         """A run-time float in every lane."""
-        if self.vector.lanes == 1:
-            return scalar
-        other = undefined(self.type)
-        lane = b.insert_element(other, scalar, I32(0))
-        return b.shuffle_vector(lane, other, selection(*[0] * self.vector.lanes))
+        return scalar if self.vector.lanes == 1 else spread(b, scalar, self.vector.lanes)
 
     def fma(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
         """x*y + z, rounded once where the target can, else twice."""
