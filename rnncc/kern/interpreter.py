@@ -242,6 +242,8 @@ class _Machine:
         room[...] = np.nan
         total = start.reshape(rows, columns)
         a, b = (np.concatenate(parts)[:depth] for parts in (a, b))
+        if op.rounded is not None:
+            a, b = (from_bf16(to_bf16(x)) for x in (a, b))
         add_products(total, a, b, bool(op.reverse))
         out[...] = total.reshape(-1)
 
@@ -262,7 +264,9 @@ class _Machine:
         shape = (op.units.data, op.depth.data)
         pairs = zip(op.ins, op.in_accesses, strict=True)
         sources = [self._view(b, access, shape) for b, access in pairs]
-        packed = pack(sources, op.panel.data, 0)
+        dtype = buffer_dtype(op.out)
+        packed = pack(sources, op.panel.data, 0, GROUP[dtype])
+        packed = to_bf16(packed) if dtype == "bf16" else packed
         out = self._flat(op.out, packed.size)
         _check_apart(out, sources)
         out[...] = packed

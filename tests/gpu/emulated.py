@@ -104,9 +104,9 @@ class EmulatedPrimitives(Primitives):
     def halves(self, low: Value, high: Value) -> Value:
         return self._call("emu_halves", I32, [low, high])
 
-    def matrices(self, row: Value, count: int) -> list[Value]:
+    def matrices(self, row: Value, count: int, turned: bool = False) -> list[Value]:
         room = self._room(count)
-        self._call("emu_matrices", VOID, [row, room, I32(count)])
+        self._call("emu_matrices", VOID, [row, room, I32(count), I32(int(turned))])
         return self._words(room, range(count), I32)
 
     def multiply(self, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value]) -> list[Value]:

@@ -233,12 +233,14 @@ class Primitives:
         kind = ir.FunctionType(I32, [high.type, low.type])
         return self.b.asm(kind, "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f", [high, low], False)
 
-    def matrices(self, row: Value, count: int) -> list[Value]:
+    def matrices(self, row: Value, count: int, turned: bool = False) -> list[Value]:
         """2 or 4 matrices of 8 by 8 bf16 in shared memory; `row`: of the lane's number.
 
-        All lanes give an address, 16 bytes each; a lane gets two neighbours of each matrix.
+        All lanes give an address, 16 bytes each; a lane gets two neighbours of each matrix, of a
+        row of it, or where it is `turned` of a column.
         """
-        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}.b16.p3"
+        form = ".trans" if turned else ""
+        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}{form}.b16.p3"
         type_ = ir.LiteralStructType([I32] * count)
         words = self._call(name, type_, [_cast(self.b, row, SHARED)])
         return [self.b.extract_value(words, i) for i in range(count)]

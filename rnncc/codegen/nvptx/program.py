@@ -8,7 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.values import BAD_TAPE, I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
-from rnncc.codegen.nvptx import bulk, contract, tensor_bulk
+from rnncc.codegen.nvptx import bulk, contract, tensor_bulk, tensor_contract
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import is_low
 from rnncc.codegen.nvptx.gemm import Product
@@ -163,6 +163,11 @@ class DeviceProgram(Walk[GpuEmit]):
                     bulk.write_bulk(self.emit, gemm)
                 else:
                     gemm.write()
+            case Contract() if op.rounded is not None:
+                given = self.all([op.a, op.b, op.out, op.scratch])
+                self.shared = max(self.shared, tensor_contract.shared_bytes(op))
+                operands = tensor_contract.Operands(*given, optional(op.init), optional(op.first))
+                tensor_contract.emit_rounded(self.emit, op, operands)
             case Contract():
                 a, b, out = self.all([op.a, op.b, op.out])
                 self.shared = max(self.shared, contract.SHARED)
