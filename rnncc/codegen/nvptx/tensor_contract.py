@@ -74,9 +74,7 @@ class _Rounded:
 
     def write(self) -> None:
         emit, b = self.emit, self.emit.b
-        down, across = (
-            -(-n // side) for n, side in zip((self.m, self.n), self.tile, strict=True)
-        )
+        down, across = (-(-n // side) for n, side in zip((self.m, self.n), self.tile, strict=True))
         rows = self._operands()
         count = self.used if self.parts > 1 else I64(1)
         block, blocks = b.zext(emit.block, I64), b.zext(emit.blocks, I64)
@@ -131,9 +129,7 @@ class _Rounded:
     def keep(self, part: Value, m: Value, n: Value, value: Value) -> None:
         """A sum of a part, if the element is there."""
         emit, b, given = self.emit, self.emit.b, self.given
-        inside = b.and_(
-            b.icmp_signed("<", m, I64(self.m)), b.icmp_signed("<", n, I64(self.n))
-        )
+        inside = b.and_(b.icmp_signed("<", m, I64(self.m)), b.icmp_signed("<", n, I64(self.n)))
         with emit.when(inside):
             at = b.add(b.mul(m, I64(self.n)), n)
             if self.parts > 1:
