@@ -13,7 +13,7 @@ each of those was written by a block that had read its words of the iteration be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from xdsl.ir import SSAValue
 
@@ -23,7 +23,7 @@ from rnncc.codegen.nvptx.fragments import QUAD
 from rnncc.codegen.nvptx.limits import EXCHANGED_ROWS
 from rnncc.ir.dims import product
 from rnncc.ir.ops.control import Yield
-from rnncc.kern.access import get_access
+from rnncc.kern.access import Access, get_access
 from rnncc.kern.dialect import For, Row, ShiftedRow
 from rnncc.kern.kernels import Gemm
 
@@ -44,18 +44,33 @@ def handed_on(loop: For, gemms: Sequence[Gemm]) -> int | None:
     # All of a row must be handed on, in fours; listed rows may leave out some.
     if rows not in outs or op.units != op.depth.data or op.units % QUAD or op.rows is not None:
         return None
-    written = {_whole(value) for value in op.outs}
+    written = {whole(value) for value in op.outs}
     for value, access in zip(op.ins, op.in_accesses, strict=True):
-        if value in following:
-            kept = following[value] is value and _whole(value) not in written
-            if not kept and (following[value], access) not in outs:
-                return None
-        elif _whole(value) in written:
+        if not is_own(value, access, following, outs, written):
             return None
     return outs.index(rows)
 
 
-def _whole(value: SSAValue) -> SSAValue:
+def is_own(
+    value: SSAValue,
+    access: Access,
+    following: Mapping[SSAValue, SSAValue],
+    outs: Sequence[tuple[SSAValue, Access]],
+    written: Collection[SSAValue],
+) -> bool:
+    """Whether nobody but a point's own thread writes what the point reads in a loop.
+
+    Args:
+        following: argument of the loop's body -> what the next iteration gets.
+        outs: what points write, and `written` the buffers that it is in.
+    """
+    if value not in following:
+        return whole(value) not in written
+    kept = following[value] is value and whole(value) not in written
+    return kept or (following[value], access) in outs
+
+
+def whole(value: SSAValue) -> SSAValue:
     """The buffer that a row is of."""
     while isinstance(value.owner, Row | ShiftedRow):
         value = value.owner.buffer
@@ -66,14 +81,14 @@ class Exchange:
     """The words of one loop.
 
     Args:
-        out: which result is handed on; `words`: where they lie.
+        words: where they lie.
 
     Attributes:
         on: whether rows are handed on so, the same for all blocks.
     """
 
-    def __init__(self, emit: GpuEmit, op: Gemm, out: int, words: Pointer) -> None:
-        self.emit, self.op, self.out, self.words = emit, op, out, words
+    def __init__(self, emit: GpuEmit, op: Gemm, words: Pointer) -> None:
+        self.emit, self.op, self.words = emit, op, words
         self.pairs = op.depth.data // 2
         self._iteration = emit.room(I32, 4)
         self.on: Value = None
@@ -110,13 +125,12 @@ class Exchange:
         at = b.add(b.mul(b.add(number, row), I32(self.pairs)), pair)
         return b.gep(self.words.base, [b.zext(at, I64)], source_etype=I64)
 
-    def hand_on(self, own: Value, row: Value, unit: Value, value: Value) -> None:
-        """A point's result, for the next iteration; neighbouring lanes have neighbouring units."""
+    def hand_on(self, own: Value, row: Value, k: Value, value: Value, iteration: Value) -> None:
+        """A point's result, for an iteration; neighbouring lanes have neighbouring k."""
         emit, b = self.emit, self.emit.b
         # Before lanes part: a shuffle takes all of a warp.
         other = emit.gpu.shuffle_down(value, 1)
-        even = b.icmp_unsigned("==", b.and_(unit, I32(1)), I32(0))
+        even = b.icmp_unsigned("==", b.and_(k, I32(1)), I32(0))
         with emit.when(b.and_(b.and_(own, even), self.on)):
-            iteration = b.add(self.iteration, I32(1))
-            place = self.place(iteration, row, b.lshr(unit, I32(1)))
+            place = self.place(iteration, row, b.lshr(k, I32(1)))
             emit.gpu.post(place, emit.gpu.halves(value, other), iteration)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from xdsl.ir import Operation, SSAValue
 
@@ -129,7 +130,7 @@ class DeviceProgram(Walk[GpuEmit]):
         """What keeps weights for a loop's products, if anything does."""
         low = TensorLoop.products(op, self.emit.threads)
         if low:
-            return TensorLoop(self.emit, op, low, self.pointers)
+            return TensorLoop(self.emit, op, low, self.pointers, self.row)
         if any(is_low(o) for o in op.walk() if isinstance(o, Gemm)):
             return None  # those of inner loops would write over weights in shared memory
         gemms = Stationary.products(op)
@@ -144,7 +145,12 @@ class DeviceProgram(Walk[GpuEmit]):
         optional = self._optional
         match op:
             case Map():
-                emit_map(self.emit, op, self.all(op.ins), self.all(op.outs), rows)
+                around, ins, outs = self._stationary, self.all(op.ins), self.all(op.outs)
+                write = partial(emit_map, self.emit, op, ins, outs, rows)
+                if isinstance(around, TensorLoop):
+                    around.write_map(op, write)
+                else:
+                    write()
             case Reduce():
                 [out] = self.all(op.outs)
                 emit_reduce(self.emit, op, self.all(op.ins), out, optional(op.init), rows)

@@ -13,12 +13,12 @@ do for all units, weights come from device memory in each iteration, in the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.values import I1, I32, Pointer, Value
+from rnncc.codegen.llvm.values import I1, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.exchange import Exchange, handed_on
 from rnncc.codegen.nvptx.fragments import (
@@ -33,8 +33,10 @@ from rnncc.codegen.nvptx.fragments import (
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
+from rnncc.codegen.nvptx.tensor_pair import PairLoop, RowPointer, paired
 from rnncc.codegen.nvptx.tensor_product import (
     PARTS,
+    ROWS,
     Fragment,
     Source,
     StepMemory,
@@ -44,7 +46,7 @@ from rnncc.codegen.nvptx.tensor_product import (
 from rnncc.codegen.nvptx.tensor_step import TensorStep
 from rnncc.ir.dims import product
 from rnncc.kern.dialect import For
-from rnncc.kern.kernels import Gemm
+from rnncc.kern.kernels import Gemm, Map
 
 MOST_TILES = 4
 """Of 16 rows of A of a block."""
@@ -54,6 +56,8 @@ MOST_LOADED = 16
 """Runs of rows that a thread reads before it writes the first."""
 MOST_USED = 140
 """Registers for them and for weights, that the rest of the code fits beside."""
+MOST_AWAITED = 160
+"""The same, in loops of pairs, whose products read nothing else."""
 MOST_DEPTH = 4096
 """Deeper rows do not fit into the shared memory that all chips have."""
 
@@ -62,15 +66,25 @@ class TensorLoop(HeldLoop):
     """What holds while one loop runs."""
 
     def __init__(
-        self, emit: GpuEmit, loop: For, gemms: Sequence[Gemm], pointers: dict[SSAValue, Pointer]
+        self,
+        emit: GpuEmit,
+        loop: For,
+        gemms: Sequence[Gemm],
+        pointers: dict[SSAValue, Pointer],
+        row: RowPointer,
     ) -> None:
         super().__init__(emit, loop, gemms, pointers)
         self.lane = Lane(emit)
-        self.resident = dict(zip(gemms, _chosen(emit, gemms), strict=True))
-        out = handed_on(loop, gemms)
+        self.handed_on, pair = handed_on(loop, gemms), paired(loop, gemms)
+        # Blocks of a pair have all k of few units: the fewer, the less is done behind a wait.
+        tiles = MOST_TILES if pair is None else 1
+        self.resident = dict(zip(gemms, _chosen(emit, gemms, tiles), strict=True))
         self.exchange: Exchange | None = None
-        if out is not None and gemms[0].room is not None:
-            self.exchange = Exchange(emit, gemms[0], out, pointers[gemms[0].room])
+        if (self.handed_on is not None or pair is not None) and gemms[0].room is not None:
+            self.exchange = Exchange(emit, gemms[0], pointers[gemms[0].room])
+        self.pair: PairLoop | None = None
+        if pair is not None and self.exchange is not None:
+            self.pair = PairLoop(self, pair, self.resident[gemms[0]], row)
 
     @staticmethod
     def products(loop: For, threads: int) -> list[Gemm]:
@@ -88,10 +102,19 @@ class TensorLoop(HeldLoop):
     @property
     def most_loaded(self) -> int:
         """Runs of rows that a thread reads at once."""
-        used = sum(
+        return min(MOST_LOADED, (MOST_USED - self._used) // QUAD)
+
+    @property
+    def most_awaited(self) -> int:
+        """Runs of rows of a pair that a thread waits for at once."""
+        return min(MOST_LOADED, (MOST_AWAITED - self._used) // QUAD)
+
+    @property
+    def _used(self) -> int:
+        """Registers for weights."""
+        return sum(
             resident.registers for resident in self.resident.values() if resident.fits is not None
         )
-        return min(MOST_LOADED, (MOST_USED - used) // QUAD)
 
     # The loop's beginning and end
 
@@ -107,7 +130,15 @@ class TensorLoop(HeldLoop):
         self._restrict()
         if self.exchange is not None:
             [resident] = self.resident.values()
-            self.exchange.begin(I1(0) if resident.fits is None else resident.fits)
+            on = I1(0) if resident.fits is None else resident.fits
+            self.exchange.begin(on if self.pair is None else b.and_(on, self._one_tile(resident)))
+
+    def _one_tile(self, resident: TensorProduct) -> Value:
+        """Whether the rows that blocks with the same units share are a tile of each at most."""
+        b, emit = self.emit.b, self.emit
+        rows = emit.dim(product(resident.op.dims[:-1]))
+        tiles = b.udiv(emit.blocks, I32(resident.blocks))
+        return b.icmp_signed("<=", rows, b.mul(b.zext(tiles, I64), I64(ROWS)))
 
     def _load(self, resident: TensorProduct) -> None:
         part = self.emit.b.urem(self.emit.block, I32(resident.blocks))
@@ -167,10 +198,29 @@ class TensorLoop(HeldLoop):
 
     # An iteration
 
+    def write_map(self, op: Map, plain: Callable[[], None]) -> None:
+        """A map in an iteration; that of a pair runs with its product, where rows are handed on."""
+        if self.pair is None or self.pair.pair.map is not op:
+            plain()
+            return
+        assert self.exchange is not None
+        with self.emit.when(self.emit.b.not_(self.exchange.on)):
+            plain()
+
     def write(self, gemm: Product) -> None:
         """The product in an iteration of the loop."""
-        emit, b, resident = self.emit, self.emit.b, self.resident[gemm.op]
-        emit.gpu.block_wait()  # until nobody reads what lies in shared memory
+        self.emit.gpu.block_wait()  # until nobody reads what lies in shared memory
+        if self.pair is None or self.exchange is None:
+            self._write(gemm)
+            return
+        with self.emit.b.if_else(self.exchange.on) as (handed, stored):
+            with handed:
+                self.pair.write(gemm)
+            with stored:
+                self._write(gemm)
+
+    def _write(self, gemm: Product) -> None:
+        b, resident = self.emit.b, self.resident[gemm.op]
         if resident.fits is None:
             TensorStep(self, gemm, resident).from_memory()
             return
@@ -179,15 +229,16 @@ class TensorLoop(HeldLoop):
                 TensorStep(self, gemm, resident).from_registers()
             with plain:
                 TensorStep(self, gemm, resident).from_memory()
-        if self.exchange is not None:
+        if self.exchange is not None and self.pair is None:
             self.exchange.next_iteration()
 
 
-def _chosen(emit: GpuEmit, gemms: Sequence[Gemm]) -> list[TensorProduct]:
+def _chosen(emit: GpuEmit, gemms: Sequence[Gemm], most: int) -> list[TensorProduct]:
     """Units of a block, for each product: fewer where registers do not do for all."""
     rounds = PARTS // (emit.threads // WARP)
-    for tiles in (MOST_TILES, MOST_TILES // 2, 1):
-        chosen: list[TensorProduct] = []
+    chosen: list[TensorProduct] = []
+    for tiles in sorted({most, max(1, most // 2), 1}, reverse=True):
+        chosen = []
         for op in gemms:
             least = Groups.least(op.slots.data)
             chosen.append(TensorProduct(op, least.times(max(1, tiles // least.tiles)), rounds))

@@ -48,12 +48,21 @@ class TensorStep:
 
     def from_registers(self) -> None:
         """Blocks with the same units share the rows."""
-        b, emit, resident = self.emit.b, self.emit, self.resident
-        part = b.urem(emit.block, I32(resident.blocks))
-        rank = b.udiv(emit.block, I32(resident.blocks))
-        ranks = b.udiv(emit.blocks, I32(resident.blocks))
+        b, emit = self.emit.b, self.emit
+        part, rank, ranks, tile = self.shares()
         with emit.when(b.icmp_unsigned("<", rank, ranks)):
-            self._shared_rows(part, rank, ranks)
+            self._shared_rows(part, rank, ranks, tile)
+
+    def shares(self) -> tuple[Value, Value, Value, Value]:
+        """This block's part of the units; its rank among those with the same, their number, and
+        how many rows they compute at a time; where there are blocks for all units."""
+        b, emit, blocks = self.emit.b, self.emit, I32(self.resident.blocks)
+        part, rank = b.urem(emit.block, blocks), b.udiv(emit.block, blocks)
+        ranks = b.udiv(emit.blocks, blocks)
+        mine = b.udiv(b.add(self.count, b.sub(ranks, I32(1))), ranks)
+        few = b.icmp_unsigned("<=", mine, I32(COLUMNS))
+        # Eight rows are one multiplication wide: with sixteen, half would be for nothing.
+        return part, rank, ranks, b.select(few, I32(COLUMNS), I32(ROWS))
 
     def from_memory(self) -> None:
         """Blocks share units, then rows."""
@@ -66,27 +75,23 @@ class TensorStep:
             part = b.urem(number, blocks)
             start = b.mul(b.udiv(number, blocks), I32(ROWS))
             emit.gpu.block_wait()
-            _Tile(self, part, start, I32(ROWS)).write(self.around.from_memory(self.resident, part))
+            StepTile(self, part, start, I32(ROWS)).write(self.around.from_memory(self.resident, part))
 
         wide = [b.zext(v, I64) for v in (emit.block, items, emit.blocks)]
         emit.strided(wide[0], wide[1], wide[2], item)
 
-    def _shared_rows(self, part: Value, rank: Value, ranks: Value) -> None:
+    def _shared_rows(self, part: Value, rank: Value, ranks: Value, tile: Value) -> None:
         b, emit = self.emit.b, self.emit
-        mine = b.udiv(b.add(self.count, b.sub(ranks, I32(1))), ranks)
-        few = b.icmp_unsigned("<=", mine, I32(COLUMNS))
-        # Eight rows are one multiplication wide: with sixteen, half would be for nothing.
-        tile = b.select(few, I32(COLUMNS), I32(ROWS))
 
         def one(start: Value) -> None:
-            _Tile(self, part, b.trunc(start, I32), tile).write(None)
+            StepTile(self, part, b.trunc(start, I32), tile).write(None)
 
         values = b.mul(rank, tile), self.count, b.mul(ranks, tile)
         first, count, step = (b.zext(v, I64) for v in values)
         emit.strided(first, count, step, one)
 
 
-class _Tile:
+class StepTile:
     """Rows of a step, up to `size` of them from `start` on."""
 
     def __init__(self, step: TensorStep, part: Value, start: Value, size: Value) -> None:
@@ -111,7 +116,7 @@ class _Tile:
         self.exchange = self.step.around.exchange if source is None else None
         self._take(self.step.around.most_loaded if source is None else 1)
         emit.gpu.block_wait()
-        self._sums(source)
+        self.sums(source)
         emit.gpu.block_wait()
         for end in ends:
             end()
@@ -130,15 +135,19 @@ class _Tile:
         later = b.icmp_unsigned(">", exchange.iteration, I32(0))
         with b.if_else(b.and_(later, exchange.on)) as (handed, stored):
             with handed:
-                self._await_rows(exchange, most)
+                self.await_rows(exchange, most)
             with stored:
                 self._stage(most)
 
-    def _await_rows(self, exchange: Exchange, most: int) -> None:
-        """Rows that were handed on: of a warp two at a time, where it has two and registers do."""
+    def await_rows(self, exchange: Exchange, most: int, at_once: int | None = None) -> None:
+        """Rows that were handed on: of a warp two at a time, where it has two and registers do.
+
+        Args:
+            at_once: runs that a thread waits for at a time, if not for all of a row.
+        """
         emit, b = self.emit, self.emit.b
         warps = emit.threads // WARP
-        one = partial(self._await_row, exchange)
+        one = partial(self._await_row, exchange, at_once or self.step.deep * 2)
         if ROWS // warps != 2 or 2 * self.step.deep > most:
             self._each_row(1, one)
             return
@@ -149,14 +158,19 @@ class _Tile:
             with few:
                 self._each_row(1, one)
 
-    def _await_row(self, exchange: Exchange, *rows: Value) -> None:
+    def _await_row(self, exchange: Exchange, at_once: int, *rows: Value) -> None:
         """Rows that were handed on, of each a lane every 32nd run of four k."""
-        emit, b = self.emit, self.emit.b
+        b = self.emit.b
         runs = [
             (row, b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD)))
             for row in rows
             for tile in range(self.step.deep)
         ]
+        for first in range(0, len(runs), at_once):
+            self._await_runs(exchange, runs[first : first + at_once])
+
+    def _await_runs(self, exchange: Exchange, runs: list[tuple[Value, Value]]) -> None:
+        emit, b = self.emit, self.emit.b
         depth, iteration = I32(self.gemm.depth), exchange.iteration
         insides = [b.icmp_unsigned("<", k, depth) for _, k in runs]
         places: list[Value] = []
@@ -234,7 +248,7 @@ class _Tile:
 
     # Sums
 
-    def _sums(self, source: Source | None) -> None:
+    def sums(self, source: Source | None) -> None:
         """Of this warp's parts of k, for each eight rows."""
         emit, b = self.emit, self.emit.b
         columns = b.zext(b.lshr(b.add(self.rows, I32(COLUMNS - 1)), I32(3)), I64)
@@ -309,27 +323,28 @@ class _Tile:
 
     def _point(self, number: Value) -> None:
         """One point, if it is there."""
-        inside, row, place = self._split(number)
+        inside, row, place = self.split(number)
         with self.emit.when(inside):
-            self._loaded(row, place)(None, self._totals(row, place))
+            self.loaded(row, place)(None, self.totals(row, place))
 
     def _begun(self, number: Value) -> Callable[[], None]:
         """Read the inputs of one point, or of the first one; returns what does the rest."""
         b = self.emit.b
-        inside, row, place = self._split(number)
+        inside, row, place = self.split(number)
         # Lanes without a point take the first one's: `hand_on` shuffles among all of a warp.
         row, place = (b.select(inside, v, I32(0)) for v in (row, place))
-        finish = self._loaded(row, place)
+        finish = self.loaded(row, place)
 
         def hand_on(values: list[Value]) -> None:
-            exchange = self.exchange
-            if exchange is not None:
+            exchange, out = self.exchange, self.step.around.handed_on
+            if exchange is not None and out is not None:
                 line, unit = b.add(self.start, row), b.add(self.unit, place)
-                exchange.hand_on(inside, line, unit, values[exchange.out])
+                iteration = b.add(exchange.iteration, I32(1))
+                exchange.hand_on(inside, line, unit, values[out], iteration)
 
-        return lambda: finish(inside, self._totals(row, place), hand_on)
+        return lambda: finish(inside, self.totals(row, place), hand_on)
 
-    def _split(self, number: Value) -> tuple[Value, Value, Value]:
+    def split(self, number: Value) -> tuple[Value, Value, Value]:
         """Whether a point of the tile is there; its row and unit, from the tile's first on."""
         b, gemm = self.emit.b, self.gemm
         units = I32(self.resident.groups.units)
@@ -341,13 +356,13 @@ class _Tile:
         )
         return inside, row, place
 
-    def _loaded(self, row: Value, place: Value) -> Finish:
+    def loaded(self, row: Value, place: Value) -> Finish:
         b, gemm = self.emit.b, self.gemm
         indices = gemm.rows.indices(b.zext(b.add(self.start, row), I64))
         here = gemm.rows.at(gemm.pointers, indices)
         return gemm.loaded(indices, here, b.zext(b.add(self.unit, place), I64))
 
-    def _totals(self, row: Value, place: Value) -> list[Value]:
+    def totals(self, row: Value, place: Value) -> list[Value]:
         """The sums of all slots, part after part."""
         emit, b = self.emit, self.emit.b
         at = b.add(b.mul(row, I32(self.shared.width)), b.mul(place, I32(self.gemm.slots)))
