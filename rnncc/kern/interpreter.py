@@ -20,7 +20,7 @@ from rnncc.ir.ops.base import Array, Context, RnnOp
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.indexing import check_index, fold_by_index
 from rnncc.ir.ops.linear import add_products, add_rows, empty_value
-from rnncc.ir.precision import from_bf16, scaled_product, to_bf16, whole_product
+from rnncc.ir.precision import from_bf16, rounded, scaled_product, to_bf16, whole_product
 from rnncc.ir.types import NUMPY, dtype_of
 from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
@@ -243,7 +243,7 @@ class _Machine:
         total = start.reshape(rows, columns)
         a, b = (np.concatenate(parts)[:depth] for parts in (a, b))
         if op.rounded is not None:
-            a, b = (from_bf16(to_bf16(x)) for x in (a, b))
+            a, b = rounded(a), rounded(b)
         add_products(total, a, b, bool(op.reverse))
         out[...] = total.reshape(-1)
 
@@ -342,7 +342,7 @@ def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
         return [scaled_product(a, w, s[:, 0]) for w, s in zip(whole, by_slot, strict=True)]
     if dtype == "bf16":
         weights = [from_bf16(w) for w in weights]
-        a = a if op.room is None else from_bf16(to_bf16(a))
+        a = a if op.room is None else rounded(a)
     return [a @ w.T for w in weights]
 
 

@@ -141,51 +141,57 @@ class DeviceProgram(Walk[GpuEmit]):
             self._kernel(op)
 
     def _kernel(self, op: Operation) -> None:
-        rows = self.pointers[op.rows] if isinstance(op, Kernel) and op.rows is not None else None
-        optional = self._optional
+        rows = self._optional(op.rows) if isinstance(op, Kernel) else None
         match op:
             case Map():
-                around, ins, outs = self._stationary, self.all(op.ins), self.all(op.outs)
-                write = partial(emit_map, self.emit, op, ins, outs, rows)
-                if isinstance(around, TensorLoop):
-                    around.write_map(op, write)
-                else:
-                    write()
+                self._map(op, rows)
             case Reduce():
                 [out] = self.all(op.outs)
-                emit_reduce(self.emit, op, self.all(op.ins), out, optional(op.init), rows)
+                emit_reduce(self.emit, op, self.all(op.ins), out, self._optional(op.init), rows)
             case Gemm():
-                a, weights = self.all([op.a, op.weights])
-                ins, outs = self.all(op.ins), self.all(op.outs)
-                gemm = Product(self.emit, op, a, weights, ins, outs, rows)
-                around = self._stationary
-                if around is not None and op in around.gemms:
-                    around.write(gemm)
-                elif tensor_bulk.suits(op, self.emit.threads):
-                    self.shared = max(self.shared, tensor_bulk.shared_bytes(op))
-                    tensor_bulk.write_bulk(self.emit, gemm)
-                elif bulk.suits(gemm, self.emit.threads):
-                    self.shared = max(self.shared, bulk.SHARED)
-                    bulk.write_bulk(self.emit, gemm)
-                else:
-                    gemm.write()
-            case Contract() if op.rounded is not None:
-                given = self.all([op.a, op.b, op.out, op.scratch])
-                self.shared = max(self.shared, tensor_contract.shared_bytes(op))
-                operands = tensor_contract.Operands(*given, optional(op.init), optional(op.first))
-                tensor_contract.emit_rounded(self.emit, op, operands)
+                self._product(op, rows)
             case Contract():
-                a, b, out = self.all([op.a, op.b, op.out])
-                self.shared = max(self.shared, contract.SHARED)
-                contract.emit_contract(
-                    self.emit, op, a, b, out, optional(op.init), optional(op.first)
-                )
+                self._contract(op)
             case Pack():
                 emit_pack(self.emit, op, self.all(op.ins), self.pointers[op.out])
             case ListRows():
                 emit_list_rows(self.emit, op, *self.all([op.flags, op.out]))
             case _:
                 self._move(op)
+
+    def _map(self, op: Map, rows: Pointer | None) -> None:
+        around, ins, outs = self._stationary, self.all(op.ins), self.all(op.outs)
+        write = partial(emit_map, self.emit, op, ins, outs, rows)
+        if isinstance(around, TensorLoop):
+            around.write_map(op, write)
+        else:
+            write()
+
+    def _product(self, op: Gemm, rows: Pointer | None) -> None:
+        a, weights = self.all([op.a, op.weights])
+        gemm = Product(self.emit, op, a, weights, self.all(op.ins), self.all(op.outs), rows)
+        around = self._stationary
+        if around is not None and op in around.gemms:
+            around.write(gemm)
+        elif tensor_bulk.suits(op, self.emit.threads):
+            self.shared = max(self.shared, tensor_bulk.shared_bytes(op))
+            tensor_bulk.write_bulk(self.emit, gemm)
+        elif bulk.suits(gemm, self.emit.threads):
+            self.shared = max(self.shared, bulk.SHARED)
+            bulk.write_bulk(self.emit, gemm)
+        else:
+            gemm.write()
+
+    def _contract(self, op: Contract) -> None:
+        a, b, out = self.all([op.a, op.b, op.out])
+        init, first = self._optional(op.init), self._optional(op.first)
+        if op.rounded is not None:
+            self.shared = max(self.shared, tensor_contract.shared_bytes(op))
+            given = tensor_contract.Operands(a, b, out, self.pointers[op.scratch], init, first)
+            tensor_contract.emit_rounded(self.emit, op, given)
+        else:
+            self.shared = max(self.shared, contract.SHARED)
+            contract.emit_contract(self.emit, op, a, b, out, init, first)
 
     def _move(self, op: Operation) -> None:
         """A kernel whose input numbers rows."""

@@ -77,7 +77,7 @@ def paired(loop: For, gemms: Sequence[Gemm]) -> Pair | None:
     slots = _slots(first, op)
     if first.rows is not None or op.rows is not None or slots is None:
         return None
-    following = dict(zip(loop.body.block.args, end.values, strict=True))
+    following: dict[SSAValue, SSAValue] = dict(zip(loop.body.block.args, end.values, strict=True))
     written = {whole(value) for kernel in (first, op) for value in kernel.outs}
     outs = [pair for o in (first, op) for pair in zip(o.outs, o.out_accesses, strict=True)]
     for kernel in (first, op):
@@ -130,7 +130,7 @@ class PointMap:
         """The body at a point."""
         block = self.op.body.block
         by_axis = self.rows.by_axis(self.rows.indices(row))
-        known = dict(zip(block.args, inputs, strict=True))
+        known: dict[SSAValue, Value] = dict(zip(block.args, inputs, strict=True))
         return values_of(self.emit, block, known, {**by_axis, len(self.op.dims) - 1: unit})
 
 
@@ -176,9 +176,7 @@ class PairLoop:
         start = b.mul(rank, size)
         is_first = b.icmp_unsigned("==", exchange.iteration, I32(0))
         exchange.next_iteration()
-        busy = b.and_(
-            b.icmp_unsigned("<", rank, ranks), b.icmp_unsigned("<", start, step.count)
-        )
+        busy = b.and_(b.icmp_unsigned("<", rank, ranks), b.icmp_unsigned("<", start, step.count))
         with emit.when(busy):
             tile = StepTile(step, part, start, size)
             points = [self._point(tile, i) for i in range(len(self.inputs))]
@@ -260,7 +258,7 @@ class PairLoop:
         else:
             more, after = b.icmp_signed("<", now, last), b.add(now, I64(1))
         rows = [op for op in loop.body.block.ops if isinstance(op, Row | ShiftedRow)]
-        before = {op.y: self.pointers[op.y] for op in rows}
+        before: dict[SSAValue, Pointer] = {op.y: self.pointers[op.y] for op in rows}
         with emit.symbols_set({index: b.select(more, after, now)}):
             for op in rows:
                 self.pointers[op.y] = self.row(op)

@@ -59,7 +59,9 @@ class TensorStep:
         b, emit, blocks = self.emit.b, self.emit, I32(self.resident.blocks)
         part, rank = b.urem(emit.block, blocks), b.udiv(emit.block, blocks)
         ranks = b.udiv(emit.blocks, blocks)
-        mine = b.udiv(b.add(self.count, b.sub(ranks, I32(1))), ranks)
+        # Without rows there is a team of one block, which is not enough for all units.
+        some = b.select(b.icmp_unsigned(">", ranks, I32(1)), ranks, I32(1))
+        mine = b.udiv(b.add(self.count, b.sub(some, I32(1))), some)
         few = b.icmp_unsigned("<=", mine, I32(COLUMNS))
         # Eight rows are one multiplication wide: with sixteen, half would be for nothing.
         return part, rank, ranks, b.select(few, I32(COLUMNS), I32(ROWS))
@@ -75,7 +77,9 @@ class TensorStep:
             part = b.urem(number, blocks)
             start = b.mul(b.udiv(number, blocks), I32(ROWS))
             emit.gpu.block_wait()
-            StepTile(self, part, start, I32(ROWS)).write(self.around.from_memory(self.resident, part))
+            StepTile(self, part, start, I32(ROWS)).write(
+                self.around.from_memory(self.resident, part)
+            )
 
         wide = [b.zext(v, I64) for v in (emit.block, items, emit.blocks)]
         emit.strided(wide[0], wide[1], wide[2], item)
