@@ -243,7 +243,7 @@ class _Machine:
         total = start.reshape(rows, columns)
         a, b = (np.concatenate(parts)[:depth] for parts in (a, b))
         if op.rounded is not None:
-            a, b = rounded(a), rounded(b)
+            a, b = _rounded(op.a, a), _rounded(op.b, b)
         add_products(total, a, b, bool(op.reverse))
         out[...] = total.reshape(-1)
 
@@ -325,6 +325,11 @@ class _Machine:
         return memory.view(offset, shape, strides)
 
 
+def _rounded(buffer: SSAValue, array: Array) -> Array:
+    """What a rounded sum multiplies: of bf16 as it is."""
+    return from_bf16(array) if buffer_dtype(buffer) == "bf16" else rounded(array)
+
+
 def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
     """The sums of each slot."""
     if not isinstance(op, Gemm):
@@ -342,7 +347,7 @@ def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
         return [scaled_product(a, w, s[:, 0]) for w, s in zip(whole, by_slot, strict=True)]
     if dtype == "bf16":
         weights = [from_bf16(w) for w in weights]
-        a = a if op.room is None else rounded(a)
+        a = a if op.room is None else _rounded(op.a, a)
     return [a @ w.T for w in weights]
 
 

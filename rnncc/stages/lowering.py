@@ -12,6 +12,7 @@ from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Initial, Training
 from rnncc.lowering.absent_outputs import drop_fallbacks
 from rnncc.lowering.lower import lower as lower_net
+from rnncc.lowering.rounded_rows import round_where_made
 from rnncc.lowering.window_rows import reads_windows
 from rnncc.passes.split_windows import SplitWindows
 from rnncc.planning.layout import plan as plan_memory
@@ -43,6 +44,12 @@ def lower(compilation: Compilation) -> None:
     }
 
 
+def round_rows(compilation: Compilation) -> None:
+    """Let what training rounds again and again be stored as bf16 where it is made."""
+    if compilation.phases is not None and compilation.options.precision == "bf16":
+        round_where_made(compilation.kernels["backward"])
+
+
 def absent_outputs(compilation: Compilation) -> None:
     """Let forward write nothing where a caller of training wants no output."""
     if compilation.phases is not None:
@@ -63,7 +70,7 @@ def plan(compilation: Compilation) -> None:
 
 def lower_and_plan(compilation: Compilation) -> None:
     """All of the above."""
-    for step in (lower, absent_outputs, reuse_tape, plan):
+    for step in (lower, round_rows, absent_outputs, reuse_tape, plan):
         step(compilation)
 
 

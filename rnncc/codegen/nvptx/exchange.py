@@ -81,14 +81,14 @@ class Exchange:
     """The words of one loop.
 
     Args:
-        words: where they lie.
+        out: which result is handed on; `words`: where they lie.
 
     Attributes:
         on: whether rows are handed on so, the same for all blocks.
     """
 
-    def __init__(self, emit: GpuEmit, op: Gemm, words: Pointer) -> None:
-        self.emit, self.op, self.words = emit, op, words
+    def __init__(self, emit: GpuEmit, op: Gemm, out: int, words: Pointer) -> None:
+        self.emit, self.op, self.out, self.words = emit, op, out, words
         self.pairs = op.depth.data // 2
         self._iteration = emit.room(I32, 4)
         self.on: Value = None
@@ -125,12 +125,13 @@ class Exchange:
         at = b.add(b.mul(b.add(number, row), I32(self.pairs)), pair)
         return b.gep(self.words.base, [b.zext(at, I64)], source_etype=I64)
 
-    def hand_on(self, own: Value, row: Value, k: Value, value: Value, iteration: Value) -> None:
-        """A point's result, for an iteration; neighbouring lanes have neighbouring k."""
+    def hand_on(self, own: Value, row: Value, unit: Value, value: Value) -> None:
+        """A point's result, for the next iteration; neighbouring lanes have neighbouring units."""
         emit, b = self.emit, self.emit.b
         # Before lanes part: a shuffle takes all of a warp.
         other = emit.gpu.shuffle_down(value, 1)
-        even = b.icmp_unsigned("==", b.and_(k, I32(1)), I32(0))
+        even = b.icmp_unsigned("==", b.and_(unit, I32(1)), I32(0))
         with emit.when(b.and_(b.and_(own, even), self.on)):
-            place = self.place(iteration, row, b.lshr(k, I32(1)))
+            iteration = b.add(self.iteration, I32(1))
+            place = self.place(iteration, row, b.lshr(unit, I32(1)))
             emit.gpu.post(place, emit.gpu.halves(value, other), iteration)

@@ -16,8 +16,8 @@ PATIENCE = 1 << 25
 Reading a clock would take longer than a look."""
 
 CONTRACT_TILE = 128
-"""Rows of a tile of weights' gradients on tensor cores, and columns where there are few."""
-MOST_PARTS, ENOUGH_TILES = 16, 600
+"""Rows of a tile of weights' gradients on tensor cores; columns are as many, or twice as many."""
+MOST_PARTS, ENOUGH_TILES = 16, 384
 """Parts of k of such a tile, at most, and tiles of parts that all chips are busy with."""
 
 EXCHANGED_ROWS = 64
@@ -29,15 +29,15 @@ def room_bytes(depth: int) -> int:
     return 2 * EXCHANGED_ROWS * -(-depth // 2) * 8
 
 
-def contract_tile(rows: int, columns: int) -> tuple[int, int]:
-    """Rows and columns of a tile of such a gradient."""
-    del rows, columns
-    return CONTRACT_TILE, CONTRACT_TILE
+def contract_tile(columns: int) -> tuple[int, int]:
+    """Rows and columns of a tile of such a gradient, given how many columns it has."""
+    # A thread has registers for 128 sums. Gates stand side by side: columns are the longer side.
+    return CONTRACT_TILE, CONTRACT_TILE * (2 if columns > CONTRACT_TILE else 1)
 
 
 def parts_of(rows: int, columns: int) -> int:
     """Of k, in a rounded sum of outer products: by its sizes alone, so that its bits are."""
-    height, width = contract_tile(rows, columns)
+    height, width = contract_tile(columns)
     tiles = -(-rows // height) * -(-columns // width)
     return max(1, min(MOST_PARTS, ENOUGH_TILES // tiles))
 

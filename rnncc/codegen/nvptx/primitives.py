@@ -26,6 +26,8 @@ PARAMETERS = [*[POINTER] * len(POINTERS), I64]
 """The first ones of every kernel."""
 EAGER, PAUSE = 64, 200
 """Looks at a counter before a thread that waits begins to pause between them, and nanoseconds."""
+UNWRITTEN = I64(-1)
+"""What a word of four bf16 holds before it is written: `halves` makes no such NaN."""
 EVERY = I32(-1)
 """All lanes of a warp."""
 
@@ -168,24 +170,46 @@ class Primitives:
     # Words that tell themselves whether they have come
 
     def post(self, place: Value, value: Value, mark: Value) -> None:
-        """Write 32 bits and a mark as one."""
+        """Write 32 bits and a mark, or 32 bits more, as one."""
         b = self.b
         word = b.or_(b.zext(value, I64), b.shl(b.zext(mark, I64), I64(32)))
         self._asm("st.relaxed.gpu.global.b64 [$0], $1;", VOID, "l,l,~{memory}", [place, word])
 
     def awaited(self, places: Sequence[Value], mark: Value, give_up: GiveUp) -> list[Value]:
         """The values of pairs of words, at multiples of 16 bytes, once all have the mark."""
+        b = self.b
+
+        def has_come(word: Value) -> Value:
+            return b.icmp_unsigned("==", b.trunc(b.lshr(word, I64(32)), I32), mark)
+
+        return [b.trunc(word, I32) for word in self._awaited(places, has_come, give_up)]
+
+    def written(self, places: Sequence[Value], give_up: GiveUp) -> list[Value]:
+        """Pairs of words, at multiples of 16 bytes, once none of them is `UNWRITTEN`."""
+
+        def has_come(word: Value) -> Value:
+            return self.b.icmp_unsigned("!=", word, UNWRITTEN)
+
+        return self._awaited(places, has_come, give_up)
+
+    def _awaited(
+        self, places: Sequence[Value], has_come: Callable[[Value], Value], give_up: GiveUp
+    ) -> list[Value]:
         # All are looked at before any is waited for, so that their reads overlap.
         pairs = [self._two_words(place) for place in places]
-        values: list[Value] = []
+        words: list[Value] = []
         for place, pair in zip(places, pairs, strict=True):
-            values += self._settled(place, pair, mark, give_up)
-        return values
+            words += self._settled(place, pair, has_come, give_up)
+        return words
 
     def _settled(
-        self, place: Value, pair: list[Value], mark: Value, give_up: GiveUp
+        self,
+        place: Value,
+        pair: list[Value],
+        has_come: Callable[[Value], Value],
+        give_up: GiveUp,
     ) -> list[Value]:
-        """The values of two words that were looked at once."""
+        """Two words that were looked at once."""
         b, before = self.b, self.b.block
         look, again, done = (b.append_basic_block(n) for n in ("look", "again", "done"))
         b.branch(look)
@@ -193,8 +217,7 @@ class Primitives:
         looks, words = b.phi(I32), [b.phi(I64) for _ in pair]
         for phi, value in zip((looks, *words), (I32(1), *pair), strict=True):
             phi.add_incoming(value, before)
-        marks = [b.trunc(b.lshr(word, I64(32)), I32) for word in words]
-        one, other = (b.icmp_unsigned("==", m, mark) for m in marks)
+        one, other = (has_come(word) for word in words)
         b.cbranch(b.and_(one, other), done, again)
         b.position_at_end(again)
         self._pause(looks, give_up)
@@ -203,7 +226,7 @@ class Primitives:
             phi.add_incoming(value, b.block)
         b.branch(look)
         b.position_at_end(done)
-        return [b.trunc(word, I32) for word in words]
+        return list[Value](words)
 
     def _two_words(self, place: Value) -> list[Value]:
         text = "ld.relaxed.gpu.global.v2.b64 {$0, $1}, [$2];"

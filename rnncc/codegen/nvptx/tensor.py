@@ -18,7 +18,7 @@ from functools import reduce
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.values import I1, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.values import I1, I32, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.exchange import Exchange, handed_on
 from rnncc.codegen.nvptx.fragments import (
@@ -36,7 +36,6 @@ from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.tensor_pair import PairLoop, RowPointer, paired
 from rnncc.codegen.nvptx.tensor_product import (
     PARTS,
-    ROWS,
     Fragment,
     Source,
     StepMemory,
@@ -56,8 +55,6 @@ MOST_LOADED = 16
 """Runs of rows that a thread reads before it writes the first."""
 MOST_USED = 140
 """Registers for them and for weights, that the rest of the code fits beside."""
-MOST_AWAITED = 160
-"""The same, in loops of pairs, whose products read nothing else."""
 MOST_DEPTH = 4096
 """Deeper rows do not fit into the shared memory that all chips have."""
 
@@ -75,15 +72,15 @@ class TensorLoop(HeldLoop):
     ) -> None:
         super().__init__(emit, loop, gemms, pointers)
         self.lane = Lane(emit)
-        self.handed_on, pair = handed_on(loop, gemms), paired(loop, gemms)
+        out, pair = handed_on(loop, gemms), paired(loop, gemms)
         # Blocks of a pair have all k of few units: the fewer, the less is done behind a wait.
         tiles = MOST_TILES if pair is None else 1
         self.resident = dict(zip(gemms, _chosen(emit, gemms, tiles), strict=True))
         self.exchange: Exchange | None = None
-        if (self.handed_on is not None or pair is not None) and gemms[0].room is not None:
-            self.exchange = Exchange(emit, gemms[0], pointers[gemms[0].room])
+        if out is not None and gemms[0].room is not None:
+            self.exchange = Exchange(emit, gemms[0], out, pointers[gemms[0].room])
         self.pair: PairLoop | None = None
-        if pair is not None and self.exchange is not None:
+        if pair is not None:
             self.pair = PairLoop(self, pair, self.resident[gemms[0]], row)
 
     @staticmethod
@@ -102,19 +99,10 @@ class TensorLoop(HeldLoop):
     @property
     def most_loaded(self) -> int:
         """Runs of rows that a thread reads at once."""
-        return min(MOST_LOADED, (MOST_USED - self._used) // QUAD)
-
-    @property
-    def most_awaited(self) -> int:
-        """Runs of rows of a pair that a thread waits for at once."""
-        return min(MOST_LOADED, (MOST_AWAITED - self._used) // QUAD)
-
-    @property
-    def _used(self) -> int:
-        """Registers for weights."""
-        return sum(
+        used = sum(
             resident.registers for resident in self.resident.values() if resident.fits is not None
         )
+        return min(MOST_LOADED, (MOST_USED - used) // QUAD)
 
     # The loop's beginning and end
 
@@ -128,17 +116,10 @@ class TensorLoop(HeldLoop):
                 resident.fits = b.icmp_unsigned("<=", I32(resident.blocks), self.emit.blocks)
                 self._load(resident)
         self._restrict()
-        if self.exchange is not None:
+        words = self.exchange or self.pair
+        if words is not None:
             [resident] = self.resident.values()
-            on = I1(0) if resident.fits is None else resident.fits
-            self.exchange.begin(on if self.pair is None else b.and_(on, self._one_tile(resident)))
-
-    def _one_tile(self, resident: TensorProduct) -> Value:
-        """Whether the rows that blocks with the same units share are a tile of each at most."""
-        b, emit = self.emit.b, self.emit
-        rows = emit.dim(product(resident.op.dims[:-1]))
-        tiles = b.udiv(emit.blocks, I32(resident.blocks))
-        return b.icmp_signed("<=", rows, b.mul(b.zext(tiles, I64), I64(ROWS)))
+            words.begin(I1(0) if resident.fits is None else resident.fits)
 
     def _load(self, resident: TensorProduct) -> None:
         part = self.emit.b.urem(self.emit.block, I32(resident.blocks))
@@ -183,17 +164,18 @@ class TensorLoop(HeldLoop):
 
     def end(self) -> None:
         """All blocks meet again."""
-        if self.exchange is not None and not self.has_team:
+        if (self.exchange or self.pair) is not None and not self.has_team:
             # In the loop nobody has waited; what follows may read what other blocks wrote.
             self.emit.together()
         super().end()
 
     def together(self) -> None:
         """Behind a product: a wait, where rows are not handed on otherwise."""
-        if self.exchange is None:
+        words = self.exchange or self.pair
+        if words is None:
             self.emit.together()
             return
-        with self.emit.when(self.emit.b.not_(self.exchange.on)):
+        with self.emit.when(self.emit.b.not_(words.on)):
             self.emit.together()
 
     # An iteration
@@ -203,17 +185,16 @@ class TensorLoop(HeldLoop):
         if self.pair is None or self.pair.pair.map is not op:
             plain()
             return
-        assert self.exchange is not None
-        with self.emit.when(self.emit.b.not_(self.exchange.on)):
+        with self.emit.when(self.emit.b.not_(self.pair.on)):
             plain()
 
     def write(self, gemm: Product) -> None:
         """The product in an iteration of the loop."""
         self.emit.gpu.block_wait()  # until nobody reads what lies in shared memory
-        if self.pair is None or self.exchange is None:
+        if self.pair is None:
             self._write(gemm)
             return
-        with self.emit.b.if_else(self.exchange.on) as (handed, stored):
+        with self.emit.b.if_else(self.pair.on) as (handed, stored):
             with handed:
                 self.pair.write(gemm)
             with stored:
@@ -229,7 +210,7 @@ class TensorLoop(HeldLoop):
                 TensorStep(self, gemm, resident).from_registers()
             with plain:
                 TensorStep(self, gemm, resident).from_memory()
-        if self.exchange is not None and self.pair is None:
+        if self.exchange is not None:
             self.exchange.next_iteration()
 
 

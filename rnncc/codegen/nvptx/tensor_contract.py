@@ -19,9 +19,21 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.fragments import COLUMNS, PADDING, QUAD, SIDE, ZERO, Lane
+from rnncc.codegen.nvptx.fragments import (
+    COLUMNS,
+    PADDING,
+    QUAD,
+    SIDE,
+    ZERO,
+    Lane,
+    joined,
+    store_words,
+    two_words,
+    words_of,
+)
 from rnncc.codegen.nvptx.limits import WARP, contract_tile, parts_of
 from rnncc.ir.dims import Dim
+from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.access import Access, get_access
 from rnncc.kern.kernels import Contract
 
@@ -33,7 +45,7 @@ ACROSS = 2
 
 def shared_bytes(op: Contract) -> int:
     """Of shared memory: two buffers of bf16, one being filled while the other is multiplied."""
-    return sum(2 * 2 * RUN * (side + PADDING) for side in contract_tile(*_sizes(op)))
+    return sum(2 * 2 * RUN * (side + PADDING) for side in contract_tile(_sizes(op)[1]))
 
 
 def _sizes(op: Contract) -> tuple[int, int]:
@@ -63,7 +75,7 @@ class _Rounded:
     def __init__(self, emit: GpuEmit, op: Contract, given: Operands) -> None:
         self.emit, self.op, self.given = emit, op, given
         self.m, self.n = _sizes(op)
-        self.parts, self.tile = parts_of(self.m, self.n), contract_tile(self.m, self.n)
+        self.parts, self.tile = parts_of(self.m, self.n), contract_tile(self.n)
         b = emit.b
         self.depth = emit.dim(op.sizes[0])
         # Whole runs, so that no run is of two parts.
@@ -145,7 +157,7 @@ class _Rows:
     """An operand's rows, one a k; `first`: rows in front of them or behind them.
 
     Attributes:
-        by_fours: whether fours of a row's elements lie at multiples of 16 bytes, in all rows.
+        by_fours: whether fours of a row's elements lie at multiples of their size, in all rows.
     """
 
     def __init__(
@@ -164,7 +176,8 @@ class _Rows:
             return ir.Constant(ir.IntType(1), 0)
         pointers = [self.pointer, *([] if self.first is None else [self.first])]
         bits = reduce(b.or_, [b.ptrtoint(p.base, I64) for p in pointers])
-        return b.icmp_unsigned("==", b.and_(bits, I64(4 * QUAD - 1)), I64(0))
+        size = ITEM_BYTES[self.pointer.dtype] * QUAD
+        return b.icmp_unsigned("==", b.and_(bits, I64(size - 1)), I64(0))
 
     def row(self, k: Value) -> Pointer:
         emit, b, op = self.emit, self.emit.b, self.op
@@ -182,7 +195,7 @@ class _Rows:
 
 
 class _Tile:
-    """A tile's sums over the k from `begin` up to `end`; `fours`: by loads of 16 bytes."""
+    """A tile's sums over the k from `begin` up to `end`; `fours`: by loads of four elements."""
 
     def __init__(
         self,
@@ -313,17 +326,20 @@ class _Side:
             fours.append((inside, self._four(row, b.add(self.first, b.zext(place, I64)))))
         words: list[Value] = []
         for inside, four in fours:
-            for i in (0, 2):
-                word = self.emit.gpu.halves(four[i], four[i + 1])
-                words.append(b.select(inside, word, I32(0)))
+            words += [b.select(inside, word, I32(0)) for word in words_of(self.emit, four)]
         return words
 
     def _four(self, row: Pointer, column: Value) -> list[Value]:
-        """Four neighbours; behind the last column something is read that no stored sum takes in."""
+        """Four neighbours, or their two words.
+
+        Behind the last column something is read that no stored sum takes in.
+        """
         emit, b, width = self.emit, self.emit.b, self.rows.width
         if self.fours:
             known = b.icmp_signed("<", column, I64(width))
             place = emit.at(row, b.select(known, column, I64(0)))
+            if row.dtype == "bf16":
+                return two_words(emit, place)
             four = b.load(place.base, typ=ir.VectorType(FLOAT, QUAD), align=4 * QUAD)
             return [b.extract_element(four, I64(i)) for i in range(QUAD)]
         values: list[Value] = []
@@ -331,13 +347,12 @@ class _Side:
             number = b.add(column, I64(i))
             known = b.icmp_signed("<", number, I64(width))
             values.append(emit.load(emit.at(row, b.select(known, number, I64(width - 1)))))
+        if row.dtype == "bf16":
+            return joined(emit, [b.zext(value, I32) for value in values])
         return values
 
     def store(self, words: list[Value], place: Pointer) -> None:
         emit, b = self.emit, self.emit.b
         for i, (k, column) in enumerate(zip(self.k, self.places, strict=True)):
             at = b.add(b.mul(k, I32(self.pitch)), column)
-            two: Value = ir.Constant(ir.VectorType(I32, 2), None)
-            for j in range(2):
-                two = b.insert_element(two, words[2 * i + j], I64(j))
-            b.store(two, emit.at(place, b.zext(at, I64)).base, align=8)
+            store_words(emit, words[2 * i :][:2], emit.at(place, b.zext(at, I64)))

@@ -1,11 +1,13 @@
 """A loop whose product takes what a map of the same points has just made: gradients, step by step.
 
-    map -> rows of a, handed on as words -> sums -> the body of the product -> the next map
+    map -> rows of a, as bf16 -> sums -> the body of the product -> the next map
 
 A map and a product over the same rows and units have their points in the same threads, so that
 whatever goes from one to the other, or to the next iteration, stays in a thread; only the map's
-results that are the product's rows go to other blocks, as marked words (`exchange`). What the next
-map reads besides is on its way while words are waited for.
+results that are the product's rows go to other blocks. These are a row of a sequence of bf16, which
+is filled with a NaN that no rounding makes before the loop: who reads four of them sees by itself
+whether they have been written, so that nothing else need be ordered, and no wait of all blocks
+stands in the loop. What the next map reads besides is on its way while rows are waited for.
 """
 
 from __future__ import annotations
@@ -23,18 +25,27 @@ from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.exchange import is_own, whole
 from rnncc.codegen.nvptx.fragments import QUAD
 from rnncc.codegen.nvptx.gemm import Product
+from rnncc.codegen.nvptx.limits import WARP
+from rnncc.codegen.nvptx.primitives import UNWRITTEN
 from rnncc.codegen.nvptx.rows import KernelRows, begins, unit_steps, values_of
 from rnncc.codegen.nvptx.tensor_product import ROWS, TensorProduct
 from rnncc.codegen.nvptx.tensor_step import StepTile, TensorStep
 from rnncc.ir.attributes import get_dim
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.control import Yield
-from rnncc.kern.access import buffer_dtype, get_access
-from rnncc.kern.dialect import For, Row, ShiftedRow
+from rnncc.ir.types import dtype_of
+from rnncc.kern.access import Access, buffer_dtype, dense, get_access
+from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
 from rnncc.kern.kernels import Gemm, Map
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.tensor import TensorLoop
 
+RUN = 8
+"""bf16 that a thread waits for at a time: two words."""
+AT_ONCE = 12
+"""Such runs that are on their way to a thread together."""
 RowPointer = Callable[[Row | ShiftedRow], Pointer]
 """Where a row lies in the iteration that the symbols tell."""
 
@@ -44,14 +55,26 @@ class Pair:
     """A map and the product that it makes rows for.
 
     Attributes:
+        rows: the row of a sequence that they are.
         slots: the map's results that are runs of `units` of k each, in order.
         following: argument of the loop's body -> what the next iteration gets.
     """
 
     map: Map
     gemm: Gemm
+    rows: Row
     slots: tuple[int, ...]
     following: dict[SSAValue, SSAValue]
+
+    @property
+    def results(self) -> list[SSAValue]:
+        """What the map computes: rows before they are rounded."""
+        values = list(self.map.yields)
+        for number in self.slots:
+            cast = values[number].owner
+            assert isinstance(cast, Cast)
+            values[number] = cast.x
+        return values
 
     def next_of(self, number: int) -> tuple[Map | Gemm, int] | None:
         """The result that an input of the map is in the next iteration, if it is one's."""
@@ -74,8 +97,8 @@ def paired(loop: For, gemms: Sequence[Gemm]) -> Pair | None:
     first, op = others[0], gemms[0]
     if not isinstance(first, Map) or others[1] is not op or first.dims != op.dims:
         return None
-    slots = _slots(first, op)
-    if first.rows is not None or op.rows is not None or slots is None:
+    slots, rows = _slots(first, op), _row(loop, op)
+    if first.rows is not None or op.rows is not None or slots is None or rows is None:
         return None
     following: dict[SSAValue, SSAValue] = dict(zip(loop.body.block.args, end.values, strict=True))
     written = {whole(value) for kernel in (first, op) for value in kernel.outs}
@@ -85,7 +108,21 @@ def paired(loop: For, gemms: Sequence[Gemm]) -> Pair | None:
             now = kernel is op and (value, access) in outs
             if not now and not is_own(value, access, following, outs, written):
                 return None
-    return Pair(first, op, slots, following)
+    return Pair(first, op, rows, slots, following)
+
+
+def _row(loop: For, op: Gemm) -> Row | None:
+    """The row that a product reads, of dense rows of bf16 that lie one behind another."""
+    row, lines = op.a.owner, op.dims[:-1]
+    depth = Dim.of(op.depth.data)
+    dense_rows = Access(Dim.of(0), dense((*lines, depth)))
+    if not isinstance(row, Row) or get_access(op.a_access) != dense_rows:
+        return None
+    buffer = row.buffer.owner
+    known = isinstance(buffer, Buffer) and buffer.dtype == "bf16" and buffer.rows_kept is None
+    steps = get_dim(row.index) == Dim.of(loop.index.data)
+    apart = get_dim(row.stride) == product(lines) * depth
+    return row if known and steps and apart and op.depth.data % RUN == 0 else None
 
 
 def _slots(first: Map, op: Gemm) -> tuple[int, ...] | None:
@@ -95,8 +132,11 @@ def _slots(first: Map, op: Gemm) -> tuple[int, ...] | None:
         return None
     slots: dict[int, int] = {}
     for number, (value, access) in enumerate(zip(first.outs, first.out_accesses, strict=True)):
+        cast = first.yields[number].owner
         if value is not op.a:
             continue
+        if not isinstance(cast, Cast) or dtype_of(cast.x) != "f32":
+            return None
         start = access.offset - a.offset
         if access.strides != a.strides or not start.is_static or int(start) % units:
             return None
@@ -126,12 +166,15 @@ class PointMap:
             self.emit.along(p, [step], [unit]) for p, step in zip(here, self.steps, strict=True)
         ]
 
-    def values(self, inputs: Sequence[Value], row: Value, unit: Value) -> list[Value]:
-        """The body at a point."""
+    def values(
+        self, results: Sequence[SSAValue], inputs: Sequence[Value], row: Value, unit: Value
+    ) -> list[Value]:
+        """What the body computes at a point."""
         block = self.op.body.block
         by_axis = self.rows.by_axis(self.rows.indices(row))
         known: dict[SSAValue, Value] = dict(zip(block.args, inputs, strict=True))
-        return values_of(self.emit, block, known, {**by_axis, len(self.op.dims) - 1: unit})
+        axes = {**by_axis, len(self.op.dims) - 1: unit}
+        return values_of(self.emit, block, known, axes, results)
 
 
 @dataclass(frozen=True)
@@ -146,9 +189,10 @@ class _Point:
 
 
 class PairLoop:
-    """A pair in its loop, where a block's rows are one tile.
+    """A pair in its loop.
 
     Attributes:
+        on: whether rows are handed on without a wait of all blocks, the same for all of them.
         inputs: room for the next map's inputs of each of this thread's points.
     """
 
@@ -157,6 +201,7 @@ class PairLoop:
     ) -> None:
         self.around, self.pair, self.resident, self.row = around, pair, resident, row
         self.emit, self.pointers = around.emit, around.pointers
+        self.on: Value = None
         points = range(0, ROWS * resident.groups.units, self.emit.threads)
         dtypes = [buffer_dtype(value) for value in pair.map.ins]
         self.inputs = [[self._room(VALUE[d]) for d in dtypes] for _ in points]
@@ -167,26 +212,45 @@ class PairLoop:
         self.emit.b.store(ir.Constant(type_, 0), room, align=8)
         return room
 
+    def begin(self, on: Value) -> None:
+        """Nothing is written yet; `on`: whether blocks have weights for all units."""
+        emit, b, loop = self.emit, self.emit.b, self.around.loop
+        rows = emit.dim(product(self.pair.gemm.dims[:-1]))
+        # Inputs of the next map are kept for the points of one tile.
+        tiles = b.zext(b.udiv(emit.blocks, I32(self.resident.blocks)), I64)
+        self.on = b.and_(on, b.icmp_signed("<=", rows, b.mul(tiles, I64(ROWS))))
+        stride = emit.dim(get_dim(self.pair.rows.stride))
+        first = b.mul(emit.dim(get_dim(loop.start)), stride)
+        count = b.sdiv(b.mul(emit.dim(get_dim(loop.count)), stride), I64(RUN))
+        begin = emit.at(self.pointers[self.pair.rows.buffer], first)
+        unwritten = ir.Constant(ir.VectorType(I64, 2), [UNWRITTEN, UNWRITTEN])
+
+        def clear(number: Value) -> None:
+            place = emit.at(begin, b.mul(number, I64(RUN)))
+            b.store(unwritten, place.base, align=2 * RUN)
+
+        with emit.when(self.on):
+            with emit.members():
+                emit.for_each(count, clear)
+            emit.together()
+
     def write(self, gemm: Product) -> None:
         """An iteration: the map, then the product."""
-        emit, b, exchange = self.emit, self.emit.b, self.around.exchange
-        assert exchange is not None
+        emit, b = self.emit, self.emit.b
         step = TensorStep(self.around, gemm, self.resident)
         part, rank, ranks, size = step.shares()
         start = b.mul(rank, size)
-        is_first = b.icmp_unsigned("==", exchange.iteration, I32(0))
-        exchange.next_iteration()
         busy = b.and_(b.icmp_unsigned("<", rank, ranks), b.icmp_unsigned("<", start, step.count))
         with emit.when(busy):
             tile = StepTile(step, part, start, size)
             points = [self._point(tile, i) for i in range(len(self.inputs))]
             here = self._map()
-            with emit.when(is_first):
+            with emit.when(self._is_first()):
                 self._read(here, points, range(len(self.pair.map.ins)))
             for point, rooms in zip(points, self.inputs, strict=True):
-                self._run_map(here, point, rooms)
+                self._run_map(here, tile, point, rooms)
             self._read_ahead(points)
-            tile.await_rows(exchange, 1, self.around.most_awaited)
+            tile.each_row(1, partial(self._await_row, tile))
             emit.gpu.block_wait()
             tile.sums(None)
             emit.gpu.block_wait()
@@ -195,6 +259,8 @@ class PairLoop:
                     totals = tile.totals(point.line, point.place)
                     keep = partial(self._keep, self.pair.gemm, rooms)
                     tile.loaded(point.line, point.place)(None, totals, keep)
+
+    # Points
 
     def _point(self, tile: StepTile, number: int) -> _Point:
         emit, b = self.emit, self.emit.b
@@ -220,24 +286,37 @@ class PairLoop:
                 for number in numbers:
                     b.store(emit.load(places[number]), rooms[number], align=8)
 
-    def _run_map(self, code: PointMap, point: _Point, rooms: Sequence[Value]) -> None:
-        """The map at a point: its rows are posted first, since others wait for them."""
-        emit, b, exchange = self.emit, self.emit.b, self.around.exchange
-        assert exchange is not None
+    def _run_map(
+        self, code: PointMap, tile: StepTile, point: _Point, rooms: Sequence[Value]
+    ) -> None:
+        """The map at a point: its rows first, since others wait for them."""
+        emit, b, pair = self.emit, self.emit.b, self.pair
         row, unit = b.zext(point.row, I64), b.zext(point.unit, I64)
         inputs = [
             b.load(room, typ=VALUE[buffer_dtype(value)], align=8)
-            for room, value in zip(rooms, self.pair.map.ins, strict=True)
+            for room, value in zip(rooms, pair.map.ins, strict=True)
         ]
-        values = code.values(inputs, row, unit)
-        for slot, number in enumerate(self.pair.slots):
-            k = b.add(point.unit, I32(slot * self.pair.gemm.units))
-            exchange.hand_on(point.inside, point.row, k, values[number], exchange.iteration)
+        values = code.values(pair.results, inputs, row, unit)
+        line = tile.step.reader.row(row)
+        for slot, number in enumerate(pair.slots):
+            k = b.add(unit, I64(slot * pair.gemm.units))
+            self._hand_on(point, emit.at(line, k), values[number])
         outs = code.places(row, unit)[len(inputs) :]
         with emit.when(point.inside):
-            for value, place in zip(values, outs, strict=True):
-                emit.store(value, place)
-        self._keep(self.pair.map, rooms, values)
+            for number, (value, place) in enumerate(zip(values, outs, strict=True)):
+                if number not in pair.slots:
+                    emit.store(value, place)
+        self._keep(pair.map, rooms, values)
+
+    def _hand_on(self, point: _Point, place: Pointer, value: Value) -> None:
+        """A result of four neighbours as a word; neighbouring lanes have neighbouring units."""
+        gpu, b = self.emit.gpu, self.emit.b
+        # Before lanes part: a shuffle takes all of a warp.
+        low = gpu.halves(value, gpu.shuffle_down(value, 1))
+        high = gpu.shuffle_down(low, 2)
+        leads = b.icmp_unsigned("==", b.and_(point.unit, I32(QUAD - 1)), I32(0))
+        with self.emit.when(b.and_(point.inside, leads)):
+            gpu.post(place.base, low, high)
 
     def _keep(self, op: Map | Gemm, rooms: Sequence[Value], values: Sequence[Value]) -> None:
         """A kernel's results that the next map takes."""
@@ -246,20 +325,61 @@ class PairLoop:
             if source is not None and source[0] is op:
                 self.emit.b.store(values[source[1]], room, align=8)
 
+    # Rows
+
+    def _await_row(self, tile: StepTile, row: Value) -> None:
+        """A row, of which a lane takes every 32nd run, once it is there."""
+        b, depth = self.emit.b, tile.shared.depth
+        line = tile.step.reader.row(b.zext(b.add(tile.start, row), I64))
+        runs = -(-depth // (WARP * RUN))
+        first = b.mul(tile.lane.number, I32(RUN))
+        places = [b.add(first, I32(i * WARP * RUN)) for i in range(runs)]
+        for some in range(0, runs, AT_ONCE):
+            self._await_runs(tile, row, line, places[some : some + AT_ONCE])
+
+    def _await_runs(
+        self, tile: StepTile, row: Value, line: Pointer, places: Sequence[Value]
+    ) -> None:
+        emit, b, depth = self.emit, self.emit.b, self.pair.gemm.depth.data
+        insides = [b.icmp_unsigned("<", k, I32(depth)) for k in places]
+        known = [
+            emit.at(line, b.zext(b.select(inside, k, I32(0)), I64)).base
+            for inside, k in zip(insides, places, strict=True)
+        ]
+        words = emit.gpu.written(known, emit.give_up)
+        for i, (inside, k) in enumerate(zip(insides, places, strict=True)):
+            run: Value = ir.Constant(ir.VectorType(I64, 2), None)
+            for j, word in enumerate(words[2 * i :][:2]):
+                run = b.insert_element(run, b.select(inside, word, I64(0)), I64(j))
+            # Products read zeros behind the depth, up to a whole number of their tiles.
+            with emit.when(b.icmp_unsigned("<", k, I32(tile.shared.depth))):
+                place = emit.at(tile.shared.rows, tile.place(row, k))
+                b.store(run, place.base, align=2 * RUN)
+
+    # Along the loop
+
+    def _around(self) -> tuple[Value, Value, Value]:
+        """The loop's index, the first one and the last."""
+        emit, b, loop = self.emit, self.emit.b, self.around.loop
+        first = emit.dim(get_dim(loop.start))
+        last = b.sub(b.add(first, emit.dim(get_dim(loop.count))), I64(1))
+        now = emit.symbols[loop.index.data]
+        return (now, last, first) if bool(loop.reverse) else (now, first, last)
+
+    def _is_first(self) -> Value:
+        now, first, _ = self._around()
+        return self.emit.b.icmp_signed("==", now, first)
+
     def _read_ahead(self, points: Sequence[_Point]) -> None:
         """What the next map reads and nobody writes; of the last iteration again behind it."""
         emit, b, loop = self.emit, self.emit.b, self.around.loop
         numbers = [i for i in range(len(self.pair.map.ins)) if self.pair.next_of(i) is None]
-        index, start, count = loop.index.data, get_dim(loop.start), get_dim(loop.count)
-        now, first = emit.symbols[index], emit.dim(start)
-        last = b.sub(b.add(first, emit.dim(count)), I64(1))
-        if bool(loop.reverse):
-            more, after = b.icmp_signed(">", now, first), b.sub(now, I64(1))
-        else:
-            more, after = b.icmp_signed("<", now, last), b.add(now, I64(1))
+        now, _, last = self._around()
+        after = b.sub(now, I64(1)) if bool(loop.reverse) else b.add(now, I64(1))
+        following = b.select(b.icmp_signed("==", now, last), now, after)
         rows = [op for op in loop.body.block.ops if isinstance(op, Row | ShiftedRow)]
         before: dict[SSAValue, Pointer] = {op.y: self.pointers[op.y] for op in rows}
-        with emit.symbols_set({index: b.select(more, after, now)}):
+        with emit.symbols_set({loop.index.data: following}):
             for op in rows:
                 self.pointers[op.y] = self.row(op)
             self._read(self._map(), points, numbers)

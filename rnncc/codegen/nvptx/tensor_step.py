@@ -139,42 +139,33 @@ class StepTile:
         later = b.icmp_unsigned(">", exchange.iteration, I32(0))
         with b.if_else(b.and_(later, exchange.on)) as (handed, stored):
             with handed:
-                self.await_rows(exchange, most)
+                self._await_rows(exchange, most)
             with stored:
                 self._stage(most)
 
-    def await_rows(self, exchange: Exchange, most: int, at_once: int | None = None) -> None:
-        """Rows that were handed on: of a warp two at a time, where it has two and registers do.
-
-        Args:
-            at_once: runs that a thread waits for at a time, if not for all of a row.
-        """
+    def _await_rows(self, exchange: Exchange, most: int) -> None:
+        """Rows that were handed on: of a warp two at a time, where it has two and registers do."""
         emit, b = self.emit, self.emit.b
         warps = emit.threads // WARP
-        one = partial(self._await_row, exchange, at_once or self.step.deep * 2)
+        one = partial(self._await_row, exchange)
         if ROWS // warps != 2 or 2 * self.step.deep > most:
-            self._each_row(1, one)
+            self.each_row(1, one)
             return
         both = b.icmp_unsigned("<", b.add(self.lane.warp, I32(warps)), self.rows)
         with b.if_else(both) as (two, few):
             with two:
-                self._each_row(2, lambda row: one(row, b.add(row, I32(warps))))
+                self.each_row(2, lambda row: one(row, b.add(row, I32(warps))))
             with few:
-                self._each_row(1, one)
+                self.each_row(1, one)
 
-    def _await_row(self, exchange: Exchange, at_once: int, *rows: Value) -> None:
+    def _await_row(self, exchange: Exchange, *rows: Value) -> None:
         """Rows that were handed on, of each a lane every 32nd run of four k."""
-        b = self.emit.b
+        emit, b = self.emit, self.emit.b
         runs = [
             (row, b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD)))
             for row in rows
             for tile in range(self.step.deep)
         ]
-        for first in range(0, len(runs), at_once):
-            self._await_runs(exchange, runs[first : first + at_once])
-
-    def _await_runs(self, exchange: Exchange, runs: list[tuple[Value, Value]]) -> None:
-        emit, b = self.emit, self.emit.b
         depth, iteration = I32(self.gemm.depth), exchange.iteration
         insides = [b.icmp_unsigned("<", k, depth) for _, k in runs]
         places: list[Value] = []
@@ -186,7 +177,7 @@ class StepTile:
             two: Value = ir.Constant(ir.VectorType(I32, 2), None)
             for i in range(2):
                 two = b.insert_element(two, b.select(own, next(words), I32(0)), I64(i))
-            place = emit.at(self.shared.rows, self._place(row, k))
+            place = emit.at(self.shared.rows, self.place(row, k))
             b.store(two, place.base, align=8)
 
     def _stage(self, most: int) -> None:
@@ -199,11 +190,11 @@ class StepTile:
             with aligned:
                 warps = emit.threads // WARP
                 batch = max(1, min(ROWS // warps, most // self.step.deep))
-                self._each_row(batch, partial(self._copy, batch))
+                self.each_row(batch, partial(self._copy, batch))
             with other:
                 self._copy_singly()
 
-    def _each_row(self, batch: int, copy: Callable[[Value], None]) -> None:
+    def each_row(self, batch: int, copy: Callable[[Value], None]) -> None:
         """The first of each `batch` rows that are this warp's."""
         emit, b = self.emit, self.emit.b
         step = I64(emit.threads // WARP * batch)
@@ -221,7 +212,7 @@ class StepTile:
             for tile in range(self.step.deep):
                 k = b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD))
                 sure = (tile + 1) * WARP * QUAD <= self.gemm.depth
-                copies.append((own, self._place(row, k), reader.four(source, k, True, sure)))
+                copies.append((own, self.place(row, k), reader.four(source, k, True, sure)))
         for own, at, values in copies:
             with emit.when(own):
                 reader.store(values, emit.at(self.shared.rows, at))
@@ -237,15 +228,15 @@ class StepTile:
                 emit.gpu.not_unrolled()
                 k = b.add(b.shl(b.trunc(i, I32), I32(5)), self.lane.number)
                 k = b.shl(k, I32(2))
-                place = emit.at(self.shared.rows, self._place(row, k))
+                place = emit.at(self.shared.rows, self.place(row, k))
                 reader.store(reader.four(source, k, False), place)
                 return []
 
             emit.loop(emit.gpu.hidden(self.step.deep), run)
 
-        self._each_row(1, copy)
+        self.each_row(1, copy)
 
-    def _place(self, row: Value, k: Value) -> Value:
+    def place(self, row: Value, k: Value) -> Value:
         """Of a row's k in shared memory."""
         b = self.emit.b
         return b.zext(b.add(b.mul(row, I32(self.shared.pitch)), k), I64)
@@ -340,11 +331,10 @@ class StepTile:
         finish = self.loaded(row, place)
 
         def hand_on(values: list[Value]) -> None:
-            exchange, out = self.exchange, self.step.around.handed_on
-            if exchange is not None and out is not None:
+            exchange = self.exchange
+            if exchange is not None:
                 line, unit = b.add(self.start, row), b.add(self.unit, place)
-                iteration = b.add(exchange.iteration, I32(1))
-                exchange.hand_on(inside, line, unit, values[out], iteration)
+                exchange.hand_on(inside, line, unit, values[exchange.out])
 
         return lambda: finish(inside, self.totals(row, place), hand_on)
 
