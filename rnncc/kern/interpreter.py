@@ -243,7 +243,7 @@ class _Machine:
         total = start.reshape(rows, columns)
         a, b = (np.concatenate(parts)[:depth] for parts in (a, b))
         if op.rounded is not None:
-            a, b = _rounded(op.a, a), _rounded(op.b, b)
+            a, b = from_bf16(a), from_bf16(b)
         add_products(total, a, b, bool(op.reverse))
         out[...] = total.reshape(-1)
 

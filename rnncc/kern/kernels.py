@@ -196,8 +196,7 @@ class Gemm(Kernel):
     rounded to bf16 too, if they are not of bf16 already. Weights of i8 or u8 come with room and
     with `scales`, one a unit and slot, packed as weights of depth 1: each row of a becomes integers
     with a scale of its own, the sums are exact, and z_s is such a sum times both scales. Where a is
-    of i8 there are no scales:
-    rows are taken as they are, and z_s is their exact sum, an i32.
+    of i8 there are no scales: rows are taken as they are, and z_s is their exact sum, an i32.
     """
 
     name = "kern.gemm"
@@ -275,8 +274,8 @@ class Contract(IRDLOperation):
     same memory; without init the sums start at zero. `scratch` has `room` elements to pack into.
     With `first`, its `shift` dense rows stand in front of a's, and a's last ones are not read;
     with `late` they stand behind a's, and a's first ones are not read; with `of_b`, b's instead.
-    With `rounded` both operands are rounded to bf16, to nearest even, or are of bf16 already, and
-    added up in fp32 in an order that the target states.
+    With `rounded` both operands are of bf16, in rows at multiples of eight elements, and there are
+    no `first`; products are added up in fp32 in an order that the target states.
     """
 
     name = "kern.contract"

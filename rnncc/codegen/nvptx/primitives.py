@@ -249,6 +249,21 @@ class Primitives:
         """A bit for each lane of the warp, of those that are here all."""
         return self._call("llvm.nvvm.vote.ballot.sync", I32, [EVERY, flag])
 
+    # Copies into shared memory that go on beside other work
+
+    def copy_ahead(self, target: Value, source: Value, size: Value) -> None:
+        """Begin to copy 16 bytes from device to shared memory: the first `size`, then zeros."""
+        places = _cast(self.b, target, SHARED), _cast(self.b, source, GLOBAL)
+        self._call("llvm.nvvm.cp.async.cg.shared.global.16.s", VOID, [*places, size])
+
+    def end_copies(self) -> None:
+        """Those that were begun since the last time are one group."""
+        self._call("llvm.nvvm.cp.async.commit.group", VOID)
+
+    def await_copies(self, groups: int) -> None:
+        """Until all of this thread's groups but the last few have ended."""
+        self._call("llvm.nvvm.cp.async.wait.group", VOID, [I32(groups)])
+
     # Tensor cores
 
     def halves(self, low: Value, high: Value) -> Value:

@@ -187,7 +187,7 @@ class DeviceProgram(Walk[GpuEmit]):
         init, first = self._optional(op.init), self._optional(op.first)
         if op.rounded is not None:
             self.shared = max(self.shared, tensor_contract.shared_bytes(op))
-            given = tensor_contract.Operands(a, b, out, self.pointers[op.scratch], init, first)
+            given = tensor_contract.Operands(a, b, out, self.pointers[op.scratch], init)
             tensor_contract.emit_rounded(self.emit, op, given)
         else:
             self.shared = max(self.shared, contract.SHARED)
