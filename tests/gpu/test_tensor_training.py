@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rnncc
+from rnncc.codegen.nvptx import tensor_product
 from rnncc.ir.precision import rounded
 from rnncc.kern import interpreter as kern_interpreter
 from rnncc.kern.library import Library
@@ -118,6 +119,15 @@ def test_no_steps_and_no_rows(cell: str) -> None:
     for steps, rows in ((0, 3), (1, 3), (2, 0)):
         case = given(cell, steps, rows)
         assert_near(trained(net_of(cell, GRIDS[2]), *case), meaning(low(cell), case), ONE_OFF)
+
+
+def test_chips_with_little_shared_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight rows at a time, where sixteen deep ones do not fit: the same bits."""
+    case = given("rnn", 3, 20)
+    want = trained(net_of("rnn", GRIDS[2]), *case)
+    monkeypatch.setattr(tensor_product, "SURE_SHARED", 1 << 10)
+    for name, array in trained(DeviceNet(low("rnn"), *GRIDS[2]), *case).items():
+        np.testing.assert_array_equal(array, want[name], err_msg=name)
 
 
 @pytest.mark.parametrize("cell", list(CELLS)[:-1])

@@ -56,7 +56,7 @@ MOST_LOADED = 16
 MOST_USED = 140
 """Registers for them and for weights, that the rest of the code fits beside."""
 MOST_DEPTH = 4096
-"""Deeper rows do not fit into the shared memory that all chips have."""
+"""Eight rows that are deeper do not fit into the shared memory that all chips have."""
 
 
 class TensorLoop(HeldLoop):

@@ -28,7 +28,7 @@ from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.primitives import UNWRITTEN
 from rnncc.codegen.nvptx.rows import KernelRows, begins, unit_steps, values_of
-from rnncc.codegen.nvptx.tensor_product import ROWS, TensorProduct
+from rnncc.codegen.nvptx.tensor_product import TensorProduct
 from rnncc.codegen.nvptx.tensor_step import StepTile, TensorStep
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim, product
@@ -202,7 +202,7 @@ class PairLoop:
         self.around, self.pair, self.resident, self.row = around, pair, resident, row
         self.emit, self.pointers = around.emit, around.pointers
         self.on: Value = None
-        points = range(0, ROWS * resident.groups.units, self.emit.threads)
+        points = range(0, resident.rows * resident.groups.units, self.emit.threads)
         dtypes = [buffer_dtype(value) for value in pair.map.ins]
         self.inputs = [[self._room(VALUE[d]) for d in dtypes] for _ in points]
 
@@ -218,7 +218,7 @@ class PairLoop:
         rows = emit.dim(product(self.pair.gemm.dims[:-1]))
         # Inputs of the next map are kept for the points of one tile.
         tiles = b.zext(b.udiv(emit.blocks, I32(self.resident.blocks)), I64)
-        self.on = b.and_(on, b.icmp_signed("<=", rows, b.mul(tiles, I64(ROWS))))
+        self.on = b.and_(on, b.icmp_signed("<=", rows, b.mul(tiles, I64(self.resident.rows))))
         stride = emit.dim(get_dim(self.pair.rows.stride))
         first = b.mul(emit.dim(get_dim(loop.start)), stride)
         count = b.sdiv(b.mul(emit.dim(get_dim(loop.count)), stride), I64(RUN))

@@ -24,7 +24,6 @@ from rnncc.codegen.nvptx.gemm import Finish, Product
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.tensor_product import (
     PARTS,
-    ROWS,
     Fragment,
     Source,
     StepMemory,
@@ -43,7 +42,7 @@ class TensorStep:
         self.around, self.gemm, self.resident, self.emit = around, gemm, resident, around.emit
         self.lane, self.shared = around.lane, StepMemory(around.emit, resident)
         self.reader = RowReader(self.emit, gemm)
-        self.deep = deep(gemm.depth)
+        self.deep, self.rows = deep(gemm.depth), resident.rows
         self.count = self.emit.b.trunc(gemm.rows.count, I32)
 
     def from_registers(self) -> None:
@@ -64,20 +63,21 @@ class TensorStep:
         mine = b.udiv(b.add(self.count, b.sub(some, I32(1))), some)
         few = b.icmp_unsigned("<=", mine, I32(COLUMNS))
         # Eight rows are one multiplication wide: with sixteen, half would be for nothing.
-        return part, rank, ranks, b.select(few, I32(COLUMNS), I32(ROWS))
+        return part, rank, ranks, b.select(few, I32(COLUMNS), I32(self.rows))
 
     def from_memory(self) -> None:
         """Blocks share units, then rows."""
         b, emit, blocks = self.emit.b, self.emit, I32(self.resident.blocks)
-        tiles = b.lshr(b.add(self.count, I32(ROWS - 1)), I32(4))
+        rows = self.rows
+        tiles = b.lshr(b.add(self.count, I32(rows - 1)), I32(rows.bit_length() - 1))
         items = b.mul(blocks, tiles)
 
         def item(number: Value) -> None:
             number = b.trunc(number, I32)
             part = b.urem(number, blocks)
-            start = b.mul(b.udiv(number, blocks), I32(ROWS))
+            start = b.mul(b.udiv(number, blocks), I32(rows))
             emit.gpu.block_wait()
-            StepTile(self, part, start, I32(ROWS)).write(
+            StepTile(self, part, start, I32(rows)).write(
                 self.around.from_memory(self.resident, part)
             )
 
@@ -110,7 +110,7 @@ class StepTile:
     def write(self, source: Source | None) -> None:
         """The tile; `source`: of weights that no registers hold."""
         emit, b = self.emit, self.emit.b
-        points = ROWS * self.resident.groups.units
+        points = self.step.rows * self.resident.groups.units
         ends: list[Callable[[], None]] = []
         if source is None:
             ends = [
@@ -148,7 +148,7 @@ class StepTile:
         emit, b = self.emit, self.emit.b
         warps = emit.threads // WARP
         one = partial(self._await_row, exchange)
-        if ROWS // warps != 2 or 2 * self.step.deep > most:
+        if self.step.rows // warps != 2 or 2 * self.step.deep > most:
             self.each_row(1, one)
             return
         both = b.icmp_unsigned("<", b.add(self.lane.warp, I32(warps)), self.rows)
@@ -189,7 +189,7 @@ class StepTile:
         with b.if_else(self.gemm.aligned()) as (aligned, other):
             with aligned:
                 warps = emit.threads // WARP
-                batch = max(1, min(ROWS // warps, most // self.step.deep))
+                batch = max(1, min(self.step.rows // warps, most // self.step.deep))
                 self.each_row(batch, partial(self._copy, batch))
             with other:
                 self._copy_singly()
@@ -306,7 +306,7 @@ class StepTile:
 
     def _store(self, part: Value, first: Value, sums: list[Value]) -> None:
         emit, b, width = self.emit, self.emit.b, self.shared.width
-        row = b.add(b.mul(part, I32(ROWS)), b.add(first, b.mul(self.lane.pair, I32(2))))
+        row = b.add(b.mul(part, I32(self.step.rows)), b.add(first, b.mul(self.lane.pair, I32(2))))
         at = b.add(b.mul(row, I32(width)), self.lane.group)
         place = emit.at(self.shared.sums, b.zext(at, I64))
         for i, value in enumerate(sums):
@@ -376,7 +376,7 @@ class StepTile:
     def _run(self, first: Pointer, part: int, slot: int, side: int) -> list[Value]:
         """Neighbouring slots of a part."""
         emit, b = self.emit, self.emit.b
-        place = emit.at(first, I64(part * ROWS * self.shared.width + slot))
+        place = emit.at(first, I64(part * self.step.rows * self.shared.width + slot))
         if side == 1:
             return [emit.load(place)]
         run = b.load(place.base, typ=ir.VectorType(FLOAT, side), align=4 * side)
