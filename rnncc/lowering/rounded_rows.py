@@ -31,14 +31,20 @@ def store_rounded(program: KernelProgram) -> None:
 
     Before:
 
+        scratch y.mul: 8*N
+        scratch packed: 384
         map i in N, j in 8: y.mul = dy * w[j]
-        contract m in 3, n in 8: dw = sum k in N x[k, m] * y.mul[k, n], rounded
+        contract m in 3, n in 8: y = sum k in N x[k, m] * y.mul[k, n]
 
     After:
 
-        map i in N, j in 8: y.mul, y.mul.bf16 = dy * w[j]
-        map i in N, j in 3: x.bf16[8*i + j] = x
-        contract m in 3, n in 8: dw = sum k in N x.bf16[k, m] * y.mul.bf16[k, n], rounded
+        scratch rounded: 8*N
+        scratch y.mul: 8*N
+        scratch y.mul.bf16: 8*N
+        scratch packed: 384
+        map i in N, j in 8: y.mul = dy * w[j]; y.mul.bf16 = cast(dy * w[j])
+        map i in N, j in 3: rounded[8*i + j] = cast(x)
+        contract m in 3, n in 8: y = sum k in N rounded[k, m] * y.mul.bf16[k, n]
     """
     for buffer in list(program.buffers):
         if buffer.role.data != "scratch" or buffer.dtype != "f32":
