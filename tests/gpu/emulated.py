@@ -80,6 +80,9 @@ class EmulatedPrimitives(Primitives):
     def grid_wait(self, counter: Value, goal: Value, give_up: GiveUp) -> None:
         self._call("emu_grid_wait", VOID, [counter, goal])
 
+    def fetch_ahead(self, place: Value) -> None:
+        pass
+
     def post(self, place: Value, value: Value, mark: Value) -> None:
         self._call("emu_post", VOID, [place, value, mark])
 

@@ -11,6 +11,7 @@ its default scope is that of the whole system.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from llvmlite import ir
@@ -163,6 +164,10 @@ class Primitives:
             with b.if_then(give_up(looks)):
                 self.end()
 
+    def fetch_ahead(self, place: Value) -> None:
+        """Let the second-level cache fetch what is looked at soon."""
+        self._asm("prefetch.global.L2 [$0];", VOID, "l", [place])
+
     def look(self, place: Value) -> Value:
         """A 32-bit word of device memory as it is now."""
         return self._asm("ld.relaxed.gpu.global.u32 $0, [$1];", I32, "=r,l,~{memory}", [place])
@@ -184,49 +189,64 @@ class Primitives:
 
         return [b.trunc(word, I32) for word in self._awaited(places, has_come, give_up)]
 
-    def written(self, places: Sequence[Value], give_up: GiveUp) -> list[Value]:
-        """Pairs of words, at multiples of 16 bytes, once none of them is `UNWRITTEN`."""
+    def written(self, places: Sequence[Value], first: int, give_up: GiveUp) -> list[Value]:
+        """Pairs of words, at multiples of 16 bytes, once none of them is `UNWRITTEN`.
+
+        Args:
+            first: so many pairs are waited for before the others are looked at, which have come by
+                then, mostly.
+        """
 
         def has_come(word: Value) -> Value:
             return self.b.icmp_unsigned("!=", word, UNWRITTEN)
 
-        return self._awaited(places, has_come, give_up)
+        some = self._awaited(places[:first], has_come, give_up)
+        return some + self._awaited(places[first:], has_come, give_up)
 
     def _awaited(
         self, places: Sequence[Value], has_come: Callable[[Value], Value], give_up: GiveUp
     ) -> list[Value]:
-        # All are looked at before any is waited for, so that their reads overlap.
-        pairs = [self._two_words(place) for place in places]
-        words: list[Value] = []
-        for place, pair in zip(places, pairs, strict=True):
-            words += self._settled(place, pair, has_come, give_up)
-        return words
-
-    def _settled(
-        self,
-        place: Value,
-        pair: list[Value],
-        has_come: Callable[[Value], Value],
-        give_up: GiveUp,
-    ) -> list[Value]:
-        """Two words that were looked at once."""
-        b, before = self.b, self.b.block
+        """All are looked at, then again those that have not come, so that their reads overlap."""
+        if not places:
+            return []
+        b, pairs = self.b, [self._two_words(place) for place in places]
+        before = b.block
         look, again, done = (b.append_basic_block(n) for n in ("look", "again", "done"))
         b.branch(look)
         b.position_at_end(look)
-        looks, words = b.phi(I32), [b.phi(I64) for _ in pair]
-        for phi, value in zip((looks, *words), (I32(1), *pair), strict=True):
-            phi.add_incoming(value, before)
-        one, other = (has_come(word) for word in words)
-        b.cbranch(b.and_(one, other), done, again)
+        looks, words = b.phi(I32), [[b.phi(I64) for _ in pair] for pair in pairs]
+        looks.add_incoming(I32(1), before)
+        for phis, pair in zip(words, pairs, strict=True):
+            for phi, value in zip(phis, pair, strict=True):
+                phi.add_incoming(value, before)
+        come = [b.and_(*(has_come(word) for word in pair)) for pair in words]
+        b.cbranch(reduce(b.and_, come), done, again)
         b.position_at_end(again)
         self._pause(looks, give_up)
-        more = b.add(looks, I32(1)), *self._two_words(place)
-        for phi, value in zip((looks, *words), more, strict=True):
-            phi.add_incoming(value, b.block)
+        more = [self._looked_again(*known) for known in zip(places, words, come, strict=True)]
+        looks.add_incoming(b.add(looks, I32(1)), b.block)
+        for phis, pair in zip(words, more, strict=True):
+            for phi, value in zip(phis, pair, strict=True):
+                phi.add_incoming(value, b.block)
         b.branch(look)
         b.position_at_end(done)
-        return list[Value](words)
+        return [word for pair in words for word in pair]
+
+    def _looked_again(self, place: Value, words: list[Value], come: Value) -> list[Value]:
+        """Two words as they are now, if they had not come."""
+        b, before = self.b, self.b.block
+        look, known = b.append_basic_block("look"), b.append_basic_block("known")
+        b.cbranch(come, known, look)
+        b.position_at_end(look)
+        now = self._two_words(place)
+        after = b.block
+        b.branch(known)
+        b.position_at_end(known)
+        phis = [b.phi(I64) for _ in words]
+        for phi, old, new in zip(phis, words, now, strict=True):
+            phi.add_incoming(old, before)
+            phi.add_incoming(new, after)
+        return list[Value](phis)
 
     def _two_words(self, place: Value) -> list[Value]:
         text = "ld.relaxed.gpu.global.v2.b64 {$0, $1}, [$2];"

@@ -33,7 +33,8 @@ from rnncc.codegen.nvptx.fragments import (
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.codegen.nvptx.tensor_pair import PairLoop, RowPointer, paired
+from rnncc.codegen.nvptx.pairs import paired
+from rnncc.codegen.nvptx.tensor_pair import PairLoop, RowPointer
 from rnncc.codegen.nvptx.tensor_product import (
     PARTS,
     Fragment,

@@ -22,129 +22,27 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.llvm.values import I32, I64, VALUE, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.exchange import is_own, whole
 from rnncc.codegen.nvptx.fragments import QUAD
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import WARP
+from rnncc.codegen.nvptx.pairs import RUN, Pair
 from rnncc.codegen.nvptx.primitives import UNWRITTEN
 from rnncc.codegen.nvptx.rows import KernelRows, begins, unit_steps, values_of
 from rnncc.codegen.nvptx.tensor_product import TensorProduct
 from rnncc.codegen.nvptx.tensor_step import StepTile, TensorStep
 from rnncc.ir.attributes import get_dim
-from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.casts import Cast
-from rnncc.ir.ops.control import Yield
-from rnncc.ir.types import dtype_of
-from rnncc.kern.access import Access, buffer_dtype, dense, get_access
-from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
+from rnncc.ir.dims import product
+from rnncc.kern.access import buffer_dtype
+from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Gemm, Map
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.tensor import TensorLoop
 
-RUN = 8
-"""bf16 that a thread waits for at a time: two words."""
 AT_ONCE = 12
 """Such runs that are on their way to a thread together."""
 RowPointer = Callable[[Row | ShiftedRow], Pointer]
 """Where a row lies in the iteration that the symbols tell."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A map and the product that it makes rows for.
-
-    Attributes:
-        rows: the row of a sequence that they are.
-        slots: the map's results that are runs of `units` of k each, in order.
-        following: argument of the loop's body -> what the next iteration gets.
-    """
-
-    map: Map
-    gemm: Gemm
-    rows: Row
-    slots: tuple[int, ...]
-    following: dict[SSAValue, SSAValue]
-
-    @property
-    def results(self) -> list[SSAValue]:
-        """What the map computes: rows before they are rounded."""
-        values = list(self.map.yields)
-        for number in self.slots:
-            cast = values[number].owner
-            assert isinstance(cast, Cast)
-            values[number] = cast.x
-        return values
-
-    def next_of(self, number: int) -> tuple[Map | Gemm, int] | None:
-        """The result that an input of the map is in the next iteration, if it is one's."""
-        value, access = self.map.ins[number], self.map.in_accesses[number]
-        if value not in self.following:
-            return None
-        for op in (self.map, self.gemm):
-            outs = list(zip(op.outs, op.out_accesses, strict=True))
-            if (self.following[value], access) in outs:
-                return op, outs.index((self.following[value], access))
-        return None
-
-
-def paired(loop: For, gemms: Sequence[Gemm]) -> Pair | None:
-    """A loop's one map and one product, whose points other threads need nothing else of."""
-    *ops, end = loop.body.block.ops
-    others = [op for op in ops if not isinstance(op, Row | ShiftedRow)]
-    if len(others) != 2 or len(gemms) != 1 or not isinstance(end, Yield):
-        return None
-    first, op = others[0], gemms[0]
-    if not isinstance(first, Map) or others[1] is not op or first.dims != op.dims:
-        return None
-    slots, rows = _slots(first, op), _row(loop, op)
-    if first.rows is not None or op.rows is not None or slots is None or rows is None:
-        return None
-    following: dict[SSAValue, SSAValue] = dict(zip(loop.body.block.args, end.values, strict=True))
-    written = {whole(value) for kernel in (first, op) for value in kernel.outs}
-    outs = [pair for o in (first, op) for pair in zip(o.outs, o.out_accesses, strict=True)]
-    for kernel in (first, op):
-        for value, access in zip(kernel.ins, kernel.in_accesses, strict=True):
-            now = kernel is op and (value, access) in outs
-            if not now and not is_own(value, access, following, outs, written):
-                return None
-    return Pair(first, op, rows, slots, following)
-
-
-def _row(loop: For, op: Gemm) -> Row | None:
-    """The row that a product reads, of dense rows of bf16 that lie one behind another."""
-    row, lines = op.a.owner, op.dims[:-1]
-    depth = Dim.of(op.depth.data)
-    dense_rows = Access(Dim.of(0), dense((*lines, depth)))
-    if not isinstance(row, Row) or get_access(op.a_access) != dense_rows:
-        return None
-    buffer = row.buffer.owner
-    known = isinstance(buffer, Buffer) and buffer.dtype == "bf16" and buffer.rows_kept is None
-    steps = get_dim(row.index) == Dim.of(loop.index.data)
-    apart = get_dim(row.stride) == product(lines) * depth
-    return row if known and steps and apart and op.depth.data % RUN == 0 else None
-
-
-def _slots(first: Map, op: Gemm) -> tuple[int, ...] | None:
-    """The map's results by the run of k that they are; None if they are not a's whole rows."""
-    a, units = get_access(op.a_access), op.units
-    if op.k_sizes is not None or units % QUAD:
-        return None
-    slots: dict[int, int] = {}
-    for number, (value, access) in enumerate(zip(first.outs, first.out_accesses, strict=True)):
-        cast = first.yields[number].owner
-        if value is not op.a:
-            continue
-        if not isinstance(cast, Cast) or dtype_of(cast.x) != "f32":
-            return None
-        start = access.offset - a.offset
-        if access.strides != a.strides or not start.is_static or int(start) % units:
-            return None
-        slots[int(start) // units] = number
-    count = op.depth.data // units
-    if sorted(slots) != list(range(count)) or count * units != op.depth.data:
-        return None
-    return tuple(slots[i] for i in range(count))
 
 
 class PointMap:
@@ -310,13 +208,18 @@ class PairLoop:
 
     def _hand_on(self, point: _Point, place: Pointer, value: Value) -> None:
         """A result of four neighbours as a word; neighbouring lanes have neighbouring units."""
-        gpu, b = self.emit.gpu, self.emit.b
+        gpu = self.emit.gpu
         # Before lanes part: a shuffle takes all of a warp.
         low = gpu.halves(value, gpu.shuffle_down(value, 1))
         high = gpu.shuffle_down(low, 2)
-        leads = b.icmp_unsigned("==", b.and_(point.unit, I32(QUAD - 1)), I32(0))
-        with self.emit.when(b.and_(point.inside, leads)):
+        with self.emit.when(self._leads(point)):
             gpu.post(place.base, low, high)
+
+    def _leads(self, point: _Point) -> Value:
+        """Whether a point is the first of a word's."""
+        b = self.emit.b
+        first = b.icmp_unsigned("==", b.and_(point.unit, I32(QUAD - 1)), I32(0))
+        return b.and_(point.inside, first)
 
     def _keep(self, op: Map | Gemm, rooms: Sequence[Value], values: Sequence[Value]) -> None:
         """A kernel's results that the next map takes."""
@@ -334,11 +237,13 @@ class PairLoop:
         runs = -(-depth // (WARP * RUN))
         first = b.mul(tile.lane.number, I32(RUN))
         places = [b.add(first, I32(i * WARP * RUN)) for i in range(runs)]
+        # One run of each block's units tells whether the block is there.
+        ahead = min(-(-self.pair.gemm.units // (WARP * RUN)), AT_ONCE)
         for some in range(0, runs, AT_ONCE):
-            self._await_runs(tile, row, line, places[some : some + AT_ONCE])
+            self._await_runs(tile, row, line, places[some : some + AT_ONCE], 0 if some else ahead)
 
     def _await_runs(
-        self, tile: StepTile, row: Value, line: Pointer, places: Sequence[Value]
+        self, tile: StepTile, row: Value, line: Pointer, places: Sequence[Value], first: int
     ) -> None:
         emit, b, depth = self.emit, self.emit.b, self.pair.gemm.depth.data
         insides = [b.icmp_unsigned("<", k, I32(depth)) for k in places]
@@ -346,7 +251,7 @@ class PairLoop:
             emit.at(line, b.zext(b.select(inside, k, I32(0)), I64)).base
             for inside, k in zip(insides, places, strict=True)
         ]
-        words = emit.gpu.written(known, emit.give_up)
+        words = emit.gpu.written(known, first, emit.give_up)
         for i, (inside, k) in enumerate(zip(insides, places, strict=True)):
             run: Value = ir.Constant(ir.VectorType(I64, 2), None)
             for j, word in enumerate(words[2 * i :][:2]):
@@ -383,4 +288,15 @@ class PairLoop:
             for op in rows:
                 self.pointers[op.y] = self.row(op)
             self._read(self._map(), points, numbers)
+            self._fetch_rows(points)
         self.pointers.update(before)
+
+    def _fetch_rows(self, points: Sequence[_Point]) -> None:
+        """What is not written yet lies in device memory, and is looked at in the next iteration."""
+        emit, b, op = self.emit, self.emit.b, self.pair.gemm
+        for point in points:
+            first = b.mul(b.zext(point.row, I64), I64(op.depth.data))
+            line = emit.at(self.pointers[op.a], b.add(first, b.zext(point.unit, I64)))
+            with emit.when(self._leads(point)):
+                for slot in range(len(self.pair.slots)):
+                    emit.gpu.fetch_ahead(emit.at(line, I64(slot * op.units)).base)
