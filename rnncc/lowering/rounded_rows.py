@@ -22,6 +22,8 @@ from rnncc.kern.kernels import Contract, Gemm, Map
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.uses import timeline
 
+WIDE = 256
+"""Units of a product that reads its rows by tiles so often that a copy takes less time."""
 EIGHT = 8
 """Elements whose multiples rows of bf16 begin at: 16 bytes."""
 
@@ -62,6 +64,43 @@ def store_rounded(program: KernelProgram) -> None:
     for op in list(program.func.walk()):
         if isinstance(op, Contract) and op.rounded is not None:
             copies.give(op)
+
+
+def copy_inputs(program: KernelProgram) -> None:
+    """Let products of many units read copies in bf16 of what the caller gives.
+
+    Before:
+
+        gemm i in N, j in 512: y = x·packed
+
+    After:
+
+        map i in 8*N: x.bf16 = cast(x)
+        gemm i in N, j in 512: y = x.bf16·packed
+    """
+    entry = program.func.body.block
+    for buffer in list(program.buffers):
+        if buffer.role.data != "input" or buffer.dtype != "f32" or buffer.default is not None:
+            continue
+        uses = [(use.operation, use.index) for use in buffer.y.uses]
+        readers = [op for op, i in uses if isinstance(op, Gemm) and _rounds(op, i)]
+        if not any(op.units >= WIDE and _is_whole(op) for op in readers):
+            continue
+        copy = Buffer(f"{buffer.label.data}.bf16", "scratch", "bf16", buffer.elements)
+        entry.insert_op_after(copy, buffer)
+        every = Access(Dim.of(0), (Dim.of(1),))
+        first = next(op for op in entry.ops if not isinstance(op, Buffer))
+        _insert_copy(first, [buffer.elements], (buffer.y, every), (copy.y, every))
+        for op in readers:
+            op.operands[0] = copy.y
+
+
+def _is_whole(op: Gemm) -> bool:
+    """Whether rows lie side by side, at multiples of eight elements."""
+    access = get_access(op.a_access)
+    parts = access.offset, *access.strides[:-1]
+    whole = all(factor % EIGHT == 0 for part in parts for _, factor in part.terms)
+    return whole and access.strides[-1] == Dim.of(1) and op.k_sizes is None
 
 
 def _names(buffer: Buffer) -> list[SSAValue]:

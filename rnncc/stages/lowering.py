@@ -12,7 +12,7 @@ from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Initial, Training
 from rnncc.lowering.absent_outputs import drop_fallbacks
 from rnncc.lowering.lower import lower as lower_net
-from rnncc.lowering.rounded_rows import store_rounded
+from rnncc.lowering.rounded_rows import copy_inputs, store_rounded
 from rnncc.lowering.window_rows import reads_windows
 from rnncc.passes.split_windows import SplitWindows
 from rnncc.planning.layout import plan as plan_memory
@@ -48,6 +48,8 @@ def round_rows(compilation: Compilation) -> None:
     """Let rounded sums read what is of bf16 already."""
     for kernels in compilation.kernels.values():
         store_rounded(kernels)
+        if compilation.phases is not None:
+            copy_inputs(kernels)
 
 
 def absent_outputs(compilation: Compilation) -> None:

@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.values import BAD_TAPE, I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
-from rnncc.codegen.nvptx import bulk, contract, tensor_bulk, tensor_contract
+from rnncc.codegen.nvptx import bulk, contract, tensor_bulk, tensor_contract, tensor_stream
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import is_low
 from rnncc.codegen.nvptx.gemm import Product
@@ -173,6 +173,9 @@ class DeviceProgram(Walk[GpuEmit]):
         around = self._stationary
         if around is not None and op in around.gemms:
             around.write(gemm)
+        elif tensor_stream.suits(op, self.emit.threads):
+            self.shared = max(self.shared, tensor_stream.shared_bytes())
+            tensor_stream.write_stream(self.emit, gemm)
         elif tensor_bulk.suits(op, self.emit.threads):
             self.shared = max(self.shared, tensor_bulk.shared_bytes(op))
             tensor_bulk.write_bulk(self.emit, gemm)
