@@ -177,7 +177,7 @@ class _Copies:
     """Copies in bf16, each before the first sum that reads it."""
 
     def __init__(self, program: KernelProgram) -> None:
-        self._entry = program.func.body.block
+        self._entry, self._bounds = program.func.body.block, program.bounds
         self._known: dict[object, tuple[SSAValue, Access]] = {}
 
     def give(self, op: Contract) -> None:
@@ -214,7 +214,8 @@ class _Copies:
         """A copy whose rows are padded; with rows in front of others, or behind them."""
         value, access = place
         depth, padded = op.sizes[0], Dim.of(-(-int(width) // EIGHT) * EIGHT)
-        copy = Buffer("rounded", "scratch", "bf16", depth * padded)
+        size = (depth * padded).substitute(self._bounds)
+        copy = Buffer("rounded", "scratch", "bf16", size)
         self._entry.insert_op_before(copy, _first(self._entry))
         rows, whole = Access(Dim.of(0), (padded, Dim.of(1))), depth
         if first is not None:
