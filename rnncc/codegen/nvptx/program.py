@@ -9,7 +9,14 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.values import BAD_TAPE, I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
-from rnncc.codegen.nvptx import bulk, contract, tensor_bulk, tensor_contract, tensor_stream
+from rnncc.codegen.nvptx import (
+    bulk,
+    contract,
+    rounding,
+    tensor_bulk,
+    tensor_contract,
+    tensor_stream,
+)
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import is_low
 from rnncc.codegen.nvptx.gemm import Product
@@ -161,6 +168,9 @@ class DeviceProgram(Walk[GpuEmit]):
 
     def _map(self, op: Map, rows: Pointer | None) -> None:
         around, ins, outs = self._stationary, self.all(op.ins), self.all(op.outs)
+        if rounding.suits(op):
+            rounding.emit_rounding(self.emit, op, ins[0], outs[0])
+            return
         write = partial(emit_map, self.emit, op, ins, outs, rows)
         if isinstance(around, TensorLoop):
             around.write_map(op, write)

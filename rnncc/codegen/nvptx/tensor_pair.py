@@ -39,6 +39,8 @@ from rnncc.kern.kernels import Gemm, Map
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.tensor import TensorLoop
 
+FEW = 4
+"""Runs that are all looked at until they are there."""
 AT_ONCE = 12
 """Such runs that are on their way to a thread together."""
 RowPointer = Callable[[Row | ShiftedRow], Pointer]
@@ -237,8 +239,8 @@ class PairLoop:
         runs = -(-depth // (WARP * RUN))
         first = b.mul(tile.lane.number, I32(RUN))
         places = [b.add(first, I32(i * WARP * RUN)) for i in range(runs)]
-        # One run of each block's units tells whether the block is there.
-        ahead = min(-(-self.pair.gemm.units // (WARP * RUN)), AT_ONCE)
+        # The first of many runs tells when it is worth looking at the others.
+        ahead = 1 if runs > FEW else 0
         for some in range(0, runs, AT_ONCE):
             self._await_runs(tile, row, line, places[some : some + AT_ONCE], 0 if some else ahead)
 
