@@ -10,6 +10,7 @@ import pytest
 from rnncc_runtime import ArrayError, RunError
 
 import rnncc
+from rnncc import CompileError
 from tests.torch.cells import (
     CELLS,
     CLOSE,
@@ -89,6 +90,17 @@ def test_rounded_products(gpu: EmulatedGpu, kind: Any) -> None:
         ys, _ = rounded(*given)
     assert torch.equal(ys, got[0])  # products that the loop computes ahead, too
     assert gpu.calls == 5
+
+
+def test_precisions_that_are_refused() -> None:
+    cell = make_cell(MinimalGated)
+    given = (cell, sequence(4), cell.start)
+    with pytest.raises(CompileError, match="precision bf16 is for float32 tensors on a GPU"):
+        rt.scan(*given, precision="bf16")
+    with pytest.raises(CompileError, match="precision 'int8' is not one of fp32, bf16"):
+        rt.scan(*given, precision="int8")
+    with pytest.raises(CompileError, match="precision 'half' is not one of fp32, bf16, int8"):
+        rt.compile(nn.LSTM(3, 4), (torch.zeros(2, 1, 3),), frozen=True, precision="half")
 
 
 def test_a_compiled_module_of_rounded_products(gpu: EmulatedGpu) -> None:

@@ -27,6 +27,10 @@ STAGES = 3
 """Runs in shared memory: one that is multiplied, others on their way."""
 ACROSS = 2
 """Warps along the rows of a tile."""
+AHEAD = 8
+"""Runs that the second-level cache is asked for ahead of the copies."""
+LINE = 64
+"""bf16 of a line of the cache."""
 PIECE = 8
 """bf16 that are copied at a time, at a multiple of 16 bytes."""
 
@@ -278,3 +282,18 @@ class _Side:
             here = b.select(inside, here, self.rows.first.base)
             target = emit.at(stage, b.zext(place, I64))
             emit.gpu.copy_ahead(target.base, here, b.select(inside, size, I32(0)))
+            self._fetch(b.add(first, k), source, offset, size)
+
+    def _fetch(self, k: Value, source: Pointer, offset: Value, size: Value) -> None:
+        """Let the cache fetch a run much further on: all blocks come to it at about the same time.
+
+        One thread for each line of the cache that it reads.
+        """
+        emit, b = self.emit, self.emit.b
+        later = b.add(offset, b.mul(I64(AHEAD * RUN), self.rows.stride))
+        place = emit.at(source, later).base
+        leads = b.icmp_unsigned("==", b.and_(emit.thread, I32(LINE // PIECE - 1)), I32(0))
+        inside = b.icmp_signed("<", b.add(k, I64(AHEAD * RUN)), self.count)
+        some = b.and_(inside, b.icmp_unsigned(">", size, I32(0)))
+        with emit.when(b.and_(leads, some)):
+            emit.gpu.fetch_ahead(place)

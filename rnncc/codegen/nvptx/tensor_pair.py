@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 FEW = 4
 """Runs that are all looked at until they are there."""
-AT_ONCE = 12
-"""Such runs that are on their way to a thread together."""
+AT_ONCE, MOST_USED = 12, 160
+"""Such runs that are on their way to a thread together; registers for them and for weights."""
 RowPointer = Callable[[Row | ShiftedRow], Pointer]
 """Where a row lies in the iteration that the symbols tell."""
 
@@ -241,8 +241,9 @@ class PairLoop:
         places = [b.add(first, I32(i * WARP * RUN)) for i in range(runs)]
         # The first of many runs tells when it is worth looking at the others.
         ahead = 1 if runs > FEW else 0
-        for some in range(0, runs, AT_ONCE):
-            self._await_runs(tile, row, line, places[some : some + AT_ONCE], 0 if some else ahead)
+        at_once = min(AT_ONCE, (MOST_USED - self.resident.registers) // 4)
+        for some in range(0, runs, at_once):
+            self._await_runs(tile, row, line, places[some : some + at_once], 0 if some else ahead)
 
     def _await_runs(
         self, tile: StepTile, row: Value, line: Pointer, places: Sequence[Value], first: int

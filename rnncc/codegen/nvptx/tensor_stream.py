@@ -29,6 +29,10 @@ STAGES = 3
 """Runs in shared memory: one that is multiplied, others on their way."""
 ACROSS = 2
 """Warps along the units."""
+AHEAD = 4
+"""Runs that the second-level cache is asked for ahead of the copies."""
+LINE = 64
+"""bf16 of a line of the cache."""
 PIECE = 8
 """bf16 of a row that are copied at a time."""
 PITCH, WIDTH = RUN + PADDING, UNITS + 8
@@ -155,6 +159,7 @@ class _Tile:
             at = emit.at(source, b.zext(b.select(inside, k, I32(0)), I64))
             target = emit.at(rows, b.zext(place, I64))
             emit.gpu.copy_ahead(target.base, at.base, b.select(inside, I32(16), I32(0)))
+            self._fetch(source, here, k)
         for source, step, here, own, place in self.weights:
             pair = b.add(b.mul(run, I32(RUN // 2)), own)
             inside = b.and_(here, b.icmp_signed("<", pair, I32(depth // 2)))
@@ -163,6 +168,15 @@ class _Tile:
             target = emit.at(words, b.zext(place, I64))
             emit.gpu.copy_ahead(target.base, at.base, b.select(inside, I32(16), I32(0)))
         emit.gpu.end_copies()
+
+    def _fetch(self, source: Pointer, here: Value, k: Value) -> None:
+        """Let the cache fetch a row's line some runs ahead: several blocks come to it at once."""
+        emit, b = self.emit, self.emit.b
+        later = b.add(k, I32(AHEAD * RUN))
+        leads = b.icmp_unsigned("==", b.and_(later, I32(LINE - 1)), I32(0))
+        inside = b.and_(here, b.icmp_signed("<", later, I32(self.gemm.depth)))
+        with emit.when(b.and_(leads, inside)):
+            emit.gpu.fetch_ahead(emit.at(source, b.zext(later, I64)).base)
 
     def _stage(self, number: Value) -> tuple[Pointer, Pointer]:
         """Where a run's rows lie, and its words of weights."""
