@@ -13,6 +13,7 @@ stands in the loop. What the next map reads besides is on its way while rows are
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.values import I32, I64, VALUE, Pointer, Value
+from rnncc.codegen.llvm.values import I1, I32, I64, VALUE, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import QUAD
 from rnncc.codegen.nvptx.gemm import Product
@@ -249,7 +250,8 @@ class PairLoop:
         self, tile: StepTile, row: Value, line: Pointer, places: Sequence[Value], first: int
     ) -> None:
         emit, b, depth = self.emit, self.emit.b, self.pair.gemm.depth.data
-        insides = [b.icmp_unsigned("<", k, I32(depth)) for k in places]
+        whole = depth % (WARP * RUN) == 0
+        insides = [I1(1) if whole else b.icmp_unsigned("<", k, I32(depth)) for k in places]
         known = [
             emit.at(line, b.zext(b.select(inside, k, I32(0)), I64)).base
             for inside, k in zip(insides, places, strict=True)
@@ -259,9 +261,10 @@ class PairLoop:
             run: Value = ir.Constant(ir.VectorType(I64, 2), None)
             for j, word in enumerate(words[2 * i :][:2]):
                 run = b.insert_element(run, b.select(inside, word, I64(0)), I64(j))
+            place = emit.at(tile.shared.rows, tile.place(row, k))
             # Products read zeros behind the depth, up to a whole number of their tiles.
-            with emit.when(b.icmp_unsigned("<", k, I32(tile.shared.depth))):
-                place = emit.at(tile.shared.rows, tile.place(row, k))
+            padded = b.icmp_unsigned("<", k, I32(tile.shared.depth))
+            with nullcontext() if whole else emit.when(padded):
                 b.store(run, place.base, align=2 * RUN)
 
     # Along the loop
