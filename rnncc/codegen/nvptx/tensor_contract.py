@@ -13,10 +13,13 @@ order to what the kernel starts at. So no bit depends on how many blocks there a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 
-from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
+from llvmlite import ir
+
+from rnncc.codegen.llvm.values import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.fragments import COLUMNS, PADDING, SIDE, ZERO, Lane
+from rnncc.codegen.nvptx.fragments import COLUMNS, PADDING, QUAD, SIDE, ZERO, Lane
 from rnncc.codegen.nvptx.limits import WARP, contract_tile, parts_of
 from rnncc.kern.access import Access, get_access
 from rnncc.kern.kernels import Contract
@@ -97,19 +100,40 @@ class _Rounded:
         emit.strided(block, b.mul(count, I64(down * across)), blocks, item)
         if self.parts > 1:
             emit.together()
-            emit.for_each(I64(self.m * self.n), self._add_parts)
+            self._add_parts()
 
-    def _add_parts(self, element: Value) -> None:
-        """One element of the result."""
+    def _add_parts(self) -> None:
+        """All elements of the result, by fours where these lie at multiples of 16 bytes."""
         emit, b, given = self.emit, self.emit.b, self.given
-        begin = ZERO if given.init is None else emit.load(emit.at(given.init, element))
+        size = self.m * self.n
+        pointers = [given.out, given.scratch, *([] if given.init is None else [given.init])]
+        bits = reduce(b.or_, [b.ptrtoint(p.base, I64) for p in pointers])
+        aligned = b.icmp_unsigned("==", b.and_(bits, I64(4 * QUAD - 1)), I64(0))
+        with b.if_else(aligned if size % QUAD == 0 else I1(0)) as (fours, ones):
+            with fours:
+                emit.for_each(I64(size // QUAD), lambda i: self._add(b.mul(i, I64(QUAD)), QUAD))
+            with ones:
+                emit.for_each(I64(size), lambda i: self._add(i, 1))
 
-        def part(i: Value, total: list[Value]) -> list[Value]:
-            at = b.add(b.mul(i, I64(self.m * self.n)), element)
-            return [b.fadd(total[0], emit.load(emit.at(given.scratch, at)))]
+    def _add(self, element: Value, count: int) -> None:
+        """Neighbouring elements. All parts are read before any is added: there is no time to lose
+        between one read and the next."""
+        emit, b, given = self.emit, self.emit.b, self.given
+        type_ = FLOAT if count == 1 else ir.VectorType(FLOAT, count)
+        zero = ir.Constant(type_, 0.0 if count == 1 else None)
 
-        [total] = emit.loop(self.used, part, [begin])
-        emit.store(total, emit.at(given.out, element))
+        def read(pointer: Pointer, at: Value) -> Value:
+            return b.load(emit.at(pointer, at).base, typ=type_, align=4 * count)
+
+        total = zero if given.init is None else read(given.init, element)
+        parts: list[tuple[Value, Value]] = []
+        for i in range(self.parts):
+            there = b.icmp_signed("<", I64(i), self.used)
+            at = b.add(b.select(there, I64(i * self.m * self.n), I64(0)), element)
+            parts.append((there, read(given.scratch, at)))
+        for there, part in parts:
+            total = b.select(there, b.fadd(total, part), total)
+        b.store(total, emit.at(given.out, element).base, align=4 * count)
 
     def keep(self, part: Value, m: Value, n: Value, value: Value) -> None:
         """A sum of a part, if the element is there."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 FEW = 4
 """Runs that are all looked at until they are there."""
-AT_ONCE, MOST_USED = 12, 160
+AT_ONCE, MOST_USED = 12, 152
 """Such runs that are on their way to a thread together; registers for them and for weights."""
 RowPointer = Callable[[Row | ShiftedRow], Pointer]
 """Where a row lies in the iteration that the symbols tell."""
