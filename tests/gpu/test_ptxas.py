@@ -164,7 +164,7 @@ def test_tensor_cores(cell: str, units: int, chip: str, tmp_path: Path) -> None:
     found, _ = assemble(text, chip, tmp_path)
     for usage in found:
         assert -(-usage.registers // 8) * 8 * target.threads <= REGISTERS, usage
-        assert usage.spilled <= 128, usage  # as weights are read, before the first iteration
+        assert usage.spilled <= 192, usage  # as weights are read, before the first iteration
 
 
 @pytest.mark.parametrize("chip", marked(CHIPS[1:], ["sm_90a"]))
