@@ -23,7 +23,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.llvm.values import I1, I32, I64, VALUE, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.fragments import QUAD
+from rnncc.codegen.nvptx.fragments import COLUMNS, QUAD
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.pairs import RUN, Pair
@@ -44,6 +44,8 @@ FEW = 4
 """Runs that are all looked at until they are there."""
 AT_ONCE, MOST_USED = 12, 152
 """Such runs that are on their way to a thread together; registers for them and for weights."""
+MOST_SHARED = 32
+"""Rows of the batch that a block has at most, where rows are handed on."""
 RowPointer = Callable[[Row | ShiftedRow], Pointer]
 """Where a row lies in the iteration that the symbols tell."""
 
@@ -103,7 +105,7 @@ class PairLoop:
         self.around, self.pair, self.resident, self.row = around, pair, resident, row
         self.emit, self.pointers = around.emit, around.pointers
         self.on: Value = None
-        points = range(0, resident.rows * resident.groups.units, self.emit.threads)
+        points = range(0, MOST_SHARED * resident.groups.units, self.emit.threads)
         dtypes = [buffer_dtype(value) for value in pair.map.ins]
         self.inputs = [[self._room(VALUE[d]) for d in dtypes] for _ in points]
 
@@ -117,9 +119,8 @@ class PairLoop:
         """Nothing is written yet; `on`: whether blocks have weights for all units."""
         emit, b, loop = self.emit, self.emit.b, self.around.loop
         rows = emit.dim(product(self.pair.gemm.dims[:-1]))
-        # Inputs of the next map are kept for the points of one tile.
-        tiles = b.zext(b.udiv(emit.blocks, I32(self.resident.blocks)), I64)
-        self.on = b.and_(on, b.icmp_signed("<=", rows, b.mul(tiles, I64(self.resident.rows))))
+        ranks = b.zext(b.udiv(emit.blocks, I32(self.resident.blocks)), I64)
+        self.on = b.and_(on, b.icmp_signed("<=", rows, b.mul(ranks, I64(MOST_SHARED))))
         stride = emit.dim(get_dim(self.pair.rows.stride))
         first = b.mul(emit.dim(get_dim(loop.start)), stride)
         count = b.sdiv(b.mul(emit.dim(get_dim(loop.count)), stride), I64(RUN))
@@ -139,27 +140,57 @@ class PairLoop:
         """An iteration: the map, then the product."""
         emit, b = self.emit, self.emit.b
         step = TensorStep(self.around, gemm, self.resident)
-        part, rank, ranks, size = step.shares()
-        start = b.mul(rank, size)
+        part, rank, ranks, mine = step.shares()
+        share = b.and_(b.add(mine, I32(COLUMNS - 1)), I32(-COLUMNS))
+        start = b.mul(rank, share)
         busy = b.and_(b.icmp_unsigned("<", rank, ranks), b.icmp_unsigned("<", start, step.count))
         with emit.when(busy):
-            tile = StepTile(step, part, start, size)
-            points = [self._point(tile, i) for i in range(len(self.inputs))]
-            here = self._map()
-            with emit.when(self._is_first()):
-                self._read(here, points, range(len(self.pair.map.ins)))
-            for point, rooms in zip(points, self.inputs, strict=True):
-                self._run_map(here, tile, point, rooms)
-            self._read_ahead(points)
-            tile.each_row(1, partial(self._await_row, tile))
-            emit.gpu.block_wait()
-            tile.sums(None)
-            emit.gpu.block_wait()
-            for point, rooms in zip(points, self.inputs, strict=True):
-                with emit.when(point.inside):
-                    totals = tile.totals(point.line, point.place)
-                    keep = partial(self._keep, self.pair.gemm, rooms)
-                    tile.loaded(point.line, point.place)(None, totals, keep)
+            every = StepTile(step, part, start, share)
+            points = [self._point(every, i) for i in range(len(self.inputs))]
+            self._run_maps(every, points)
+            size, rows = I64(self.resident.rows), b.zext(every.rows, I64)
+
+            def tile(number: Value) -> None:
+                first = b.trunc(number, I32)
+                rest, most = b.sub(every.rows, first), I32(self.resident.rows)
+                some = b.select(b.icmp_unsigned("<", rest, most), rest, most)
+                self._product(StepTile(step, part, b.add(start, first), some), first, points)
+
+            emit.strided(I64(0), rows, size, tile)
+
+    def _run_maps(self, every: StepTile, points: Sequence[_Point]) -> None:
+        """The map at all points of the block's rows.
+
+        What the first points read is on its way since the iteration before; further ones, of
+        blocks with many rows, take the time.
+        """
+        emit, b, here = self.emit, self.emit.b, self._map()
+        numbers = range(len(self.pair.map.ins))
+        with emit.when(self._is_first()):
+            self._read(here, points[0], self.inputs[0], numbers)
+        self._run_map(here, every, points[0], self.inputs[0])
+        for i, point in enumerate(points[1:], 1):
+            more = b.mul(every.rows, I32(self.resident.groups.units))
+            with emit.when(b.icmp_unsigned(">", more, I32(i * emit.threads))):
+                self._read(here, point, self.inputs[i], numbers)
+                self._run_map(here, every, point, self.inputs[i])
+        self._read_ahead(points)
+
+    def _product(self, tile: StepTile, first: Value, points: Sequence[_Point]) -> None:
+        """The product of a tile of the block's rows, from the first on."""
+        emit, b = self.emit, self.emit.b
+        tile.each_row(1, partial(self._await_row, tile))
+        emit.gpu.block_wait()
+        tile.sums(None)
+        emit.gpu.block_wait()
+        for point, rooms in zip(points, self.inputs, strict=True):
+            line = b.sub(point.line, first)
+            # Lines before the first are far behind the last.
+            inside = b.icmp_unsigned("<", line, tile.rows)
+            with emit.when(b.and_(point.inside, inside)):
+                keep = partial(self._keep, self.pair.gemm, rooms)
+                totals = tile.totals(line, point.place)
+                tile.loaded(line, point.place)(None, totals, keep)
 
     # Points
 
@@ -178,14 +209,15 @@ class PairLoop:
             self.emit, op, [pointers[v] for v in op.ins], [pointers[v] for v in op.outs]
         )
 
-    def _read(self, code: PointMap, points: Sequence[_Point], numbers: Sequence[int]) -> None:
+    def _read(
+        self, code: PointMap, point: _Point, rooms: Sequence[Value], numbers: Sequence[int]
+    ) -> None:
         """Some inputs of the map, into their rooms."""
         emit, b = self.emit, self.emit.b
-        for point, rooms in zip(points, self.inputs, strict=True):
-            places = code.places(b.zext(point.row, I64), b.zext(point.unit, I64))
-            with emit.when(point.inside):
-                for number in numbers:
-                    b.store(emit.load(places[number]), rooms[number], align=8)
+        places = code.places(b.zext(point.row, I64), b.zext(point.unit, I64))
+        with emit.when(point.inside):
+            for number in numbers:
+                b.store(emit.load(places[number]), rooms[number], align=8)
 
     def _run_map(
         self, code: PointMap, tile: StepTile, point: _Point, rooms: Sequence[Value]
@@ -293,7 +325,7 @@ class PairLoop:
         with emit.symbols_set({loop.index.data: following}):
             for op in rows:
                 self.pointers[op.y] = self.row(op)
-            self._read(self._map(), points, numbers)
+            self._read(self._map(), points[0], self.inputs[0], numbers)
             self._fetch_rows(points)
         self.pointers.update(before)
 

@@ -48,22 +48,23 @@ class TensorStep:
     def from_registers(self) -> None:
         """Blocks with the same units share the rows."""
         b, emit = self.emit.b, self.emit
-        part, rank, ranks, tile = self.shares()
+        part, rank, ranks, mine = self.shares()
+        few = b.icmp_unsigned("<=", mine, I32(COLUMNS))
+        # Eight rows are one multiplication wide: with sixteen, half would be for nothing.
+        tile = b.select(few, I32(COLUMNS), I32(self.rows))
         with emit.when(b.icmp_unsigned("<", rank, ranks)):
             self._shared_rows(part, rank, ranks, tile)
 
     def shares(self) -> tuple[Value, Value, Value, Value]:
         """This block's part of the units; its rank among those with the same, their number, and
-        how many rows they compute at a time; where there are blocks for all units."""
+        how many rows each has; where there are blocks for all units."""
         b, emit, blocks = self.emit.b, self.emit, I32(self.resident.blocks)
         part, rank = b.urem(emit.block, blocks), b.udiv(emit.block, blocks)
         ranks = b.udiv(emit.blocks, blocks)
         # Without rows there is a team of one block, which is not enough for all units.
         some = b.select(b.icmp_unsigned(">", ranks, I32(1)), ranks, I32(1))
         mine = b.udiv(b.add(self.count, b.sub(some, I32(1))), some)
-        few = b.icmp_unsigned("<=", mine, I32(COLUMNS))
-        # Eight rows are one multiplication wide: with sixteen, half would be for nothing.
-        return part, rank, ranks, b.select(few, I32(COLUMNS), I32(self.rows))
+        return part, rank, ranks, mine
 
     def from_memory(self) -> None:
         """Blocks share units, then rows."""
