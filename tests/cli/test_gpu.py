@@ -122,6 +122,13 @@ def test_targets_tell_of_the_gpu(capsys: Capture) -> None:
     assert (status, told) == (0, "")
 
 
+def test_the_plan_of_a_library_for_tensor_cores(capsys: Capture) -> None:
+    words = ["plan", "--gpu", NET, *INIT, "--train", "--precision", "bf16", "--json"]
+    assert main(words) == 0
+    launches = json.loads(capsys.readouterr().out)["launches"]
+    assert [row["program"] for row in launches] == ["forward", "backward"]
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_the_plan_tells_of_launches(capsys: Capture, train: bool) -> None:
     words = ["plan", "--gpu", NET, *INIT, "--plan-for", "100,4", *(["--train"] if train else [])]
