@@ -116,6 +116,24 @@ def test_any_grid_gives_the_same_bits(cell: str, grid: tuple[int, int], cuda: Em
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_row_alone_gives_the_same_bits(cell: str) -> None:
+    """Which all warps of a block share then."""
+    inputs, parameters, outer, sizes = given(cell, 3, 9)
+    batch = trained(net_of(cell, GRIDS[2]), inputs, parameters, outer, sizes)
+    for row in (0, 8):
+        some = ({n: _row(a, row) for n, a in arrays.items()} for arrays in (inputs, outer))
+        one, seeds = some
+        alone = trained(net_of(cell, GRIDS[2]), one, parameters, seeds, {**sizes, "N": 1})
+        for name in ("y", "h_last", "grad:x"):
+            np.testing.assert_array_equal(alone[name], _row(batch[name], row), err_msg=name)
+
+
+def _row(array: np.ndarray, row: int) -> np.ndarray:
+    """One row of a batch, whose axis is the last but one."""
+    return np.ascontiguousarray(array[..., row : row + 1, :])
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_no_steps_and_no_rows(cell: str) -> None:
     for steps, rows in ((0, 3), (1, 3), (2, 0)):
         case = given(cell, steps, rows)

@@ -179,7 +179,7 @@ class PairLoop:
     def _product(self, tile: StepTile, first: Value, points: Sequence[_Point]) -> None:
         """The product of a tile of the block's rows, from the first on."""
         emit, b = self.emit, self.emit.b
-        tile.each_row(1, partial(self._await_row, tile))
+        self._await_rows(tile)
         emit.gpu.block_wait()
         tile.sums(None)
         emit.gpu.block_wait()
@@ -265,6 +265,18 @@ class PairLoop:
 
     # Rows
 
+    def _await_rows(self, tile: StepTile) -> None:
+        """A row each warp; one alone is shared by all, but where weights take most registers."""
+        b, runs = self.emit.b, -(-tile.shared.depth // (WARP * RUN))
+        if self.resident.registers > MOST_USED // 2 and runs <= AT_ONCE:
+            tile.each_row(1, partial(self._await_row, tile))
+            return
+        with b.if_else(b.icmp_unsigned("==", tile.rows, I32(1))) as (one, several):
+            with one:
+                self._await_parts(tile)
+            with several:
+                tile.each_row(1, partial(self._await_row, tile))
+
     def _await_row(self, tile: StepTile, row: Value) -> None:
         """A row, of which a lane takes every 32nd run, once it is there."""
         b, depth = self.emit.b, tile.shared.depth
@@ -275,14 +287,32 @@ class PairLoop:
         # The first of many runs tells when it is worth looking at the others.
         ahead = 1 if runs > FEW else 0
         at_once = min(AT_ONCE, (MOST_USED - self.resident.registers) // 4)
+        whole = self.pair.gemm.depth.data % (WARP * RUN) == 0
         for some in range(0, runs, at_once):
-            self._await_runs(tile, row, line, places[some : some + at_once], 0 if some else ahead)
+            here = places[some : some + at_once]
+            self._await_runs(tile, (row, line), here, 0 if some else ahead, whole)
+
+    def _await_parts(self, tile: StepTile) -> None:
+        """The one row that there is: each warp waits for a part of it."""
+        b, depth = self.emit.b, tile.shared.depth
+        line = tile.step.reader.row(b.zext(tile.start, I64))
+        lanes = self.emit.threads
+        first = b.mul(self.emit.thread, I32(RUN))
+        runs = -(-depth // (lanes * RUN))
+        places = [b.add(first, I32(i * lanes * RUN)) for i in range(runs)]
+        self._await_runs(tile, (I32(0), line), places, 0, False)
 
     def _await_runs(
-        self, tile: StepTile, row: Value, line: Pointer, places: Sequence[Value], first: int
+        self,
+        tile: StepTile,
+        source: tuple[Value, Pointer],
+        places: Sequence[Value],
+        first: int,
+        whole: bool,
     ) -> None:
+        """Runs of a row; the first of them before the others. `whole`: none is behind the depth."""
         emit, b, depth = self.emit, self.emit.b, self.pair.gemm.depth.data
-        whole = depth % (WARP * RUN) == 0
+        row, line = source
         insides = [I1(1) if whole else b.icmp_unsigned("<", k, I32(depth)) for k in places]
         known = [
             emit.at(line, b.zext(b.select(inside, k, I32(0)), I64)).base
