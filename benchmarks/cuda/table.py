@@ -108,13 +108,13 @@ def _training(rows: Sequence[Row]) -> str:
 
 
 def _custom(rows: Sequence[Row]) -> str:
-    titles = ("cell", "H", "B", "T", "", "rnncc", "eager", "in a graph: rnncc", "eager")
+    titles = ("cell", "H", "B", "T", "", "rnncc", "bf16", "eager", "in a graph: rnncc", "eager")
     lines: list[list[object]] = []
     for row in rows:
         for way, name in (("forward", "forward"), ("both", "with gradients")):
             times, graphs = (row.get(n, {}).get(way, {}) for n in ("us", "graph_us"))
             own, alone = times.get("rnncc"), graphs.get("rnncc")
-            called = [us(own), us(times.get("eager"), own)]
+            called = [us(own), us(times.get("rnncc bf16"), own), us(times.get("eager"), own)]
             lines.append([*_named(row), name, *called, us(alone), us(graphs.get("eager"), alone)])
     return _grid(titles, lines)
 
