@@ -70,7 +70,7 @@ class Options:
         state: inputs that keep what an output gave in the call before: {"h": "h_next"}, or texts
             such as "h=h_next"; so the net of one step becomes a stream.
         functions: DOMAIN.NAME of operators of an ONNX model -> what `rnncc.elementwise` made.
-        precision: of the weights of products: fp32, bf16 or int8; inference alone has less.
+        precision: of the weights of products: fp32, bf16 or int8; training has bf16 on GPUs alone.
         flush_denormals: compute with zeros in the place of denormals, whatever the caller's mode,
             and leave that as it was (docs/determinism.md).
         tune: measure a few settings of the code generator on this machine, at the sizes `plan_for`
@@ -208,8 +208,8 @@ def _check_precision(values: dict[str, Any]) -> None:
     if precision not in PRECISIONS:
         what = f"precision {precision!r} is not one of {', '.join(PRECISIONS)}"
         raise CompileError("", what)
-    if precision != "fp32" and values.get("train"):
-        what = f"precision {precision} is for inference: training computes in fp32"
+    if precision == "int8" and values.get("train"):
+        what = "precision int8 is for inference: training computes in fp32 or bf16"
         raise CompileError("", what, "train without it, then compile the trained net with it")
 
 

@@ -105,6 +105,11 @@ TRAINING = [
 
 LOWERING = [
     Step("lower", lowering.lower, "everything between products becomes their epilogue"),
+    Step(
+        "round-rows",
+        lowering.round_rows,
+        "bf16: weights' gradients read rows by tiles, over and over",
+    ),
     Step("absent-outputs", lowering.absent_outputs, "an output that nobody wants costs nothing"),
     Step("reuse-tape", lowering.reuse_tape, "backward reads a slot once and may write over it"),
     Step("plan", lowering.plan, "places what is left"),

@@ -17,6 +17,7 @@ from benchmarks.cuda.clock import Work, alternate, graph_times, one_line
 
 SECONDS = 0.3
 INPUTS = 3
+LOW = "rnncc bf16"
 Forward = Callable[[Any, dict[str, Any]], Any]
 
 
@@ -44,10 +45,10 @@ def plain(cell: str, x: Any, p: dict[str, Any]) -> Any:
     return loop_of(cell, p)(x)
 
 
-def ours(cell: str, x: Any, p: dict[str, Any]) -> Any:
+def ours(cell: str, x: Any, p: dict[str, Any], precision: str = "fp32") -> Any:
     """The compiled loop."""
     start = x.new_zeros(x.shape[1], p["RW"].shape[0])
-    return rnncc.torch.scan(step_of(cell, p), x, (start, start))[0]
+    return rnncc.torch.scan(step_of(cell, p), x, (start, start), precision=precision)[0]
 
 
 def forward(function: Forward, p: dict[str, Any], x: Any) -> Any:
@@ -71,7 +72,8 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     exact = {name: tensor.double() for name, tensor in p.items()}
     want = both(partial(plain, cell), exact, gradient.double(), xs[0].double())
     row: dict[str, Any] = {"us": {}, "graph_us": {}, "off": {}, "errors": {}}
-    ways = {"rnncc": partial(ours, cell), "eager": partial(plain, cell)}
+    ways: dict[str, Forward] = {"rnncc": partial(ours, cell), "eager": partial(plain, cell)}
+    ways[LOW] = partial(ours, cell, precision="bf16")
     calls: dict[str, dict[str, list[Work]]] = {"forward": {}, "both": {}}
     for name, function in ways.items():
         try:
@@ -102,7 +104,7 @@ def _check(row: dict[str, Any], name: str, calls: dict[str, list[Work]], want: A
     got = calls["both"][0]()
     gradients = [checks.distance(g, w) for g, w in zip(got[1:], want[1:], strict=True)]
     found = [checks.distance(alone, want[0]), checks.distance(got[0], want[0]), max(gradients)]
-    limit = checks.LIMITS["fp32"]
+    limit = checks.LIMITS["bf16" if name == LOW else "fp32"]
     wrong = checks.fault("y", max(found[:2]), limit)
     wrong = wrong or checks.fault("a gradient", found[2], limit * checks.GRADIENT)
     if wrong:

@@ -96,25 +96,25 @@ def _both(row: Row, kind: str) -> str:
 
 
 def _training(rows: Sequence[Row]) -> str:
-    titles = ("H", "B", "T", "rnncc fp32", "cuDNN fp32", "tf32", "bf16", "fp16")
-    kinds = ("fp32", "tf32", "bf16", "fp16")
+    titles = ("H", "B", "T", "rnncc fp32", "rnncc bf16", "cuDNN fp32", "tf32", "bf16", "fp16")
+    kinds = ("rnncc bf16", "fp32", "tf32", "bf16", "fp16")
     lines: list[list[object]] = []
     for row in rows:
         times = row.get("us", {})
         own = times.get("rnncc")
         cells = [us(own), *(us(times.get(kind), own) for kind in kinds)]
         lines.append([row["units"], row["batch"], row["steps"], *cells])
-    return "Microseconds a step; in brackets times rnncc's.\n\n" + _grid(titles, lines)
+    return "Microseconds a step; in brackets times rnncc's fp32.\n\n" + _grid(titles, lines)
 
 
 def _custom(rows: Sequence[Row]) -> str:
-    titles = ("cell", "H", "B", "T", "", "rnncc", "eager", "in a graph: rnncc", "eager")
+    titles = ("cell", "H", "B", "T", "", "rnncc", "bf16", "eager", "in a graph: rnncc", "eager")
     lines: list[list[object]] = []
     for row in rows:
         for way, name in (("forward", "forward"), ("both", "with gradients")):
             times, graphs = (row.get(n, {}).get(way, {}) for n in ("us", "graph_us"))
             own, alone = times.get("rnncc"), graphs.get("rnncc")
-            called = [us(own), us(times.get("eager"), own)]
+            called = [us(own), us(times.get("rnncc bf16"), own), us(times.get("eager"), own)]
             lines.append([*_named(row), name, *called, us(alone), us(graphs.get("eager"), alone)])
     return _grid(titles, lines)
 

@@ -21,7 +21,10 @@ INPUTS = 3
 FLASH = (768, 16, 1024)
 """The case with a published time: cuDNN's fp16, 5.1 us a step."""
 GRID = product((256, 512, 1024), (1, 16, 64), (100, 512))
+OURS = {"rnncc": "fp32", "rnncc bf16": "bf16"}
 KINDS = ("fp32", "tf32", "bf16", "fp16")
+"""Of cuDNN, for the published case; `IN_GRID` for the others."""
+IN_GRID = ("fp32", "bf16")
 NAMES = ("x", "W", "RW", "b")
 
 
@@ -41,7 +44,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     want = _cudnn(module, torch.float64, False, gradient, xs[0])
     ways: dict[str, list[Work]] = {}
     row: dict[str, Any] = {"us": {}, "off": {}, "errors": {}}
-    for kind in ("rnncc", *(KINDS if (units, batch, steps) == FLASH else KINDS[:1])):
+    for kind in (*OURS, *(KINDS if (units, batch, steps) == FLASH else IN_GRID)):
         try:
             calls = [_call(kind, module, gradient, x) for x in xs]
             row["off"][kind] = _check(row, kind, calls[0](), want)
@@ -55,7 +58,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
 
 def _check(row: dict[str, Any], kind: str, got: Any, want: Any) -> list[float]:
     """How far y and the gradients are off; a fault becomes one of the row's errors."""
-    limit = checks.LIMITS.get(kind, checks.LIMITS["fp32"])
+    limit = checks.LIMITS[OURS.get(kind, kind)]
     found = [checks.distance(got[0], want[0])]
     found.append(max(checks.distance(g, w) for g, w in zip(got[1:], want[1:], strict=True)))
     wrong = checks.fault("y", found[0], limit)
@@ -66,8 +69,8 @@ def _check(row: dict[str, Any], kind: str, got: Any, want: Any) -> list[float]:
 
 
 def _call(kind: str, module: Any, gradient: Any, x: Any) -> Work:
-    if kind == "rnncc":
-        return partial(_ours, _leaves(module), gradient, x)
+    if kind in OURS:
+        return partial(_ours, _leaves(module), OURS[kind], gradient, x)
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(kind, torch.float32)
     return _packed(module, dtype, kind != "fp32", gradient, x)
 
@@ -77,7 +80,7 @@ def _leaves(module: Any) -> list[Any]:
     return [p.detach().clone().requires_grad_() for p in list(module.parameters())[:3]]
 
 
-def _ours(leaves: list[Any], gradient: Any, x: Any) -> list[Any]:
+def _ours(leaves: list[Any], precision: str, gradient: Any, x: Any) -> list[Any]:
     """Y and the gradients of x, W, RW, b."""
     w, rw, b = leaves
 
@@ -90,7 +93,7 @@ def _ours(leaves: list[Any], gradient: Any, x: Any) -> list[Any]:
 
     x = x.detach().requires_grad_()
     start = x.new_zeros(x.shape[1], rw.shape[1])
-    y, _ = rnncc.torch.scan(cell, x, (start, start))
+    y, _ = rnncc.torch.scan(cell, x, (start, start), precision=precision)
     return [y, *torch.autograd.grad(y, [x, *leaves], gradient)]
 
 

@@ -81,6 +81,11 @@ class Target(Protocol):
         ...
 
     @property
+    def packs_bf16(self) -> bool:
+        """Whether `kern.pack` rounds to bf16, and `kern.contract` its operands: so training may."""
+        ...
+
+    @property
     def byte_products(self) -> bool:
         """Whether it has code for products of i8 rows by packed weights of i8."""
         ...
@@ -99,8 +104,8 @@ class Target(Protocol):
         """Scratch for rows that a product converts to go with weights of a type; 0 for none."""
         ...
 
-    def contract_room(self, rows: int, columns: int) -> int:
-        """Scratch for packing both operands of a `kern.contract` of that size."""
+    def contract_room(self, rows: int, columns: int, rounded: bool = False) -> int:
+        """Scratch of a `kern.contract` of that size: for both operands packed, or parts of sums."""
         ...
 
     def rows_ahead(self, width: int, weights: int) -> int:

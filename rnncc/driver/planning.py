@@ -43,11 +43,10 @@ def _launches(library: Library, options: Options, sizes: dict[str, int]) -> list
     if target.device != "cuda":
         return []
     from rnncc.codegen.nvptx.device import emit_device  # only these plans need it
-    from rnncc.codegen.nvptx.ptx import ptx_of
     from rnncc.codegen.nvptx.usage import usage
 
     device = emit_device(library, target)
-    used = usage(ptx_of(device.text, target.machine, device.linked), target.chips)
+    used = usage(target.ptx(device.text, device.linked), target.chips)
     return [
         LaunchRow(
             program,

@@ -31,6 +31,15 @@ def from_bf16(bits: Array) -> Array:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
+def rounded(x: Array) -> Array:
+    """The nearest bf16 of each value, as float32: what products of bf16 multiply.
+
+    Their sums are float32's. So are products of gradients, with rounded gradients by rounded
+    weights, and rounded rows by rounded gradients; rounding itself counts as no function there.
+    """
+    return from_bf16(to_bf16(x))
+
+
 def stored_bits(value: float, dtype: str) -> int:
     """A number of a type other than f32 as the integer that code holds: of floats, their bits."""
     if dtype not in NARROW_FLOATS:

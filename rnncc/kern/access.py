@@ -44,7 +44,7 @@ def dense(dims: Sequence[Dim]) -> tuple[Dim, ...]:
 
 
 def packed_elements(slots: int, units: int, depth: int, slack: int) -> int:
-    """How many elements packed weights take, with the slack behind them."""
+    """How many elements packed weights take, with the slack behind them; `depth`: as packed."""
     return slots * units * depth + slack
 
 

@@ -20,7 +20,7 @@ from rnncc.ir.ops.base import Array, Context, RnnOp
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.indexing import check_index, fold_by_index
 from rnncc.ir.ops.linear import add_products, add_rows, empty_value
-from rnncc.ir.precision import from_bf16, scaled_product, to_bf16, whole_product
+from rnncc.ir.precision import from_bf16, rounded, scaled_product, to_bf16, whole_product
 from rnncc.ir.types import NUMPY, dtype_of
 from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
@@ -242,6 +242,8 @@ class _Machine:
         room[...] = np.nan
         total = start.reshape(rows, columns)
         a, b = (np.concatenate(parts)[:depth] for parts in (a, b))
+        if op.rounded is not None:
+            a, b = from_bf16(a), from_bf16(b)
         add_products(total, a, b, bool(op.reverse))
         out[...] = total.reshape(-1)
 
@@ -262,7 +264,9 @@ class _Machine:
         shape = (op.units.data, op.depth.data)
         pairs = zip(op.ins, op.in_accesses, strict=True)
         sources = [self._view(b, access, shape) for b, access in pairs]
-        packed = pack(sources, op.panel.data, 0)
+        dtype = buffer_dtype(op.out)
+        packed = pack(sources, op.panel.data, 0, GROUP[dtype])
+        packed = to_bf16(packed) if dtype == "bf16" else packed
         out = self._flat(op.out, packed.size)
         _check_apart(out, sources)
         out[...] = packed
@@ -321,6 +325,11 @@ class _Machine:
         return memory.view(offset, shape, strides)
 
 
+def _rounded(buffer: SSAValue, array: Array) -> Array:
+    """What a rounded sum multiplies: of bf16 as it is."""
+    return from_bf16(array) if buffer_dtype(buffer) == "bf16" else rounded(array)
+
+
 def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
     """The sums of each slot."""
     if not isinstance(op, Gemm):
@@ -338,7 +347,7 @@ def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
         return [scaled_product(a, w, s[:, 0]) for w, s in zip(whole, by_slot, strict=True)]
     if dtype == "bf16":
         weights = [from_bf16(w) for w in weights]
-        a = a if op.room is None else from_bf16(to_bf16(a))
+        a = a if op.room is None else _rounded(op.a, a)
     return [a @ w.T for w in weights]
 
 

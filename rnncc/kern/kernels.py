@@ -193,10 +193,10 @@ class Gemm(Kernel):
     axes, the last one fastest, and a is accessed over the rows' axes and them.
 
     Weights of bf16 are widened as they are read; with `room`, scratch for rows, the rows of a are
-    rounded to bf16 too. Weights of i8 or u8 come with room and with `scales`, one a unit and slot,
-    packed as weights of depth 1: each row of a becomes integers with a scale of its own, the
-    sums are exact, and z_s is such a sum times both scales. Where a is of i8 there are no scales:
-    rows are taken as they are, and z_s is their exact sum, an i32.
+    rounded to bf16 too, if they are not of bf16 already. Weights of i8 or u8 come with room and
+    with `scales`, one a unit and slot, packed as weights of depth 1: each row of a becomes integers
+    with a scale of its own, the sums are exact, and z_s is such a sum times both scales. Where a is
+    of i8 there are no scales: rows are taken as they are, and z_s is their exact sum, an i32.
     """
 
     name = "kern.gemm"
@@ -274,6 +274,8 @@ class Contract(IRDLOperation):
     same memory; without init the sums start at zero. `scratch` has `room` elements to pack into.
     With `first`, its `shift` dense rows stand in front of a's, and a's last ones are not read;
     with `late` they stand behind a's, and a's first ones are not read; with `of_b`, b's instead.
+    With `rounded` both operands are of bf16, in rows at multiples of eight elements, and there are
+    no `first`; products are added up in fp32 in an order that the target states.
     """
 
     name = "kern.contract"
@@ -291,6 +293,7 @@ class Contract(IRDLOperation):
     shift = opt_prop_def(StringAttr)
     late = prop_def(BoolAttr)
     of_b = prop_def(BoolAttr)
+    rounded = opt_prop_def(UnitAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
@@ -303,6 +306,7 @@ class Contract(IRDLOperation):
         init: SSAValue | None = None,
         reverse: bool = False,
         first: ShiftedRows | None = None,
+        rounded: bool = False,
     ) -> None:
         """`scratch`: with its elements."""
         properties: dict[str, Attribute | None] = {
@@ -314,6 +318,7 @@ class Contract(IRDLOperation):
             "shift": dim_attr(first.count) if first else None,
             "late": BoolAttr.from_bool(first is not None and first.late),
             "of_b": BoolAttr.from_bool(first is not None and first.of_b),
+            "rounded": UnitAttr() if rounded else None,
         }
         before = [] if first is None else [first.rows]
         start = [] if init is None else [init]

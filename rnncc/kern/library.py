@@ -11,8 +11,10 @@ import numpy as np
 from rnncc.ir.attributes import dim_attr, get_dim
 from rnncc.ir.dims import Dim, used_symbols
 from rnncc.ir.program import Counts
+from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.largest import Largest
+from rnncc.kern.moves import Pack
 from rnncc.kern.program import KernelProgram, Port
 from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Initial, Training
@@ -93,7 +95,10 @@ class Library:
     @property
     def precision(self) -> str:
         """Of the weights of products: fp32 where none are of less."""
-        dtypes = {b.dtype for program in self.programs.values() for b in params_of(program)}
+        programs = self.programs.values()
+        dtypes = {b.dtype for program in programs for b in params_of(program)}
+        packed = {op.out for p in programs for op in p.func.walk() if isinstance(op, Pack)}
+        dtypes |= {buffer_dtype(out) for out in packed}
         return "int8" if dtypes & {"i8", "u8"} else "bf16" if "bf16" in dtypes else "fp32"
 
     @property

@@ -27,7 +27,8 @@ class Pack(IRDLOperation):
 
     Source s gives weights[s, u, k] over the axes (u, k). The units are cut into panels of
     `panel` units, the last one as wide as what is left; a panel holds, for each k, for each slot,
-    its units side by side. One vector of slack follows the last panel.
+    its units side by side. One vector of slack follows the last panel. An out of bf16 gets weights
+    rounded to nearest even, two k of a unit beside each other, zero behind the last one.
     """
 
     name = "kern.pack"

@@ -52,6 +52,7 @@ class KernelProgram:
         arrays: label of a `param` buffer -> its elements, flat, packed as the kernels read them.
         inputs, outputs: in the order of the library's structs; a buffer's label is the port's name.
         parameters: the ports that were packed in.
+        bounds: the number of steps of a run -> the most that it can be, as buffers have it.
         workspace, weights: bytes, once planned.
     """
 
@@ -63,6 +64,7 @@ class KernelProgram:
     outputs: list[Port]
     parameters: list[Port]
     arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, np.ndarray[Any, Any]])
+    bounds: dict[str, Dim | int] = field(default_factory=dict[str, "Dim | int"])
     workspace: Largest = field(default_factory=Largest)
     weights: int = 0
 

@@ -70,6 +70,7 @@ def lower(
     lowering = Lowering(program, result, target)
     lowering.weights.precision, lowering.max_steps = precision, max_steps
     func = lowering.run(net)
+    result.bounds = lowering.bounds
     result.module.body.block.add_op(func)
     set_fallbacks(result)
     set_default_zeros(result, program.zeros)

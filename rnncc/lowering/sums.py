@@ -171,7 +171,8 @@ def emit_contract(lowering: Lowering, op: Contract) -> None:
     """
     (depth, rows), columns = dims_of(op.a), dims_of(op.b)[1]
     dtype = dtype_of(op.y)
-    room = lowering.target.of(dtype).contract_room(int(rows), int(columns))
+    rounded = lowering.weights.rounds(dtype)
+    room = lowering.target.of(dtype).contract_room(int(rows), int(columns), rounded)
     factors, first = list[tuple[SSAValue, Access]](), None
     for of_b, value in enumerate((op.a, op.b)):
         # The states before each step are those after it, shifted by one: they are read from the one
@@ -188,7 +189,8 @@ def emit_contract(lowering: Lowering, op: Contract) -> None:
     scratch = lowering.declare("packed", "scratch", dtype, [Dim.of(room)]).buffer
     dest = lowering.alone(op.y).buffer
     sizes, reverse = (depth, rows, columns), bool(op.reverse)
-    kernel = kernels.Contract(sizes, a, b, dest, (scratch, room), init, reverse, first)
+    where = dest, (scratch, room), init
+    kernel = kernels.Contract(sizes, a, b, *where, reverse, first, rounded)
     lowering.builder.insert(kernel)
 
 

@@ -17,7 +17,7 @@ from rnncc.ir.types import NUMPY, dims_of, dtype_of
 from rnncc.kern import moves
 from rnncc.kern.access import Access, buffer_dtype, packed_elements
 from rnncc.kern.dialect import Buffer
-from rnncc.kern.packing import GROUP, OFFSET, pack
+from rnncc.kern.packing import GROUP, OFFSET, pack, packed_depth
 from rnncc.lowering.maps import Placed, is_view
 
 if TYPE_CHECKING:
@@ -187,6 +187,10 @@ class WeightTable:
         self.keep(place.buffer, array)
         return place.buffer
 
+    def rounds(self, dtype: str) -> bool:
+        """Whether a call rounds to bf16 what it multiplies of a type."""
+        return dtype == "f32" and self.precision == "bf16" and self._lowering.target.packs_bf16
+
     def _pack_later(
         self,
         buffer: SSAValue,
@@ -197,9 +201,13 @@ class WeightTable:
         home: OpBuilder | None,
     ) -> SSAValue:
         """Packed when the library is called: before all loops, or else before this kernel."""
-        lowering = self._lowering
-        size = packed_elements(len(sources), units, depth, self._target(buffer).slack)
-        place = lowering.declare("packed", "scratch", buffer_dtype(buffer), [Dim.of(size)])
+        lowering, dtype = self._lowering, buffer_dtype(buffer)
+        # What a loop computes anew is no weight: it is not rounded.
+        if home is not None and self.rounds(dtype):
+            dtype = self._stored(buffer, depth)
+        deep = packed_depth(depth, GROUP[dtype])
+        size = packed_elements(len(sources), units, deep, self._target(buffer).slack)
+        place = lowering.declare("packed", "scratch", dtype, [Dim.of(size)])
         op = moves.Pack([(buffer, s) for s in sources], place.buffer, depth, units, panel)
         (home or lowering.builder).insert(op)
         return place.buffer

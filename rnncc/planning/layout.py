@@ -15,6 +15,7 @@ from rnncc.ir.attributes import dim_attr, get_dim
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.dialect import Buffer
+from rnncc.kern.kernels import Gemm
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import params_of, place_weights
 from rnncc.kern.program import KernelProgram
@@ -22,6 +23,9 @@ from rnncc.planning.inplace import OWNED, inherited
 from rnncc.planning.lifetimes import Lifetime, lifetimes
 from rnncc.planning.offsets import PlannedBlock, place
 from rnncc.planning.uses import Timeline, timeline
+
+SEVERAL = 16
+"""Bytes that the widest loads of a GPU read, at a multiple of as many."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def _place_workspace(
         owner = owners[buffer]
         spans[owner] = spans.get(owner, alive[buffer]).joined(alive[buffer])
     blocks = {
-        owner: PlannedBlock(workspace_bytes(owner), span, ITEM_BYTES[owner.dtype])
+        owner: PlannedBlock(workspace_bytes(owner), span, _grain(owner))
         for owner, span in spans.items()
     }
     offsets, workspace = place(list(blocks.values()))
@@ -128,6 +132,15 @@ def _place_workspace(
         for b in buffers
     ]
     return placed, list(blocks.values()), workspace
+
+
+def _grain(buffer: Buffer) -> int:
+    """What it starts at a multiple of, in bytes."""
+    # Products read packed bf16, and rows on their way to the next iteration, by words of several.
+    several = buffer.dtype == "bf16" or any(
+        isinstance(use.operation, Gemm) and use.operation.room is buffer.y for use in buffer.y.uses
+    )
+    return SEVERAL if several else ITEM_BYTES[buffer.dtype]
 
 
 def _label(buffer: Buffer | None) -> str | None:

@@ -96,7 +96,8 @@ def accesses(op: Operation) -> Iterator[Touch]:
             dims = (Dim.of(op.units.data), Dim.of(op.depth.data))
             for value, access in zip(op.ins, op.in_accesses, strict=True):
                 yield value, False, access, dims
-            yield _flat(op.out, True, product(dims) * len(op.ins))
+            packed = packed_depth(op.depth.data, GROUP[buffer_dtype(op.out)])
+            yield _flat(op.out, True, Dim.of(packed * op.units.data * len(op.ins)))
         case Contract():
             yield from _contract_accesses(op)
         case Reverse():

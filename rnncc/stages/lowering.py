@@ -12,6 +12,7 @@ from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Initial, Training
 from rnncc.lowering.absent_outputs import drop_fallbacks
 from rnncc.lowering.lower import lower as lower_net
+from rnncc.lowering.rounded_rows import copy_inputs, store_rounded
 from rnncc.lowering.window_rows import reads_windows
 from rnncc.passes.split_windows import SplitWindows
 from rnncc.planning.layout import plan as plan_memory
@@ -43,6 +44,14 @@ def lower(compilation: Compilation) -> None:
     }
 
 
+def round_rows(compilation: Compilation) -> None:
+    """Let rounded sums read what is of bf16 already."""
+    for kernels in compilation.kernels.values():
+        store_rounded(kernels)
+        if compilation.phases is not None:
+            copy_inputs(kernels)
+
+
 def absent_outputs(compilation: Compilation) -> None:
     """Let forward write nothing where a caller of training wants no output."""
     if compilation.phases is not None:
@@ -63,7 +72,7 @@ def plan(compilation: Compilation) -> None:
 
 def lower_and_plan(compilation: Compilation) -> None:
     """All of the above."""
-    for step in (lower, absent_outputs, reuse_tape, plan):
+    for step in (lower, round_rows, absent_outputs, reuse_tape, plan):
         step(compilation)
 
 

@@ -29,8 +29,15 @@ GRADIENT = "grad_"
 
 
 def prepare(compilation: Compilation) -> None:
-    """Note what parameters start with, and give trip counts names."""
+    """Note what parameters start with, and give trip counts names.
+
+    Raises:
+        CompileError: the target has no code that trains in the precision that was asked for.
+    """
     c, program = compilation, compilation.programs["net"]
+    if c.options.precision != "fp32" and not c.target.packs_bf16:
+        what = f"training in {c.options.precision} is for NVIDIA GPUs; elsewhere it is in fp32"
+        raise CompileError("--precision", what, "compile for a GPU, or train without it")
     arrays = program.arrays
     c.initial = {name: arrays[name] for name in _float_params(program) if name in arrays}
     c.trip_counts = name_trip_counts(program)

@@ -41,6 +41,7 @@ class Reading:
         plain: the numbers of the states that need no gradient before the first step; None where
             that cannot be told of any tensor.
         reverse: whether the last row comes first.
+        precision: of products.
         run: does all steps, given their loop and the tensors that the cell holds.
     """
 
@@ -50,6 +51,7 @@ class Reading:
     is_first: bool
     plain: frozenset[int] | None
     reverse: bool
+    precision: str
     run: Callable[[TorchNet, Tensors], Tensors]
 
 
@@ -168,7 +170,8 @@ class _Captured:
         with self.lock:
             if kinds not in self.loops:
                 step = self._step(reading, places)
-                self.loops[kinds] = TorchNet.of(*scan_program(step, reading.reverse))
+                program, dtypes = scan_program(step, reading.reverse)
+                self.loops[kinds] = TorchNet.of(program, dtypes, reading.precision)
             return self.loops[kinds]
 
     def _step(self, reading: Reading, places: Places) -> CellStep:
@@ -193,6 +196,7 @@ def _unguarded(reading: Reading, places: Places) -> Any:
     states = zip(reading.states, places.states, strict=True)
     return (
         reading.reverse,
+        reading.precision,
         *((x.dim(), x.dtype) for x, at in rows if at is None),
         *((x.shape, x.dtype) for x, at in states if at is None),
     )

@@ -18,6 +18,7 @@ import torch
 from rnncc_runtime import Model, Parallel, TrainableModel
 
 import rnncc
+from rnncc.errors import CompileError
 from rnncc.ir.program import Program
 from rnncc.ir.types import dtype_of
 from rnncc.torch import devices
@@ -55,8 +56,8 @@ class CompiledCode:
     A call is computed by as many of PyTorch's number of threads as are worth it.
     """
 
-    def __init__(self, program: Program) -> None:
-        self._program = program
+    def __init__(self, program: Program, precision: str) -> None:
+        self._program, self._precision = program, precision
         self._lock = threading.Lock()
         self._models: dict[tuple[bool, bool], Any] = {}
 
@@ -93,7 +94,9 @@ class CompiledCode:
         with self._lock:
             if kind not in self._models:
                 train, shared = kind
-                self._models[kind] = rnncc.compile(self._program, train=train, threads=shared)
+                self._models[kind] = rnncc.compile(
+                    self._program, train=train, threads=shared, precision=self._precision
+                )
             return self._models[kind]
 
 
@@ -142,21 +145,29 @@ class Codes:
 
     Attributes:
         derived: the nets of what passes make of its program, such as its gradients.
+        precision: of products.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, precision: str) -> None:
         self.derived: dict[Any, Any] = {}
-        self._program = program
-        self._host = HostCode(CompiledCode(program))
+        self._program, self.precision = program, precision
+        self._host = HostCode(CompiledCode(program, precision))
         self._gpus: dict[int, GpuCode] = {}
 
     def on(self, device: torch.device) -> HostCode | GpuCode:
-        """The code for tensors on a device; a net with float64 is computed on the CPU."""
+        """The code for tensors on a device; a net with float64 is computed on the CPU.
+
+        Raises:
+            CompileError: a CPU would have to round weights that are not in the code.
+        """
         gpu = None if self._has_doubles else devices.gpu_of(device)
         if gpu is None:
+            if self.precision != "fp32" and not self._program.arrays:
+                what = f"precision {self.precision} is for float32 tensors on a GPU"
+                raise CompileError("", what, "leave it out, or move module and tensors there")
             return self._host
         return self._gpus.get(gpu.number) or self._gpus.setdefault(
-            gpu.number, GpuCode(self._program, gpu)
+            gpu.number, GpuCode(self._program, gpu, self.precision)
         )
 
     @cached_property

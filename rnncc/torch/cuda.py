@@ -45,8 +45,8 @@ class GpuCode:
     Inputs and outputs are dense tensors by the net's names, all of them on this GPU.
     """
 
-    def __init__(self, program: Program, gpu: Gpu) -> None:
-        self._program, self._gpu = program, gpu
+    def __init__(self, program: Program, gpu: Gpu, precision: str) -> None:
+        self._program, self._gpu, self._precision = program, gpu, precision
         self._can_fail = can_fail(program)
         self._lock = threading.Lock()
         self._entries: dict[bool, _Entry] = {}
@@ -97,7 +97,8 @@ class GpuCode:
         if entry is None:
             with self._lock, self._gpu.current():
                 if train not in self._entries:
-                    self._entries[train] = _Entry(self._program, train, self._gpu)
+                    kind = train, self._precision
+                    self._entries[train] = _Entry(self._program, self._gpu, *kind)
                 entry = self._entries[train]
         return entry
 
@@ -105,13 +106,13 @@ class GpuCode:
 class _Entry:
     """The code for inference, or for training."""
 
-    def __init__(self, program: Program, train: bool, gpu: Gpu) -> None:
+    def __init__(self, program: Program, gpu: Gpu, train: bool, precision: str) -> None:
         if gpu.is_capturing():
             hint = "call it once before torch.cuda.graph"
             raise CompileError("", "nothing is compiled while a CUDA graph is captured", hint)
         self._gpu = gpu
         device = f"cuda:{gpu.number}"
-        self._model: Any = rnncc.compile(program, train=train, device=device)
+        self._model: Any = rnncc.compile(program, train=train, device=device, precision=precision)
         groups = ("inputs", "outputs", *(("output_grads", "grads") if train else ()))
         self._specs = {group: read_specs(self._model.metadata[group]) for group in groups}
         self._name = program.name

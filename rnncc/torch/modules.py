@@ -27,7 +27,7 @@ from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
-from rnncc.torch.nets import TorchNet
+from rnncc.torch.nets import TorchNet, check_precision
 from rnncc.torch.versions import exporting, quiet
 
 
@@ -39,6 +39,7 @@ def compile(
     dynamic_shapes: Any = None,
     train: bool | None = None,
     frozen: bool = False,
+    precision: str = "fp32",
 ) -> CompiledModule:
     """Compile a module: whole sequences or one step, for inference and training.
 
@@ -51,6 +52,8 @@ def compile(
             is compiled when it is first called for.
         frozen: whether the parameters' values are packed into the code, for inference alone;
             else they are read where the module has them, at every call.
+        precision: fp32, or bf16 on a GPU, whose products are of rounded values then, those of
+            gradients too; of a frozen module also int8, and on a CPU (docs/precision.md).
 
     Returns:
         A module with the parameters of the given one, to be called as that is.
@@ -60,9 +63,10 @@ def compile(
     """
     if train and frozen:
         raise CompileError("", "a frozen module has no gradients", "train=False")
+    check_precision(precision, frozen)
     exported, names = _exported(module, args, kwargs, dynamic_shapes, not frozen)
     net = import_exported(exported, names=names, packed=frozen)
-    compiled = CompiledModule(module, exported, net, frozen)
+    compiled = CompiledModule(module, exported, net, frozen, precision)
     if train is not None:
         compiled.prepare(train)
     return compiled
@@ -102,13 +106,18 @@ class CompiledModule(torch.nn.Module):
     """
 
     def __init__(
-        self, module: torch.nn.Module, exported: ExportedProgram, net: Exported, frozen: bool
+        self,
+        module: torch.nn.Module,
+        exported: ExportedProgram,
+        net: Exported,
+        frozen: bool,
+        precision: str,
     ) -> None:
         super().__init__()
         self.module = module
         self.training = module.training  # its parts may be in other modes
         self._frozen, self._net = frozen, net
-        self._code = TorchNet.of(net.program, net.dtypes)
+        self._code = TorchNet.of(net.program, net.dtypes, precision)
         self._owners = [_owner(module, exported, target) for target in net.held]
         self._device, self._follow = _devices(exported, self._owners)
         self._changed = [_owner(module, exported, target) for target in net.changed]

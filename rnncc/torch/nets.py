@@ -21,6 +21,7 @@ from rnncc.ir.bounds import bounds_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.options import PRECISIONS
 from rnncc.passes.activity import sources_of
 from rnncc.passes.gradient_program import gradient_program
 from rnncc.passes.instances import instances
@@ -30,7 +31,7 @@ from rnncc.torch.codes import Codes
 from rnncc.torch.devices import common_device
 
 _lock = threading.Lock()
-_codes: WeakValueDictionary[str, Codes] = WeakValueDictionary()
+_codes: WeakValueDictionary[tuple[str, str], Codes] = WeakValueDictionary()
 _DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 Tensors = Sequence[torch.Tensor]
 
@@ -78,17 +79,18 @@ class TorchNet:
     converted: Mapping[int, torch.dtype]
 
     @staticmethod
-    def of(program: Program, dtypes: Dtypes) -> TorchNet:
+    def of(program: Program, dtypes: Dtypes, precision: str = "fp32") -> TorchNet:
         """The net of a program; equal ones without parameters inside share their code.
 
         Args:
             dtypes: what inputs and outputs are in PyTorch.
+            precision: of products.
         """
-        key = str(program.module)
+        key = precision, str(program.module)
         with _lock:
             code = None if program.arrays else _codes.get(key)
             if code is None:
-                code = _codes[key] = Codes(program)
+                code = _codes[key] = Codes(program, precision)
         net = program.net
         numbers = {name: number for number, name in enumerate(net.inputs)}
         ends = net.outputs.items()
@@ -116,7 +118,7 @@ class TorchNet:
         if derived is None:
             bounds = bounds_of(self.program.net, self.program.bounds)
             program = replace(make(self.program), bounds=bounds)
-            net = TorchNet.of(program, Dtypes([], {}))
+            net = TorchNet.of(program, Dtypes([], {}), self.code.precision)
             with _lock:
                 derived = known.setdefault(key, net)
         return derived
@@ -231,6 +233,14 @@ def _dense(tensor: torch.Tensor) -> torch.Tensor:
     if is_legacy_batchedtensor(tensor):
         raise CompileError("", "is_grads_batched is not supported", "torch.func.vmap of a vjp")
     return tensor.detach().contiguous()
+
+
+def check_precision(precision: str, frozen: bool = False) -> None:
+    """Refuse a precision that there is not; int8 is of weights that the code holds."""
+    offered = PRECISIONS if frozen else [kind for kind in PRECISIONS if kind != "int8"]
+    if precision not in offered:
+        what = f"precision {precision!r} is not one of {', '.join(offered)}"
+        raise CompileError("", what)
 
 
 def drawn_seed(device: torch.device) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from weakref import WeakSet
@@ -23,7 +24,7 @@ from rnncc.torch.captured import Reading
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exporting import exported_scan
 from rnncc.torch.kept import Snapshot, StatePlace, put, tensors_of, together
-from rnncc.torch.nets import TorchNet
+from rnncc.torch.nets import TorchNet, check_precision
 from rnncc.torch.tracing import code_of, read
 from rnncc.torch.transforms import within_transforms
 
@@ -38,7 +39,12 @@ _keeping: WeakSet[Any] = WeakSet()
 
 @torch.compiler.disable(reason=UNREAD_SCAN)
 def scan(
-    cell: Callable[[Any, Any], tuple[Any, Any]], xs: Any, state: Any, *, reverse: bool = False
+    cell: Callable[[Any, Any], tuple[Any, Any]],
+    xs: Any,
+    state: Any,
+    *,
+    reverse: bool = False,
+    precision: str = "fp32",
 ) -> tuple[Any, Any]:
     """Run a cell over time as one compiled loop: `y_t, state = cell(x_t, state)`.
 
@@ -49,6 +55,8 @@ def scan(
         state: tensors before the first step, in any such nest; the cell gives the next ones, of the
             same shapes.
         reverse: whether the last row comes first.
+        precision: fp32, or bf16 for tensors on a GPU, whose products are of rounded values then,
+            those of gradients too; all else stays float32 (docs/precision.md).
 
     Returns:
         The ys, each with T rows, and the state after the last step.
@@ -59,25 +67,37 @@ def scan(
     """
     sequences, states = _leaves(xs, "xs"), _leaves(state, "the state", optional=True)
     _device(sequences, states)
+    check_precision(precision)
     if any(is_fake(tensor) for tensor in (*sequences, *states)):
+        if precision != "fp32":
+            what = "an exported module has one precision, which is not scan's to choose"
+            raise CompileError("", what, f"compile(module, ..., precision={precision!r})")
         return exported_scan(cell, xs, state, reverse)
     _row_types(sequences)
     try:
-        return _scanned(cell, xs, state, reverse)
+        return _scanned(cell, xs, state, Manner(reverse, precision))
     except CompileError as error:
         if error.hint is None and (hint := _batch_first(sequences, states)):
             raise CompileError(error.location, error.what, hint) from error
         raise
 
 
-def _scanned(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> tuple[Any, Any]:
+@dataclass(frozen=True)
+class Manner:
+    """How a loop runs: as of `scan`."""
+
+    reverse: bool
+    precision: str
+
+
+def _scanned(cell: Callable[..., Any], xs: Any, state: Any, how: Manner) -> tuple[Any, Any]:
     code = code_of(cell)
     if code not in _keeping and not any(x is None for x in pytree.tree_leaves(state)):
         try:
-            return _all_steps(cell, xs, state, reverse)
+            return _all_steps(cell, xs, state, how)
         except KeepsTensors:
             _keeping.add(code)
-    return _first_steps_apart(cell, xs, state, reverse)
+    return _first_steps_apart(cell, xs, state, how)
 
 
 def _batch_first(xs: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> str | None:
@@ -94,13 +114,13 @@ def _batch_first(xs: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> 
     return "the first axis of xs is time, not the batch: scan(cell, xs.transpose(0, 1), state)"
 
 
-def _all_steps(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> tuple[Any, Any]:
-    ys, finals, _ = _loop(cell, xs, state, [], reverse, is_first=True)
+def _all_steps(cell: Callable[..., Any], xs: Any, state: Any, how: Manner) -> tuple[Any, Any]:
+    ys, finals, _ = _loop(cell, xs, state, [], how, is_first=True)
     return ys, finals
 
 
 def _first_steps_apart(
-    cell: Callable[..., Any], xs: Any, state: Any, reverse: bool
+    cell: Callable[..., Any], xs: Any, state: Any, how: Manner
 ) -> tuple[Any, Any]:
     """Let PyTorch do the first step, which shows where the cell keeps tensors, and of what types.
 
@@ -112,17 +132,17 @@ def _first_steps_apart(
     try:
         while _steps(xs) > 0 and len(ys) < MOST_APART:
             last = Snapshot(cell)
-            row, xs = _parted(xs, reverse)
+            row, xs = _parted(xs, how.reverse)
             y, state = cell(row, state)
             ys.append(pytree.tree_map(_as_sequence, y))
             if _steps(xs) == 0:
-                return _joined(ys, reverse), state
+                return _joined(ys, how.reverse), state
             known, count = together(known, last.changed()), -1
             while count < len(known):
                 count = len(known)
                 try:
-                    others, finals = _with_places(cell, xs, state, known, reverse)
-                    return _joined([*ys, others], reverse), finals
+                    others, finals = _with_places(cell, xs, state, known, how)
+                    return _joined([*ys, others], how.reverse), finals
                 except KeepsTensors as error:
                     refusal, known = error, together(known, last.places_of(error.tensors))
         raise refusal
@@ -148,7 +168,7 @@ def _parted(xs: Any, reverse: bool) -> tuple[Any, Any]:
 
 
 def _with_places(
-    cell: Callable[..., Any], xs: Any, state: Any, places: Sequence[StatePlace], reverse: bool
+    cell: Callable[..., Any], xs: Any, state: Any, places: Sequence[StatePlace], how: Manner
 ) -> tuple[Any, Any]:
     """All steps, with what the cell keeps taken from its places and put back at the end."""
     values = [place.value for place in places]
@@ -159,7 +179,7 @@ def _with_places(
     for place in places:
         put(place.owner, place.key, None)  # what guards see there is always the same
     try:
-        ys, finals, results = _loop(cell, xs, state, kept, reverse, False, places)
+        ys, finals, results = _loop(cell, xs, state, kept, how, False, places)
     finally:
         for place, value in zip(places, values, strict=True):
             put(place.owner, place.key, value)
@@ -191,7 +211,7 @@ def _loop(
     xs: Any,
     state: Any,
     kept: Sequence[Any],
-    reverse: bool,
+    how: Manner,
     is_first: bool,
     places: Sequence[StatePlace] = (),
 ) -> tuple[Any, Any, Any]:
@@ -214,7 +234,8 @@ def _loop(
     def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any]:
         stand_ins = _stand_ins(kinds, batches, device)
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
-        reading = Reading(rows, starts, names, is_first, plain, reverse, run)
+        kind = how.reverse, how.precision
+        reading = Reading(rows, starts, names, is_first, plain, *kind, run)
         inputs = _in_place_of(rows, xs), *_in_place_of(starts, carried)
         return read(cell, inputs[0], inputs[1], places, inputs[2], reading, bool(batches))
 

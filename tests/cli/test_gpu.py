@@ -47,6 +47,16 @@ def test_ptx(capsys: Capture) -> None:
     assert "has no form ptx" in capsys.readouterr().err
 
 
+def test_training_in_bf16(tmp_path: Path, capsys: Capture) -> None:
+    words = ["compile", NET, *INIT, "--train", "--precision", "bf16", "-o", str(tmp_path)]
+    assert main([*words, "--gpu"]) == 0
+    text = (tmp_path / "liblstm.so").read_bytes()
+    assert b'"precision": "bf16"' in text
+    assert b".target sm_80" in text
+    assert main(words) == 2
+    assert "training in bf16 is for NVIDIA GPUs" in capsys.readouterr().err
+
+
 @pytest.mark.skipif(assembler() is None, reason="no ptxas is installed")
 def test_chips(tmp_path: Path, capsys: Capture) -> None:
     assert main(["compile", "--gpu", "sm_80,sm_90a", NET, *INIT, "-o", str(tmp_path)]) == 0
@@ -110,6 +120,13 @@ def test_targets_tell_of_the_gpu(capsys: Capture) -> None:
     assert "sm_90" in rows["NVIDIA GPU"]["run by"]
     status, told = alone("targets", driver=str(libcuda.path()))
     assert (status, told) == (0, "")
+
+
+def test_the_plan_of_a_library_for_tensor_cores(capsys: Capture) -> None:
+    words = ["plan", "--gpu", NET, *INIT, "--train", "--precision", "bf16", "--json"]
+    assert main(words) == 0
+    launches = json.loads(capsys.readouterr().out)["launches"]
+    assert [row["program"] for row in launches] == ["forward", "backward"]
 
 
 @pytest.mark.parametrize("train", [False, True])

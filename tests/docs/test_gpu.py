@@ -51,7 +51,7 @@ def programs(for_torch: bool) -> tuple[str, str]:
 
 
 def test_every_block_is_run() -> None:
-    assert len(PROGRAMS) == TEXT.count("```python") == TEXT.count("```text") == 4
+    assert len(PROGRAMS) == TEXT.count("```python") == TEXT.count("```text") == 5
     assert TEXT.count("```c\n") == 1
 
 

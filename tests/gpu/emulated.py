@@ -14,7 +14,7 @@ from llvmlite import ir
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.builder import FoldingBuilder
-from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
+from rnncc.codegen.llvm.values import I16, I32, I64, POINTER, Value
 from rnncc.codegen.nvptx import target as nvptx
 from rnncc.codegen.nvptx.primitives import PARAMETERS, VOID, GiveUp, Primitives
 from rnncc.codegen.nvptx.ptx import ChipImage, DeviceMachine
@@ -80,6 +80,9 @@ class EmulatedPrimitives(Primitives):
     def grid_wait(self, counter: Value, goal: Value, give_up: GiveUp) -> None:
         self._call("emu_grid_wait", VOID, [counter, goal])
 
+    def fetch_ahead(self, place: Value) -> None:
+        pass
+
     def post(self, place: Value, value: Value, mark: Value) -> None:
         self._call("emu_post", VOID, [place, value, mark])
 
@@ -101,12 +104,30 @@ class EmulatedPrimitives(Primitives):
     def ballot(self, flag: Value) -> Value:
         return self._call("emu_ballot", I32, [self.b.zext(flag, I32)])
 
+    def copy_ahead(self, target: Value, source: Value, size: Value) -> None:
+        """At once: the latest that a copy may begin is not seen."""
+        for i in range(8):
+            place = self.b.gep(target, [I64(i)], source_etype=I16)
+            inside = self.b.icmp_unsigned("<", I32(2 * i), size)
+            with self.b.if_else(inside) as (some, none):
+                with some:
+                    half = self.b.gep(source, [I64(i)], source_etype=I16)
+                    self.b.store(self.b.load(half, typ=I16, align=2), place, align=2)
+                with none:
+                    self.b.store(I16(0), place, align=2)
+
+    def end_copies(self) -> None:
+        pass
+
+    def await_copies(self, groups: int) -> None:
+        pass
+
     def halves(self, low: Value, high: Value) -> Value:
         return self._call("emu_halves", I32, [low, high])
 
-    def matrices(self, row: Value, count: int) -> list[Value]:
+    def matrices(self, row: Value, count: int, turned: bool = False) -> list[Value]:
         room = self._room(count)
-        self._call("emu_matrices", VOID, [row, room, I32(count)])
+        self._call("emu_matrices", VOID, [row, room, I32(count), I32(int(turned))])
         return self._words(room, range(count), I32)
 
     def multiply(self, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value]) -> list[Value]:

@@ -23,6 +23,7 @@ from rnncc.lowering import (
     maps,
     moves,
     region,
+    rounded_rows,
     rows,
     sums,
     weights,
@@ -141,6 +142,15 @@ def outer(b: Builder) -> Values:
     return [b.contract(b.fill(0.0, [3, 4]), x, dy, False)]
 
 
+def rounded() -> Program:
+    def gradient(b: Builder) -> Values:
+        dy = b.mul(b.input("dy", ["N", 8]), b.broadcast(b.param("w", [8]), ["N", 8], [1]))
+        dw = b.contract(b.fill(0.0, [3, 8]), b.input("x", ["N", 3]), dy, False)
+        return [dw]
+
+    return program_of(gradient)
+
+
 def beside(b: Builder) -> Values:
     x = b.input("x", ["N", 3])
     return [b.concat([b.relu(x), b.input("z", ["N", 2])], 1)]
@@ -222,3 +232,11 @@ def nets(rule: Callable[..., Any]) -> list[str]:
 @pytest.mark.parametrize("rule", EXAMPLES, ids=lambda rule: rule.__name__)
 def test_a_rule_does_what_it_shows(rule: Callable[..., Any]) -> None:
     assert shown_in(rule.__doc__) == nets(rule)
+
+
+def test_rounded_sums_read_what_is_of_bf16() -> None:
+    """The kernels before it, and after it."""
+    program = lower(rounded(), targets.resolve("nvptx"), "bf16")
+    before = show_kernels(program)
+    rounded_rows.store_rounded(program)
+    assert shown_in(rounded_rows.store_rounded.__doc__) == [before, show_kernels(program)]

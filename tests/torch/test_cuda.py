@@ -10,6 +10,7 @@ import pytest
 from rnncc_runtime import ArrayError, RunError
 
 import rnncc
+from rnncc import CompileError
 from tests.torch.cells import (
     CELLS,
     CLOSE,
@@ -67,6 +68,52 @@ def test_the_bits_of_the_cpu(request: pytest.FixtureRequest) -> None:
     there = results(rt.scan, *given)
     assert gpu.calls == 2
     assert all(torch.equal(a, b) for a, b in zip(here, there, strict=True))
+
+
+ROUNDED = {"rtol": 0.05, "atol": 0.02}
+"""How far products of bf16 may be off, forward and backward."""
+
+
+@pytest.mark.parametrize("kind", [MinimalGated, MultiplicativeLstm])
+def test_rounded_products(gpu: EmulatedGpu, kind: Any) -> None:
+    """Gradients and inference in bf16 are near, and not the same as float32's."""
+    cell = make_cell(kind)
+    given = (cell, sequence(4), cell.start)
+
+    def rounded(*given: Any) -> Any:
+        return rt.scan(*given, precision="bf16")
+
+    want, got = results(rt.scan, *given), results(rounded, *given)
+    torch.testing.assert_close(got, want, **ROUNDED)
+    assert not any(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+    with torch.no_grad():
+        ys, _ = rounded(*given)
+    assert torch.equal(ys, got[0])  # products that the loop computes ahead, too
+    assert gpu.calls == 5
+
+
+def test_precisions_that_are_refused() -> None:
+    cell = make_cell(MinimalGated)
+    given = (cell, sequence(4), cell.start)
+    with pytest.raises(CompileError, match="precision bf16 is for float32 tensors on a GPU"):
+        rt.scan(*given, precision="bf16")
+    with pytest.raises(CompileError, match="precision 'int8' is not one of fp32, bf16"):
+        rt.scan(*given, precision="int8")
+    with pytest.raises(CompileError, match="precision 'half' is not one of fp32, bf16, int8"):
+        rt.compile(nn.LSTM(3, 4), (torch.zeros(2, 1, 3),), frozen=True, precision="half")
+
+
+def test_a_compiled_module_of_rounded_products(gpu: EmulatedGpu) -> None:
+    layer, x = nn.LSTM(3, 8), torch.randn(3, 2, 3)
+    made = list[Any]()
+    for precision in ("fp32", "bf16"):
+        compiled = rt.compile(layer, (x,), precision=precision)
+        layer.zero_grad()
+        compiled(x)[0].square().sum().backward()
+        made.append([p.grad for p in layer.parameters()])
+    torch.testing.assert_close(*made, **ROUNDED)
+    assert not torch.equal(made[0][0], made[1][0])
+    assert gpu.calls == 4
 
 
 def test_inference_and_sizes(gpu: EmulatedGpu) -> None:

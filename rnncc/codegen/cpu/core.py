@@ -113,6 +113,10 @@ class Core:
         return {"fp32": "f32", "bf16": "bf16", "int8": int8}[precision]
 
     @property
+    def packs_bf16(self) -> bool:
+        return False
+
+    @property
     def byte_products(self) -> bool:
         return True
 

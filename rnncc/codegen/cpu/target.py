@@ -30,7 +30,7 @@ class CpuTarget(Core):
             return 0
         return ConvertedRows.of(self, dtype, depth).bytes
 
-    def contract_room(self, rows: int, columns: int) -> int:
+    def contract_room(self, rows: int, columns: int, rounded: bool = False) -> int:
         from rnncc.codegen.cpu.tiling import Tiling
 
         return Tiling.of(self, rows, columns).scratch

@@ -13,7 +13,7 @@ each of those was written by a block that had read its words of the iteration be
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from xdsl.ir import SSAValue
 
@@ -23,7 +23,7 @@ from rnncc.codegen.nvptx.fragments import QUAD
 from rnncc.codegen.nvptx.limits import EXCHANGED_ROWS
 from rnncc.ir.dims import product
 from rnncc.ir.ops.control import Yield
-from rnncc.kern.access import get_access
+from rnncc.kern.access import Access, get_access
 from rnncc.kern.dialect import For, Row, ShiftedRow
 from rnncc.kern.kernels import Gemm
 
@@ -44,18 +44,33 @@ def handed_on(loop: For, gemms: Sequence[Gemm]) -> int | None:
     # All of a row must be handed on, in fours; listed rows may leave out some.
     if rows not in outs or op.units != op.depth.data or op.units % QUAD or op.rows is not None:
         return None
-    written = {_whole(value) for value in op.outs}
+    written = {whole(value) for value in op.outs}
     for value, access in zip(op.ins, op.in_accesses, strict=True):
-        if value in following:
-            kept = following[value] is value and _whole(value) not in written
-            if not kept and (following[value], access) not in outs:
-                return None
-        elif _whole(value) in written:
+        if not is_own(value, access, following, outs, written):
             return None
     return outs.index(rows)
 
 
-def _whole(value: SSAValue) -> SSAValue:
+def is_own(
+    value: SSAValue,
+    access: Access,
+    following: Mapping[SSAValue, SSAValue],
+    outs: Sequence[tuple[SSAValue, Access]],
+    written: Collection[SSAValue],
+) -> bool:
+    """Whether nobody but a point's own thread writes what the point reads in a loop.
+
+    Args:
+        following: argument of the loop's body -> what the next iteration gets.
+        outs: what points write, and `written` the buffers that it is in.
+    """
+    if value not in following:
+        return whole(value) not in written
+    kept = following[value] is value and whole(value) not in written
+    return kept or (following[value], access) in outs
+
+
+def whole(value: SSAValue) -> SSAValue:
     """The buffer that a row is of."""
     while isinstance(value.owner, Row | ShiftedRow):
         value = value.owner.buffer

@@ -137,11 +137,15 @@ class RowReader:
     def four(self, row: Pointer, k: Value, whole: bool, sure: bool = False) -> list[Value]:
         """Values from the k-th on, zero behind the depth; `whole`: by one load.
 
+        Of rows of bf16 the two words that they are.
+
         Args:
             sure: they are not behind it.
         """
         emit, b, gemm = self.emit, self.emit.b, self.gemm
         depth = I32(gemm.depth)
+        if row.dtype == "bf16":
+            return self._words(row, k, whole, sure)
         if whole:
             inside = I1(1) if sure else b.icmp_signed("<", k, depth)
             place = emit.at(row, b.zext(b.select(inside, k, I32(0)), I64))
@@ -157,11 +161,50 @@ class RowReader:
             loaded.append(b.select(inside, value, ZERO))
         return loaded
 
+    def _words(self, row: Pointer, k: Value, whole: bool, sure: bool) -> list[Value]:
+        """Of bf16."""
+        emit, b, gemm = self.emit, self.emit.b, self.gemm
+        if whole:
+            inside = I1(1) if sure else b.icmp_signed("<", k, I32(gemm.depth))
+            place = emit.at(row, b.zext(b.select(inside, k, I32(0)), I64))
+            return [b.select(inside, word, I32(0)) for word in two_words(emit, place)]
+        halves: list[Value] = []
+        for i in range(QUAD):
+            number = b.add(k, I32(i))
+            inside = I1(1) if sure else b.icmp_signed("<", number, I32(gemm.depth))
+            known = b.zext(b.select(inside, number, I32(0)), I64)
+            half = b.zext(emit.load(emit.along(row, [gemm.k_step], [known])), I32)
+            halves.append(b.select(inside, half, I32(0)))
+        return joined(emit, halves)
+
     def store(self, values: list[Value], place: Pointer) -> None:
-        """Four values as bf16, at a multiple of 8 bytes."""
-        emit, b = self.emit, self.emit.b
-        words: Value = ir.Constant(ir.VectorType(I32, 2), None)
-        for i in range(2):
-            word = emit.gpu.halves(values[2 * i], values[2 * i + 1])
-            words = b.insert_element(words, word, I64(i))
-        b.store(words, place.base, align=8)
+        """Four values, or their words, as bf16 at a multiple of 8 bytes."""
+        store_words(self.emit, words_of(self.emit, values), place)
+
+
+def words_of(emit: GpuEmit, values: list[Value]) -> list[Value]:
+    """Four values as two words; words as they are."""
+    if len(values) == 2:
+        return values
+    return [emit.gpu.halves(values[i], values[i + 1]) for i in (0, 2)]
+
+
+def two_words(emit: GpuEmit, place: Pointer) -> list[Value]:
+    """Four bf16 at a multiple of 8 bytes."""
+    two = emit.b.load(place.base, typ=ir.VectorType(I32, 2), align=8)
+    return [emit.b.extract_element(two, I64(i)) for i in range(2)]
+
+
+def joined(emit: GpuEmit, halves: list[Value]) -> list[Value]:
+    """Bits of four bf16, an i32 each, as two words."""
+    b = emit.b
+    return [b.or_(halves[i], b.shl(halves[i + 1], I32(16))) for i in (0, 2)]
+
+
+def store_words(emit: GpuEmit, words: list[Value], place: Pointer) -> None:
+    """The opposite of `two_words`."""
+    b = emit.b
+    two: Value = ir.Constant(ir.VectorType(I32, 2), None)
+    for i, word in enumerate(words):
+        two = b.insert_element(two, word, I64(i))
+    b.store(two, place.base, align=8)

@@ -177,7 +177,9 @@ class Product:
         value = emit.load(emit.along(row, [self.k_step], [at]))
         # A product that has room for rounded rows has them everywhere: plain code must have the
         # bits of tiles.
-        if self.op.room is not None:
+        if row.dtype == "bf16":
+            value = b.bitcast(b.shl(b.zext(value, I32), I32(16)), FLOAT)
+        elif self.op.room is not None:
             value = self._rounded(value)
         if inside:
             return value

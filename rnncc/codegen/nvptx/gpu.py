@@ -9,7 +9,7 @@ from typing import Self
 from llvmlite import ir
 
 from rnncc.codegen.cpu.core import Core
-from rnncc.codegen.nvptx.limits import room_bytes
+from rnncc.codegen.nvptx.limits import parts_room, room_bytes
 from rnncc.codegen.nvptx.primitives import Primitives
 from rnncc.codegen.nvptx.ptx import DeviceMachine
 from rnncc.errors import CompileError
@@ -77,6 +77,10 @@ class Gpu:
         return {"fp32": "f32", "bf16": "bf16"}[precision]
 
     @property
+    def packs_bf16(self) -> bool:
+        return True
+
+    @property
     def byte_products(self) -> bool:
         return False
 
@@ -92,8 +96,8 @@ class Gpu:
         """Rounded rows of a loop's product go from iteration to iteration there."""
         return room_bytes(depth) if dtype == "bf16" else 0
 
-    def contract_room(self, rows: int, columns: int) -> int:
-        return 0
+    def contract_room(self, rows: int, columns: int, rounded: bool = False) -> int:
+        return parts_room(rows, columns) if rounded else 0
 
     def rows_ahead(self, width: int, weights: int) -> int:
         return max(1, AHEAD_BYTES // (4 * max(width, 1)))

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.values import Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.kern.dialect import For, Gate, Limit
-from rnncc.kern.kernels import Gemm
+from rnncc.kern.kernels import Contract, Gemm
 from rnncc.kern.moves import Gather, Reverse, Scatter
 
 _UNIFORM = (Gate, Limit, Gather, Reverse, Scatter)
 """What all blocks must see: whether the iteration, or the call, goes on."""
+
+
+def _meets(op: Operation) -> bool:
+    """Whether all blocks must be at an op."""
+    # Parts of a rounded sum are waited for within it.
+    return isinstance(op, _UNIFORM) or (isinstance(op, Contract) and op.rounded is not None)
 
 
 class HeldLoop:
@@ -39,7 +45,7 @@ class HeldLoop:
     def may_have_team(self) -> bool:
         """Whether fewer blocks may compute the loop than there are."""
         whole = self.emit.team is None
-        return whole and not any(isinstance(op, _UNIFORM) for op in self.loop.walk())
+        return whole and not any(_meets(op) for op in self.loop.walk())
 
     def begin_team(self, needed: Sequence[Value], holds: Value) -> None:
         """Let only as many blocks compute as the product with the most work needs.

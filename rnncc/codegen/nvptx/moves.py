@@ -8,7 +8,17 @@ from __future__ import annotations
 from llvmlite import ir
 
 from rnncc.codegen.llvm.reductions import Folding
-from rnncc.codegen.llvm.values import BAD_INDEX, BAD_LENGTH, I64, VALUE, Pointer, Value
+from rnncc.codegen.llvm.values import (
+    BAD_INDEX,
+    BAD_LENGTH,
+    FLOAT,
+    I1,
+    I32,
+    I64,
+    VALUE,
+    Pointer,
+    Value,
+)
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import product
@@ -19,11 +29,12 @@ def emit_pack(emit: GpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None
     """Copy weights into the order in which a product reads them: whole panels, then the rest."""
     units, panel = op.units.data, op.panel.data
     whole = units - units % panel
+    pack = _pack_pairs if out.dtype == "bf16" else _pack
     for slot in range(len(ins)):
         begin = emit.at(ins[slot], emit.dim(op.in_accesses[slot].offset))
         for start, end, wide in ((0, whole, panel), (whole, units, units - whole)):
             if start < end:
-                _pack(emit, op, (slot, begin), out, (start, end, wide))
+                pack(emit, op, (slot, begin), out, (start, end, wide))
 
 
 def _pack(
@@ -47,6 +58,38 @@ def _pack(
         emit.store(value, emit.at(out, b.add(at, b.add(I64(slot * wide), unit))))
 
     emit.for_each(I64((end - start) * depth), element)
+
+
+def _pack_pairs(
+    emit: GpuEmit,
+    op: Pack,
+    source: tuple[int, Pointer],
+    out: Pointer,
+    panels: tuple[int, int, int],
+) -> None:
+    """The same as bf16: a thread has two k of a unit, which make a word."""
+    b, depth, slots = emit.b, op.depth.data, len(op.ins)
+    [slot, begin], [start, end, wide] = source, panels
+    strides, pairs = op.in_accesses[slot].strides, -(-depth // 2)
+    by_unit = strides[0] == 1  # neighbouring threads read neighbours, where they can
+
+    def word(number: Value) -> None:
+        if by_unit:
+            one, pair, unit = emit.unravel(number, [I64(0), I64(pairs), I64(wide)])
+        else:
+            one, unit, pair = emit.unravel(number, [I64(0), I64(wide), I64(pairs)])
+        row = b.add(I64(start), b.add(b.mul(one, I64(wide)), unit))
+        k = b.mul(pair, I64(2))
+        low, following = emit.load(emit.along(begin, strides, [row, k])), b.add(k, I64(1))
+        inside = I1(1) if depth % 2 == 0 else b.icmp_signed("<", following, I64(depth))
+        place = emit.along(begin, strides, [row, b.select(inside, following, k)])
+        high = b.select(inside, emit.load(place), ir.Constant(FLOAT, 0.0))
+        first = b.add(I64(start * pairs * slots), b.mul(one, I64(wide * pairs * slots)))
+        at = b.add(b.add(first, b.mul(pair, I64(slots * wide))), b.add(I64(slot * wide), unit))
+        place = b.gep(out.base, [at], source_etype=I32)
+        b.store(emit.gpu.halves(low, high), place, align=4)
+
+    emit.for_each(I64((end - start) * pairs), word)
 
 
 def check_lengths(emit: GpuEmit, op: Reverse, lengths: Pointer) -> None:

@@ -11,6 +11,7 @@ its default scope is that of the whole system.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 from llvmlite import ir
@@ -26,6 +27,8 @@ PARAMETERS = [*[POINTER] * len(POINTERS), I64]
 """The first ones of every kernel."""
 EAGER, PAUSE = 64, 200
 """Looks at a counter before a thread that waits begins to pause between them, and nanoseconds."""
+UNWRITTEN = I64(-1)
+"""What a word of four bf16 holds before it is written: `halves` makes no such NaN."""
 EVERY = I32(-1)
 """All lanes of a warp."""
 
@@ -161,6 +164,10 @@ class Primitives:
             with b.if_then(give_up(looks)):
                 self.end()
 
+    def fetch_ahead(self, place: Value) -> None:
+        """Let the second-level cache fetch what is looked at soon."""
+        self._asm("prefetch.global.L2 [$0];", VOID, "l", [place])
+
     def look(self, place: Value) -> Value:
         """A 32-bit word of device memory as it is now."""
         return self._asm("ld.relaxed.gpu.global.u32 $0, [$1];", I32, "=r,l,~{memory}", [place])
@@ -168,42 +175,78 @@ class Primitives:
     # Words that tell themselves whether they have come
 
     def post(self, place: Value, value: Value, mark: Value) -> None:
-        """Write 32 bits and a mark as one."""
+        """Write 32 bits and a mark, or 32 bits more, as one."""
         b = self.b
         word = b.or_(b.zext(value, I64), b.shl(b.zext(mark, I64), I64(32)))
         self._asm("st.relaxed.gpu.global.b64 [$0], $1;", VOID, "l,l,~{memory}", [place, word])
 
     def awaited(self, places: Sequence[Value], mark: Value, give_up: GiveUp) -> list[Value]:
         """The values of pairs of words, at multiples of 16 bytes, once all have the mark."""
-        # All are looked at before any is waited for, so that their reads overlap.
-        pairs = [self._two_words(place) for place in places]
-        values: list[Value] = []
-        for place, pair in zip(places, pairs, strict=True):
-            values += self._settled(place, pair, mark, give_up)
-        return values
+        b = self.b
 
-    def _settled(
-        self, place: Value, pair: list[Value], mark: Value, give_up: GiveUp
+        def has_come(word: Value) -> Value:
+            return b.icmp_unsigned("==", b.trunc(b.lshr(word, I64(32)), I32), mark)
+
+        return [b.trunc(word, I32) for word in self._awaited(places, has_come, give_up)]
+
+    def written(self, places: Sequence[Value], first: int, give_up: GiveUp) -> list[Value]:
+        """Pairs of words, at multiples of 16 bytes, once none of them is `UNWRITTEN`.
+
+        Args:
+            first: so many pairs are waited for before the others are looked at, which have come by
+                then, mostly.
+        """
+
+        def has_come(word: Value) -> Value:
+            return self.b.icmp_unsigned("!=", word, UNWRITTEN)
+
+        some = self._awaited(places[:first], has_come, give_up)
+        return some + self._awaited(places[first:], has_come, give_up)
+
+    def _awaited(
+        self, places: Sequence[Value], has_come: Callable[[Value], Value], give_up: GiveUp
     ) -> list[Value]:
-        """The values of two words that were looked at once."""
-        b, before = self.b, self.b.block
+        """All are looked at, then again those that have not come, so that their reads overlap."""
+        if not places:
+            return []
+        b, pairs = self.b, [self._two_words(place) for place in places]
+        before = b.block
         look, again, done = (b.append_basic_block(n) for n in ("look", "again", "done"))
         b.branch(look)
         b.position_at_end(look)
-        looks, words = b.phi(I32), [b.phi(I64) for _ in pair]
-        for phi, value in zip((looks, *words), (I32(1), *pair), strict=True):
-            phi.add_incoming(value, before)
-        marks = [b.trunc(b.lshr(word, I64(32)), I32) for word in words]
-        one, other = (b.icmp_unsigned("==", m, mark) for m in marks)
-        b.cbranch(b.and_(one, other), done, again)
+        looks, words = b.phi(I32), [[b.phi(I64) for _ in pair] for pair in pairs]
+        looks.add_incoming(I32(1), before)
+        for phis, pair in zip(words, pairs, strict=True):
+            for phi, value in zip(phis, pair, strict=True):
+                phi.add_incoming(value, before)
+        come = [b.and_(*(has_come(word) for word in pair)) for pair in words]
+        b.cbranch(reduce(b.and_, come), done, again)
         b.position_at_end(again)
         self._pause(looks, give_up)
-        more = b.add(looks, I32(1)), *self._two_words(place)
-        for phi, value in zip((looks, *words), more, strict=True):
-            phi.add_incoming(value, b.block)
+        more = [self._looked_again(*known) for known in zip(places, words, come, strict=True)]
+        looks.add_incoming(b.add(looks, I32(1)), b.block)
+        for phis, pair in zip(words, more, strict=True):
+            for phi, value in zip(phis, pair, strict=True):
+                phi.add_incoming(value, b.block)
         b.branch(look)
         b.position_at_end(done)
-        return [b.trunc(word, I32) for word in words]
+        return [word for pair in words for word in pair]
+
+    def _looked_again(self, place: Value, words: list[Value], come: Value) -> list[Value]:
+        """Two words as they are now, if they had not come."""
+        b, before = self.b, self.b.block
+        look, known = b.append_basic_block("look"), b.append_basic_block("known")
+        b.cbranch(come, known, look)
+        b.position_at_end(look)
+        now = self._two_words(place)
+        after = b.block
+        b.branch(known)
+        b.position_at_end(known)
+        phis = [b.phi(I64) for _ in words]
+        for phi, old, new in zip(phis, words, now, strict=True):
+            phi.add_incoming(old, before)
+            phi.add_incoming(new, after)
+        return list[Value](phis)
 
     def _two_words(self, place: Value) -> list[Value]:
         text = "ld.relaxed.gpu.global.v2.b64 {$0, $1}, [$2];"
@@ -226,6 +269,21 @@ class Primitives:
         """A bit for each lane of the warp, of those that are here all."""
         return self._call("llvm.nvvm.vote.ballot.sync", I32, [EVERY, flag])
 
+    # Copies into shared memory that go on beside other work
+
+    def copy_ahead(self, target: Value, source: Value, size: Value) -> None:
+        """Begin to copy 16 bytes from device to shared memory: the first `size`, then zeros."""
+        places = _cast(self.b, target, SHARED), _cast(self.b, source, GLOBAL)
+        self._call("llvm.nvvm.cp.async.cg.shared.global.16.s", VOID, [*places, size])
+
+    def end_copies(self) -> None:
+        """Those that were begun since the last time are one group."""
+        self._call("llvm.nvvm.cp.async.commit.group", VOID)
+
+    def await_copies(self, groups: int) -> None:
+        """Until all of this thread's groups but the last few have ended."""
+        self._call("llvm.nvvm.cp.async.wait.group", VOID, [I32(groups)])
+
     # Tensor cores
 
     def halves(self, low: Value, high: Value) -> Value:
@@ -233,12 +291,14 @@ class Primitives:
         kind = ir.FunctionType(I32, [high.type, low.type])
         return self.b.asm(kind, "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f", [high, low], False)
 
-    def matrices(self, row: Value, count: int) -> list[Value]:
+    def matrices(self, row: Value, count: int, turned: bool = False) -> list[Value]:
         """2 or 4 matrices of 8 by 8 bf16 in shared memory; `row`: of the lane's number.
 
-        All lanes give an address, 16 bytes each; a lane gets two neighbours of each matrix.
+        All lanes give an address, 16 bytes each; a lane gets two neighbours of each matrix, of a
+        row of it, or where it is `turned` of a column.
         """
-        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}.b16.p3"
+        form = ".trans" if turned else ""
+        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}{form}.b16.p3"
         type_ = ir.LiteralStructType([I32] * count)
         words = self._call(name, type_, [_cast(self.b, row, SHARED)])
         return [self.b.extract_value(words, i) for i in range(count)]

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.values import BAD_TAPE, I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
-from rnncc.codegen.nvptx import bulk, contract, tensor_bulk
+from rnncc.codegen.nvptx import (
+    bulk,
+    contract,
+    rounding,
+    tensor_bulk,
+    tensor_contract,
+    tensor_stream,
+)
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import is_low
 from rnncc.codegen.nvptx.gemm import Product
@@ -129,7 +137,7 @@ class DeviceProgram(Walk[GpuEmit]):
         """What keeps weights for a loop's products, if anything does."""
         low = TensorLoop.products(op, self.emit.threads)
         if low:
-            return TensorLoop(self.emit, op, low, self.pointers)
+            return TensorLoop(self.emit, op, low, self.pointers, self.row)
         if any(is_low(o) for o in op.walk() if isinstance(o, Gemm)):
             return None  # those of inner loops would write over weights in shared memory
         gemms = Stationary.products(op)
@@ -140,41 +148,63 @@ class DeviceProgram(Walk[GpuEmit]):
             self._kernel(op)
 
     def _kernel(self, op: Operation) -> None:
-        rows = self.pointers[op.rows] if isinstance(op, Kernel) and op.rows is not None else None
-        optional = self._optional
+        rows = self._optional(op.rows) if isinstance(op, Kernel) else None
         match op:
             case Map():
-                emit_map(self.emit, op, self.all(op.ins), self.all(op.outs), rows)
+                self._map(op, rows)
             case Reduce():
                 [out] = self.all(op.outs)
-                emit_reduce(self.emit, op, self.all(op.ins), out, optional(op.init), rows)
+                emit_reduce(self.emit, op, self.all(op.ins), out, self._optional(op.init), rows)
             case Gemm():
-                a, weights = self.all([op.a, op.weights])
-                ins, outs = self.all(op.ins), self.all(op.outs)
-                gemm = Product(self.emit, op, a, weights, ins, outs, rows)
-                around = self._stationary
-                if around is not None and op in around.gemms:
-                    around.write(gemm)
-                elif tensor_bulk.suits(op, self.emit.threads):
-                    self.shared = max(self.shared, tensor_bulk.shared_bytes(op))
-                    tensor_bulk.write_bulk(self.emit, gemm)
-                elif bulk.suits(gemm, self.emit.threads):
-                    self.shared = max(self.shared, bulk.SHARED)
-                    bulk.write_bulk(self.emit, gemm)
-                else:
-                    gemm.write()
+                self._product(op, rows)
             case Contract():
-                a, b, out = self.all([op.a, op.b, op.out])
-                self.shared = max(self.shared, contract.SHARED)
-                contract.emit_contract(
-                    self.emit, op, a, b, out, optional(op.init), optional(op.first)
-                )
+                self._contract(op)
             case Pack():
                 emit_pack(self.emit, op, self.all(op.ins), self.pointers[op.out])
             case ListRows():
                 emit_list_rows(self.emit, op, *self.all([op.flags, op.out]))
             case _:
                 self._move(op)
+
+    def _map(self, op: Map, rows: Pointer | None) -> None:
+        around, ins, outs = self._stationary, self.all(op.ins), self.all(op.outs)
+        if rounding.suits(op):
+            rounding.emit_rounding(self.emit, op, ins[0], outs[0])
+            return
+        write = partial(emit_map, self.emit, op, ins, outs, rows)
+        if isinstance(around, TensorLoop):
+            around.write_map(op, write)
+        else:
+            write()
+
+    def _product(self, op: Gemm, rows: Pointer | None) -> None:
+        a, weights = self.all([op.a, op.weights])
+        gemm = Product(self.emit, op, a, weights, self.all(op.ins), self.all(op.outs), rows)
+        around = self._stationary
+        if around is not None and op in around.gemms:
+            around.write(gemm)
+        elif tensor_stream.suits(op, self.emit.threads):
+            self.shared = max(self.shared, tensor_stream.shared_bytes())
+            tensor_stream.write_stream(self.emit, gemm)
+        elif tensor_bulk.suits(op, self.emit.threads):
+            self.shared = max(self.shared, tensor_bulk.shared_bytes(op))
+            tensor_bulk.write_bulk(self.emit, gemm)
+        elif bulk.suits(gemm, self.emit.threads):
+            self.shared = max(self.shared, bulk.SHARED)
+            bulk.write_bulk(self.emit, gemm)
+        else:
+            gemm.write()
+
+    def _contract(self, op: Contract) -> None:
+        a, b, out = self.all([op.a, op.b, op.out])
+        init, first = self._optional(op.init), self._optional(op.first)
+        if op.rounded is not None:
+            self.shared = max(self.shared, tensor_contract.shared_bytes(op))
+            given = tensor_contract.Operands(a, b, out, self.pointers[op.scratch], init)
+            tensor_contract.emit_rounded(self.emit, op, given)
+        else:
+            self.shared = max(self.shared, contract.SHARED)
+            contract.emit_contract(self.emit, op, a, b, out, init, first)
 
     def _move(self, op: Operation) -> None:
         """A kernel whose input numbers rows."""

@@ -38,11 +38,14 @@ class NvptxTarget(Gpu):
             ChipImage(chip, assembled(ptx_of(text, DeviceMachine(chip), linked), chip))
             for chip in self.chips
         ]
+        return [*images, ChipImage("ptx", self.ptx(text, linked).encode() + b"\0")]
+
+    def ptx(self, text: str, linked: Sequence[str]) -> str:
+        """PTX for the oldest chips that can run the code."""
         machine = self.machine
         if TENSOR in text and machine == DeviceMachine():
             machine = DeviceMachine(WITH_TENSORS)
-        ptx = ptx_of(text, machine, linked)
-        return [*images, ChipImage("ptx", ptx.encode() + b"\0")]
+        return ptx_of(text, machine, linked)
 
     def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
         """LLVM IR of the kernels; then their images and the host's functions as one object."""

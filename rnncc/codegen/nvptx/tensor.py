@@ -13,7 +13,7 @@ do for all units, weights come from device memory in each iteration, in the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 from xdsl.ir import SSAValue
@@ -33,6 +33,8 @@ from rnncc.codegen.nvptx.fragments import (
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
+from rnncc.codegen.nvptx.pairs import paired
+from rnncc.codegen.nvptx.tensor_pair import PairLoop, RowPointer
 from rnncc.codegen.nvptx.tensor_product import (
     PARTS,
     Fragment,
@@ -44,7 +46,7 @@ from rnncc.codegen.nvptx.tensor_product import (
 from rnncc.codegen.nvptx.tensor_step import TensorStep
 from rnncc.ir.dims import product
 from rnncc.kern.dialect import For
-from rnncc.kern.kernels import Gemm
+from rnncc.kern.kernels import Gemm, Map
 
 MOST_TILES = 4
 """Of 16 rows of A of a block."""
@@ -55,22 +57,32 @@ MOST_LOADED = 16
 MOST_USED = 140
 """Registers for them and for weights, that the rest of the code fits beside."""
 MOST_DEPTH = 4096
-"""Deeper rows do not fit into the shared memory that all chips have."""
+"""Eight rows that are deeper do not fit into the shared memory that all chips have."""
 
 
 class TensorLoop(HeldLoop):
     """What holds while one loop runs."""
 
     def __init__(
-        self, emit: GpuEmit, loop: For, gemms: Sequence[Gemm], pointers: dict[SSAValue, Pointer]
+        self,
+        emit: GpuEmit,
+        loop: For,
+        gemms: Sequence[Gemm],
+        pointers: dict[SSAValue, Pointer],
+        row: RowPointer,
     ) -> None:
         super().__init__(emit, loop, gemms, pointers)
         self.lane = Lane(emit)
-        self.resident = dict(zip(gemms, _chosen(emit, gemms), strict=True))
-        out = handed_on(loop, gemms)
+        out, pair = handed_on(loop, gemms), paired(loop, gemms)
+        # Blocks of a pair have all k of few units: the fewer, the less is done behind a wait.
+        tiles = MOST_TILES if pair is None else 1
+        self.resident = dict(zip(gemms, _chosen(emit, gemms, tiles), strict=True))
         self.exchange: Exchange | None = None
         if out is not None and gemms[0].room is not None:
             self.exchange = Exchange(emit, gemms[0], out, pointers[gemms[0].room])
+        self.pair: PairLoop | None = None
+        if pair is not None:
+            self.pair = PairLoop(self, pair, self.resident[gemms[0]], row)
 
     @staticmethod
     def products(loop: For, threads: int) -> list[Gemm]:
@@ -105,9 +117,10 @@ class TensorLoop(HeldLoop):
                 resident.fits = b.icmp_unsigned("<=", I32(resident.blocks), self.emit.blocks)
                 self._load(resident)
         self._restrict()
-        if self.exchange is not None:
+        words = self.exchange or self.pair
+        if words is not None:
             [resident] = self.resident.values()
-            self.exchange.begin(I1(0) if resident.fits is None else resident.fits)
+            words.begin(I1(0) if resident.fits is None else resident.fits)
 
     def _load(self, resident: TensorProduct) -> None:
         part = self.emit.b.urem(self.emit.block, I32(resident.blocks))
@@ -152,25 +165,44 @@ class TensorLoop(HeldLoop):
 
     def end(self) -> None:
         """All blocks meet again."""
-        if self.exchange is not None and not self.has_team:
+        if (self.exchange or self.pair) is not None and not self.has_team:
             # In the loop nobody has waited; what follows may read what other blocks wrote.
             self.emit.together()
         super().end()
 
     def together(self) -> None:
         """Behind a product: a wait, where rows are not handed on otherwise."""
-        if self.exchange is None:
+        words = self.exchange or self.pair
+        if words is None:
             self.emit.together()
             return
-        with self.emit.when(self.emit.b.not_(self.exchange.on)):
+        with self.emit.when(self.emit.b.not_(words.on)):
             self.emit.together()
 
     # An iteration
 
+    def write_map(self, op: Map, plain: Callable[[], None]) -> None:
+        """A map in an iteration; that of a pair runs with its product, where rows are handed on."""
+        if self.pair is None or self.pair.pair.map is not op:
+            plain()
+            return
+        with self.emit.when(self.emit.b.not_(self.pair.on)):
+            plain()
+
     def write(self, gemm: Product) -> None:
         """The product in an iteration of the loop."""
-        emit, b, resident = self.emit, self.emit.b, self.resident[gemm.op]
-        emit.gpu.block_wait()  # until nobody reads what lies in shared memory
+        self.emit.gpu.block_wait()  # until nobody reads what lies in shared memory
+        if self.pair is None:
+            self._write(gemm)
+            return
+        with self.emit.b.if_else(self.pair.on) as (handed, stored):
+            with handed:
+                self.pair.write(gemm)
+            with stored:
+                self._write(gemm)
+
+    def _write(self, gemm: Product) -> None:
+        b, resident = self.emit.b, self.resident[gemm.op]
         if resident.fits is None:
             TensorStep(self, gemm, resident).from_memory()
             return
@@ -183,11 +215,12 @@ class TensorLoop(HeldLoop):
             self.exchange.next_iteration()
 
 
-def _chosen(emit: GpuEmit, gemms: Sequence[Gemm]) -> list[TensorProduct]:
+def _chosen(emit: GpuEmit, gemms: Sequence[Gemm], most: int) -> list[TensorProduct]:
     """Units of a block, for each product: fewer where registers do not do for all."""
     rounds = PARTS // (emit.threads // WARP)
-    for tiles in (MOST_TILES, MOST_TILES // 2, 1):
-        chosen: list[TensorProduct] = []
+    chosen: list[TensorProduct] = []
+    for tiles in sorted({most, max(1, most // 2), 1}, reverse=True):
+        chosen = []
         for op in gemms:
             least = Groups.least(op.slots.data)
             chosen.append(TensorProduct(op, least.times(max(1, tiles // least.tiles)), rounds))

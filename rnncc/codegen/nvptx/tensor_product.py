@@ -10,13 +10,15 @@ from dataclasses import dataclass
 
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.fragments import PADDING, QUAD, SIDE, Groups
+from rnncc.codegen.nvptx.fragments import COLUMNS, PADDING, QUAD, SIDE, Groups
 from rnncc.kern.kernels import Gemm
 
 PARTS = 8
 """Of k, each a chain of sums."""
-ROWS = 16
+MOST_ROWS = 16
 """Rows that a block computes at a time, at most."""
+SURE_SHARED = 99 << 10
+"""Bytes of shared memory that a block can have on all chips with tensor cores for bf16."""
 
 Fragment = list[Value]
 Source = Callable[[int, int, Value], Fragment]
@@ -49,8 +51,24 @@ class TensorProduct:
         return self.rounds * self.groups.tiles * deep(self.op.depth.data) * 4
 
     @property
+    def rows(self) -> int:
+        """Rows of the batch that a block computes at a time, at most."""
+        return MOST_ROWS if memory_bytes(self, MOST_ROWS) <= SURE_SHARED else COLUMNS
+
+    @property
     def blocks(self) -> int:
         return -(-self.op.units // self.groups.units)
+
+
+def padded(depth: int) -> int:
+    """The k of all parts."""
+    return deep(depth) * PARTS * SIDE
+
+
+def memory_bytes(resident: TensorProduct, rows: int) -> int:
+    """What so many rows take of shared memory."""
+    width = resident.groups.rows + QUAD
+    return 2 * rows * (padded(resident.op.depth.data) + PADDING) + 4 * PARTS * rows * width
 
 
 class StepMemory:
@@ -58,11 +76,11 @@ class StepMemory:
 
     def __init__(self, emit: GpuEmit, resident: TensorProduct) -> None:
         self.emit = emit
-        self.depth = deep(resident.op.depth.data) * PARTS * SIDE
+        self.depth = padded(resident.op.depth.data)
         self.pitch = self.depth + PADDING
         self.width = resident.groups.rows + QUAD
-        self._rows = 2 * ROWS * self.pitch
-        self.bytes = self._rows + 4 * PARTS * ROWS * self.width
+        self._rows = 2 * resident.rows * self.pitch
+        self.bytes = memory_bytes(resident, resident.rows)
 
     @property
     def rows(self) -> Pointer:

@@ -24,7 +24,6 @@ from rnncc.codegen.nvptx.gemm import Finish, Product
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.tensor_product import (
     PARTS,
-    ROWS,
     Fragment,
     Source,
     StepMemory,
@@ -43,50 +42,61 @@ class TensorStep:
         self.around, self.gemm, self.resident, self.emit = around, gemm, resident, around.emit
         self.lane, self.shared = around.lane, StepMemory(around.emit, resident)
         self.reader = RowReader(self.emit, gemm)
-        self.deep = deep(gemm.depth)
+        self.deep, self.rows = deep(gemm.depth), resident.rows
         self.count = self.emit.b.trunc(gemm.rows.count, I32)
 
     def from_registers(self) -> None:
         """Blocks with the same units share the rows."""
-        b, emit, resident = self.emit.b, self.emit, self.resident
-        part = b.urem(emit.block, I32(resident.blocks))
-        rank = b.udiv(emit.block, I32(resident.blocks))
-        ranks = b.udiv(emit.blocks, I32(resident.blocks))
+        b, emit = self.emit.b, self.emit
+        part, rank, ranks, mine = self.shares()
+        few = b.icmp_unsigned("<=", mine, I32(COLUMNS))
+        # Eight rows are one multiplication wide: with sixteen, half would be for nothing.
+        tile = b.select(few, I32(COLUMNS), I32(self.rows))
         with emit.when(b.icmp_unsigned("<", rank, ranks)):
-            self._shared_rows(part, rank, ranks)
+            self._shared_rows(part, rank, ranks, tile)
+
+    def shares(self) -> tuple[Value, Value, Value, Value]:
+        """This block's part of the units; its rank among those with the same, their number, and
+        how many rows each has; where there are blocks for all units."""
+        b, emit, blocks = self.emit.b, self.emit, I32(self.resident.blocks)
+        part, rank = b.urem(emit.block, blocks), b.udiv(emit.block, blocks)
+        ranks = b.udiv(emit.blocks, blocks)
+        # Without rows there is a team of one block, which is not enough for all units.
+        some = b.select(b.icmp_unsigned(">", ranks, I32(1)), ranks, I32(1))
+        mine = b.udiv(b.add(self.count, b.sub(some, I32(1))), some)
+        return part, rank, ranks, mine
 
     def from_memory(self) -> None:
         """Blocks share units, then rows."""
         b, emit, blocks = self.emit.b, self.emit, I32(self.resident.blocks)
-        tiles = b.lshr(b.add(self.count, I32(ROWS - 1)), I32(4))
+        rows = self.rows
+        tiles = b.lshr(b.add(self.count, I32(rows - 1)), I32(rows.bit_length() - 1))
         items = b.mul(blocks, tiles)
 
         def item(number: Value) -> None:
             number = b.trunc(number, I32)
             part = b.urem(number, blocks)
-            start = b.mul(b.udiv(number, blocks), I32(ROWS))
+            start = b.mul(b.udiv(number, blocks), I32(rows))
             emit.gpu.block_wait()
-            _Tile(self, part, start, I32(ROWS)).write(self.around.from_memory(self.resident, part))
+            StepTile(self, part, start, I32(rows)).write(
+                self.around.from_memory(self.resident, part)
+            )
 
         wide = [b.zext(v, I64) for v in (emit.block, items, emit.blocks)]
         emit.strided(wide[0], wide[1], wide[2], item)
 
-    def _shared_rows(self, part: Value, rank: Value, ranks: Value) -> None:
+    def _shared_rows(self, part: Value, rank: Value, ranks: Value, tile: Value) -> None:
         b, emit = self.emit.b, self.emit
-        mine = b.udiv(b.add(self.count, b.sub(ranks, I32(1))), ranks)
-        few = b.icmp_unsigned("<=", mine, I32(COLUMNS))
-        # Eight rows are one multiplication wide: with sixteen, half would be for nothing.
-        tile = b.select(few, I32(COLUMNS), I32(ROWS))
 
         def one(start: Value) -> None:
-            _Tile(self, part, b.trunc(start, I32), tile).write(None)
+            StepTile(self, part, b.trunc(start, I32), tile).write(None)
 
         values = b.mul(rank, tile), self.count, b.mul(ranks, tile)
         first, count, step = (b.zext(v, I64) for v in values)
         emit.strided(first, count, step, one)
 
 
-class _Tile:
+class StepTile:
     """Rows of a step, up to `size` of them from `start` on."""
 
     def __init__(self, step: TensorStep, part: Value, start: Value, size: Value) -> None:
@@ -101,7 +111,7 @@ class _Tile:
     def write(self, source: Source | None) -> None:
         """The tile; `source`: of weights that no registers hold."""
         emit, b = self.emit, self.emit.b
-        points = ROWS * self.resident.groups.units
+        points = self.step.rows * self.resident.groups.units
         ends: list[Callable[[], None]] = []
         if source is None:
             ends = [
@@ -111,7 +121,7 @@ class _Tile:
         self.exchange = self.step.around.exchange if source is None else None
         self._take(self.step.around.most_loaded if source is None else 1)
         emit.gpu.block_wait()
-        self._sums(source)
+        self.sums(source)
         emit.gpu.block_wait()
         for end in ends:
             end()
@@ -139,15 +149,15 @@ class _Tile:
         emit, b = self.emit, self.emit.b
         warps = emit.threads // WARP
         one = partial(self._await_row, exchange)
-        if ROWS // warps != 2 or 2 * self.step.deep > most:
-            self._each_row(1, one)
+        if self.step.rows // warps != 2 or 2 * self.step.deep > most:
+            self.each_row(1, one)
             return
         both = b.icmp_unsigned("<", b.add(self.lane.warp, I32(warps)), self.rows)
         with b.if_else(both) as (two, few):
             with two:
-                self._each_row(2, lambda row: one(row, b.add(row, I32(warps))))
+                self.each_row(2, lambda row: one(row, b.add(row, I32(warps))))
             with few:
-                self._each_row(1, one)
+                self.each_row(1, one)
 
     def _await_row(self, exchange: Exchange, *rows: Value) -> None:
         """Rows that were handed on, of each a lane every 32nd run of four k."""
@@ -168,7 +178,7 @@ class _Tile:
             two: Value = ir.Constant(ir.VectorType(I32, 2), None)
             for i in range(2):
                 two = b.insert_element(two, b.select(own, next(words), I32(0)), I64(i))
-            place = emit.at(self.shared.rows, self._place(row, k))
+            place = emit.at(self.shared.rows, self.place(row, k))
             b.store(two, place.base, align=8)
 
     def _stage(self, most: int) -> None:
@@ -180,12 +190,12 @@ class _Tile:
         with b.if_else(self.gemm.aligned()) as (aligned, other):
             with aligned:
                 warps = emit.threads // WARP
-                batch = max(1, min(ROWS // warps, most // self.step.deep))
-                self._each_row(batch, partial(self._copy, batch))
+                batch = max(1, min(self.step.rows // warps, most // self.step.deep))
+                self.each_row(batch, partial(self._copy, batch))
             with other:
                 self._copy_singly()
 
-    def _each_row(self, batch: int, copy: Callable[[Value], None]) -> None:
+    def each_row(self, batch: int, copy: Callable[[Value], None]) -> None:
         """The first of each `batch` rows that are this warp's."""
         emit, b = self.emit, self.emit.b
         step = I64(emit.threads // WARP * batch)
@@ -203,7 +213,7 @@ class _Tile:
             for tile in range(self.step.deep):
                 k = b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD))
                 sure = (tile + 1) * WARP * QUAD <= self.gemm.depth
-                copies.append((own, self._place(row, k), reader.four(source, k, True, sure)))
+                copies.append((own, self.place(row, k), reader.four(source, k, True, sure)))
         for own, at, values in copies:
             with emit.when(own):
                 reader.store(values, emit.at(self.shared.rows, at))
@@ -219,22 +229,22 @@ class _Tile:
                 emit.gpu.not_unrolled()
                 k = b.add(b.shl(b.trunc(i, I32), I32(5)), self.lane.number)
                 k = b.shl(k, I32(2))
-                place = emit.at(self.shared.rows, self._place(row, k))
+                place = emit.at(self.shared.rows, self.place(row, k))
                 reader.store(reader.four(source, k, False), place)
                 return []
 
             emit.loop(emit.gpu.hidden(self.step.deep), run)
 
-        self._each_row(1, copy)
+        self.each_row(1, copy)
 
-    def _place(self, row: Value, k: Value) -> Value:
+    def place(self, row: Value, k: Value) -> Value:
         """Of a row's k in shared memory."""
         b = self.emit.b
         return b.zext(b.add(b.mul(row, I32(self.shared.pitch)), k), I64)
 
     # Sums
 
-    def _sums(self, source: Source | None) -> None:
+    def sums(self, source: Source | None) -> None:
         """Of this warp's parts of k, for each eight rows."""
         emit, b = self.emit, self.emit.b
         columns = b.zext(b.lshr(b.add(self.rows, I32(COLUMNS - 1)), I32(3)), I64)
@@ -297,7 +307,7 @@ class _Tile:
 
     def _store(self, part: Value, first: Value, sums: list[Value]) -> None:
         emit, b, width = self.emit, self.emit.b, self.shared.width
-        row = b.add(b.mul(part, I32(ROWS)), b.add(first, b.mul(self.lane.pair, I32(2))))
+        row = b.add(b.mul(part, I32(self.step.rows)), b.add(first, b.mul(self.lane.pair, I32(2))))
         at = b.add(b.mul(row, I32(width)), self.lane.group)
         place = emit.at(self.shared.sums, b.zext(at, I64))
         for i, value in enumerate(sums):
@@ -309,17 +319,17 @@ class _Tile:
 
     def _point(self, number: Value) -> None:
         """One point, if it is there."""
-        inside, row, place = self._split(number)
+        inside, row, place = self.split(number)
         with self.emit.when(inside):
-            self._loaded(row, place)(None, self._totals(row, place))
+            self.loaded(row, place)(None, self.totals(row, place))
 
     def _begun(self, number: Value) -> Callable[[], None]:
         """Read the inputs of one point, or of the first one; returns what does the rest."""
         b = self.emit.b
-        inside, row, place = self._split(number)
+        inside, row, place = self.split(number)
         # Lanes without a point take the first one's: `hand_on` shuffles among all of a warp.
         row, place = (b.select(inside, v, I32(0)) for v in (row, place))
-        finish = self._loaded(row, place)
+        finish = self.loaded(row, place)
 
         def hand_on(values: list[Value]) -> None:
             exchange = self.exchange
@@ -327,9 +337,9 @@ class _Tile:
                 line, unit = b.add(self.start, row), b.add(self.unit, place)
                 exchange.hand_on(inside, line, unit, values[exchange.out])
 
-        return lambda: finish(inside, self._totals(row, place), hand_on)
+        return lambda: finish(inside, self.totals(row, place), hand_on)
 
-    def _split(self, number: Value) -> tuple[Value, Value, Value]:
+    def split(self, number: Value) -> tuple[Value, Value, Value]:
         """Whether a point of the tile is there; its row and unit, from the tile's first on."""
         b, gemm = self.emit.b, self.gemm
         units = I32(self.resident.groups.units)
@@ -341,13 +351,13 @@ class _Tile:
         )
         return inside, row, place
 
-    def _loaded(self, row: Value, place: Value) -> Finish:
+    def loaded(self, row: Value, place: Value) -> Finish:
         b, gemm = self.emit.b, self.gemm
         indices = gemm.rows.indices(b.zext(b.add(self.start, row), I64))
         here = gemm.rows.at(gemm.pointers, indices)
         return gemm.loaded(indices, here, b.zext(b.add(self.unit, place), I64))
 
-    def _totals(self, row: Value, place: Value) -> list[Value]:
+    def totals(self, row: Value, place: Value) -> list[Value]:
         """The sums of all slots, part after part."""
         emit, b = self.emit, self.emit.b
         at = b.add(b.mul(row, I32(self.shared.width)), b.mul(place, I32(self.gemm.slots)))
@@ -367,7 +377,7 @@ class _Tile:
     def _run(self, first: Pointer, part: int, slot: int, side: int) -> list[Value]:
         """Neighbouring slots of a part."""
         emit, b = self.emit, self.emit.b
-        place = emit.at(first, I64(part * ROWS * self.shared.width + slot))
+        place = emit.at(first, I64(part * self.step.rows * self.shared.width + slot))
         if side == 1:
             return [emit.load(place)]
         run = b.load(place.base, typ=ir.VectorType(FLOAT, side), align=4 * side)

@@ -55,6 +55,10 @@ class ReferenceTarget:
         return "f32"
 
     @property
+    def packs_bf16(self) -> bool:
+        return False
+
+    @property
     def byte_products(self) -> bool:
         return False
 
@@ -69,7 +73,7 @@ class ReferenceTarget:
     def row_bytes(self, dtype: str, depth: int) -> int:
         return 0
 
-    def contract_room(self, rows: int, columns: int) -> int:
+    def contract_room(self, rows: int, columns: int, rounded: bool = False) -> int:
         return 0
 
     def rows_ahead(self, width: int, weights: int) -> int:

@@ -227,12 +227,17 @@ static uint32_t half(float value) { /* to nearest even */
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
 }
 API int32_t emu_halves(float low, float high) { return (int32_t)(half(low) | half(high) << 16); }
-/* Lane 8 m + r gives the address of row r of matrix m; each lane gets a word of a row of each. */
-API void emu_matrices(char *row, uint32_t *out, int32_t count) {
+/* Lane 8 m + r gives the address of row r of matrix m; each lane gets a word of a row of each, or two halves of a
+   column. */
+API void emu_matrices(char *row, uint32_t *out, int32_t count, int32_t turned) {
     int lane = now->number % WARP;
     if (lane / 8 < count) emu_access(row, 16, 0, -1);
     const Thread *warp = post_pointer(row);
-    for (int i = 0; i < count; i++) memcpy(out + i, (char *)warp[i * 8 + lane / 4].given + 4 * (lane % 4), 4);
+    for (int i = 0; i < count; i++) {
+        if (!turned) memcpy(out + i, (char *)warp[i * 8 + lane / 4].given + 4 * (lane % 4), 4);
+        for (int j = 0; turned && j < 2; j++)
+            memcpy((char *)(out + i) + 2 * j, (char *)warp[i * 8 + lane % 4 * 2 + j].given + 2 * (lane / 4), 2);
+    }
     warp_wait();
 }
 /* Of each lane a0 to a3, b0, b1, c0 to c3; the sums take the place of c, k after k. */

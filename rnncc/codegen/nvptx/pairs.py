@@ -1,0 +1,119 @@
+"""Which loops are a map and a product that takes what it made: see `tensor_pair`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.nvptx.exchange import is_own, whole
+from rnncc.codegen.nvptx.fragments import QUAD
+from rnncc.ir.attributes import get_dim
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.casts import Cast
+from rnncc.ir.ops.control import Yield
+from rnncc.ir.types import dtype_of
+from rnncc.kern.access import Access, dense, get_access
+from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
+from rnncc.kern.kernels import Gemm, Map
+
+RUN = 8
+"""bf16 that a thread waits for at a time: two words."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A map and the product that it makes rows for.
+
+    Attributes:
+        rows: the row of a sequence that they are.
+        slots: the map's results that are runs of `units` of k each, in order.
+        following: argument of the loop's body -> what the next iteration gets.
+    """
+
+    map: Map
+    gemm: Gemm
+    rows: Row
+    slots: tuple[int, ...]
+    following: dict[SSAValue, SSAValue]
+
+    @property
+    def results(self) -> list[SSAValue]:
+        """What the map computes: rows before they are rounded."""
+        values = list(self.map.yields)
+        for number in self.slots:
+            cast = values[number].owner
+            assert isinstance(cast, Cast)
+            values[number] = cast.x
+        return values
+
+    def next_of(self, number: int) -> tuple[Map | Gemm, int] | None:
+        """The result that an input of the map is in the next iteration, if it is one's."""
+        value, access = self.map.ins[number], self.map.in_accesses[number]
+        if value not in self.following:
+            return None
+        for op in (self.map, self.gemm):
+            outs = list(zip(op.outs, op.out_accesses, strict=True))
+            if (self.following[value], access) in outs:
+                return op, outs.index((self.following[value], access))
+        return None
+
+
+def paired(loop: For, gemms: Sequence[Gemm]) -> Pair | None:
+    """A loop's one map and one product, whose points other threads need nothing else of."""
+    *ops, end = loop.body.block.ops
+    others = [op for op in ops if not isinstance(op, Row | ShiftedRow)]
+    if len(others) != 2 or len(gemms) != 1 or not isinstance(end, Yield):
+        return None
+    first, op = others[0], gemms[0]
+    if not isinstance(first, Map) or others[1] is not op or first.dims != op.dims:
+        return None
+    slots, rows = _slots(first, op), _row(loop, op)
+    if first.rows is not None or op.rows is not None or slots is None or rows is None:
+        return None
+    following: dict[SSAValue, SSAValue] = dict(zip(loop.body.block.args, end.values, strict=True))
+    written = {whole(value) for kernel in (first, op) for value in kernel.outs}
+    outs = [pair for o in (first, op) for pair in zip(o.outs, o.out_accesses, strict=True)]
+    for kernel in (first, op):
+        for value, access in zip(kernel.ins, kernel.in_accesses, strict=True):
+            now = kernel is op and (value, access) in outs
+            if not now and not is_own(value, access, following, outs, written):
+                return None
+    return Pair(first, op, rows, slots, following)
+
+
+def _row(loop: For, op: Gemm) -> Row | None:
+    """The row that a product reads, of dense rows of bf16 that lie one behind another."""
+    row, lines = op.a.owner, op.dims[:-1]
+    depth = Dim.of(op.depth.data)
+    dense_rows = Access(Dim.of(0), dense((*lines, depth)))
+    if not isinstance(row, Row) or get_access(op.a_access) != dense_rows:
+        return None
+    buffer = row.buffer.owner
+    known = isinstance(buffer, Buffer) and buffer.dtype == "bf16" and buffer.rows_kept is None
+    steps = get_dim(row.index) == Dim.of(loop.index.data)
+    apart = get_dim(row.stride) == product(lines) * depth
+    return row if known and steps and apart and op.depth.data % RUN == 0 else None
+
+
+def _slots(first: Map, op: Gemm) -> tuple[int, ...] | None:
+    """The map's results by the run of k that they are; None if they are not a's whole rows."""
+    a, units = get_access(op.a_access), op.units
+    if op.k_sizes is not None or units % QUAD:
+        return None
+    slots: dict[int, int] = {}
+    for number, (value, access) in enumerate(zip(first.outs, first.out_accesses, strict=True)):
+        cast = first.yields[number].owner
+        if value is not op.a:
+            continue
+        if not isinstance(cast, Cast) or dtype_of(cast.x) != "f32":
+            return None
+        start = access.offset - a.offset
+        if access.strides != a.strides or not start.is_static or int(start) % units:
+            return None
+        slots[int(start) // units] = number
+    count = op.depth.data // units
+    if sorted(slots) != list(range(count)) or count * units != op.depth.data:
+        return None
+    return tuple(slots[i] for i in range(count))
