@@ -26,11 +26,13 @@ from tests.torch.cells import (
     results,
     sequence,
     torch,
+    with_gradients,
 )
 
 rt: Any = pytest.importorskip("rnncc.torch")
 codes: Any = pytest.importorskip("rnncc.torch.codes")
 trace: Any = pytest.importorskip("rnncc.frontends.torch.trace")
+checkpoint: Any = torch.utils.checkpoint.checkpoint
 pytestmark = pytest.mark.peers
 
 
@@ -283,6 +285,25 @@ def test_changes_within_a_step() -> None:
 
     xs, start = sequence(4), torch.ones(3, WIDTH)
     torch.testing.assert_close(rt.scan(cell, xs, start), loop(cell, xs, start), **CLOSE)
+
+
+def test_changes_of_what_a_step_writes_down() -> None:
+    """Constants that rows and states go into have their gradients, in parts of their own too."""
+
+    def part(x: Any) -> Any:
+        total = x.new_tensor([0.5] * WIDTH)
+        total[1:].add_(x.sum(0)[1:])
+        return total
+
+    def cell(x: Any, h: Any) -> Any:
+        scale = torch.tensor(0.3)
+        scale.add_(x.mean())
+        h = torch.tanh(h * scale) + checkpoint(part, x, use_reentrant=False)
+        return h, h
+
+    sources = [sequence(4).requires_grad_(), torch.ones(3, WIDTH, requires_grad=True)]
+    ours, theirs = (with_gradients(run(cell, *sources), sources) for run in (rt.scan, loop))
+    torch.testing.assert_close(ours, theirs, **CLOSE)
 
 
 def test_whole_numbers() -> None:

@@ -272,13 +272,22 @@ class _Whole(Interpreter):
 
 
 def _call_instead(module: GraphModule) -> None:
-    """Keep cells whole; let `x.data` be seen to share the memory of x."""
+    """Keep cells whole; let `x.data` be seen to share the memory of x, and constants be copies."""
     for part in graphs_of(module):
         for function, operator in {**CELLS, _DATA: torch.Tensor.detach}.items():
             for node in list(part.graph.find_nodes(op="call_function", target=function)):
                 node.target = operator
+        for node in list(part.graph.nodes):
+            if node.target in _WRITTEN_DOWN:
+                with part.graph.inserting_after(node):
+                    copy = part.graph.call_method("clone", (node,))
+                copy.meta = dict(node.meta)
+                node.replace_all_uses_with(copy, lambda user, copy=copy: user is not copy)
         part.recompile()
 
+
+_WRITTEN_DOWN = (torch.tensor, torch.Tensor.new_tensor, "new_tensor")
+"""They detach what they make: functionalization would detach what is written there later, too."""
 
 _DATA: Any = torch._C._autograd._get_data_attr  # pyright: ignore
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach, torch.ops.aten.detach.default)
