@@ -281,7 +281,14 @@ def test_changes_within_a_step() -> None:
         h[:, 0] = 1.0
         h[:, 1:3] *= x[:, 1:3]
         h.mul_(0.5)
-        return h, h
+        mask = h > 0
+        mask &= x < 1
+        mask |= x < -1
+        mask ^= h < 0.1
+        count = mask.int()
+        count <<= 2
+        count >>= 1
+        return h * count, h
 
     xs, start = sequence(4), torch.ones(3, WIDTH)
     torch.testing.assert_close(rt.scan(cell, xs, start), loop(cell, xs, start), **CLOSE)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
@@ -272,11 +273,12 @@ class _Whole(Interpreter):
 
 
 def _call_instead(module: GraphModule) -> None:
-    """Keep cells whole; let `x.data` be seen to share the memory of x, and constants be copies."""
+    """Keep cells whole; let `x.data` be seen to share the memory of x, changes be operators' that
+    functionalization knows, and constants be copies."""
     for part in graphs_of(module):
-        for function, operator in {**CELLS, _DATA: torch.Tensor.detach}.items():
+        for function, replacement in {**CELLS, **_INSTEAD}.items():
             for node in list(part.graph.find_nodes(op="call_function", target=function)):
-                node.target = operator
+                node.target = replacement
         for node in list(part.graph.nodes):
             if node.target in _WRITTEN_DOWN:
                 with part.graph.inserting_after(node):
@@ -289,7 +291,15 @@ def _call_instead(module: GraphModule) -> None:
 _WRITTEN_DOWN = (torch.tensor, torch.Tensor.new_tensor, "new_tensor")
 """They detach what they make: functionalization would detach what is written there later, too."""
 
-_DATA: Any = torch._C._autograd._get_data_attr  # pyright: ignore
+_INSTEAD: dict[Any, Any] = {
+    torch._C._autograd._get_data_attr: torch.Tensor.detach,  # pyright: ignore
+    operator.iand: torch.Tensor.bitwise_and_,
+    operator.ior: torch.Tensor.bitwise_or_,
+    operator.ixor: torch.Tensor.bitwise_xor_,
+    operator.ilshift: torch.Tensor.bitwise_left_shift_,
+    operator.irshift: torch.Tensor.bitwise_right_shift_,
+}
+"""Functionalization takes none of `&=` and its like as Python calls them."""
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach, torch.ops.aten.detach.default)
 _FORGOTTEN = {
     "inference_mode": ("torch.inference_mode() is not supported here", "x.detach()"),

@@ -15,7 +15,9 @@ from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
 
 def add(at: NodeContext, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
-    """a + alpha · b"""
+    """a + alpha · b; of bools: a or b"""
+    if at.dtype == "i1" and alpha == 1:
+        return at.b.logical("or", at.value(a), at.value(b))
     return at.b.add(at.value(a), at.scaled(b, alpha))
 
 
