@@ -284,6 +284,18 @@ def test_gradients_of_pools(name: str) -> None:
     check_gradients(b.finish({"y": POOLS[name](b, b.input("x", IMAGE.shape))}), {})
 
 
+def test_places_of_true_rows_come_first() -> None:
+    """Each row has one place, so that no two are stored in the same."""
+    for flags in ([0, 1, 0, 0, 1, 1], [0, 0], [1, 1], [0], [1]):
+        b = Builder.net("m")
+        places, count = indexing.first_places(b, b.input("flags", [len(flags)], "i1"))
+        got = rnncc.compile(b.finish({"places": places, "count": count})).run(
+            {"flags": np.array(flags, bool)}
+        )
+        assert got["places"].tolist()[: got["count"]] == np.flatnonzero(flags).tolist()
+        assert sorted(got["places"].tolist()) == list(range(len(flags)))
+
+
 def test_windows_that_reach_beyond_the_pads() -> None:
     """The last window begins on the data; what it has beyond the pads is no element."""
     window = Window(3, 2, 1, (1, 1), rounds_up=True)
