@@ -305,7 +305,9 @@ def test_changes_of_what_a_step_writes_down() -> None:
     def cell(x: Any, h: Any) -> Any:
         scale = torch.tensor(0.3)
         scale.add_(x.mean())
-        h = torch.tanh(h * scale) + checkpoint(part, x, use_reentrant=False)
+        matrix = torch.outer(x[0], x[1])
+        matrix.fill_diagonal_(0.5)
+        h = torch.tanh(h * scale) @ matrix + checkpoint(part, x, use_reentrant=False)
         return h, h
 
     sources = [sequence(4).requires_grad_(), torch.ones(3, WIDTH, requires_grad=True)]

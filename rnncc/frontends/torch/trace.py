@@ -280,12 +280,22 @@ def _call_instead(module: GraphModule) -> None:
             for node in list(part.graph.find_nodes(op="call_function", target=function)):
                 node.target = replacement
         for node in list(part.graph.nodes):
+            if node.op == "call_method" and node.target == "fill_diagonal_":
+                node.op, node.target = "call_function", _fill_diagonal_
             if node.target in _WRITTEN_DOWN:
                 with part.graph.inserting_after(node):
                     copy = part.graph.call_method("clone", (node,))
                 copy.meta = dict(node.meta)
                 node.replace_all_uses_with(copy, lambda user, copy=copy: user is not copy)
         part.recompile()
+
+
+def _fill_diagonal_(x: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """The method, which functionalization does not take, of a matrix."""
+    if wrap or x.dim() != 2:
+        return x.fill_diagonal_(fill_value, wrap)
+    x.diagonal().fill_(fill_value)
+    return x
 
 
 _WRITTEN_DOWN = (torch.tensor, torch.Tensor.new_tensor, "new_tensor")

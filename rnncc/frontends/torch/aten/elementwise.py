@@ -173,6 +173,7 @@ OPERATORS: Table = {
     "log10": log_to(10),
     "exp2": unary(lambda b, x: b.exp(arithmetic.times(b, x, math.log(2)))),
     "neg": neg,
+    "_neg_view": neg,
     "abs": abs_of,
     "reciprocal": unary(reciprocal),
     "rsqrt": rsqrt,
