@@ -20,6 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.aliases import name_aliases
 from rnncc.frontends.torch.detached import refuse_hidden_changes
 from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.graphs import graphs_of, has_transforms, is_transform
@@ -67,6 +68,7 @@ def aten_graph(
     if has_transforms(module):
         module = without_transforms(module, lambda run: _trace_of(run, examples, mode, graded=True))
     _call_instead(module)
+    name_aliases(module)
     nodes = [node for part in graphs_of(module) for node in part.graph.nodes]
     detaches = any(node.target in _DETACHING for node in nodes)
     traced = None
