@@ -113,39 +113,44 @@ def power(b: Builder, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
     """x to a power, of floats; a number as exponent is cheaper, whole ones and halves exact. Of
     integers a number from 0 to `MOST_FACTORS`.
 
-    Zero to the power of 0 is 1; of a negative x only whole powers are numbers.
+    Zero to the power of 0 is 1; of a negative finite x only whole powers are numbers, of which odd
+    ones keep its sign, that of -0 too.
     """
     if isinstance(exponent, (int, float)):
         return _known_power(b, x, float(exponent))
     x, exponent = b.broadcast_together(x, exponent)
     one, zero, infinity = (b.full_like(x, number) for number in (1.0, 0.0, math.inf))
     magnitude, rate = b.abs(x), b.abs(exponent)
+    endless = [b.logical_not(b.compare("lt", number, infinity)) for number in (magnitude, rate)]
     is_none = b.compare("eq", exponent, zero)
     at_zero = b.logical("and", b.compare("eq", x, zero), b.compare("le", zero, exponent))
     size = b.exp(b.mul(exponent, b.log(b.select(at_zero, one, magnitude))))
     half = b.mul(exponent, b.full_like(x, 0.5))
-    odd = b.compare("ne", b.round("floor", half), half)
     whole = b.compare("eq", b.round("floor", exponent), exponent)
-    signed = b.select(odd, b.neg(size), size)
-    below = b.select(whole, signed, b.full_like(x, math.nan))
+    odd = b.logical("and", whole, b.compare("ne", b.round("floor", half), half))
+    below = b.select(b.logical("or", whole, endless[0]), size, b.full_like(x, math.nan))
     y = b.select(b.compare("lt", x, zero), below, size)
-    y = b.select(at_zero, b.select(is_none, one, _power_of_zero(b, x, exponent)), y)
+    y = b.select(b.logical("and", odd, has_sign(b, b.stop_gradient(x))), b.neg(y), y)
+    y = b.select(at_zero, b.select(is_none, one, _power_of_zero(b, x, exponent, odd)), y)
     # 1 to any power, -1 to an infinite one and anything to the power of 0 are 1, which
     # e^(0 · ∞) is not.
-    endless = (b.logical_not(b.compare("lt", number, infinity)) for number in (magnitude, rate))
     limits = [*zip((is_none, b.compare("eq", x, one)), endless, strict=True)]
     limits.append((b.compare("eq", magnitude, one), b.compare("eq", rate, infinity)))
     is_one = reduce(partial(b.logical, "or"), (b.logical("and", *pair) for pair in limits))
     return b.select(is_one, one, y)
 
 
-def _power_of_zero(b: Builder, zero: SSAValue, exponent: SSAValue) -> SSAValue:
-    """0 to a power above 0, with the slope there: infinite below 1, 1 at 1, 0 beyond."""
+def _power_of_zero(b: Builder, zero: SSAValue, exponent: SSAValue, odd: SSAValue) -> SSAValue:
+    """0 to a power above 0, with the slope there: infinite below 1, 1 at 1, 0 beyond.
+
+    -0 stays -0 in odd powers, and is 0 in all others.
+    """
     one, nothing = b.full_like(zero, 1.0), b.full_like(zero, 0.0)
     is_root = b.logical("and", b.compare("lt", nothing, exponent), b.compare("lt", exponent, one))
     is_root = b.logical("and", is_root, b.compare("eq", zero, nothing))
-    root = b.sqrt(b.select(is_root, zero, one))
-    others = b.select(b.compare("eq", exponent, one), zero, nothing)
+    root = b.sqrt(b.select(is_root, b.add(zero, nothing), one))
+    flat = b.select(odd, b.stop_gradient(zero), nothing)
+    others = b.select(b.compare("eq", exponent, one), zero, flat)
     return b.select(is_root, root, others)
 
 

@@ -221,15 +221,15 @@ def put_slices(
 
 
 def first_places(b: Builder, flags: SSAValue) -> tuple[SSAValue, SSAValue]:
-    """The numbers of the rows of a vector of bools that are true, in order, then zeros: as many as
-    there are rows; and how many are true."""
+    """The numbers of the rows of a vector of bools that are true, in order, then those of the
+    others, last ones first; and how many are true."""
     (size,) = dims_of(flags)
-    ones = b.cast(flags, "i64")
+    ones, row = b.cast(flags, "i64"), b.iota((size,), 0, "i64")
     before = cumulate(b, ones, 0, Builder.add, 0, exclusive=True)
-    target = b.select(flags, before, b.broadcast(b.size(size, "i64"), (size,), []))
-    none = b.fill(0, (size + 1,), "i64")  # the last one takes the numbers of what is false
-    places = b.scatter("max", none, b.iota((size,), 0, "i64"), target, 0)
-    return b.slice(places, 0, 0, size), total(b, ones, [0])
+    # All rows have places of their own: what is stored where the last row was waits for that.
+    behind = b.sub(b.add(before, b.size(size - 1, "i64")), row)
+    target, none = b.select(flags, before, behind), b.fill(0, (size,), "i64")
+    return b.scatter("max", none, row, target, 0), total(b, ones, [0])
 
 
 def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue, kind: str = "") -> SSAValue:

@@ -16,6 +16,7 @@ from torch.fx import GraphModule
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.aliases import name_aliases
 from rnncc.frontends.torch.graphs import GRAD, fake_mode
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
@@ -109,6 +110,7 @@ def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Ro
 def _copy(module: GraphModule) -> GraphModule:
     copy = GraphModule(module, copied(module.graph))
     without_switches(copy)
+    name_aliases(copy)
     return copy
 
 

@@ -310,7 +310,8 @@ def _leaves(tree: Any, name: str, optional: bool = False) -> list[torch.Tensor]:
     leaves: list[Any] = [x for x in tree_leaves if x is not None or not optional]
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):
-            raise CompileError("", f"{name}: a {type(leaf).__name__} stands where a tensor should")
+            what = f"{name}: {type(leaf).__name__} {leaf!r:.40} stands where a tensor should"
+            raise CompileError("", what, "torch.tensor(n), for a number that steps count")
         check_tensor(leaf)
     return leaves
 

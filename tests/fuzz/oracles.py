@@ -11,12 +11,16 @@ from unittest import mock
 
 import numpy as np
 
+from rnncc.ir import interpreter
 from rnncc.ir.attributes import get_ints
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.functions import Exp, Sigmoid
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.program import Program
+from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.instances import instances
 from tests.frontends.onnx.exact_sums import exact_session
 from tests.fuzz.cases import Case
@@ -77,15 +81,17 @@ class Interpreted:
         """The outputs in float64, by how much float32 may miss each element, and which calls count.
 
         What it may miss is what rounding the inputs and all results on the way does, and computing
-        in float32, with fused multiply-adds or without, sums in any order, with small powers of e
-        or zeros in their place, does. Calls in which rounding decides about whole numbers, NaN or
-        overflow do not count: nothing can be said.
+        in float32, with fused multiply-adds or without, sums and products in any order, with small
+        powers of e or zeros in their place, does. Calls in which rounding decides about whole
+        numbers, NaN or overflow do not count: nothing can be said.
         """
         exact = self.run(inputs, sizes, calls, np.float64)
         others = [self.run(inputs, sizes, calls, np.float32)]
         with mock.patch.object(Matmul, "evaluate", _unfused(Matmul.evaluate)):
             others.append(self.run(inputs, sizes, calls, np.float32))
         with mock.patch.object(Reduce, "evaluate", _one_by_one(Reduce.evaluate)):
+            others.append(self.run(inputs, sizes, calls, np.float32))
+        with mock.patch.object(interpreter, "_run_scan", _large_first(interpreter._run_scan)):
             others.append(self.run(inputs, sizes, calls, np.float32))
         with ExitStack() as stack:
             for kind, least in _LEAST.items():
@@ -179,6 +185,43 @@ def _one_by_one(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         return np.asarray(above[-1] + below[-1], y.dtype)
 
     return made
+
+
+def _large_first(run_scan: Callable[..., Any]) -> Callable[..., Any]:
+    """Products over the rows of loops: of the factors beyond 1 times that of the others.
+
+    Of factors that overflow together while the others underflow, NaN, which some order makes.
+    """
+
+    def made(context: Any, params: Any, op: Scan, consts: Any, carry: Any, xs: Any) -> Any:
+        pairs = _products(op)
+        if pairs is None:
+            return run_scan(context, params, op, consts, carry, xs)
+        finals = [np.asarray(init) for init in carry]
+        for i, x in pairs:
+            beyond = np.abs(xs[x]) > 1
+            large, small = (np.where(beyond == kept, xs[x], 1) for kept in (True, False))
+            product = np.multiply.reduce(large) * np.multiply.reduce(small)
+            finals[i] = np.asarray(finals[i] * product, finals[i].dtype)
+        return finals
+
+    return made
+
+
+def _products(op: Scan) -> list[tuple[int, int]] | None:
+    """The numbers of the floats that a loop carries and of the rows that it multiplies them by;
+    None if it does anything else."""
+    _, carry, rows = op.groups
+    pairs = list[tuple[int, int]]()
+    for i, value in enumerate(op.yields[0]):
+        factors = list(value.owner.operands) if isinstance(value.owner, Mul) else []
+        if carry[i] not in factors or dtype_of(value) not in FLOATS:
+            return None
+        factors.remove(carry[i])
+        if factors[0] not in rows:
+            return None
+        pairs.append((i, rows.index(factors[0])))
+    return None if op.ys or op.gate is not None else pairs
 
 
 def _flushed(array: np.ndarray[Any, Any], least: float) -> np.ndarray[Any, Any]:

@@ -119,6 +119,16 @@ def test_terms_may_be_added_in_any_order() -> None:
     assert stable[0] and allowed["y"][0] > drift > 1e-5 * exact["y"][0]
 
 
+def test_factors_may_be_multiplied_in_any_order() -> None:
+    """Of 1e30, 1e30, 1e-30, 1e-30 the product is 0, 1, infinite or NaN, of zeros with them NaN."""
+    products = [node("ReduceProd", "x", "y")]
+    x = [[1e-30, 1e-30, 1e30, 1e30], [1e-30, 1e30, 1e-30, 1e30], [1e-30, 0, 1e30, 1e30]]
+    plain = [[1e-30, 2e30, 3, 4], [1e-30, 1e-30, 3, 4], [0, 0, 3, 1e30]]
+    inputs = {"x": np.array(x + plain, np.float32)}
+    assert sensitivity(products, inputs)[2] == [False] * 3 + [True] * 3
+    assert sensitivity(products, {"x": inputs["x"][1:2]})[2] == [False]
+
+
 def test_what_rounding_makes_an_integer_may_be_none() -> None:
     """Tanh 9 is 1 or the float below it, and -0.5 to the power of that -0.5 or NaN."""
     inputs = {"x": np.array([[8.9], [8.9], [1.0]], np.float32)}

@@ -128,6 +128,22 @@ def test_powers_without_end(exponent: float, known: bool) -> None:
         np.testing.assert_array_equal(values(formula, bases), expected)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_powers_of_signed_zeros_and_infinities(known: bool) -> None:
+    """Odd powers have the sign of their base; other ones of -0 and -inf are those of 0 and inf."""
+    bases = np.array([0.0, -0.0, math.inf, -math.inf, -2.0])
+    for exponent in (1, 3, 4, -1, -3, -4, 33, -33, 0.25, 2.5, -0.25, -2.5):
+
+        def formula(b: Builder, x: SSAValue, exponent: float = exponent) -> SSAValue:
+            return arithmetic.power(b, x, exponent if known else b.full_like(x, exponent))
+
+        with np.errstate(all="ignore"):
+            expected, got = np.power(bases, exponent), values(formula, bases)
+        np.testing.assert_allclose(got, expected, 1e-6, err_msg=str(exponent))
+        numbers = ~np.isnan(expected)
+        np.testing.assert_array_equal(np.signbit(got)[numbers], np.signbit(expected)[numbers])
+
+
 def test_batch_norm_of_a_large_average_keeps_its_digits() -> None:
     """Folded into the bias, an average of 10⁵ deviations costs the last five digits."""
     b = Builder.net("m")
@@ -266,6 +282,18 @@ POOLS: dict[str, Formula] = {
 def test_gradients_of_pools(name: str) -> None:
     b = Builder.net("m")
     check_gradients(b.finish({"y": POOLS[name](b, b.input("x", IMAGE.shape))}), {})
+
+
+def test_places_of_true_rows_come_first() -> None:
+    """Each row has one place, so that no two are stored in the same."""
+    for flags in ([0, 1, 0, 0, 1, 1], [0, 0], [1, 1], [0], [1]):
+        b = Builder.net("m")
+        places, count = indexing.first_places(b, b.input("flags", [len(flags)], "i1"))
+        got = rnncc.compile(b.finish({"places": places, "count": count})).run(
+            {"flags": np.array(flags, bool)}
+        )
+        assert got["places"].tolist()[: got["count"]] == np.flatnonzero(flags).tolist()
+        assert sorted(got["places"].tolist()) == list(range(len(flags)))
 
 
 def test_windows_that_reach_beyond_the_pads() -> None:

@@ -38,6 +38,7 @@ FUNCTIONS = {
     "tanh": lambda x, z, w: torch.tanh(z) + torch.tanh(z * 20),
     "sigmoid": lambda x, z, w: torch.sigmoid(z),
     "conj": lambda x, z, w: z.conj() * z + z.conj(),
+    "part of conj": lambda x, z, w: z.conj().imag + 2 * w[:3].conj().real,
     "abs": lambda x, z, w: z.abs() + torch.zeros_like(z).abs(),
     "angle": lambda x, z, w: z.angle(),
     "sgn": lambda x, z, w: torch.sgn(z),

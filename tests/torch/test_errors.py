@@ -111,8 +111,8 @@ def test_cell(cell: Any) -> None:
 
 
 GIVEN = {
-    "xs: a int stands where a tensor should": (3, H),
-    "the state: a str stands": (X, "h"),
+    "xs: int 3 stands where a tensor should .torch.tensor": (3, H),
+    "the state: str 'h' stands": (X, "h"),
     "xs holds no tensor": ((), H),
     "the first sizes must be one T": ((X, X[:2]), H),
     "uint16 is not supported .use int64": (X.to(torch.uint16), H),

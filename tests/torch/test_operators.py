@@ -185,6 +185,11 @@ OPERATORS: dict[str, Operator] = {
     "larger images": lambda x, y, n: F.interpolate(x[None], scale_factor=2, mode="linear"),
     "places among bounds": lambda x, y, n: torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])),
     "places in rows": lambda x, y, n: torch.searchsorted(x.sort(1)[0], y, right=True),
+    "places in rows by side": lambda x, y, n: (
+        torch.searchsorted(x.sort(1)[0], y, side="right")
+        + 10 * torch.searchsorted(x.sort(1)[0], x, side="left")
+    ),
+    "sums of bools": lambda x, y, n: torch.add((x > 0) + (y > 0), x > 1, alpha=True),
     "parametric": lambda x, y, n: F.prelu(x, y[0, :1]) + F.logsigmoid(y),
     "arange": lambda x, y, n: torch.arange(7, 2, -2) + torch.arange(3),
     "linspace": lambda x, y, n: torch.linspace(0.5, 2, 6) * x,

@@ -14,7 +14,6 @@ rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
 REFUSED = {
     "snntorch Leaky, at once": "Python code depends on whether a tensor is true",
-    "snntorch triangular": "indexing with a mask is not supported",
 }
 
 

@@ -23,14 +23,17 @@ from tests.torch.cells import (
     leaves_of,
     loop,
     make_cell,
+    nn,
     results,
     sequence,
     torch,
+    with_gradients,
 )
 
 rt: Any = pytest.importorskip("rnncc.torch")
 codes: Any = pytest.importorskip("rnncc.torch.codes")
 trace: Any = pytest.importorskip("rnncc.frontends.torch.trace")
+checkpoint: Any = torch.utils.checkpoint.checkpoint
 pytestmark = pytest.mark.peers
 
 
@@ -279,10 +282,102 @@ def test_changes_within_a_step() -> None:
         h[:, 0] = 1.0
         h[:, 1:3] *= x[:, 1:3]
         h.mul_(0.5)
-        return h, h
+        mask = h > 0
+        mask &= x < 1
+        mask |= x < -1
+        mask ^= h < 0.1
+        count = mask.int()
+        count <<= 2
+        count >>= 1
+        return h * count, h
 
     xs, start = sequence(4), torch.ones(3, WIDTH)
     torch.testing.assert_close(rt.scan(cell, xs, start), loop(cell, xs, start), **CLOSE)
+
+
+SAME: dict[str, Any] = {
+    "type_as": lambda x, h: x.type_as(h),
+    "atleast_2d": lambda x, h: torch.atleast_2d(x),
+    "atleast_3d": lambda x, h: torch.atleast_3d(x),
+    "sum_to_size": lambda x, h: x.sum_to_size(x.shape),
+    "conj_physical": lambda x, h: x.conj_physical(),
+    "alpha_dropout": lambda x, h: torch.nn.functional.alpha_dropout(x),
+    "no dropout": lambda x, h: torch.nn.functional.dropout(x, 0.0),
+    "dropout in inference": lambda x, h: torch.dropout(x, 0.5, train=False).type_as(h),
+    "broadcast_tensors": lambda x, h: torch.broadcast_tensors(x, h[:1])[0],
+}
+
+
+@pytest.mark.filterwarnings("error:rnncc leaves it")
+@pytest.mark.parametrize("way", ["scan", "module", "back end"])
+def test_what_gives_its_argument_back_changes_with_it(way: str) -> None:
+    """Functionalization knows aliases by schemas alone, which do not tell these."""
+    several = list(SAME.values())[: 1 if way == "back end" else None]
+
+    def cell(x: Any, h: Any) -> Any:
+        ys = []
+        for number, same in enumerate(several):
+            y = x * (number + 1)
+            same(y, h)[:, 1] = 5
+            z = h + number
+            result = same(z, h)
+            z[:, 2] = 3
+            ys.append(y * result.reshape(z.shape))
+        h = torch.tanh(sum(ys)) * 0.5
+        return torch.stack(ys), h
+
+    class Loop(nn.Module):
+        def forward(self, xs: Any, h: Any) -> Any:
+            return loop(cell, xs, h)
+
+    xs, start = sequence(4), torch.ones(3, WIDTH)
+    run: Any = {
+        "scan": lambda: rt.scan(cell, xs, start),
+        "module": lambda: rt.compile(Loop(), (xs, start))(xs, start),
+        "back end": lambda: torch.compile(Loop(), backend="rnncc")(xs, start),
+    }[way]
+    torch.testing.assert_close(run(), loop(cell, xs, start), **CLOSE)
+
+
+def test_views_that_no_schema_tells() -> None:
+    """What is changed before `einsum` gives a view of it may be; what is changed later not."""
+
+    def early(x: Any, h: Any) -> Any:
+        x = x.clone()
+        x[:, 0] = 1.0
+        return torch.einsum("ij->ji", x).sum(0)[:, None] + h, h
+
+    def late(x: Any, h: Any) -> Any:
+        x = x.clone()
+        view = torch.einsum("ij->ji", x)
+        x[:, 0] = 1.0
+        return view.sum(0)[:, None] + h, h
+
+    xs, start = sequence(4), torch.ones(3, WIDTH)
+    torch.testing.assert_close(rt.scan(early, xs, start), loop(early, xs, start), **CLOSE)
+    with pytest.raises(rnncc.CompileError, match="einsum gives a view of what is changed"):
+        rt.scan(late, xs, start)
+
+
+def test_changes_of_what_a_step_writes_down() -> None:
+    """Constants that rows and states go into have their gradients, in parts of their own too."""
+
+    def part(x: Any) -> Any:
+        total = x.new_tensor([0.5] * WIDTH)
+        total[1:].add_(x.sum(0)[1:])
+        return total
+
+    def cell(x: Any, h: Any) -> Any:
+        scale = torch.tensor(0.3)
+        scale.add_(x.mean())
+        matrix = torch.outer(x[0], x[1])
+        matrix.fill_diagonal_(0.5)
+        h = torch.tanh(h * scale) @ matrix + checkpoint(part, x, use_reentrant=False)
+        return h, h
+
+    sources = [sequence(4).requires_grad_(), torch.ones(3, WIDTH, requires_grad=True)]
+    ours, theirs = (with_gradients(run(cell, *sources), sources) for run in (rt.scan, loop))
+    torch.testing.assert_close(ours, theirs, **CLOSE)
 
 
 def test_whole_numbers() -> None:

@@ -97,7 +97,7 @@ def emit_gather(
 ) -> None:
     """Copy rows by number."""
     places = _Places(emit, op, index, fail)
-    lanes = emit.target.lanes
+    lanes = places.lanes
 
     def copy(indices: list[Value]) -> None:
         numbered, row = places.of(*indices)
@@ -122,13 +122,13 @@ def emit_scatter(
 ) -> None:
     """Fold rows by number; by one thread, as several rows may have one place."""
     places, b, fold = _Places(emit, op, index, fail), emit.b, Folding(emit, op.kind.data, out.dtype)
-    lanes = emit.target.lanes
+    lanes, most = places.lanes, emit.target.lanes
     whole = b.mul(places.outer, b.mul(places.size, places.inner))
 
     def begin(start: Value, mask: Value | None) -> None:
-        value = fold.initial(lanes)
-        value = value if init is None else emit.load(emit.at(init, start), lanes, mask)
-        emit.store(value, emit.at(out, start), lanes, mask)
+        value = fold.initial(most)
+        value = value if init is None else emit.load(emit.at(init, start), most, mask)
+        emit.store(value, emit.at(out, start), most, mask)
 
     def one(indices: list[Value]) -> None:
         numbered, row = places.of(*indices)
@@ -143,11 +143,11 @@ def emit_scatter(
 
     with emit.alone():
         if init is None:
-            emit.in_vectors(whole, lanes, begin)
+            emit.in_vectors(whole, most, begin)
         else:
             # In a loop a sum of rows goes on where it is: there is nothing to copy.
             with emit.when(b.icmp_unsigned("!=", init.base, out.base)):
-                emit.in_vectors(whole, lanes, begin)
+                emit.in_vectors(whole, most, begin)
         emit.nest([places.outer, places.count], one)
 
 
@@ -159,6 +159,8 @@ class _Places:
     ) -> None:
         self.emit, self.index = emit, index
         self.outer, self.count, self.inner = (emit.dim(d) for d in get_dims(op.dims))
+        # One element that is masked out of a vector is slow to store, and to load again at once.
+        self.lanes = 1 if get_dims(op.dims)[2] == 1 else emit.target.lanes
         self.size = emit.dim(get_dim(op.size))
         b = emit.b
 

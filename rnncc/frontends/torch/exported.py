@@ -25,6 +25,7 @@ from torch.fx import Graph, GraphModule, Node
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.aliases import name_aliases
 from rnncc.frontends.torch.constant_op import content_of, write_constants
 from rnncc.frontends.torch.exported_transforms import settle_transforms
 from rnncc.frontends.torch.graphs import graphs_of
@@ -92,6 +93,7 @@ def import_exported(
         CompileError: an operator or a dtype is not supported; it names the user's line.
     """
     exported = settle_transforms(exported)
+    name_aliases(exported.graph_module)
     settle_memories(exported)
     settle_modes(exported)
     with suppress(CompileError):

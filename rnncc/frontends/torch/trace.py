@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
@@ -19,6 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.aliases import name_aliases
 from rnncc.frontends.torch.detached import refuse_hidden_changes
 from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.graphs import graphs_of, has_transforms, is_transform
@@ -66,6 +68,7 @@ def aten_graph(
     if has_transforms(module):
         module = without_transforms(module, lambda run: _trace_of(run, examples, mode, graded=True))
     _call_instead(module)
+    name_aliases(module)
     nodes = [node for part in graphs_of(module) for node in part.graph.nodes]
     detaches = any(node.target in _DETACHING for node in nodes)
     traced = None
@@ -272,15 +275,43 @@ class _Whole(Interpreter):
 
 
 def _call_instead(module: GraphModule) -> None:
-    """Keep cells whole; let `x.data` be seen to share the memory of x."""
+    """Keep cells whole; let `x.data` be seen to share the memory of x, changes be operators' that
+    functionalization knows, and constants be copies."""
     for part in graphs_of(module):
-        for function, operator in {**CELLS, _DATA: torch.Tensor.detach}.items():
+        for function, replacement in {**CELLS, **_INSTEAD}.items():
             for node in list(part.graph.find_nodes(op="call_function", target=function)):
-                node.target = operator
+                node.target = replacement
+        for node in list(part.graph.nodes):
+            if node.op == "call_method" and node.target == "fill_diagonal_":
+                node.op, node.target = "call_function", _fill_diagonal_
+            if node.target in _WRITTEN_DOWN:
+                with part.graph.inserting_after(node):
+                    copy = part.graph.call_method("clone", (node,))
+                copy.meta = dict(node.meta)
+                node.replace_all_uses_with(copy, lambda user, copy=copy: user is not copy)
         part.recompile()
 
 
-_DATA: Any = torch._C._autograd._get_data_attr  # pyright: ignore
+def _fill_diagonal_(x: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """The method, which functionalization does not take, of a matrix."""
+    if wrap or x.dim() != 2:
+        return x.fill_diagonal_(fill_value, wrap)
+    x.diagonal().fill_(fill_value)
+    return x
+
+
+_WRITTEN_DOWN = (torch.tensor, torch.Tensor.new_tensor, "new_tensor")
+"""They detach what they make: functionalization would detach what is written there later, too."""
+
+_INSTEAD: dict[Any, Any] = {
+    torch._C._autograd._get_data_attr: torch.Tensor.detach,  # pyright: ignore
+    operator.iand: torch.Tensor.bitwise_and_,
+    operator.ior: torch.Tensor.bitwise_or_,
+    operator.ixor: torch.Tensor.bitwise_xor_,
+    operator.ilshift: torch.Tensor.bitwise_left_shift_,
+    operator.irshift: torch.Tensor.bitwise_right_shift_,
+}
+"""Functionalization takes none of `&=` and its like as Python calls them."""
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach, torch.ops.aten.detach.default)
 _FORGOTTEN = {
     "inference_mode": ("torch.inference_mode() is not supported here", "x.detach()"),

@@ -10,7 +10,6 @@ from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.nn.arithmetic import floor_divide, modulo
 from rnncc.nn.indexing import first_places
 
 
@@ -60,11 +59,13 @@ def _non_zero(n: Node) -> Partial:
         raise n.unsupported("tells whether a number without axes is 0")
     zero = b.compare("eq", x, b.full_like(x, 0)) if dtype_of(x) != "i1" else b.logical_not(x)
     places, count = first_places(b, b.reshape(b.logical_not(zero), (product(dims),)))
-    rows = list[SSAValue]()
-    for size in reversed(dims):
+    columns = list[SSAValue]()
+    for size in reversed(dims[1:]):
         extent = b.size(size, "i64")
-        rows.insert(0, b.reshape(modulo(b, places, extent), (1, product(dims))))
-        places = floor_divide(b, places, extent)
+        above = b.div(places, extent)  # no place is below 0
+        columns.insert(0, b.sub(places, b.mul(above, extent)))
+        places = above
+    rows = [b.reshape(column, (1, product(dims))) for column in (places, *columns)]
     return Partial.counted(Value.computed(b.concat(rows, 0)), 1, count)
 
 

@@ -139,9 +139,10 @@ def place_among(
 
 def place_in(at: NodeContext, bounds: Value, x: Operand, **options: Any) -> Value:
     """The same, of rows of bounds for rows of x"""
-    if options.pop("side", None) is not None or options.pop("sorter", None) is not None:
-        at.refuse("searchsorted with side or sorter is not supported", "right=True")
-    return place_among(at, x, bounds, **options)
+    if options.pop("sorter", None) is not None:
+        at.refuse("searchsorted with a sorter is not supported", "bounds.gather(-1, sorter)")
+    right = options.pop("right", False) or options.pop("side", None) == "right"
+    return place_among(at, x, bounds, right=right, **options)
 
 
 OPERATORS: Table = {

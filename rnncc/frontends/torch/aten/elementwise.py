@@ -15,7 +15,9 @@ from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
 
 def add(at: NodeContext, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
-    """a + alpha · b"""
+    """a + alpha · b; of bools: a or b"""
+    if at.dtype == "i1" and alpha == 1:
+        return at.b.logical("or", at.value(a), at.value(b))
     return at.b.add(at.value(a), at.scaled(b, alpha))
 
 
@@ -171,6 +173,7 @@ OPERATORS: Table = {
     "log10": log_to(10),
     "exp2": unary(lambda b, x: b.exp(arithmetic.times(b, x, math.log(2)))),
     "neg": neg,
+    "_neg_view": neg,
     "abs": abs_of,
     "reciprocal": unary(reciprocal),
     "rsqrt": rsqrt,
