@@ -96,6 +96,11 @@ class Target(Protocol):
         ...
 
     @property
+    def waits_are_dear(self) -> bool:
+        """Whether a wait of all who compute costs more than memory that saves one."""
+        ...
+
+    @property
     def line(self) -> int:
         """Bytes: workspace, state and each value of a state start at a multiple of so many."""
         ...

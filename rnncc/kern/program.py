@@ -54,6 +54,7 @@ class KernelProgram:
         parameters: the ports that were packed in.
         bounds: the number of steps of a run -> the most that it can be, as buffers have it.
         workspace, weights: bytes, once planned.
+        spread: whether memory was planned for a GPU: see `rnncc.planning.layout.plan`.
     """
 
     module: ModuleOp
@@ -67,6 +68,7 @@ class KernelProgram:
     bounds: dict[str, Dim | int] = field(default_factory=dict[str, "Dim | int"])
     workspace: Largest = field(default_factory=Largest)
     weights: int = 0
+    spread: bool = False
 
     def __str__(self) -> str:
         return str(self.module)

@@ -22,6 +22,7 @@ from rnncc.kern.program import KernelProgram
 from rnncc.planning.inplace import OWNED, inherited
 from rnncc.planning.lifetimes import Lifetime, lifetimes
 from rnncc.planning.offsets import PlannedBlock, place
+from rnncc.planning.phases import phases
 from rnncc.planning.uses import Timeline, timeline
 
 SEVERAL = 16
@@ -66,12 +67,17 @@ class Plan:
         return self.workspace.evaluate(sizes)
 
 
-def plan(program: KernelProgram) -> Plan:
+def plan(program: KernelProgram, spread: bool = False) -> Plan:
     """Lay out workspace and weights; sets each buffer's `offset` and the program's sizes.
 
     The workspace holds scratch, state, and what stands in for absent outputs. It must start at a
     multiple of 64 bytes.
+
+    Args:
+        spread: whether to take more memory where that saves a GPU a wait between kernels, or parts
+            of words.
     """
+    program.spread = spread
     program.weights = place_weights([program])
     layout = make_plan(program)
     for buffer in program.buffers:
@@ -121,8 +127,10 @@ def _place_workspace(
     for buffer in buffers:
         owner = owners[buffer]
         spans[owner] = spans.get(owner, alive[buffer]).joined(alive[buffer])
+    if program.spread:
+        spans = _through_phases(program, line, spans)
     blocks = {
-        owner: PlannedBlock(workspace_bytes(owner), span, _grain(owner))
+        owner: PlannedBlock(workspace_bytes(owner), span, _grain(owner, program.spread))
         for owner, span in spans.items()
     }
     offsets, workspace = place(list(blocks.values()))
@@ -134,12 +142,28 @@ def _place_workspace(
     return placed, list(blocks.values()), workspace
 
 
-def _grain(buffer: Buffer) -> int:
+def _through_phases(
+    program: KernelProgram, line: Timeline, spans: Mapping[Buffer, Lifetime]
+) -> dict[Buffer, Lifetime]:
+    """Lifetimes that begin and end with whole groups of kernels: their memory is shared by none."""
+    positions = {use.op: use.position for uses in line.uses.values() for use in uses}
+    first, last = dict[int, int](), dict[int, int]()
+    for group in phases(program.func, placed=False).groups:
+        own = [positions[op] for op in group]
+        first |= dict.fromkeys(own, own[0])
+        last |= dict.fromkeys(own, own[-1])
+    return {
+        buffer: Lifetime(first.get(span.first, span.first), last.get(span.last, span.last))
+        for buffer, span in spans.items()
+    }
+
+
+def _grain(buffer: Buffer, spread: bool) -> int:
     """What it starts at a multiple of, in bytes."""
-    # Products read packed bf16, and rows on their way to the next iteration, by words of several.
-    several = buffer.dtype == "bf16" or any(
-        isinstance(use.operation, Gemm) and use.operation.room is buffer.y for use in buffer.y.uses
-    )
+    # Products read packed bf16, and rows on their way to the next iteration, by words of several
+    # where a plan is for a GPU.
+    rooms = (use.operation for use in buffer.y.uses if isinstance(use.operation, Gemm))
+    several = spread and (buffer.dtype == "bf16" or any(op.room is buffer.y for op in rooms))
     return SEVERAL if several else ITEM_BYTES[buffer.dtype]
 
 

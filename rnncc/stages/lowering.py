@@ -67,7 +67,7 @@ def reuse_tape(compilation: Compilation) -> None:
 def plan(compilation: Compilation) -> None:
     """Give every buffer its place in memory."""
     for kernels in compilation.kernels.values():
-        plan_memory(kernels)
+        plan_memory(kernels, compilation.target.waits_are_dear)
 
 
 def lower_and_plan(compilation: Compilation) -> None:

@@ -121,6 +121,10 @@ class Core:
         return True
 
     @property
+    def waits_are_dear(self) -> bool:
+        return False
+
+    @property
     def reads_windows(self) -> bool:
         return True
 

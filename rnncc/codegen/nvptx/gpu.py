@@ -85,6 +85,10 @@ class Gpu:
         return False
 
     @property
+    def waits_are_dear(self) -> bool:
+        return True
+
+    @property
     def reads_windows(self) -> bool:
         return False
 

@@ -63,6 +63,10 @@ class ReferenceTarget:
         return False
 
     @property
+    def waits_are_dear(self) -> bool:
+        return False
+
+    @property
     def reads_windows(self) -> bool:
         return False
 
