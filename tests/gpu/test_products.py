@@ -61,6 +61,8 @@ QUICK = [
     Draw("lstm", 8, 40, 5, 33, 256, 3, ROOMS[1], seed=7, train=True),
     Draw("gru", 5, 9, 9, 17, 256, 5, ROOMS[3], seed=8, train=True),
     Draw("two milstms", 8, 20, 5, 5, 64, 3, ROOMS[3], seed=9, train=True),
+    Draw("layer norm", 5, 64, 3, 9, 256, 3, ROOMS[3], seed=10, train=True),
+    Draw("layer norm", 5, 40, 3, 5, 32, 3, ROOMS[0], seed=11, train=True),
 ]
 
 

@@ -57,6 +57,10 @@ class Walk(ABC, Generic[E]):
     def together(self) -> None:
         """Wait until all who compute the call are here."""
 
+    def behind(self, op: Operation) -> None:
+        """Wait behind a kernel."""
+        self.together()
+
     @abstractmethod
     def fail_if(self, condition: Value, code: int) -> None:
         """End the call with an error code where the condition, the same for all, holds."""
@@ -166,7 +170,7 @@ class Walk(ABC, Generic[E]):
                 self.kernel(op)
         else:
             self.kernel(op)
-        self.together()
+        self.behind(op)
 
     def loop(self, op: For) -> None:
         """A loop over single steps or over chunks of steps."""

@@ -1,7 +1,8 @@
 """Products over many rows, tile by tile: see `rnncc.codegen.nvptx.tiles`.
 
-A tile has 128 rows, and as many units as make about 128 columns with their slots. Its sums go
-through shared memory to threads that each run the kernel's body for some points of it.
+A tile has 128 rows, and as many units as make about 128 columns with their slots; or half as many
+of both, where such tiles keep more of the grid busy. Its sums go through shared memory to threads
+that each run the kernel's body for some points of it.
 """
 
 from __future__ import annotations
@@ -13,27 +14,31 @@ from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.tiles import (
-    DEPTH,
+    LARGE,
     QUAD,
     SIDE,
+    SMALL,
     SQUARE,
     ZERO,
     Loaded,
     Tile,
+    bytes_of,
     clamped,
     for_tiles,
     pitch_of,
     place_of,
     read_quad,
+    run_of,
+    with_tiles_of,
     write_quad,
 )
 
-QUADS = 2
-ROWS = QUADS * SIDE * QUAD
+PART = SIDE * QUAD
+"""Rows of a quad."""
 LEAST_ROWS = 8
 """Fewer are left to the plain code, one unit and row a thread."""
 MOST_SLOTS = 8
-SHARED = 4 * max(4 * DEPTH * pitch_of(QUADS), ROWS // QUADS * (SIDE * MOST_SLOTS + QUAD))
+SHARED = max(bytes_of(LARGE, LARGE), bytes_of(SMALL, SMALL), 4 * PART * (SIDE * MOST_SLOTS + QUAD))
 """Bytes of shared memory."""
 
 
@@ -54,8 +59,8 @@ def write_bulk(emit: GpuEmit, gemm: Product) -> None:
                 with b.if_else(_aligned(gemm)) as (fours, ones):
                     with fours:
                         _write_tiles(emit, gemm, True)
-                    with ones:
-                        _write_tiles(emit, gemm, False)
+                    with ones:  # rare: one size of tiles will do
+                        _write_tiles_of(emit, gemm, False, SMALL, brief=True)
         with plain:
             gemm.write()
 
@@ -77,13 +82,25 @@ def _aligned(gemm: Product) -> Value:
 
 def _write_tiles(emit: GpuEmit, gemm: Product, fours: bool) -> None:
     """`fours`: whether all that may be read by fours begins at a multiple of 16 bytes."""
-    units = _Units(emit, gemm, fours)
-    sizes = ROWS, units.count
+    b = emit.b
+
+    def tiles(quads: int) -> Value:
+        across = -(-gemm.units // _Units(emit, gemm, fours, quads).count)
+        return b.mul(emit.parts(gemm.rows.count, I64(quads * PART)), I64(across))
+
+    with_tiles_of(emit, tiles, lambda quads: _write_tiles_of(emit, gemm, fours, quads))
+
+
+def _write_tiles_of(
+    emit: GpuEmit, gemm: Product, fours: bool, quads: int, brief: bool = False
+) -> None:
+    units = _Units(emit, gemm, fours, quads)
+    sizes = quads * PART, units.count
 
     def tile(row: Value, unit: Value) -> None:
         units.first = unit
-        left = _Rows(emit, gemm, row, fours and gemm.is_dense)
-        work = Tile(emit, left, units, I64(gemm.depth))
+        left = _Rows(emit, gemm, row, fours and gemm.is_dense, quads, units.run)
+        work = Tile(emit, left, units, I64(gemm.depth), brief)
         sums = work.sums([ZERO] * (work.rows * work.columns))
         _finish(emit, gemm, units, row, sums)
 
@@ -97,14 +114,15 @@ class _Rows:
         fours: whether four of them lie side by side at a multiple of 16 bytes.
     """
 
-    quads = QUADS
-    per_thread = DEPTH * ROWS // SQUARE
-
-    def __init__(self, emit: GpuEmit, gemm: Product, first: Value, fours: bool) -> None:
+    def __init__(
+        self, emit: GpuEmit, gemm: Product, first: Value, fours: bool, quads: int, run: int
+    ) -> None:
         self.emit, self.gemm, self.fours = emit, gemm, fours
-        b = emit.b
-        self.place = b.and_(emit.thread64, I64(ROWS - 1))
-        self.part = b.lshr(emit.thread64, I64(ROWS.bit_length() - 1))
+        self.quads, self.run = quads, run
+        b, rows = emit.b, quads * PART
+        self.per_thread = run * rows // SQUARE
+        self.place = b.and_(emit.thread64, I64(rows - 1))
+        self.part = b.lshr(emit.thread64, I64(rows.bit_length() - 1))
         # Behind the last row that one is read once more: nobody stores such sums.
         number = clamped(emit, b.add(first, self.place), gemm.rows.count)
         self.row = gemm.rows.at(gemm.pointers[:1], gemm.rows.indices(number))[0]
@@ -137,16 +155,20 @@ class _Rows:
 class _Units:
     """Weights of some units from `first` on; a thread's quads hold all slots of its units.
 
+    Args:
+        left: quads of the other operand.
+
     Attributes:
         count: units of a tile.
     """
 
-    def __init__(self, emit: GpuEmit, gemm: Product, fours: bool) -> None:
+    def __init__(self, emit: GpuEmit, gemm: Product, fours: bool, left: int) -> None:
         self.emit, self.gemm, self.fours = emit, gemm, fours
         self.slots = gemm.slots
         self.per_quad = max(1, QUAD // self.slots)
-        self.quads = QUADS if self.slots <= QUAD else -(-self.slots // QUAD)
-        self.per_thread = self.per_quad * QUADS if self.slots <= QUAD else 1
+        self.quads = left if self.slots <= QUAD else -(-self.slots // QUAD)
+        self.per_thread = self.per_quad * left if self.slots <= QUAD else 1
+        self.run = run_of(left, self.quads)
         self.count = SIDE * self.per_thread
         self.first: Value = I64(0)
 
@@ -204,7 +226,7 @@ class _Units:
         """What this thread reads of a run."""
         emit, b = self.emit, self.emit.b
         across = self.count // self._side
-        total = DEPTH * self.slots * across
+        total = self.run * self.slots * across
         parts: list[_Part] = []
         for first in range(0, total, SQUARE):
             number = b.add(emit.thread64, I64(first))
@@ -214,7 +236,7 @@ class _Units:
             k, slot = _divided(emit, above, self.slots)
             if not full:
                 # What it reads is dropped, but has to be there.
-                k = clamped(emit, k, I64(DEPTH))
+                k = clamped(emit, k, I64(self.run))
             parts.append(_Part(inside, k, slot, b.mul(quad, I64(self._side))))
         return parts
 
@@ -249,35 +271,34 @@ def _divided(emit: GpuEmit, value: Value, by: int) -> tuple[Value, Value]:
 
 
 def _finish(emit: GpuEmit, gemm: Product, units: _Units, row: Value, sums: list[Value]) -> None:
-    """The body at each point of a tile, half of the rows at a time."""
+    """The body at each point of a tile, the rows of a quad at a time."""
     b = emit.b
     width = units.count * units.slots
     memory = Pointer(emit.gpu.shared(), "f32")
     y, x = place_of(emit)
     columns = units.quads * QUAD
-    height = ROWS // QUADS
-    for half in range(QUADS):
-        # Until all have read what lies there: operands, or the other half's sums.
+    for part in range(len(sums) // (QUAD * columns)):
+        # Until all have read what lies there: operands, or another part's sums.
         emit.gpu.block_wait()
         for r in range(QUAD):
             line = b.mul(b.add(b.mul(y, I64(QUAD)), I64(r)), I64(width))
-            own = sums[(half * QUAD + r) * columns :]
+            own = sums[(part * QUAD + r) * columns :]
             for number in range(units.per_thread):
                 unit = units.unit(x, number)
                 for slot in range(units.slots):
                     at = b.add(line, b.add(unit, I64(slot * units.count)))
                     emit.store(own[units.column(number, slot)], emit.at(memory, at))
         emit.gpu.block_wait()
-        _points(emit, gemm, units, b.add(row, I64(half * height)), height)
+        _points(emit, gemm, units, b.add(row, I64(part * PART)))
 
 
-def _points(emit: GpuEmit, gemm: Product, units: _Units, row: Value, height: int) -> None:
+def _points(emit: GpuEmit, gemm: Product, units: _Units, row: Value) -> None:
     """The points whose sums lie in shared memory; `row`: the first one."""
     b = emit.b
     memory = Pointer(emit.gpu.shared(), "f32")
 
     def point(number: Value) -> None:
-        line, unit = emit.unravel(number, [I64(height), I64(units.count)])
+        line, unit = emit.unravel(number, [I64(PART), I64(units.count)])
         here, own = b.add(row, line), b.add(units.first, unit)
         inside = b.and_(
             b.icmp_signed("<", here, gemm.rows.count), b.icmp_signed("<", own, I64(gemm.units))
@@ -292,4 +313,4 @@ def _points(emit: GpuEmit, gemm: Product, units: _Units, row: Value, height: int
             pointers = gemm.rows.at(gemm.pointers, indices)
             gemm.loaded(indices, pointers, own)(None, sums)
 
-    emit.strided(emit.thread64, I64(height * units.count), I64(SQUARE), point)
+    emit.strided(emit.thread64, I64(PART * units.count), I64(SQUARE), point)

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.tiles import (
-    DEPTH,
+    LARGE,
     QUAD,
     SIDE,
+    SMALL,
     SQUARE,
     ZERO,
     Loaded,
     Tile,
+    bytes_of,
     clamped,
     for_tiles,
     pitch_of,
     place_of,
+    read_quad,
+    run_of,
+    with_tiles_of,
     write_quad,
 )
+from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access, get_access
 from rnncc.kern.kernels import Contract
 
-SHARED = 4 * 4 * DEPTH * pitch_of(2)
+SHARED = max(bytes_of(LARGE, LARGE), bytes_of(SMALL, SMALL))
 """Bytes of shared memory."""
 
 
@@ -51,31 +59,39 @@ class _ContractCode:
     ) -> None:
         self.emit, self.op, self.out, self.init = emit, op, out, init
         self.depth, self.m, self.n = (emit.dim(d) for d in op.sizes)
-        of_b = bool(op.of_b)
-        self.left = _Rows(emit, op, a, get_access(op.a_access), None if of_b else first)
-        self.right = _Rows(emit, op, b, get_access(op.b_access), first if of_b else None)
+        of_b, (_, m, n) = bool(op.of_b), op.sizes
+        self.left = _Rows(emit, op, a, get_access(op.a_access), m, None if of_b else first)
+        self.right = _Rows(emit, op, b, get_access(op.b_access), n, first if of_b else None)
 
     def write(self) -> None:
         emit, b = self.emit, self.emit.b
         if emit.threads != SQUARE:
             emit.points(self.op.sizes[1:], self._element)
             return
-        side = I64(2 * SIDE * QUAD)
-        tiles = b.mul(emit.parts(self.m, side), emit.parts(self.n, side))
-        # Large tiles read less for a sum, but must not leave blocks without any.
-        enough = b.icmp_signed(">=", tiles, b.zext(emit.blocks, I64))
-        with b.if_else(enough) as (large, small):
-            with large:
-                self._tiles(2)
-            with small:
-                self._tiles(1)
+        if not (self.left.by_fours and self.right.by_fours):
+            self._sized(False)
+            return
+        with b.if_else(b.and_(self.left.aligned, self.right.aligned)) as (fours, ones):
+            with fours:
+                self._sized(True)
+            with ones:  # rare: one size of tiles will do
+                self._tiles(SMALL, False)
 
-    def _tiles(self, quads: int) -> None:
-        """Tiles of so many quads a side and thread: the more, the fewer reads they take."""
+    def _sized(self, fours: bool) -> None:
+        emit, b = self.emit, self.emit.b
+
+        def tiles(quads: int) -> Value:
+            side = I64(quads * SIDE * QUAD)
+            return b.mul(emit.parts(self.m, side), emit.parts(self.n, side))
+
+        with_tiles_of(emit, tiles, lambda quads: self._tiles(quads, fours))
+
+    def _tiles(self, quads: int, fours: bool) -> None:
+        """Tiles of so many quads a side and thread."""
         side = quads * SIDE * QUAD
 
         def tile(m: Value, n: Value) -> None:
-            self._tile(m, n, quads)
+            self._tile(m, n, quads, fours)
 
         for_tiles(self.emit, self.m, self.n, (side, side), tile)
 
@@ -99,7 +115,7 @@ class _ContractCode:
         [total] = emit.loop(self.depth, iteration, [begin])
         emit.store(total, emit.at(self.out, at))
 
-    def _tile(self, m: Value, n: Value, quads: int) -> None:
+    def _tile(self, m: Value, n: Value, quads: int, fours: bool) -> None:
         emit, b = self.emit, self.emit.b
         y, x = (b.mul(place, I64(QUAD)) for place in place_of(emit))
         rows, columns = (
@@ -107,8 +123,12 @@ class _ContractCode:
             for start in (b.add(m, y), b.add(n, x))
         )
         begin = [self._begin(row, column) for row in rows for column in columns]
-        left, right = _Part(self.left, m, self.m, quads), _Part(self.right, n, self.n, quads)
-        sums = Tile(emit, left, right, self.depth).sums(begin)
+        brief = not fours and self.left.by_fours and self.right.by_fours
+        left, right = (
+            _Part(rows, first, count, quads, fours)
+            for rows, first, count in ((self.left, m, self.m), (self.right, n, self.n))
+        )
+        sums = Tile(emit, left, right, self.depth, brief).sums(begin)
         places = ((row, column) for row in rows for column in columns)
         for total, (row, column) in zip(sums, places, strict=True):
             inside = b.and_(b.icmp_signed("<", row, self.m), b.icmp_signed("<", column, self.n))
@@ -128,11 +148,31 @@ class _Rows:
     """An operand's rows, one a k; `first`: rows in front of them or behind them."""
 
     def __init__(
-        self, emit: GpuEmit, op: Contract, pointer: Pointer, access: Access, first: Pointer | None
+        self,
+        emit: GpuEmit,
+        op: Contract,
+        pointer: Pointer,
+        access: Access,
+        width: Dim,
+        first: Pointer | None,
     ) -> None:
         self.emit, self.op, self.first, self.stride = emit, op, first, access.strides[0]
         self.pointer = emit.at(pointer, emit.dim(access.offset))
-        self.depth = emit.dim(op.sizes[0])
+        self.depth, self.width = emit.dim(op.sizes[0]), width
+
+    @property
+    def by_fours(self) -> bool:
+        """Whether each row is made of fours that lie where the first row's first does, or 16 bytes
+        on."""
+        sizes = (self.stride, self.width)
+        return all(factor % QUAD == 0 for size in sizes for _, factor in size.terms)
+
+    @property
+    def aligned(self) -> Value:
+        """Whether the first row's first four lies at a multiple of 16 bytes."""
+        b, places = self.emit.b, [self.pointer, *([] if self.first is None else [self.first])]
+        bits = reduce(b.or_, (b.ptrtoint(p.base, I64) for p in places))
+        return b.icmp_unsigned("==", b.and_(bits, I64(15)), I64(0))
 
     def row(self, i: Value) -> Pointer:
         """The i-th row in the order of the sum."""
@@ -140,7 +180,7 @@ class _Rows:
         k = b.sub(b.sub(self.depth, I64(1)), i) if bool(op.reverse) else i
         if self.first is None:
             return emit.along(self.pointer, [self.stride], [k])
-        shift, width = emit.dim(op.shifted_by), op.sizes[2 if bool(op.of_b) else 1]
+        shift = emit.dim(op.shifted_by)
         if bool(op.late):
             kept = b.sub(self.depth, shift)
             own, number = b.icmp_signed("<", k, kept), b.sub(k, kept)
@@ -149,34 +189,49 @@ class _Rows:
             own, number = b.icmp_signed(">=", k, shift), k
             inside = b.sub(k, shift)
         row = emit.along(self.pointer, [self.stride], [inside])
-        other = emit.along(self.first, [width], [number])
+        other = emit.along(self.first, [self.width], [number])
         return Pointer(b.select(own, row.base, other.base), row.dtype)
 
 
 class _Part:
-    """Some columns of an operand's rows: a thread reads fours of neighbours of one k."""
+    """Some columns of an operand's rows: a thread reads fours of neighbours, of some k.
 
-    def __init__(self, rows: _Rows, first: Value, count: Value, quads: int) -> None:
+    Args:
+        fours: whether all of these lie at multiples of 16 bytes.
+    """
+
+    def __init__(self, rows: _Rows, first: Value, count: Value, quads: int, fours: bool) -> None:
         self.rows, self.first, self.count, self.emit = rows, first, count, rows.emit
-        self.quads = quads
+        self.quads, self.fours, self.run = quads, fours, run_of(quads, quads)
         b = self.emit.b
-        self.k, x = place_of(self.emit)
+        row, x = place_of(self.emit)
+        self.lines = [b.add(row, I64(start)) for start in range(0, self.run, SIDE)]
         self.places = [b.add(b.mul(x, I64(QUAD)), I64(q * SIDE * QUAD)) for q in range(quads)]
 
     def load(self, k: Value) -> Loaded:
         emit, b = self.emit, self.emit.b
         # Behind the depth or the last column something is read that no stored sum takes in.
-        row = self.rows.row(clamped(emit, b.add(k, self.k), self.rows.depth))
         values: Loaded = []
-        for place in self.places:
-            first = b.add(self.first, place)
-            numbers = [clamped(emit, b.add(first, I64(i)), self.count) for i in range(QUAD)]
-            values += [emit.load(emit.at(row, number)) for number in numbers]
+        for line in self.lines:
+            row = self.rows.row(clamped(emit, b.add(k, line), self.rows.depth))
+            for place in self.places:
+                values += self._four(row, b.add(self.first, place))
         return values
+
+    def _four(self, row: Pointer, first: Value) -> Loaded:
+        emit, b = self.emit, self.emit.b
+        if self.fours:
+            last = b.sub(self.count, I64(QUAD))
+            inside = b.icmp_signed("<", first, last)
+            return read_quad(emit, emit.at(row, b.select(inside, first, last)))
+        numbers = [clamped(emit, b.add(first, I64(i)), self.count) for i in range(QUAD)]
+        return [emit.load(emit.at(row, number)) for number in numbers]
 
     def store(self, loaded: Loaded, place: Pointer) -> None:
         emit, b = self.emit, self.emit.b
-        line = b.mul(self.k, I64(pitch_of(self.quads)))
-        for q, at in enumerate(self.places):
-            four = loaded[q * QUAD :][:QUAD]
-            write_quad(emit, four, emit.at(place, b.add(line, at)))
+        values = iter(loaded)
+        for number in self.lines:
+            line = b.mul(number, I64(pitch_of(self.quads)))
+            for at in self.places:
+                four = [next(values) for _ in range(QUAD)]
+                write_quad(emit, four, emit.at(place, b.add(line, at)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -25,6 +25,20 @@ class GridTeam:
     everyone: Value
 
 
+@dataclass(frozen=True)
+class Share:
+    """A thread's part of what is shared out: numbers `first`, `first + step`, ... below `count`.
+
+    Attributes:
+        number: what one of them stands for.
+    """
+
+    first: Value
+    step: Value
+    count: Value
+    number: Callable[[Value], Value]
+
+
 class GpuEmit(Emit):
     """One kernel being written.
 
@@ -44,6 +58,9 @@ class GpuEmit(Emit):
         self.everyone = self.b.mul(self.b.zext(self.blocks, I64), I64(self.threads))
         self.first = self.b.icmp_unsigned("==", self.me, I64(0))
         self.team: GridTeam | None = None
+        self._rows: tuple[Value, int] | None = None
+        self._turn, self._has_turned = self.room(I32, 4), False
+        self.b.store(I32(0), self._turn, align=4)
         self._goals = {word: self._goal() for word in (Sync.COUNTER, Sync.TEAM)}
 
     def _goal(self) -> Value:
@@ -70,8 +87,61 @@ class GpuEmit(Emit):
         b.position_at_end(done)
 
     def for_each(self, count: Value, body: Callable[[Value], None]) -> None:
-        """`body(i)` for every i below count, each by one thread of the grid."""
-        self.strided(self.me, count, self.everyone, body)
+        """`body(i)` for every i below count, each by one thread of those that share them."""
+        share = self.share(count)
+        self.strided(share.first, share.count, share.step, lambda i: body(share.number(i)))
+
+    def share(self, count: Value) -> Share:
+        """This thread's part of so many points; `by_rows` says whose they are."""
+        if self._rows is None:
+            return Share(self.me, self.everyone, count, lambda i: i)
+        rows, width = self._rows
+        b = self.b
+        block, blocks = b.zext(self.block, I64), b.zext(self.blocks, I64)
+        # How many rows there are behind this block's first one.
+        rest = b.sub(rows, block)
+        there = b.select(b.icmp_signed(">", rest, I64(0)), rest, I64(0))
+        mine = b.udiv(b.add(there, b.sub(blocks, I64(1))), blocks)
+
+        def number(i: Value) -> Value:
+            row = b.udiv(i, I64(width))
+            place = b.sub(i, b.mul(row, I64(width)))
+            return b.add(b.mul(b.add(block, b.mul(row, blocks)), I64(width)), place)
+
+        return Share(self.thread64, I64(self.threads), b.mul(mine, I64(width)), number)
+
+    @contextmanager
+    def by_rows(self, rows: Value, width: int) -> Generator[None]:
+        """A block in which points are shared by rows of `width`: each is one block's own."""
+        self._rows = rows, width
+        yield
+        self._rows = None
+
+    @property
+    def points_of_a_row(self) -> int:
+        """How many points a row has, where a block has rows of its own; else 0."""
+        return 0 if self._rows is None else self._rows[1]
+
+    def for_each_by_blocks(self, count: Value, body: Callable[[Value], None]) -> None:
+        """`body(i)` for every i below count, each by all threads of one block.
+
+        Kernels that do not wait for each other follow one another around the grid: the first block
+        of one is behind the last of the one before.
+        """
+        b, self._has_turned = self.b, True
+        before = b.load(self._turn, typ=I32, align=4)
+        own = b.sub(self.block, before)
+        own = b.select(b.icmp_signed("<", own, I32(0)), b.add(own, self.blocks), own)
+        blocks = b.zext(self.blocks, I64)
+        taken = b.trunc(b.urem(b.add(b.zext(before, I64), count), blocks), I32)
+        b.store(taken, self._turn, align=4)
+        self.strided(b.zext(own, I64), count, blocks, body)
+
+    def _turn_back(self) -> None:
+        """Let the next kernel begin with the first block."""
+        if self._has_turned:
+            self.b.store(I32(0), self._turn, align=4)
+            self._has_turned = False
 
     def points(self, sizes: Sequence[Dim], body: Callable[[list[Value]], None]) -> None:
         """`body(indices)` for every point, each by one thread; the last axis along the lanes."""
@@ -96,10 +166,16 @@ class GpuEmit(Emit):
 
     def together(self) -> None:
         """Wait until all threads of the grid, or of the team, are here."""
+        self._turn_back()
         if self.team is None:
             self._meet(Sync.COUNTER, self.give_up)
         else:
             self._meet(Sync.TEAM, self.give_up)
+
+    def together_in_blocks(self) -> None:
+        """Wait until all threads of the block are here, which has rows or points of its own."""
+        with self.members():
+            self.gpu.block_wait()
 
     def _meet(self, word: Sync, give_up: GiveUp) -> None:
         """Who is no member counts the waits, and goes on; one block needs no other."""

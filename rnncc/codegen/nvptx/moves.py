@@ -24,6 +24,9 @@ from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import product
 from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 
+SECTOR = 8
+"""Floats that memory hands over at once."""
+
 
 def emit_pack(emit: GpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
     """Copy weights into the order in which a product reads them: whole panels, then the rest."""
@@ -49,15 +52,22 @@ def _pack(
     [slot, begin], [start, end, wide] = source, panels
     strides = op.in_accesses[slot].strides
 
-    def element(number: Value) -> None:
-        one, k, unit = emit.unravel(number, [I64(0), I64(depth), I64(wide)])
-        row = b.add(I64(start), b.add(b.mul(one, I64(wide)), unit))
-        value = emit.load(emit.along(begin, strides, [row, k]))
-        first = b.add(I64(start * depth * slots), b.mul(one, I64(wide * depth * slots)))
-        at = b.add(first, b.mul(k, I64(slots * wide)))
-        emit.store(value, emit.at(out, b.add(at, b.add(I64(slot * wide), unit))))
+    # Lanes have neighbouring units, whose weights lie side by side here. Where a unit's k do so at
+    # the caller, each lane reads what a sector of memory holds.
+    run = SECTOR if depth % SECTOR == 0 else 1
 
-    emit.for_each(I64((end - start) * depth), element)
+    def some(number: Value) -> None:
+        one, group, unit = emit.unravel(number, [I64(0), I64(depth // run), I64(wide)])
+        row = b.add(I64(start), b.add(b.mul(one, I64(wide)), unit))
+        first = b.mul(group, I64(run))
+        numbers = [b.add(first, I64(i)) for i in range(run)]
+        values = [emit.load(emit.along(begin, strides, [row, k])) for k in numbers]
+        panel = b.add(I64(start * depth * slots), b.mul(one, I64(wide * depth * slots)))
+        own = emit.at(out, b.add(panel, b.add(I64(slot * wide), unit)))
+        for k, value in zip(numbers, values, strict=True):
+            emit.store(value, emit.at(own, b.mul(k, I64(slots * wide))))
+
+    emit.for_each(I64((end - start) * (depth // run)), some)
 
 
 def _pack_pairs(

@@ -1,4 +1,4 @@
-"""Which loops are a map and a product that takes what it made: see `tensor_pair`."""
+"""Which loops are a map and a product that takes what it made: see `tensor_pair`, `own_points`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
+from rnncc.codegen.llvm.values import Pointer, Value
+from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.exchange import is_own, whole
 from rnncc.codegen.nvptx.fragments import QUAD
+from rnncc.codegen.nvptx.rows import KernelRows, begins, unit_steps, values_of
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.casts import Cast
@@ -60,8 +63,12 @@ class Pair:
         return None
 
 
-def paired(loop: For, gemms: Sequence[Gemm]) -> Pair | None:
-    """A loop's one map and one product, whose points other threads need nothing else of."""
+def paired(loop: For, gemms: Sequence[Gemm], dtype: str) -> Pair | None:
+    """A loop's one map and one product, whose points other threads need nothing else of.
+
+    Args:
+        dtype: of the rows.
+    """
     *ops, end = loop.body.block.ops
     others = [op for op in ops if not isinstance(op, Row | ShiftedRow)]
     if len(others) != 2 or len(gemms) != 1 or not isinstance(end, Yield):
@@ -69,7 +76,7 @@ def paired(loop: For, gemms: Sequence[Gemm]) -> Pair | None:
     first, op = others[0], gemms[0]
     if not isinstance(first, Map) or others[1] is not op or first.dims != op.dims:
         return None
-    slots, rows = _slots(first, op), _row(loop, op)
+    slots, rows = _slots(first, op, dtype), _row(loop, op, dtype)
     if first.rows is not None or op.rows is not None or slots is None or rows is None:
         return None
     following: dict[SSAValue, SSAValue] = dict(zip(loop.body.block.args, end.values, strict=True))
@@ -83,21 +90,21 @@ def paired(loop: For, gemms: Sequence[Gemm]) -> Pair | None:
     return Pair(first, op, rows, slots, following)
 
 
-def _row(loop: For, op: Gemm) -> Row | None:
-    """The row that a product reads, of dense rows of bf16 that lie one behind another."""
+def _row(loop: For, op: Gemm, dtype: str) -> Row | None:
+    """The row that a product reads, of dense rows that lie one behind another."""
     row, lines = op.a.owner, op.dims[:-1]
     depth = Dim.of(op.depth.data)
     dense_rows = Access(Dim.of(0), dense((*lines, depth)))
     if not isinstance(row, Row) or get_access(op.a_access) != dense_rows:
         return None
     buffer = row.buffer.owner
-    known = isinstance(buffer, Buffer) and buffer.dtype == "bf16" and buffer.rows_kept is None
+    known = isinstance(buffer, Buffer) and buffer.dtype == dtype and buffer.rows_kept is None
     steps = get_dim(row.index) == Dim.of(loop.index.data)
     apart = get_dim(row.stride) == product(lines) * depth
     return row if known and steps and apart and op.depth.data % RUN == 0 else None
 
 
-def _slots(first: Map, op: Gemm) -> tuple[int, ...] | None:
+def _slots(first: Map, op: Gemm, dtype: str) -> tuple[int, ...] | None:
     """The map's results by the run of k that they are; None if they are not a's whole rows."""
     a, units = get_access(op.a_access), op.units
     if op.k_sizes is not None or units % QUAD:
@@ -107,7 +114,7 @@ def _slots(first: Map, op: Gemm) -> tuple[int, ...] | None:
         cast = first.yields[number].owner
         if value is not op.a:
             continue
-        if not isinstance(cast, Cast) or dtype_of(cast.x) != "f32":
+        if dtype != "f32" and not (isinstance(cast, Cast) and dtype_of(cast.x) == "f32"):
             return None
         start = access.offset - a.offset
         if access.strides != a.strides or not start.is_static or int(start) % units:
@@ -117,3 +124,42 @@ def _slots(first: Map, op: Gemm) -> tuple[int, ...] | None:
     if sorted(slots) != list(range(count)) or count * units != op.depth.data:
         return None
     return tuple(slots[i] for i in range(count))
+
+
+class PointMap:
+    """What a map reads and writes, by row and unit."""
+
+    def __init__(
+        self, emit: GpuEmit, op: Map, ins: Sequence[Pointer], outs: Sequence[Pointer]
+    ) -> None:
+        self.emit, self.op = emit, op
+        accesses = [*op.in_accesses, *op.out_accesses]
+        self.pointers = begins(emit, [*ins, *outs], accesses)
+        self.steps = unit_steps(accesses)
+        self.rows = KernelRows(emit, op, accesses, len(op.dims) - 1, None)
+
+    def places(self, row: Value, unit: Value) -> list[Pointer]:
+        """Where the inputs and the results of a point are."""
+        here = self.rows.at(self.pointers, self.rows.indices(row))
+        return [
+            self.emit.along(p, [step], [unit]) for p, step in zip(here, self.steps, strict=True)
+        ]
+
+    def values(
+        self, results: Sequence[SSAValue], inputs: Sequence[Value], row: Value, unit: Value
+    ) -> list[Value]:
+        """What the body computes at a point."""
+        block = self.op.body.block
+        by_axis = self.rows.by_axis(self.rows.indices(row))
+        known: dict[SSAValue, Value] = dict(zip(block.args, inputs, strict=True))
+        axes = {**by_axis, len(self.op.dims) - 1: unit}
+        return values_of(self.emit, block, known, axes, results)
+
+    def write(self, row: Value, unit: Value) -> None:
+        """A point, all of it."""
+        emit, count = self.emit, len(self.op.ins)
+        places = self.places(row, unit)
+        inputs = [emit.load(place) for place in places[:count]]
+        values = self.values(self.op.yields, inputs, row, unit)
+        for value, place in zip(values, places[count:], strict=True):
+            emit.store(value, place)

@@ -32,13 +32,15 @@ from rnncc.codegen.nvptx.moves import (
     emit_reverse,
     emit_scatter,
 )
-from rnncc.codegen.nvptx.reduce import emit_reduce
+from rnncc.codegen.nvptx.reduce import emit_reduce, shared_bytes
 from rnncc.codegen.nvptx.stationary import Stationary
 from rnncc.codegen.nvptx.tensor import TensorLoop
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
+from rnncc.planning.phases import Memory, Wait, phases, row_points
+from rnncc.planning.uses import targets
 
 
 class DeviceProgram(Walk[GpuEmit]):
@@ -65,6 +67,8 @@ class DeviceProgram(Walk[GpuEmit]):
             for port, pointer in zip(program.inputs, inputs, strict=True)
         }
         self.shared = 0
+        self._memory = Memory(targets(program.func))
+        self._phases = phases(program.func)
         self._stationary: Stationary | TensorLoop | None = None
         self.outputs = {p.name: v for p, v in zip(program.outputs, outputs, strict=True)}
 
@@ -101,6 +105,16 @@ class DeviceProgram(Walk[GpuEmit]):
             around.together()
         else:
             self.emit.together()
+
+    def behind(self, op: Operation) -> None:
+        wait, around = self._phases.behind(op), self._stationary
+        own = around.own_points if isinstance(around, Stationary) else None
+        if own is not None and op is own.pair.gemm:
+            own.behind(self.together)
+        elif wait is Wait.ALL:
+            self.together()
+        elif wait is Wait.ROWS:
+            self.emit.together_in_blocks()
 
     def fail_if(self, condition: Value, code: int) -> None:
         with self.emit.when(condition):
@@ -141,11 +155,15 @@ class DeviceProgram(Walk[GpuEmit]):
         if any(is_low(o) for o in op.walk() if isinstance(o, Gemm)):
             return None  # those of inner loops would write over weights in shared memory
         gemms = Stationary.products(op)
-        return Stationary(self.emit, op, gemms, self.pointers) if gemms else None
+        return Stationary(self.emit, op, gemms, self.pointers, self._memory) if gemms else None
 
     def kernel(self, op: Operation) -> None:
         with self.emit.members():
-            self._kernel(op)
+            if isinstance(op, Kernel) and op in self._phases.rows:
+                with self.emit.by_rows(self.emit.dim(op.dims[0]), row_points(op)):
+                    self._kernel(op)
+            else:
+                self._kernel(op)
 
     def _kernel(self, op: Operation) -> None:
         rows = self._optional(op.rows) if isinstance(op, Kernel) else None
@@ -154,6 +172,7 @@ class DeviceProgram(Walk[GpuEmit]):
                 self._map(op, rows)
             case Reduce():
                 [out] = self.all(op.outs)
+                self.shared = max(self.shared, shared_bytes(op, self.emit.threads))
                 emit_reduce(self.emit, op, self.all(op.ins), out, self._optional(op.init), rows)
             case Gemm():
                 self._product(op, rows)
@@ -171,9 +190,12 @@ class DeviceProgram(Walk[GpuEmit]):
         if rounding.suits(op):
             rounding.emit_rounding(self.emit, op, ins[0], outs[0])
             return
+        own = around.own_points if isinstance(around, Stationary) else None
         write = partial(emit_map, self.emit, op, ins, outs, rows)
         if isinstance(around, TensorLoop):
             around.write_map(op, write)
+        elif own is not None and op is own.pair.map:
+            own.write_map(ins, outs, write)
         else:
             write()
 

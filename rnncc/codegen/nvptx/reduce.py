@@ -6,17 +6,21 @@ bits: lane l takes terms l, l + LANES, ..., then halves are added, and halves of
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.llvm.reductions import Folding, Lanes, lanes_of
 from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.nvptx import columns, row_sums
+from rnncc.codegen.nvptx.columns import Term, folded_in_order
 from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.row_sums import LANES
 from rnncc.codegen.nvptx.rows import KernelRows, begins, values_of
 from rnncc.kern.kernels import Reduce
 
-LANES = 16
+
+def shared_bytes(op: Reduce, threads: int) -> int:
+    """Of shared memory that a reduction has use for."""
+    return max(columns.shared_bytes(op, threads), row_sums.shared_bytes(op, threads))
 
 
 def emit_reduce(
@@ -54,16 +58,55 @@ class _ReduceCode:
 
     def run(self) -> None:
         if lanes_of(self.op) is Lanes.ALONG:
-            self._run_along()
+            self._run_in_rows() if self._has_rows else self._run_along()
+        elif columns.suits(self.op, self.emit.threads) and not self.emit.points_of_a_row:
+            self._run_in_columns()
         else:
             self.emit.for_each(self.rows.count, self._alone)
+
+    @property
+    def _has_rows(self) -> bool:
+        """Whether a block has rows of its own, each of one result."""
+        emit = self.emit
+        return emit.points_of_a_row == 1 and row_sums.suits(self.op, emit.threads)
+
+    def _run_in_rows(self) -> None:
+        """All threads of a block share the terms of a row, where it has few rows."""
+        emit = self.emit
+        sums = row_sums.RowSums(emit, self.op, self.folding, self._fold)
+        share = emit.share(self.rows.count)
+        with emit.b.if_else(sums.pay(share)) as (shared, alone):
+            with shared:
+                sums.write(share, self._result)
+            with alone:
+                self._run_along()
+
+    def _run_in_columns(self) -> None:
+        """A block shares the terms of some results where few threads would have any."""
+        emit = self.emit
+        size = emit.dim(self.op.dims[self.kept])
+        several = columns.Columns(emit, self.op, self.folding, self.rows.count, size)
+        with emit.b.if_else(several.pay) as (shared, alone):
+            with shared:
+                several.write(self._result)
+            with alone:
+                emit.for_each(self.rows.count, self._alone)
+
+    def _result(self, number: Value) -> columns.Result:
+        """A result of one reduced axis."""
+        indices = self.rows.indices(number)
+        *reads, out, init = self.rows.at(self.pointers, indices)
+        terms = self._terms(reads, self.rows.by_axis(indices), 0)
+        return columns.Result(self._begin(init), terms, lambda sum_: self.emit.store(sum_, out))
+
+    def _begin(self, init: Pointer) -> Value:
+        return self.emit.load(init) if self.starts else self.folding.initial(1)
 
     def _alone(self, number: Value) -> None:
         """One result, by one thread, term after term."""
         indices = self.rows.indices(number)
         *reads, out, init = self.rows.at(self.pointers, indices)
-        begin = self.emit.load(init) if self.starts else self.folding.initial(1)
-        total = self._sum(reads, self.rows.by_axis(indices), 0, begin)
+        total = self._sum(reads, self.rows.by_axis(indices), 0, self._begin(init))
         self.emit.store(total, out)
 
     def _run_along(self) -> None:
@@ -71,21 +114,24 @@ class _ReduceCode:
         emit, b = self.emit, self.emit.b
         lane = b.and_(emit.thread64, I64(LANES - 1))
         second = b.and_(b.lshr(emit.thread64, I64(4)), I64(1))
-        first, step = (b.mul(b.lshr(v, I64(5)), I64(2)) for v in (emit.me, emit.everyone))
+        share = emit.share(self.rows.count)
+        first, step = (b.mul(b.lshr(v, I64(5)), I64(2)) for v in (share.first, share.step))
 
         def pair(number: Value) -> None:
             mine = b.add(number, second)
-            inside = b.icmp_signed("<", mine, self.rows.count)
+            inside = b.icmp_signed("<", mine, share.count)
             # Half a warp without a result computes the other half's: shuffles take all lanes.
-            indices = self.rows.indices(b.select(inside, mine, number))
+            own = share.number(b.select(inside, mine, number))
+            indices = self.rows.indices(own)
             *reads, out, _ = self.rows.at(self.pointers, indices)
-            total = self._sum(reads, self.rows.by_axis(indices), 0, self.folding.initial(1), lane)
+            by_axis = self.rows.by_axis(indices)
+            total = self._sum(reads, by_axis, 0, self.folding.initial(1), lane)
             total = self._fold(total)
             leads = b.icmp_unsigned("==", lane, I64(0))
             with emit.when(b.and_(inside, leads)):
                 emit.store(total, out)
 
-        emit.strided(first, self.rows.count, step, pair)
+        emit.strided(first, share.count, step, pair)
 
     def _sum(
         self,
@@ -97,40 +143,60 @@ class _ReduceCode:
     ) -> Value:
         """Loops over reduced axes from the `depth`-th on; `lane`: takes its part of the last."""
         emit, op = self.emit, self.op
+        if not op.reduced.data:
+            return self.folding.added(total, self._term(reads, by_axis), 1)
         axis = self.kept + depth
-        if axis == len(op.dims):
-            known: dict[SSAValue, Value] = {
-                v: emit.load(p) for v, p in zip(op.body.block.args, reads, strict=True)
-            }
-            term = values_of(emit, op.body.block, known, by_axis, op.term)
-            return self.folding.added(total, term, 1)
         size = emit.dim(op.dims[axis])
+        if axis < len(op.dims) - 1:
 
-        def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            k = emit.b.sub(emit.b.sub(size, I64(1)), i) if self.down else i
-            here = [
-                emit.along(p, [strides[depth]], [k])
-                for p, strides in zip(reads, self.inner, strict=True)
-            ]
-            return [self._sum(here, {**by_axis, axis: k}, depth + 1, carried[0], lane)]
+            def iteration(i: Value, carried: list[Value]) -> list[Value]:
+                here, numbers = self._at(reads, by_axis, depth, i)
+                return [self._sum(here, numbers, depth + 1, carried[0], lane)]
 
-        if lane is None or axis != len(op.dims) - 1:
             return emit.loop(size, iteration, [total])[0]
-        return self._part(lane, size, lambda i, sum_: iteration(i, [sum_])[0], total)
+        term = self._terms(reads, by_axis, depth)
+        if lane is None:
+            return folded_in_order(emit, self.op, self.folding, size, term, total)
+        return self._part(lane, size, term, total)
 
-    def _part(
-        self, lane: Value, size: Value, add: Callable[[Value, Value], Value], total: Value
-    ) -> Value:
+    def _terms(self, reads: list[Pointer], by_axis: dict[int, Value], depth: int) -> Term:
+        """The terms along the last axis, by their numbers in the order of the sum."""
+
+        def term(i: Value) -> list[Value]:
+            return self._term(*self._at(reads, by_axis, depth, i))
+
+        return term
+
+    def _at(
+        self, reads: list[Pointer], by_axis: dict[int, Value], depth: int, i: Value
+    ) -> tuple[list[Pointer], dict[int, Value]]:
+        """Pointers and indices at the i-th place of a reduced axis."""
+        emit, axis = self.emit, self.kept + depth
+        k = emit.b.sub(emit.b.sub(emit.dim(self.op.dims[axis]), I64(1)), i) if self.down else i
+        here = [
+            emit.along(p, [strides[depth]], [k])
+            for p, strides in zip(reads, self.inner, strict=True)
+        ]
+        return here, {**by_axis, axis: k}
+
+    def _term(self, reads: list[Pointer], by_axis: dict[int, Value]) -> list[Value]:
+        op = self.op
+        known: dict[SSAValue, Value] = {
+            v: self.emit.load(p) for v, p in zip(op.body.block.args, reads, strict=True)
+        }
+        return values_of(self.emit, op.body.block, known, by_axis, op.term)
+
+    def _part(self, lane: Value, size: Value, term: Term, total: Value) -> Value:
         """Terms lane, lane + LANES, ..."""
-        emit, b = self.emit, self.emit.b
+        b = self.emit.b
         count = b.lshr(b.add(b.sub(size, lane), I64(LANES - 1)), I64(4))
         above = b.icmp_signed("<", lane, size)
         count = b.select(above, count, I64(0))
 
-        def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            return [add(b.add(lane, b.mul(i, I64(LANES))), carried[0])]
+        def own(i: Value) -> list[Value]:
+            return term(b.add(lane, b.mul(i, I64(LANES))))
 
-        return emit.loop(count, iteration, [total])[0]
+        return folded_in_order(self.emit, self.op, self.folding, count, own, total)
 
     def _fold(self, total: Value) -> Value:
         """The lanes' sums as one, in the lowest lane."""

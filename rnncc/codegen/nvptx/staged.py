@@ -25,6 +25,11 @@ RUN = 4
 """k that lie side by side in shared memory: what one load takes."""
 COPIED = 8
 """Runs that a thread copies of a tile."""
+MOST_AHEAD = 12
+"""Runs that a lane reads ahead of their use, of weights and rows together: a read of shared memory
+takes as long as some tens of multiply-adds."""
+Reader = Callable[[Value], list[Value]]
+"""What a lane reads of a run by its number: weights, a slot after the other, then each row's."""
 
 
 @dataclass(frozen=True)
@@ -45,29 +50,52 @@ class _Copy:
 class StagedTile:
     """A tile of rows: `tile` of them from `start` on, 2**`runs` runs of k at a time.
 
+    Args:
+        height: rows of a lane; 0 where each slot has a warp of its own, and all the same rows.
+
     Attributes:
         works: whether this lane has rows; else it only copies.
     """
 
     def __init__(
-        self, step: StationaryStep, height: int, start: Value, tile: Value, runs: Value
+        self,
+        step: StationaryStep,
+        height: int,
+        start: Value,
+        tile: Value,
+        runs: Value,
     ) -> None:
-        self.step, self.height, self.start, self.tile, self.runs = step, height, start, tile, runs
-        self.emit, self.gemm = step.emit, step.gemm
+        self.step, self.start, self.tile, self.runs = step, start, tile, runs
+        self.emit, self.gemm, split = step.emit, step.gemm, height == 0
+        self.split, self.height = split, max(1, height)
+        self.slots = 1 if split else self.gemm.slots
+        self.lanes = step.lanes(by_units=split or self.slots > self.height)
         b = self.emit.b
         self.run = b.shl(I32(RUN), runs)
         # A run more than there is, so that lanes that read the same k of neighbouring rows find
         # them in other banks.
         self.pitch = b.add(self.run, I32(RUN))
-        mine = b.mul(step.band, I32(ROW_LANES * height))
-        self.first = b.add(mine, step.row_lane)
+        mine = I32(0) if split else b.mul(step.band, I32(ROW_LANES * self.height))
+        self.first = b.add(mine, self.lanes.row)
         exists = b.icmp_unsigned("<", b.add(start, self.first), step.count)
         self.works = b.and_(exists, b.icmp_unsigned("<", self.first, tile))
+        if split:
+            self.works = b.and_(self.works, b.icmp_unsigned("<", step.warp, I32(self.gemm.slots)))
 
     def write(self) -> None:
-        emit, b, gemm = self.emit, self.emit.b, self.gemm
+        emit, b = self.emit, self.emit.b
         rows = [b.add(self.first, I32(r * ROW_LANES)) for r in range(self.height)]
         states = [self._row(row) for row in rows]
+        sums = self._sums(rows)
+        if self.split:
+            sums = self._gathered(sums[0])
+        with emit.when(self.works):
+            for r, (inside, finish) in enumerate(states):
+                finish(inside, sums[r * self.gemm.slots :][: self.gemm.slots])
+
+    def _sums(self, rows: list[Value]) -> list[Value]:
+        """Of each row, a slot after the other."""
+        emit, b, gemm = self.emit, self.emit.b, self.gemm
         copies = [self._copy_of(i) for i in range(COPIED)]
 
         def part(i: Value, carried: list[Value]) -> list[Value]:
@@ -77,16 +105,23 @@ class StagedTile:
                 self._put(copy, k, value)
             emit.gpu.block_wait()
             following = [self._get(copy, b.add(k, self.run)) for copy in copies]
-            return [*following, *self._add(rows, k, self._count(k), carried[COPIED:])]
+            return [*following, *self._add(rows, k, carried[COPIED:])]
 
         runs = b.add(I32(gemm.depth), b.sub(self.run, I32(1)))
         first = [self._get(copy, I32(0)) for copy in copies]
-        zeros = [ir.Constant(FLOAT, 0.0)] * (self.height * gemm.slots)
-        made_of = emit.loop(b.zext(b.udiv(runs, self.run), I64), part, [*first, *zeros])
-        sums = made_of[COPIED:]
-        with emit.when(self.works):
-            for r, (inside, finish) in enumerate(states):
-                finish(inside, sums[r * gemm.slots :][: gemm.slots])
+        zeros = [ir.Constant(FLOAT, 0.0)] * (self.height * self.slots)
+        return emit.loop(b.zext(b.udiv(runs, self.run), I64), part, [*first, *zeros])[COPIED:]
+
+    def _gathered(self, own: Value) -> list[Value]:
+        """The sums of all slots, whose warps leave them in shared memory; of use in the first."""
+        emit, b, step = self.emit, self.emit.b, self.step
+        emit.gpu.block_wait()
+        place = emit.at(step.staged, b.zext(emit.thread, I64))
+        b.store(own, place.base, align=4)
+        emit.gpu.block_wait()
+        lane = b.zext(b.and_(emit.thread, I32(WARP - 1)), I64)
+        line = emit.at(step.staged, lane)
+        return [emit.load(emit.at(line, I64(s * WARP))) for s in range(self.gemm.slots)]
 
     def _row(self, row: Value) -> tuple[Value, Callable[[Value, list[Value]], None]]:
         """Whether a row is there, and what becomes of its sums; its inputs are read now."""
@@ -94,11 +129,13 @@ class StagedTile:
         number = b.add(self.start, row)
         inside = b.icmp_unsigned("<", number, self.step.count)
         inside = b.and_(inside, b.icmp_unsigned("<", row, self.tile))  # the next is another block's
+        if self.split:
+            inside = b.and_(inside, b.icmp_unsigned("==", self.step.warp, I32(0)))
         known = b.zext(b.select(inside, number, self.start), I64)
         indices = gemm.rows.indices(known)
         here = gemm.rows.at(gemm.pointers, indices)
-        finish = gemm.loaded(indices, here, self.step.unit)
-        return b.and_(inside, self.step.own_unit), finish
+        finish = gemm.loaded(indices, here, self.lanes.unit)
+        return b.and_(inside, self.lanes.own_unit), finish
 
     # Rows
 
@@ -165,38 +202,27 @@ class StagedTile:
 
     # Sums
 
-    def _add(self, rows: list[Value], k: Value, count: Value, sums: list[Value]) -> list[Value]:
-        """The terms of the staged k."""
+    def _add(self, rows: list[Value], k: Value, sums: list[Value]) -> list[Value]:
+        """The terms of the k that are staged, from the k-th on."""
         emit, b, gemm = self.emit, self.emit.b, self.gemm
-        step = self.gemm.slots * GROUP_UNITS * RUN
+        step, line = gemm.slots * GROUP_UNITS * RUN, GROUP_UNITS * RUN
         first = b.mul(b.lshr(k, I32(2)), I32(step))
-        weights = emit.at(self.step.weights, b.zext(first, I64))
+        if self.split:
+            first = b.add(first, b.mul(b.select(self.works, self.step.warp, I32(0)), I32(line)))
+        weights = emit.at(self.lanes.weights, b.zext(first, I64))
         own = [b.select(self.works, row, I32(0)) for row in rows]
-        lines = [emit.at(self.step.staged, b.zext(b.mul(row, self.pitch), I64)) for row in own]
+        staged = [emit.at(self.step.staged, b.zext(b.mul(row, self.pitch), I64)) for row in own]
 
         def read(i: Value) -> list[Value]:
             """Weights of a run, a slot after the other, then each row's."""
             own = emit.at(weights, b.mul(i, I64(step)))
-            places = [emit.at(own, I64(s * GROUP_UNITS * RUN)) for s in range(gemm.slots)]
-            places += [emit.at(line, b.mul(i, I64(RUN))) for line in lines]
+            places = [emit.at(own, I64(s * line)) for s in range(self.slots)]
+            places += [emit.at(place, b.mul(i, I64(RUN))) for place in staged]
             return [self._read(place) for place in places]
 
-        count = b.select(self.works, count, I32(0))
+        count = b.select(self.works, self._count(k), I32(0))
         whole = b.zext(b.lshr(count, I32(2)), I64)
-        last = b.sub(whole, I64(1))
-
-        def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            following = b.add(i, I64(1))
-            more = b.icmp_signed("<", following, whole)
-            ahead = read(b.select(more, following, last))  # while these terms are added
-            size = len(ahead)
-            return [*ahead, *self._multiply(carried[:size], carried[size:], RUN)]
-
-        if self.height == 1:  # the assembler unrolls a loop as short as this one
-            sums = emit.loop(whole, lambda i, carried: self._multiply(read(i), carried, RUN), sums)
-        else:  # reads of shared memory take as long as some runs: the next one is on its way
-            first = read(I64(0))
-            sums = emit.loop(whole, iteration, [*first, *sums])[len(first) :]
+        sums = self._whole_runs(read, whole, sums)
         rest = gemm.depth % RUN
         if not rest:
             return sums
@@ -206,12 +232,54 @@ class StagedTile:
             b.zext(beyond, I64), lambda _, carried: self._multiply(read(whole), carried, rest), sums
         )
 
+    def _whole_runs(self, read: Reader, whole: Value, sums: list[Value]) -> list[Value]:
+        """The terms of runs that are not cut off, some of which are read ahead of their use."""
+        emit, b = self.emit, self.emit.b
+        fours = self.height + self.slots
+        if fours > MOST_AHEAD:
+            return emit.loop(whole, lambda i, carried: self._multiply(read(i), carried), sums)
+        ahead = 1 << (MOST_AHEAD // fours).bit_length() - 1
+        size, shift = fours * ahead, ahead.bit_length()
+        pairs = b.lshr(whole, I64(shift))
+
+        def read_some(first: Value) -> list[Value]:
+            runs = (b.add(first, I64(i)) for i in range(ahead))
+            return [value for run in runs for value in read(run)]
+
+        def multiply(values: list[Value], sums: list[Value]) -> list[Value]:
+            for start in range(0, size, fours):
+                sums = self._multiply(values[start : start + fours], sums)
+            return sums
+
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
+            # Two sets of registers: neither is copied to the other when what it holds is used up.
+            own, sums = carried[:size], carried[size:]
+            middle = b.add(b.shl(i, I64(shift)), I64(ahead))
+            other = read_some(middle)
+            sums = multiply(own, sums)
+            following = b.add(middle, I64(ahead))
+            more = b.icmp_signed("<", b.add(i, I64(1)), pairs)
+            own = read_some(b.select(more, following, middle))
+            return [*own, *multiply(other, sums)]
+
+        # With fewer runs than two sets take, none of what is read here is used.
+        some = b.icmp_signed(">", pairs, I64(0))
+        first = [v for i in range(ahead) for v in read(b.select(some, I64(i), I64(0)))]
+        sums = emit.loop(pairs, iteration, [*first, *sums])[size:]
+        done = b.shl(pairs, I64(shift))
+
+        def one(i: Value, carried: list[Value]) -> list[Value]:
+            emit.gpu.not_unrolled()
+            return self._multiply(read(b.add(done, i)), carried)
+
+        return emit.loop(b.sub(whole, done), one, sums)
+
     def _read(self, pointer: Pointer) -> Value:
         return self.emit.b.load(pointer.base, typ=ir.VectorType(FLOAT, RUN), align=16)
 
-    def _multiply(self, read: list[Value], sums: list[Value], terms: int) -> list[Value]:
+    def _multiply(self, read: list[Value], sums: list[Value], terms: int = RUN) -> list[Value]:
         """One k after another."""
-        b, fma, slots = self.emit.b, self.emit.math(1).fma, self.gemm.slots
+        b, fma, slots = self.emit.b, self.emit.math(1).fma, self.slots
         sums = list(sums)
         for i in range(terms):
             own = [b.extract_element(four, I64(i)) for four in read]

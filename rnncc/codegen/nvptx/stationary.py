@@ -19,32 +19,27 @@ from dataclasses import dataclass
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.values import FLOAT, I1, I32, I64, Pointer, Value
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
+from rnncc.codegen.nvptx.own_points import OwnPoints
+from rnncc.codegen.nvptx.shares import MOST_SUMS, Shares
 from rnncc.codegen.nvptx.staged import COPIED, GROUP_UNITS, ROW_LANES, RUN, StagedTile
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import product
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Gemm
+from rnncc.planning.phases import Memory
 
 STAGED = 8704
 """Floats of rows in shared memory: 64 rows of 128 and what parts them, or fewer of more."""
 MOST_GROUPS = 4
 """Of a block."""
-HEIGHTS = {4: (8, 8), 2: (2, 4), 1: (0, 0)}
-"""Rows of a lane: the more, the fewer reads a multiply-add takes. They are taken where a block has
-more than so many pairs of a group and `ROW_LANES` rows, and more than so many rows."""
-SCHEDULERS = 4
-"""Of a processor: so many warps are enough where each has many independent sums."""
 LEAST_ITERATIONS = 4
 MOST_ROWS = 1 << 20
 """Numbers of rows, and of units times rows, are of 32 bits here."""
-MOST_SUMS = 32
-"""Of a lane, in registers."""
 
 
 @dataclass
@@ -64,10 +59,16 @@ class Stationary(HeldLoop):
     """
 
     def __init__(
-        self, emit: GpuEmit, loop: For, gemms: Sequence[Gemm], pointers: dict[SSAValue, Pointer]
+        self,
+        emit: GpuEmit,
+        loop: For,
+        gemms: Sequence[Gemm],
+        pointers: dict[SSAValue, Pointer],
+        memory: Memory,
     ) -> None:
         super().__init__(emit, loop, gemms, pointers)
         self.resident = dict[Gemm, StationaryProduct]()
+        self.own_points = OwnPoints.of(self, loop, memory)
 
     # Choice
 
@@ -134,6 +135,14 @@ class Stationary(HeldLoop):
             for op in self.gemms:
                 self._load(op)
         emit.gpu.block_wait()
+        if self.own_points is not None:
+            self.own_points.begin(self.holds)
+
+    def end(self) -> None:
+        """All blocks meet again."""
+        if self.own_points is not None and not self.has_team:
+            self.emit.together()  # behind the last product blocks waited for themselves alone
+        super().end()
 
     def _quads(self, op: Gemm) -> Value:
         """A product's rows, `ROW_LANES` at a time."""
@@ -208,6 +217,10 @@ class Stationary(HeldLoop):
 
     # A step
 
+    def shares_of(self, op: Gemm) -> Shares:
+        """Who has which points of a product over all rows."""
+        return Shares(self, op, self.emit.b.trunc(self.emit.dim(product(op.dims[:-1])), I32))
+
     def write(self, gemm: Product) -> None:
         """The product in an iteration of the loop; by the plain code where weights are not held."""
         b, holds, dense = self.emit.b, self.holds, gemm.is_dense
@@ -221,6 +234,16 @@ class Stationary(HeldLoop):
                 gemm.write()
 
 
+@dataclass(frozen=True)
+class StepLanes:
+    """A lane's row of `ROW_LANES`; its unit, whether there is such a one, and its weights."""
+
+    row: Value
+    unit: Value
+    own_unit: Value
+    weights: Pointer
+
+
 class StationaryStep:
     """One product in one iteration of the loop."""
 
@@ -230,67 +253,59 @@ class StationaryStep:
         emit, b = self.emit, self.emit.b
         resident = around.resident[gemm.op]
         weights = emit.at(around.weights, b.zext(resident.offset, I64))
-        parts = around.parts(gemm.op)
-        self.part = b.urem(emit.block, parts)
-        self.rank = b.udiv(emit.block, parts)
-        self.ranks = b.udiv(emit.blocks, parts)
-        self.active = b.icmp_unsigned("<", self.rank, self.ranks)
-        warp, lane = b.lshr(emit.thread, I32(5)), b.and_(emit.thread, I32(WARP - 1))
-        group = b.and_(warp, b.sub(around.groups, I32(1)))
-        self.band = b.lshr(warp, around.shift)
-        self.row_lane = b.lshr(lane, I32(3))
-        unit_lane = b.and_(lane, I32(GROUP_UNITS - 1))
-        groups = b.add(b.shl(self.part, around.shift), group)
-        unit = b.add(b.mul(groups, I32(GROUP_UNITS)), unit_lane)
-        self.own_unit = b.icmp_unsigned("<", unit, I32(gemm.units))
-        known = b.select(self.own_unit, unit, I32(gemm.units - 1))
-        self.unit = b.zext(known, I64)
+        self.warp = b.lshr(emit.thread, I32(5))
+        self.group = b.and_(self.warp, b.sub(around.groups, I32(1)))
+        self.band = b.lshr(self.warp, around.shift)
         runs = -(-gemm.depth // RUN)
-        first = b.mul(group, I32(runs * self.slots * GROUP_UNITS * RUN))
-        first = b.add(first, b.mul(unit_lane, I32(RUN)))
+        first = b.mul(self.group, I32(runs * self.slots * GROUP_UNITS * RUN))
         self.weights = emit.at(weights, b.zext(first, I64))
         self.staged = Pointer(emit.gpu.shared(), "f32")
         self.count = b.trunc(gemm.rows.count, I32)
+        self.shares = Shares(around, gemm.op, self.count)
+
+    def lanes(self, by_units: bool) -> StepLanes:
+        """What this lane has.
+
+        Args:
+            by_units: whether neighbouring lanes have the same unit, else the same row. A warp reads
+                what eight neighbours share in half the time.
+        """
+        emit, b = self.emit, self.emit.b
+        lane = b.and_(emit.thread, I32(WARP - 1))
+        if by_units:
+            row, place = b.and_(lane, I32(ROW_LANES - 1)), b.lshr(lane, I32(2))
+        else:
+            row, place = b.lshr(lane, I32(3)), b.and_(lane, I32(GROUP_UNITS - 1))
+        own = b.add(b.mul(self.group, I32(GROUP_UNITS)), place)
+        unit = b.add(self.shares.first_unit, own)
+        own = b.icmp_unsigned("<", unit, I32(self.gemm.units))
+        known = b.zext(b.select(own, unit, I32(self.gemm.units - 1)), I64)
+        weights = emit.at(self.weights, b.zext(b.mul(place, I32(RUN)), I64))
+        return StepLanes(row, known, own, weights)
 
     def write(self) -> None:
         """Tiles of rows, as high as there are rows for."""
-        b, emit = self.emit.b, self.emit
-        heights = [h for h in HEIGHTS if h == 1 or h * self.slots <= MOST_SUMS]
-        mine = b.udiv(b.add(self.count, b.sub(self.ranks, I32(1))), self.ranks)
-        with emit.when(self.active):
-            self._choose(mine, heights)
+        with self.emit.when(self.shares.active):
+            self._choose(self.shares.heights)
 
-    def _choose(self, mine: Value, heights: Sequence[int]) -> None:
-        """`mine`: about how many rows a block has."""
+    def _choose(self, heights: Sequence[int]) -> None:
         height, *others = heights
         if not others:
-            self._tiles(height, mine)
+            self._tiles(height)
             return
-        b = self.emit.b
-        quads = b.udiv(b.add(mine, I32(ROW_LANES - 1)), I32(ROW_LANES))
-        values = b.shl(quads, self.around.shift), mine
-        many, tall = (
-            b.icmp_unsigned(">", v, I32(n)) for v, n in zip(values, HEIGHTS[height], strict=True)
-        )
-        with b.if_else(b.and_(many, tall)) as (high, low):
-            with high:
-                self._tiles(height, mine)
-            with low:
-                self._choose(mine, others)
+        with self.emit.b.if_else(self.shares.takes(height)) as (taken, lower):
+            with taken:
+                self._tiles(height)
+            with lower:
+                self._choose(others)
 
-    def _tiles(self, height: int, mine: Value) -> None:
-        """Tiles of as many rows as warps take, or of fewer: then of more k at a time."""
-        emit, b = self.emit, self.emit.b
-        warps = emit.threads // WARP
-        rows = ROW_LANES * height * (min(warps, SCHEDULERS) if height == max(HEIGHTS) else warps)
-        most = b.sub(I32(rows.bit_length() - 1), self.around.shift)
-        zeros = declared(emit.module, "llvm.ctlz.i32", I32, [I32, I1])
-        # Rounded up to a power of two, so that places in a tile are found by shifts.
-        enough = b.sub(I32(32), b.call(zeros, [b.sub(mine, I32(1)), I1(0)]))
-        log = b.select(b.icmp_signed("<", enough, most), enough, most)
+    def _tiles(self, height: int) -> None:
+        """Tiles of so many rows a lane; the fewer rows there are, the more k at a time."""
+        emit, b, shares = self.emit, self.emit.b, self.shares
+        log = shares.log(height)
         tile = b.shl(I32(1), log)
         runs = b.sub(I32((COPIED * emit.threads).bit_length() - 1), log)
-        first, step = b.mul(self.rank, tile), b.mul(self.ranks, tile)
+        first, step = b.mul(shares.rank, tile), b.mul(shares.ranks, tile)
 
         def one(start: Value) -> None:
             StagedTile(self, height, b.trunc(start, I32), tile, runs).write()

@@ -73,7 +73,7 @@ class TensorLoop(HeldLoop):
     ) -> None:
         super().__init__(emit, loop, gemms, pointers)
         self.lane = Lane(emit)
-        out, pair = handed_on(loop, gemms), paired(loop, gemms)
+        out, pair = handed_on(loop, gemms), paired(loop, gemms, "bf16")
         # Blocks of a pair have all k of few units: the fewer, the less is done behind a wait.
         tiles = MOST_TILES if pair is None else 1
         self.resident = dict(zip(gemms, _chosen(emit, gemms, tiles), strict=True))

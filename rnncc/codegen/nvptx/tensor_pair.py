@@ -22,13 +22,11 @@ from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.llvm.values import I1, I32, I64, VALUE, Pointer, Value
-from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import COLUMNS, QUAD
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.codegen.nvptx.pairs import RUN, Pair
+from rnncc.codegen.nvptx.pairs import RUN, Pair, PointMap
 from rnncc.codegen.nvptx.primitives import UNWRITTEN
-from rnncc.codegen.nvptx.rows import KernelRows, begins, unit_steps, values_of
 from rnncc.codegen.nvptx.tensor_product import TensorProduct
 from rnncc.codegen.nvptx.tensor_step import StepTile, TensorStep
 from rnncc.ir.attributes import get_dim
@@ -48,36 +46,6 @@ MOST_SHARED = 32
 """Rows of the batch that a block has at most, where rows are handed on."""
 RowPointer = Callable[[Row | ShiftedRow], Pointer]
 """Where a row lies in the iteration that the symbols tell."""
-
-
-class PointMap:
-    """What a map reads and writes, by row and unit."""
-
-    def __init__(
-        self, emit: GpuEmit, op: Map, ins: Sequence[Pointer], outs: Sequence[Pointer]
-    ) -> None:
-        self.emit, self.op = emit, op
-        accesses = [*op.in_accesses, *op.out_accesses]
-        self.pointers = begins(emit, [*ins, *outs], accesses)
-        self.steps = unit_steps(accesses)
-        self.rows = KernelRows(emit, op, accesses, len(op.dims) - 1, None)
-
-    def places(self, row: Value, unit: Value) -> list[Pointer]:
-        """Where the inputs and the results of a point are."""
-        here = self.rows.at(self.pointers, self.rows.indices(row))
-        return [
-            self.emit.along(p, [step], [unit]) for p, step in zip(here, self.steps, strict=True)
-        ]
-
-    def values(
-        self, results: Sequence[SSAValue], inputs: Sequence[Value], row: Value, unit: Value
-    ) -> list[Value]:
-        """What the body computes at a point."""
-        block = self.op.body.block
-        by_axis = self.rows.by_axis(self.rows.indices(row))
-        known: dict[SSAValue, Value] = dict(zip(block.args, inputs, strict=True))
-        axes = {**by_axis, len(self.op.dims) - 1: unit}
-        return values_of(self.emit, block, known, axes, results)
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,13 @@ from rnncc.codegen.nvptx.emit import GpuEmit
 SIDE = 16
 QUAD = 4
 DEPTH = 16
-"""k that lie in shared memory at a time; as many more are on their way in registers."""
+"""k that lie in shared memory at a time; as many more are on their way in registers. Twice as many
+of small tiles, whose sums take too short a time for reads to come."""
 SQUARE = SIDE * SIDE
 """Threads that it takes."""
 
+LARGE, SMALL = 2, 1
+"""Quads of a thread on either side, of tiles of 128 by 128 and of 64 by 64."""
 ZERO = ir.Constant(FLOAT, 0.0)
 
 Loaded = list[Value]
@@ -30,9 +33,14 @@ Loaded = list[Value]
 
 
 class Operand(Protocol):
-    """One side of a product: `quads` of a thread, `SIDE * QUAD` times as many places in all."""
+    """One side of a product: `quads` of a thread, `SIDE * QUAD` times as many places in all.
+
+    Attributes:
+        run: k that are loaded and stored at a time.
+    """
 
     quads: int
+    run: int
 
     def load(self, k: Value) -> Loaded:
         """Read this thread's part of the run from the k-th on; what is outside reads as inside."""
@@ -49,23 +57,30 @@ def pitch_of(quads: int) -> int:
     return quads * SIDE * QUAD + QUAD
 
 
+def run_of(left: int, right: int) -> int:
+    """k that lie in shared memory at a time, given both operands' quads."""
+    return 2 * DEPTH if left == right == 1 else DEPTH
+
+
+def bytes_of(left: int, right: int) -> int:
+    """Shared memory of a tile: of each operand two runs."""
+    return 4 * 2 * run_of(left, right) * (pitch_of(left) + pitch_of(right))
+
+
 @dataclass(frozen=True)
 class Tile:
     """A tile's operands and the depth of its sums.
 
     Attributes:
         depth: how many k there are, known when code is written or not.
+        brief: whether short code matters more than time.
     """
 
     emit: GpuEmit
     left: Operand
     right: Operand
     depth: Value
-
-    @property
-    def floats(self) -> int:
-        """Of shared memory: of each operand two runs."""
-        return 2 * DEPTH * (pitch_of(self.left.quads) + pitch_of(self.right.quads))
+    brief: bool = False
 
     @property
     def rows(self) -> int:
@@ -79,8 +94,9 @@ class Tile:
     def sums(self, begin: list[Value]) -> list[Value]:
         """A thread's sums, row by row, from `begin` on; all threads of the block together."""
         emit, b = self.emit, self.emit.b
-        runs = b.sdiv(self.depth, I64(DEPTH))
-        rest = b.sub(self.depth, b.mul(runs, I64(DEPTH)))
+        run = self.left.run
+        runs = b.sdiv(self.depth, I64(run))
+        rest = b.sub(self.depth, b.mul(runs, I64(run)))
         # Until nobody reads what lay there before.
         emit.gpu.block_wait()
         with emit.when(b.icmp_signed(">", self.depth, I64(0))):  # there may be no k to read
@@ -90,17 +106,29 @@ class Tile:
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             following = b.add(i, I64(1))
             # Behind the last whole run this is the rest, or nothing that is added.
-            ahead = self._load(b.mul(following, I64(DEPTH)))
+            ahead = self._load(b.mul(following, I64(run)))
             number = b.and_(i, I64(1))
-            for k in range(DEPTH):
-                carried = self._add(number, I64(k), carried)
+            if self.brief:
+                carried = self._add_each(number, emit.gpu.hidden(run), carried)
+            else:
+                for k in range(run):
+                    carried = self._add(number, I64(k), carried)
             self._store(ahead, b.xor(number, I64(1)))
             emit.gpu.block_wait()
             return carried
 
         sums = emit.loop(runs, iteration, begin)
         last = b.and_(runs, I64(1))
-        return emit.loop(rest, lambda k, carried: self._add(last, k, carried), sums)
+        return self._add_each(last, rest, sums)
+
+    def _add_each(self, number: Value, count: Value, sums: list[Value]) -> list[Value]:
+        """The terms of so many k, in as little code as there can be."""
+
+        def one(k: Value, carried: list[Value]) -> list[Value]:
+            self.emit.gpu.not_unrolled()
+            return self._add(number, k, carried)
+
+        return self.emit.loop(count, one, sums)
 
     def _load(self, k: Value) -> tuple[Loaded, Loaded]:
         return self.left.load(k), self.right.load(k)
@@ -109,7 +137,7 @@ class Tile:
         """Where the runs of an even or odd number lie."""
         emit, b = self.emit, self.emit.b
         memory = Pointer(emit.gpu.shared(), "f32")
-        size = [DEPTH * pitch_of(side.quads) for side in (self.left, self.right)]
+        size = [side.run * pitch_of(side.quads) for side in (self.left, self.right)]
         right = b.add(I64(2 * size[0]), b.mul(number, I64(size[1])))
         return emit.at(memory, b.mul(number, I64(size[0]))), emit.at(memory, right)
 
@@ -166,6 +194,28 @@ def clamped(emit: GpuEmit, value: Value, count: Value) -> Value:
     return b.select(inside, value, b.sub(count, I64(1)))
 
 
+def with_tiles_of(
+    emit: GpuEmit, tiles: Callable[[int], Value], write: Callable[[int], None]
+) -> None:
+    """`write(quads)` for the quads a side and thread of which the grid makes the faster tiles.
+
+    Args:
+        tiles: how many tiles of so many quads there are.
+    """
+    b = emit.b
+    last = b.sub(b.zext(emit.blocks, I64), I64(1))
+    rounds = [
+        b.sdiv(b.add(tiles(quads), last), b.zext(emit.blocks, I64)) for quads in (LARGE, SMALL)
+    ]
+    # A large one has four times the sums of a small one, but takes only three times as long.
+    large = b.icmp_signed("<=", b.mul(rounds[0], I64(3)), rounds[1])
+    with b.if_else(large) as (few, many):
+        with few:
+            write(LARGE)
+        with many:
+            write(SMALL)
+
+
 def for_tiles(
     emit: GpuEmit,
     rows: Value,
@@ -178,11 +228,10 @@ def for_tiles(
     down, across = (
         emit.parts(n, I64(size)) for n, size in zip((rows, columns), sizes, strict=True)
     )
-    block, blocks = (b.zext(v, I64) for v in (emit.block, emit.blocks))
 
     def tile(number: Value) -> None:
         i = b.sdiv(number, across)
         j = b.sub(number, b.mul(i, across))
         body(b.mul(i, I64(sizes[0])), b.mul(j, I64(sizes[1])))
 
-    emit.strided(block, b.mul(down, across), blocks, tile)
+    emit.for_each_by_blocks(b.mul(down, across), tile)

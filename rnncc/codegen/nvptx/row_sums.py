@@ -1,0 +1,120 @@
+"""Reductions along rows that are a block's own: all threads compute terms, half a warp adds them.
+
+    terms of a row, side by side over the threads -> shared memory -> sums of `LANES` lanes
+
+Sums have the order that half a warp alone gives them, which would wait for its terms while the rest
+of the block has nothing to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from rnncc.codegen.llvm.reductions import Folding
+from rnncc.codegen.llvm.values import I64, VALUE, Pointer, Value
+from rnncc.codegen.nvptx.columns import Result, Term, are_words, fewer, folded_in_order
+from rnncc.codegen.nvptx.emit import GpuEmit, Share
+from rnncc.codegen.nvptx.limits import WARP
+from rnncc.ir.types import dtype_of
+from rnncc.kern.kernels import Reduce
+
+LANES = 16
+LEAST_TERMS, MOST_TERMS = 256, 4096
+MOST_ROWS = 4
+"""Of a block: with more, each half of a warp has a row of its own to add."""
+AT_A_TIME = 8
+"""Terms of a thread."""
+
+
+def suits(op: Reduce, threads: int) -> bool:
+    """Whether the terms of a row fit into shared memory, and are worth to be shared out."""
+    size = op.dims[-1]
+    if op.reduced.data != 1 or not size.is_static or not are_words(op) or threads <= WARP:
+        return False
+    return LEAST_TERMS <= int(size) <= MOST_TERMS
+
+
+def shared_bytes(op: Reduce, threads: int) -> int:
+    """Of shared memory."""
+    return 4 * len(op.term) * int(op.dims[-1]) if suits(op, threads) else 0
+
+
+class RowSums:
+    """One reduction.
+
+    Args:
+        fold: adds the sums of `LANES` lanes; of use in the lowest lane.
+    """
+
+    def __init__(
+        self, emit: GpuEmit, op: Reduce, folding: Folding, fold: Callable[[Value], Value]
+    ) -> None:
+        self.emit, self.op, self.folding, self.fold = emit, op, folding, fold
+        self.size = int(op.dims[-1])
+        self.types = [VALUE[dtype_of(value)] for value in op.term]
+
+    def pay(self, share: Share) -> Value:
+        """Whether a block has few rows."""
+        return self.emit.b.icmp_signed("<=", share.count, I64(MOST_ROWS))
+
+    def write(self, share: Share, result: Callable[[Value], Result]) -> None:
+        """The rows of this block, one after another."""
+        emit, b = self.emit, self.emit.b
+        first_warp = b.icmp_unsigned("<", emit.thread64, I64(WARP))
+        lane = b.and_(emit.thread64, I64(LANES - 1))
+        leads = b.icmp_unsigned("==", emit.thread64, I64(0))
+
+        def row(i: Value, carried: list[Value]) -> list[Value]:
+            own = result(share.number(i))
+            emit.gpu.block_wait()  # until nobody reads what lay there before
+            self._store(own.term)
+            emit.gpu.block_wait()
+            with emit.when(first_warp):
+                total = self.fold(self._sum(lane, own.begin))
+                with emit.when(leads):
+                    own.end(total)
+            return carried
+
+        emit.loop(share.count, row)
+
+    def _place(self, k: Value, part: int) -> Pointer:
+        emit, b = self.emit, self.emit.b
+        return emit.at(Pointer(emit.gpu.shared(), "f32"), b.add(k, I64(part * self.size)))
+
+    def _store(self, term: Term) -> None:
+        """This thread's terms of a row, some of which are on their way at a time."""
+        emit, b = self.emit, self.emit.b
+        each = -(-self.size // emit.threads)
+        together = min(each, fewer(self.op, AT_A_TIME))
+        whole = self.size % (emit.threads * together) == 0
+
+        def some(i: Value, carried: list[Value]) -> list[Value]:
+            first = b.add(emit.thread64, b.mul(i, I64(emit.threads * together)))
+            numbers = [b.add(first, I64(j * emit.threads)) for j in range(together)]
+            insides = [b.icmp_signed("<", k, I64(self.size)) for k in numbers]
+            # Behind the last term another one is computed, and not kept.
+            pairs = list(zip(insides, numbers, strict=True))
+            terms = [term(k if whole else b.select(inside, k, I64(0))) for inside, k in pairs]
+            for (inside, k), values in zip(pairs, terms, strict=True):
+                with nullcontext() if whole else emit.when(inside):
+                    for part, value in enumerate(values):
+                        b.store(value, self._place(k, part).base, align=4)
+            return carried
+
+        emit.loop(I64(-(-each // together)), some)
+
+    def _sum(self, lane: Value, begin: Value) -> Value:
+        """Terms lane, lane + `LANES`, ..."""
+        emit, b = self.emit, self.emit.b
+        rest = b.add(b.sub(I64(self.size), lane), I64(LANES - 1))
+
+        def read(i: Value) -> list[Value]:
+            k = b.add(lane, b.mul(i, I64(LANES)))
+            return [
+                b.load(self._place(k, part).base, typ=type_, align=4)
+                for part, type_ in enumerate(self.types)
+            ]
+
+        count = b.lshr(rest, I64(LANES.bit_length() - 1))
+        return folded_in_order(emit, self.op, self.folding, count, read, begin)
