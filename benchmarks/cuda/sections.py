@@ -56,8 +56,8 @@ SECTIONS = {
         Section("sanitizer", "compute-sanitizer", 75, 70, workers=4),
         Section("load", "Cold load", 30, 25),
         Section("forward", "Forward, beside cuDNN", 130, 40),
-        Section("training", "Forward and backward, beside cuDNN", 80, 40),
-        Section("custom", "Cells that cuDNN does not have", 60, 30),
+        Section("training", "Forward and backward, beside cuDNN", 110, 40),
+        Section("custom", "Cells that cuDNN does not have", 75, 30),
         Section("compiled", "Compiled peers of those", 60, 15),
     )
 }
