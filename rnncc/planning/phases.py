@@ -33,6 +33,9 @@ from rnncc.planning.uses import Targets, Touch, accesses, targets
 MOST_WIDTH = 4096
 """Points of a row, of those that one member computes alone: it takes as long as a wait of all."""
 
+MOST_PENDING = 64
+"""Kernels of a group without a wait of all: each is compared with those before it."""
+
 ZERO = Dim.of(0)
 
 
@@ -129,7 +132,10 @@ class _Run:
             before = pending[-1] if pending else None
             same = before is not None and part.rows is not None and before.rows == part.rows
             part.chain = before.chain if before is not None and same else number
-            wait = max((self._between(p, part) for p in pending), default=Wait.NONE)
+            if len(pending) < MOST_PENDING:
+                wait = max((self._between(p, part) for p in pending), default=Wait.NONE)
+            else:
+                wait = Wait.ALL
             if wait is Wait.ALL:
                 part.chain, pending = number, []
             if number:

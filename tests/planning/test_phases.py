@@ -13,7 +13,7 @@ from rnncc.kern.access import Access
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Map, Reduce
 from rnncc.planning.layout import plan
-from rnncc.planning.phases import MOST_WIDTH, Wait, phases, row_points
+from rnncc.planning.phases import MOST_PENDING, MOST_WIDTH, Wait, phases, row_points
 from tests.kern_samples import Kern, N, T, region, row_major, strided
 
 H = 8
@@ -169,6 +169,14 @@ def test_rows_that_are_long() -> None:
         own = row_major([N, width])
         kernels = [body.map(x, y, read=own, write=own, domain=[N, width]) for x, y in ("ab", "bc")]
         assert body.waits(*kernels) == [wait, ALL]
+
+
+def test_groups_are_bounded() -> None:
+    """Kernels that have nothing in common wait now and then: proofs take time in proportion."""
+    names = [chr(ord("a") + number) for number in range(2 * MOST_PENDING + 2)]
+    body = Body("".join(names))
+    waits = body.waits(*(body.map(x, y) for x, y in zip(names[::2], names[1::2], strict=True)))
+    assert waits == [*[NONE] * (MOST_PENDING - 1), ALL, ALL]
 
 
 def test_states_of_a_stream_may_share_memory() -> None:
