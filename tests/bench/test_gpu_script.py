@@ -184,8 +184,9 @@ def test_training(on_cpu: Any) -> None:
 
     case = {"units": 16, "batch": 3, "steps": 7}
     row = {**case, **training.run(case)}
-    assert row["us"].keys() == {"rnncc", "fp32"}
-    assert not row["errors"]
+    assert row["us"].keys() == {"rnncc", "fp32", "bf16"}
+    assert row["errors"].keys() == {"rnncc bf16"}, row["errors"]
+    assert "on a GPU" in row["errors"]["rnncc bf16"]
     assert max(row["off"]["rnncc"]) < 1e-5
     assert "| 16 | 3 | 7 |" in table.markdown(results({"training": [row]}))
 
@@ -203,6 +204,7 @@ def test_custom(on_cpu: Any, cell: str) -> None:
     row = {**case, **custom.run(case)}
     assert {name for way in row["us"].values() for name in way} == {"rnncc", "eager"}
     assert max(row["off"]["rnncc"]) < 1e-5
+    assert "on a GPU" in row["errors"].pop(custom.LOW)
     assert all("in a graph" in name for name in row["errors"])
     peer = {**case, "peer": "JAX", "us": {"both": 2.0}, "compile_s": 1.0}
     text = table.markdown(results({"custom": [row], "compiled": [peer]}))
