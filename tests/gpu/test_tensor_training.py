@@ -7,17 +7,23 @@ from functools import cache
 
 import numpy as np
 import pytest
+from xdsl.ir import SSAValue
 
 import rnncc
-from rnncc.codegen.nvptx import tensor_product
+from rnncc.codegen.nvptx import rounding, tensor_product
+from rnncc.ir.dims import Dim
 from rnncc.ir.precision import rounded
 from rnncc.kern import interpreter as kern_interpreter
+from rnncc.kern.kernels import Map
 from rnncc.kern.library import Library
+from rnncc.planning.layout import plan
+from rnncc.planning.phases import phases
 from tests.golden import Arrays
 from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of
 from tests.gpu.libcuda import Emulator
 from tests.gpu.nets import quiet_emulator
+from tests.kern_samples import Kern, N, T, port, row_major
 from tests.precision.nets import ONE_OFF, assert_near, drawn, product
 
 CELLS = {
@@ -224,3 +230,29 @@ def test_a_lost_wait_is_found(cuda: Emulator) -> None:
     net.train(*given("lstm", 2, 9))
     assert "race" in cuda.report
     cuda.forget()
+
+
+def test_rows_that_a_block_rounds() -> None:
+    """In a loop, of rows that are a block's own: each block rounds its rows alone, and all."""
+    width, t = 16, Dim.of("t")
+    k, row = Kern(), row_major([N, width])
+    x, y = (k.buffer(name, role, T * N * width) for name, role in (("x", "input"), ("y", "output")))
+    double = k.buffer("double", "scratch", N * width)
+    low = k.buffer("low", "scratch", N * width, "bf16")
+
+    def body(inner: Kern) -> list[SSAValue]:
+        at = row_major([N, width], offset=t * N * width)
+        inner.map([N, width], [(x, at)], [(double, row)], lambda b, v: [b.add(v, v)])
+        inner.map([N, width], [(double, row)], [(low, row)], lambda b, v: [b.cast(v, "bf16")])
+        inner.map([N, width], [(low, row)], [(y, at)], lambda b, v: [b.cast(v, "f32")])
+        return []
+
+    k.loop("t", T, [], body)
+    program = k.program([port("x", T, N, width)], [port("y", T, N, width)])
+    plan(program, spread=True)
+    casts = [op for op in program.func.walk() if isinstance(op, Map) and rounding.suits(op)]
+    assert casts and phases(program.func).rows.issuperset(casts)
+    net = DeviceNet(Library.of(program), 32, 3)
+    given = np.random.default_rng(1).standard_normal((3, 7, width)).astype(np.float32)
+    found = net.run({"x": given}, {"T": 3, "N": 7})["y"]
+    assert np.array_equal(found, rounded(given + given))

@@ -86,16 +86,20 @@ class GpuEmit(Emit):
         b.cbranch(b.icmp_signed("<", following, count), head, done)
         b.position_at_end(done)
 
-    def for_each(self, count: Value, body: Callable[[Value], None]) -> None:
-        """`body(i)` for every i below count, each by one thread of those that share them."""
-        share = self.share(count)
+    def for_each(self, count: Value, body: Callable[[Value], None], together: int = 1) -> None:
+        """`body(i)` for every i below count, each by one thread of those that share them.
+
+        Args:
+            together: points of the kernel that each i stands for, all of one row.
+        """
+        share = self.share(count, together)
         self.strided(share.first, share.count, share.step, lambda i: body(share.number(i)))
 
-    def share(self, count: Value) -> Share:
+    def share(self, count: Value, together: int = 1) -> Share:
         """This thread's part of so many points; `by_rows` says whose they are."""
         if self._rows is None:
             return Share(self.me, self.everyone, count, lambda i: i)
-        rows, width = self._rows
+        rows, width = self._rows[0], self._rows[1] // together
         b = self.b
         block, blocks = b.zext(self.block, I64), b.zext(self.blocks, I64)
         # How many rows there are behind this block's first one.

@@ -65,4 +65,4 @@ def _emit_eights(emit: GpuEmit, op: Map, source: Pointer, target: Pointer) -> No
                 words = b.insert_element(words, word, I64(2 * half + i // 2))
         b.store(words, right.base, align=16)
 
-    emit.for_each(emit.multiplied(counts), eight)
+    emit.for_each(emit.multiplied(counts), eight, EIGHT)
