@@ -65,10 +65,9 @@ class Phases:
         return self.waits.get(op, Wait.ALL)
 
 
-def phases(func: Func, placed: bool = True) -> Phases:
-    """Those of all blocks of a function; `placed`: whether buffers lie at their offsets."""
+def phases(func: Func, memory: Memory) -> Phases:
+    """Those of all blocks of a function."""
     found = Phases()
-    memory = Memory(targets(func), placed)
     _visit(func.body.block, memory, found, within_loop=False)
     return found
 
@@ -166,11 +165,20 @@ class _Run:
 
 
 class Memory:
-    """What names stand for, and which of it lies in the same place; `placed`: as of `phases`."""
+    """What names stand for, and which of it lies in the same place.
 
-    def __init__(self, known: dict[SSAValue, Targets], placed: bool = True) -> None:
+    Args:
+        placed: whether buffers lie at their offsets.
+    """
+
+    def __init__(self, known: dict[SSAValue, Targets], placed: bool) -> None:
         self.known, self.placed = known, placed
         self.places = dict[Buffer, list[_Place]]()
+
+    @staticmethod
+    def of(func: Func, placed: bool = True) -> Memory:
+        """That of a function."""
+        return Memory(targets(func), placed)
 
     def meet(self, a: Touch, b: Touch) -> bool:
         """Whether two values may stand for the same memory."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.tiles import (
@@ -170,9 +168,8 @@ class _Rows:
     @property
     def aligned(self) -> Value:
         """Whether the first row's first four lies at a multiple of 16 bytes."""
-        b, places = self.emit.b, [self.pointer, *([] if self.first is None else [self.first])]
-        bits = reduce(b.or_, (b.ptrtoint(p.base, I64) for p in places))
-        return b.icmp_unsigned("==", b.and_(bits, I64(15)), I64(0))
+        places = [self.pointer, *([] if self.first is None else [self.first])]
+        return self.emit.aligned(*places)
 
     def row(self, i: Value) -> Pointer:
         """The i-th row in the order of the sum."""

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Any
 
 from rnncc.codegen.llvm.emit import Emit
-from rnncc.codegen.llvm.values import I32, I64, Value
+from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.gpu import Gpu
 from rnncc.codegen.nvptx.limits import PATIENCE, STUCK, Sync
 from rnncc.codegen.nvptx.primitives import GiveUp, Primitives
@@ -165,6 +165,11 @@ class GpuEmit(Emit):
             number = above
         # Without axes there is one point, which has no index.
         return [number, *reversed(inner)][: len(counts)]
+
+    def aligned(self, *pointers: Pointer) -> Value:
+        """Whether all of them lead to multiples of 16 bytes."""
+        bits = reduce(self.b.or_, [self.b.ptrtoint(p.base, I64) for p in pointers])
+        return self.b.icmp_unsigned("==", self.b.and_(bits, I64(15)), I64(0))
 
     # Waits
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from functools import reduce
 from typing import Protocol
 
 from llvmlite import ir
@@ -105,9 +104,7 @@ class Product:
 
     def aligned(self, *pointers: Pointer) -> Value:
         """Whether the first row, or whatever else is given, lies at a multiple of 16 bytes."""
-        b = self.emit.b
-        bits = [b.ptrtoint(p.base, I64) for p in pointers or self.pointers[:1]]
-        return b.icmp_unsigned("==", b.and_(reduce(b.or_, bits), I64(15)), I64(0))
+        return self.emit.aligned(*(pointers or self.pointers[:1]))
 
     def write(self) -> None:
         """One unit and row a thread."""

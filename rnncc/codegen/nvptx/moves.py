@@ -5,6 +5,8 @@ What numbers rows is checked first; the wait behind that shows all threads wheth
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from llvmlite import ir
 
 from rnncc.codegen.llvm.reductions import Folding
@@ -21,11 +23,47 @@ from rnncc.codegen.llvm.values import (
 )
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.ir.attributes import get_dim, get_dims
-from rnncc.ir.dims import product
+from rnncc.ir.dims import Dim, product
 from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 
 SECTOR = 8
 """Floats that memory hands over at once."""
+
+
+@dataclass(frozen=True)
+class _Panels:
+    """One slot's weights of some panels of the same width.
+
+    Attributes:
+        source: where the slot's lie at the caller, by unit and k.
+        start, end: the first unit, and the one behind the last; `wide`: units of a panel.
+    """
+
+    emit: GpuEmit
+    op: Pack
+    slot: int
+    source: Pointer
+    start: int
+    end: int
+    wide: int
+
+    @property
+    def strides(self) -> tuple[Dim, ...]:
+        return self.op.in_accesses[self.slot].strides
+
+    def load(self, panel: Value, unit: Value, k: Value) -> Value:
+        """A weight of a panel's unit."""
+        b = self.emit.b
+        row = b.add(I64(self.start), b.add(b.mul(panel, I64(self.wide)), unit))
+        return self.emit.load(self.emit.along(self.source, self.strides, [row, k]))
+
+    def place(self, panel: Value, unit: Value, k: Value, depth: int) -> Value:
+        """Where it is packed, if units are of so many k, or of words of several."""
+        b, slots = self.emit.b, len(self.op.ins)
+        before = I64(self.start * depth * slots)
+        first = b.add(before, b.mul(panel, I64(self.wide * depth * slots)))
+        line = b.add(first, b.mul(k, I64(slots * self.wide)))
+        return b.add(line, b.add(I64(self.slot * self.wide), unit))
 
 
 def emit_pack(emit: GpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
@@ -37,69 +75,47 @@ def emit_pack(emit: GpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None
         begin = emit.at(ins[slot], emit.dim(op.in_accesses[slot].offset))
         for start, end, wide in ((0, whole, panel), (whole, units, units - whole)):
             if start < end:
-                pack(emit, op, (slot, begin), out, (start, end, wide))
+                pack(_Panels(emit, op, slot, begin, start, end, wide), out)
 
 
-def _pack(
-    emit: GpuEmit,
-    op: Pack,
-    source: tuple[int, Pointer],
-    out: Pointer,
-    panels: tuple[int, int, int],
-) -> None:
-    """One slot's weights; `panels`: the first unit, the one behind the last, units of a panel."""
-    b, depth, slots = emit.b, op.depth.data, len(op.ins)
-    [slot, begin], [start, end, wide] = source, panels
-    strides = op.in_accesses[slot].strides
-
+def _pack(panels: _Panels, out: Pointer) -> None:
+    emit, b, depth = panels.emit, panels.emit.b, panels.op.depth.data
     # Lanes have neighbouring units, whose weights lie side by side here. Where a unit's k do so at
     # the caller, each lane reads what a sector of memory holds.
     run = SECTOR if depth % SECTOR == 0 else 1
 
     def some(number: Value) -> None:
-        one, group, unit = emit.unravel(number, [I64(0), I64(depth // run), I64(wide)])
-        row = b.add(I64(start), b.add(b.mul(one, I64(wide)), unit))
+        panel, group, unit = emit.unravel(number, [I64(0), I64(depth // run), I64(panels.wide)])
         first = b.mul(group, I64(run))
         numbers = [b.add(first, I64(i)) for i in range(run)]
-        values = [emit.load(emit.along(begin, strides, [row, k])) for k in numbers]
-        panel = b.add(I64(start * depth * slots), b.mul(one, I64(wide * depth * slots)))
-        own = emit.at(out, b.add(panel, b.add(I64(slot * wide), unit)))
+        values = [panels.load(panel, unit, k) for k in numbers]
         for k, value in zip(numbers, values, strict=True):
-            emit.store(value, emit.at(own, b.mul(k, I64(slots * wide))))
+            emit.store(value, emit.at(out, panels.place(panel, unit, k, depth)))
 
-    emit.for_each(I64((end - start) * (depth // run)), some)
+    emit.for_each(I64((panels.end - panels.start) * (depth // run)), some)
 
 
-def _pack_pairs(
-    emit: GpuEmit,
-    op: Pack,
-    source: tuple[int, Pointer],
-    out: Pointer,
-    panels: tuple[int, int, int],
-) -> None:
+def _pack_pairs(panels: _Panels, out: Pointer) -> None:
     """The same as bf16: a thread has two k of a unit, which make a word."""
-    b, depth, slots = emit.b, op.depth.data, len(op.ins)
-    [slot, begin], [start, end, wide] = source, panels
-    strides, pairs = op.in_accesses[slot].strides, -(-depth // 2)
-    by_unit = strides[0] == 1  # neighbouring threads read neighbours, where they can
+    emit, b, depth = panels.emit, panels.emit.b, panels.op.depth.data
+    pairs, wide = -(-depth // 2), I64(panels.wide)
+    by_unit = panels.strides[0] == 1  # neighbouring threads read neighbours, where they can
 
     def word(number: Value) -> None:
         if by_unit:
-            one, pair, unit = emit.unravel(number, [I64(0), I64(pairs), I64(wide)])
+            panel, pair, unit = emit.unravel(number, [I64(0), I64(pairs), wide])
         else:
-            one, unit, pair = emit.unravel(number, [I64(0), I64(wide), I64(pairs)])
-        row = b.add(I64(start), b.add(b.mul(one, I64(wide)), unit))
+            panel, unit, pair = emit.unravel(number, [I64(0), wide, I64(pairs)])
         k = b.mul(pair, I64(2))
-        low, following = emit.load(emit.along(begin, strides, [row, k])), b.add(k, I64(1))
+        low, following = panels.load(panel, unit, k), b.add(k, I64(1))
         inside = I1(1) if depth % 2 == 0 else b.icmp_signed("<", following, I64(depth))
-        place = emit.along(begin, strides, [row, b.select(inside, following, k)])
-        high = b.select(inside, emit.load(place), ir.Constant(FLOAT, 0.0))
-        first = b.add(I64(start * pairs * slots), b.mul(one, I64(wide * pairs * slots)))
-        at = b.add(b.add(first, b.mul(pair, I64(slots * wide))), b.add(I64(slot * wide), unit))
-        place = b.gep(out.base, [at], source_etype=I32)
+        high = panels.load(panel, unit, b.select(inside, following, k))
+        high = b.select(inside, high, ir.Constant(FLOAT, 0.0))
+        place = panels.place(panel, unit, pair, pairs)
+        place = b.gep(out.base, [place], source_etype=I32)
         b.store(emit.gpu.halves(low, high), place, align=4)
 
-    emit.for_each(I64((end - start) * pairs), word)
+    emit.for_each(I64((panels.end - panels.start) * pairs), word)
 
 
 def check_lengths(emit: GpuEmit, op: Reverse, lengths: Pointer) -> None:

@@ -42,11 +42,9 @@ class OwnPoints:
 
     def begin(self, holds: Value) -> None:
         """`holds`: whether weights are held."""
-        b, rows = self.emit.b, self.around.pointers[self.pair.rows.buffer]
+        rows = self.around.pointers[self.pair.rows.buffer]
         # As the product asks of its own row, which is whole fours of floats behind the first one.
-        place = b.ptrtoint(rows.base, I64)
-        aligned = b.icmp_unsigned("==", b.and_(place, I64(15)), I64(0))
-        self.on = b.and_(holds, aligned)
+        self.on = self.emit.b.and_(holds, self.emit.aligned(rows))
 
     def write_map(self, ins: list[Pointer], outs: list[Pointer], plain: Callable[[], None]) -> None:
         """The map in an iteration; `plain`: with its points shared out as any kernel's."""

@@ -32,6 +32,7 @@ from rnncc.codegen.nvptx.moves import (
     emit_reverse,
     emit_scatter,
 )
+from rnncc.codegen.nvptx.own_points import OwnPoints
 from rnncc.codegen.nvptx.reduce import emit_reduce, shared_bytes
 from rnncc.codegen.nvptx.stationary import Stationary
 from rnncc.codegen.nvptx.tensor import TensorLoop
@@ -40,7 +41,6 @@ from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.phases import Memory, Wait, phases, row_points
-from rnncc.planning.uses import targets
 
 
 class DeviceProgram(Walk[GpuEmit]):
@@ -67,8 +67,8 @@ class DeviceProgram(Walk[GpuEmit]):
             for port, pointer in zip(program.inputs, inputs, strict=True)
         }
         self.shared = 0
-        self._memory = Memory(targets(program.func))
-        self._phases = phases(program.func)
+        self._memory = Memory.of(program.func)
+        self._phases = phases(program.func, self._memory)
         self._stationary: Stationary | TensorLoop | None = None
         self.outputs = {p.name: v for p, v in zip(program.outputs, outputs, strict=True)}
 
@@ -107,14 +107,19 @@ class DeviceProgram(Walk[GpuEmit]):
             self.emit.together()
 
     def behind(self, op: Operation) -> None:
-        wait, around = self._phases.behind(op), self._stationary
-        own = around.own_points if isinstance(around, Stationary) else None
+        wait, own = self._phases.behind(op), self._own_points
         if own is not None and op is own.pair.gemm:
             own.behind(self.together)
         elif wait is Wait.ALL:
             self.together()
         elif wait is Wait.ROWS:
             self.emit.together_in_blocks()
+
+    @property
+    def _own_points(self) -> OwnPoints | None:
+        """Those of the loop that is being written."""
+        around = self._stationary
+        return around.own_points if isinstance(around, Stationary) else None
 
     def fail_if(self, condition: Value, code: int) -> None:
         with self.emit.when(condition):
@@ -190,7 +195,7 @@ class DeviceProgram(Walk[GpuEmit]):
         if rounding.suits(op):
             rounding.emit_rounding(self.emit, op, ins[0], outs[0])
             return
-        own = around.own_points if isinstance(around, Stationary) else None
+        own = self._own_points
         write = partial(emit_map, self.emit, op, ins, outs, rows)
         if isinstance(around, TensorLoop):
             around.write_map(op, write)

@@ -13,7 +13,7 @@ from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx import columns, row_sums
 from rnncc.codegen.nvptx.columns import Term, folded_in_order
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.row_sums import LANES
+from rnncc.codegen.nvptx.row_sums import LANES, lane_sum
 from rnncc.codegen.nvptx.rows import KernelRows, begins, values_of
 from rnncc.kern.kernels import Reduce
 
@@ -157,7 +157,7 @@ class _ReduceCode:
         term = self._terms(reads, by_axis, depth)
         if lane is None:
             return folded_in_order(emit, self.op, self.folding, size, term, total)
-        return self._part(lane, size, term, total)
+        return lane_sum(emit, op, self.folding, lane, size, term, total)
 
     def _terms(self, reads: list[Pointer], by_axis: dict[int, Value], depth: int) -> Term:
         """The terms along the last axis, by their numbers in the order of the sum."""
@@ -185,18 +185,6 @@ class _ReduceCode:
             v: self.emit.load(p) for v, p in zip(op.body.block.args, reads, strict=True)
         }
         return values_of(self.emit, op.body.block, known, by_axis, op.term)
-
-    def _part(self, lane: Value, size: Value, term: Term, total: Value) -> Value:
-        """Terms lane, lane + LANES, ..."""
-        b = self.emit.b
-        count = b.lshr(b.add(b.sub(size, lane), I64(LANES - 1)), I64(4))
-        above = b.icmp_signed("<", lane, size)
-        count = b.select(above, count, I64(0))
-
-        def own(i: Value) -> list[Value]:
-            return term(b.add(lane, b.mul(i, I64(LANES))))
-
-        return folded_in_order(self.emit, self.op, self.folding, count, own, total)
 
     def _fold(self, total: Value) -> Value:
         """The lanes' sums as one, in the lowest lane."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 from llvmlite import ir
 
 from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
@@ -34,9 +32,7 @@ def suits(op: Map) -> bool:
 
 def emit_rounding(emit: GpuEmit, op: Map, source: Pointer, target: Pointer) -> None:
     """Write such a map; one element a thread where rows do not begin at multiples of 16 bytes."""
-    b = emit.b
-    bits = reduce(b.or_, [b.ptrtoint(p.base, I64) for p in (source, target)])
-    with b.if_else(b.icmp_unsigned("==", b.and_(bits, I64(15)), I64(0))) as (aligned, other):
+    with emit.b.if_else(emit.aligned(source, target)) as (aligned, other):
         with aligned:
             _emit_eights(emit, op, source, target)
         with other:

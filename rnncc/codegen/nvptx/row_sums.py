@@ -40,6 +40,26 @@ def shared_bytes(op: Reduce, threads: int) -> int:
     return 4 * len(op.term) * int(op.dims[-1]) if suits(op, threads) else 0
 
 
+def lane_sum(
+    emit: GpuEmit,
+    op: Reduce,
+    folding: Folding,
+    lane: Value,
+    size: Value,
+    term: Term,
+    total: Value,
+) -> Value:
+    """Terms lane, lane + `LANES`, ... of so many."""
+    b = emit.b
+    count = b.lshr(b.add(b.sub(size, lane), I64(LANES - 1)), I64(LANES.bit_length() - 1))
+    count = b.select(b.icmp_signed("<", lane, size), count, I64(0))
+
+    def own(i: Value) -> list[Value]:
+        return term(b.add(lane, b.mul(i, I64(LANES))))
+
+    return folded_in_order(emit, op, folding, count, own, total)
+
+
 class RowSums:
     """One reduction.
 
@@ -71,7 +91,10 @@ class RowSums:
             self._store(own.term)
             emit.gpu.block_wait()
             with emit.when(first_warp):
-                total = self.fold(self._sum(lane, own.begin))
+                own_sum = lane_sum(
+                    emit, self.op, self.folding, lane, I64(self.size), self._read, own.begin
+                )
+                total = self.fold(own_sum)
                 with emit.when(leads):
                     own.end(total)
             return carried
@@ -104,17 +127,8 @@ class RowSums:
 
         emit.loop(I64(-(-each // together)), some)
 
-    def _sum(self, lane: Value, begin: Value) -> Value:
-        """Terms lane, lane + `LANES`, ..."""
-        emit, b = self.emit, self.emit.b
-        rest = b.add(b.sub(I64(self.size), lane), I64(LANES - 1))
-
-        def read(i: Value) -> list[Value]:
-            k = b.add(lane, b.mul(i, I64(LANES)))
-            return [
-                b.load(self._place(k, part).base, typ=type_, align=4)
-                for part, type_ in enumerate(self.types)
-            ]
-
-        count = b.lshr(rest, I64(LANES.bit_length() - 1))
-        return folded_in_order(emit, self.op, self.folding, count, read, begin)
+    def _read(self, k: Value) -> list[Value]:
+        return [
+            self.emit.b.load(self._place(k, part).base, typ=type_, align=4)
+            for part, type_ in enumerate(self.types)
+        ]

@@ -66,7 +66,6 @@ def write_bulk(emit: GpuEmit, gemm: Product) -> None:
     groups = _groups(gemm.op)
     across = -(-gemm.units // groups.units)
     down = b.sdiv(b.add(gemm.rows.count, I64(ROWS - 1)), I64(ROWS))
-    block, blocks = b.zext(emit.block, I64), b.zext(emit.blocks, I64)
 
     def tile(number: Value) -> None:
         row = b.sdiv(number, I64(across))
@@ -74,7 +73,7 @@ def write_bulk(emit: GpuEmit, gemm: Product) -> None:
         first = b.mul(b.trunc(unit, I32), I32(groups.units))
         _Tile(emit, gemm, groups, b.mul(row, I64(ROWS)), first).write()
 
-    emit.strided(block, b.mul(down, I64(across)), blocks, tile)
+    emit.for_each_by_blocks(b.mul(down, I64(across)), tile)
 
 
 class _Tile:

@@ -13,29 +13,19 @@ order to what the kernel starts at. So no bit depends on how many blocks there a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 
 from llvmlite import ir
 
 from rnncc.codegen.llvm.values import FLOAT, I1, I32, I64, Pointer, Value
+from rnncc.codegen.nvptx.copies import LINE, PIECE, RUN, STAGES, WarpPart, summed
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.fragments import COLUMNS, PADDING, QUAD, SIDE, ZERO, Lane
-from rnncc.codegen.nvptx.limits import WARP, contract_tile, parts_of
+from rnncc.codegen.nvptx.fragments import COLUMNS, PADDING, QUAD, SIDE, Lane
+from rnncc.codegen.nvptx.limits import contract_tile, parts_of
 from rnncc.kern.access import Access, get_access
 from rnncc.kern.kernels import Contract
 
-RUN = 32
-"""k at a time."""
-STAGES = 3
-"""Runs in shared memory: one that is multiplied, others on their way."""
-ACROSS = 2
-"""Warps along the rows of a tile."""
 AHEAD = 8
 """Runs that the second-level cache is asked for ahead of the copies."""
-LINE = 64
-"""bf16 of a line of the cache."""
-PIECE = 8
-"""bf16 that are copied at a time, at a multiple of 16 bytes."""
 
 
 def shared_bytes(op: Contract) -> int:
@@ -86,7 +76,6 @@ class _Rounded:
         emit, b = self.emit, self.emit.b
         down, across = (-(-n // side) for n, side in zip((self.m, self.n), self.tile, strict=True))
         count = self.used if self.parts > 1 else I64(1)
-        block, blocks = b.zext(emit.block, I64), b.zext(emit.blocks, I64)
 
         def item(number: Value) -> None:
             part, place = b.sdiv(number, I64(down * across)), b.srem(number, I64(down * across))
@@ -97,7 +86,7 @@ class _Rounded:
             end = b.select(b.icmp_signed("<", end, self.depth), end, self.depth)
             _Tile(self, starts, begin, end).write(part)
 
-        emit.strided(block, b.mul(count, I64(down * across)), blocks, item)
+        emit.for_each_by_blocks(b.mul(count, I64(down * across)), item)
         if self.parts > 1:
             emit.together()
             self._add_parts()
@@ -107,8 +96,7 @@ class _Rounded:
         emit, b, given = self.emit, self.emit.b, self.given
         size = self.m * self.n
         pointers = [given.out, given.scratch, *([] if given.init is None else [given.init])]
-        bits = reduce(b.or_, [b.ptrtoint(p.base, I64) for p in pointers])
-        aligned = b.icmp_unsigned("==", b.and_(bits, I64(4 * QUAD - 1)), I64(0))
+        aligned = emit.aligned(*pointers)
         with b.if_else(aligned if size % QUAD == 0 else I1(0)) as (fours, ones):
             with fours:
                 emit.for_each(I64(size // QUAD), lambda i: self._add(b.mul(i, I64(QUAD)), QUAD))
@@ -168,42 +156,16 @@ class _Tile:
         self.code, self.emit, self.starts = code, code.emit, starts
         self.begin, self.end = begin, end
         self.lane = Lane(self.emit)
-        height, width = code.tile
-        warps = self.emit.threads // WARP
-        across = min(ACROSS, warps)
-        self.tiles = height // SIDE // across
-        self.columns = width // COLUMNS // (warps // across)
-        b = self.emit.b
-        self.down = b.and_(self.lane.warp, I32(across - 1))
-        self.right = b.lshr(self.lane.warp, I32(across.bit_length() - 1))
+        self.warp = WarpPart.of(self.emit, self.lane, *code.tile)
         self.sides = [
             _Side(self, rows, start, size)
             for rows, start, size in zip(code.rows, starts, code.tile, strict=True)
         ]
 
     def write(self, part: Value) -> None:
-        emit, b = self.emit, self.emit.b
-        count = emit.parts(b.sub(self.end, self.begin), I64(RUN))
-        emit.gpu.block_wait()  # until nobody reads what lies in shared memory
-        for run in range(STAGES - 1):
-            self._copy(I64(run), I32(run))
-
-        def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            stage, *sums = carried
-            emit.gpu.await_copies(STAGES - 2)
-            # Behind it all see the run, and nobody reads the one before.
-            emit.gpu.block_wait()
-            before = b.select(
-                b.icmp_unsigned("==", stage, I32(0)), I32(STAGES - 1), b.sub(stage, I32(1))
-            )
-            self._copy(b.add(i, I64(STAGES - 1)), before)
-            sums = self._multiply(stage, sums)
-            last = b.icmp_unsigned("==", stage, I32(STAGES - 1))
-            return [b.select(last, I32(0), b.add(stage, I32(1))), *sums]
-
-        begin = [I32(0), *[ZERO] * (4 * self.tiles * self.columns)]
-        _, *sums = emit.loop(count, iteration, begin)
-        emit.gpu.await_copies(0)
+        emit = self.emit
+        runs = emit.parts(emit.b.sub(self.end, self.begin), I64(RUN))
+        sums = summed(emit, runs, self.warp.zeros, self._copy, self._multiply)
         self._keep(part, sums)
 
     def _copy(self, run: Value, stage: Value) -> None:
@@ -230,38 +192,40 @@ class _Tile:
         odd, high = b.and_(matrix, I32(1)), b.lshr(matrix, I32(1))
         # of a: 8 k by 16 rows of the result, then the next 8 k
         k, place = b.add(row, b.shl(high, I32(3))), b.shl(odd, I32(3))
-        place = b.add(place, b.mul(self.down, I32(self.tiles * SIDE)))
+        place = b.add(place, b.mul(self.warp.across, I32(self.warp.tiles * SIDE)))
         left = emit.at(left, b.zext(b.add(b.mul(k, I32(pitches[0])), place), I64))
         # of b: 16 k by 8 columns, then the next 8 columns
         k, place = b.add(row, b.shl(odd, I32(3))), b.shl(high, I32(3))
-        place = b.add(place, b.mul(self.right, I32(self.columns * COLUMNS)))
+        place = b.add(place, b.mul(self.warp.down, I32(self.warp.columns * COLUMNS)))
         right = emit.at(right, b.zext(b.add(b.mul(k, I32(pitches[1])), place), I64))
         sums = list(sums)
         for step in range(RUN // SIDE):
             columns: list[Value] = []
-            for n in range(self.columns // 2):
+            for n in range(self.warp.columns // 2):
                 at = I64(step * SIDE * pitches[1] + n * 2 * COLUMNS)
                 columns += emit.gpu.matrices(emit.at(right, at).base, 4, turned=True)
-            for m in range(self.tiles):
+            for m in range(self.warp.tiles):
                 at = I64(step * SIDE * pitches[0] + m * SIDE)
                 a = emit.gpu.matrices(emit.at(left, at).base, 4, turned=True)
-                for n in range(self.columns):
-                    i = 4 * (m * self.columns + n)
+                for n in range(self.warp.columns):
+                    i = 4 * (m * self.warp.columns + n)
                     pair = columns[2 * n : 2 * n + 2]
                     sums[i : i + 4] = emit.gpu.multiply(a, pair, sums[i : i + 4])
         return sums
 
     def _keep(self, part: Value, sums: list[Value]) -> None:
         b, lane = self.emit.b, self.lane
-        row = b.add(b.mul(self.down, I32(self.tiles * SIDE)), lane.group)
-        column = b.add(b.mul(self.right, I32(self.columns * COLUMNS)), b.shl(lane.pair, I32(1)))
+        row = b.add(b.mul(self.warp.across, I32(self.warp.tiles * SIDE)), lane.group)
+        column = b.add(
+            b.mul(self.warp.down, I32(self.warp.columns * COLUMNS)), b.shl(lane.pair, I32(1))
+        )
         m0, n0 = (
             b.add(start, b.zext(v, I64))
             for start, v in zip(self.starts, (row, column), strict=True)
         )
         for i, value in enumerate(sums):
             tile, number = divmod(i, 4)
-            m, n = divmod(tile, self.columns)
+            m, n = divmod(tile, self.warp.columns)
             down, right = m * SIDE + number // 2 * 8, n * COLUMNS + number % 2
             self.code.keep(part, b.add(m0, I64(down)), b.add(n0, I64(right)), value)
 

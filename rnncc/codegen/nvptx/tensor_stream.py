@@ -11,8 +11,9 @@ A sum is one chain, k from 0 up, whatever the tile: the bits of `tensor_bulk`.
 from __future__ import annotations
 
 from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
+from rnncc.codegen.nvptx.copies import LINE, PIECE, RUN, STAGES, WarpPart, summed
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.fragments import COLUMNS, PADDING, QUAD, SIDE, ZERO, Lane, is_low
+from rnncc.codegen.nvptx.fragments import COLUMNS, PADDING, QUAD, SIDE, Lane, is_low
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.ir.dims import Dim
@@ -23,18 +24,8 @@ UNITS = 128
 """Of a tile."""
 MOST_ROWS, FEW_ROWS = 256, 128
 """Of a tile: the fewer where else there would be blocks without any."""
-RUN = 32
-"""k at a time."""
-STAGES = 3
-"""Runs in shared memory: one that is multiplied, others on their way."""
-ACROSS = 2
-"""Warps along the units."""
 AHEAD = 4
 """Runs that the second-level cache is asked for ahead of the copies."""
-LINE = 64
-"""bf16 of a line of the cache."""
-PIECE = 8
-"""bf16 of a row that are copied at a time."""
 PITCH, WIDTH = RUN + PADDING, UNITS + 8
 """Of a row in shared memory, in bf16; of a pair of k of all units, in words."""
 MOST_OPS = 8
@@ -73,14 +64,13 @@ def write_stream(emit: GpuEmit, gemm: Product) -> None:
 
 def _write(emit: GpuEmit, gemm: Product, rows: int) -> None:
     b, across = emit.b, -(-gemm.units // UNITS)
-    block, blocks = b.zext(emit.block, I64), b.zext(emit.blocks, I64)
 
     def tile(number: Value) -> None:
         row, unit = b.sdiv(number, I64(across)), b.srem(number, I64(across))
         _Tile(emit, gemm, rows, b.mul(row, I64(rows)), b.mul(unit, I64(UNITS))).write()
 
     down = emit.parts(gemm.rows.count, I64(rows))
-    emit.strided(block, b.mul(down, I64(across)), blocks, tile)
+    emit.for_each_by_blocks(b.mul(down, I64(across)), tile)
 
 
 class _Tile:
@@ -89,38 +79,14 @@ class _Tile:
     def __init__(self, emit: GpuEmit, gemm: Product, size: int, row: Value, unit: Value) -> None:
         self.emit, self.gemm, self.size, self.row, self.unit = emit, gemm, size, row, unit
         self.lane, self.bytes = Lane(emit), 2 * PITCH * size + 4 * WIDTH * RUN // 2
-        warps = emit.threads // WARP
-        across = min(ACROSS, warps)
-        self.tiles, self.columns = UNITS // SIDE // across, size // COLUMNS // (warps // across)
-        b = emit.b
-        self.across = b.and_(self.lane.warp, I32(across - 1))
-        self.down = b.lshr(self.lane.warp, I32(across.bit_length() - 1))
+        self.warp = WarpPart.of(emit, self.lane, UNITS, size)
         self.rows = [self._row_piece(i) for i in range(size * RUN // PIECE // emit.threads)]
         count = RUN // 2 * UNITS // QUAD // emit.threads
         self.weights = [self._weight_piece(i) for i in range(count)]
 
     def write(self) -> None:
-        emit, b = self.emit, self.emit.b
-        emit.gpu.block_wait()  # until nobody reads what lies in shared memory
-        for run in range(STAGES - 1):
-            self._copy(I32(run), I32(run))
-
-        def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            stage, *sums = carried
-            emit.gpu.await_copies(STAGES - 2)
-            # Behind it all see the run, and nobody reads the one before.
-            emit.gpu.block_wait()
-            first = b.icmp_unsigned("==", stage, I32(0))
-            before = b.select(first, I32(STAGES - 1), b.sub(stage, I32(1)))
-            self._copy(b.add(b.trunc(i, I32), I32(STAGES - 1)), before)
-            sums = self._multiply(stage, sums)
-            last = b.icmp_unsigned("==", stage, I32(STAGES - 1))
-            return [b.select(last, I32(0), b.add(stage, I32(1))), *sums]
-
-        begin = [I32(0), *[ZERO] * (4 * self.tiles * self.columns)]
-        count = -(-self.gemm.depth // RUN)
-        _, *sums = emit.loop(I64(count), iteration, begin)
-        emit.gpu.await_copies(0)
+        runs = I64(-(-self.gemm.depth // RUN))
+        sums = summed(self.emit, runs, self.warp.zeros, self._copy, self._multiply)
         self._points(sums)
 
     # Operands
@@ -152,6 +118,7 @@ class _Tile:
         """Begin to copy a run; zeros behind the last k."""
         emit, b, depth = self.emit, self.emit.b, self.gemm.depth
         rows, words = self._stage(stage)
+        run = b.trunc(run, I32)
         first = b.mul(run, I32(RUN))
         for source, here, own, place in self.rows:
             k = b.add(first, own)
@@ -190,18 +157,18 @@ class _Tile:
     def _multiply(self, stage: Value, sums: list[Value]) -> list[Value]:
         emit, b, lane = self.emit, self.emit.b, self.lane
         rows, words = self._stage(stage)
-        own = b.mul(self.down, I32(self.columns * COLUMNS * PITCH))
+        own = b.mul(self.warp.down, I32(self.warp.columns * COLUMNS * PITCH))
         rows = emit.at(rows, b.zext(b.add(lane.matrix_row(emit, PITCH), own), I64))
         columns = [
             emit.gpu.matrices(emit.at(rows, I64(n * COLUMNS * PITCH)).base, 4)
-            for n in range(self.columns)
+            for n in range(self.warp.columns)
         ]
         at = b.add(b.mul(lane.pair, I32(WIDTH)), lane.group)
-        at = b.add(at, b.mul(self.across, I32(self.tiles * SIDE)))
+        at = b.add(at, b.mul(self.warp.across, I32(self.warp.tiles * SIDE)))
         words = emit.at(words, b.zext(at, I64))
         sums = list(sums)
         for k in range(RUN // SIDE):
-            for m in range(self.tiles):
+            for m in range(self.warp.tiles):
                 # Rows of a tile of A lie eight units apart, its halves along k four pairs.
                 places = [
                     emit.at(words, I64((k * 8 + i // 2 * 4) * WIDTH + m * SIDE + i % 2 * 8))
@@ -209,7 +176,7 @@ class _Tile:
                 ]
                 a = [b.load(place.base, typ=I32, align=4) for place in places]
                 for n, column in enumerate(columns):
-                    i = 4 * (m * self.columns + n)
+                    i = 4 * (m * self.warp.columns + n)
                     pair = column[2 * k : 2 * k + 2]
                     sums[i : i + 4] = emit.gpu.multiply(a, pair, sums[i : i + 4])
         return sums
@@ -219,19 +186,21 @@ class _Tile:
     def _points(self, sums: list[Value]) -> None:
         """The body at this thread's points: for each of some rows the same units."""
         emit, b, gemm, lane = self.emit, self.emit.b, self.gemm, self.lane
-        row = b.add(b.mul(self.down, I32(self.columns * COLUMNS)), b.shl(lane.pair, I32(1)))
+        row = b.add(
+            b.mul(self.warp.down, I32(self.warp.columns * COLUMNS)), b.shl(lane.pair, I32(1))
+        )
         row = b.add(self.row, b.zext(row, I64))
-        unit = b.add(b.mul(self.across, I32(self.tiles * SIDE)), lane.group)
+        unit = b.add(b.mul(self.warp.across, I32(self.warp.tiles * SIDE)), lane.group)
         unit = b.add(self.unit, b.zext(unit, I64))
-        for column in range(self.columns * 2):
+        for column in range(self.warp.columns * 2):
             n, odd = divmod(column, 2)
             here = b.add(row, I64(n * COLUMNS + odd))
             with emit.when(b.icmp_signed("<", here, gemm.rows.count)):
                 indices = gemm.rows.indices(here)
                 pointers = gemm.rows.at(gemm.pointers, indices)
-                for line in range(self.tiles * 2):
+                for line in range(self.warp.tiles * 2):
                     m, high = divmod(line, 2)
-                    value = sums[4 * (m * self.columns + n) + 2 * high + odd]
+                    value = sums[4 * (m * self.warp.columns + n) + 2 * high + odd]
                     self._point(indices, pointers, b.add(unit, I64(m * SIDE + high * 8)), value)
 
     def _point(
