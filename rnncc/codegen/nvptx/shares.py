@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rnncc.codegen.llvm.values import I1, I32, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.codegen.nvptx.staged import GROUP_UNITS, ROW_LANES
+from rnncc.codegen.nvptx.staged import GROUP_UNITS, ROW_LANES, SPLIT
 from rnncc.kern.kernels import Gemm
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ SCHEDULERS = 4
 """Of a processor: so many warps are enough where each has many independent sums."""
 MOST_SUMS = 32
 """Of a lane, in registers."""
-SPLIT = 0
-"""In the place of a height: few rows, all of them of all warps, which have a slot each."""
 
 
 class Shares:

@@ -25,6 +25,8 @@ RUN = 4
 """k that lie side by side in shared memory: what one load takes."""
 COPIED = 8
 """Runs that a thread copies of a tile."""
+SPLIT = 0
+"""In the place of a height: few rows, all of them of all warps, which have a slot each."""
 MOST_AHEAD = 12
 """Runs that a lane reads ahead of their use, of weights and rows together: a read of shared memory
 takes as long as some tens of multiply-adds."""
@@ -51,7 +53,7 @@ class StagedTile:
     """A tile of rows: `tile` of them from `start` on, 2**`runs` runs of k at a time.
 
     Args:
-        height: rows of a lane; 0 where each slot has a warp of its own, and all the same rows.
+        height: rows of a lane, or `SPLIT`.
 
     Attributes:
         works: whether this lane has rows; else it only copies.
@@ -66,7 +68,7 @@ class StagedTile:
         runs: Value,
     ) -> None:
         self.step, self.start, self.tile, self.runs = step, start, tile, runs
-        self.emit, self.gemm, split = step.emit, step.gemm, height == 0
+        self.emit, self.gemm, split = step.emit, step.gemm, height == SPLIT
         self.split, self.height = split, max(1, height)
         self.slots = 1 if split else self.gemm.slots
         self.lanes = step.lanes(by_units=split or self.slots > self.height)
