@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from traceback import extract_tb
 from typing import Any
+
+from rnncc.records import record
 
 _PACKAGE = __name__.partition(".")[0]
 
 
-@dataclass(frozen=True)
+@record
 class Location:
     """Where an operator came from: a file (or `<bytes>`) and a node in it, either may be empty."""
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen import targets
 from rnncc.errors import CompileError
 from rnncc.names import bad_library_name, library_name
+from rnncc.records import record
 from rnncc.sizes import parse_bytes
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ _KINDS: dict[tuple[type, ...], tuple[str, str]] = {
 """What an option may be, and how that is told; others are checked by what they mean."""
 
 
-@dataclass(frozen=True)
+@record
 class Options:
     """The options of one compilation.
 

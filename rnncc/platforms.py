@@ -5,13 +5,13 @@ What depends on the system alone, such as the files of a library, is in `SYSTEMS
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rnncc.records import record
 
 LINE = 64
 """Bytes of a line of the cache, of most machines."""
 
 
-@dataclass(frozen=True)
+@record
 class System:
     """What all machines of an operating system, or of none, have in common.
 
@@ -44,7 +44,7 @@ SYSTEMS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@record
 class Platform:
     """A machine and its system.
 

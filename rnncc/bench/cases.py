@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal
 
+from rnncc.records import record
 from rnncc.sizes import BATCH, TIME
 
 Mode = Literal["run", "train", "step"]
@@ -16,7 +17,7 @@ ENCODED = 32
 WORDS = {"run": "", "train": " forward and backward", "step": " one step"}
 
 
-@dataclass(frozen=True)
+@record
 class Case:
     """One thing to time.
 

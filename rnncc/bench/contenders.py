@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import numpy as np
 
 from rnncc.errors import CompileError
 from rnncc.options import PRECISIONS
+from rnncc.records import record
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +26,7 @@ OWN = "rnncc.bench.own"
 HEADERS = ("/usr/local/include", "/usr/include")
 
 
-@dataclass(frozen=True)
+@record
 class Workload:
     """A way to compute a case.
 
@@ -53,7 +54,7 @@ class Workload:
             self.wait()
 
 
-@dataclass(frozen=True)
+@record
 class Setup:
     """How a case is computed: the precision of the weights, and how many threads do it."""
 
@@ -64,7 +65,7 @@ class Setup:
 ALONE = Setup()
 
 
-@dataclass(frozen=True)
+@record
 class Contender:
     """Who computes.
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.op_counts import product_flops
 from rnncc.bench.roofline import Bound, least
+from rnncc.records import record
 
 MUCH = 1.15
 """Where one figure is this much more than another, it is what counts."""
@@ -15,7 +15,7 @@ LITTLE = 0.85
 """Of the least time: below it more than a little goes to something else."""
 
 
-@dataclass(frozen=True)
+@record
 class Offer:
     """What this compiler can do beside fp32 on one thread.
 

@@ -7,7 +7,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from math import exp, log
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from rnncc_runtime.memory import Memory
 from rnncc.bench.probes import block_bytes, probes
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.records import record
 
 CACHES = {"L1": 32 << 10, "L2": 1 << 20, "L3": 32 << 20}
 """Where the system tells nothing."""
@@ -26,7 +27,7 @@ SECONDS = 0.02
 ROUNDS = 3
 
 
-@dataclass(frozen=True)
+@record
 class Ceilings:
     """What can be done in a second.
 
@@ -80,7 +81,7 @@ class Ceilings:
         return {**asdict(self), "levels": self.levels}
 
 
-@dataclass(frozen=True)
+@record
 class Measuring:
     """How ceilings are measured.
 

@@ -26,6 +26,7 @@ from rnncc.kern.kernels import Contract, Gemm, Kernel
 from rnncc.kern.moves import IndexedMove, Pack, Reverse
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.uses import data_accesses
+from rnncc.records import record
 
 FREE = {"bitcast", "ret", "insertelement", "shufflevector"}
 """Instructions that cost nothing next to arithmetic, or stand outside of the loop."""
@@ -156,7 +157,7 @@ def _iterations(op: For, sizes: dict[str, int]) -> list[tuple[int, dict[str, int
     return iterations + ([(1, {**sizes, op.extent.data: rest})] if rest else [])
 
 
-@dataclass(frozen=True)
+@record
 class _Use:
     """What a kernel reads or writes of one buffer, and from where on: None is from its start."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -20,6 +19,7 @@ from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.values import FLOAT, I32, I64, POINTER, Pointer, Value, vector_type
 from rnncc.codegen.llvm.vector import declared
+from rnncc.records import record
 
 UNROLLED = 16
 """Vectors read in one iteration."""
@@ -33,7 +33,7 @@ MultiplyAdds = Callable[[int], float]
 Read = Callable[[int, int, int], float]
 
 
-@dataclass(frozen=True)
+@record
 class Probes:
     """Functions of a machine, in memory.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from rnncc.bench import repository
@@ -13,9 +12,10 @@ from rnncc.bench.op_counts import Phase, phases
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.kern.library import Library
 from rnncc.options import Options
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Bound:
     """The least time of a phase: products, the rest of the arithmetic, and reading; all times."""
 

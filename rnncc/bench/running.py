@@ -12,11 +12,12 @@ from rnncc.bench.contenders import Contender
 from rnncc.bench.processes import LeftOut, Process, Processes
 from rnncc.driver.timing import Times, alternate
 from rnncc.errors import CompileError
+from rnncc.records import record
 
 Progress = Callable[[str], object]
 
 
-@dataclass(frozen=True)
+@record
 class Effort:
     """How cases are timed: on which cores, in so many rounds, each of so many seconds."""
 

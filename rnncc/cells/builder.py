@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
@@ -18,10 +17,11 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import times
 from rnncc.nn.layer import Cell, Direction, laid_out, run_layers, side_by_side, time_first
 from rnncc.nn.steps import Named
+from rnncc.records import record
 from rnncc.sizes import BATCH, TIME
 
 
-@dataclass(frozen=True)
+@record
 class _Part:
     """One direction of one layer; its names stand between `ends`."""
 
@@ -139,7 +139,7 @@ class _Builder:
         return b.select(b.compare("ge", drawn, b.full_like(w, drop)), kept, b.full_like(w, 0.0))
 
 
-@dataclass(frozen=True)
+@record
 class _Masked:
     """A cell whose states after a step are multiplied by the step's mask [T, N, 1]."""
 
@@ -155,7 +155,7 @@ class _Masked:
         return [b.mul(state, rows[-1]) for state in new]
 
 
-@dataclass(frozen=True)
+@record
 class _Truncated:
     """A cell through which gradients flow in the last `limit` steps in processing order alone."""
 

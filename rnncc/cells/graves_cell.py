@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Unpack
 
 from xdsl.ir import SSAValue
@@ -18,6 +18,7 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.cells import Lstm
 from rnncc.nn.layer import Cell
 from rnncc.nn.steps import Function, Named
+from rnncc.records import record
 
 
 def graves_lstm(
@@ -62,7 +63,7 @@ def graves_lstm(
     return build_layer(cell, (n_in, n_out), Settings(**options), peepholes)
 
 
-@dataclass(frozen=True)
+@record
 class _Graves(CellKind):
     peepholes: bool
     act: Function

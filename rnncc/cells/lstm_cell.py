@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Unpack
 
 from rnncc.cells import activations
@@ -15,6 +14,7 @@ from rnncc.ir.builder import Builder
 from rnncc.nn.cells import Lstm
 from rnncc.nn.layer import Cell
 from rnncc.nn.steps import Function, Named
+from rnncc.records import record
 
 
 def lstm(
@@ -50,7 +50,7 @@ def lstm(
     return build_layer(cell, (n_in, n_out), Settings(**options))
 
 
-@dataclass(frozen=True)
+@record
 class _Lstm(CellKind):
     act: Function
     gate: Function

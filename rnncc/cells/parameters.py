@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,12 @@ from rnncc.errors import CompileError
 from rnncc.ir.types import shape_text
 from rnncc.nn.cells import CellWeights
 from rnncc.nn.steps import Named
+from rnncc.records import record
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@record
 class Matrix:
     """A parameter that starts normally distributed with variance 2 / (fan in + fan out).
 
@@ -30,7 +30,7 @@ class Matrix:
         return rng.normal(0.0, (2 / sum(self.fans)) ** 0.5, self.shape).astype(np.float32)
 
 
-@dataclass(frozen=True)
+@record
 class ParameterVector:
     """A parameter of one number a unit; `values` are those of each gate's block at the start."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args
 
 from rnncc.errors import CompileError
 from rnncc.names import bad_library_name
+from rnncc.records import record
 
 Direction = Literal["forward", "backward", "both"]
 Merge = Literal["add", "multiply", "average", "concatenate"]
@@ -31,7 +31,7 @@ class LayerOptions(TypedDict, total=False):
     name: str
 
 
-@dataclass(frozen=True)
+@record
 class Settings:
     """The options of a layer, checked.
 

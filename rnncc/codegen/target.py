@@ -6,8 +6,10 @@ A target is a folder beside this file and a row of `rnncc.codegen.targets`; noth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.kern.library import Library
@@ -16,7 +18,7 @@ Forms = Mapping[str, Callable[[], str | bytes]]
 """The forms of a library's code, each made when it is asked for: first a text, such as `llvm`."""
 
 
-@dataclass(frozen=True)
+@record
 class Code:
     """A library as a target has written it.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rnncc.codegen.target import Target
 from rnncc.errors import CompileError
 from rnncc.platforms import PLATFORMS, SYSTEMS, architecture_of, system_of
+from rnncc.records import record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rnncc.kern.library import Library
 
 
-@dataclass(frozen=True)
+@record
 class TargetRow:
     """What can be told of a target before it is imported.
 

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from rnncc.errors import CompileError
 from rnncc.kern.library import Library
 from rnncc.options import PRECISIONS
 from rnncc.own_files import cache_folder
+from rnncc.records import record
 from rnncc.sizes import TIME, parse_sizes
 from rnncc.stages.reading import import_source
 from rnncc.writing import write_file
@@ -42,7 +43,7 @@ USUAL = {TIME: 100}
 Progress = Callable[[str], object]
 
 
-@dataclass(frozen=True)
+@record
 class Chosen:
     """What the command line says of a net or a suite."""
 

@@ -6,7 +6,7 @@ The interpreter computes in float64; its gradients are checked by how its own ou
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, NUMPY, dims_of, dtype_of
 from rnncc.options import Options
 from rnncc.passes.differentiate import differentiate
+from rnncc.records import record
 from rnncc.sizes import BATCH, TIME, parse_sizes
 
 Array = np.ndarray[Any, Any]
@@ -42,7 +43,7 @@ ROUNDING = 1e-9
 """What a slope may be off as a part of what is added up for it: STEP is a millionth of that."""
 
 
-@dataclass(frozen=True)
+@record
 class CheckRow:
     """One comparison.
 
@@ -63,7 +64,7 @@ class CheckRow:
         return self.error <= self.tolerance
 
 
-@dataclass(frozen=True)
+@record
 class Report:
     """All comparisons, and the sizes at which they were made."""
 

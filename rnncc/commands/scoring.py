@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from rnncc import arrays
 from rnncc.arrays import Array, Arrays
 from rnncc.commands.tables import print_arrays, terminal_bar
 from rnncc.errors import CompileError
+from rnncc.records import record
 from rnncc.sizes import BATCH, TIME
 from rnncc.writing import writing
 
@@ -28,7 +28,7 @@ Columns = dict[str, list[Array]]
 """A name -> an array a row."""
 
 
-@dataclass(frozen=True)
+@record
 class Scoring:
     """How a table is computed.
 

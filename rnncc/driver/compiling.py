@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from rnncc import pipeline
@@ -14,6 +14,7 @@ from rnncc.errors import CompileError
 from rnncc.kern.library import Library
 from rnncc.options import Options
 from rnncc.packaging.compiled import CompiledModel
+from rnncc.records import record
 from rnncc.stages import ir_text
 from rnncc.stages.compilation import Array, Compilation, Step
 from rnncc.stages.threads import beside
@@ -83,7 +84,7 @@ def load_library(library: Library, options: Options) -> Model | TrainableModel:
     return load(_image(c), c.target)
 
 
-@dataclass(frozen=True)
+@record
 class Emitted:
     """One form of a net.
 

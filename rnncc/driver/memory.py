@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rnncc.cells.layer import Layer
 from rnncc.driver import compiling
 from rnncc.errors import CompileError
 from rnncc.options import Options
+from rnncc.records import record
 from rnncc.sizes import BATCH, TIME
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ INFERENCE, CACHED, FORWARD, BACKWARD = WHAT = (
 )
 
 
-@dataclass(frozen=True)
+@record
 class MemoryRow:
     """The bytes that something takes beyond inputs, outputs and parameters.
 
@@ -42,7 +42,7 @@ class MemoryRow:
     formula: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class MemoryReport:
     """A layer's memory at some size; prints as a table."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from rnncc.records import record
 
 Timer = Callable[[int], float]
 """Seconds that so many calls take."""
@@ -13,7 +14,7 @@ Timer = Callable[[int], float]
 MOST_CALLS = 1_000_000
 
 
-@dataclass(frozen=True)
+@record
 class Times:
     """Seconds a call: the median of all rounds, and the quartiles around it."""
 

@@ -7,7 +7,6 @@ row; a loop's body sees a row of it, and outside of the loop it is a sequence.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -17,11 +16,12 @@ from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.elementwise import Select
 from rnncc.ir.ops.shape import Broadcast, Reshape, Transpose
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.records import record
 
 Axes = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class ActiveRows:
     """Rows of a value: those for which `mask` is `where`.
 

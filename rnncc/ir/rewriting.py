@@ -14,12 +14,13 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.types import dims_of
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from xdsl.context import Context
 
 
-@dataclass(frozen=True)
+@record
 class NetPass(ABC):
     """A pass over one net; `universe.py` makes passes of xDSL of these."""
 

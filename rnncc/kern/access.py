@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute, SSAValue, TypeAttribute
@@ -11,9 +10,10 @@ from xdsl.irdl import irdl_attr_definition, param_def
 
 from rnncc.ir.attributes import dims_attr, get_dims
 from rnncc.ir.dims import Dim
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Access:
     """Which element a point of a domain reads or writes: offset + Σ strides[d] · index[d]."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import BoolAttr, IntAttr
 from xdsl.ir import Attribute, SSAValue
 
+from rnncc.records import record
 
-@dataclass(frozen=True)
+
+@record
 class ListedRows:
     """Rows that a list names.
 

@@ -7,7 +7,6 @@ and where each pointer that it hands on comes from.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from rnncc.ir.attributes import get_dim
@@ -18,12 +17,13 @@ from rnncc.kern.program import Port
 from rnncc.kern.signatures import PART, PART_SUFFIX
 from rnncc.kern.streaming import StateSlot
 from rnncc.kern.training import Training
+from rnncc.records import record
 from rnncc.sizes import TIME
 
 START = Dim.of(0)
 
 
-@dataclass(frozen=True)
+@record
 class Field:
     """A pointer of one of the caller's structs."""
 
@@ -31,7 +31,7 @@ class Field:
     number: int
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """So many bytes into a block: one of the parameters, or the library's `weights`."""
 
@@ -39,14 +39,14 @@ class Place:
     offset: Dim = START
 
 
-@dataclass(frozen=True)
+@record
 class Stored:
     """The pointer that lies at a place."""
 
     place: Place
 
 
-@dataclass(frozen=True)
+@record
 class Default:
     """A field, or a place where that is NULL."""
 
@@ -58,28 +58,28 @@ Source = Field | Place | Stored | Default | None
 """Where a pointer comes from; None is NULL."""
 
 
-@dataclass(frozen=True)
+@record
 class CheckSizes:
     """Refuse sizes that are negative or too large, or for which one of `bounds` is negative."""
 
     bounds: tuple[Dim, ...]
 
 
-@dataclass(frozen=True)
+@record
 class NotNull:
     """Refuse NULL in place of a block."""
 
     block: str
 
 
-@dataclass(frozen=True)
+@record
 class Locate:
     """Find places of the caller's blocks that several of the next steps use."""
 
     places: tuple[Place, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Call:
     """Call a program.
 
@@ -95,7 +95,7 @@ class Call:
     stops: bool = True
 
 
-@dataclass(frozen=True)
+@record
 class Copy:
     """Copy bytes to a block, or to a field, which must not be NULL.
 
@@ -108,7 +108,7 @@ class Copy:
     lines: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Keep:
     """Leave a pointer, which must not be NULL, at a place."""
 
@@ -116,7 +116,7 @@ class Keep:
     place: Place
 
 
-@dataclass(frozen=True)
+@record
 class Seal:
     """What becomes of the tape's seal, a number that follows from the library and the sizes.
 
@@ -131,7 +131,7 @@ class Seal:
 Step = CheckSizes | NotNull | Locate | Call | Copy | Keep | Seal
 
 
-@dataclass(frozen=True)
+@record
 class EntryPoint:
     """An exported function.
 

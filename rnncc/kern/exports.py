@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rnncc.ir.dims import Dim
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library
 from rnncc.kern.signatures import PARAMETERS, PART, PART_SUFFIX
+from rnncc.records import record
 from rnncc.sizes import TIME
 
 
-@dataclass(frozen=True)
+@record
 class SizeFunction:
     """An exported function that tells bytes, -1 where a size is out of range."""
 

@@ -6,7 +6,6 @@ Regions hold the `rnn` dialect's elementwise ops on rank-0 tensors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr, UnitAttr
 from xdsl.ir import (
@@ -37,6 +36,7 @@ from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.types import tensor
 from rnncc.kern.access import Access, BufferType, access_attr, get_access
 from rnncc.kern.active_rows import ListedRows, chosen
+from rnncc.records import record
 
 
 @irdl_op_definition
@@ -255,7 +255,7 @@ class Gemm(Kernel):
         return (Dim.of(self.depth.data),) if self.k_sizes is None else get_dims(self.k_sizes)
 
 
-@dataclass(frozen=True)
+@record
 class ShiftedRows:
     """The rows that an operand of `kern.contract` is shifted by: see there."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -13,12 +12,13 @@ from rnncc.ir.types import ITEM_BYTES, NUMPY
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.largest import Largest
 from rnncc.kern.program import KernelProgram
+from rnncc.records import record
 
 POISON = 0xFF
 """The byte that fresh memory is made of: NaN as a float, -1 as an integer."""
 
 
-@dataclass(frozen=True)
+@record
 class BufferMemory:
     """Elements of a buffer from `start` on; `ring`: how many rows of a sequence it holds."""
 

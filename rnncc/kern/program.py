@@ -14,9 +14,10 @@ from rnncc.ir.ports import Kind, Role
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.kern.dialect import Buffer, Func
 from rnncc.kern.largest import Largest
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Port:
     """An input or output: blob name, shape, element type.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import at_most
@@ -11,9 +10,10 @@ from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.largest import Largest
 from rnncc.kern.program import KernelProgram, Port
 from rnncc.platforms import LINE
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class StateSlot:
     """One value of the state.
 
@@ -34,7 +34,7 @@ class StateSlot:
     in_place: bool = False
 
 
-@dataclass(frozen=True)
+@record
 class Streaming:
     """How the programs `init` and `step` work together.
 

@@ -11,13 +11,14 @@ import numpy as np
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import ITEM_BYTES, NUMPY
 from rnncc.kern.program import Port
+from rnncc.records import record
 
 LINE = 64
 """The slots of the tape begin at a multiple of this many bytes, after the seal and the pointers."""
 POINTER_BYTES = SEAL_BYTES = 8
 
 
-@dataclass(frozen=True)
+@record
 class TapeSlot:
     """A block of the tape: a port of both programs, and its offset in bytes."""
 
@@ -37,7 +38,7 @@ class Initial:
         self.array = np.ascontiguousarray(self.array, NUMPY[self.port.dtype])
 
 
-@dataclass(frozen=True)
+@record
 class Training:
     """What forward and backward take, and what forward leaves for backward.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, SSAValue
@@ -13,12 +12,13 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of
 from rnncc.kern import moves
 from rnncc.lowering.maps import identity
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
 
 
-@dataclass(frozen=True)
+@record
 class Ahead:
     """Steps of a loop that are computed before it takes them.
 

@@ -7,7 +7,6 @@ one for each branch, for the rows that take it. What nobody reads of other rows 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, SSAValue
@@ -25,6 +24,7 @@ from rnncc.lowering.groups import Group, Item
 from rnncc.lowering.maps import ZERO, Placed, aligned, identity
 from rnncc.lowering.region import CannotFuse
 from rnncc.lowering.window_rows import left_operand
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
@@ -137,7 +137,7 @@ def some_rows(lowering: Lowering, value: SSAValue, dims: Sequence[Dim]) -> Liste
     return _listed_rows(lowering, rows, dims, None)
 
 
-@dataclass(frozen=True)
+@record
 class _Part:
     """A kernel: its product if it has one, what it writes, for which rows."""
 

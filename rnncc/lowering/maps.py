@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -15,11 +14,12 @@ from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.types import dims_of
 from rnncc.kern.access import Access, dense
+from rnncc.records import record
 
 ZERO = Dim.of(0)
 
 
-@dataclass(frozen=True)
+@record
 class AxisIndex:
     """The index along one axis: an offset, plus the domain's index along `axis` if given."""
 
@@ -33,7 +33,7 @@ class AxisIndex:
 IndexMap = tuple[AxisIndex, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Placed:
     """Where a value's elements are: a buffer, and an access over the value's own axes."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from rnncc.kern.access import Access, buffer_dtype, packed_elements
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.packing import GROUP, OFFSET, pack, packed_depth
 from rnncc.lowering.maps import Placed, is_view
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.codegen.target import Target
@@ -28,7 +28,7 @@ Geometry = tuple[int, int, int]
 """Depth, slots, panel: see `kern.gemm`."""
 
 
-@dataclass(frozen=True)
+@record
 class ProductOperands:
     """What a product takes: weights; scales where they are whole numbers; room for rows."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from rnncc.netdef.align import align
@@ -20,6 +19,7 @@ from rnncc.netdef.fingerprints import fingerprints
 from rnncc.netdef.inner import naming_strings, nets_in
 from rnncc.netdef.netdef_pb2 import NetDef, OperatorDef
 from rnncc.netdef.versions import ssa
+from rnncc.records import record
 
 Scope = tuple[str, ...]
 """Which workspace a name is of: () is that of the net, operators' own are named after blobs."""
@@ -110,7 +110,7 @@ class _Values:
         return Ref((), name, version, version == 0, writer)
 
 
-@dataclass(frozen=True)
+@record
 class _Names:
     """A workspace in which nets inside operators find blobs by name; `free` ones have no fixed
     name."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod, sqrt
 from typing import Any
 from zlib import crc32
@@ -14,6 +13,7 @@ from rnncc.errors import CompileError, Location
 from rnncc.netdef.arguments import Arguments
 from rnncc.netdef.files import Message, load
 from rnncc.netdef.netdef_pb2 import NetDef, OperatorDef, TensorProto
+from rnncc.records import record
 
 Array = np.ndarray[Any, Any]
 
@@ -29,7 +29,7 @@ DTYPES = {
 }
 
 
-@dataclass(frozen=True)
+@record
 class Fill:
     """A parameter that an init net declares; `array(seed)` computes it."""
 

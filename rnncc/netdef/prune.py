@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,13 +16,14 @@ from rnncc.netdef.nested import expose
 from rnncc.netdef.netdef_pb2 import NetDef
 from rnncc.netdef.reshapes import flattenings, without
 from rnncc.netdef.versions import results, ssa
+from rnncc.records import record
 
 Array = np.ndarray[Any, Any]
 Step = tuple[str, NetDef, Collection[int]]
 """Why operators go, the net without them, and which they are."""
 
 
-@dataclass(frozen=True)
+@record
 class Removed:
     """An operator that went.
 

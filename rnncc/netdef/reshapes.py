@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ from rnncc.netdef.liveness import kept
 from rnncc.netdef.nested import expose
 from rnncc.netdef.netdef_pb2 import NetDef
 from rnncc.netdef.versions import Steps, Value, consumers_of, producers_of, results, ssa
+from rnncc.records import record
 
 MAX_SEEN = 1_000_000
 """How many operators the shapes of all Reshapes may hang on, each counted as often as it is."""
@@ -81,7 +81,7 @@ def _reached(steps: Steps, ops: Sequence[int], data: Value) -> list[int]:
     return path
 
 
-@dataclass(frozen=True)
+@record
 class Flattening:
     """A Reshape that nothing but FC reads.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import reduce
 
 from xdsl.ir import SSAValue
@@ -12,12 +12,13 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.axes import cut
 from rnncc.nn.normalisation import layer_norm
 from rnncc.nn.steps import Function, Named, gru_state, lstm_step, named
+from rnncc.records import record
 
 EPSILON = 1e-5
 """Added to the variance by layer norm."""
 
 
-@dataclass(frozen=True)
+@record
 class CellWeights:
     """What one direction of a layer multiplies its rows and its state with.
 
@@ -59,7 +60,7 @@ def normalise(b: Builder, z: SSAValue, shared: Named) -> SSAValue:
     return layer_norm(b, z, gain, bias, len(dims_of(z)) - 1, EPSILON)[0]
 
 
-@dataclass(frozen=True)
+@record
 class Elman:
     """The simple recurrent network (Elman, 1990): h = act(x w + h' u + bias)."""
 
@@ -74,7 +75,7 @@ class Elman:
         return [self.act(b, normalise(b, z, shared))]
 
 
-@dataclass(frozen=True)
+@record
 class Lstm:
     """The LSTM: `lstm_step` of z = x w + h' u + bias.
 
@@ -123,7 +124,7 @@ def _integrated(b: Builder, p: Named, u: SSAValue, v: SSAValue) -> SSAValue:
     return b.add(z, p["b"]) if "b" in p else z
 
 
-@dataclass(frozen=True)
+@record
 class Gru:
     """The gated recurrent unit (Cho et al., 2014).
 

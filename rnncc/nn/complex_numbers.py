@@ -7,7 +7,6 @@ Wirtinger derivative's double, as in PyTorch: it follows from the formulas of th
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -18,9 +17,10 @@ from rnncc.nn.angles import atan2, cosh, sinh
 from rnncc.nn.arithmetic import has_sign, hypotenuse, negative, times, with_sign
 from rnncc.nn.axes import cut
 from rnncc.nn.linear import matmul
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Complex:
     """re + i · im, of one shape and element type."""
 

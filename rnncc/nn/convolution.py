@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
@@ -13,6 +12,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.indexing import overlap_add
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
+from rnncc.records import record
 
 Product = Callable[[Builder, SSAValue, SSAValue], SSAValue]
 DEEP, MOST_TERMS = 512, 0.93
@@ -24,7 +24,7 @@ FEW = 4
 a window has a run of taps for each."""
 
 
-@dataclass(frozen=True)
+@record
 class Window:
     """Windows along one axis.
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
@@ -19,6 +18,7 @@ from rnncc.nn.axes import move_axis, transposed
 from rnncc.nn.indexing import extremum_place
 from rnncc.nn.linear import matmul
 from rnncc.nn.reduction import multiplied, reduce_keepdims
+from rnncc.records import record
 
 _DEGREE = 12
 _REACH = 1.4616615
@@ -69,7 +69,7 @@ def log_determinant(b: Builder, a: SSAValue) -> tuple[SSAValue, SSAValue]:
     return b.mul(reduced.parity, signs), b.reduce("sum", b.log(b.abs(reduced.pivots)), axes)
 
 
-@dataclass(frozen=True)
+@record
 class _Elimination:
     """What elimination leaves.
 

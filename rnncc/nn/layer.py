@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 from xdsl.ir import SSAValue
@@ -11,6 +10,7 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.types import dims_of
 from rnncc.nn.steps import Named, named
+from rnncc.records import record
 
 STATES = "h", "c"
 """What drawings and plans call a cell's states."""
@@ -36,7 +36,7 @@ class Cell(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@record
 class Direction:
     """A cell, the states [N, H] that it starts from, and whether it runs from the last step on."""
 

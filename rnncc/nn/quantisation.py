@@ -6,7 +6,6 @@ Numbers are stored narrow; zero points and sums are i32, of rank 0 or of shapes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from xdsl.ir import SSAValue
@@ -18,6 +17,7 @@ from rnncc.nn.convolution import Window, convolution
 from rnncc.nn.linear import matmul
 from rnncc.nn.reduction import reduce_keepdims
 from rnncc.nn.steps import Named
+from rnncc.records import record
 
 LIMITS = {"u8": (0, 255), "i8": (-128, 127), "u16": (0, 65535), "i16": (-32768, 32767)}
 """The least and the largest number of each type."""
@@ -161,7 +161,7 @@ def dynamic_matmul(
     return b.mul(b.cast(y, "f32"), b.mul(scale, w_scale))
 
 
-@dataclass(frozen=True)
+@record
 class WholeWeights(CellWeights):
     """Weights of whole numbers; x is quantised over all steps, h in each step.
 

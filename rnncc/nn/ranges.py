@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.ir import SSAValue
 
 from rnncc.ir.types import dtype_of
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Range:
     """Of one element type.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from xdsl.ir import SSAValue
@@ -19,6 +18,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.arithmetic import plus, times
 from rnncc.nn.axes import strided
+from rnncc.records import record
 
 COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"),
@@ -33,7 +33,7 @@ REACH = {"linear": 1, "cubic": 2}
 """How far away the elements lie that one of the result is a sum of."""
 
 
-@dataclass(frozen=True)
+@record
 class Resizing:
     """What one axis of a result is made of.
 

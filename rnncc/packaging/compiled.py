@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from rnncc.platforms import SYSTEMS
+from rnncc.records import record
 
 OBJECT_PRODUCTS = SYSTEMS["linux"].products
 """Of object code for Linux: keys of `rnncc.packaging.products.KINDS`."""
 
 
-@dataclass(frozen=True)
+@record
 class CompiledModel:
     """A model as code.
 
@@ -44,7 +45,7 @@ class CompiledModel:
         return [f"{self.name}_{name}" for name in names]
 
 
-@dataclass(frozen=True)
+@record
 class Artifacts:
     """The files of a model; None for what was not asked for.
 

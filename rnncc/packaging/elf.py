@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+
+from rnncc.records import record
 
 _SYMTAB, _DYNSYM, _DYNAMIC = 2, 11, 6
 _WRITE, _EXECUTE = 1, 4
@@ -12,7 +13,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 
 
-@dataclass(frozen=True)
+@record
 class Section:
     """One entry of the section table."""
 
@@ -29,7 +30,7 @@ class Section:
         return bool(self.flags & _WRITE and self.flags & _EXECUTE)
 
 
-@dataclass(frozen=True)
+@record
 class Symbol:
     """One named symbol."""
 

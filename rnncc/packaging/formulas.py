@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from rnncc_runtime.sizes import Excess, Factor, Quotient, Size, Terms, parse_largest
 
+from rnncc.records import record
 
-@dataclass(frozen=True)
+
+@record
 class Language:
     """How a language writes what formulas are made of.
 

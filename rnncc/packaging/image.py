@@ -6,7 +6,6 @@ import json
 import struct
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from struct import error
 from typing import Any
 
@@ -16,6 +15,7 @@ from rnncc_runtime.compiled import Compiled
 from rnncc_runtime.memory import Memory
 
 from rnncc.packaging.elf import Elf
+from rnncc.records import record
 
 Array = np.ndarray[Any, Any]
 _LENGTHS = struct.Struct("<QQQ")
@@ -23,7 +23,7 @@ _EMPTY = (0, 8)
 """Kinds of sections of ELF that take nothing of the file."""
 
 
-@dataclass(frozen=True)
+@record
 class Image:
     """Object code whose functions take the weights first.
 

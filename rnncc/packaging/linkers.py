@@ -9,11 +9,11 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from rnncc.errors import CompileError
 from rnncc.platforms import SYSTEMS, architecture_of, full_triple, system_of
+from rnncc.records import record
 
 _ELF = (
     "-z noexecstack -z relro -z now --gc-sections --hash-style=gnu --build-id=none --strip-all"
@@ -33,7 +33,7 @@ HINTS = {
 _OF_MSVC = "its programs take the DLL and .lib of windows-x64 or windows-arm64, or `obj` and `a`"
 
 
-@dataclass(frozen=True)
+@record
 class Files:
     """What a linker reads and writes.
 
@@ -52,7 +52,7 @@ class Files:
     exports: Sequence[str]
 
 
-@dataclass(frozen=True)
+@record
 class Linker:
     """A command that links.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
@@ -16,9 +15,10 @@ from rnncc.ir.ops.indexing import Scatter
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.rewriting import NetPass, replace, run_all, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Accumulate(NetPass):
     """Sums over an unknown number of rows become `contract` and `sum_rows`, as in `sink`.
 

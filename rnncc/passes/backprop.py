@@ -9,7 +9,6 @@ is a **saved value**.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -21,6 +20,7 @@ from rnncc.ir.order import post_order
 from rnncc.ir.rewriting import Loop, LoopSequence, Yielded, dce
 from rnncc.ir.types import dims_of
 from rnncc.passes.concat_slice_grads import concat_slice_grads
+from rnncc.records import record
 
 Map = dict[SSAValue, SSAValue]
 Values = Sequence[SSAValue]
@@ -118,7 +118,7 @@ class Backprop:
         return block
 
 
-@dataclass(frozen=True)
+@record
 class _Parts:
     """The parts of a scan that have gradients; those of one group correspond by position."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -12,6 +11,7 @@ from rnncc.ir.ops.control import Net
 from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.rewriting import NetPass, blocks_of, is_used, replace, run_all
 from rnncc.passes.rules import reshapes, shapes, values
+from rnncc.records import record
 
 RULES: dict[type[Operation], tuple[values.Rule, ...]] = {
     **shapes.RULES,
@@ -23,7 +23,7 @@ MOST_USERS = 100
 without a bound would take n² steps."""
 
 
-@dataclass(frozen=True)
+@record
 class Canonicalize(NetPass):
     """Apply the rules of each op, then those of the ops it made and of its users.
 

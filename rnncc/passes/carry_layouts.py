@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue
 
@@ -18,6 +17,7 @@ from rnncc.ir.ops.shape import Broadcast, Concat, Slice, Transpose, inverse
 from rnncc.ir.rewriting import Carry, Loop, NetPass, Yielded, run_all, scans_of
 from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.passes.sink_transposes import Perm, sink
+from rnncc.records import record
 
 Shape = tuple[Dim, ...]
 FEW = 8
@@ -25,7 +25,7 @@ FEW = 8
 AVX-512 with 8 and 3 of them; with 9 and more the layout of convolutions is, by 1.8 times."""
 
 
-@dataclass(frozen=True)
+@record
 class CarryLayouts(NetPass):
     """A state that a step computes from windows is carried, and yielded, in their layout.
 

@@ -6,7 +6,6 @@ Padding is -0.0, not 0.0: x + -0.0 is x for every x, but -0.0 + 0.0 is 0.0.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
@@ -15,9 +14,10 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.shape import Concat
 from rnncc.ir.ops.source import Fill
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class _Piece:
     """A value that is `part` from `start` on along an axis, and -0.0 elsewhere."""
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
 from xdsl.ir import Block
 
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Net
 from rnncc.ir.rewriting import NetPass, blocks_of, replace, run_all
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Cse(NetPass):
     """Within a block, an op that repeats an earlier one is replaced by it.
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rnncc.ir.ops.control import Net
 from rnncc.ir.rewriting import NetPass, blocks_of, dce, run_all
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Dce(NetPass):
     """Every op of the dialect is pure: one whose results are unused goes, last ops first.
 

@@ -19,6 +19,7 @@ from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
 from rnncc.passes.light_loops import is_light
 from rnncc.passes.materialise_outside import Outside
+from rnncc.records import record
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
 """Made from nothing, or from less: a step computes them faster than it reads them."""
@@ -26,7 +27,7 @@ MASKS = (ew.Compare, ew.Select, ew.Logical, ew.Not)
 """Not worth a sequence of their own, unless they spare rows of a product: see `MaskRows`."""
 
 
-@dataclass(frozen=True)
+@record
 class Hoist(NetPass):
     """Work of a scan's body that does not depend on the carry leaves the loop, innermost first.
 

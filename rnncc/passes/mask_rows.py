@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.ir import SSAValue
 
 from rnncc.ir.active_rows import active_rows, chosen_by, wide_axes
@@ -16,9 +14,10 @@ from rnncc.ir.types import dims_of
 from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
 from rnncc.passes.materialise_outside import Outside
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class MaskRows(NetPass):
     """A mask that keeps rows of a product from being read becomes a sequence that its loop reads.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue
 
@@ -14,9 +13,10 @@ from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.source import Param
 from rnncc.ir.rewriting import Loop, NetPass, replace, run_all, scans_of
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class MergeMatmuls(NetPass):
     """a·b, a·c → slices of a·[b c]: one pass over a, and one larger product.
 

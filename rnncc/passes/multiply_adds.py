@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -16,6 +15,7 @@ from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.rewriting import NetPass, dce, replace, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.dependence import Kind, kinds_of
+from rnncc.records import record
 
 FAR = 256
 """Ops that are looked at for whether a value depends on another: beyond them it counts as if."""
@@ -23,7 +23,7 @@ VIEWS = 8
 """Of a product, one after another: a sum of more reads them as they are."""
 
 
-@dataclass(frozen=True)
+@record
 class MultiplyAdds(NetPass):
     """a·b + c, a·b - c, c - a·b → multiply_add of a, b, c, where c does not depend on a·b.
 
@@ -135,7 +135,7 @@ def _depends(value: SSAValue, product: Mul, order: Mapping[Operation, int]) -> b
     return False
 
 
-@dataclass(frozen=True)
+@record
 class _ViewedProduct:
     """A product, and the views through which a sum reads it, from the sum on."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue
 
@@ -13,9 +12,10 @@ from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.rewriting import NetPass, dce, replace, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.dependence import Kind, kinds_of
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class ReassociateSums(NetPass):
     """(h·U + b) + x → h·U + (x + b), for each chain of adds of floats.
 

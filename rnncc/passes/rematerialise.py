@@ -24,6 +24,7 @@ from rnncc.ir.recompute import RULES
 from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
 from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
+from rnncc.records import record
 
 ARITHMETIC, FUNCTION = 0.25, 2.0
 """Work for one element, in bytes kept: a float, 4 bytes, is worth 16 sums or 2 functions."""
@@ -35,7 +36,7 @@ REFERENCE = 64
 """The value of every symbol when bytes are weighed against work: only ratios matter."""
 
 
-@dataclass(frozen=True)
+@record
 class AllSteps:
     """A value of a loop's body, for all steps."""
 

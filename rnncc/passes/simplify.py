@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rnncc.errors import InternalError
 from rnncc.ir.ops.control import Net
 from rnncc.ir.rewriting import NetPass, run_all
@@ -11,13 +9,14 @@ from rnncc.passes.canonicalize import Canonicalize
 from rnncc.passes.cse import Cse
 from rnncc.passes.dce import Dce
 from rnncc.passes.simplify_scans import SimplifyScans
+from rnncc.records import record
 
 PASSES = (Dce(), Canonicalize(), Cse(), SimplifyScans())
 MAX_ROUNDS = 1000
 """Two rules that undo each other would never settle: an error of ours, not a hang."""
 
 
-@dataclass(frozen=True)
+@record
 class Simplify(NetPass):
     """Local rewrites, common subexpressions, dead code and dead parts of scans, until none is left.
 

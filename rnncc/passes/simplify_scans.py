@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue
 
@@ -28,12 +27,13 @@ from rnncc.ir.rewriting import (
 from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.passes.batching import spread
 from rnncc.passes.rows_by_number import find_rows
+from rnncc.records import record
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
 """Ops that a body repeats rather than reads."""
 
 
-@dataclass(frozen=True)
+@record
 class SimplifyScans(NetPass):
     """Per scan, innermost first:
 

@@ -6,8 +6,6 @@ one sum over all steps' rows, and the gradient of an input one product.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import SSAValue
 
@@ -23,9 +21,10 @@ from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.dependence import kinds_of
 from rnncc.passes.materialise_outside import Outside
 from rnncc.passes.sink_plan import VIEWS, plan_sink
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Sink(NetPass):
     """Work of a scan's body that the loop does not wait for leaves it, innermost loops first.
 

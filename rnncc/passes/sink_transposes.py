@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Block, SSAValue
@@ -17,11 +16,12 @@ from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Slice, Transpose, inverse
 from rnncc.ir.rewriting import NetPass, blocks_of, dce, replace, run_all
 from rnncc.ir.types import dims_of
+from rnncc.records import record
 
 Perm = tuple[int, ...]
 
 
-@dataclass(frozen=True)
+@record
 class SinkTransposes(NetPass):
     """F(transpose(x)) → transpose(f(x)), where x is computed from windows.
 

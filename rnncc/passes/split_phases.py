@@ -7,7 +7,6 @@ is saved; backward computes the gradients from the inputs, the outputs' gradient
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, SSAValue
 
@@ -24,9 +23,10 @@ from rnncc.ir.types import dims_of
 from rnncc.passes.dce import Dce
 from rnncc.passes.rematerialise import AllSteps, Choice, Node
 from rnncc.passes.step_pairs import Pair
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Phases:
     """Two programs and what joins them.
 

@@ -10,9 +10,10 @@ from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.rewriting import NetPass, run_all, scans_of
 from rnncc.passes.dependence import Kind, kinds_of
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class SplitScans(NetPass):
     """Loop fission: one loop a layer, where that lets a product be done in bulk.
 

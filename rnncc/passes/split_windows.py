@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue
 
@@ -16,6 +15,7 @@ from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.shape import Reshape, Transpose
 from rnncc.ir.rewriting import NetPass, blocks_of, dce, replace, run_all
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.records import record
 
 LONG, MOST_RUNS = 32, 16
 """Elements of a run of taps from which on products that read it in place are quicker than a copy
@@ -27,7 +27,7 @@ copy would be many times as large as what it is made of: 21 x 11 taps of 32 chan
 0.6 MB in the place of 6.5 ms and 31 MB."""
 
 
-@dataclass(frozen=True)
+@record
 class SplitWindows(NetPass):
     """Windows · w → Σ run · its part of w: each run of taps is read where x is, without a copy.
 

@@ -6,8 +6,6 @@ steps and the state, and gives outputs and the next state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
@@ -22,6 +20,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.passes.causality import Availability, NotCausal, availability_of, time_axis
 from rnncc.passes.default_initial_state import default_initial_state
+from rnncc.records import record
 from rnncc.sizes import TIME
 
 __all__ = ["NotCausal", "StateValue", "Streamed", "split_stream"]
@@ -34,7 +33,7 @@ _VIEWS = (Reshape, Transpose, Broadcast)
 Values = dict[SSAValue, SSAValue]
 
 
-@dataclass(frozen=True)
+@record
 class StateValue:
     """One value of the state: an output of `init`, an input of `step`.
 
@@ -48,7 +47,7 @@ class StateValue:
     initial_input: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Streamed:
     """A net in two programs.
 

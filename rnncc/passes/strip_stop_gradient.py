@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rnncc.ir.ops.control import Net
 from rnncc.ir.ops.elementwise import StopGradient
 from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.rewriting import NetPass, replace
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class StripStopGradient(NetPass):
     """Stop_gradient(x), with_gradient(x, ...) → x: they only matter to gradients.
 

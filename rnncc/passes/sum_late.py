@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
@@ -19,11 +17,12 @@ from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.dependence import kinds_of
 from rnncc.passes.light_loops import is_light
 from rnncc.passes.multiply_adds import plus
+from rnncc.records import record
 
 VIEWS = (Reshape, Transpose)
 
 
-@dataclass(frozen=True)
+@record
 class SumLate(NetPass):
     """A carry that sums up rows of each step keeps a sum of its own for each row.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
@@ -19,11 +18,12 @@ from rnncc.ir.rewriting import Carry, Loop, NetPass, run_all, scans_of
 from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.passes.dependence import Kind, kinds_of
 from rnncc.passes.light_loops import WIDE, is_light
+from rnncc.records import record
 
 Dims = tuple[Dim, ...]
 
 
-@dataclass(frozen=True)
+@record
 class TurnStates(NetPass):
     """A light loop's state has its longest axis innermost, where a step sums over the last one.
 

@@ -6,12 +6,12 @@ In: a `PlanReport`. Out: HTML that needs no other file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from rnncc.netdef.drawing.colours import DARK, INK, LIGHT
 from rnncc.planning.rows import BufferRow, KernelRow, ProgramReport, SharedReport
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -30,7 +30,7 @@ BAR = 960.0
 """Across: a block that programs share."""
 
 
-@dataclass(frozen=True)
+@record
 class Box:
     """A rectangle; `high` and `tall` are its top and height when small layers are enlarged."""
 
@@ -45,7 +45,7 @@ class Box:
     tall: float = 0.0
 
 
-@dataclass(frozen=True)
+@record
 class Mark:
     """A label on an axis, or a loop's bracket of some width."""
 
@@ -55,7 +55,7 @@ class Mark:
     width: float = 0.0
 
 
-@dataclass(frozen=True)
+@record
 class Chart:
     """A program's drawing."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import at_most
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import For
+from rnncc.records import record
 
 Axis = tuple[Dim, Dim]
 """Size and stride."""
@@ -17,7 +17,7 @@ Axis = tuple[Dim, Dim]
 ONE = Dim.of(1)
 
 
-@dataclass(frozen=True)
+@record
 class Footprint:
     """The elements offset + Σ stride · index, index from 0 below size on each axis."""
 

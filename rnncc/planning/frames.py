@@ -5,7 +5,6 @@ What each place of the frame computes may then be done for a run of steps before
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from xdsl.ir import SSAValue
@@ -13,11 +12,12 @@ from xdsl.ir import SSAValue
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Map, Reduce
+from rnncc.records import record
 
 Strides = tuple[Dim, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class FramedKernel:
     """A kernel of such a loop.
 

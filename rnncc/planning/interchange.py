@@ -10,7 +10,6 @@ all their elements, and may add them up.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import product as combinations
 from math import prod
 
@@ -25,6 +24,7 @@ from rnncc.kern.kernels import Map, Reduce
 from rnncc.planning.frames import FramedKernel, Strides
 from rnncc.planning.inplace import OWNED
 from rnncc.planning.uses import Targets, targets
+from rnncc.records import record
 
 FEW = 32
 """Elements of short axes that a place of the frame may have."""
@@ -34,7 +34,7 @@ WIDE = 64
 ZERO = Dim.of(0)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Part(FramedKernel):
     """A kernel of such a loop.
 
@@ -59,7 +59,7 @@ class Part(FramedKernel):
         return {self.beside(access, i) for i in self.points((*self.short, *self.reduced))}
 
 
-@dataclass(frozen=True)
+@record
 class Carried:
     """A state: the body's argument, the row that it is replaced by, its elements of a place."""
 
@@ -69,7 +69,7 @@ class Carried:
     offsets: tuple[Dim, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Interchange:
     """A loop that may run place by place of its frame.
 
@@ -133,7 +133,7 @@ def _part(op: Map | Reduce, frame: Sequence[Dim]) -> Part | None:
     return Part(op, axes, short, reduced)
 
 
-@dataclass(frozen=True)
+@record
 class _Touch:
     """A read or write of a value; `number`: of the kernel."""
 

@@ -7,7 +7,6 @@ memories, and the `Plan` that says why.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import StringAttr
 
@@ -24,12 +23,13 @@ from rnncc.planning.lifetimes import Lifetime, lifetimes
 from rnncc.planning.offsets import PlannedBlock, place
 from rnncc.planning.phases import Memory, phases
 from rnncc.planning.uses import Timeline, timeline
+from rnncc.records import record
 
 SEVERAL = 16
 """Bytes that the widest loads of a GPU read, at a multiple of as many."""
 
 
-@dataclass(frozen=True)
+@record
 class Planned:
     """One buffer's place. `shares`: the label of the buffer whose memory it takes over."""
 
@@ -40,7 +40,7 @@ class Planned:
     shares: str | None = None
 
 
-@dataclass(frozen=True)
+@record
 class Plan:
     """Where everything is.
 

@@ -7,14 +7,14 @@ inside the iteration; any other is alive for the whole of the loops around it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rnncc.kern.dialect import Buffer, For
 from rnncc.planning.footprint import Footprint, covered
 from rnncc.planning.uses import Timeline, Use
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Lifetime:
     """Positions, both ends included."""
 

@@ -8,7 +8,6 @@ is held as one coefficient a monomial.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import inf
 from operator import add, le
 
@@ -26,6 +25,7 @@ from rnncc.planning.order import (
     neighbours,
     reference,
 )
+from rnncc.records import record
 from rnncc.sizes import BATCH, TIME
 
 Vector = tuple[int, ...]
@@ -50,7 +50,7 @@ TYPICAL, TYPICAL_OTHER = {TIME: 50, BATCH: 8}, 50
 """Sizes at which figures are shown unless others are asked for; one for all other symbols."""
 
 
-@dataclass(frozen=True)
+@record
 class PlannedBlock:
     """Bytes, when they must be the block's own, and how many each of its elements takes."""
 

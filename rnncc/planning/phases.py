@@ -29,6 +29,7 @@ from rnncc.kern.moves import Pack
 from rnncc.planning.footprint import Footprint
 from rnncc.planning.inplace import OWNED
 from rnncc.planning.uses import Targets, Touch, accesses, targets
+from rnncc.records import record
 
 MOST_WIDTH = 4096
 """Points of a row, of those that one member computes alone: it takes as long as a wait of all."""
@@ -47,7 +48,7 @@ class Wait(IntEnum):
     ALL = 2
 
 
-@dataclass(frozen=True)
+@record
 class Phases:
     """What is behind each kernel, and which kernels are shared by rows.
 
@@ -211,7 +212,7 @@ class Memory:
             yield from self.places[buffer]
 
 
-@dataclass(frozen=True)
+@record
 class _Place:
     """Memory from a place on: of the workspace if it has offsets, else by its name alone."""
 

@@ -7,7 +7,7 @@ In: planned kernel programs, and the blocks of memory that they share. Out: a `P
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from html import escape
 from typing import Any, Protocol
 
@@ -31,6 +31,7 @@ from rnncc.planning.rows import (
     SlotRow,
 )
 from rnncc.planning.uses import Timeline, timeline
+from rnncc.records import record
 
 Sizes = Mapping[str, int]
 
@@ -44,7 +45,7 @@ class BlockSlot(Protocol):
     def offset(self) -> Dim: ...
 
 
-@dataclass(frozen=True)
+@record
 class SharedBlock:
     """Memory that one program leaves for another, such as the tape of training.
 
@@ -59,7 +60,7 @@ class SharedBlock:
     size: Dim
 
 
-@dataclass(frozen=True)
+@record
 class PlanReport:
     """All programs and the blocks that they share, with figures at `sizes`.
 

@@ -9,7 +9,6 @@ each place computes, and in which order, stays as it was, and so do bits.
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
@@ -25,6 +24,7 @@ from rnncc.planning.frames import FramedKernel
 from rnncc.planning.inplace import OWNED
 from rnncc.planning.lifetimes import lifetimes
 from rnncc.planning.uses import Targets, targets, timeline
+from rnncc.records import record
 
 LEAST, MOST = 1 << 11, 1 << 14
 """Elements of a place's largest kernel: of fewer, what a place does besides takes the time; of
@@ -35,7 +35,7 @@ MOST_LOCAL = 1 << 10
 ZERO = Dim.of(0)
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class PlaceKernel(FramedKernel):
     """A kernel of such a loop, whose frame are the places.
 
@@ -53,7 +53,7 @@ class PlaceKernel(FramedKernel):
         return [pair for pair in pairs if pair[1] != 0]
 
 
-@dataclass(frozen=True)
+@record
 class ResidentLoop:
     """A loop of which each run of steps may be done place by place.
 
@@ -182,7 +182,7 @@ def _is_wide(part: PlaceKernel) -> bool:
     return static and LEAST <= prod(map(int, sizes)) <= MOST
 
 
-@dataclass(frozen=True)
+@record
 class _Touch:
     """A read or write of a value by the kernel of that number."""
 

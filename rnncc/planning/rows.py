@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class BufferRow:
     """One buffer.
 
@@ -33,7 +35,7 @@ class BufferRow:
     source: str = ""
 
 
-@dataclass(frozen=True)
+@record
 class KernelRow:
     """A kernel, or a loop (from `position` to `last`), and the buffers that it writes."""
 
@@ -44,7 +46,7 @@ class KernelRow:
     writes: list[str] = field(default_factory=list[str])
 
 
-@dataclass(frozen=True)
+@record
 class ProgramReport:
     """One program.
 
@@ -68,7 +70,7 @@ class ProgramReport:
     buffers: list[BufferRow]
 
 
-@dataclass(frozen=True)
+@record
 class SlotRow:
     """A part of a shared block; offset and size are formulas, start and bytes what they give."""
 
@@ -80,7 +82,7 @@ class SlotRow:
     start: int
 
 
-@dataclass(frozen=True)
+@record
 class SharedReport:
     """A block that programs share."""
 
@@ -90,7 +92,7 @@ class SharedReport:
     slots: list[SlotRow]
 
 
-@dataclass(frozen=True)
+@record
 class LaunchRow:
     """A program as a GPU computes it: one launch of a kernel.
 
@@ -113,7 +115,7 @@ class LaunchRow:
     spills: int | None = None
 
 
-@dataclass(frozen=True)
+@record
 class RamRow:
     """Memory that the caller of a library reserves; `size` is a formula, `bytes` what it gives."""
 
@@ -123,7 +125,7 @@ class RamRow:
     bytes: int
 
 
-@dataclass(frozen=True)
+@record
 class MachineReport:
     """What a library takes of a machine.
 

@@ -6,7 +6,6 @@ In: planned kernel programs. Out: two formulas. Gates in loops are taken as open
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation
 
@@ -19,6 +18,7 @@ from rnncc.kern.dialect import For, Gate, Limit
 from rnncc.kern.kernels import Contract, Gemm, Kernel
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.uses import data_accesses
+from rnncc.records import record
 
 CYCLE = 64
 """Work is counted in such parts of a cycle, as formulas have integer factors."""
@@ -37,7 +37,7 @@ NOTHING = Dim.of(0)
 Sizes = Mapping[str, Dim | int]
 
 
-@dataclass(frozen=True)
+@record
 class ThreadingCost:
     """What a call takes.
 

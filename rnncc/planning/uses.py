@@ -20,6 +20,7 @@ from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
 from rnncc.kern.moves import IndexedMove, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.packing import GROUP, packed_depth
 from rnncc.planning.footprint import Footprint
+from rnncc.records import record
 
 Targets = dict[Buffer, Dim | None]
 """The buffers that a value may stand for, each with the offset into it where that is known."""
@@ -27,7 +28,7 @@ Targets = dict[Buffer, Dim | None]
 ZERO = Dim.of(0)
 
 
-@dataclass(frozen=True)
+@record
 class Use:
     """One read or write of a buffer; `footprint` is None where the elements are not known.
 

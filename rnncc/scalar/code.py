@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from rnncc.records import record
 
 _NAMES = ("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos")
 _SUFFIXES = {"f32": "f", "f64": ""}
@@ -22,7 +23,7 @@ KEPT = {
 """By element type: calls that are instructions."""
 
 
-@dataclass(frozen=True)
+@record
 class FunctionCode:
     """One function as LLVM IR, `i32 SYMBOL(ptr result, ptr unused, float...)`, which returns 0.
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from rnncc.errors import CompileError
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.scalar.code import FunctionCode
@@ -19,7 +20,7 @@ Array = np.ndarray[Any, Any]
 Numbers = Callable[..., Any]
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Scalar:
     """A function of one or several numbers that is applied element by element.
 

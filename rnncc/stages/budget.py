@@ -7,7 +7,7 @@ Out: those with the fewest checkpoints that fit; runs that are long keep product
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
@@ -17,6 +17,7 @@ from rnncc.kern.program import KernelProgram
 from rnncc.kern.training import Training
 from rnncc.passes.checkpointing.checkpoint import checkpoint
 from rnncc.passes.split_phases import Phases
+from rnncc.records import record
 
 Chunks = tuple[int, ...]
 """Steps between checkpoints on the tape; then, if any, of those within such a run."""
@@ -30,7 +31,7 @@ SLACK = 1.1
 """How much more than the budget an estimate may be for its candidate to be planned."""
 
 
-@dataclass(frozen=True)
+@record
 class Halves:
     """Two planned programs and the tape between them.
 

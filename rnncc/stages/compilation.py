@@ -12,6 +12,7 @@ import numpy as np
 from rnncc.codegen import targets
 from rnncc.errors import CompileError
 from rnncc.ir.rewriting import NetPass
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.codegen.target import Code, Forms, Target
@@ -112,7 +113,7 @@ class Compilation:
         self.programs = {"forward": phases.forward, "backward": phases.backward}
 
 
-@dataclass(frozen=True)
+@record
 class Step:
     """One row of the pipeline.
 

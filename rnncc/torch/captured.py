@@ -21,6 +21,7 @@ from rnncc.frontends.torch.cell import CellStep, Places, scan_program
 from rnncc.frontends.torch.graphs import fake_mode
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
+from rnncc.records import record
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.side_effects import leaves_given_tensors
@@ -29,7 +30,7 @@ Tensors = Sequence[torch.Tensor]
 _LEAVES = "a tensor leaves the cell by other ways than its result", "return it as part of y"
 
 
-@dataclass(frozen=True)
+@record
 class Reading:
     """A call that is under way.
 

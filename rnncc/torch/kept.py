@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -18,13 +17,14 @@ import torch
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
+from rnncc.records import record
 
 _PLAIN = (str, bytes, int, float, complex, type(None), type, ModuleType, BuiltinFunctionType)
 _OWN = ("_parameters", "_buffers", "_modules")
 """Attributes of modules that stand for others."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class StatePlace:
     """An attribute of an object, or an entry of a dict or list.
 

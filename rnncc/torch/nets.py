@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
@@ -27,6 +27,7 @@ from rnncc.passes.gradient_program import gradient_program
 from rnncc.passes.instances import instances
 from rnncc.passes.outputs import fresh_prefix, fresh_symbol, keep_outputs
 from rnncc.passes.tangents import tangents
+from rnncc.records import record
 from rnncc.torch.codes import Codes
 from rnncc.torch.devices import common_device
 
@@ -36,7 +37,7 @@ _DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 Tensors = Sequence[torch.Tensor]
 
 
-@dataclass(frozen=True)
+@record
 class Output:
     """A tensor that a net makes; the shape's sizes are formulas.
 
@@ -56,7 +57,7 @@ _Place = tuple[int, int, int, int]
 """An input's number, an axis, a factor and a summand."""
 
 
-@dataclass(frozen=True)
+@record
 class TorchNet:
     """A net over tensors.
 

@@ -9,7 +9,6 @@ and a program of another length is another text where that matters.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -21,12 +20,13 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
 
 from rnncc.frontends.torch.unrolled.editor import NEAR
 from rnncc.frontends.torch.unrolled.view import known, value_of
+from rnncc.records import record
 from rnncc.sizes import BATCH, TIME
 
 SCAN = torch.ops.higher_order.scan
 
 
-@dataclass(frozen=True)
+@record
 class OpenedInputs:
     """Stand-ins for a graph's inputs.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from weakref import WeakSet
@@ -19,6 +18,7 @@ from torch.utils import _pytree as pytree
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import UNREAD_SCAN
 from rnncc.frontends.torch.trace import KeepsTensors
+from rnncc.records import record
 from rnncc.torch.autograd import apply
 from rnncc.torch.captured import Reading
 from rnncc.torch.devices import check_tensor, common_device
@@ -82,7 +82,7 @@ def scan(
         raise
 
 
-@dataclass(frozen=True)
+@record
 class Manner:
     """How a loop runs: as of `scan`."""
 

@@ -6,7 +6,7 @@ Everything but these few functions is the LLVM IR that a GPU gets.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from llvmlite import ir
@@ -20,6 +20,7 @@ from rnncc.codegen.nvptx.primitives import PARAMETERS, VOID, GiveUp, Primitives
 from rnncc.codegen.nvptx.ptx import ChipImage, DeviceMachine
 from rnncc.codegen.nvptx.target import NvptxTarget
 from rnncc.codegen.targets import NVPTX, TARGETS, TargetRow
+from rnncc.records import record
 from tests.gpu.images import image_of
 
 NAME = "emulated"
@@ -151,7 +152,7 @@ class EmulatedPrimitives(Primitives):
         return [self.b.load(self._word(room, i), typ=type_, align=4) for i in numbers]
 
 
-@dataclass(frozen=True)
+@record
 class HostMachine(DeviceMachine):
     """This machine's CPU, one value at a time."""
 
@@ -167,7 +168,7 @@ def _machine() -> HostMachine:
     return HostMachine(host.cpu, host.triple, host)
 
 
-@dataclass(frozen=True)
+@record
 class EmulatedTarget(NvptxTarget):
     """A GPU made of this machine.
 

@@ -7,7 +7,7 @@ sum takes its terms one after another.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.tiling import DEPTH, Tiling
@@ -17,12 +17,13 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS
 from rnncc.kern.access import Access, get_access
 from rnncc.kern.kernels import Contract
+from rnncc.records import record
 
 Side = Callable[[Value], Pointer]
 """An operand's rows in the order in which a chunk takes them: from j to the j-th of the chunk."""
 
 
-@dataclass(frozen=True)
+@record
 class Buffers:
     """What the kernel touches; `first`: see `kern.contract`."""
 
@@ -34,7 +35,7 @@ class Buffers:
     first: Pointer | None
 
 
-@dataclass(frozen=True)
+@record
 class _Rows:
     """An operand; `shifted`: whether some of its rows are those of `first`."""
 
@@ -44,7 +45,7 @@ class _Rows:
     shifted: bool
 
 
-@dataclass(frozen=True)
+@record
 class _Tile:
     """A tile's place and size; `width`: columns of its panel."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 from rnncc.codegen.cpu.families import USUAL
 from rnncc.platforms import LINE, architecture_of
+from rnncc.records import record
 
 MIN_ROWS, MAX_ROWS = 12, 192
 """Bounds on how many rows of a hoisted product are computed ahead of the steps that use them."""
@@ -21,7 +22,7 @@ MOST_VECTORS = 16
 """Of a panel: tiles keep their sums on the stack."""
 
 
-@dataclass(frozen=True)
+@record
 class Core:
     """A CPU to generate code for.
 

@@ -7,7 +7,6 @@ back, whatever code the function returns. Flags that the call raised stay raised
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from llvmlite import ir
 
@@ -15,11 +14,12 @@ from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.errors import CompileError
+from rnncc.records import record
 
 _VOID = ir.VoidType()
 
 
-@dataclass(frozen=True)
+@record
 class _Mode:
     """A register that holds the mode, as wide as the intrinsics `get` and `put` have it.
 

@@ -8,12 +8,12 @@ not listed has the figures of `USUAL`, which suit any of recent years. `rnncc be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from rnncc.records import record
 
 KIB, MIB = 1 << 10, 1 << 20
 
 
-@dataclass(frozen=True)
+@record
 class Family:
     """A kind of core.
 

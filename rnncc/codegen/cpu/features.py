@@ -11,6 +11,7 @@ from functools import cache
 
 from rnncc.codegen.llvm.machine import Named
 from rnncc.platforms import architecture_of
+from rnncc.records import record
 
 BASELINE = {"x86_64": "x86-64", "aarch64": "generic"}
 """Architectures of which LLVM tells what a cpu has -> the cpu of which every machine is one."""
@@ -33,7 +34,7 @@ class Word:
     register: int = 0
 
 
-@dataclass(frozen=True)
+@record
 class Sign:
     """An extension is there if some bits of a word, as a number, are at least so much.
 

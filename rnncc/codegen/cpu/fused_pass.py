@@ -8,7 +8,6 @@ sums over columns are folded where their row ends, in the order that each kernel
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
@@ -22,6 +21,7 @@ from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.resident import PlaceKernel
+from rnncc.records import record
 
 MOST_VECTORS, TOGETHER = 8, 4
 """Vectors of a row whose code may stand side by side, where each sum over rows has as many
@@ -30,7 +30,7 @@ MOST_ROWS = 128
 """That have sums: each has a vector on the stack."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class MatrixKernel:
     """A kernel over a matrix.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 import llvmlite.binding
@@ -11,11 +10,12 @@ from rnncc.codegen.cpu.features import needed
 from rnncc.codegen.llvm.machine import Named
 from rnncc.errors import CompileError
 from rnncc.platforms import architecture_of, system_of
+from rnncc.records import record
 
 llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
 
 
-@dataclass(frozen=True)
+@record
 class Host:
     """This machine; `features` has `+NAME` or `-NAME` for each one that LLVM knows."""
 

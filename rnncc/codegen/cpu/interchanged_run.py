@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from xdsl.ir import SSAValue
 
@@ -19,6 +19,7 @@ from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.frames import Strides
 from rnncc.planning.interchange import Interchange, Part
+from rnncc.records import record
 
 FIXED = 12
 """Vectors that are the same in all steps and are read once for a run of them."""
@@ -54,7 +55,7 @@ class InterchangedLoop:
         return RegionCode(self.emit, part.op.body.block, varying, unit, results)
 
 
-@dataclass(frozen=True)
+@record
 class _Stream:
     """Where a kernel's operand is at the first step of a run, and how far apart its steps are.
 
@@ -67,7 +68,7 @@ class _Stream:
     step: Dim | Value = ZERO
 
 
-@dataclass(frozen=True)
+@record
 class _Element:
     """What a place of the frame reads or writes of a value.
 

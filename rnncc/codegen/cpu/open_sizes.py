@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, Operation
@@ -17,9 +16,10 @@ from rnncc.ir.dims import Dim, Monomial, Term
 from rnncc.ir.types import FLOATS, ITEM_BYTES
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.kernels import Gemm, Kernel, Map, Reduce
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class OpenedKernel:
     """A kernel whose numbers are names.
 

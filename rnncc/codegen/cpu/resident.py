@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import reduce
 
 from llvmlite import ir
@@ -29,6 +29,7 @@ from rnncc.kern.dialect import For, Row, ShiftedRow
 from rnncc.kern.kernels import Map
 from rnncc.planning.frames import Strides
 from rnncc.planning.resident import PlaceKernel, ResidentLoop
+from rnncc.records import record
 
 STEPS = 16
 """Of a run: states are brought near the core so much less often, while rows of other places, which
@@ -37,7 +38,7 @@ lie between those of one, are read soon."""
 Rows = Callable[[Row | ShiftedRow], Pointer]
 
 
-@dataclass(frozen=True)
+@record
 class PlacesFirst:
     """A loop that is to run place by place, and the stages of a step of each loop over steps."""
 

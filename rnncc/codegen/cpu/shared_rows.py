@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from rnncc.codegen.cpu.core import Core
@@ -13,6 +12,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Reduce
+from rnncc.records import record
 
 SHARING = 4
 """Rows of results at a time where they share what they read, such as queries that meet the same
@@ -24,7 +24,7 @@ WINDOW_ROWS = (4, 5, 3)
 reads 4.5 elements a result then, not 9, and its weights once for all of them."""
 
 
-@dataclass(frozen=True)
+@record
 class Place:
     """The indices of a vector of results, or of one; and which lanes count, where not all do.
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.target import Code, Forms
 from rnncc.errors import CompileError
 from rnncc.platforms import system_of
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.kern.library import Library
 
 
-@dataclass(frozen=True)
+@record
 class CpuTarget(Core):
     """A CPU that libraries are written for."""
 

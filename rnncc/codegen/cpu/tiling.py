@@ -5,9 +5,8 @@ The lowering asks for the memory, the code generator for the rest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rnncc.codegen.cpu.core import Core
+from rnncc.records import record
 
 DEPTH = 128
 """Rows of both operands that are packed and summed at a time."""
@@ -17,7 +16,7 @@ MOST_VECTORS = 8
 """Of a panel, where there are few rows: independent sums that fill the pipeline."""
 
 
-@dataclass(frozen=True)
+@record
 class Tiling:
     """Tiles of out[rows, columns]: a tile holds `height` rows of a panel of `vectors` vectors.
 

@@ -6,7 +6,6 @@ Square tiles of what it reads are turned round in registers, then go row by row 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
@@ -17,6 +16,7 @@ from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.kern.kernels import Map
+from rnncc.records import record
 
 TURNED = ("f32", "f64", "i32")
 """Types of elements that are turned round."""
@@ -24,7 +24,7 @@ FEW = 8
 """Ops of a body that is written once for each row of a tile, which stays in registers then."""
 
 
-@dataclass(frozen=True)
+@record
 class TransposeTiling:
     """The axis along which some inputs are dense, and how many elements a tile has along each.
 

@@ -4,7 +4,6 @@ convolution or a pool: an element that several terms read is loaded once."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
@@ -13,12 +12,13 @@ from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.kernels import Reduce
+from rnncc.records import record
 
 Combine = Callable[[Value, Sequence[Value], Value | None], Value]
 """Writes a result with one more term, under a mask."""
 
 
-@dataclass(frozen=True)
+@record
 class Result:
     """A vector of results: how far it is from the first one of its block along each axis; and which
     lanes count, where not all do."""

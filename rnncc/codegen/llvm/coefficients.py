@@ -7,15 +7,15 @@ Waite's (1980).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from rnncc.codegen.llvm.vector import Real
+from rnncc.records import record
 
 Terms = tuple[float, ...]
 """Of a polynomial, lowest first."""
 
 
-@dataclass(frozen=True)
+@record
 class Table:
     """The numbers of one element type.
 

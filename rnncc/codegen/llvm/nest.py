@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Index, Kernel
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Nest:
     """Loops over `dims`, outermost first; `axes[i]` is the domain's axis that loop i runs along.
 

@@ -7,7 +7,6 @@ import threading
 import weakref
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +18,7 @@ from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.relaxed_simd import keep_selections
 from rnncc.errors import CompileError
 from rnncc.platforms import architecture_of, system_of
+from rnncc.records import record
 
 llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
 
@@ -75,7 +75,7 @@ def _quick_passes(target: Machine) -> Generator[None]:
             llvm.set_option("", "--disable-lsr=false")
 
 
-@dataclass(frozen=True)
+@record
 class Optimised:
     """A module after LLVM's passes, and the machine it is for."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 import llvmlite.binding
+
+from rnncc.records import record
 
 llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
 CONSTANTS = (
@@ -16,7 +18,7 @@ CONSTANTS = (
 _FUNCTION = ".text."
 
 
-@dataclass(frozen=True)
+@record
 class SectionBytes:
     """Bytes of an object that become part of a program.
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from llvmlite import ir
 
 from rnncc.ir.types import ITEM_BYTES
+from rnncc.records import record
 
 I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
 I8, I1 = ir.IntType(8), ir.IntType(1)
@@ -30,7 +30,7 @@ FAR = 4
 Value = Any
 
 
-@dataclass(frozen=True)
+@record
 class Pointer:
     """A buffer as code sees it.
 

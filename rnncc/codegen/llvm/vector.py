@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from llvmlite import ir
 
 from rnncc.codegen.llvm.text_builder import spread
 from rnncc.platforms import architecture_of
+from rnncc.records import record
 
 Real = Literal["f32", "f64"]
 """The element types that there is arithmetic of."""
@@ -38,7 +38,7 @@ def real_of(dtype: str) -> Real:
     return dtype
 
 
-@dataclass(frozen=True)
+@record
 class Vector:
     """What arithmetic is emitted for.
 

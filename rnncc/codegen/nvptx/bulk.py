@@ -8,7 +8,6 @@ that each run the kernel's body for some points of it.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
@@ -32,6 +31,7 @@ from rnncc.codegen.nvptx.tiles import (
     with_tiles_of,
     write_quad,
 )
+from rnncc.records import record
 
 PART = SIDE * QUAD
 """Rows of a quad."""
@@ -253,7 +253,7 @@ class _Units:
         return b.add(first, b.add(b.mul(above, I64(SIDE * QUAD)), rest))
 
 
-@dataclass(frozen=True)
+@record
 class _Part:
     """What one read of weights is of; `inside`: whether there is so much to read, if in doubt."""
 

@@ -10,7 +10,6 @@ warp. It folds them in their order, so that results have the bits of one thread 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.values import I64, VALUE, Pointer, Value
@@ -18,6 +17,7 @@ from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.kern.kernels import Reduce
+from rnncc.records import record
 
 HEIGHT = 16
 """Terms that a thread reads before it waits for the first; factors of products count each."""
@@ -31,7 +31,7 @@ Term = Callable[[Value], list[Value]]
 """A term, or its factors, by its number in the order of the sum."""
 
 
-@dataclass(frozen=True)
+@record
 class Result:
     """What a result starts at, its terms, and what takes the sum."""
 

@@ -7,12 +7,12 @@ square over a tile's sums: `ACROSS` of them side by side along its rows of A.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rnncc.codegen.llvm.values import I32, I64, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import COLUMNS, SIDE, ZERO, Lane
 from rnncc.codegen.nvptx.limits import WARP
+from rnncc.records import record
 
 RUN = 32
 """k at a time."""
@@ -25,7 +25,7 @@ PIECE = 8
 ACROSS = 2
 
 
-@dataclass(frozen=True)
+@record
 class WarpPart:
     """A warp's part of a tile: `tiles` of rows of A by `columns` of eight, and which one it is."""
 

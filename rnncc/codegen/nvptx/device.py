@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from llvmlite import ir
 from xdsl.ir import Block
@@ -24,6 +23,7 @@ from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library
 from rnncc.kern.program import KernelProgram
+from rnncc.records import record
 
 SEALS = {"forward": "write", "backward": "check"}
 """What a program does with the tape's seal."""
@@ -31,7 +31,7 @@ MOST_PARAMETERS = 4096 // 8
 """As PTX allows since its first version: 4 KiB."""
 
 
-@dataclass(frozen=True)
+@record
 class DeviceKernel:
     """A program's kernel.
 
@@ -50,7 +50,7 @@ class DeviceKernel:
     per_block: int
 
 
-@dataclass(frozen=True)
+@record
 class DeviceCode:
     """LLVM IR, the kernels in it by program, and modules of users' functions that it calls."""
 

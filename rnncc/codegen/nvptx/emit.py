@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -14,9 +13,10 @@ from rnncc.codegen.nvptx.gpu import Gpu
 from rnncc.codegen.nvptx.limits import PATIENCE, STUCK, Sync
 from rnncc.codegen.nvptx.primitives import GiveUp, Primitives
 from rnncc.ir.dims import Dim
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class GridTeam:
     """Whether this thread is one of a team's, and the grid around it."""
 
@@ -25,7 +25,7 @@ class GridTeam:
     everyone: Value
 
 
-@dataclass(frozen=True)
+@record
 class Share:
     """A thread's part of what is shared out: numbers `first`, `first + step`, ... below `count`.
 

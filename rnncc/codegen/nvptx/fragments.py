@@ -6,7 +6,6 @@ with their slots side by side, so that a block which has some groups of units ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 
 from llvmlite import ir
@@ -17,6 +16,7 @@ from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.kernels import Gemm
+from rnncc.records import record
 
 SIDE = 16
 """Rows and k of A."""
@@ -37,7 +37,7 @@ def is_low(op: Gemm) -> bool:
     return low and op.room is not None and op.slots.data <= MOST_SLOTS
 
 
-@dataclass(frozen=True)
+@record
 class Groups:
     """How a block's units and slots make rows of A.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 from llvmlite import ir
@@ -14,6 +14,7 @@ from rnncc.codegen.nvptx.primitives import Primitives
 from rnncc.codegen.nvptx.ptx import DeviceMachine
 from rnncc.errors import CompileError
 from rnncc.platforms import LINE
+from rnncc.records import record
 
 AHEAD_BYTES = 32 << 20
 """What is computed ahead of the steps that read it stays in the second-level cache."""
@@ -24,7 +25,7 @@ NEARLY = r'= call float asm "div.full.f32 $0, $1, $2;", "=f,f,f"(float \1, float
 """Beside sums of bf16, quotients are right to 2 units in the last place: gates take less time."""
 
 
-@dataclass(frozen=True)
+@record
 class Gpu:
     """GPUs that run the baseline's PTX.
 

@@ -5,8 +5,6 @@ What numbers rows is checked first; the wait behind that shows all threads wheth
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llvmlite import ir
 
 from rnncc.codegen.llvm.reductions import Folding
@@ -25,12 +23,13 @@ from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import Dim, product
 from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
+from rnncc.records import record
 
 SECTOR = 8
 """Floats that memory hands over at once."""
 
 
-@dataclass(frozen=True)
+@record
 class _Panels:
     """One slot's weights of some panels of the same width.
 

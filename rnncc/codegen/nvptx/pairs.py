@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
@@ -20,12 +19,13 @@ from rnncc.ir.types import dtype_of
 from rnncc.kern.access import Access, dense, get_access
 from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
 from rnncc.kern.kernels import Gemm, Map
+from rnncc.records import record
 
 RUN = 8
 """bf16 that a thread waits for at a time: two words."""
 
 
-@dataclass(frozen=True)
+@record
 class Pair:
     """A map and the product that it makes rows for.
 

@@ -7,12 +7,12 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from rnncc.errors import CompileError
+from rnncc.records import record
 
 TRIPLE = "nvptx64-nvidia-cuda"
 BASELINE = "sm_70"
@@ -26,7 +26,7 @@ LONG = 1_500_000
 """Characters of LLVM IR; in longer code, passes whose time grows faster than it do not run."""
 
 
-@dataclass(frozen=True)
+@record
 class DeviceMachine:
     """A chip as LLVM names it; `Machine` of `rnncc.codegen.llvm.machine`."""
 
@@ -57,7 +57,7 @@ class DeviceMachine:
         return [1]
 
 
-@dataclass(frozen=True)
+@record
 class ChipImage:
     """Code for a chip; that of `ptx` is text that the driver compiles, and ends in NUL."""
 

@@ -7,13 +7,13 @@ while one is multiplied. A thread has one unit, some rows, and the sums of all s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.limits import WARP
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.stationary import StationaryStep
@@ -34,7 +34,7 @@ Reader = Callable[[Value], list[Value]]
 """What a lane reads of a run by its number: weights, a slot after the other, then each row's."""
 
 
-@dataclass(frozen=True)
+@record
 class _Copy:
     """What a thread copies of each staging: the run `at` of a row, which may be another's.
 

@@ -32,6 +32,7 @@ from rnncc.ir.dims import product
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Gemm
 from rnncc.planning.phases import Memory
+from rnncc.records import record
 
 STAGED = 8704
 """Floats of rows in shared memory: 64 rows of 128 and what parts them, or fewer of more."""
@@ -234,7 +235,7 @@ class Stationary(HeldLoop):
                 gemm.write()
 
 
-@dataclass(frozen=True)
+@record
 class StepLanes:
     """A lane's row of `ROW_LANES`; its unit, whether there is such a one, and its weights."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.cpu.target import CpuTarget
@@ -12,6 +11,7 @@ from rnncc.codegen.nvptx.gpu import TENSOR, Gpu
 from rnncc.codegen.nvptx.ptx import BASELINE, ChipImage, DeviceMachine, assembled, ptx_of
 from rnncc.codegen.target import Code, Forms
 from rnncc.errors import CompileError
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.kern.library import Library
@@ -24,7 +24,7 @@ WITH_TENSORS = "sm_80"
 CHIP = re.compile(r"sm_([7-9]|1[0-2])[0-9][af]?")
 
 
-@dataclass(frozen=True)
+@record
 class NvptxTarget(Gpu):
     """GPUs that libraries are written for, and the CPU of their host's functions."""
 

@@ -12,8 +12,6 @@ order to what the kernel starts at. So no bit depends on how many blocks there a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llvmlite import ir
 
 from rnncc.codegen.llvm.values import FLOAT, I1, I32, I64, Pointer, Value
@@ -23,6 +21,7 @@ from rnncc.codegen.nvptx.fragments import COLUMNS, PADDING, QUAD, SIDE, Lane
 from rnncc.codegen.nvptx.limits import contract_tile, parts_of
 from rnncc.kern.access import Access, get_access
 from rnncc.kern.kernels import Contract
+from rnncc.records import record
 
 AHEAD = 8
 """Runs that the second-level cache is asked for ahead of the copies."""
@@ -39,7 +38,7 @@ def _sizes(op: Contract) -> tuple[int, int]:
     return int(rows), int(columns)
 
 
-@dataclass(frozen=True)
+@record
 class Operands:
     """What such a sum reads and writes; rows of a and b begin at multiples of 16 bytes."""
 

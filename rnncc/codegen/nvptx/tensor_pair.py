@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from rnncc.ir.dims import product
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Gemm, Map
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.tensor import TensorLoop
@@ -48,7 +48,7 @@ RowPointer = Callable[[Row | ShiftedRow], Pointer]
 """Where a row lies in the iteration that the symbols tell."""
 
 
-@dataclass(frozen=True)
+@record
 class _Point:
     """A point of this thread: whether it is there, and where; a point that is there if not."""
 

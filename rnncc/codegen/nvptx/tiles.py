@@ -8,13 +8,13 @@ the next thread. Sums are chains of fused multiply-adds, one k after another.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from llvmlite import ir
 
 from rnncc.codegen.llvm.values import FLOAT, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.records import record
 
 SIDE = 16
 QUAD = 4
@@ -67,7 +67,7 @@ def bytes_of(left: int, right: int) -> int:
     return 4 * 2 * run_of(left, right) * (pitch_of(left) + pitch_of(right))
 
 
-@dataclass(frozen=True)
+@record
 class Tile:
     """A tile's operands and the depth of its sums.
 

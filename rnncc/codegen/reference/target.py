@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.target import Code
 from rnncc.errors import CompileError
 from rnncc.platforms import LINE
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.kern.library import Library
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NAME = "reference"
 
 
-@dataclass(frozen=True)
+@record
 class ReferenceTarget:
     """Code without vectors, threads or packing, whose sums go from the first term to the last."""
 

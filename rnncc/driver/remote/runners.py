@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
@@ -23,6 +22,7 @@ from rnncc.packaging.compiled import CompiledModel
 from rnncc.packaging.linkers import find_linker, find_zig, zig_target
 from rnncc.packaging.products import LINKED, write_products
 from rnncc.platforms import architecture_of, platform_of, system_of
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,7 +34,7 @@ TIMEOUT = 600
 """Seconds that a compiler or an emulated call may take."""
 
 
-@dataclass(frozen=True)
+@record
 class Board:
     """A machine of `qemu-system` without an operating system.
 
@@ -98,7 +98,7 @@ EMULATED = {
 """System and architecture -> what runs the code, for people."""
 
 
-@dataclass(frozen=True)
+@record
 class Feature:
     """What not all engines of WebAssembly have.
 
@@ -139,7 +139,7 @@ class Missing(CompileError):
         super().__init__("", f"code for {target} does not run here: {what}", hint)
 
 
-@dataclass(frozen=True)
+@record
 class Runner:
     """How code is made a program and run.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rnncc.errors import Location
@@ -11,6 +10,7 @@ from rnncc.frontends.caffe2.graph import Resolver, Scope
 from rnncc.frontends.caffe2.operator import Blob, Operator
 from rnncc.frontends.caffe2.recurrent import read_links, read_net
 from rnncc.netdef import NetDef
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.frontends.caffe2.ops.recurrent_network import RecurrentNetwork
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Pairs = list[tuple[Blob, Blob]]
 
 
-@dataclass(frozen=True)
+@record
 class Backward:
     """The gradient of one step.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from rnncc.ir.interpreter import run
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.records import record
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -34,7 +34,7 @@ BASES = (2, 9, 65)
 """What the first of the sizes may be; the next ones are larger by one each."""
 
 
-@dataclass(frozen=True)
+@record
 class BackwardPart:
     """Some operators, and those that a net holds for their gradient.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.control import Control
@@ -12,6 +12,7 @@ from rnncc.frontends.caffe2.operator import Blob, Operator
 from rnncc.frontends.caffe2.trip_count import Loops
 from rnncc.netdef import NetDef, OperatorDef
 from rnncc.netdef.checks import operator_text
+from rnncc.records import record
 
 MAX_DEPTH = 24
 """How deep nets may stand inside operators of nets."""
@@ -24,7 +25,7 @@ def _nothing(name: str) -> Blob | None:
     return None
 
 
-@dataclass(frozen=True)
+@record
 class Resolver:
     """Makes operators from nets, and from the nets inside operators.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.netdef import Argument, Fill, NetDef, declared_fills, load, ssa
 from rnncc.netdef.files import Message
+from rnncc.records import record
 from rnncc.sources import called
 
 Source = str | Path | bytes | Message
@@ -87,7 +87,7 @@ def _recomputing(net: NetDef, names: Collection[str]) -> NetDef:
     return copy
 
 
-@dataclass(frozen=True)
+@record
 class OperatorShapes:
     """What inference found of an operator: (dtype, shape) of each output, None of what inference
     does not compute; and the same of the operators of nets inside, but not of gradients of control

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from rnncc.errors import CompileError, NetError
 from rnncc.frontends.caffe2.operator import Blob, Operator
 from rnncc.netdef import NetDef, check_text, parse_text
 from rnncc.netdef.nested import writes_of
+from rnncc.records import record
 
 MAX_WINDOW = 64
 """How many rows of an input sequence a step may see."""
 
 
-@dataclass(frozen=True)
+@record
 class Link:
     """At step t the blob `internal` is the rows t + offset ... of `external`, `window` of them."""
 
@@ -24,7 +24,7 @@ class Link:
     window: int
 
 
-@dataclass(frozen=True)
+@record
 class Alias:
     """The output `target` is the state's rows from `offset` on; below 0 it counts from the end."""
 
@@ -33,7 +33,7 @@ class Alias:
     offset: int
 
 
-@dataclass(frozen=True)
+@record
 class State:
     """A state's name, the blob it starts as, its links; the step net writes row `offset` ahead."""
 
@@ -48,7 +48,7 @@ class State:
         return self.write.offset
 
 
-@dataclass(frozen=True)
+@record
 class Structure:
     """All of a RecurrentNetwork.
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rnncc.frontends.caffe2.operator import Operator, range_text
 from rnncc.frontends.caffe2.table import FAMILIES, GRADIENTS
+from rnncc.records import record
 
 _REFUSED = "Refused: "
 _ATTRIBUTES = "Attributes:"
 
 
-@dataclass(frozen=True)
+@record
 class OperatorGroup:
     """Operator types that are imported alike.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from rnncc.frontends.caffe2.constants import Known
 from rnncc.frontends.caffe2.operator import Blob, Operator
+from rnncc.records import record
 
 MAX_EVALUATIONS = 300_000
 """How many operators may be evaluated to count iterations, in one import: about half a second."""
@@ -29,7 +30,7 @@ class Loops:
     evaluations: int = field(default=MAX_EVALUATIONS)
 
 
-@dataclass(frozen=True)
+@record
 class TripCount:
     """How often a loop runs.
 
@@ -44,7 +45,7 @@ class TripCount:
     last: Mapping[Blob, Known | None]
 
 
-@dataclass(frozen=True)
+@record
 class CountedLoop:
     """One while loop.
 

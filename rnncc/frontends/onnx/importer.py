@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.ports import fresh
 from rnncc.ir.program import Counts, Program
 from rnncc.ir.size_proofs import is_natural
+from rnncc.records import record
 from rnncc.scalar import Scalar
 from rnncc.sources import called
 
@@ -36,7 +36,7 @@ OVERRIDABLE_FROM = 4
 """The IR version from which an initialiser that is an input too means a default."""
 
 
-@dataclass(frozen=True)
+@record
 class Imported:
     """A model that was read.
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from rnncc.constants import Constant
@@ -21,6 +21,7 @@ from rnncc.frontends.shapes import Shape, Sizes, parse_shape
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import shape_text
 from rnncc.names import c_name
+from rnncc.records import record
 
 _TAKEN = ("inputs", "outputs", "workspace", "state", "part", "parameters", "tape", "grads")
 """Names of arguments in the C interface."""
@@ -163,7 +164,7 @@ def _own(symbol: str) -> str:
     return f"?{symbol}"
 
 
-@dataclass(frozen=True)
+@record
 class Given:
     """What is known of inputs before a model is read.
 

@@ -7,11 +7,12 @@ A model is read anew with each thing that is learnt, which calls of the library 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from rnncc.frontends.onnx.values import varies
 from rnncc.ir.dims import Dim, Excess
 from rnncc.ir.size_proofs import is_natural
+from rnncc.records import record
 
 MOST_LEARNT = 64
 """How often a model is read anew."""
@@ -37,7 +38,7 @@ class Learnt(Exception):
         self.facts, self.symbol, self.size, self.same = facts, symbol, size, same
 
 
-@dataclass(frozen=True)
+@record
 class Known:
     """What has been learnt so far.
 

@@ -6,7 +6,7 @@ An optional value is the value itself, or `Nothing`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -15,6 +15,7 @@ from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
+from rnncc.records import record
 
 PARTIAL_LISTS = "its length, and all elements put together, may be read"
 MAX_LISTED = 1024
@@ -24,7 +25,7 @@ Names = str | list[str] | None
 """The names of what an input or output holds: of a tensor, of a list's elements, or of nothing."""
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class StackedRows(Value):
     """A list of tensors.
 
@@ -104,7 +105,7 @@ class StackedRows(Value):
         return f"a list of {length}" if self.earlier is None else f"a list with {length} appended"
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class PossibleRows(Value):
     """Elements of a list in a loop, of each of which the run decides whether it exists.
 
@@ -141,7 +142,7 @@ class PossibleRows(Value):
         return "elements that may exist"
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Nothing(Value):
     """An optional value without an element."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from rnncc.frontends.onnx.values import Array, Dims, Value, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of, dtype_of, shape_text
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -50,7 +50,7 @@ FoldOne = Callable[["Node", list[Array]], Array | None]
 Fold = FoldOne | Callable[["Node", list[Array]], Sequence[Array] | Value | None]
 
 
-@dataclass(frozen=True)
+@record
 class OnnxOperator:
     """How an operator is read.
 

@@ -5,7 +5,6 @@ What the rows behind those that count hold means nothing, but may be computed wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -13,9 +12,10 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.records import record
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Partial(Value):
     """A tensor whose size along an axis is a bound.
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -18,6 +17,7 @@ import numpy as np
 from rnncc.errors import CompileError, Location
 from rnncc.formats import kind_of, starts_as_onnx
 from rnncc.frontends.onnx.errors import Unsupported
+from rnncc.records import record
 from rnncc.sources import (
     HINT,
     called,
@@ -271,7 +271,7 @@ class Tensors:
         return path
 
 
-@dataclass(frozen=True)
+@record
 class _Region:
     """Bytes of a file."""
 

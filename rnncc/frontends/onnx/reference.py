@@ -7,15 +7,15 @@ ONNX allows and the importer does not take.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 
 from rnncc.frontends.onnx.table import FAMILIES
 from rnncc.frontends.onnx.unread import BY_DEFINITION
+from rnncc.records import record
 
 _REFUSED = "Refused: "
 
 
-@dataclass(frozen=True)
+@record
 class OperatorEntry:
     """An operator.
 

@@ -4,13 +4,13 @@ a node against it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import Value
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.frontends.onnx.node import Node
@@ -27,7 +27,7 @@ STANDARD = {
 """Element types whose names in schemas differ by more than an underscore."""
 
 
-@dataclass(frozen=True)
+@record
 class Formal:
     """An input in a schema.
 
@@ -48,7 +48,7 @@ class Formal:
         return sorted(t[len("tensor(") : -1] for t in self.types if t.startswith("tensor("))
 
 
-@dataclass(frozen=True)
+@record
 class Signature:
     """An operator of one version.
 

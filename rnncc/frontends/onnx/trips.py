@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import tensor
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -50,7 +50,7 @@ OF_SHAPES = ("Shape", "Size")
 """Operators that read no numbers of their input."""
 
 
-@dataclass(frozen=True)
+@record
 class Trips:
     """What is known of a loop.
 

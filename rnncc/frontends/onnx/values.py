@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.records import record
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[Dim, ...]
@@ -56,7 +56,7 @@ def varies(formula: Dim) -> bool:
     return any(map(is_step, formula.symbols))
 
 
-@dataclass(frozen=True, eq=False)
+@record(eq=False)
 class Value:
     """One value of a graph.
 
@@ -134,7 +134,7 @@ class Value:
         return None if self.symbolic else self.known
 
 
-@dataclass(frozen=True)
+@record
 class Dequantised:
     """What a tensor of floats is made of: numbers, a scale and a zero point.
 

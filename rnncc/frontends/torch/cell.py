@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,12 +22,13 @@ from rnncc.ir.gates import NESTED_LIMIT
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.complex_numbers import Complex
+from rnncc.records import record
 from rnncc.sizes import TIME
 
 NAME = "scan"
 
 
-@dataclass(frozen=True)
+@record
 class Places:
     """Where rows of xs, the state and all other tensors are among a graph's inputs.
 
@@ -40,7 +40,7 @@ class Places:
     held: Sequence[int]
 
 
-@dataclass(frozen=True)
+@record
 class CellStep:
     """One step of a cell.
 

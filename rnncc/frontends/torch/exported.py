@@ -7,7 +7,6 @@ import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,13 +43,14 @@ from rnncc.frontends.torch.watch import watching
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.passes.activity import sources_of
+from rnncc.records import record
 
 MOST_REPEATS = 16
 """Repeats that are compiled one after another without a warning."""
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
-@dataclass(frozen=True)
+@record
 class Exported:
     """A net, and what its inputs and outputs are in PyTorch.
 

@@ -8,7 +8,6 @@ one of uint8, int8 or int16 of int32.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from rnncc.frontends.torch.types import element_type
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.nn.complex_numbers import Complex, packed, unpacked
+from rnncc.records import record
 
 
 def declared(
@@ -47,7 +47,7 @@ def given_out(b: Builder, outputs: Mapping[str, Tensor]) -> dict[str, SSAValue]:
     return {n: packed(b, x) if isinstance(x, Complex) else x for n, x in outputs.items()}
 
 
-@dataclass(frozen=True)
+@record
 class Dtypes:
     """What a net's inputs and outputs are in PyTorch.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -29,6 +28,7 @@ from rnncc.ir.attributes import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.checks import expect, expect_equal, expect_float, expect_number, expect_one_type
 from rnncc.ir.types import FLOATS, NUMPY, WIDE, Tensor, dims_of, dtype_of, shape_text
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.ir.builder import Builder
@@ -43,7 +43,7 @@ Axes = tuple[int | None, ...]
 """For each operand its axis, or None for the whole of it."""
 
 
-@dataclass(frozen=True)
+@record
 class Context:
     """What evaluation needs beside arrays: a size for each symbol, and the float type to use."""
 

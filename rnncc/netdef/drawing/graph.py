@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from unicodedata import east_asian_width
 
+from rnncc.records import record
+
 LETTER = 0.61
 """A letter's width in font sizes, in any of the usual fonts of one width."""
 SIZES = {"type": 13.0, "name": 11.0, "blob": 12.0, "note": 11.0, "title": 12.0}
@@ -15,7 +17,7 @@ LONGEST = 46
 """How many letters of a name are shown."""
 
 
-@dataclass(frozen=True)
+@record
 class Line:
     """A line of text in a box."""
 
@@ -32,7 +34,7 @@ class Line:
         return SIZES[self.style] * LINE
 
 
-@dataclass(frozen=True)
+@record
 class DrawnNode:
     """A box, or a blob.
 

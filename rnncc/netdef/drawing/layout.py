@@ -6,11 +6,11 @@ In: the boxes' sizes and the arrows of a graph without cycles. Out: centres, and
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 from rnncc.netdef.drawing.columns import columns_of, kept_apart
 from rnncc.netdef.drawing.order import ordered
+from rnncc.records import record
 
 BETWEEN = 22.0
 """Between neighbours in a layer."""
@@ -28,7 +28,7 @@ Size = tuple[float, float]
 Edge = tuple[int, int]
 
 
-@dataclass(frozen=True)
+@record
 class Layout:
     """Where everything lies.
 
@@ -42,7 +42,7 @@ class Layout:
     curves: list[list[Point]]
 
 
-@dataclass(frozen=True)
+@record
 class _Rows:
     """The layers' tops and heights, and in which layer each node is."""
 

@@ -7,12 +7,13 @@ is made is shown again beside its reader, so that arrows are short.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from rnncc.netdef.drawing.graph import DrawnGraph, DrawnNode, Line, line
 from rnncc.netdef.inner import nets_in
 from rnncc.netdef.netdef_pb2 import Argument, NetDef, OperatorDef
 from rnncc.netdef.versions import Value, ssa
+from rnncc.records import record
 
 FAR = 5
 """How many operators long an arrow may be."""
@@ -30,7 +31,7 @@ _WEIGHTS = {
 _AROUND_NETS = ("RecurrentNetwork", "RecurrentNetworkGradient", "Do", "If", "While")
 
 
-@dataclass(frozen=True)
+@record
 class Surroundings:
     """What a net inside an operator has of its surroundings.
 

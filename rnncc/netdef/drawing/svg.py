@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from rnncc.netdef.drawing.colours import DARK, INK, LIGHT, rules
 from rnncc.netdef.drawing.graph import SIZES, DrawnGraph, DrawnNode, Line, line
 from rnncc.netdef.drawing.layout import Edge, Layout, Point, Size
+from rnncc.records import record
 
 Place = Callable[[Sequence[Size], Sequence[Edge], frozenset[int]], Layout]
 
@@ -39,7 +39,7 @@ text.name, text.note, text.title, .unread text {{ fill: {INK["dark"][1]}; }}
 """
 
 
-@dataclass(frozen=True)
+@record
 class PlacedGraph:
     """A graph with its layout, and those of the nets in its boxes."""
 

@@ -21,9 +21,10 @@ from rnncc.ir.ops.linear import OrderedSum
 from rnncc.ir.ops.shape import Reshape, Shift
 from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.passes.checkpointing.time_local import is_timed, rows_a_step
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Cut:
     """How time is cut: `length` steps into runs of `chunk`; the symbol `extent` is one run's."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -21,9 +20,10 @@ from rnncc.ir.types import dims_of
 from rnncc.passes.checkpointing.chunk_body import Body, Cut, Hand, finish
 from rnncc.passes.checkpointing.clusters import find_cluster
 from rnncc.passes.checkpointing.time_local import is_timed
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class Runs:
     """The two loops over runs; in the backward one the ops that repeat forward, and the others."""
 

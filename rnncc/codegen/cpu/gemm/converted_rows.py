@@ -5,10 +5,9 @@ The lowering asks for the memory, the code generator for the rest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rnncc.codegen.cpu.core import Core
 from rnncc.kern.packing import GROUP
+from rnncc.records import record
 
 WORD = 4
 """Bytes: a group of k."""
@@ -17,7 +16,7 @@ HEAD = 2 * WORD
 MOST_ROWS, LEAST_ROWS = 96, 12
 
 
-@dataclass(frozen=True)
+@record
 class ConvertedRows:
     """Rows of `depth` values that are converted at a time.
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from rnncc.codegen.cpu.core import Core
 from rnncc.ir.dims import Dim
 from rnncc.kern.kernels import Gemm
+from rnncc.records import record
 
 DEPTH, FULL, WIDTH = "_depth", "_full", "_width"
 """The names of sizes that a function is given."""
 
 
-@dataclass(frozen=True)
+@record
 class GemmSizes:
     """The sizes of a product: numbers, or names where one function serves several products.
 

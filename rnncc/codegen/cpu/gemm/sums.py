@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from math import prod
@@ -11,6 +10,7 @@ from math import prod
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.values import I64, Pointer, Value
+from rnncc.records import record
 
 ZERO = I64(0)
 LINE, LINES = 64, 2
@@ -23,7 +23,7 @@ Load = Callable[[], list[Value]]
 """Writes what reads a word of a row or of weights."""
 
 
-@dataclass(frozen=True)
+@record
 class Width:
     """Of a panel: its units, and the vectors that hold them."""
 

@@ -6,7 +6,6 @@ Weights are read word by word: as many k as stand side by side in the packed for
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
 
@@ -16,9 +15,10 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.kernels import Gemm
 from rnncc.kern.packing import GROUP
+from rnncc.records import record
 
 
-@dataclass(frozen=True)
+@record
 class LeftOperand:
     """A product's left operand: steps along the rows' axes and along k.
 

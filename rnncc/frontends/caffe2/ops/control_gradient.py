@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.bindings import read_bindings
@@ -24,12 +23,13 @@ from rnncc.frontends.caffe2.recurrent import needed_net, read_net
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.frontends.caffe2.solve import walk
 from rnncc.netdef import Arguments, NetDef, OperatorDef
+from rnncc.records import record
 
 AUTOSPLIT = re.compile(r"_(.+)_autosplit_\d+\Z")
 """The name of one of several gradients that are summed up."""
 
 
-@dataclass(frozen=True)
+@record
 class GradientNames:
     """What the gradient of a Do says, all by names outside.
 

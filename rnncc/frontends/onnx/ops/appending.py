@@ -7,7 +7,7 @@ chooses among them, each goes with a bool, and behind the loop those that exist 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -20,12 +20,13 @@ from rnncc.frontends.onnx.partial import first_rows
 from rnncc.frontends.onnx.values import Dims, Value
 from rnncc.ir.types import dims_of
 from rnncc.nn.indexing import first_places
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.frontends.onnx.scope import Scope
 
 
-@dataclass(frozen=True)
+@record
 class Appended:
     """What each iteration appends to a list.
 

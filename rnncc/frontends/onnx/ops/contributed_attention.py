@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Node, Result
@@ -12,6 +10,7 @@ from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.attention import attend, by_head, heads_together
 from rnncc.nn.axes import row
 from rnncc.nn.linear import matmul
+from rnncc.records import record
 
 LOWEST = -3.4028234663852886e38
 """What ONNX Runtime adds to scores of later steps: the least float32."""
@@ -22,7 +21,7 @@ UNSUPPORTED = "do_rotary rotary_embedding_dim past_present_share_buffer"
 """Those of Attention of which only the default is read."""
 
 
-@dataclass(frozen=True)
+@record
 class Heads:
     """Queries [B, heads, S, d], keys [B, heads, L, d] and values [B, heads, L, e].
 

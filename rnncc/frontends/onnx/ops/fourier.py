@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -16,12 +15,13 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text
 from rnncc.nn.axes import move_axis
 from rnncc.nn.convolution import Window
+from rnncc.records import record
 
 MAX_LENGTH = 4096
 """Elements of one transform, whose matrix has their square."""
 
 
-@dataclass(frozen=True)
+@record
 class _Transform:
     """A transform of `length` elements, as a matrix.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from rnncc.frontends.onnx.ops.control import captures_of
 from rnncc.frontends.onnx.trips import Trips
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rnncc.frontends.onnx.scope import Scope
 
 
-@dataclass(frozen=True)
+@record
 class LoopBody:
     """A loop, and what its body may know of the values that it carries.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
@@ -18,13 +18,14 @@ from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.axes import cut, row
 from rnncc.nn.cells import CellWeights, Elman, Gru, Lstm, reset_after_biases
 from rnncc.nn.layer import Cell, Direction, run_layers, stack_states
+from rnncc.records import record
 
 DIRECTIONS = ("forward", "reverse", "bidirectional")
 LENGTHS, STARTS, PEEPHOLES = 4, 5, 7
 """The inputs of these numbers: sequence_lens, initial_h with initial_c behind it, P."""
 
 
-@dataclass(frozen=True)
+@record
 class Stacked:
     """The parameters of all directions: W, R and, where it is given, B."""
 

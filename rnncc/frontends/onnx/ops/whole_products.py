@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -27,6 +26,7 @@ from rnncc.nn.quantisation import (
     whole_convolution,
     whole_matmul,
 )
+from rnncc.records import record
 
 BYTES = ("i8", "u8")
 ROWS, COLUMNS = -2, -1
@@ -234,7 +234,7 @@ def _dynamic_matmul(n: Node) -> SSAValue:
     return n.plus(y, 4)
 
 
-@dataclass(frozen=True)
+@record
 class _WholeStacked(Stacked):
     """W and R as i8 [directions, 4H, I], their scales and zero points [directions] or with 4H."""
 

@@ -7,7 +7,6 @@ What acts on each part by itself is translated as it is for floats, once for eac
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from torch.utils import _pytree as pytree
@@ -27,6 +26,7 @@ from rnncc.nn import complex_numbers as cn
 from rnncc.nn.arithmetic import times
 from rnncc.nn.axes import move_axis
 from rnncc.nn.complex_numbers import Complex
+from rnncc.records import record
 
 LARGEST_TRANSFORM = 256
 """A Fourier transform along an axis of more numbers is refused: its matrix would be large."""
@@ -39,7 +39,7 @@ def is_complex(args: Any) -> bool:
     return any(isinstance(leaf, (Complex, complex)) for leaf in pytree.tree_leaves(args))
 
 
-@dataclass(frozen=True)
+@record
 class PartsOperator:
     """An operator on the parts: the one of floats.
 

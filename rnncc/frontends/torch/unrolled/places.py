@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -12,12 +11,13 @@ import torch
 from torch.fx import Node
 
 from rnncc.frontends.torch.unrolled.view import arguments_of, known, name_of, producer, value_of
+from rnncc.records import record
 
 END = 2**63 - 1
 """What aten calls the end of an axis."""
 
 
-@dataclass(frozen=True)
+@record
 class AxisPart:
     """Part of an axis: `size` places from `start` on, or one place, which leaves no axis.
 
@@ -37,7 +37,7 @@ class AxisPart:
 ALL = AxisPart()
 
 
-@dataclass(frozen=True)
+@record
 class TensorPart:
     """Part of a tensor: a part of each axis; those that are not named are whole."""
 
@@ -45,7 +45,7 @@ class TensorPart:
     parts: tuple[AxisPart, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Sweep:
     """Places of one tensor, one for each repeat: `start` + i * `step` along `axis`.
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from rnncc.records import record
+
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@record
 class Repeat:
     """labels[i] == labels[i + period] for start <= i < end - period."""
 

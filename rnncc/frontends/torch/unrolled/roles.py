@@ -8,7 +8,7 @@ and for arithmetic, in which a number may differ from repeat to repeat.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -26,6 +26,7 @@ from rnncc.frontends.torch.unrolled.view import (
     type_of,
     value_of,
 )
+from rnncc.records import record
 
 LONGEST_LAG = 8
 """How many repeats ago a value may have been computed."""
@@ -41,21 +42,21 @@ VIEWS = frozenset(
 """What is the same wherever it is computed from the same tensor."""
 
 
-@dataclass(frozen=True)
+@record
 class Same:
     """One value, or one node from outside, in all repeats."""
 
     value: Any
 
 
-@dataclass(frozen=True)
+@record
 class Numbers:
     """A number that differs from repeat to repeat."""
 
     values: tuple[int | float, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Inner:
     """A result of another node of the body: in the same repeat, or in the one `lag` before.
 
@@ -72,21 +73,21 @@ class Inner:
 Role = Same | Numbers | Inner | Sweep
 
 
-@dataclass(frozen=True)
+@record
 class BodyNode:
     """A node of the body, and the roles of the leaves of its arguments."""
 
     roles: tuple[Role, ...]
 
 
-@dataclass(frozen=True)
+@record
 class Read:
     """A row of a tensor from outside."""
 
     sweep: Sweep
 
 
-@dataclass(frozen=True)
+@record
 class Write:
     """A tensor, of which a row is replaced in each repeat; nothing else looks at it meanwhile."""
 
@@ -95,7 +96,7 @@ class Write:
     source: Role
 
 
-@dataclass(frozen=True)
+@record
 class Invariant:
     """What all repeats compute alike, of tensors from outside: the first one's serves all."""
 
@@ -103,7 +104,7 @@ class Invariant:
 Kind = BodyNode | Read | Write | Invariant
 
 
-@dataclass(frozen=True)
+@record
 class Repeats:
     """Repeats that are one body.
 
