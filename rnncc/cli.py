@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -32,9 +31,6 @@ from rnncc.commands.options import (
 
 if TYPE_CHECKING:
     from rnncc.sources import NetFile
-
-GC_THRESHOLD = 500_000
-"""New objects before Python looks for garbage."""
 
 
 @click.group(
@@ -314,6 +310,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: those of this process without it, which then is the command's own.
     """
-    # What a short process makes lives until its end: looking for garbage is a sixth of a compile.
-    gc.set_threshold(GC_THRESHOLD)
     return console.run_process(cli) if arguments is None else console.run(cli, arguments)
