@@ -1,4 +1,5 @@
-"""Ways to compile and to call a model that change no bit: threads, pieces of a sequence, settings.
+"""Ways to compile and to call a model that change no bit: threads, pieces of a sequence, other rows
+of the batch, settings.
 
 Vectors of other CPUs change what rounding changes, which is compared anyway.
 """
@@ -7,12 +8,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
 from rnncc_runtime import Model, Pool
+from xdsl.ir import SSAValue
 
+from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
 from rnncc.sizes import BATCH, TIME
@@ -43,9 +47,10 @@ def draw_options(rng: random.Random, program: Program) -> dict[str, Any]:
 def difference(
     model: Model, program: Program, inputs: Arrays, sizes: Mapping[str, int], want: Arrays
 ) -> str | None:
-    """How a call of several threads, or in pieces, gives other bits than the whole call."""
-    for way, got in _calls(model, program, inputs, sizes):
-        for name, array in want.items():
+    """How a call of several threads, in pieces or of one row gives other bits than the whole."""
+    calls = ((way, got, want) for way, got in _calls(model, program, inputs, sizes))
+    for way, got, whole in chain(calls, _rows(model, program, inputs, sizes, want)):
+        for name, array in whole.items():
             if got[name].shape != array.shape or _bits(got[name]) != _bits(array):
                 return f"{way}: {name}:\n{got[name]}\nin one call\n{array}"
     return None
@@ -73,3 +78,58 @@ def _calls(
             return {name: np.array(a) for name, a in stream.step(part).items()}
 
         yield f"pieces of {pieces}", in_chunks(program, step, inputs, pieces)
+
+
+def _rows(
+    model: Model, program: Program, inputs: Arrays, sizes: Mapping[str, int], want: Arrays
+) -> Iterator[tuple[str, Arrays, Arrays]]:
+    """Calls with one row of the batch, and its part of the whole call's results.
+
+    Only of a model whose rows do not depend on each other, by the interpreter's word.
+    """
+    axes = [_batch_axes(values) for values in (program.net.inputs, program.net.outputs)]
+    rows = sizes.get(BATCH, 0)
+    if rows < 2 or axes[0] is None or axes[1] is None or None in axes[1].values():
+        return
+    alone = {**sizes, BATCH: 1}
+    for row in sorted({0, rows // 2, rows - 1}):
+        given, whole = _row(inputs, axes[0], row), _row(want, axes[1], row)
+        if not _is_independent(program, (inputs, sizes), (given, alone), axes[1], row):
+            return
+        yield f"row {row} alone", model.run(given), whole
+
+
+def _batch_axes(values: Mapping[str, SSAValue]) -> dict[str, int | None] | None:
+    """Of each value the axis of the batch, if it has one; None where another size holds it too."""
+    axes = dict[str, int | None]()
+    for name, value in values.items():
+        places = [i for i, d in enumerate(dims_of(value)) if BATCH in d.symbols]
+        if len(places) > 1 or any(not dims_of(value)[i].is_symbol for i in places):
+            return None
+        axes[name] = places[0] if places else None
+    return axes
+
+
+def _row(arrays: Arrays, axes: Mapping[str, int | None], row: int) -> Arrays:
+    taken = dict(arrays)
+    for name, axis in axes.items():
+        if axis is not None:
+            taken[name] = np.take(arrays[name], [row], axis)
+    return taken
+
+
+def _is_independent(
+    program: Program,
+    whole: tuple[Arrays, Mapping[str, int]],
+    alone: tuple[Arrays, Mapping[str, int]],
+    axes: Mapping[str, int | None],
+    row: int,
+) -> bool:
+    """Whether a row's results are the same, rounding apart, alone and in a batch."""
+    try:
+        with np.errstate(all="ignore"):
+            several, one = (run(program, call[0], np.float64, call[1]) for call in (whole, alone))
+    except ValueError:  # an index lies outside of its axis
+        return False
+    several = _row(several, axes, row)
+    return all(np.allclose(one[k], several[k], 1e-9, 0, equal_nan=True) for k in axes)
