@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.ir import Attribute, Data, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def, var_operand_def
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
 
 from rnncc.ir.ops.base import Array, Context, Cost, Elementwise, Grads, Properties, Variadic
 from rnncc.ir.ops.checks import expect, expect_float
@@ -16,6 +14,8 @@ from rnncc.scalar import Scalar
 
 if TYPE_CHECKING:
     from xdsl.ir import Operation
+    from xdsl.parser import AttrParser  # a twentieth of what the command imports
+    from xdsl.printer import Printer
 
     from rnncc.ir.builder import Builder
 
