@@ -25,6 +25,7 @@ from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.packaging.compiled import Artifacts
+from rnncc.torch.assigned import refusing_state
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.nets import TorchNet, check_precision
@@ -205,6 +206,7 @@ def _export(
     for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
         check_mode(device)
     with (
+        refusing_state(module, args, keywords),
         _without_transforms(name),
         watching(lambda: differentiable and torch.is_grad_enabled()),
         quiet(),

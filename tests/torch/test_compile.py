@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import re
+import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -312,6 +315,75 @@ def test_buffers_that_would_keep_gradients() -> None:
     with torch.no_grad():
         torch.testing.assert_close(compiled(torch.ones(3, 2)), peer(torch.ones(3, 2)), **CLOSE)
         torch.testing.assert_close(net.k, peer.k, **CLOSE)
+
+
+class Remembering(nn.Module):
+    """Puts what it computed somewhere, and may read there what an earlier call has put."""
+
+    def __init__(self, keep: Any, reads: bool) -> None:
+        super().__init__()
+        self.linear, self.keep, self.reads = nn.Linear(2, 2), keep, reads
+        self.kept: dict[str, Any] = {"h": None}
+        self.h: Any = None
+
+    def forward(self, x: Any) -> Any:
+        last = self.h if self.kept["h"] is None else self.kept["h"]
+        y = self.linear(x)
+        if last is not None and self.reads:
+            y = y + last
+        self.keep(self, y)
+        return y
+
+
+KEEPING: dict[str, Any] = {
+    "Remembering.h": lambda m, y: setattr(m, "h", y),
+    "['h']": lambda m, y: m.kept.update(h=(y * 2).detach()),
+}
+
+
+@pytest.mark.parametrize("place", KEEPING)
+def test_tensors_that_a_module_keeps(place: str) -> None:
+    """Compiled code keeps none: refused where the next call would read it."""
+    x = torch.randn(3, 2)
+    net = Remembering(KEEPING[place], reads=True)
+    with pytest.raises(CompileError, match=f"Remembering: the next call may .*{re.escape(place)}"):
+        rt.compile(net, (x,))
+    net.reads = False
+    with pytest.warns(UserWarning, match=f"compiled code leaves {re.escape(place)} as it was"):
+        compiled = rt.compile(net, (x,))
+    torch.testing.assert_close(compiled(x), net(x))
+    net.h = net.kept["h"] = None
+    compiled(x)
+    assert (net.h, net.kept) == (None, {"h": None})
+
+
+def test_tables_that_a_module_makes_once() -> None:
+    """What no argument decides is the same at each call; layers' lists of weights are no state."""
+
+    class Placed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.lstm = None, nn.LSTM(2, 3)
+
+        def forward(self, x: Any) -> Any:
+            if self.table is None:
+                self.table = torch.arange(2.0)
+            return self.lstm(x + self.table)[0]
+
+    net, x = Placed(), torch.randn(3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled = rt.compile(net, (x,))
+    assert net.table is None
+    torch.testing.assert_close(compiled(x), net(x), **CLOSE)
+
+
+def test_loops_of_pytorch_run_as_ever_after_an_export() -> None:
+    x = torch.ones(3, 2)
+    rt.compile(OfPairs(), (x,))
+    scan = import_module("torch._higher_order_ops.scan").scan
+    last, ys = scan(lambda h, x: (h + x, h * x), torch.zeros(2), x)
+    assert (last.tolist(), ys.tolist()) == ([3, 3], [[0, 0], [1, 1], [2, 2]])
 
 
 def test_buffers_of_other_types() -> None:
