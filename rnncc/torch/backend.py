@@ -32,6 +32,7 @@ from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.autograd import apply
 from rnncc.torch.devices import check_tensor
+from rnncc.torch.leaves import keep_marks, without_marks
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.opening import opened
 from rnncc.torch.versions import quiet
@@ -52,6 +53,9 @@ def backend(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         return _left(module, str(error))
 
 
+keep_marks(backend)
+
+
 def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
     if reason not in _said:
         _said.add(reason)
@@ -64,6 +68,8 @@ def _compiled(module: GraphModule) -> Callable[..., Any]:
     if module.graph.find_nodes(op="call_function", target=GRAD):
         # one step of a loop would show no gradients by way of earlier ones
         raise CompileError("", "a graph calls torch.autograd.grad")
+    module = GraphModule(module, copied(module.graph))  # which PyTorch may yet run as it is
+    without_marks(module)
     inputs = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
     graph, rolled, plain = _rolled(module, inputs)
     _check_worth(graph, rolled)

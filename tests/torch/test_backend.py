@@ -14,6 +14,7 @@ import pytest
 from tests.torch.cells import nn, torch
 
 made: Any = pytest.importorskip("rnncc.torch.backend")
+rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
@@ -67,6 +68,60 @@ def test_the_rest_stays_with_pytorch() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         torch.compile(nn.Linear(5, 4), backend=made.backend)(torch.ones(2, 5))
+
+
+def marked(h: Any) -> Any:
+    h.requires_grad = True
+    return h
+
+
+class Starting(nn.Module):
+    """A loop of a cell whose first state is a leaf, as tutorials have it."""
+
+    def __init__(self, mark: Any) -> None:
+        super().__init__()
+        self.cell, self.mark = nn.GRUCell(3, 4), mark
+
+    def forward(self, x: Any) -> Any:
+        h = self.mark(x.new_zeros(x.shape[1], 4))
+        ys = []
+        for row in x.unbind():
+            h = self.cell(row, h)
+            ys.append(h)
+        return torch.stack(ys) if ys else h
+
+
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="TorchDynamo leaves such code to Python")
+@pytest.mark.parametrize("mark", [marked, lambda h: h.requires_grad_()])
+def test_first_states_that_are_leaves(mark: Any) -> None:
+    net = Starting(mark)
+    compiled = torch.compile(net, backend=made.backend, fullgraph=True)
+    x = torch.randn(20, 2, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
+        exported = rt.compile(net, (x,))
+        torch.testing.assert_close(gradients(exported, x), gradients(net, x), **CLOSE)
+    with pytest.warns(UserWarning, match="that is made here is a result"):
+        none = compiled(x[:0])
+    assert none.is_leaf and none.requires_grad
+    net.requires_grad_(requires_grad=False)
+    assert compiled(x).requires_grad
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_other_back_ends_leave_leaves_to_python(kept: bool) -> None:
+    graphs = list[Any]()
+
+    def other(module: Any, _: Any) -> Any:
+        graphs.append(module)
+        return module.forward
+
+    net = Starting(marked if kept else lambda h: h.requires_grad_())
+    x = torch.randn(20, 2, 3)
+    torch.testing.assert_close(torch.compile(net, backend=other)(x), net(x), **CLOSE)
+    names = [node.target for module in graphs for node in module.graph.nodes]
+    assert "requires_grad_" not in names
 
 
 def test_repeats_that_are_no_loop_are_named() -> None:

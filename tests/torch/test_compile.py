@@ -659,6 +659,39 @@ def test_arguments_that_are_no_tensors(tmp_path: Path) -> None:
         rt.build(net, (x, 2, "sum", y), dynamic_shapes=free, out=tmp_path)
 
 
+class Marking(nn.Module):
+    """Adds something that it marks as a leaf."""
+
+    def __init__(self, leaf: Any) -> None:
+        super().__init__()
+        self.leaf, self.part = leaf, nn.Parameter(torch.ones(3))
+        self.register_buffer("scale", torch.ones(3))
+
+    def forward(self, x: Any) -> Any:
+        return x * self.part + self.leaf(self, x)
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        lambda m, x: x.requires_grad_(),
+        lambda m, x: m.scale.requires_grad_(),
+        lambda m, x: m.part.requires_grad_(False),
+    ],
+)
+def test_what_is_given_becomes_no_leaf(leaf: Any) -> None:
+    """It would have a gradient after backward, or none."""
+    with pytest.raises(CompileError, match="requires_grad_: is not supported here"):
+        rt.compile(Marking(leaf), (torch.ones(2, 3),))
+
+
+def test_what_a_module_makes_may_be_a_leaf() -> None:
+    net = Marking(lambda m, x: (2 * m.scale).requires_grad_() + m.part.detach().requires_grad_())
+    x = torch.randn(2, 3)
+    ours = _outputs_and_gradients(rt.compile(net, (x,)), (x,))
+    torch.testing.assert_close(ours, _outputs_and_gradients(net, (x,)))
+
+
 def test_unsupported() -> None:
     class Strange(nn.Module):
         def forward(self, x: Any) -> Any:
