@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
-from rnncc.frontends.torch.graphs import GRAD, fake_mode
+from rnncc.frontends.torch.graphs import GRAD, fake_mode, has_operators_of_others
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
@@ -100,13 +100,14 @@ def _looped(graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
 def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Rolled, bool]:
     """The graph with its loops, what they are, and whether it consists of aten operators.
 
-    It does where changes in place had to be traced.
+    It does where changes in place had to be traced, or operators of others, within which a whole
+    loop may be.
     """
-    own = _copy(module)
-    if without_changes(own):
+    own, others = _copy(module), has_operators_of_others(module)
+    if not others and without_changes(own):
         return own, roll_loops(own, plain=False), False
     own = _copy(module)
-    if not may_roll(own):
+    if not others and not may_roll(own):
         return own, Rolled(), False
     add_numbers(own, plain=False)  # tracing makes constants of them
     graph = aten_graph(own, inputs, fake_mode(inputs))

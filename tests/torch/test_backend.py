@@ -124,6 +124,59 @@ def test_other_back_ends_leave_leaves_to_python(kept: bool) -> None:
     assert "requires_grad_" not in names
 
 
+library = torch.library.Library("rnncc_backend", "DEF")
+library.define("fire(Tensor xs, float decay) -> Tensor")
+
+
+def fire(xs: Any, decay: float) -> Any:
+    v, spikes = torch.zeros_like(xs[0]), []
+    for x in xs:
+        v = decay * v + x
+        spikes.append(Spike.apply(v - 1))
+        v = v * (1 - spikes[-1])
+    return torch.stack(spikes)
+
+
+library.impl("fire", fire, "CompositeImplicitAutograd")
+
+
+class Spike(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0).float()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad / (1 + ctx.saved_tensors[0].abs()) ** 2
+
+
+@pytest.mark.parametrize("in_python", [False, True])
+def test_loops_with_operators_of_others(in_python: bool) -> None:
+    """A loop within one, as libraries of spiking nets have them, and one in a loop."""
+
+    class Firing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 4)
+
+        def forward(self, x: Any) -> Any:
+            h = self.linear(x)
+            if not in_python:
+                return torch.ops.rnncc_backend.fire(h, 0.9)
+            v, ys = torch.zeros_like(h[0]), []
+            for row in h:
+                v = 0.5 * v + torch.ops.rnncc_backend.fire((v + row)[None], 0.9)[0]
+                ys.append(v)
+            return torch.stack(ys)
+
+    net, x = Firing(), 2 * torch.randn(20, 2, 3)
+    compiled = torch.compile(net, backend=made.backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
+
+
 def test_repeats_that_are_no_loop_are_named() -> None:
     def net(x: Any, h: Any) -> Any:
         for t in (0, 1, 3, 7, 8):
