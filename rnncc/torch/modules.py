@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -126,6 +127,14 @@ class CompiledModule(torch.nn.Module):
         self._in, self._out = exported.call_spec.in_spec, exported.call_spec.out_spec
         self._arguments = _arguments(exported)
         self._outputs = [output.name for output in self._code.outputs]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
+        """Another module with a copy of the one it came from; the code is the same."""
+        copied = type(self).__new__(type(self))
+        shared = self._net, self._code, self._arguments, self._in, self._out
+        memo |= {id(self): copied, **{id(part): part for part in shared}}
+        copied.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return copied
 
     def prepare(self, train: bool) -> None:
         """Compile now for calls with gradients, or for those without, where the example was."""

@@ -213,6 +213,25 @@ def test_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         rt.compile(layer, (x,), train=True, frozen=True)
 
 
+def test_copies_have_parameters_and_buffers_of_their_own() -> None:
+    """As averaged and best models are kept, the module itself may be known there besides."""
+    net, x = Buffered(BUFFERS["reassigned"]), torch.randn(3, 2)
+    compiled = rt.compile(net, (x,))
+    compiled(x).sum().backward()
+    both = copy.deepcopy(nn.ModuleList([net, compiled]))
+    plain, copied = both
+    assert copied.module is plain
+    with torch.no_grad():
+        plain.weight.add_(1)
+    peer = copy.deepcopy(plain)
+    torch.testing.assert_close(
+        _outputs_and_gradients(copied, (x,)), _outputs_and_gradients(peer, (x,))
+    )
+    assert torch.equal(plain.k, peer.k)
+    assert not torch.equal(net.k, plain.k)
+    assert torch.equal(net.weight, torch.ones(2))
+
+
 def test_frozen() -> None:
     layer = Wrapped(nn.GRU(3, 4))
     x = torch.randn(2, 1, 3)
