@@ -405,6 +405,27 @@ def test_retained_graph() -> None:
         torch.autograd.grad(ys.sum(), cell.bias)
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_outputs_that_are_changed_before_backward(number: int) -> None:
+    """As by activations in place; backward reads outputs, where those of a loop are copies."""
+    cell, xs = make_cell(MinimalGated), sequence(5)
+
+    def changed(run: Any) -> Any:
+        def call(cell: Any, xs: Any, state: Any) -> Any:
+            outputs = run(cell, xs, state)
+            outputs[number].mul_(2)
+            outputs[number][0].detach().add_(1)
+            return outputs
+
+        return results(call, cell, xs, cell.start)
+
+    def loop_with_copies(*given: Any) -> Any:
+        ys, last = loop(*given)
+        return ys, last.clone()
+
+    torch.testing.assert_close(changed(rt.scan), changed(loop_with_copies), **CLOSE)
+
+
 def test_parameters_changed_before_backward() -> None:
     cell = make_cell(MultiplicativeLstm)
     ys, _ = rt.scan(cell, sequence(4), cell.start)
