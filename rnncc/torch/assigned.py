@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""Tensors that a module puts into attributes, dicts and lists while it is exported.
+"""Tensors and numbers that a module puts into attributes, dicts and lists while it is exported.
 
 A graph does not show them, and calls of compiled code leave nothing there. Where the next call of
 the module would read what this one left, compiled code would compute something else.
@@ -7,11 +7,13 @@ the module would read what this one left, compiled code would compute something 
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor
@@ -33,6 +35,7 @@ def refusing_state(
         CompileError: a call of the module reads what an earlier one put somewhere.
     """
     before, places = Snapshot(module), list[StatePlace]()
+    drawn = _random_states()
 
     def look(*_: Any) -> None:
         with torch._C.DisableTorchFunction():
@@ -44,8 +47,17 @@ def refusing_state(
     finally:
         hook.remove()
         _put_back(before, places)
+    if _random_states() != drawn:
+        what = "random numbers of Python and NumPy would be the same at each call"
+        raise CompileError(type(module).__name__, what, "torch.rand, or take them as an argument")
     if places:
         _judge(module, args, kwargs, before, sorted({str(place) for place in places}))
+
+
+def _random_states() -> tuple[Any, ...]:
+    """Of the generators that all share."""
+    name, keys, *rest = np.random.get_state()
+    return random.getstate(), name, bytes(np.asarray(keys)), rest
 
 
 def _judge(
@@ -78,8 +90,8 @@ def _judge(
         finally:
             _put_back(before, _assigned(module, before))
     names = ", ".join(listed)
-    if failed or follower.carries:
-        what = f"the next call may read the tensor in {names}, which compiled code does not keep"
+    if failed or follower.carries or follower.differs:
+        what = f"the next call may compute with {names}, which compiled code does not keep"
         raise CompileError(name, what, "register_buffer, or take it as an argument and return it")
     if names:
         warnings.warn(f"{name}: compiled code leaves {names} as it was", stacklevel=7)
@@ -89,7 +101,8 @@ def _assigned(module: torch.nn.Module, before: Snapshot) -> list[StatePlace]:
     """Places of other tensors than the module's parameters and buffers, as they are now."""
     own = {id(x) for x in (*module.parameters(), *module.buffers())}
     places = before.assigned()
-    return [place for place in places if any(id(x) not in own for x in tensors_of(place.value))]
+    found = ((place, tensors_of(place.value)) for place in places)
+    return [place for place, xs in found if not xs or any(id(x) not in own for x in xs)]
 
 
 def _put_back(before: Snapshot, places: Sequence[StatePlace]) -> None:
@@ -128,23 +141,34 @@ class _Follower(TorchDispatchMode):
         self.carries = False
         self._given = tensors
         self._known, self._earlier = {id(x): x for x in tensors}, dict[int, Any]()
+        self._calls, self._earlier_calls = list[Any](), list[Any]()
+
+    @property
+    def differs(self) -> bool:
+        """Whether the second part calls other operators of them than the first, or with other
+        numbers."""
+        return self._calls != self._earlier_calls
 
     def begin_second(self) -> None:
         """The second part begins."""
-        self._earlier = self._known
+        self._earlier, self._earlier_calls, self._calls = self._known, self._calls, []
         self._known = {id(x): x for x in self._given}
         for number in self._known:
             self._earlier.pop(number, None)
 
     def knows(self, value: Any) -> bool:
-        """Whether a nest holds what was computed of them."""
-        return any(id(x) in self._known for x in tensors_of(value))
+        """Whether a nest holds what was computed of them, or what is no tensor."""
+        held = tensors_of(value)
+        return not held or any(id(x) in self._known for x in held)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call an operator."""
-        read = {id(x) for x in tensors_of((args, kwargs or {}))}
+        leaves = pytree.tree_leaves((args, kwargs or {}))
+        read = {id(x) for x in leaves if isinstance(x, torch.Tensor)}
         result = func(*args, **(kwargs or {}))
         self.carries |= not read.isdisjoint(self._earlier)
-        if not read.isdisjoint(self._known):
-            self._known |= {id(x): x for x in tensors_of(result)}
+        made = tensors_of(result)
+        if made and not read.isdisjoint(self._known):
+            self._calls.append((func, [x for x in leaves if isinstance(x, int | float)]))
+            self._known |= {id(x): x for x in made}
         return result

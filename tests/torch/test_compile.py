@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 import re
 import warnings
 from importlib import import_module
@@ -374,6 +375,44 @@ def test_tensors_that_a_module_keeps(place: str) -> None:
     net.h = net.kept["h"] = None
     compiled(x)
     assert (net.h, net.kept) == (None, {"h": None})
+
+
+class Counting(nn.Module):
+    """Counts its calls, and may compute with their number."""
+
+    def __init__(self, use: Any) -> None:
+        super().__init__()
+        self.linear, self.use, self.calls, self.counts = nn.Linear(2, 2), use, 0, [0]
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        self.counts[0] += 1
+        return self.linear(x) * self.use(self)
+
+
+@pytest.mark.parametrize(
+    "use", [lambda m: 0.9**m.calls, lambda m: 1 if m.counts[0] > 1 else m.linear.bias]
+)
+def test_calls_that_a_module_counts(use: Any) -> None:
+    """Each call would compute as the first."""
+    with pytest.raises(CompileError, match=r"compute with Counting.calls, \[0\], which"):
+        rt.compile(Counting(use), (torch.ones(3, 2),))
+    net = Counting(lambda m: 2)
+    with pytest.warns(UserWarning, match=r"leaves Counting.calls, \[0\] as it was"):
+        rt.compile(net, (torch.ones(3, 2),))
+    assert (net.calls, net.counts) == (0, [0])
+
+
+@pytest.mark.parametrize("draw", [random.random, lambda: float(np.random.rand())])
+def test_random_numbers_of_python(draw: Any) -> None:
+    """As of teacher forcing: one drawn while exporting would be that of all calls."""
+
+    class Forced(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x * 2 if draw() < 0.5 else x.tanh()
+
+    with pytest.raises(CompileError, match="Forced: random numbers of Python and NumPy would be"):
+        rt.compile(Forced(), (torch.ones(3, 2),))
 
 
 def test_tables_that_a_module_makes_once() -> None:
