@@ -419,6 +419,17 @@ def test_gradients_are_not_switched_on_where_the_call_has_none() -> None:
         rt.scan(lambda x, h: (h, enabling(h) + x), XS, H)
 
 
+def test_gradients_are_switched_on_for_what_has_none() -> None:
+    """As by properties of distributions, which are computed when they are first asked for."""
+
+    def cell(x: Any, h: Any) -> Any:
+        chances = torch.distributions.Categorical(logits=torch.tanh(x) + h).probs
+        return chances, chances.log()
+
+    with torch.no_grad():
+        torch.testing.assert_close(rt.scan(cell, XS, H), loop(cell, XS, H), **CLOSE)
+
+
 def test_hooks_that_come_later() -> None:
     cell = Stepping()
     for owner in (cell, cell.inner):
