@@ -108,7 +108,7 @@ class _Call:
         if not self.train:
             return self.net.infer(tensors)
         outputs, tape = self.net.forward(tensors)
-        self._tapes.append(tape)
+        self._tapes.append((tape, [(x.detach(), x._version) for x in outputs]))
         return outputs
 
     def without_gradient(self, requested: Collection[int]) -> Iterable[int]:
@@ -121,11 +121,20 @@ class _Call:
         self, tensors: _Tensors, grads: _Optionals, requested: Sequence[bool]
     ) -> list[torch.Tensor | None]:
         """Those of the inputs that are wanted."""
+        return self.net.backward(self._tape(tensors), grads, tensors, requested)
+
+    def _tape(self, tensors: _Tensors) -> Any:
+        """What forward left, or leaves when it is run again.
+
+        It is where the graph was retained, or an output was changed in place: the tape has but the
+        addresses of outputs, and what a loop in Python gives may be changed.
+        """
         try:
-            tape = self._tapes.pop()  # one thread alone gets it
-        except IndexError:  # the graph was retained: forward leaves the same tape again
-            tape = self.net.forward(tensors)[1]
-        return self.net.backward(tape, grads, tensors, requested)
+            tape, outputs = self._tapes.pop()  # one thread alone gets it
+        except IndexError:
+            return self.net.forward(tensors)[1]
+        changed = any(x._version != version for x, version in outputs)
+        return self.net.forward(tensors)[1] if changed else tape
 
 
 class _Gradients(_Call):

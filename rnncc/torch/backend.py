@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
-from rnncc.frontends.torch.graphs import GRAD, fake_mode
+from rnncc.frontends.torch.graphs import GRAD, fake_mode, has_operators_of_others
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
@@ -32,6 +32,7 @@ from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.autograd import apply
 from rnncc.torch.devices import check_tensor
+from rnncc.torch.leaves import keep_marks, without_marks
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.opening import opened
 from rnncc.torch.versions import quiet
@@ -52,6 +53,9 @@ def backend(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         return _left(module, str(error))
 
 
+keep_marks(backend)
+
+
 def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
     if reason not in _said:
         _said.add(reason)
@@ -64,6 +68,8 @@ def _compiled(module: GraphModule) -> Callable[..., Any]:
     if module.graph.find_nodes(op="call_function", target=GRAD):
         # one step of a loop would show no gradients by way of earlier ones
         raise CompileError("", "a graph calls torch.autograd.grad")
+    module = GraphModule(module, copied(module.graph))  # which PyTorch may yet run as it is
+    without_marks(module)
     inputs = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
     graph, rolled, plain = _rolled(module, inputs)
     _check_worth(graph, rolled)
@@ -94,13 +100,14 @@ def _looped(graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
 def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Rolled, bool]:
     """The graph with its loops, what they are, and whether it consists of aten operators.
 
-    It does where changes in place had to be traced.
+    It does where changes in place had to be traced, or operators of others, within which a whole
+    loop may be.
     """
-    own = _copy(module)
-    if without_changes(own):
+    own, others = _copy(module), has_operators_of_others(module)
+    if not others and without_changes(own):
         return own, roll_loops(own, plain=False), False
     own = _copy(module)
-    if not may_roll(own):
+    if not others and not may_roll(own):
         return own, Rolled(), False
     add_numbers(own, plain=False)  # tracing makes constants of them
     graph = aten_graph(own, inputs, fake_mode(inputs))

@@ -104,7 +104,10 @@ def _patch() -> None:
     """Copy the tensors that a cell holds, too, which only the operator itself gets to see."""
     own = ScanOp.__call__
 
-    def call(self: Any, function: Any, init: Any, xs: Any, held: Any, **options: Any) -> Any:
+    def call(
+        self: Any, function: Any, init: Any, xs: Any, additional_inputs: Any, **options: Any
+    ) -> Any:
+        held = additional_inputs
         if not _own.exporting:
             return own(self, function, init, xs, held, **options)
         if isinstance(function, GraphModule):

@@ -78,15 +78,30 @@ class Snapshot:
                 places was changed in place.
         """
         places = list[StatePlace]()
+        for place, is_new in self._differing():
+            _check(place.owner, place.key, place.value, is_new)
+            places.append(place)
+        _check_shared(places)
+        return places
+
+    def assigned(self) -> list[StatePlace]:
+        """Where tensors are that were put there since then, parameters and buffers aside; and where
+        there are other numbers."""
+        found = [place for place, _ in self._differing() if not place.in_place]
+        for owner, before in self._held.values():
+            entries = _entries(owner).items()
+            numbers = {key: value for key, (value, _) in entries if isinstance(value, int | float)}
+            found += [StatePlace(owner, k) for k, x in numbers.items() if before.get(k) != (x, 0)]
+        return [place for place in found if not _is_registered(place)]
+
+    def _differing(self) -> Iterator[tuple[StatePlace, bool]]:
+        """Where there are other tensors, or changed ones, and whether nothing was there before."""
         for owner, before in self._held.values():
             for key, (value, version) in _entries(owner).items():
                 old, old_version = before.get(key, (None, 0))
                 in_place = value is old and version != old_version
                 if (in_place or value is not old) and tensors_of(value):
-                    _check(owner, key, value, key not in before)
-                    places.append(StatePlace(owner, key, in_place))
-        _check_shared(places)
-        return places
+                    yield StatePlace(owner, key, in_place), key not in before
 
     def places_of(self, tensors: Iterable[torch.Tensor]) -> list[StatePlace]:
         """Where tensors are that are changed in place, though no version of theirs tells."""
@@ -124,6 +139,12 @@ def together(known: Iterable[StatePlace], more: Iterable[StatePlace]) -> list[St
 def tensors_of(value: Any) -> list[torch.Tensor]:
     """The tensors in a nest of tuples, lists and dicts."""
     return [x for x in pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]
+
+
+def _is_registered(place: StatePlace) -> bool:
+    owner = place.owner
+    held = isinstance(owner, torch.nn.Module)
+    return held and (place.key in owner._parameters or place.key in owner._buffers)
 
 
 def _check(owner: Any, key: Any, value: Any, is_new: bool) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -25,6 +26,7 @@ from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.packaging.compiled import Artifacts
+from rnncc.torch.assigned import refusing_state
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.nets import TorchNet, check_precision
@@ -126,6 +128,14 @@ class CompiledModule(torch.nn.Module):
         self._arguments = _arguments(exported)
         self._outputs = [output.name for output in self._code.outputs]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
+        """Another module with a copy of the one it came from; the code is the same."""
+        copied = type(self).__new__(type(self))
+        shared = self._net, self._code, self._arguments, self._in, self._out
+        memo |= {id(self): copied, **{id(part): part for part in shared}}
+        copied.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return copied
+
     def prepare(self, train: bool) -> None:
         """Compile now for calls with gradients, or for those without, where the example was."""
         self._code.code.on(self._device).prepare(train)
@@ -205,6 +215,7 @@ def _export(
     for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
         check_mode(device)
     with (
+        refusing_state(module, args, keywords),
         _without_transforms(name),
         watching(lambda: differentiable and torch.is_grad_enabled()),
         quiet(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 from weakref import WeakSet
@@ -20,7 +21,7 @@ from rnncc.frontends.torch.node_context import UNREAD_SCAN
 from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.records import record
 from rnncc.torch.autograd import apply
-from rnncc.torch.captured import Reading
+from rnncc.torch.captured import Counts, Reading
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exporting import exported_scan
 from rnncc.torch.kept import Snapshot, StatePlace, put, tensors_of, together
@@ -236,14 +237,31 @@ def _loop(
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
         kind = how.reverse, how.precision
         reading = Reading(rows, starts, names, is_first, plain, *kind, run)
-        inputs = _in_place_of(rows, xs), *_in_place_of(starts, carried)
-        return read(cell, inputs[0], inputs[1], places, inputs[2], reading, bool(batches))
+        given = _in_place_of(rows, xs), *_in_place_of(starts, carried)
+
+        def read_once(reading: Reading) -> tuple[Any, Any, Any]:
+            return read(cell, given[0], given[1], places, given[2], reading, bool(batches))
+
+        results = read_once(reading)
+        if _steps(xs) > 1 and reading.used[-1][0].counts:
+            _check_counts(reading, read_once)
+        return results
 
     ys, finals, after = _open_or_fixed(cell, attempt, _batches(row_types))
     _check_same("the state", state, finals)
     for place, old, new in zip(places, kept, after, strict=True):
         _check_same(f"what is kept in {place}", old, new)
     return ys, finals, after
+
+
+def _check_counts(reading: Reading, read_once: Callable[[Reading], Any]) -> None:
+    """Refuse a cell whose steps differ by numbers that Python keeps, unless these soon stay."""
+    again = replace(reading, run=None)
+    for _ in range(MOST_APART):
+        read_once(again)
+        if again.used[-1][0] is again.used[-2][0]:
+            return
+    raise Counts(again.used[-1][0])
 
 
 def _is_transformed() -> bool:
@@ -294,7 +312,7 @@ def _open_or_fixed(
     if batches and code not in _fixed:
         try:
             return attempt(batches)
-        except KeepsTensors:
+        except (KeepsTensors, Counts):
             raise
         except CompileError:
             pass  # what is wrong is said without symbols

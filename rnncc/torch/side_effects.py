@@ -17,6 +17,7 @@ from torch._dynamo.variables.base import (
     ValueMutationExisting,
     VariableTracker,
 )
+from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.tensor import TensorVariable
 
 from rnncc.frontends.torch.watch_dynamo import is_stand_in
@@ -32,6 +33,19 @@ def leaves_given_tensors(also_held: bool) -> bool:
     """
     assigned = _assigned(_output_graph())
     return any(x.source is not None and (also_held or is_stand_in(x)) for x in assigned)
+
+
+def counts() -> bool:
+    """Whether the code that is being compiled now leaves numbers in objects that were there."""
+    found = list[Any]()
+
+    def visit(variable: Any) -> None:
+        found.append(variable)
+
+    for part in _changed_parts(_output_graph()):
+        VariableTracker.visit(visit, part)
+    constants = (x.value for x in found if isinstance(x, ConstantVariable))
+    return any(isinstance(x, int | float) for x in constants)
 
 
 def _output_graph() -> Any:
@@ -55,9 +69,15 @@ def _assigned(output: Any) -> Iterator[Any]:
             for value in effects.store_attr_mutations[variable].values():
                 VariableTracker.visit(visit, value)
 
+    for part in _changed_parts(output):
+        VariableTracker.visit(visit, part)
+    return iter(variables)
+
+
+def _changed_parts(output: Any) -> Iterator[Any]:
+    """What is new in what was there before."""
+    effects = output.side_effects
     for variable in list(effects.id_to_variable.values()):
         if isinstance(variable.mutation_type, _EXISTING) and effects.is_modified(variable):
             parts = effects.store_attr_mutations.get(variable)
-            for part in [variable] if parts is None else parts.values():
-                VariableTracker.visit(visit, part)
-    return iter(variables)
+            yield from [variable] if parts is None else parts.values()

@@ -14,6 +14,7 @@ import pytest
 from tests.torch.cells import nn, torch
 
 made: Any = pytest.importorskip("rnncc.torch.backend")
+rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
@@ -67,6 +68,113 @@ def test_the_rest_stays_with_pytorch() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         torch.compile(nn.Linear(5, 4), backend=made.backend)(torch.ones(2, 5))
+
+
+def marked(h: Any) -> Any:
+    h.requires_grad = True
+    return h
+
+
+class Starting(nn.Module):
+    """A loop of a cell whose first state is a leaf, as tutorials have it."""
+
+    def __init__(self, mark: Any) -> None:
+        super().__init__()
+        self.cell, self.mark = nn.GRUCell(3, 4), mark
+
+    def forward(self, x: Any) -> Any:
+        h = self.mark(x.new_zeros(x.shape[1], 4))
+        ys = []
+        for row in x.unbind():
+            h = self.cell(row, h)
+            ys.append(h)
+        return torch.stack(ys) if ys else h
+
+
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="TorchDynamo leaves such code to Python")
+@pytest.mark.parametrize("mark", [marked, lambda h: h.requires_grad_()])
+def test_first_states_that_are_leaves(mark: Any) -> None:
+    net = Starting(mark)
+    compiled = torch.compile(net, backend=made.backend, fullgraph=True)
+    x = torch.randn(20, 2, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
+        exported = rt.compile(net, (x,))
+        torch.testing.assert_close(gradients(exported, x), gradients(net, x), **CLOSE)
+    with pytest.warns(UserWarning, match="that is made here is a result"):
+        none = compiled(x[:0])
+    assert none.is_leaf and none.requires_grad
+    net.requires_grad_(requires_grad=False)
+    assert compiled(x).requires_grad
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_other_back_ends_leave_leaves_to_python(kept: bool) -> None:
+    graphs = list[Any]()
+
+    def other(module: Any, _: Any) -> Any:
+        graphs.append(module)
+        return module.forward
+
+    net = Starting(marked if kept else lambda h: h.requires_grad_())
+    x = torch.randn(20, 2, 3)
+    torch.testing.assert_close(torch.compile(net, backend=other)(x), net(x), **CLOSE)
+    names = [node.target for module in graphs for node in module.graph.nodes]
+    assert "requires_grad_" not in names
+
+
+library = torch.library.Library("rnncc_backend", "DEF")
+library.define("fire(Tensor xs, float decay) -> Tensor")
+
+
+def fire(xs: Any, decay: float) -> Any:
+    v, spikes = torch.zeros_like(xs[0]), []
+    for x in xs:
+        v = decay * v + x
+        spikes.append(Spike.apply(v - 1))
+        v = v * (1 - spikes[-1])
+    return torch.stack(spikes)
+
+
+library.impl("fire", fire, "CompositeImplicitAutograd")
+
+
+class Spike(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0).float()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad / (1 + ctx.saved_tensors[0].abs()) ** 2
+
+
+@pytest.mark.parametrize("in_python", [False, True])
+def test_loops_with_operators_of_others(in_python: bool) -> None:
+    """A loop within one, as libraries of spiking nets have them, and one in a loop."""
+
+    class Firing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(3, 4)
+
+        def forward(self, x: Any) -> Any:
+            h = self.linear(x)
+            if not in_python:
+                return torch.ops.rnncc_backend.fire(h, 0.9)
+            v, ys = torch.zeros_like(h[0]), []
+            for row in h:
+                v = 0.5 * v + torch.ops.rnncc_backend.fire((v + row)[None], 0.9)[0]
+                ys.append(v)
+            return torch.stack(ys)
+
+    net, x = Firing(), 2 * torch.randn(20, 2, 3)
+    compiled = torch.compile(net, backend=made.backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
 
 
 def test_repeats_that_are_no_loop_are_named() -> None:

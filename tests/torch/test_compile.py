@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import copy
+import random
+import re
+import warnings
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -210,6 +214,25 @@ def test_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         rt.compile(layer, (x,), train=True, frozen=True)
 
 
+def test_copies_have_parameters_and_buffers_of_their_own() -> None:
+    """As averaged and best models are kept, the module itself may be known there besides."""
+    net, x = Buffered(BUFFERS["reassigned"]), torch.randn(3, 2)
+    compiled = rt.compile(net, (x,))
+    compiled(x).sum().backward()
+    both = copy.deepcopy(nn.ModuleList([net, compiled]))
+    plain, copied = both
+    assert copied.module is plain
+    with torch.no_grad():
+        plain.weight.add_(1)
+    peer = copy.deepcopy(plain)
+    torch.testing.assert_close(
+        _outputs_and_gradients(copied, (x,)), _outputs_and_gradients(peer, (x,))
+    )
+    assert torch.equal(plain.k, peer.k)
+    assert not torch.equal(net.k, plain.k)
+    assert torch.equal(net.weight, torch.ones(2))
+
+
 def test_frozen() -> None:
     layer = Wrapped(nn.GRU(3, 4))
     x = torch.randn(2, 1, 3)
@@ -312,6 +335,113 @@ def test_buffers_that_would_keep_gradients() -> None:
     with torch.no_grad():
         torch.testing.assert_close(compiled(torch.ones(3, 2)), peer(torch.ones(3, 2)), **CLOSE)
         torch.testing.assert_close(net.k, peer.k, **CLOSE)
+
+
+class Remembering(nn.Module):
+    """Puts what it computed somewhere, and may read there what an earlier call has put."""
+
+    def __init__(self, keep: Any, reads: bool) -> None:
+        super().__init__()
+        self.linear, self.keep, self.reads = nn.Linear(2, 2), keep, reads
+        self.kept: dict[str, Any] = {"h": None}
+        self.h: Any = None
+
+    def forward(self, x: Any) -> Any:
+        last = self.h if self.kept["h"] is None else self.kept["h"]
+        y = self.linear(x)
+        if last is not None and self.reads:
+            y = y + last
+        self.keep(self, y)
+        return y
+
+
+KEEPING: dict[str, Any] = {
+    "Remembering.h": lambda m, y: setattr(m, "h", y),
+    "['h']": lambda m, y: m.kept.update(h=(y * 2).detach()),
+}
+
+
+@pytest.mark.parametrize("place", KEEPING)
+def test_tensors_that_a_module_keeps(place: str) -> None:
+    """Compiled code keeps none: refused where the next call would read it."""
+    x = torch.randn(3, 2)
+    net = Remembering(KEEPING[place], reads=True)
+    with pytest.raises(CompileError, match=f"Remembering: the next call may .*{re.escape(place)}"):
+        rt.compile(net, (x,))
+    net.reads = False
+    with pytest.warns(UserWarning, match=f"compiled code leaves {re.escape(place)} as it was"):
+        compiled = rt.compile(net, (x,))
+    torch.testing.assert_close(compiled(x), net(x))
+    net.h = net.kept["h"] = None
+    compiled(x)
+    assert (net.h, net.kept) == (None, {"h": None})
+
+
+class Counting(nn.Module):
+    """Counts its calls, and may compute with their number."""
+
+    def __init__(self, use: Any) -> None:
+        super().__init__()
+        self.linear, self.use, self.calls, self.counts = nn.Linear(2, 2), use, 0, [0]
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        self.counts[0] += 1
+        return self.linear(x) * self.use(self)
+
+
+@pytest.mark.parametrize(
+    "use", [lambda m: 0.9**m.calls, lambda m: 1 if m.counts[0] > 1 else m.linear.bias]
+)
+def test_calls_that_a_module_counts(use: Any) -> None:
+    """Each call would compute as the first."""
+    with pytest.raises(CompileError, match=r"compute with Counting.calls, \[0\], which"):
+        rt.compile(Counting(use), (torch.ones(3, 2),))
+    net = Counting(lambda m: 2)
+    with pytest.warns(UserWarning, match=r"leaves Counting.calls, \[0\] as it was"):
+        rt.compile(net, (torch.ones(3, 2),))
+    assert (net.calls, net.counts) == (0, [0])
+
+
+@pytest.mark.parametrize("draw", [random.random, lambda: float(np.random.rand())])
+def test_random_numbers_of_python(draw: Any) -> None:
+    """As of teacher forcing: one drawn while exporting would be that of all calls."""
+
+    class Forced(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x * 2 if draw() < 0.5 else x.tanh()
+
+    with pytest.raises(CompileError, match="Forced: random numbers of Python and NumPy would be"):
+        rt.compile(Forced(), (torch.ones(3, 2),))
+
+
+def test_tables_that_a_module_makes_once() -> None:
+    """What no argument decides is the same at each call; layers' lists of weights are no state."""
+
+    class Placed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.lstm = None, nn.LSTM(2, 3)
+
+        def forward(self, x: Any) -> Any:
+            if self.table is None:
+                self.table = torch.arange(2.0)
+            return self.lstm(x + self.table)[0]
+
+    net, x = Placed(), torch.randn(3, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled = rt.compile(net, (x,))
+    assert net.table is None
+    torch.testing.assert_close(compiled(x), net(x), **CLOSE)
+
+
+def test_loops_of_pytorch_run_as_ever_after_an_export() -> None:
+    x = torch.ones(3, 2)
+    rt.compile(OfPairs(), (x,))
+    scan = import_module("torch._higher_order_ops.scan").scan
+    last, ys = scan(lambda h, x: (h + x, h * x), torch.zeros(2), x)
+    assert (last.tolist(), ys.tolist()) == ([3, 3], [[0, 0], [1, 1], [2, 2]])
 
 
 def test_buffers_of_other_types() -> None:
@@ -585,6 +715,39 @@ def test_arguments_that_are_no_tensors(tmp_path: Path) -> None:
         rt.compile(net, (x, 2, "sum", y), dynamic_shapes=free)
     with pytest.raises(CompileError, match="factor: is a number of Python that may change"):
         rt.build(net, (x, 2, "sum", y), dynamic_shapes=free, out=tmp_path)
+
+
+class Marking(nn.Module):
+    """Adds something that it marks as a leaf."""
+
+    def __init__(self, leaf: Any) -> None:
+        super().__init__()
+        self.leaf, self.part = leaf, nn.Parameter(torch.ones(3))
+        self.register_buffer("scale", torch.ones(3))
+
+    def forward(self, x: Any) -> Any:
+        return x * self.part + self.leaf(self, x)
+
+
+@pytest.mark.parametrize(
+    "leaf",
+    [
+        lambda m, x: x.requires_grad_(),
+        lambda m, x: m.scale.requires_grad_(),
+        lambda m, x: m.part.requires_grad_(False),
+    ],
+)
+def test_what_is_given_becomes_no_leaf(leaf: Any) -> None:
+    """It would have a gradient after backward, or none."""
+    with pytest.raises(CompileError, match="requires_grad_: is not supported here"):
+        rt.compile(Marking(leaf), (torch.ones(2, 3),))
+
+
+def test_what_a_module_makes_may_be_a_leaf() -> None:
+    net = Marking(lambda m, x: (2 * m.scale).requires_grad_() + m.part.detach().requires_grad_())
+    x = torch.randn(2, 3)
+    ours = _outputs_and_gradients(rt.compile(net, (x,)), (x,))
+    torch.testing.assert_close(ours, _outputs_and_gradients(net, (x,)))
 
 
 def test_unsupported() -> None:

@@ -205,6 +205,7 @@ def leaf(x: Any) -> Any:
 
 
 FUNCTION = r"test_hidden.py:\d+: {}: this torch.autograd.Function cannot be read: {}"
+MARKED = r"requires_grad_: is not supported here|: grad: what autograd knows"
 REFUSED: dict[str, tuple[Function, str]] = {
     "choosing": (lambda x: Choosing.apply(x), FUNCTION.format("Choosing", "")),
     "dirty": (lambda x: Dirty.apply(x * 1.0), FUNCTION.format("Dirty", ".*mark_dirty is not")),
@@ -222,7 +223,7 @@ REFUSED: dict[str, tuple[Function, str]] = {
     "hooking": (lambda x: Hooking.apply(x), "register_hook: hooks within"),
     "factorising": (lambda x: Factorising.apply(x), "linalg_svd.default: operator is not"),
     "leaking": (leaking, "a gradient is read outside|leaves the cell by other ways"),
-    "differentiating": (lambda x: Differentiating.apply(x), "requires_grad_: is not supported"),
+    "differentiating": (lambda x: Differentiating.apply(x), MARKED),
     "opaque": (lambda x: torch.ops.rnncc_hidden.opaque(x), "opaque.default: operator is not"),
     "full hook": (hooked("register_full_backward_hook"), "backward hook: hooks within"),
     "pre-hook": (hooked("register_full_backward_pre_hook"), "backward hook: hooks within"),
@@ -240,7 +241,7 @@ REFUSED: dict[str, tuple[Function, str]] = {
         "use_reentrant is not|CheckpointFunction: the backward of a torch.autograd.Function",
     ),
     "complex": (unseen_complex, "without gradients"),
-    "own gradient": (leaf, r"requires_grad_: is not supported here"),
+    "own gradient": (leaf, MARKED),
 }
 MODULES: dict[str, tuple[Function, str]] = {
     "without gradients": (unseen, "has a gradient is changed in place without"),
@@ -416,6 +417,17 @@ def test_gradients_are_not_switched_on_in_parts() -> None:
 def test_gradients_are_not_switched_on_where_the_call_has_none() -> None:
     with torch.no_grad(), pytest.raises(CompileError, match="where gradients are off"):
         rt.scan(lambda x, h: (h, enabling(h) + x), XS, H)
+
+
+def test_gradients_are_switched_on_for_what_has_none() -> None:
+    """As by properties of distributions, which are computed when they are first asked for."""
+
+    def cell(x: Any, h: Any) -> Any:
+        chances = torch.distributions.Categorical(logits=torch.tanh(x) + h).probs
+        return chances, chances.log()
+
+    with torch.no_grad():
+        torch.testing.assert_close(rt.scan(cell, XS, H), loop(cell, XS, H), **CLOSE)
 
 
 def test_hooks_that_come_later() -> None:

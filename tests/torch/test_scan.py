@@ -204,6 +204,60 @@ def test_sees_what_changes_outside() -> None:
     assert rt.scan(cell, xs, start)[1].item() == 9
 
 
+class Counting(nn.Module):
+    """Counts steps in one of Python's objects, or keeps flags there."""
+
+    def __init__(self, count: Any) -> None:
+        super().__init__()
+        self.linear, self.count = nn.Linear(WIDTH, UNITS), count
+        self.steps, self.listed, self.ready = 0, [0], False
+
+    def forward(self, x: Any, h: Any) -> Any:
+        h = torch.tanh(self.linear(x) + h) * self.count(self)
+        return h, h
+
+
+def by_attribute(m: Any) -> Any:
+    m.steps += 1
+    return 0.9**m.steps
+
+
+def now_and_then(m: Any) -> Any:
+    m.listed[0] += 1
+    return 2 if m.listed[0] % 4 == 0 else 1
+
+
+def at_first(m: Any) -> Any:
+    was, m.ready = m.ready, True
+    return 1 if was else m.linear.bias
+
+
+@pytest.mark.parametrize("count", [by_attribute, now_and_then, at_first])
+def test_steps_that_are_counted_in_python(count: Any) -> None:
+    """All steps would be as the first."""
+    with pytest.raises(rnncc.CompileError, match=r"test_scan.py:\d+: .* number of Python's that"):
+        rt.scan(Counting(count), sequence(9), torch.zeros(3, UNITS))
+
+
+def test_flags_that_steps_set() -> None:
+    """The size of a batch among them, which is open elsewhere."""
+
+    def count(m: Any) -> Any:
+        if not m.ready:
+            m.ready = True
+        return 2
+
+    def cell(x: Any, h: Any) -> Any:
+        own.steps = x.shape[0]
+        return own(x, h)
+
+    own = Counting(count)
+    xs, start = sequence(5), torch.zeros(3, UNITS)
+    ys, _ = rt.scan(cell, xs, start)
+    assert (own.ready, own.steps) == (True, 3)
+    torch.testing.assert_close(ys, loop(cell, xs, start)[0], **CLOSE)
+
+
 def test_nests_of_tensors() -> None:
     """Rows that are not read, a state that stays, two of one tensor, nothing in a place of ys."""
 
@@ -403,6 +457,27 @@ def test_retained_graph() -> None:
     assert torch.equal(first[0], torch.autograd.grad(ys.sum(), cell.bias)[0])
     with pytest.raises(RuntimeError, match="second time"):
         torch.autograd.grad(ys.sum(), cell.bias)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_outputs_that_are_changed_before_backward(number: int) -> None:
+    """As by activations in place; backward reads outputs, where those of a loop are copies."""
+    cell, xs = make_cell(MinimalGated), sequence(5)
+
+    def changed(run: Any) -> Any:
+        def call(cell: Any, xs: Any, state: Any) -> Any:
+            outputs = run(cell, xs, state)
+            outputs[number].mul_(2)
+            outputs[number][0].detach().add_(1)
+            return outputs
+
+        return results(call, cell, xs, cell.start)
+
+    def loop_with_copies(*given: Any) -> Any:
+        ys, last = loop(*given)
+        return ys, last.clone()
+
+    torch.testing.assert_close(changed(rt.scan), changed(loop_with_copies), **CLOSE)
 
 
 def test_parameters_changed_before_backward() -> None:

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Node
 
 GRAD: Any = torch.autograd.grad
+_NAMESPACES = ("aten", "prims", "rnncc")
 _TRANSFORMS = ("torch._C._functorch", "torch._functorch")
 
 
@@ -41,6 +43,16 @@ def is_transform(node: Node) -> bool:
 def has_transforms(module: GraphModule) -> bool:
     """Whether a graph holds transforms of torch.func."""
     return any(is_transform(node) for part in graphs_of(module) for node in part.graph.nodes)
+
+
+def has_operators_of_others(module: GraphModule) -> bool:
+    """Whether a graph calls operators that are neither PyTorch's nor ours.
+
+    They may consist of PyTorch's, which a trace shows.
+    """
+    targets = (node.target for part in graphs_of(module) for node in part.graph.nodes)
+    called = (t for t in targets if isinstance(t, OpOverload | OpOverloadPacket))
+    return any(str(t).partition(".")[0] not in _NAMESPACES for t in called)
 
 
 def fake_mode(values: Sequence[Any]) -> FakeTensorMode | None:

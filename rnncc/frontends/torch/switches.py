@@ -35,9 +35,9 @@ def without_switches(module: GraphModule) -> None:
     gradients are off anyway.
 
     Raises:
-        CompileError: gradients are switched on where they are off for the whole graph, or within a
-            graph (a branch, a loop's body, a checkpoint) that is used where they are off; or off
-            beside transforms, whose results may have gradients all the same.
+        CompileError: gradients are switched on where they are off for the whole graph, for what it
+            is given, or within a graph (a branch, a loop's body, a checkpoint) that is used where
+            they are off; or off beside transforms, whose results may have gradients all the same.
     """
     parts = graphs_of(module)
     if has_transforms(module):
@@ -86,17 +86,29 @@ def _cut(module: GraphModule, switching: Collection[GraphModule], on: bool) -> N
     """
     if not _switches(module):
         return
-    was_on = on
+    was_on, given = on, _given(module)
     for node in module.graph.nodes:
         if node.target is SWITCH:
             on = bool(node.args[0])
-            if on and not was_on:
-                _refuse(node.next, "torch.enable_grad() where gradients are off")
+        elif on and not was_on and any(_value(x) in given for x in node.all_input_nodes):
+            if node.op.startswith("call"):
+                _refuse(node, "torch.enable_grad() where gradients are off")
         elif not on and node.op.startswith("call"):
             if any(held_graph(x) in switching for x in node.all_input_nodes):
                 _refuse(node, "gradients are switched within a graph that has none")
             _detach_inputs(node)
     _erase(module)
+
+
+def _given(module: GraphModule) -> set[int]:
+    """What may have gradients though they are off: nothing that is computed while they are."""
+    nodes = (node for node in module.graph.nodes if node.op in ("placeholder", "get_attr"))
+    return {_value(node) for node in nodes}
+
+
+def _value(node: Node) -> int:
+    """Which tensor a node stands for: a call may give back what it was given."""
+    return id(node.meta.get("example_value", node))
 
 
 def _user_node(node: Node) -> Node:

@@ -20,8 +20,13 @@ import torch
 from torch._dynamo.trace_rules import get_torch_obj_rule_map
 from torch._export.non_strict_utils import _NonStrictTorchFunctionHandler
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.autograd.graph import saved_tensors_hooks
-from torch.fx.experimental.proxy_tensor import _make_temp_remove_mode_context_manager
+from torch.fx.experimental.proxy_tensor import (
+    _make_temp_remove_mode_context_manager,
+    get_proxy_mode,
+    get_proxy_slot,
+)
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import BackwardHook
 
@@ -145,6 +150,8 @@ class Questions(TorchFunctionMode):
         name = _name_of(func)
         asked = name in HOOKS | STATUS | CHANGES
         if asked and not is_own_question(name, _asking_code(sys._getframe(1))):
+            if name in ("requires_grad_", "requires_grad =") and _is_mark(*args, **(kwargs or {})):
+                return args[0] if name == "requires_grad_" else None
             check(name, lambda: location(name))
         if name == "data":  # reading it leaves no mark in a graph
             return args[0].detach()
@@ -184,6 +191,17 @@ def _asked(own: Callable[[], bool]) -> Callable[[], bool]:
         return own()
 
     return ask
+
+
+def _is_mark(x: Any, requires_grad: bool = True) -> bool:
+    """Whether a tensor that the code makes becomes a leaf: nobody else sees the gradient of it."""
+    mode = get_proxy_mode()
+    if not requires_grad or mode is None:  # PyTorch runs the code once before it traces it
+        return requires_grad
+    known: Any = torch
+    plain = known._from_functional_tensor(x.elem) if isinstance(x, FunctionalTensor) else x
+    slot: Any = get_proxy_slot(plain, mode.tracer, None)
+    return slot is not None and slot.proxy.node.op != "placeholder"
 
 
 def _name_of(function: Any) -> str:

@@ -1,0 +1,174 @@
+# pyright: basic, reportMissingImports=false
+"""Tensors and numbers that a module puts into attributes, dicts and lists while it is exported.
+
+A graph does not show them, and calls of compiled code leave nothing there. Where the next call of
+the module would read what this one left, compiled code would compute something else.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.func import functional_call
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rnncc.errors import CompileError
+from rnncc.torch.kept import Snapshot, StatePlace, tensors_of
+
+
+@contextmanager
+def refusing_state(
+    module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Generator[None]:
+    """While it lasts, `module` is exported; what it leaves elsewhere is taken away at the end.
+
+    Raises:
+        CompileError: a call of the module reads what an earlier one put somewhere.
+    """
+    before, places = Snapshot(module), list[StatePlace]()
+    drawn = _random_states()
+
+    def look(*_: Any) -> None:
+        with torch._C.DisableTorchFunction():
+            places.extend(_assigned(module, before))
+
+    hook = module.register_forward_hook(look)
+    try:
+        yield
+    finally:
+        hook.remove()
+        _put_back(before, places)
+    if _random_states() != drawn:
+        what = "random numbers of Python and NumPy would be the same at each call"
+        raise CompileError(type(module).__name__, what, "torch.rand, or take them as an argument")
+    if places:
+        _judge(module, args, kwargs, before, sorted({str(place) for place in places}))
+
+
+def _random_states() -> tuple[Any, ...]:
+    """Of the generators that all share."""
+    name, keys, *rest = np.random.get_state()
+    return random.getstate(), name, bytes(np.asarray(keys)), rest
+
+
+def _judge(
+    module: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    before: Snapshot,
+    listed: Sequence[str],
+) -> None:
+    """Refuse a module whose second call would compute with what a first one left, and tell of
+    others that what they leave is not left by compiled code."""
+    name, mode = type(module).__name__, FakeTensorMode(allow_non_fake_inputs=True)
+
+    def fake(x: Any) -> Any:
+        return mode.from_tensor(x) if isinstance(x, torch.Tensor) else x
+
+    held = {key: fake(x) for key, x in [*module.named_parameters(), *module.named_buffers()]}
+    given, keywords = pytree.tree_map(fake, (tuple(args), dict(kwargs)))
+    follower = _Follower([*held.values(), *pytree.tree_leaves((given, keywords))])
+    failed = False
+    with mode, follower, torch.no_grad(), torch.random.fork_rng(devices=[]):
+        try:
+            functional_call(module, held, given, keywords)
+            known = {str(place) for place in before.assigned() if follower.knows(place.value)}
+            listed = [name for name in listed if name in known]
+            follower.begin_second()
+            functional_call(module, held, given, keywords)
+        except Exception:  # a part that PyTorch exports in another way, such as a loop of `scan`
+            failed = True
+        finally:
+            _put_back(before, _assigned(module, before))
+    names = ", ".join(listed)
+    if failed or follower.carries or follower.differs:
+        what = f"the next call may compute with {names}, which compiled code does not keep"
+        raise CompileError(name, what, "register_buffer, or take it as an argument and return it")
+    if names:
+        warnings.warn(f"{name}: compiled code leaves {names} as it was", stacklevel=7)
+
+
+def _assigned(module: torch.nn.Module, before: Snapshot) -> list[StatePlace]:
+    """Places of other tensors than the module's parameters and buffers, as they are now."""
+    own = {id(x) for x in (*module.parameters(), *module.buffers())}
+    places = before.assigned()
+    found = ((place, tensors_of(place.value)) for place in places)
+    return [place for place, xs in found if not xs or any(id(x) not in own for x in xs)]
+
+
+def _put_back(before: Snapshot, places: Sequence[StatePlace]) -> None:
+    before.restore()
+    for place in {(id(p.owner), p.key): p for p in places}.values():
+        _remove(place)
+
+
+def _remove(place: StatePlace) -> None:
+    """Take away what only an export has put there."""
+    owner, key = place.owner, place.key
+    if isinstance(owner, list):
+        owner[:] = [x for x in owner if not _is_made_up(x)]
+    elif isinstance(owner, dict):
+        if _is_made_up(owner.get(key)):
+            del owner[key]
+    elif _is_made_up(getattr(owner, key, None)):
+        delattr(owner, key)
+
+
+def _is_made_up(value: Any) -> bool:
+    return any(isinstance(x, (FakeTensor, FunctionalTensor)) for x in tensors_of(value))
+
+
+class _Follower(TorchDispatchMode):
+    """Follows what is computed of some tensors.
+
+    Attributes:
+        carries: whether the second part has read what the first one computed of them.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        super().__init__()
+        self.carries = False
+        self._given = tensors
+        self._known, self._earlier = {id(x): x for x in tensors}, dict[int, Any]()
+        self._calls, self._earlier_calls = list[Any](), list[Any]()
+
+    @property
+    def differs(self) -> bool:
+        """Whether the second part calls other operators of them than the first, or with other
+        numbers."""
+        return self._calls != self._earlier_calls
+
+    def begin_second(self) -> None:
+        """The second part begins."""
+        self._earlier, self._earlier_calls, self._calls = self._known, self._calls, []
+        self._known = {id(x): x for x in self._given}
+        for number in self._known:
+            self._earlier.pop(number, None)
+
+    def knows(self, value: Any) -> bool:
+        """Whether a nest holds what was computed of them, or what is no tensor."""
+        held = tensors_of(value)
+        return not held or any(id(x) in self._known for x in held)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call an operator."""
+        leaves = pytree.tree_leaves((args, kwargs or {}))
+        read = {id(x) for x in leaves if isinstance(x, torch.Tensor)}
+        result = func(*args, **(kwargs or {}))
+        self.carries |= not read.isdisjoint(self._earlier)
+        made = tensors_of(result)
+        if made and not read.isdisjoint(self._known):
+            self._calls.append((func, [x for x in leaves if isinstance(x, int | float)]))
+            self._known |= {id(x): x for x in made}
+        return result
