@@ -140,11 +140,10 @@ class Stream(Compiled):
         self._busy = True
         try:
             last = self._last
-            if last is not None and out is not None:
-                arrays = last.take(inputs, out)
-                if arrays is not None:
-                    self._run(last.arguments)
-                    return dict(out)
+            arrays = None if last is None else last.take(inputs, out)
+            if last is not None and arrays is not None:
+                self._run(last.arguments)
+                return last.named(arrays)
             return self._step_anew(inputs, out)
         finally:
             self._busy = False
@@ -160,7 +159,7 @@ class Stream(Compiled):
         places = [address(array) for array in (*_present(arguments), *arrays)]
         if results is not None:
             call.check(places)
-            self._last = call
+        self._last = call
         call.point(places)
         self._run(call.arguments)
         return dict(zip(self.outputs, arrays, strict=True)) if out is None else dict(out)
