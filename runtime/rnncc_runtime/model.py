@@ -19,7 +19,7 @@ from rnncc_runtime.arrays import (
 from rnncc_runtime.compiled import Arrays, Compiled, Origin, Shape, Shapeds, remember, shapes_of
 from rnncc_runtime.memory import Memory
 from rnncc_runtime.pool import Parallel
-from rnncc_runtime.prepared import ArraySlot, Prepared
+from rnncc_runtime.prepared import ArraySlot, Prepared, Taken
 from rnncc_runtime.sizes import parse_largest
 from rnncc_runtime.stream import Stream
 
@@ -106,12 +106,12 @@ class Model(Compiled):
             RunError: the code refused the values, such as a sequence length beyond T.
         """
         last = self._frame.last
-        arrays = None if last is None else last[0].take(inputs, out)
-        if last is None or arrays is None:
-            last, arrays = self._anew(inputs, out)
+        taken = None if last is None else last[0].take(inputs, out)
+        if last is None or taken is None:
+            last, taken = self._anew(inputs, out)
         call, symbols = last
+        outputs, _held = taken
         self._compute("run", call.arguments, symbols, pool)
-        outputs = call.named(arrays)
         return cut(outputs, self._counts) if out is None else outputs
 
     def stream(
@@ -131,8 +131,8 @@ class Model(Compiled):
 
     def _anew(
         self, inputs: Mapping[str, object], out: Mapping[str, Array] | None
-    ) -> tuple[_Call, Arrays]:
-        """A call on arrays that are not as those of the call before, and its arrays."""
+    ) -> tuple[_Call, Taken]:
+        """A call on arrays that are not as those of the call before."""
         arguments = check_inputs(inputs, self.inputs)
         results = check_outputs({} if out is None else out, self.outputs)
         frame, key = self._frame, (out is None, *_shapes(arguments), *_shapes(results))
@@ -140,14 +140,15 @@ class Model(Compiled):
         if call is None:
             call = remember(frame.known, key, self._prepare(arguments, results, out is None))
         prepared, _ = call
-        arrays: Arrays = [array for array in arguments if array is not None]
-        arrays += prepared.make() if out is None else [a for a in results if a is not None]
+        outputs = prepared.make() if out is None else dict(out)
+        results = results if out is not None else list(outputs.values())
+        arrays: Arrays = [array for array in (*arguments, *results) if array is not None]
         places = [address(array) for array in arrays]
         if out is not None:
             prepared.check(places)
         prepared.point(places)
         frame.last = call
-        return call, arrays
+        return call, (outputs, arrays)
 
     def _prepare(self, arguments: Arrays, results: Arrays, makes: bool) -> _Call:
         """A call on arrays of these shapes; it `makes` outputs if none is given."""

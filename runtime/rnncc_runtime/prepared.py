@@ -13,6 +13,8 @@ from numpy import dtype, empty, ndarray
 from rnncc_runtime.arrays import Array, check_apart, pointer
 
 Arrays = list[Any]
+Taken = tuple[dict[str, Array], Arrays]
+"""A call's outputs by name, and all its arrays, to be held while the code runs."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,6 @@ class Prepared:
 
     Attributes:
         arguments: of the code.
-        count: how many inputs are given.
         outputs: the slots that are written.
     """
 
@@ -51,22 +52,17 @@ class Prepared:
         self._tables = [sources] * len(inputs) + [targets] * len(outputs)
         self._slots, self.outputs = [*inputs, *outputs], list(outputs)
         self._sizes = [prod(slot.shape) * slot.dtype.itemsize for slot in self._slots]
-        self._names = [slot.name for slot in outputs]
-        self.count, self._all = len(inputs), lengths[1]
-        self._kinds = [
-            [(slot.name, slot.dtype, slot.shape) for slot in s] for s in (inputs, outputs)
-        ]
+        self._inputs, self._all = len(inputs), lengths[1]
+        self._kinds = [(False, slot.name, slot.dtype, slot.shape) for slot in inputs]
+        self._kinds += [(True, slot.name, slot.dtype, slot.shape) for slot in outputs]
         self._places: list[int] = []
         self._keep = sources, targets  # even if nothing lies in one of them
 
-    def take(self, inputs: Mapping[str, object], out: Mapping[str, Array] | None) -> Arrays | None:
+    def take(self, inputs: Mapping[str, object], out: Mapping[str, Array] | None) -> Taken | None:
         """Point to arrays that have the right names, dtypes and shapes; None for any other.
 
         Where they lie is asked each time: NumPy can move an array's memory. Without `out` all
         outputs are new arrays.
-
-        Returns:
-            The arrays, inputs first, to be held while the code runs.
 
         Raises:
             ArrayError: an output shares memory with another array.
@@ -74,25 +70,22 @@ class Prepared:
         arrays: Arrays = []
         places: list[int] = []
         try:  # only what is contiguous, writeable and not empty gives a pointer
-            wanted = self._all if out is None else len(out)
-            if len(inputs) != self.count or len(self.outputs) != wanted:
+            if len(inputs) != self._inputs:
                 return None
-            for given, kinds in zip((inputs, out), self._kinds, strict=True):
-                if given is None:
-                    arrays += self.make()
-                    places += [addressof(pointer(array)) for array in arrays[self.count :]]
-                    break
-                for name, kind, shape in kinds:
-                    array: Any = given[name]
-                    if (
-                        type(array) is not ndarray
-                        or array.dtype is not kind
-                        or array.shape != shape
-                    ):
-                        return None
-                    places.append(addressof(pointer(array)))
-                    arrays.append(array)
-        except (KeyError, TypeError, ValueError):
+            if len(self.outputs) != (self._all if out is None else len(out)):
+                return None
+            outputs = self.make() if out is None else dict(out)
+            for written, name, kind, shape in self._kinds:
+                array: Any = outputs[name] if written else inputs[name]
+                if (
+                    type(array) is not ndarray
+                    or (array.dtype is not kind and array.dtype != kind)
+                    or array.shape != shape
+                ):
+                    return None
+                places.append(addressof(pointer(array)))
+                arrays.append(array)
+        except (KeyError, TypeError, ValueError, MemoryError):
             return None
         if places != self._places:
             for array in arrays:
@@ -100,20 +93,16 @@ class Prepared:
                     return None
             self.check(places)
             self.point(places)
-        return arrays
+        return outputs, arrays
 
-    def named(self, arrays: Arrays) -> dict[str, Array]:
-        """The outputs of what `take` returned, by name."""
-        return dict(zip(self._names, arrays[self.count :], strict=True))
-
-    def make(self) -> list[Array]:
-        """New arrays for the outputs."""
-        return [empty(slot.shape, slot.dtype) for slot in self.outputs]
+    def make(self) -> dict[str, Array]:
+        """New arrays for the outputs, by name."""
+        return {slot.name: empty(slot.shape, slot.dtype) for slot in self.outputs}
 
     def check(self, places: list[int]) -> None:
         """Raise `ArrayError` if an output shares memory with another array."""
         spans = list(zip(places, self._sizes, strict=True))
-        check_apart([slot.name for slot in self._slots], spans, self.count)
+        check_apart([slot.name for slot in self._slots], spans, self._inputs)
 
     def point(self, places: list[int]) -> None:
         """Where the arrays begin, inputs first."""
