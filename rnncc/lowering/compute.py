@@ -209,8 +209,11 @@ def _listed_rows(
 ) -> ListedRows | None:
     """The listed rows of a domain whose first axes are those of rows."""
     listed = list_of(lowering, rows.mask, ahead)
-    last = wide_axes(dims)[len(rows.axes) - 1]
-    return None if listed is None else ListedRows(listed, last + 1, rows.where)
+    if listed is None:
+        return None
+    # a mask of one row is one of the first axis, which has that row alone
+    last = wide_axes(dims)[len(rows.axes) - 1] if rows.axes else 0
+    return ListedRows(listed, last + 1, rows.where)
 
 
 def _domain(dims: Sequence[Dim], ahead: Ahead | None) -> tuple[Dim, list[Dim]]:

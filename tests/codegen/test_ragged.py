@@ -186,6 +186,22 @@ def test_a_sequence_alone_gives_the_same_bits(kind: str, form: str) -> None:
                 np.testing.assert_array_equal(alone[name], want, err_msg=name)
 
 
+@every_cell
+def test_a_known_batch_of_one(kind: str, form: str) -> None:
+    """Steps behind its end are spared, and the bits are those of an open batch."""
+    program, (bare, _) = masked(kind, form, UNITS, WIDTH, batch=1), pair(kind, form)
+    kernels = lowered(program)
+    products = [op for op in kernels.func.walk() if isinstance(op, Gemm)]
+    assert products and all(op.some_rows is not None for op in products)
+    one, sizes = Bare(kernels, resolve_target()), {"T": 6, "N": 1}
+    for length in (0, 1, 4, 6):
+        inputs = inputs_of(program, sizes, [length], length)
+        with guards(end=length > 1) as memory:
+            got, want = one.run(inputs, sizes, memory), bare.run(inputs, sizes, memory)
+        for name, array in want.items():
+            np.testing.assert_array_equal(got[name], array, err_msg=name)
+
+
 @examples(20)
 @given(ragged_programs(), st.booleans())
 def test_random_loops(program: Program, code: bool) -> None:
