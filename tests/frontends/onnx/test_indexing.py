@@ -137,7 +137,8 @@ def test_indices_of_fewer_rows_than_data_of_open_size(op: str, rows: int | str) 
     chosen = node(op, "x i" if op == "GatherElements" else "x i u", "y", axis=1)
     made = model([chosen], inputs, [info("y", None)], opset=18)
     rng = np.random.default_rng(0)
-    given = {"x": rng.random((4, 5), np.float32), "u": rng.random((2, 3), np.float32)}
+    given: dict[str, Any] = {"x": rng.random((4, 5), np.float32)}
+    given["u"] = rng.random((2, 3), np.float32)
     given["i"] = np.stack([rng.permutation(5)[:3] for _ in range(2)])
     compiled: Any = rnncc.compile(made)
     np.testing.assert_array_equal(compiled.run(given)["y"], by_onnxruntime(made, given)["y"])
