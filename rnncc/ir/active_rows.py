@@ -147,6 +147,10 @@ def _same_axis(op: RnnOp, number: int, axis: int) -> int | None:
 
 def rows_lead(rows: ActiveRows, dims: Sequence[Dim]) -> bool:
     """Whether the axes of rows are a value's first ones."""
-    if not rows.axes:  # of one row
-        return len(dims) > 1 and dims[0] == 1
-    return wide_axes(dims)[: len(rows.axes)] == rows.axes
+    return wide_axes(dims)[: len(rows.axes)] == rows.axes if rows.axes else one_leads(dims)
+
+
+def one_leads(dims: Sequence[Dim]) -> bool:
+    """Whether the first axis of a value, or of a kernel's domain, has one row of more than one
+    element: where a mask of one element tells of that row."""
+    return len(dims) > 1 and dims[0] == 1
