@@ -410,10 +410,10 @@ def _next(
 @st.composite
 def ragged_programs(draw: Draw) -> Program:
     """Loops with products whose states are kept, or zero, where steps are beyond the lengths."""
-    width = draw(st.sampled_from([3, 18]))
+    width, batch = draw(st.sampled_from([3, 18])), draw(st.sampled_from(["N", "N", 1]))
     b = Builder.net("ragged")
-    x, h = b.input("x", ["T", "N", width]), b.input("h", ["N", width])
-    lengths, w = b.input("lengths", ["N"], "i32"), b.param("w", (width, width))
+    x, h = b.input("x", ["T", batch, width]), b.input("h", [batch, width])
+    lengths, w = b.input("lengths", [batch], "i32"), b.param("w", (width, width))
     pool, outputs = [x, b.tanh(b.matmul(x, w))], dict[str, SSAValue]()
     for number in range(draw(st.integers(1, 2))):
         final, y = _ragged_loop(draw, b, pool, h, [w, lengths])
@@ -437,7 +437,7 @@ def _ragged_loop(draw: Draw, b: Builder, pool: Pool, h: SSAValue, consts: Pool) 
         dims = dims_of(old)
         other = inner.fill(0.0, dims) if fill else draw(st.sampled_from([old, old, *same]))
         kind, branches = ("ge", (other, new)) if ends_it else ("lt", (new, other))
-        mask = inner.compare(kind, inner.broadcast(t, [N], []), ends)
+        mask = inner.compare(kind, inner.broadcast(t, dims[:1], []), ends)
         kept = inner.select(inner.broadcast(mask, dims, [0]), *branches)
         return [kept], [draw(st.sampled_from([kept, kept, new]))]
 

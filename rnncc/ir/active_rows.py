@@ -1,7 +1,8 @@
 """Which rows of a value anything reads: where a mask selects, the other branch's rows are unread.
 
 In: a block of `rnn` ops. Out: its values of which only some rows are read. A mask is one bool a
-row; a loop's body sees a row of it, and outside of the loop it is a sequence.
+row; a loop's body sees a row of it, and outside of the loop it is a sequence. A mask of one element
+is one of all that there is: a value's one row along its first axis.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ class ActiveRows:
     """Rows of a value: those for which `mask` is `where`.
 
     Attributes:
-        axes: of the value, one for each axis of the mask that is not of size 1, in order.
+        axes: of the value, one for each axis of the mask that is not of size 1, in order; none of a
+            mask of one element.
     """
 
     mask: SSAValue
@@ -42,7 +44,7 @@ def row_masks(scan: Scan) -> list[SSAValue]:
     if scan.gate is not None:
         return []
     rows = scan.groups[2]
-    return [row for row in rows if dtype_of(row) == "i1" and len(wide_axes(dims_of(row))) == 1]
+    return [row for row in rows if dtype_of(row) == "i1" and len(wide_axes(dims_of(row))) <= 1]
 
 
 def active_rows(block: Block, masks: Iterable[SSAValue]) -> Needed:
@@ -145,4 +147,10 @@ def _same_axis(op: RnnOp, number: int, axis: int) -> int | None:
 
 def rows_lead(rows: ActiveRows, dims: Sequence[Dim]) -> bool:
     """Whether the axes of rows are a value's first ones."""
-    return wide_axes(dims)[: len(rows.axes)] == rows.axes
+    return wide_axes(dims)[: len(rows.axes)] == rows.axes if rows.axes else one_leads(dims)
+
+
+def one_leads(dims: Sequence[Dim]) -> bool:
+    """Whether the first axis of a value, or of a kernel's domain, has one row of more than one
+    element: where a mask of one element tells of that row."""
+    return len(dims) > 1 and dims[0] == 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, SSAValue
 
-from rnncc.ir.active_rows import ActiveRows, chosen_by, rows_lead, wide_axes
+from rnncc.ir.active_rows import ActiveRows, chosen_by, one_leads, rows_lead, wide_axes
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.elementwise import Select
 from rnncc.ir.ops.linear import Matmul
@@ -63,7 +63,7 @@ def emit(
             p = state[t]
         map i in N, j in 4: y = p
     """
-    for part in _parts(lowering, product, outs, ahead):
+    for part in _parts(lowering, product, outs, dims, ahead):
         listing = None if part.rows is None else _listed_rows(lowering, part.rows, dims, ahead)
         if part.product is None:
             emit_map(lowering, part.outs, dims, ahead, listing)
@@ -132,9 +132,14 @@ def _stores(outs: Outs, dims: Sequence[Dim]) -> list[tuple[SSAValue, Access]]:
 def some_rows(lowering: Lowering, value: SSAValue, dims: Sequence[Dim]) -> ListedRows | None:
     """The rows that are needed of a value, the first axes of a kernel's domain; None for all."""
     rows = lowering.needed.get(value)
-    if rows is None or not rows_lead(rows, dims_of(value)):
+    if rows is None or not rows_lead(rows, dims_of(value)) or not _are_axes(rows, dims):
         return None
     return _listed_rows(lowering, rows, dims, None)
+
+
+def _are_axes(rows: ActiveRows, dims: Sequence[Dim]) -> bool:
+    """Whether a domain, which may lack axes of one row, has the axes that rows run over."""
+    return bool(rows.axes) or one_leads(dims)
 
 
 @record
@@ -147,12 +152,16 @@ class _Part:
 
 
 def _parts(
-    lowering: Lowering, product: Matmul | None, outs: Outs, ahead: Ahead | None
+    lowering: Lowering,
+    product: Matmul | None,
+    outs: Outs,
+    dims: Sequence[Dim],
+    ahead: Ahead | None,
 ) -> list[_Part]:
     """The kernels of a group: one, or one for the rows of each branch."""
     whole = [_Part(product, outs)]
     rows = _rows_of(lowering, outs[0][0]) if outs else None
-    if rows is None or list_of(lowering, rows.mask, ahead) is None:
+    if rows is None or not _are_axes(rows, dims) or list_of(lowering, rows.mask, ahead) is None:
         return whole
     if product is not None and len(rows.axes) != len(wide_axes(dims_of(product.y)[:-1])):
         return whole
@@ -209,8 +218,11 @@ def _listed_rows(
 ) -> ListedRows | None:
     """The listed rows of a domain whose first axes are those of rows."""
     listed = list_of(lowering, rows.mask, ahead)
-    last = wide_axes(dims)[len(rows.axes) - 1]
-    return None if listed is None else ListedRows(listed, last + 1, rows.where)
+    if listed is None:
+        return None
+    # a mask of one row is one of the first axis, which has that row alone
+    last = wide_axes(dims)[len(rows.axes) - 1] if rows.axes else 0
+    return ListedRows(listed, last + 1, rows.where)
 
 
 def _domain(dims: Sequence[Dim], ahead: Ahead | None) -> tuple[Dim, list[Dim]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
@@ -15,6 +16,8 @@ from rnncc.nn.reduction import cumulate, reduce_keepdims, total
 
 MAX_RANKED = 4096
 """Elements of an axis that are compared each with each."""
+FEW, MANY = 3, 128
+"""From so many of so many elements on, they are looked for in blocks."""
 LOWER = (1 << 32) - 1
 """The lower half of an int64."""
 
@@ -90,8 +93,8 @@ def top_k(
     """The largest `count` elements along an axis in order, or the smallest, and their places.
 
     Of equal ones the earlier comes first; NaN counts as larger than any number. A known number of
-    elements of 32 bits are looked for one after another: 50 of 1000 in a fortieth of the time of
-    comparing each with each, all of 200 in half of it. Others are compared.
+    elements of 32 bits are looked for one after another, of a long axis in blocks: 50 of 1000 in a
+    150th of the time of comparing each with each, all of 200 in a third of it. Others are compared.
     """
     last = len(dims_of(x)) - 1
     x = move_axis(b, x, axis, last)
@@ -147,24 +150,73 @@ def _keys(b: Builder, x: SSAValue, largest: bool) -> SSAValue:
 
 def _first_places(b: Builder, keys: SSAValue, count: int) -> SSAValue:
     """The places of the largest along the last axis, each the largest below the one before."""
-    *lead, _ = dims_of(keys)
+    *lead, size = dims_of(keys)
     last = len(lead)
-
-    def step(inner: Builder, consts: Values, carry: Values, _: Values) -> tuple[Values, Values]:
-        before = inner.reshape(carry[0], (*lead, 1))
-        none = inner.fill(-(2.0**63), (), "i64")
-        left = inner.select(inner.compare("lt", consts[0], before), consts[0], none)
-        found = inner.reduce("max", left, [last])
-        return [found], [found]
-
-    # a loop, before which the keys are computed once: a row of reductions would do so in each
-    first = b.reduce("max", keys, [last])
+    number = b.iota((max(count - 1, 0),), 0, "i32")
+    if count >= FEW and size.is_static and int(size) >= MANY:
+        blocks, maxima = _blocks(b, keys)
+        first = b.reduce("max", maxima, [last])
+        consts, carried, step = [blocks], [maxima, first], _next_by_block
+    else:
+        # a loop, before which the keys are computed once: a row of reductions would do so in each
+        first = b.reduce("max", keys, [last])
+        consts, carried, step = [keys], [first], _next
     found = [b.reshape(first, (1, *lead))]
     if count > 1:
-        found += b.scan([keys], [first], [b.iota((count - 1,), 0, "i32")], step)[1]
+        found += b.scan(consts, carried, [number], step)[1]
     together = move_axis(b, b.concat(found, 0), 0, last)
-    lower = b.full_like(together, LOWER)
-    return b.sub(lower, b.bits("and", together, lower))
+    return _place_of(b, together)
+
+
+def _place_of(b: Builder, keys: SSAValue) -> SSAValue:
+    lower = b.full_like(keys, LOWER)
+    return b.sub(lower, b.bits("and", keys, lower))
+
+
+def _below(b: Builder, keys: SSAValue, before: SSAValue) -> SSAValue:
+    """The largest key below one along the last axis."""
+    *lead, _ = dims_of(keys)
+    left = b.compare("lt", keys, b.reshape(before, (*lead, 1)))
+    none = b.fill(-(2.0**63), (), "i64")
+    return b.reduce("max", b.select(left, keys, none), [len(lead)])
+
+
+def _next(b: Builder, consts: Values, carry: Values, _: Values) -> tuple[Values, Values]:
+    found = _below(b, consts[0], carry[0])
+    return [found], [found]
+
+
+def _blocks(b: Builder, keys: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """The last axis in blocks, and the largest of each: all blocks are rows of one matrix.
+
+    A step of so many blocks of so many elements goes through the fewest of both where these are as
+    many; a power of two, as a block's number is the upper bits of a place.
+    """
+    *lead, size = dims_of(keys)
+    block = 1 << round(math.log2(int(size)) / 2)
+    count = size.over(block)
+    if missing := int(count * block - size):
+        keys = b.concat([keys, b.fill(-(2.0**63), (*lead, missing), "i64")], len(lead))
+    together = b.reshape(keys, (*lead, count, block))
+    maxima = b.reduce("max", together, [len(lead) + 1])
+    return b.reshape(keys, (product(lead) * count, block)), maxima
+
+
+def _next_by_block(b: Builder, consts: Values, carry: Values, _: Values) -> tuple[Values, Values]:
+    """`_next`, which looks for what follows in the block of the one before alone."""
+    (blocks,), (maxima, before) = consts, carry
+    *lead, count = dims_of(maxima)
+    shift = int(dims_of(blocks)[1]).bit_length() - 1
+    place = _place_of(b, before)
+    block = b.bits("right", place, b.full_like(place, shift))
+    row = b.reshape(b.iota((product(lead),), 0, "i64"), lead)
+    row = b.add(b.mul(row, b.full_like(row, int(count))), block)
+    left = _below(b, b.gather(blocks, row, 0), before)
+    number, one = b.iota(dims_of(maxima), len(lead), "i64"), (*lead, 1)
+    is_block = b.compare("eq", number, b.reshape(block, one))
+    maxima = b.select(is_block, b.reshape(left, one), maxima)
+    found = b.reduce("max", maxima, [len(lead)])
+    return [maxima, found], [found]
 
 
 def flat_places(b: Builder, places: Sequence[SSAValue], dims: Sequence[Dim]) -> SSAValue:

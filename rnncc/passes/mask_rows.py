@@ -91,7 +91,7 @@ def _candidates(scan: Scan, kinds: dict[SSAValue, Kind]) -> list[SSAValue]:
     selecting = (chosen_by(op, values) for op in ops if isinstance(op, Select))
     for mask in (rows.mask for rows in selecting if rows is not None):
         # A list is of rows, one number each: the mask must not vary along further axes.
-        if mask in able and kinds[mask] == Kind.ROW and len(wide_axes(dims_of(mask))) == 1:
+        if mask in able and kinds[mask] == Kind.ROW and len(wide_axes(dims_of(mask))) <= 1:
             masks.append(mask)
     return list(dict.fromkeys(masks))
 

@@ -28,8 +28,8 @@ from rnncc.records import record
 
 FEW = 32
 """Elements of short axes that a place of the frame may have."""
-WIDE = 64
-"""Places of one sequence that fill vectors; of fewer, steps are short anyway."""
+WIDE = 16
+"""Places of one sequence that fill a vector, of the widest ones."""
 
 ZERO = Dim.of(0)
 
@@ -105,10 +105,16 @@ def _interchange(loop: For, known: Mapping[SSAValue, Targets]) -> Interchange | 
     # All kernels must have these axes; those of more have the others for each place.
     frame = min(map(_kept, kernels), key=len)
     parts = [part for kernel in kernels if (part := _part(kernel, frame)) is not None]
-    wide = prod(int(size) for size in frame if size.is_static) >= WIDE
-    if len(parts) < len(kernels) or not frame or not frame[-1].is_static or not wide:
+    if len(parts) < len(kernels) or not frame or not frame[-1].is_static:
+        return None
+    if places_of(frame) < WIDE:
         return None
     return _Proof(loop, frame, parts, known).result()
+
+
+def places_of(frame: Sequence[Dim]) -> int:
+    """Those of a frame's axes of known size."""
+    return prod(int(size) for size in frame if size.is_static)
 
 
 def _kept(kernel: Map | Reduce) -> tuple[Dim, ...]:

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import addressof, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from rnncc_runtime.arrays import (
     Array,
+    Specs,
     address,
-    check_apart,
     check_inputs,
     check_outputs,
     cut,
     read_specs,
 )
-from rnncc_runtime.compiled import Compiled, Origin, Shape, Shapeds, remember, shapes_of
+from rnncc_runtime.compiled import Arrays, Compiled, Origin, Shape, Shapeds, remember, shapes_of
 from rnncc_runtime.memory import Memory
 from rnncc_runtime.pool import Parallel
+from rnncc_runtime.prepared import ArraySlot, Prepared, Taken
 from rnncc_runtime.sizes import parse_largest
 from rnncc_runtime.stream import Stream
 
@@ -35,15 +33,22 @@ class _Sizes:
     workspace: int
 
 
-class _Frame(threading.local):
-    """What one thread needs for its calls: two pointer tables and a workspace that only grows."""
+_Call = tuple[Prepared, Shape]
+"""A call on arrays of certain shapes, and the sizes that the code takes."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
-        self.inputs = (c_void_p * max(inputs, 1))()
-        self.outputs = (c_void_p * max(outputs, 1))()
-        self.inputs_address = addressof(self.inputs)
-        self.outputs_address = addressof(self.outputs)
+
+class _Frame(threading.local):
+    """What one thread needs for its calls: a workspace that only grows, and those that it made.
+
+    Attributes:
+        known: calls by whether they make their outputs, and by the shapes of all arrays.
+        last: the last one, which the next one is likely to be as.
+    """
+
+    def __init__(self) -> None:
         self.workspace = Memory(0)
+        self.known: dict[tuple[bool | Shape | None, ...], _Call] = {}
+        self.last: _Call | None = None
 
 
 class Model(Compiled):
@@ -66,7 +71,7 @@ class Model(Compiled):
         super().__init__(metadata, functions, keep, origin)
         self.parameters = read_specs(metadata["parameters"])
         self._counts: Mapping[str, Sequence[Any]] = metadata.get("counts", {})
-        self._frame = _Frame(len(self.inputs), len(self.outputs))
+        self._frame = _Frame()
         self._known: dict[tuple[Shape | None, ...], _Sizes] = {}
         sizes = parse_largest(metadata["workspace"])
         used = set[str]().union(*(size.symbols for size in sizes))
@@ -100,23 +105,13 @@ class Model(Compiled):
             ArrayError: an array is missing, unknown, of a wrong dtype or shape, or not writeable.
             RunError: the code refused the values, such as a sequence length beyond T.
         """
-        arguments = check_inputs(inputs, self.inputs)
-        results = check_outputs({} if out is None else out, self.outputs)
-        sizes = self._sizes(arguments, results)
-        if out is None:
-            results = [
-                np.empty(shape, spec.dtype)
-                for spec, shape in zip(self.outputs.values(), sizes.outputs, strict=True)
-            ]
-        sources = [address(array) for array in arguments]
-        targets = [address(array) for array in results]
-        if out is not None:
-            arrays = zip(sources + targets, [*arguments, *results], strict=True)
-            places = [(at, 0 if array is None else array.nbytes) for at, array in arrays]
-            check_apart([*self.inputs, *self.outputs], places, len(sources))
-        self._call(sizes, sources, targets, pool)
-        named = zip(self.outputs, results, strict=True)
-        outputs = {name: array for name, array in named if array is not None}
+        last = self._frame.last
+        taken = None if last is None else last[0].take(inputs, out)
+        if last is None or taken is None:
+            last, taken = self._anew(inputs, out)
+        call, symbols = last
+        outputs, _held = taken
+        self._compute("run", call.arguments, symbols, pool)
         return cut(outputs, self._counts) if out is None else outputs
 
     def stream(
@@ -134,20 +129,42 @@ class Model(Compiled):
         """
         return Stream(self.metadata, self._functions, batch, inputs, keep=self)
 
-    def _call(
-        self, sizes: _Sizes, sources: list[int], targets: list[int], pool: Parallel | None
-    ) -> None:
-        frame = self._frame
+    def _anew(
+        self, inputs: Mapping[str, object], out: Mapping[str, Array] | None
+    ) -> tuple[_Call, Taken]:
+        """A call on arrays that are not as those of the call before."""
+        arguments = check_inputs(inputs, self.inputs)
+        results = check_outputs({} if out is None else out, self.outputs)
+        frame, key = self._frame, (out is None, *_shapes(arguments), *_shapes(results))
+        call = frame.known.get(key)
+        if call is None:
+            call = remember(frame.known, key, self._prepare(arguments, results, out is None))
+        prepared, _ = call
+        outputs = prepared.make() if out is None else dict(out)
+        results = results if out is not None else list(outputs.values())
+        arrays: Arrays = [array for array in (*arguments, *results) if array is not None]
+        places = [address(array) for array in arrays]
+        if out is not None:
+            prepared.check(places)
+        prepared.point(places)
+        frame.last = call
+        return call, (outputs, arrays)
+
+    def _prepare(self, arguments: Arrays, results: Arrays, makes: bool) -> _Call:
+        """A call on arrays of these shapes; it `makes` outputs if none is given."""
+        sizes, frame = self._sizes(arguments, results), self._frame
         if frame.workspace.size < sizes.workspace:
+            frame.known.clear()  # they know where the workspace is
+            frame.last = None
             frame.workspace = Memory(sizes.workspace)
-        frame.inputs[: len(sources)] = sources
-        frame.outputs[: len(targets)] = targets
-        places = (frame.inputs_address, frame.outputs_address, frame.workspace.address)
-        self._compute("run", places, sizes.symbols, pool)
+        outputs = sizes.outputs if makes else _shapes(results)
+        slots = _slots(self.inputs, _shapes(arguments)), _slots(self.outputs, outputs)
+        lengths = len(arguments), len(results)
+        return Prepared(*slots, lengths, [frame.workspace.address]), sizes.symbols
 
     def _sizes(self, arguments: Shapeds, results: Shapeds) -> _Sizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
-        key = tuple([None if array is None else array.shape for array in (*arguments, *results)])
+        key = (*_shapes(arguments), *_shapes(results))
         known = self._known.get(key)
         return known or remember(self._known, key, self._find_sizes(arguments, results))
 
@@ -162,3 +179,16 @@ class Model(Compiled):
         for title, specs in groups:
             lines += [f"{title}:", *(f"  {spec}" for spec in specs.values())] if specs else []
         return "\n".join(lines)
+
+
+def _shapes(arrays: Shapeds) -> list[Shape | None]:
+    return [None if array is None else array.shape for array in arrays]
+
+
+def _slots(specs: Specs, shapes: Sequence[Shape | None]) -> list[ArraySlot]:
+    """The slots of arrays that are there."""
+    return [
+        ArraySlot(name, index, spec.dtype, shape)
+        for index, ((name, spec), shape) in enumerate(zip(specs.items(), shapes, strict=True))
+        if shape is not None
+    ]

@@ -13,6 +13,8 @@ from numpy import dtype, empty, ndarray
 from rnncc_runtime.arrays import Array, check_apart, pointer
 
 Arrays = list[Any]
+Taken = tuple[dict[str, Array], Arrays]
+"""A call's outputs by name, and all its arrays, to be held while the code runs."""
 
 
 @dataclass(frozen=True)
@@ -50,35 +52,40 @@ class Prepared:
         self._tables = [sources] * len(inputs) + [targets] * len(outputs)
         self._slots, self.outputs = [*inputs, *outputs], list(outputs)
         self._sizes = [prod(slot.shape) * slot.dtype.itemsize for slot in self._slots]
-        self._inputs, self._outputs = len(inputs), len(outputs)
+        self._inputs, self._all = len(inputs), lengths[1]
         self._kinds = [(False, slot.name, slot.dtype, slot.shape) for slot in inputs]
         self._kinds += [(True, slot.name, slot.dtype, slot.shape) for slot in outputs]
         self._places: list[int] = []
         self._keep = sources, targets  # even if nothing lies in one of them
 
-    def take(self, inputs: Mapping[str, object], out: Mapping[str, Array]) -> Arrays | None:
+    def take(self, inputs: Mapping[str, object], out: Mapping[str, Array] | None) -> Taken | None:
         """Point to arrays that have the right names, dtypes and shapes; None for any other.
 
-        Where they lie is asked each time: NumPy can move an array's memory.
-
-        Returns:
-            The arrays, to be held while the code runs.
+        Where they lie is asked each time: NumPy can move an array's memory. Without `out` all
+        outputs are new arrays.
 
         Raises:
             ArrayError: an output shares memory with another array.
         """
-        if len(inputs) != self._inputs or len(out) != self._outputs:
-            return None
         arrays: Arrays = []
         places: list[int] = []
         try:  # only what is contiguous, writeable and not empty gives a pointer
+            if len(inputs) != self._inputs:
+                return None
+            if len(self.outputs) != (self._all if out is None else len(out)):
+                return None
+            outputs = self.make() if out is None else dict(out)
             for written, name, kind, shape in self._kinds:
-                array: Any = out[name] if written else inputs[name]
-                if type(array) is not ndarray or array.dtype is not kind or array.shape != shape:
+                array: Any = outputs[name] if written else inputs[name]
+                if (
+                    type(array) is not ndarray
+                    or (array.dtype is not kind and array.dtype != kind)
+                    or array.shape != shape
+                ):
                     return None
                 places.append(addressof(pointer(array)))
                 arrays.append(array)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, MemoryError):
             return None
         if places != self._places:
             for array in arrays:
@@ -86,11 +93,11 @@ class Prepared:
                     return None
             self.check(places)
             self.point(places)
-        return arrays
+        return outputs, arrays
 
-    def make(self) -> list[Array]:
-        """New arrays for the outputs."""
-        return [empty(slot.shape, slot.dtype) for slot in self.outputs]
+    def make(self) -> dict[str, Array]:
+        """New arrays for the outputs, by name."""
+        return {slot.name: empty(slot.shape, slot.dtype) for slot in self.outputs}
 
     def check(self, places: list[int]) -> None:
         """Raise `ArrayError` if an output shares memory with another array."""
@@ -99,6 +106,7 @@ class Prepared:
 
     def point(self, places: list[int]) -> None:
         """Where the arrays begin, inputs first."""
+        self._places = []  # what an exception leaves half done is not taken for what was
         for table, slot, place in zip(self._tables, self._slots, places, strict=True):
             table[slot.index] = place
         self._places = places

@@ -140,11 +140,11 @@ class Stream(Compiled):
         self._busy = True
         try:
             last = self._last
-            if last is not None and out is not None:
-                arrays = last.take(inputs, out)
-                if arrays is not None:
-                    self._run(last.arguments)
-                    return dict(out)
+            taken = None if last is None else last.take(inputs, out)
+            if last is not None and taken is not None:
+                outputs, _held = taken
+                self._run(last.arguments)
+                return outputs
             return self._step_anew(inputs, out)
         finally:
             self._busy = False
@@ -156,14 +156,15 @@ class Stream(Compiled):
         arguments = check_inputs(inputs, self.inputs)
         results = None if out is None else check_outputs(out, self.outputs)
         call = self._prepared(arguments, results)
-        arrays = call.make() if results is None else _present(results)
+        outputs = call.make() if out is None else dict(out)
+        arrays = list(outputs.values()) if results is None else _present(results)
         places = [address(array) for array in (*_present(arguments), *arrays)]
         if results is not None:
             call.check(places)
-            self._last = call
+        self._last = call
         call.point(places)
         self._run(call.arguments)
-        return dict(zip(self.outputs, arrays, strict=True)) if out is None else dict(out)
+        return outputs
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = None if self._sizes is None else self.state

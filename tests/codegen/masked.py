@@ -15,7 +15,7 @@ from tests.codegen.cells import STATES, STEPS, Values
 FORMS = ["keep", "zero", "finished", "flags", "backwards", "both_ways", "stacked", "batch_first"]
 
 
-def masked(kind: str, form: str, units: int, width: int) -> Program:
+def masked(kind: str, form: str, units: int, width: int, batch: str | int = "N") -> Program:
     """A cell over x, whose states change in the steps t < lengths[n] only.
 
     keep, zero: other rows keep the state, or have zeros; finished: the same as keep, told by
@@ -24,11 +24,11 @@ def masked(kind: str, form: str, units: int, width: int) -> Program:
     batch_first: x [N, T, width].
     """
     b, arrays = Builder.net(f"{kind}_{form}"), dict[str, np.ndarray]()
-    axes = ["N", "T"] if form == "batch_first" else ["T", "N"]
+    axes = [batch, "T"] if form == "batch_first" else ["T", batch]
     x = b.input("x", [*axes, width])
     x = b.transpose(x, [1, 0, 2]) if form == "batch_first" else x
     flags = form == "flags"
-    mask = b.input("flags", ["T", "N"], "i1") if flags else b.input("lengths", ["N"], "i32")
+    mask = b.input("flags", ["T", batch], "i1") if flags else b.input("lengths", [batch], "i32")
     layer = _Layers(b, arrays, kind, form, mask)
     y, lasts = layer.add(x, units, "a")
     if form == "stacked":
@@ -50,7 +50,7 @@ class _Layers:
         """One more layer: its states in all steps, and the last ones."""
         b, kind, names = self.b, self.kind, STATES[self.kind]
         w, *ks = self._parameters(units, int(dims_of(x)[2]), prefix)
-        states = [b.input(f"{prefix}.{name}", ["N", units]) for name in names]
+        states = [b.input(f"{prefix}.{name}", [dims_of(x)[1], units]) for name in names]
         xs = [b.matmul(x, w, transpose_b=True)]
         xs.append(self.mask if self.form == "flags" else b.iota(["T"], 0))
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rnncc_runtime
-from rnncc_runtime import ModelError, TrainableModel
+from rnncc_runtime import ModelError, Pool, RunError, TrainableModel
 from xdsl.ir import SSAValue
 
 import rnncc
@@ -18,7 +18,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import NUMPY, dims_of
 from rnncc.kern import interpreter as kern_interpreter
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
@@ -26,6 +26,7 @@ from tests.codegen.guarded import guards
 from tests.codegen.random_programs import as_it_is
 from tests.compiling import optimise, text_of
 from tests.golden import Arrays
+from tests.teams import check_threads, insistent
 
 T, N = Dim.of("T"), Dim.of("N")
 Make = Callable[[Builder, SSAValue], SSAValue]
@@ -168,6 +169,26 @@ def test_scatter_of_integers(dtype: str, kind: str) -> None:
         for n, s in (("z", (4, SIZES["N"])), ("x", (SIZES["T"], SIZES["N"])))
     }
     check(program, {**arrays, "i": rng.integers(0, 4, SIZES["T"])})
+
+
+@pytest.mark.parametrize("width", [1, 3, 16, 37])
+@pytest.mark.parametrize("dtype", ["f32", "i8", "i1"])
+def test_reversed_columns(width: int, dtype: str) -> None:
+    """In vectors, and rows by several threads; a length beyond the last row ends all of them."""
+    b = Builder.net("made")
+    x, lengths = b.input("x", [T, N, width], dtype), b.input("lengths", [N], "i32")
+    program = b.finish({"y": b.reverse_segments(x, lengths)})
+    rng = np.random.default_rng(0)
+    inputs: Arrays = {"x": rng.integers(-9, 9, (7, 3, width)).astype(NUMPY[dtype])}
+    inputs["lengths"] = np.array([0, 7, 4], np.int32)
+    check(program, inputs)
+    if dtype == "f32":
+        options = Options.of(program, {"threads": True})
+        model = in_memory.compile_in_memory(program, None, options)
+        check_threads(model, inputs)
+        inputs["lengths"][1] = 8
+        with Pool(2) as pool, pytest.raises(RunError, match="length"):
+            insistent(model).run(inputs, pool=pool)
 
 
 @pytest.mark.parametrize("bad", [-1, 4, 2**40])

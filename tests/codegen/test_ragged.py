@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import rnncc
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.kern import interpreter as kern_interpreter
@@ -19,7 +20,7 @@ from rnncc.kern.kernels import Gemm
 from rnncc.kern.moves import ListRows
 from rnncc.kern.program import KernelProgram
 from rnncc.options import Options
-from tests.codegen.cells import STATES, cell
+from tests.codegen.cells import STATES, Values, cell
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.masked import FORMS, masked
@@ -184,6 +185,49 @@ def test_a_sequence_alone_gives_the_same_bits(kind: str, form: str) -> None:
             alone = bare.run(part, {**sizes, "N": 1}, memory)
             for name, want in take_rows(program.net.outputs, batch, n, 1).items():
                 np.testing.assert_array_equal(alone[name], want, err_msg=name)
+
+
+@every_cell
+def test_a_known_batch_of_one(kind: str, form: str) -> None:
+    """Steps behind its end are spared, and the bits are those of an open batch."""
+    program, (bare, _) = masked(kind, form, UNITS, WIDTH, batch=1), pair(kind, form)
+    kernels = lowered(program)
+    products = [op for op in kernels.func.walk() if isinstance(op, Gemm)]
+    assert products and all(op.some_rows is not None for op in products)
+    one, sizes = Bare(kernels, resolve_target()), {"T": 6, "N": 1}
+    for length in (0, 1, 4, 6):
+        inputs = inputs_of(program, sizes, [length], length)
+        with guards(end=length > 1) as memory:
+            got, want = one.run(inputs, sizes, memory), bare.run(inputs, sizes, memory)
+        for name, array in want.items():
+            np.testing.assert_array_equal(got[name], array, err_msg=name)
+
+
+def test_sums_of_a_known_batch_of_one() -> None:
+    """Their kernels lack the axis of one row: none is listed, and all elements are computed."""
+    b = Builder.net("distances")
+    u = np.random.default_rng(1).uniform(-0.5, 0.5, (8, 8)).astype(np.float32)
+    h, flags = b.input("h", [1, 8]), b.input("flags", ["T", 1], "i1")
+
+    def body(inner: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        old, wide = carry[0], (1, 8, 8)
+        q = inner.matmul(old, ks[0])
+        apart = inner.sub(inner.broadcast(q, wide, [0, 1]), inner.broadcast(q, wide, [0, 2]))
+        new = inner.tanh(inner.reduce("sum", inner.abs(apart), [2]))
+        new = inner.select(inner.broadcast(rows[0], (1, 8), [0]), new, old)
+        return [new], [new]
+
+    _, (y,) = b.scan([b.param("u", u.shape)], [h], [flags], body)
+    program, sizes = b.finish({"y": y}, {"u": u}), {"T": 5, "N": 1}
+    kernels = lowered(program.copy())
+    assert any(isinstance(op, ListRows) for op in kernels.func.walk())
+    inputs = {"h": np.ones((1, 8), np.float32), "flags": np.array([[1], [0], [1], [1], [0]], bool)}
+    want = run(program, inputs, np.float64, sizes)["y"]
+    with guards(end=True) as memory:
+        code = Bare(kernels, resolve_target()).run(inputs, sizes, memory)["y"]
+        np.testing.assert_allclose(code, want, 1e-5, 1e-5)
+    meant = kern_interpreter.run(kernels, inputs, sizes)["y"]
+    np.testing.assert_allclose(meant, want, 1e-5, 1e-5)
 
 
 @examples(20)

@@ -12,7 +12,7 @@ from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import NUMPY, dims_of
 from rnncc.kern import interpreter as kern_interpreter
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
@@ -23,14 +23,20 @@ Make = Callable[[Builder, SSAValue], SSAValue]
 
 
 def check(
-    cpu: str | None, shape: tuple[Dim | int | str, ...], sizes: dict[str, int], make: Make
+    cpu: str | None,
+    shape: tuple[Dim | int | str, ...],
+    sizes: dict[str, int],
+    make: Make,
+    dtype: str = "f32",
 ) -> None:
     """A program of one input, in front of unmapped pages and behind them."""
     b = Builder.net("made")
-    x = b.input("x", shape)
+    x = b.input("x", shape, dtype)
     program = b.finish({"y": make(b, x)})
     dims = [d.evaluate(sizes) for d in dims_of(x)]
-    inputs = {"x": np.random.default_rng(0).standard_normal(dims, np.float32)}
+    numbers = np.random.default_rng(0).standard_normal(dims, np.float32)
+    inputs = {"x": numbers if dtype == "f32" else (9 * numbers).astype(np.int64) % 2**7}
+    inputs["x"] = inputs["x"].astype(NUMPY[dtype])
     [want] = run(program, inputs).values()
     made = as_it_is(program)
     [found] = kern_interpreter.run(made, inputs, sizes).values()
@@ -67,6 +73,23 @@ def turned(perm: list[int]) -> Make:
 )
 def test_transposed(cpu: str | None, shape: tuple[int | str, ...], perm: list[int]) -> None:
     check(cpu, shape, {"N": 21} if "N" in shape else {}, turned(perm))
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", ["i8", "i1", "f16", "f64", "i64"])
+def test_transposed_elements_of_other_sizes(cpu: str | None, dtype: str) -> None:
+    """As they are, known and open sizes, and through a body that is too long for registers."""
+    for shape in ((37, 19), ("N", 33)):
+        check(cpu, shape, {"N": 21}, lambda b, x: b.transpose(x, [1, 0]), dtype)
+    if dtype == "i64":
+        check(cpu, (37, 19), {}, turned_in_a_long_body, dtype)
+
+
+def turned_in_a_long_body(b: Builder, x: SSAValue) -> SSAValue:
+    y = b.transpose(x, [1, 0])
+    for number in range(5):
+        y = b.add(b.mul(y, y), b.full_like(y, number))
+    return y
 
 
 @pytest.mark.parametrize("cpu", CPUS)

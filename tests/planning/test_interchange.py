@@ -68,6 +68,10 @@ def test_the_state_stays_inside() -> None:
     assert plan.inside == plan.last == {plan.carried[0].row}
 
 
+def test_a_vector_of_units_is_enough() -> None:
+    assert planned(units=16) is not None
+
+
 @pytest.mark.parametrize(
     "form",
     [
@@ -77,7 +81,7 @@ def test_the_state_stays_inside() -> None:
         {"read": strided(1, H), "write": strided(1, H)},
         {"read": strided(1, 1), "write": strided(1, 1)},
         {"units": N},
-        {"units": 16},
+        {"units": 8},
         {"back": 1, "copied": OWN},
         {"copied": strided(H, 1, offset=1)},
         {"copied": strided(0, 1)},

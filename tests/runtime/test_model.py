@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import rnncc_runtime
 from rnncc_runtime import ArrayError, LoadError, Model, RunError
+from rnncc_runtime.prepared import ArraySlot, Prepared
 
 import rnncc
 from rnncc.ir.builder import Builder
@@ -56,6 +57,46 @@ def test_out_computes_only_what_is_asked_for(model: Model) -> None:
     assert result.keys() == {"y"}
     assert result["y"] is y
     np.testing.assert_array_equal(y, 2 * given["in/x"])
+
+
+def test_calls_of_several_forms_in_turn(model: Model) -> None:
+    """What one call has prepared is not taken for another's: shapes, outputs, kinds of arrays."""
+    y, padded = np.empty((4, 2, 3), np.float32), np.empty(9, np.float32)
+    kept = model.run(inputs())["y"]
+    for given in (inputs(), inputs(50, 33), inputs(4, 0), inputs(), _read_only_inputs()):
+        x = given["in/x"]
+        t, n, _ = x.shape
+        for _ in range(3):
+            result = model.run(given)
+            np.testing.assert_array_equal(result["y"], 2 * x)
+            np.testing.assert_array_equal(result["padded"], np.full(t * n + 1, 7, np.float32))
+            assert not np.shares_memory(result["y"], kept)
+            kept = result["y"]
+        if x.shape == y.shape:
+            for out in ({"y": y, "padded": padded}, {"padded": padded}, {}, {"y": y}):
+                y.fill(0)
+                padded.fill(0)
+                assert model.run(given, out=out).keys() == out.keys()
+                assert np.array_equal(y, 2 * x if "y" in out else 0 * x)
+                assert padded.all() == ("padded" in out)
+
+
+def _read_only_inputs() -> Arrays:
+    return {name: _read_only(array) for name, array in inputs().items()}
+
+
+def test_pointers_left_half_written_are_written_anew() -> None:
+    slots = [ArraySlot(name, i, np.dtype(np.float32), (1,)) for i, name in enumerate("xy")]
+    call = Prepared(slots[:1], slots[1:], (1, 2), [])
+    inputs, out = {"x": np.ones(1, np.float32)}, {"y": np.ones(1, np.float32)}
+    assert call.take(inputs, out) is not None
+    table = ctypes.cast(call.arguments[0], ctypes.POINTER(ctypes.c_void_p))
+    first = table[0]
+    with pytest.raises(TypeError):
+        call.point([0, "an exception, such as KeyboardInterrupt"])  # type: ignore[list-item]
+    assert table[0] is None
+    assert call.take(inputs, out) is not None
+    assert table[0] == first
 
 
 def test_other_layouts_are_copied(model: Model) -> None:

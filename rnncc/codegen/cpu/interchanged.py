@@ -22,7 +22,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
-from rnncc.planning.interchange import Interchange
+from rnncc.planning.interchange import Interchange, places_of
 
 ROWS = 16
 """Of sequences that a run reads and writes: as many as memory delivers as fast as one."""
@@ -31,6 +31,8 @@ MOST_STEPS = 4
 CHAINS, LONG_RUN = 8, 8
 """Elements of a state that keep the pipeline busy while each waits for the step before, and the
 steps of a run then, if functions are what takes the time."""
+MANY = 64
+"""Units that are worth it where functions are what takes the time, or lanes are left empty."""
 LINE = 16
 """Units of which no two threads have some each: those of a line of the cache."""
 
@@ -68,8 +70,12 @@ def fits(target: Core, plan: Interchange, shared: OutlinedKernels) -> bool:
     # Fewer units than lanes would leave lanes empty in every step.
     if target.compact or int(plan.frame[-1]) < target.lanes:
         return False
-    # One kernel, one step at a time: nothing would stay in registers between.
-    if len(plan.parts) == 1 and steps_of(plan) == 1:
+    few = places_of(plan.frame) < MANY
+    # One kernel, one step at a time: nothing would stay in registers between; of few units little.
+    if steps_of(plan) == 1 and (few or len(plan.parts) == 1):
+        return False
+    # What is left of few units is masked, which takes as long as a vector.
+    if few and int(plan.frame[-1]) % target.lanes:
         return False
     if any(shared.is_function(part.op) for part in plan.parts):
         return False

@@ -65,31 +65,38 @@ def emit_reverse(
     fail: Callable[[int], None],
 ) -> None:
     """Copy columns, the first `length` rows of each from last to first."""
-    b = emit.b
-    steps, columns, inner = (emit.dim(d) for d in get_dims(op.dims))
+    b, dims = emit.b, get_dims(op.dims)
+    steps, columns, inner = (emit.dim(d) for d in dims)
+    # One element that is masked out of a vector is slow to store.
+    lanes = 1 if dims[2] == 1 else emit.target.lanes
 
-    def column(n: Value, carried: list[Value]) -> list[Value]:
-        length = b.sext(emit.load(emit.at(lengths, n)), I64)
+    def length_of(n: Value) -> Value:
+        return b.sext(emit.load(emit.at(lengths, n)), I64)
+
+    def check(n: Value, carried: list[Value]) -> list[Value]:
+        length = length_of(n)
         # All threads check all lengths: one that ended the call alone would leave the others
         # waiting.
         bad = b.or_(b.icmp_signed("<", length, I64(0)), b.icmp_signed(">", length, steps))
         with emit.when(bad):
             fail(BAD_LENGTH)
-
-        def row(indices: list[Value]) -> None:
-            t, i = indices
-            inside = b.icmp_signed("<", t, length)
-            mirrored = b.sub(b.sub(length, I64(1)), t)
-            source = b.select(inside, mirrored, t)
-            read = b.add(b.mul(b.add(b.mul(source, columns), n), inner), i)
-            write = b.add(b.mul(b.add(b.mul(t, columns), n), inner), i)
-            emit.store(emit.load(emit.at(x, read)), emit.at(out, write))
-
-        with emit.alone():
-            emit.nest([steps, inner], row)
         return []
 
-    emit.loop(columns, column)
+    def copy(indices: list[Value]) -> None:
+        t, n = indices
+        length = length_of(n)
+        mirrored = b.sub(b.sub(length, I64(1)), t)
+        source = b.select(b.icmp_signed("<", t, length), mirrored, t)
+        read, write = (b.mul(b.add(b.mul(row, columns), n), inner) for row in (source, t))
+
+        def part(start: Value, mask: Value | None) -> None:
+            value = emit.load(emit.at(emit.at(x, read), start), lanes, mask)
+            emit.store(value, emit.at(emit.at(out, write), start), lanes, mask)
+
+        emit.in_vectors(inner, lanes, part)
+
+    emit.loop(columns, check)
+    emit.nest([steps, columns], copy, shared=True)
 
 
 def emit_gather(

@@ -6,6 +6,7 @@ Square tiles of what it reads are turned round in registers, then go row by row 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
@@ -15,11 +16,10 @@ from rnncc.codegen.cpu.moves import transposed, turned
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
+from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.kernels import Map
 from rnncc.records import record
 
-TURNED = ("f32", "f64", "i32")
-"""Types of elements that are turned round."""
 FEW = 8
 """Ops of a body that is written once for each row of a tile, which stays in registers then."""
 
@@ -30,11 +30,13 @@ class TransposeTiling:
 
     Attributes:
         columns: these inputs.
+        words: room on the stack for one of their elements, in elements that fill a vector.
     """
 
     axis: int
     lanes: int
     columns: list[int]
+    words: int
 
     @staticmethod
     def of(
@@ -54,16 +56,27 @@ class TransposeTiling:
             {axis for axis in range(last) if nest.accesses[i].strides[axis] == 1} for i in columns
         ]
         common = set[int].intersection(*axes) if axes else set[int]()
-        if not common or any(pointers[i].dtype not in TURNED for i in columns):
+        if not common:
             return None
         axis = max(common)
         static = [int(d) for d in (nest.dims[axis], nest.dims[last]) if d.is_static]
         # A tile is as wide as it is high: a short axis would fill part of the longest vectors only.
         lanes = emit.target.lanes_for(min(static, default=emit.target.lanes))
-        fits = len(columns) * lanes * lanes <= stack_size(emit.target)
-        return (
-            TransposeTiling(axis, lanes, columns) if fits and min(static, default=2) > 1 else None
-        )
+        words = max(_words(emit, pointers[i]) for i in columns)
+        lanes = max(1, lanes // words)
+        fits = len(columns) * lanes * lanes * words <= stack_size(emit.target)
+        if not fits or min(static, default=2) == 1 or lanes == 1:
+            return None
+        return TransposeTiling(axis, lanes, columns, words)
+
+
+def _words(emit: CpuEmit, pointer: Pointer) -> int:
+    return -(-ITEM_BYTES[pointer.dtype] // ITEM_BYTES[emit.element])
+
+
+def _as_stored(pointer: Pointer) -> Pointer:
+    """Where flags are as bytes: vectors of bits are slow to turn round."""
+    return replace(pointer, dtype="u8") if pointer.dtype == "i1" else pointer
 
 
 class TransposingMap:
@@ -181,7 +194,8 @@ class TransposingMap:
         emit, lanes, (row, column) = self.emit, self.lanes, starts
         [number] = self.tiling.columns
         here = [self._at(p, i, {self.axis: row, self.last: column}) for i, p in enumerate(bases)]
-        pointer, step = here[number], emit.dim(self.nest.accesses[number].strides[self.last])
+        pointer = _as_stored(here[number])
+        step = emit.dim(self.nest.accesses[number].strides[self.last])
         columns = [
             emit.load(emit.at(pointer, emit.b.mul(I64(j), step)), lanes, emit.mask(height, lanes))
             for j in range(width or lanes)
@@ -190,6 +204,8 @@ class TransposingMap:
         mask = emit.mask(width or lanes, lanes)
         for i, vector in enumerate(transposed(emit, columns)[:height]):
             indices = {**at, self.axis: emit.b.add(row, I64(i))}
+            if pointer is not here[number]:
+                vector = emit.b.icmp_unsigned("!=", vector, ir.Constant(vector.type, None))
             self._row(here, indices, I64(i), column, [vector], mask)
 
     def _at(self, pointer: Pointer, number: int, at: dict[int, Value]) -> Pointer:
@@ -220,9 +236,9 @@ class TransposingMap:
             return
         for place, number in enumerate(self.tiling.columns):
             step = emit.dim(self.nest.accesses[number].strides[self.last])
-            for i, vector in enumerate(turned(emit, here[number], step, self.lanes, inside)):
-                to = self._held(place, I64(i), here[number].dtype)
-                emit.store(vector, to, self.lanes)
+            pointer = _as_stored(here[number])
+            for i, vector in enumerate(turned(emit, pointer, step, self.lanes, inside)):
+                emit.store(vector, self._held(place, I64(i), pointer.dtype), self.lanes)
         mask = None if inside is None else emit.first_lanes(inside[1], self.lanes)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
@@ -235,9 +251,9 @@ class TransposingMap:
 
     def _held(self, place: int, row: Value, dtype: str) -> Pointer:
         """A row of a tile on the stack."""
-        emit, lanes = self.emit, self.lanes
+        emit, lanes, words = self.emit, self.lanes, self.tiling.words
         first = emit.b.add(I64(place * lanes * lanes), emit.b.mul(row, I64(lanes)))
-        stack = emit.stack
+        first, stack = emit.b.mul(first, I64(words)), emit.stack
         return Pointer(emit.at(stack, first).base, dtype)
 
     def _row(

@@ -237,7 +237,7 @@ def _one(like: Value) -> Value:
 
 
 def _splat(like: Value, number: int) -> Value:
-    """An integer of a value's type."""
+    """An integer as a value of another one's type."""
     if isinstance(like.type, ir.VectorType):
         return ir.Constant(like.type, [number] * like.type.count)
     return ir.Constant(like.type, number)
@@ -275,7 +275,15 @@ def _cast(emit: Emit, x: Value, old: str, new: str, lanes: int) -> Value:
 
 def _saturate(emit: Emit, x: Value, old: str, new: str, lanes: int) -> Value:
     """A float as an integer, towards zero; what does not fit becomes the nearest, NaN zero."""
-    type_ = vector_type(VALUE[new], lanes)
-    prefix = f"v{lanes}" if lanes > 1 else ""
-    name = f"llvm.fptosi.sat.{prefix}{new}.{prefix}{old}"
-    return emit.b.call(declared(emit.module, name, type_, [x.type]), [x])
+    b, type_ = emit.b, vector_type(VALUE[new], lanes)
+    if lanes == 1 or not emit.target.triple.startswith("x86_64"):
+        prefix = f"v{lanes}" if lanes > 1 else ""
+        name = f"llvm.fptosi.sat.{prefix}{new}.{prefix}{old}"
+        return b.call(declared(emit.module, name, type_, [x.type]), [x])
+    # Of this function LLVM computes each lane alone on x86, which has conversions of vectors. Lanes
+    # for which these are undefined are not chosen.
+    beyond = 2 ** (8 * ITEM_BYTES[new] - 1)
+    least, end = (_splat(x, limit) for limit in (-beyond, beyond))
+    number = b.fptosi(b.select(b.fcmp_ordered(">", x, least), x, least), type_)
+    number = b.select(b.fcmp_ordered(">=", x, end), _splat(number, beyond - 1), number)
+    return b.select(b.fcmp_unordered("uno", x, x), ir.Constant(type_, None), number)

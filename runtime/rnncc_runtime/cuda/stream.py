@@ -83,7 +83,7 @@ class CudaStream(Stream):
 
     def _allocated(self, call: Prepared, on_device: bool) -> AnyArrays:
         if not on_device:
-            return [*call.make()]
+            return list(call.make().values())
         written = None if self._waits else self._handle
         return [
             DeviceArray.empty(slot.shape, slot.dtype, self.device, written) for slot in call.outputs

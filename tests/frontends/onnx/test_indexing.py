@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rnncc_runtime import RunError
+from onnx import helper
+from rnncc_runtime import ArrayError, RunError
 
 import rnncc
 from rnncc.errors import CompileError
@@ -114,11 +115,43 @@ def test_rows_written_into_caches(mode: str, axis: int) -> None:
 
 
 def test_rows_that_do_not_fit_a_cache_are_refused() -> None:
-    for update, why in ((["B", 6, 2], "along axis 1"), (["B", "S", 2], "may be longer")):
-        inputs = [info("x", ["B", 5, 2]), info("u", update)]
-        nodes = [node("TensorScatter", "x u", "y")]
-        with pytest.raises(CompileError, match=why):
-            import_model(model(nodes, inputs, [info("y", None)], opset=24))
+    nodes = [node("TensorScatter", "x u", "y")]
+    made = [
+        model(nodes, [info("x", ["B", 5, 2]), info("u", update)], [info("y", None)], opset=24)
+        for update in (["B", 6, 2], ["B", "S", 2])
+    ]
+    with pytest.raises(CompileError, match="along axis 1"):
+        import_model(made[0])
+    given = {"x": np.zeros((2, 5, 2), np.float32), "u": np.ones((2, 6, 2), np.float32)}
+    compiled: Any = rnncc.compile(made[1])
+    assert compiled.run({**given, "u": given["u"][:, :3].copy()})["y"].sum() == 12
+    with pytest.raises(ArrayError, match="would be -1"):
+        compiled.run(given)
+
+
+@pytest.mark.parametrize("op", ["GatherElements", "ScatterElements"])
+@pytest.mark.parametrize("rows", [2, "M"])
+def test_indices_of_fewer_rows_than_data_of_open_size(op: str, rows: int | str) -> None:
+    """The calls whose data have fewer are refused; in a branch that may not be taken, the model."""
+    inputs = [info("x", ["N", 5]), info("i", [rows, 3], "i64"), info("u", [rows, 3])]
+    chosen = node(op, "x i" if op == "GatherElements" else "x i u", "y", axis=1)
+    made = model([chosen], inputs, [info("y", None)], opset=18)
+    rng = np.random.default_rng(0)
+    given: dict[str, Any] = {"x": rng.random((4, 5), np.float32)}
+    given["u"] = rng.random((2, 3), np.float32)
+    given["i"] = np.stack([rng.permutation(5)[:3] for _ in range(2)])
+    compiled: Any = rnncc.compile(made)
+    np.testing.assert_array_equal(compiled.run(given)["y"], by_onnxruntime(made, given)["y"])
+    with pytest.raises(ArrayError, match="would be -1"):
+        compiled.run({**given, "x": given["x"][:1]})
+    branches = {
+        f"{name}_branch": helper.make_graph([branch], name, [], [info("y", None)])
+        for name, branch in (("then", chosen), ("else", node("Identity", "x", "y")))
+    }
+    nodes = [node("If", "c", "z", **branches)]
+    inputs.append(info("c", [], "i1"))
+    with pytest.raises(CompileError, match="may be larger than N"):
+        import_model(model(nodes, inputs, [info("z", None)], opset=18))
 
 
 MEL = "filters length rate low high"

@@ -43,7 +43,18 @@ def test_nan_is_sorted_as_the_largest(largest: int) -> None:
 
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize(
-    ("axis", "count"), [(5000, 3), (90, 40), ("T", 40), (24, 23), (12, 12), ("T", 90)]
+    ("axis", "count"),
+    [
+        (5000, 3),
+        (90, 40),
+        ("T", 40),
+        (24, 23),
+        (12, 12),
+        ("T", 90),
+        (130, 130),
+        (1000, 50),
+        (128, 3),
+    ],
 )
 @pytest.mark.parametrize("dtype", ["f32", "i32"])
 def test_the_first_of_many(dtype: str, axis: int | str, count: int, largest: int) -> None:

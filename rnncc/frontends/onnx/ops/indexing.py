@@ -79,7 +79,7 @@ def _fold_gather(n: Node, arrays: list[Array]) -> Array | None:
 def _gather_elements(n: Node) -> SSAValue:
     """Y[i, j] = X[index[i, j], j] along axis 0, and so on for others.
 
-    Refused: open sizes of the index that may be larger than those of X.
+    Refused: in a branch, open sizes of the index that may be larger than those of X.
     """
     axis = _elements_axis(n)
     return gather_elements(n.b, n.x(), _index(n, 1, n.dims()[axis]), axis)
@@ -100,12 +100,18 @@ def _elements_axis(n: Node) -> int:
 
 
 def _check_at_most(n: Node, size: Dim, most: Dim, shown: str, unsure: str) -> None:
-    """Raise `CompileError` where a size is or, as it is open, may be larger than another."""
+    """Refuse calls for which a size would be larger than another.
+
+    Raises:
+        CompileError: it always is; or it may be, where what a call is refused for may not be read.
+    """
     try:
         if not decide("le", size, most):
             raise n.error(f"has {shown}")
     except Undecided as error:
-        raise n.unsupported(f"has {unsure}", "--shape gives an input's sizes") from error
+        if n.scope.model.branches:
+            raise n.unsupported(f"has {unsure}", "--shape gives an input's sizes") from error
+        n.b.require(most - size)
 
 
 def _gather_nd(n: Node) -> SSAValue:
@@ -193,7 +199,7 @@ def _scatter_elements(n: Node) -> SSAValue:
     """X with elements replaced at known or computed places along an axis, or folded with others.
     Of several for one place the last one stays.
 
-    Refused: open sizes of the index that may be larger than those of X.
+    Refused: in a branch, open sizes of the index that may be larger than those of X.
     """
     axis, kind = _elements_axis(n), _reduction(n)
     _check_updates(n, n.dims(1))
@@ -220,7 +226,7 @@ def _tensor_scatter(n: Node) -> SSAValue:
     """X whose rows along an axis from write_indices[batch] on are replaced by updates; with the
     mode circular they go on at row 0 behind the last.
 
-    Refused: an update of an open size that may be larger than X's.
+    Refused: in a branch, an update of an open size that may be larger than X's.
     """
     b, dims, rows = n.b, n.dims(), n.dims(1)
     axis = n.axis(n.integer("axis", -2), len(dims))
