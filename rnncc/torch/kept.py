@@ -8,7 +8,7 @@ entries of dicts and lists, attributes of other objects, wherever the cell's cod
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -170,7 +170,7 @@ def _owners(cell: Any) -> Iterator[Any]:
     seen, waiting = dict[int, Any](), [cell]
     while waiting:
         x = waiting.pop()
-        if id(x) in seen or isinstance(x, (*_PLAIN, torch.Tensor)):
+        if id(x) in seen or isinstance(x, (*_PLAIN, torch.Tensor)) or _is_compiled(x):
             continue
         seen[id(x)] = x
         if not isinstance(x, (FunctionType, MethodType, partial)) and _is_owner(x):
@@ -178,14 +178,33 @@ def _owners(cell: Any) -> Iterator[Any]:
         waiting += _within(x)
 
 
+def _is_compiled(x: Any) -> bool:
+    """Whether it is of this compiler's own: what code holds is no state of a cell's."""
+    return _is_ours(type(x)) and not isinstance(x, torch.nn.Module)
+
+
+def _is_ours(x: Any) -> bool:
+    return _package(x) in ("rnncc", "rnncc_runtime")
+
+
+def _package(x: Any) -> str:
+    """That of a class or function, `None` for one that no module has made."""
+    return str(x.__module__).partition(".")[0]
+
+
 def _is_owner(x: Any) -> bool:
-    return isinstance(x, (dict, list)) or hasattr(x, "__dict__")
+    return isinstance(x, (dict, list)) or isinstance(_dict_of(x), Mapping)
+
+
+def _dict_of(x: Any) -> Any:
+    """Its attributes; some classes answer this name, too, with something else."""
+    return getattr(x, "__dict__", None)
 
 
 def _within(x: Any) -> Iterable[Any]:
     """What one leads to."""
     if isinstance(x, FunctionType):
-        return () if x.__module__.startswith("torch.") else _of_function(x)
+        return () if _package(x) == "torch" else _of_function(x)
     if isinstance(x, MethodType):
         return x.__self__, x.__func__
     if isinstance(x, partial):
@@ -205,7 +224,7 @@ def _of_function(function: Any) -> list[Any]:
             values.append(cell.cell_contents)
         except ValueError:  # not there yet
             continue
-    names = _names(function.__code__)
+    names = () if _is_ours(function) else _names(function.__code__)
     return [*values, *(function.__globals__[n] for n in names if n in function.__globals__)]
 
 
@@ -215,7 +234,8 @@ def _names(code: Any) -> set[str]:
 
 
 def _attributes(x: Any) -> dict[str, Any]:
-    attributes = dict(getattr(x, "__dict__", {}))
+    own = _dict_of(x)
+    attributes = dict(own) if isinstance(own, Mapping) else {}
     if isinstance(x, torch.nn.Module):
         for name in _OWN:
             attributes |= attributes.pop(name, {})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rnncc_runtime
-from rnncc_runtime import ModelError, Pool, RunError, TrainableModel
+from rnncc_runtime import Model, ModelError, Pool, RunError, TrainableModel
 from xdsl.ir import SSAValue
 
 import rnncc
@@ -185,6 +185,7 @@ def test_reversed_columns(width: int, dtype: str) -> None:
     if dtype == "f32":
         options = Options.of(program, {"threads": True})
         model = in_memory.compile_in_memory(program, None, options)
+        assert isinstance(model, Model)
         check_threads(model, inputs)
         inputs["lengths"][1] = 8
         with Pool(2) as pool, pytest.raises(RunError, match="length"):

@@ -448,3 +448,30 @@ def test_no_step_at_all() -> None:
     module = Membrane()
     with pytest.raises(CompileError, match="needs a step"):
         rt.scan(lambda x, s: (module(x), s), XS[:0], None)
+
+
+class Answering:
+    """As wrappers of libraries: whatever is asked for is there."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: name
+
+
+def test_what_answers_every_name_keeps_nothing() -> None:
+    layer = nn.Linear(4, 4)
+    layer.library, layer.compiled = Answering(), rt.compile(nn.Linear(4, 4), (XS[0],))
+    made: dict[str, Any] = {}
+    exec("def scale(x):\n    return 2 * x", made)  # of no module
+
+    def cell(x: Any, h: Any) -> Any:
+        h = torch.tanh(layer(x) + made["scale"](h))
+        return h, h
+
+    state = torch.zeros(3, 4)
+    ys, last = rt.scan(cell, XS, state)
+    for got, want in zip((ys, last), loop(cell, XS, state), strict=True):
+        torch.testing.assert_close(got, want, **CLOSE)
+    module = rt.compile(nn.Sequential(layer, nn.Tanh()), (XS[0],))
+    torch.testing.assert_close(module(XS[0]), torch.tanh(layer(XS[0])), **CLOSE)
