@@ -29,9 +29,8 @@ def record(cls: type[T] | None = None, /, *, eq: bool = True) -> Any:
     """
 
     def define(cls: type[T]) -> type[T]:
-        defined = set(vars(cls))
         dataclass(eq=False, repr=False)(cls)
-        if "__repr__" not in defined:
+        if "__repr__" not in vars(cls):
             cls.__repr__ = _shown
         if eq:
             compared = [f.name for f in fields(cls) if f.compare]  # pyright: ignore[reportArgumentType]

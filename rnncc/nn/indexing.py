@@ -195,8 +195,7 @@ def _blocks(b: Builder, keys: SSAValue) -> tuple[SSAValue, SSAValue]:
     *lead, size = dims_of(keys)
     block = 1 << round(math.log2(int(size)) / 2)
     count = size.over(block)
-    if missing := int(count * block - size):
-        keys = b.concat([keys, b.fill(-(2.0**63), (*lead, missing), "i64")], len(lead))
+    keys = b.pad(keys, len(lead), 0, count * block, -(2.0**63))
     together = b.reshape(keys, (*lead, count, block))
     maxima = b.reduce("max", together, [len(lead) + 1])
     return b.reshape(keys, (product(lead) * count, block)), maxima

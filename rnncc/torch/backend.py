@@ -68,8 +68,6 @@ def _compiled(module: GraphModule) -> Callable[..., Any]:
     if module.graph.find_nodes(op="call_function", target=GRAD):
         # one step of a loop would show no gradients by way of earlier ones
         raise CompileError("", "a graph calls torch.autograd.grad")
-    module = GraphModule(module, copied(module.graph))  # which PyTorch may yet run as it is
-    without_marks(module)
     inputs = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
     graph, rolled, plain = _rolled(module, inputs)
     _check_worth(graph, rolled)
@@ -115,7 +113,9 @@ def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Ro
 
 
 def _copy(module: GraphModule) -> GraphModule:
+    """A graph without what makes no difference to its values; PyTorch may yet run the own one."""
     copy = GraphModule(module, copied(module.graph))
+    without_marks(copy)
     without_switches(copy)
     name_aliases(copy)
     return copy

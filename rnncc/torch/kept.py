@@ -193,12 +193,13 @@ def _package(x: Any) -> str:
 
 
 def _is_owner(x: Any) -> bool:
-    return isinstance(x, (dict, list)) or isinstance(_dict_of(x), Mapping)
+    return isinstance(x, (dict, list)) or _dict_of(x) is not None
 
 
-def _dict_of(x: Any) -> Any:
+def _dict_of(x: Any) -> Mapping[str, Any] | None:
     """Its attributes; some classes answer this name, too, with something else."""
-    return getattr(x, "__dict__", None)
+    own = getattr(x, "__dict__", None)
+    return own if isinstance(own, Mapping) else None
 
 
 def _within(x: Any) -> Iterable[Any]:
@@ -234,8 +235,7 @@ def _names(code: Any) -> set[str]:
 
 
 def _attributes(x: Any) -> dict[str, Any]:
-    own = _dict_of(x)
-    attributes = dict(own) if isinstance(own, Mapping) else {}
+    attributes = dict(_dict_of(x) or {})
     if isinstance(x, torch.nn.Module):
         for name in _OWN:
             attributes |= attributes.pop(name, {})

@@ -156,6 +156,11 @@ class Compiled:
         return f"<{kind} {self.name}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
 
 
+def given_shapes(arrays: Shapeds) -> tuple[Shape | None, ...]:
+    """The shapes of arrays; None for one that is not there."""
+    return tuple([None if array is None else array.shape for array in arrays])
+
+
 def shapes_of(specs: Specs, symbols: Mapping[str, int]) -> list[Shape]:
     """The shapes of arrays that are to be made; raises `ArrayError` for a size below 0."""
     return [shape_of(name, spec.sizes, symbols) for name, spec in specs.items()]

@@ -9,17 +9,24 @@ from typing import Any
 
 from rnncc_runtime.arrays import (
     Array,
-    Specs,
-    address,
     check_inputs,
     check_outputs,
     cut,
     read_specs,
 )
-from rnncc_runtime.compiled import Arrays, Compiled, Origin, Shape, Shapeds, remember, shapes_of
+from rnncc_runtime.compiled import (
+    Arrays,
+    Compiled,
+    Origin,
+    Shape,
+    Shapeds,
+    given_shapes,
+    remember,
+    shapes_of,
+)
 from rnncc_runtime.memory import Memory
 from rnncc_runtime.pool import Parallel
-from rnncc_runtime.prepared import ArraySlot, Prepared, Taken
+from rnncc_runtime.prepared import Prepared, Taken, slots_of
 from rnncc_runtime.sizes import parse_largest
 from rnncc_runtime.stream import Stream
 
@@ -135,20 +142,13 @@ class Model(Compiled):
         """A call on arrays that are not as those of the call before."""
         arguments = check_inputs(inputs, self.inputs)
         results = check_outputs({} if out is None else out, self.outputs)
-        frame, key = self._frame, (out is None, *_shapes(arguments), *_shapes(results))
+        frame, key = self._frame, (out is None, *given_shapes([*arguments, *results]))
         call = frame.known.get(key)
         if call is None:
             call = remember(frame.known, key, self._prepare(arguments, results, out is None))
-        prepared, _ = call
-        outputs = prepared.make() if out is None else dict(out)
-        results = results if out is not None else list(outputs.values())
-        arrays: Arrays = [array for array in (*arguments, *results) if array is not None]
-        places = [address(array) for array in arrays]
-        if out is not None:
-            prepared.check(places)
-        prepared.point(places)
+        taken = call[0].place(arguments, None if out is None else results, out)
         frame.last = call
-        return call, (outputs, arrays)
+        return call, taken
 
     def _prepare(self, arguments: Arrays, results: Arrays, makes: bool) -> _Call:
         """A call on arrays of these shapes; it `makes` outputs if none is given."""
@@ -157,14 +157,14 @@ class Model(Compiled):
             frame.known.clear()  # they know where the workspace is
             frame.last = None
             frame.workspace = Memory(sizes.workspace)
-        outputs = sizes.outputs if makes else _shapes(results)
-        slots = _slots(self.inputs, _shapes(arguments)), _slots(self.outputs, outputs)
+        outputs = sizes.outputs if makes else given_shapes(results)
+        slots = slots_of(self.inputs, given_shapes(arguments)), slots_of(self.outputs, outputs)
         lengths = len(arguments), len(results)
         return Prepared(*slots, lengths, [frame.workspace.address]), sizes.symbols
 
     def _sizes(self, arguments: Shapeds, results: Shapeds) -> _Sizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
-        key = (*_shapes(arguments), *_shapes(results))
+        key = given_shapes([*arguments, *results])
         known = self._known.get(key)
         return known or remember(self._known, key, self._find_sizes(arguments, results))
 
@@ -179,16 +179,3 @@ class Model(Compiled):
         for title, specs in groups:
             lines += [f"{title}:", *(f"  {spec}" for spec in specs.values())] if specs else []
         return "\n".join(lines)
-
-
-def _shapes(arrays: Shapeds) -> list[Shape | None]:
-    return [None if array is None else array.shape for array in arrays]
-
-
-def _slots(specs: Specs, shapes: Sequence[Shape | None]) -> list[ArraySlot]:
-    """The slots of arrays that are there."""
-    return [
-        ArraySlot(name, index, spec.dtype, shape)
-        for index, ((name, spec), shape) in enumerate(zip(specs.items(), shapes, strict=True))
-        if shape is not None
-    ]

@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy import dtype, empty, ndarray
 
-from rnncc_runtime.arrays import Array, check_apart, pointer
+from rnncc_runtime.arrays import Array, Specs, address, check_apart, pointer
 
 Arrays = list[Any]
 Taken = tuple[dict[str, Array], Arrays]
@@ -95,6 +95,26 @@ class Prepared:
             self.point(places)
         return outputs, arrays
 
+    def place(
+        self, arguments: Arrays, results: Arrays | None, out: Mapping[str, Array] | None
+    ) -> Taken:
+        """Point to arrays that were checked already, in order, None for what is not there.
+
+        Args:
+            results: those of `out`; None for new ones.
+
+        Raises:
+            ArrayError: as `take` does.
+        """
+        outputs = self.make() if out is None else dict(out)
+        written = list(outputs.values()) if results is None else results
+        arrays = [array for array in (*arguments, *written) if array is not None]
+        places = [address(array) for array in arrays]
+        if results is not None:
+            self.check(places)
+        self.point(places)
+        return outputs, arrays
+
     def make(self) -> dict[str, Array]:
         """New arrays for the outputs, by name."""
         return {slot.name: empty(slot.shape, slot.dtype) for slot in self.outputs}
@@ -110,3 +130,12 @@ class Prepared:
         for table, slot, place in zip(self._tables, self._slots, places, strict=True):
             table[slot.index] = place
         self._places = places
+
+
+def slots_of(specs: Specs, shapes: Sequence[tuple[int, ...] | None]) -> list[ArraySlot]:
+    """The slots of arrays of these shapes; None for one that is not there."""
+    return [
+        ArraySlot(name, index, spec.dtype, shape)
+        for index, ((name, spec), shape) in enumerate(zip(specs.items(), shapes, strict=True))
+        if shape is not None
+    ]

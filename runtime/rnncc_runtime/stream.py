@@ -23,10 +23,18 @@ from rnncc_runtime.arrays import (
     check_inputs,
     check_outputs,
 )
-from rnncc_runtime.compiled import Arrays, Compiled, Shape, Shapeds, remember, shape_of
+from rnncc_runtime.compiled import (
+    Arrays,
+    Compiled,
+    Shape,
+    Shapeds,
+    given_shapes,
+    remember,
+    shape_of,
+)
 from rnncc_runtime.errors import ArrayError, StreamError
 from rnncc_runtime.memory import Block, Memory
-from rnncc_runtime.prepared import ArraySlot, Prepared
+from rnncc_runtime.prepared import ArraySlot, Prepared, slots_of
 from rnncc_runtime.sizes import BATCH, TIME, Size, solve
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -156,13 +164,8 @@ class Stream(Compiled):
         arguments = check_inputs(inputs, self.inputs)
         results = None if out is None else check_outputs(out, self.outputs)
         call = self._prepared(arguments, results)
-        outputs = call.make() if out is None else dict(out)
-        arrays = list(outputs.values()) if results is None else _present(results)
-        places = [address(array) for array in (*_present(arguments), *arrays)]
-        if results is not None:
-            call.check(places)
+        outputs, _held = call.place(arguments, results, out)
         self._last = call
-        call.point(places)
         self._run(call.arguments)
         return outputs
 
@@ -308,7 +311,7 @@ class Stream(Compiled):
     def _prepared(self, arguments: Shapeds, results: Shapeds | None) -> Prepared:
         """A step on arrays of these shapes, remembered. `results`: None if they are to be made."""
         arrays = arguments if results is None else [*arguments, *results]
-        key = tuple([None if array is None else array.shape for array in arrays])
+        key = given_shapes(arrays)
         return self._known.get(key) or remember(self._known, key, self._prepare(arguments, results))
 
     def _prepare(self, arguments: Shapeds, results: Shapeds | None) -> Prepared:
@@ -333,15 +336,17 @@ class Stream(Compiled):
             if array is not None
         ]
         requested = [True] * len(absent) if results is None else [a is not None for a in results]
-        outputs = [
-            ArraySlot(name, index, spec.dtype, shape_of(name, _row(spec, single), symbols))
-            for index, (name, spec) in enumerate(self.outputs.items())
-            if requested[index]
+        named = zip(self.outputs.items(), requested, strict=True)
+        shapes = [
+            shape_of(name, _row(spec, single), symbols) if asked else None
+            for (name, spec), asked in named
         ]
         self._reserve(symbols)
         memory = self._state.address, self._workspace.address
         lengths = len(self._order), len(self.outputs)
-        return Prepared(inputs, outputs, lengths, [*memory, *symbols.values()])
+        return Prepared(
+            inputs, slots_of(self.outputs, shapes), lengths, [*memory, *symbols.values()]
+        )
 
     def _reserve(self, symbols: Mapping[str, int]) -> None:
         """Make the workspace large enough."""
@@ -374,10 +379,6 @@ def _leads_with_time(spec: TensorSpec) -> bool:
 def _row(spec: TensorSpec, single: bool) -> tuple[Size, ...]:
     """A spec's sizes; without the axis of time for a single step."""
     return spec.sizes[1:] if single and spec.sizes[:1] == (_TIME,) else spec.sizes
-
-
-def _present(arrays: Arrays) -> list[Array]:
-    return [array for array in arrays if array is not None]
 
 
 def _known_shapes(prefix: str, specs: Specs, arrays: Shapeds, single: bool) -> list[KnownShape]:

@@ -19,7 +19,16 @@ from rnncc_runtime.arrays import (
     check_outputs,
     read_specs,
 )
-from rnncc_runtime.compiled import Arrays, Compiled, Origin, Shape, Shapeds, remember, shapes_of
+from rnncc_runtime.compiled import (
+    Arrays,
+    Compiled,
+    Origin,
+    Shape,
+    Shapeds,
+    given_shapes,
+    remember,
+    shapes_of,
+)
 from rnncc_runtime.errors import ArrayError
 from rnncc_runtime.memory import Memory
 from rnncc_runtime.pool import Parallel
@@ -264,7 +273,7 @@ class TrainableModel(Compiled):
 
     def _sizes(self, arguments: Shapeds, results: Shapeds) -> _Sizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
-        key = tuple([None if array is None else array.shape for array in (*arguments, *results)])
+        key = given_shapes([*arguments, *results])
         known = self._known.get(key)
         return known or remember(self._known, key, self._find_sizes(arguments, results))
 

@@ -21,7 +21,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
 from rnncc.sizes import BATCH, TIME
 from tests.fuzz.arrays import SIZES
-from tests.golden import Arrays
+from tests.golden import Arrays, take_rows
 from tests.passes.streams import in_chunks
 from tests.teams import insistent
 
@@ -87,49 +87,32 @@ def _rows(
 
     Only of a model whose rows do not depend on each other, by the interpreter's word.
     """
-    axes = [_batch_axes(values) for values in (program.net.inputs, program.net.outputs)]
-    rows = sizes.get(BATCH, 0)
-    if rows < 2 or axes[0] is None or axes[1] is None or None in axes[1].values():
+    net, rows = program.net, sizes.get(BATCH, 0)
+    axes = [_batch_axes(value) for value in net.outputs.values()]
+    if rows < 2 or axes.count(1) < len(axes) or None in map(_batch_axes, net.inputs.values()):
         return
-    alone = {**sizes, BATCH: 1}
+    several = _exact(program, inputs, sizes)
     for row in sorted({0, rows // 2, rows - 1}):
-        given, whole = _row(inputs, axes[0], row), _row(want, axes[1], row)
-        if not _is_independent(program, (inputs, sizes), (given, alone), axes[1], row):
+        given = take_rows(net.inputs, inputs, row, 1)
+        one = _exact(program, given, {**sizes, BATCH: 1})
+        if several is None or one is None:
             return
-        yield f"row {row} alone", model.run(given), whole
+        for name, array in take_rows(net.outputs, several, row, 1).items():
+            if not np.allclose(one[name], array, 1e-9, 0, equal_nan=True):
+                return
+        yield f"row {row} alone", model.run(given), take_rows(net.outputs, want, row, 1)
 
 
-def _batch_axes(values: Mapping[str, SSAValue]) -> dict[str, int | None] | None:
-    """Of each value the axis of the batch, if it has one; None where another size holds it too."""
-    axes = dict[str, int | None]()
-    for name, value in values.items():
-        places = [i for i, d in enumerate(dims_of(value)) if BATCH in d.symbols]
-        if len(places) > 1 or any(not dims_of(value)[i].is_symbol for i in places):
-            return None
-        axes[name] = places[0] if places else None
-    return axes
+def _batch_axes(value: SSAValue) -> int | None:
+    """How many axes are the batch's; None where they are several, or part of another size."""
+    sizes = [d for d in dims_of(value) if BATCH in d.symbols]
+    return len(sizes) if len(sizes) < 2 and all(d.is_symbol for d in sizes) else None
 
 
-def _row(arrays: Arrays, axes: Mapping[str, int | None], row: int) -> Arrays:
-    taken = dict(arrays)
-    for name, axis in axes.items():
-        if axis is not None:
-            taken[name] = np.take(arrays[name], [row], axis)
-    return taken
-
-
-def _is_independent(
-    program: Program,
-    whole: tuple[Arrays, Mapping[str, int]],
-    alone: tuple[Arrays, Mapping[str, int]],
-    axes: Mapping[str, int | None],
-    row: int,
-) -> bool:
-    """Whether a row's results are the same, rounding apart, alone and in a batch."""
+def _exact(program: Program, inputs: Arrays, sizes: Mapping[str, int]) -> Arrays | None:
+    """The interpreter's results in float64; None where an index lies outside of its axis."""
     try:
         with np.errstate(all="ignore"):
-            several, one = (run(program, call[0], np.float64, call[1]) for call in (whole, alone))
-    except ValueError:  # an index lies outside of its axis
-        return False
-    several = _row(several, axes, row)
-    return all(np.allclose(one[k], several[k], 1e-9, 0, equal_nan=True) for k in axes)
+            return run(program, inputs, np.float64, sizes)
+    except ValueError:
+        return None

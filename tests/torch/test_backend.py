@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.torch.cells import nn, torch
+from tests.torch.functions import Spike
 
 made: Any = pytest.importorskip("rnncc.torch.backend")
 rt: Any = pytest.importorskip("rnncc.torch")
@@ -138,17 +139,6 @@ def fire(xs: Any, decay: float) -> Any:
 
 
 library.impl("fire", fire, "CompositeImplicitAutograd")
-
-
-class Spike(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x)
-        return (x > 0).float()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return grad / (1 + ctx.saved_tensors[0].abs()) ** 2
 
 
 @pytest.mark.parametrize("in_python", [False, True])

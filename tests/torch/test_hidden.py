@@ -9,6 +9,7 @@ import pytest
 
 from rnncc import CompileError
 from tests.torch.cells import loop, nn, torch
+from tests.torch.functions import Spike
 
 rt: Any = pytest.importorskip("rnncc.torch")
 checkpoint: Any = pytest.importorskip("torch.utils.checkpoint").checkpoint
@@ -18,19 +19,6 @@ CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 XS, H = torch.randn(3, 2, 4), torch.zeros(2, 4)
 W = torch.randn(4, 4, requires_grad=True)
 Function = Callable[[Any], Any]
-
-
-class Spike(torch.autograd.Function):
-    """A step with the slope of a smooth one."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x)
-        return (x > 0).to(x.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        return grads[0] / (1 + ctx.saved_tensors[0].abs()) ** 2
 
 
 class Choosing(Spike):

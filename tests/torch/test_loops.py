@@ -12,6 +12,7 @@ import pytest
 
 from tests.torch import loops
 from tests.torch.cells import nn, torch
+from tests.torch.functions import Spike
 
 pytest.importorskip("rnncc.torch")
 
@@ -770,17 +771,6 @@ def test_layers_are_no_loop() -> None:
         warnings.simplefilter("error")
         made = rnncc.torch.compile(net, (X,))(X)
     torch.testing.assert_close(made, net(X), **CLOSE)
-
-
-class Spike(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x)
-        return (x > 0).float()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Any) -> Any:
-        return grad / (1 + ctx.saved_tensors[0].abs()) ** 2
 
 
 class Spiking(nn.Module):
