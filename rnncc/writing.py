@@ -106,7 +106,11 @@ def scratch(folder: Path) -> Generator[None]:
         folder.mkdir(mode=0o700)
         yield
     finally:
-        rmtree(folder, ignore_errors=True)
+        try:
+            rmtree(folder, ignore_errors=True)
+        except KeyboardInterrupt:  # nothing of it stays, as in `_move`
+            rmtree(folder, ignore_errors=True)
+            raise
 
 
 @contextmanager

@@ -179,6 +179,27 @@ def test_an_interruption_comes_before_or_after(
     assert [path.name for path in sorted(out.iterdir())] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("done", [False, True])
+def test_an_interruption_while_a_folder_is_removed(
+    done: bool, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rmdir, calls = os.rmdir, 0
+
+    def interrupting(*args: Any, **kwargs: Any) -> None:
+        nonlocal calls
+        calls += 1
+        if done or calls > 1:
+            rmdir(*args, **kwargs)
+        if calls == 1:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "rmdir", interrupting)
+    with pytest.raises(KeyboardInterrupt), staged(out) as folder:
+        (folder / "a").touch()
+    assert calls
+    assert [path.name for path in out.iterdir()] == ["a"]
+
+
 @pytest.mark.parametrize(
     ("linker", "told"),
     [
