@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rnncc.options import Options
 from rnncc.passes.accumulate import Accumulate
+from rnncc.passes.add_before_sums import AddBeforeSums
 from rnncc.passes.carry_layouts import CarryLayouts
 from rnncc.passes.hoist import Hoist
 from rnncc.passes.mask_rows import MaskRows
@@ -81,6 +82,7 @@ TRAINING = [
     Step("regroup-biases", ReassociateSums(), "biases that left the loop join those outside"),
     Step("simplify-hoisted", Simplify(), "what the others left behind"),
     Step("differentiate", training.differentiate, "on few, meaningful ops"),
+    Step("add-before-sums", AddBeforeSums(), "sums that nearly cancel lose digits"),
     Step(
         "multiply-adds-of-gradients",
         MultiplyAdds(gradients=True),

@@ -11,6 +11,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.rewriting import NetPass
 from rnncc.passes.accumulate import Accumulate
+from rnncc.passes.add_before_sums import AddBeforeSums
 from rnncc.passes.canonicalize import Canonicalize
 from rnncc.passes.carry_layouts import CarryLayouts
 from rnncc.passes.cse import Cse
@@ -144,6 +145,19 @@ def total(b: Builder) -> Values:
     return [b.reduce("sum", b.input("x", ["T", "N", 3]), [0, 1])]
 
 
+def opposed(b: Builder) -> Values:
+    """Two carries that sum up rows, added behind the loop."""
+    x, y = b.input("x", ["T", "N", 4]), b.input("y", ["T", "N", 4])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        both = zip(carry, rows, strict=True)
+        return [i.add(total, i.reduce("sum", row, [0])) for total, row in both], []
+
+    zeros = [b.fill(0.0, [4]), b.fill(0.0, [4])]
+    one, other = b.scan([], zeros, [x, y], step, reverse=True)[0]
+    return [b.add(one, other), other]
+
+
 def copied(b: Builder) -> Values:
     """A loop that carries what never changes."""
     x, h, c = b.input("x", ["T", "N", 4]), b.input("h", ["N", 4]), b.input("c", ["N", 4])
@@ -219,6 +233,7 @@ EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
     MaskRows: masked,
     Sink: gradient,
     Accumulate: total,
+    AddBeforeSums: opposed,
     SimplifyScans: copied,
     SumLate: summed,
     TurnStates: contracted,

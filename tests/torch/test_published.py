@@ -17,10 +17,6 @@ REFUSED = {
 }
 
 
-UNSTEADY = ("ncps LTCCell",)
-"""Whose gradients differ from those in float64 by 4e-5 in PyTorch, and by 4e-4 here."""
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_as_a_loop(name: str) -> None:
     if not is_installed(name):
@@ -32,4 +28,4 @@ def test_as_a_loop(name: str) -> None:
             results(case, rt.scan, xs)
         return
     ours, theirs = results(case, rt.scan, xs), results(case, loop, xs)
-    assert difference(ours, theirs) < (1e-3 if name in UNSTEADY else 1e-4)
+    assert difference(ours, theirs) < 1e-4

@@ -150,6 +150,27 @@ def _prefixed(parameters: dict[str, Any]) -> dict[str, Any]:
     return {f"cell.{name}": value for name, value in parameters.items()}
 
 
+def test_gradients_that_cancel_each_other() -> None:
+    """An implicit solver's: what `c` does to a step's numerator and to its denominator."""
+
+    def gradient(dtype: Any) -> Any:
+        torch.manual_seed(0)
+        c, w = torch.full((8,), 20.0), torch.rand(8) + 0.5
+        xs, c = torch.randn(100, 16, 8).to(dtype), c.to(dtype).requires_grad_()
+        weight = w.to(dtype)
+
+        def cell(x: Any, h: Any) -> Any:
+            for _ in range(2):
+                h = (c * h + weight * x) / (c + weight)
+            return h, h
+
+        rt.scan(cell, xs, torch.zeros(16, 8, dtype=dtype))[0].square().sum().backward()
+        return c.grad.double()
+
+    single, double = gradient(torch.float32), gradient(torch.float64)
+    assert (single - double).abs().max() < 3e-6 * double.abs().max()
+
+
 def test_reverse() -> None:
     cell = make_cell(MinimalGated)
     given = (cell, sequence(4), cell.start)
