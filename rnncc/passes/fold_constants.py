@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from xdsl.ir import Block, SSAValue
@@ -12,27 +13,36 @@ from rnncc.ir.dims import product
 from rnncc.ir.ops.base import Array, Context, RnnOp
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.shape import Broadcast
-from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Source
+from rnncc.ir.ops.source import Constant, Fill, Iota, Param
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, blocks_of, replace, run_all
 from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
 from rnncc.passes.dce import Dce
+from rnncc.records import record
 
 GROWTH, SMALL = 2, 4096
-"""A result may take so many times its operands' bytes, or this many bytes: folding `x · wᵀ` of two
-vectors, say, would put a matrix into the library where two vectors do."""
+"""A parameter may take so many times its operands' bytes, or this many bytes: folding `x · wᵀ` of
+two vectors, say, would put a matrix into the library where two vectors do."""
+GROWTH_INSIDE = 8
+"""So may what is computed on the way: bytes become int64 at most."""
 MOST_READ = 1 << 32
 """Bytes that may be read for a result: a broadcast of a few numbers could keep the compiler busy
 for hours."""
 _CONTEXT = Context({}, np.float32)
 
 
-@dataclass
+@record
 class _Known:
-    """A value known now; `bytes` counts what its leaves take, not what a broadcast repeats."""
+    """A value that could be computed now.
 
-    array: Array
+    Attributes:
+        bytes: what its leaves take, not what a broadcast repeats.
+        fits: whether it may become a parameter: it is computed, and not much larger than they are;
+            broadcasts stay, as they are cheaper than what they make.
+    """
+
     bytes: int
+    fits: bool
 
 
 def fold_constants(program: Program, training: bool = False) -> bool:
@@ -105,55 +115,112 @@ def _name_inside(program: Program, scan: Scan) -> bool:
 
 
 def _fold_block(program: Program, block: Block) -> bool:
+    failed = set[RnnOp]()
+    while True:
+        known = _known_values(program, block, failed)
+        arrays = _computed(program, known, failed)
+        if arrays is not None:
+            return run_all(_become_param(program, value, array) for value, array in arrays.items())
+
+
+def _known_values(program: Program, block: Block, failed: set[RnnOp]) -> dict[SSAValue, _Known]:
+    """What could be computed now, in the order of the ops; of no op that `failed`.
+
+    On the way to what fits a value may be larger: a zero point is subtracted from bytes in int32.
+    """
     known: dict[SSAValue, _Known] = {}
     for op in block.ops:
-        value = _evaluate(program, op, known) if isinstance(op, RnnOp) else None
-        if value is not None:
-            known[op.results[0]] = value
-    changed = False
-    for value in list(known):
+        if isinstance(op, RnnOp) and op not in failed and (found := _known(program, op, known)):
+            known[op.results[0]] = found
+    return known
+
+
+def _ends(known: Mapping[SSAValue, _Known]) -> list[SSAValue]:
+    """What becomes a parameter: the last that fits of each chain, not each value on the way."""
+    ends, gone = list[SSAValue](), set[SSAValue]()
+    for value in reversed(list(known)):
         users = [use.operation for use in value.uses]
-        # Only read by what is known itself: the last of a chain becomes the parameter, not each
-        # value on the way.
-        if all(user.results and user.results[0] in known and not _stays(user) for user in users):
-            continue
-        changed |= _become_param(program, value, known[value].array)
-    return changed
+        inside = all(user.results and user.results[0] in gone for user in users)
+        if known[value].fits and not inside:
+            ends.append(value)
+        if known[value].fits or inside:
+            gone.add(value)
+    return ends[::-1]
 
 
-def _stays(op: object) -> bool:
-    return isinstance(op, (Broadcast, Source))
-
-
-def _evaluate(program: Program, op: RnnOp, known: dict[SSAValue, _Known]) -> _Known | None:
-    """The op's value, if its operands are known and it is not much larger than they are."""
-    dims = dims_of(op.y)
-    if not all(d.is_static for d in dims):
+def _known(program: Program, op: RnnOp, known: Mapping[SSAValue, _Known]) -> _Known | None:
+    """What is told of an op's value, if its operands are known."""
+    if not all(d.is_static for d in dims_of(op.y)):
         return None
+    size = _bytes_of(op.y)
     if isinstance(op, Param):
-        array = program.arrays.get(op.param_name.data)
-        return None if array is None else _Known(_typed(op.y, array), array.nbytes)
-    if isinstance(op, (Constant, Fill, Iota)):
+        return _Known(size, False) if op.param_name.data in program.arrays else None
+    if isinstance(op, Fill):
+        return _Known(SMALL, False)
+    if isinstance(op, Constant | Iota):
         # large ones are cheaper to make again at run time than to hold in the library
-        small = int(product(dims)) * ITEM_BYTES[dtype_of(op.y)] <= SMALL
-        return _Known(op.evaluate(_CONTEXT), SMALL) if small else None
+        return _Known(SMALL, False) if size <= SMALL else None
     operands = [known.get(v) for v in op.operands]
     parts = [part for part in operands if part is not None]
     if not parts or len(parts) < len(operands):
         return None
     source_bytes = sum(part.bytes for part in parts)
-    size = int(product(dims)) * ITEM_BYTES[dtype_of(op.y)]
-    read = sum(part.array.nbytes for part in parts)  # what broadcasts repeat counts
-    if not isinstance(op, Broadcast) and (
-        size > max(GROWTH * source_bytes, SMALL) or read > MOST_READ
-    ):
+    if isinstance(op, Broadcast):
+        return _Known(source_bytes, False)
+    read = sum(_bytes_of(v) for v in op.operands)  # what broadcasts repeat counts
+    if size > max(GROWTH_INSIDE * source_bytes, SMALL) or read > MOST_READ:
         return None
-    try:
-        with np.errstate(all="ignore"):
-            array = op.evaluate(_CONTEXT, *(part.array for part in parts))
-    except ValueError:
-        return None  # an index outside of its table, say: an error of the run
-    return _Known(array, source_bytes if isinstance(op, Broadcast) else size)
+    fits = size <= max(GROWTH * source_bytes, SMALL)
+    return _Known(size if fits else source_bytes, fits)
+
+
+def _bytes_of(value: SSAValue) -> int:
+    return int(product(dims_of(value))) * ITEM_BYTES[dtype_of(value)]
+
+
+def _computed(
+    program: Program,
+    known: Mapping[SSAValue, _Known],
+    failed: set[RnnOp],
+) -> dict[SSAValue, Array] | None:
+    """New parameters' values; None if an op has no value, which is then among those that `failed`.
+
+    What lies between is held until its last reader has been computed.
+    """
+    ends = _ends(known)
+    needed, made = set(ends), set(ends)
+    for value in reversed(list(known)):
+        if value in needed:
+            needed |= _operands(value)
+    readers = Counter(operand for value in needed for operand in _operands(value))
+    arrays: dict[SSAValue, Array] = {}
+    for value in (value for value in known if value in needed):
+        op = value.owner
+        assert isinstance(op, RnnOp)
+        try:
+            with np.errstate(all="ignore"):
+                arrays[value] = _evaluate(program, op, [arrays[v] for v in op.operands])
+        except ValueError:  # an index outside of its table, say: an error of the run
+            failed.add(op)
+            return None
+        for operand in _operands(value):
+            readers[operand] -= 1
+            if not readers[operand] and operand not in made:
+                del arrays[operand]
+    return {value: arrays[value] for value in ends}
+
+
+def _operands(value: SSAValue) -> set[SSAValue]:
+    assert isinstance(value.owner, RnnOp)
+    return set(value.owner.operands)
+
+
+def _evaluate(program: Program, op: RnnOp, operands: Sequence[Array]) -> Array:
+    if isinstance(op, Param):
+        return _typed(op.y, program.arrays[op.param_name.data])
+    if isinstance(op, Fill):
+        return np.broadcast_to(op.one(_CONTEXT), [int(d) for d in dims_of(op.y)])
+    return op.evaluate(_CONTEXT, *operands)
 
 
 def _typed(value: SSAValue, array: Array) -> Array:
@@ -161,11 +228,9 @@ def _typed(value: SSAValue, array: Array) -> Array:
 
 
 def _become_param(program: Program, value: SSAValue, array: Array) -> bool:
-    """Put a new parameter in the place of a computed value; sources and broadcasts stay."""
+    """Put a new parameter in the place of a computed value."""
     op = value.owner
     assert isinstance(op, RnnOp)
-    if _stays(op):
-        return False
     name = _fresh_name(program, op)
     program.arrays[name] = np.array(array, order="C")
     param = Builder.before(op).param(name, dims_of(value), dtype_of(value))

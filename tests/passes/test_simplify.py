@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -50,6 +51,41 @@ def test_simplify_keeps_values_and_settles(program: Program):
 @given(programs())
 def test_folding_keeps_values(program: Program):
     assert_same_meaning(program, lambda p: (fold_constants(p), fold_constants(p)), rtol=1e-5)
+
+
+def offset_bytes(b: Builder) -> tuple[SSAValue, SSAValue]:
+    """Weights of uint8 without their zero point, in int32 and in int8; larger than what always is
+    folded."""
+    w = b.transpose(b.param("w", (96, 64), "u8"), (1, 0))
+    wide = b.sub(b.cast(w, "i32"), b.fill(128, (64, 96), "i32"))
+    return wide, b.cast(wide, "i8")
+
+
+def folded(b: Builder, y: SSAValue) -> Program:
+    bytes_ = np.random.default_rng(0).integers(0, 256, (96, 64), np.uint8)
+    program = b.finish({"y": y}, arrays={"w": bytes_})
+    assert_same_meaning(program, fold_constants)
+    fold_constants(program)
+    return program
+
+
+def test_a_zero_point_is_folded_although_int32_is_wide():
+    b = Builder.net("bytes")
+    program = folded(b, b.matmul(b.input("x", ("N", 64), "i8"), offset_bytes(b)[1]))
+    (weights,) = program.arrays.values()
+    assert (weights.dtype, weights.shape) == (np.int8, (64, 96))
+    assert count(program.net.body.block)["cast"] == 0
+
+
+def test_what_is_wide_and_read_at_run_time_is_computed_there():
+    """The library holds the bytes alone, in the order in which they are read."""
+    b = Builder.net("wide")
+    wide, narrow = offset_bytes(b)
+    x = b.matmul(b.input("x", ("N", 64), "i8"), narrow)
+    row = b.gather(wide, b.input("which", (), "i32"), 0)
+    program = folded(b, b.add(x, b.broadcast(row, ("N", 96), (1,))))
+    assert {a.dtype for a in program.arrays.values()} == {np.dtype("u1"), np.dtype("i1")}
+    assert count(program.net.body.block)["transpose"] == 0
 
 
 @pytest.mark.parametrize(

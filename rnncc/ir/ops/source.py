@@ -69,10 +69,15 @@ class Fill(Source):
     value = prop_def(FloatAttr)
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
-        shape, value = context.shape(dims_of(self.y)), self.value.value.data
+        one = self.one(context)
+        return np.full(context.shape(dims_of(self.y)), one, one.dtype)
+
+    def one(self, context: Context) -> Array:
+        """The value, of rank 0."""
+        value = self.value.value.data
         if dtype_of(self.y) == "bf16":
-            return to_bf16(np.full(shape, value, np.float32))
-        return np.full(shape, value, context.numpy_type(dtype_of(self.y)))
+            return to_bf16(np.asarray(value, np.float32))
+        return np.asarray(value, context.numpy_type(dtype_of(self.y)))
 
 
 @irdl_op_definition
