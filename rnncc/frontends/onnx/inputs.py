@@ -88,9 +88,11 @@ class Inputs:
         return [self._dim(d, info.name, i) for i, d in enumerate(type_.shape.dim)], dtype
 
     def _dim(self, dim: Any, name: str, axis: int) -> Dim:
+        """A known size, or a symbol: exporters write -1 and "?" too for one that is open."""
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             return Dim.of(dim.dim_value)
-        return self._symbol(dim.dim_param or f"{name}_{axis}")
+        named = any(character.isalnum() for character in dim.dim_param)
+        return self._symbol(dim.dim_param if named else f"{name}_{axis}")
 
     @property
     def _named(self) -> dict[str, Dim]:

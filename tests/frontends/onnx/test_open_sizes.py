@@ -53,6 +53,13 @@ def test_squeeze_of_sizes_that_may_be_1(dims: list[int | str]) -> None:
         rnncc.compile(made).run({"x": x})
 
 
+@pytest.mark.parametrize("name", ["?", "*", ""])
+def test_names_of_no_letters_name_no_size(name: str) -> None:
+    """Paddle's exporter writes "?" for every axis that is open."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    assert np.array_equal(interpreted(of_x("Neg", "", [name, name]), {"x": x})["y"], -x)
+
+
 @pytest.mark.parametrize("rows", [5, 6, 7])
 def test_reshape_to_parts_that_may_not_divide(rows: int) -> None:
     made: Any = rnncc.compile(of_x("Reshape", "s", ["N", 4], s=vector(3, -1)))
