@@ -6,6 +6,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Node, Result
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.attention import attend, by_head, heads_together
 from rnncc.nn.axes import row
@@ -165,6 +166,9 @@ def _attended(n: Node, heads: Heads, mask: int, bias: int) -> SSAValue:
         masked = b.select(held, n.full(0.0, like), outside)
         added = masked if added is None else b.add(added, masked)
     if n.flag("unidirectional", 0):
+        if not at_most(keys, heads.past + steps):  # ONNX Runtime shows the last step all others
+            shown = f"{keys} keys from {steps} steps behind {heads.past}"
+            raise n.unsupported(f"looks back alone at {shown}", "--shape gives an input's sizes")
         at = b.add(b.iota((steps, keys), 0), b.size(heads.past, "i32"))
         later = b.compare("gt", b.iota((steps, keys), 1), at)
         ahead = b.select(later, n.full(LOWEST, like), n.full(0.0, like))

@@ -8,6 +8,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import INTEGERS, SINGLE, Node, OnnxOperator
+from rnncc.frontends.onnx.ops.channels_last import if_last
 from rnncc.frontends.onnx.ops.conv import windows_of
 from rnncc.frontends.onnx.ops.quantised import check_training, saturated, scalar
 from rnncc.frontends.onnx.ops.recurrent import LstmLayer, Stacked
@@ -292,6 +293,7 @@ OPERATORS: dict[str, OnnxOperator] = {
     "ConvInteger": OnnxOperator(_conv_integer),
     "QLinearMatMul": OnnxOperator(_qlinear_matmul),
     "QLinearConv": OnnxOperator(_qlinear_conv),
+    "com.microsoft.QLinearConv": OnnxOperator(if_last(_qlinear_conv)),
     "com.microsoft.QGemm": OnnxOperator(_qgemm),
     "com.microsoft.MatMulIntegerToFloat": OnnxOperator(_integer_to_float),
     "com.microsoft.DynamicQuantizeMatMul": OnnxOperator(_dynamic_matmul),
