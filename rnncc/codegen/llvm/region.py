@@ -255,9 +255,9 @@ def _compare(emit: Emit, kind: str, dtype: str, x: Value, y: Value) -> Value:
 def _cast(emit: Emit, x: Value, old: str, new: str, lanes: int) -> Value:
     b, type_ = emit.b, vector_type(VALUE[new], lanes)
     if old in WIDE:
-        return widened(b, x, old, lanes)
+        return widened(b, x, old, lanes, emit.converts_halves)
     if new in WIDE:
-        return narrowed(b, x, new, lanes)
+        return narrowed(b, x, new, lanes, emit.converts_halves)
     if new == "i1":
         zero = ir.Constant(x.type, None)
         # NaN is not zero.
