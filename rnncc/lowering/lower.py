@@ -361,7 +361,7 @@ class Lowering:
     def _is_product(self, op: Operation) -> TypeGuard[Matmul]:
         """Whether `kern.gemm` computes an op: of integers with weights that it holds packed."""
         if not is_product(op) or dtype_of(op.a) != "i8":
-            return is_product(op)
+            return is_product(op) and not self.weights.serve_once(op)
         return self.target.byte_products and self.weights.are_known(op.b)
 
     def emit_group(self, group: Group) -> None:

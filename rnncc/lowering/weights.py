@@ -92,6 +92,21 @@ class WeightTable:
         has_array = isinstance(op, Param) and op.param_name.data in lowering.program.arrays
         return has_array or isinstance(op, Constant)
 
+    def serve_once(self, op: Matmul) -> bool:
+        """Whether one row alone is multiplied by a matrix where that is computed or an input.
+
+        To pack it would take longer than the product. Parameters stay packed, known or not, so that
+        training computes what inference does.
+        """
+        if any(d != 1 for d in dims_of(op.y)[:-1]):
+            return False
+        value = op.b
+        while is_view(value.owner):
+            value = value.owner.x
+        block = value.owner if isinstance(value.owner, Block) else value.owner.parent
+        given = isinstance(value.owner, Param | Constant) or value in self._lowering.outer
+        return block is op.parent and not given
+
     def constant(self, op: Constant) -> Placed:
         """A constant of the library without a name."""
         placed = self._lowering.declare("constant", "param", dtype_of(op.y), dims_of(op.y))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from functools import partial, reduce
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
-from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.ir.types import FLOATS, NUMPY, dtype_of
 
 MOST_FACTORS = 64
 """The largest whole power that is a product of squares."""
@@ -138,6 +139,28 @@ def power(b: Builder, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
     limits.append((b.compare("eq", magnitude, one), b.compare("eq", rate, infinity)))
     is_one = reduce(partial(b.logical, "or"), (b.logical("and", *pair) for pair in limits))
     return b.select(is_one, one, y)
+
+
+def whole_power(b: Builder, x: SSAValue, exponent: SSAValue) -> SSAValue:
+    """Integers to the power of integers, modulo what their type holds: a product of squares.
+
+    Negative powers of 1 and -1 are 1 and -1, those of 0 the least number of the type, as machines
+    make it of infinity, those of others 0.
+    """
+    x, exponent = b.broadcast_together(x, b.cast(exponent, dtype_of(x)))
+    one, zero = b.full_like(x, 1), b.full_like(x, 0)
+    odd = b.compare("ne", b.bits("and", exponent, one), zero)
+    result, square = b.select(odd, x, one), x
+    # beyond 63 factors nothing is left but powers of -1, 0 and 1, of which all even ones are equal
+    left = b.minimum(exponent, b.select(odd, b.full_like(x, 63), b.full_like(x, 62)))
+    for _ in range(5):
+        square, left = b.mul(square, square), b.bits("right", left, one)
+        factor = b.compare("ne", b.bits("and", left, one), zero)
+        result = b.mul(result, b.select(factor, square, one))
+    unit = b.compare("eq", absolute(b, x), one)
+    least = b.full_like(x, float(np.iinfo(NUMPY[dtype_of(x)]).min))
+    below = b.select(b.compare("eq", x, zero), least, b.select(unit, b.select(odd, x, one), zero))
+    return b.select(b.compare("lt", exponent, zero), below, result)
 
 
 def _power_of_zero(b: Builder, zero: SSAValue, exponent: SSAValue, odd: SSAValue) -> SSAValue:

@@ -24,9 +24,13 @@ def max_pool(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
     return b.reduce("max", *_windowed(b, x, windows, LEAST.get(dtype_of(x), -math.inf)))
 
 
-def max_places(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
+def max_places(
+    b: Builder, x: SSAValue, windows: Sequence[Window], first_axis_first: bool = False
+) -> SSAValue:
     """Where the largest element of each window stands in its channel, the first of equals.
 
+    Args:
+        first_axis_first: whether numbers count along the first axis of space, not the last.
     Returns:
         Numbers of elements of a flat channel, int64.
     """
@@ -37,7 +41,10 @@ def max_places(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
     flat = b.transpose(flat, [*front, *taps])
     flat = b.reshape(flat, (*dims_of(flat)[: 2 + rank], math.prod(w.taps for w in windows)))
     place = extremum_place(b, flat, "max", 2 + rank)
-    number = b.reshape(b.iota((product(sizes),), 0, "i64"), (1, 1, *sizes))
+    number = b.iota((product(sizes),), 0, "i64")
+    if first_axis_first:
+        number = b.transpose(b.reshape(number, sizes[::-1]), range(rank)[::-1])
+    number = b.reshape(number, (1, 1, *sizes))
     numbers = b.transpose(_windowed(b, number, windows, 0)[0], [*front, *taps])
     numbers = b.reshape(numbers, (1, 1, *dims_of(flat)[2:]))
     is_place = b.compare(

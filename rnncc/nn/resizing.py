@@ -22,10 +22,12 @@ from rnncc.records import record
 
 COORDINATES = (
     *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"),
-    "tf_crop_and_resize",
+    *("tf_half_pixel_for_nn", "tf_crop_and_resize"),
 )
 CENTRED = COORDINATES[:3]
 """Those where factors that are integers put the elements of one around that which they repeat."""
+FROM_EDGES = ("asymmetric", "tf_half_pixel_for_nn")
+"""Those where they put them from it on, up to the next."""
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 TIE = 1e-6
 """As near to the middle of two elements a coordinate is in the middle, as for ONNX Runtime."""
@@ -91,7 +93,7 @@ def _at_even_distances(
     factor = times_larger(old, size)
     if factor is not None and scale in (None, factor):
         middle = centred and how.rounding in ROUNDINGS[:2]
-        if middle or (how.coordinates == "asymmetric" and how.rounding == "floor"):
+        if middle or (how.coordinates in FROM_EDGES and how.rounding == "floor"):
             return repeated(b, x, axis, factor)
     step = 0 if scale is None else _power_of_two(1 / scale)
     if how.coordinates == "asymmetric" and step and size == old.under(step):
@@ -133,6 +135,8 @@ def _coordinates(b: Builder, old: Dim, new: Dim, scale: float | None, how: Resiz
     match how.coordinates:
         case "asymmetric":
             return b.div(number, s)
+        case "tf_half_pixel_for_nn":
+            return centre
         case "align_corners":
             return b.div(b.mul(number, last), gaps)
         case "half_pixel_symmetric":

@@ -324,7 +324,7 @@ def test_elementwise(name: str) -> None:
 @pytest.mark.parametrize("dtype", ["i32", "i64"])
 def test_division_of_whole_numbers(dtype: str) -> None:
     b = Builder.net("divided")
-    x, z = (b.input(name, [19], dtype) for name in ("x", "z"))
+    x, z = (b.input(name, [83], dtype) for name in ("x", "z"))
     numpy = {"i32": np.int32, "i64": np.int64}[dtype]
     edge = np.iinfo(numpy)
     rng = np.random.default_rng(3)
@@ -332,6 +332,11 @@ def test_division_of_whole_numbers(dtype: str) -> None:
         "x": np.array([7, -7, 7, -7, edge.min, 5, edge.max, *rng.integers(-99, 99, 12)], numpy),
         "z": np.array([2, 2, -2, -2, -1, 0, -1, *rng.integers(-9, 9, 12)], numpy),
     }
+    # next to whole quotients, where doubles that divide numbers of 32 bits might round
+    divisors = rng.integers(2, 1 << 15, 64)
+    above = rng.integers(1 << 14, 1 << 16, 64) * divisors + rng.integers(-1, 2, 64)
+    for name, more in (("x", np.where(rng.random(64) < 0.5, above, -above)), ("z", divisors)):
+        inputs[name] = np.concatenate([inputs[name], more.astype(numpy)])
     program = b.finish({"y": b.div(x, z)})
     check(program, inputs)
     y = run(program, inputs)["y"]

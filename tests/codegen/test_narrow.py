@@ -9,6 +9,7 @@ import pytest
 from xdsl.dialects.builtin import StringAttr
 
 import rnncc
+from rnncc.codegen.cpu.entries import emit_module
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
@@ -17,6 +18,8 @@ from rnncc.ir.interpreter import run
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY, WIDE, cast_steps
+from rnncc.kern.library import Library
+from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.reference.built import COMPILER, built
@@ -118,3 +121,12 @@ def test_there_is_no_arithmetic_of_narrow_elements() -> None:
     with pytest.raises(CompileError, match="u8 is not cast to f32 in one step"):
         b.append(Cast, x, dtype=StringAttr("f32"))
     assert cast_steps("u8", "f16") == ["i32", "f32", "f16"]
+
+
+@pytest.mark.parametrize(("cpu", "found"), [("x86-64-v2", False), ("x86-64-v3", True)])
+def test_instructions_for_float16(cpu: str, found: bool) -> None:
+    b = Builder.net("halves")
+    x = b.input("x", ["N"])
+    kernels = lower(b.finish({"y": b.cast(b.tanh(x), "f16")}), Options(cpu=cpu))
+    target = resolve_target("x86_64-linux-gnu", cpu)
+    assert ("x half>" in str(emit_module(Library.of(kernels), target, {}).module)) is found

@@ -13,6 +13,7 @@ from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.ir.program import Program
 from rnncc.kern.kernels import Map
 from rnncc.kern.library import Library
+from rnncc.kern.moves import Pack
 from rnncc.lowering.groups import MOST_FUNCTIONS
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
@@ -115,3 +116,25 @@ def test_parts_of_what_a_kernel_of_its_level_leaves_are_read_behind_it() -> None
         found = Bare(as_it_is(program), resolve_target()).run(inputs, {"N": 3}, memory)
     for name, want in run(program, inputs).items():
         np.testing.assert_allclose(found[name], want, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "matrix", "packs"), [(1, "input", 0), (2, "input", 1), (1, "param", 1)]
+)
+def test_one_row_times_a_computed_matrix_is_read_where_it_is(
+    rows: int, matrix: str, packs: int
+) -> None:
+    """To pack it would take longer than the product. Parameters are packed, in training too."""
+    b = Builder.net("row")
+    x = b.input("x", [rows, 40])
+    keys = b.exp(b.input("k", [24, 40])) if matrix == "input" else b.param("k", [24, 40])
+    program = b.finish({"y": b.matmul(x, keys, transpose_b=True)}, {})
+    kernels = lower(program.copy(), Options())
+    assert sum(isinstance(op, Pack) for op in kernels.module.walk()) == packs
+    rng = np.random.default_rng(0)
+    inputs = {
+        n: rng.standard_normal(s, np.float32) for n, s in (("x", (rows, 40)), ("k", (24, 40)))
+    }
+    with guards(True) as memory:
+        found = Bare(kernels, resolve_target()).run(inputs, {}, memory)
+    np.testing.assert_allclose(found["y"], run(program, inputs)["y"], 1e-5, 1e-5)

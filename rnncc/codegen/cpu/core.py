@@ -71,6 +71,11 @@ class Core:
         return needed(self)
 
     @property
+    def converts_halves(self) -> bool:
+        """Whether there are instructions from and to float16, of vectors too."""
+        return self.architecture == "x86_64" and "f16c" in self.extensions
+
+    @property
     def lane_counts(self) -> list[int]:
         """How long vectors may be."""
         return [count for count in (4, 8, 16) if count < self.lanes] + [self.lanes]

@@ -53,6 +53,10 @@ class CpuEmit(Emit):
         self.element = around
 
     @property
+    def converts_halves(self) -> bool:
+        return self._cpu.converts_halves
+
+    @property
     def stack(self) -> Pointer:
         """Room that all kernels of one type share."""
         return self.shared_room(stack_size(self.target))

@@ -46,6 +46,11 @@ class Emit(SizeEmit):
         self.element: Real = "f32"
         """The type of the elements that fill a whole vector."""
 
+    @property
+    def converts_halves(self) -> bool:
+        """Whether the machine has instructions from and to float16."""
+        return False
+
     @classmethod
     def begin(cls, function: ir.Function, target: Machine, symbols: Sequence[str]) -> Self:
         """Start a function whose last arguments are the sizes of these symbols."""

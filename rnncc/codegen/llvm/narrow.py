@@ -1,7 +1,7 @@
 """Elements that are stored narrow: read as the type that they are computed in, and back.
 
-Floats of 16 bits are taken apart as integers, so that every machine gives the same bits, whether
-or not it has instructions for them.
+Floats of 16 bits are taken apart as integers, so that every machine gives the same bits: those of
+machines that have instructions for them too, but for what a NaN holds beside its sign.
 """
 
 from __future__ import annotations
@@ -21,10 +21,17 @@ REBIASED = (127 - 15) << 23
 """What the exponents of both differ by, at a float32's place."""
 
 
-def widened(b: ir.IRBuilder, x: Value, old: str, lanes: int) -> Value:
-    """A narrow element as the type that it is computed in; exact."""
+def widened(b: ir.IRBuilder, x: Value, old: str, lanes: int, by_machine: bool = False) -> Value:
+    """A narrow element as the type that it is computed in; exact.
+
+    Args:
+        by_machine: whether the machine converts float16.
+    """
     if old == "u64":
         return x
+    if old == "f16" and by_machine:
+        half = b.bitcast(x, vector_type(ir.HalfType(), lanes))
+        return b.fpext(half, vector_type(FLOAT, lanes))
     if old not in NARROW_FLOATS:
         extend = b.zext if old.startswith("u") else b.sext
         return extend(x, vector_type(VALUE[WIDE[old]], lanes))
@@ -33,10 +40,13 @@ def widened(b: ir.IRBuilder, x: Value, old: str, lanes: int) -> Value:
     return bits.as_float(b.shl(wide, bits(16)) if old == "bf16" else _of_half(bits, wide))
 
 
-def narrowed(b: ir.IRBuilder, x: Value, new: str, lanes: int) -> Value:
+def narrowed(b: ir.IRBuilder, x: Value, new: str, lanes: int, by_machine: bool = False) -> Value:
     """The opposite: an integer's lower bits; the nearest float, ties to even."""
     if new == "u64":
         return x
+    if new == "f16" and by_machine:
+        half = b.fptrunc(x, vector_type(ir.HalfType(), lanes))
+        return b.bitcast(half, vector_type(I16, lanes))
     if new not in NARROW_FLOATS:
         return b.trunc(x, vector_type(VALUE[new], lanes))
     bits = _Bits(b, lanes)

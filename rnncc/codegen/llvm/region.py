@@ -11,7 +11,7 @@ from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.narrow import narrowed, widened
 from rnncc.codegen.llvm.random import uniform
 from rnncc.codegen.llvm.user_functions import declare_applied
-from rnncc.codegen.llvm.values import VALUE, Value, vector_type
+from rnncc.codegen.llvm.values import I32, VALUE, Value, vector_type
 from rnncc.codegen.llvm.vector import Real, declared, real_of
 from rnncc.errors import CompileError
 from rnncc.ir.attributes import get_dim
@@ -25,6 +25,7 @@ from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.precision import stored_bits
 from rnncc.ir.types import FLOATS, ITEM_BYTES, WIDE, dtype_of
 from rnncc.kern.kernels import Index
+from rnncc.platforms import architecture_of
 
 ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
@@ -228,8 +229,24 @@ def _divide(emit: Emit, x: Value, y: Value) -> Value:
     b, zero = emit.b, ir.Constant(x.type, None)
     none, flips = b.icmp_signed("==", y, zero), b.icmp_signed("==", b.add(y, _one(x)), zero)
     # Both are undefined in LLVM, and trap on x86: one bad lane of a vector would be enough.
-    quotient = b.sdiv(x, b.select(b.or_(none, flips), _one(x), y))
+    divisor = b.select(b.or_(none, flips), _one(x), y)
+    if _divides_as_doubles(emit, y):
+        doubles = vector_type(VALUE["f64"], x.type.count)
+        exact = b.fdiv(b.sitofp(x, doubles), b.sitofp(divisor, doubles))
+        # No quotient of such numbers is so near below a whole number that a double rounds it there.
+        quotient = b.fptosi(exact, x.type)
+    else:
+        quotient = b.sdiv(x, divisor)
     return b.select(none, zero, b.select(flips, b.neg(x), quotient))
+
+
+def _divides_as_doubles(emit: Emit, divisor: Value) -> bool:
+    """Whether doubles divide vectors of integers, of which machines divide one after another. By
+    constants these are multiplied."""
+    type_, known = divisor.type, isinstance(divisor, ir.Constant)
+    if known or not isinstance(type_, ir.VectorType) or type_.element != I32:
+        return False
+    return architecture_of(emit.target.triple) in ("x86_64", "aarch64")
 
 
 def _one(like: Value) -> Value:
@@ -255,9 +272,9 @@ def _compare(emit: Emit, kind: str, dtype: str, x: Value, y: Value) -> Value:
 def _cast(emit: Emit, x: Value, old: str, new: str, lanes: int) -> Value:
     b, type_ = emit.b, vector_type(VALUE[new], lanes)
     if old in WIDE:
-        return widened(b, x, old, lanes)
+        return widened(b, x, old, lanes, emit.converts_halves)
     if new in WIDE:
-        return narrowed(b, x, new, lanes)
+        return narrowed(b, x, new, lanes, emit.converts_halves)
     if new == "i1":
         zero = ir.Constant(x.type, None)
         # NaN is not zero.

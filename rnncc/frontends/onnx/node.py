@@ -32,7 +32,7 @@ STORED = (*COMPUTED, *WIDE)
 """The types of values at run time; the narrow ones among them are widened where they are computed
 with."""
 WRAPPING = {
-    *("Add", "Sub", "Mul", "Sum", "ReduceSum", "Equal"),
+    *("Add", "Sub", "Mul", "Sum", "ReduceSum", "Equal", "MatMul", "CumProd"),
     *("BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"),
 }
 """Operators that give the same bits whether integers are signed or not, and so take uint64."""
@@ -140,6 +140,10 @@ class Node:
             what = f"{self._shown(index)} is {name}, supported: {', '.join(allowed)}"
             raise self.unsupported(what)
         return self.scope.ssa(value)
+
+    def bits(self, index: int) -> SSAValue:
+        """An input of uint64 as the int64 of its bits."""
+        return self.scope.widened(self._tensor(index))
 
     def _ordered(self, bits: SSAValue, index: int) -> SSAValue:
         """An input of uint64, whose bits are an int64's, for an operator that computes with it."""
@@ -323,9 +327,13 @@ class Node:
     # Results
 
     def result_type(self, index: int) -> str | None:
-        """The element type of an output, where the standard's schema tells it."""
-        known = self.signature
-        return None if known is None else known.result_type(index, self._groups)
+        """The element type of an output, where the standard's schema tells it; of operators without
+        one the narrow type of the first floats among the inputs."""
+        if self.signature is not None:
+            return self.signature.result_type(index, self._groups)
+        floats = (*FLOATS, *NARROW_FLOATS)
+        first = next((v.dtype for v in self.inputs if v is not None and v.dtype in floats), None)
+        return first if first in NARROW_FLOATS else None
 
     def like(self, y: SSAValue, x: SSAValue) -> SSAValue:
         """y; raises `CompileError` if it has grown beyond x's shape by broadcasting."""

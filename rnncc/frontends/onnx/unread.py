@@ -12,7 +12,7 @@ UNVERSIONED: tuple[str, ...] = ("LayerNormalization", "SimplifiedLayerNormalizat
 BY_DEFINITION: tuple[str, ...] = (
     *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
     *("CausalConvWithState", "LinearAttention", "SwiGLU"),
-    *("HammingWindow", "HannWindow", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss"),
+    *("HammingWindow", "HannWindow", "NegativeLogLikelihoodLoss"),
     *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
 )
 """Operators that are read as the standard defines them by others."""
@@ -33,9 +33,7 @@ REFUSED: dict[str, str] = {
         ("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
         "texts are not read",
     ),
-    **dict.fromkeys(
-        ("NonMaxSuppression", "Unique"), "the size of its result depends on computed elements"
-    ),
+    "NonMaxSuppression": "the size of its result depends on computed elements",
     **dict.fromkeys(
         tuple(f"ai.onnx.ml.{name}" for name in ("CastMap", "DictVectorizer", "ZipMap")),
         "maps are not read",

@@ -51,6 +51,7 @@ MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], np.int32)
 IDS = np.array([[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]], np.int32)
 ATTENTION = {"x": X, "w": random(D, 3 * D), "b": random(3 * D)}
 PARTS = {"q": X, "k": random(N, 4, D), "v": random(N, 4, 6)}
+LONGER = {"k": random(N, 6, D), "v": random(N, 6, 6)}
 LONGER_MASK = np.pad(MASK, ((0, 0), (3, 0)), constant_values=1)
 PAST = {"past_key": random(N, 2, 3, 4), "past_value": random(N, 2, 3, 4)}
 ANGLES = {"cos": random(9, 2), "sin": random(9, 2)}
@@ -214,6 +215,10 @@ def test_operator(name: str) -> None:
             of_one("MultiHeadAttention", {"q": random(N, S, 2, 3, 4)}, num_heads=2),
             "packed queries",
         ),
+        (
+            of_one("MultiHeadAttention", {"q": X, **LONGER}, num_heads=2, unidirectional=1),
+            "looks back alone at 6 keys from 5 steps",
+        ),
         (of_one("Inverse", {"x": random(3, 2)}), "is given 3 x 2, expected square matrices"),
     ],
 )
@@ -221,3 +226,45 @@ def test_refusal(case: tuple[Any, Arrays], why: str) -> None:
     made, arrays = case
     with pytest.raises(CompileError, match=why):
         interpreted(made, arrays)
+
+
+@pytest.mark.peers
+def test_results_are_narrow_where_their_inputs_are() -> None:
+    """Without a schema an operator's floats are of the type of its inputs, its statistics not."""
+    nodes = [
+        node("Gelu", "x", "g", domain=DOMAIN),
+        node("Add", "g x", "a"),
+        node("SkipLayerNormalization", "a x w", "y mean", domain=DOMAIN),
+    ]
+    outputs = [info("y", None, "f16"), info("mean", None)]
+    made = model(nodes, [info("x", [N, S, D], "f16")], outputs, {"w": ROW.astype(np.float16)})
+    made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    arrays = {"x": X.astype(np.float16)}
+    want, got = by_onnxruntime(made, arrays), interpreted(made, arrays)
+    assert [got[name].dtype for name in want] == [np.float16, np.float32]
+    np.testing.assert_allclose(got["y"], want["y"], rtol=0.01, atol=0.01)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("channels_last", [0, 1])
+def test_images_whose_channels_are_last(channels_last: int) -> None:
+    """A quantised convolution and pools, as ONNX Runtime's optimiser turns them round."""
+    shape = [1, 8, 8, 2] if channels_last else [1, 2, 8, 8]
+    scales = {"s": np.float32(0.05), "z": np.uint8(3), "t": np.float32(0.2)}
+    weights = np.random.default_rng(0).integers(-99, 99, (4, 2, 3, 3)).astype(np.int8)
+    constants = {**scales, "w": weights, "wz": np.int8(0), "b": np.arange(4, dtype=np.int32)}
+    pool = {"kernel_shape": [2, 2], "domain": DOMAIN}
+    nodes = [
+        node("NhwcMaxPool", "x", "m", **pool),
+        node("QLinearConv", "m s z w s wz t z b", "c", domain=DOMAIN, channels_last=1),
+        node("QLinearAveragePool", "c t z s z", "y", channels_last=1, strides=[2, 2], **pool),
+    ]
+    if not channels_last:
+        del nodes[0], nodes[0].attribute[:], nodes[1].attribute[0]
+        nodes[0].input[0] = "x"
+    made = model(nodes, [info("x", shape, "u8")], [info("y", None, "u8")], constants)
+    made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    x = np.random.default_rng(1).integers(0, 255, shape).astype(np.uint8)
+    want, got = by_onnxruntime(made, {"x": x})["y"], interpreted(made, {"x": x})["y"]
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)

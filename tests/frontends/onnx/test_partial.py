@@ -89,6 +89,20 @@ def test_compress(axis: int | None) -> None:
     compared(made, [{"x": rows(2), "c": flags(0, 1, 1)}, {"x": rows(3), "c": flags(1, 0, 0, 1)}])
 
 
+@pytest.mark.parametrize("ordered", [0, 1])
+@pytest.mark.parametrize("axis", [None, 1])
+def test_distinct_elements_and_columns(axis: int | None, ordered: int) -> None:
+    pytest.importorskip("onnxruntime")
+    along = {} if axis is None else {"axis": axis}
+    made = model(
+        [node("Unique", "x", "y i r c", sorted=ordered, **along), node("Exp", "y", "z")],
+        [info("x", [2, "N"])],
+        [info(name, None, "f32" if name in "yz" else "i64") for name in "yircz"],
+    )
+    x = np.array([[3, 1, 3, 2, 1, 3, 2], [0, 5, 0, 2, 5, 1, 2]], np.float32)
+    compared(made, [{"x": x}, {"x": x[:, :1]}, {"x": x[:, ::-1].copy()}])
+
+
 def until(outputs: list[Any], count: str = "_", extra: Sequence[Any] = ()) -> Any:
     """x is halved until no element is above a limit; a row an iteration, and a list of them."""
     nodes = [node("Mul", "v half", "v2"), node("ReduceMax", "v2", "m", keepdims=0)]

@@ -257,3 +257,45 @@ def test_integer_products_of_vectors(a: tuple[int, ...], b: tuple[int, ...]) -> 
         held,
     )
     assert_close(interpreted(made, x), by_onnxruntime(made, x))
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32])
+def test_integers_are_resized_by_sums_rounded_towards_zero(dtype: Any) -> None:
+    """Where a sum is an integer its last bit decides: one level is no difference."""
+    kind = {np.int8: "i8", np.uint8: "u8", np.int32: "i32"}[dtype]
+    made = model(
+        [node("Resize", "x _ _ size", "y", mode="linear")],
+        [info("x", [1, 3, 9], kind)],
+        [info("y", None, kind)],
+        {"size": np.array([1, 3, 16])},
+    )
+    x = np.random.default_rng(0).integers(0, 99, (1, 3, 9)) - (0 if dtype == np.uint8 else 50)
+    want = by_onnxruntime(made, {"x": x.astype(dtype)})["y"]
+    got = interpreted(made, {"x": x.astype(dtype)})["y"]
+    assert got.dtype == want.dtype
+    assert np.abs(got.astype(int) - want).max() <= 1
+    assert (got != want).mean() < 0.05
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("scales", [1, 24])
+def test_attention_of_numbers(scales: int) -> None:
+    rng = np.random.default_rng(scales)
+    constants = {
+        "w": rng.integers(-99, 99, (8, 24)).astype(np.int8),
+        "b": rng.standard_normal(24).astype(np.float32),
+        "ws": rng.uniform(0.002, 0.01, scales).astype(np.float32)[() if scales > 1 else 0],
+        "wz": np.zeros(scales, np.int8)[() if scales > 1 else 0],
+    }
+    kind = {"num_heads": 2, "unidirectional": 1, "domain": "com.microsoft"}
+    names = "x w b s ws held z wz past"
+    inputs = [info("x", ["N", "T", 8], "u8"), info("s", []), info("z", [], "u8")]
+    inputs += [info("held", ["N"], "i32"), info("past", [2, "N", 2, 3, 4])]
+    outputs = [info("y", None), info("present", None)]
+    made = model([node("QAttention", names, "y present", **kind)], inputs, outputs, constants)
+    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    x = {"x": rng.integers(0, 255, (2, 5, 8)).astype(np.uint8), "s": np.array(0.02, np.float32)}
+    x |= {"z": np.array(120, np.uint8), "held": np.array([8, 6], np.int32)}
+    x["past"] = rng.standard_normal((2, 2, 2, 3, 4)).astype(np.float32)
+    assert_close(interpreted(made, x), by_onnxruntime(made, x))

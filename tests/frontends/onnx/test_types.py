@@ -234,11 +234,72 @@ def test_uint64() -> None:
             np.testing.assert_array_equal(got[name], array)
 
 
-@pytest.mark.parametrize("kind", ["Div", "Max", "Mod"])
-def test_uint64_is_not_computed_with_where_its_sign_matters(kind: str) -> None:
-    made = model([node(kind, "x x", "y")], [info("x", ["N"], "u64")], [info("y", None)], opset=13)
+def test_uint64_is_not_computed_with_where_its_sign_matters() -> None:
+    made = model(
+        [node("TopK", "x k", "y i")],
+        [info("x", ["N"], "u64")],
+        [info("y", None)],
+        {"k": np.array([1])},
+    )
     with pytest.raises(CompileError, match="computes with uint64"):
         import_model(made)
+
+
+@pytest.mark.peers
+def test_uint64_where_its_sign_matters() -> None:
+    """Quotients, extrema, shifts, limits and floats of numbers beyond 2^63."""
+    nodes = [
+        *(node(kind, "x k", kind.lower()) for kind in ("Div", "Mod", "Min", "Max")),
+        node("BitShift", "x p", "shift", direction="RIGHT"),
+        node("Clip", "x low high", "clip"),
+        node("Cast", "x", "floats", to=KINDS["f32"]),
+        node("Cast", "floats", "back", to=KINDS["u64"]),
+        node("Sign", "x", "sign"),
+    ]
+    kinds = {n.output[0]: "f32" if n.output[0] == "floats" else "u64" for n in nodes}
+    limits = {"low": np.array(7, np.uint64), "high": np.array(2**63 + 9, np.uint64)}
+    inputs = [info(name, ["N"], "u64") for name in ("x", "k", "p")]
+    made = model(
+        nodes,
+        inputs,
+        [info(*pair) for pair in ((n, None, k) for n, k in kinds.items())],
+        limits,
+        opset=13,
+    )
+    large, most = 2**63 + 2**40 + 1, 2**64 - 2**41
+    x = np.array([0, 9, 2**63 - 1, large, most, most, large], np.uint64)
+    k = np.array([3, 4, 2**63 + 5, 3, 2**63 + 5, 7, most], np.uint64)
+    arrays = {"x": x, "k": k, "p": np.array([1, 0, 62, 63, 1, 5, 0], np.uint64)}
+    want = by_onnxruntime(made, arrays)
+    for got in (interpreted(made, arrays), rnncc.compile(import_model(made)).run(arrays)):
+        for name, array in want.items():
+            assert got[name].dtype == array.dtype
+            np.testing.assert_array_equal(got[name], array, err_msg=name)
+
+
+@pytest.mark.peers
+def test_integers_whose_results_are_no_integers() -> None:
+    """Powers by computed exponents, norms and logarithms of sums, rounded towards zero; sums of
+    products by letters."""
+    nodes = [
+        node("Pow", "x e", "power"),
+        node("Pow", "x f", "of_floats"),
+        node("ReduceL2", "x", "norm", axes=[1], keepdims=0),
+        node("ReduceLogSum", "e", "log", axes=[0], keepdims=0),
+        node("Einsum", "x e", "sums", equation="ij,kj->ik"),
+    ]
+    inputs = [info("x", ["N", 4], "i64"), info("e", ["N", 4], "i64"), info("f", ["N", 4])]
+    names = ("power", "of_floats", "norm", "log", "sums")
+    made = model(nodes, inputs, [info(name, None, "i64") for name in names], opset=17)
+    arrays = {
+        "x": np.array([[3, -3, 2, 7], [-1, -1, 1, 5]]),
+        "e": np.array([[3, 3, 0, 18], [5, 64, 7, 1]]),
+        "f": np.array([[2.5, 3, 0.5, 1], [2, 3, -7, 0.4]], np.float32),
+    }
+    want = by_onnxruntime(made, arrays)
+    for got in (interpreted(made, arrays), rnncc.compile(import_model(made)).run(arrays)):
+        for name, array in want.items():
+            np.testing.assert_array_equal(got[name], array, err_msg=name)
 
 
 @pytest.mark.peers

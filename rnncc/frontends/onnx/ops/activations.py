@@ -12,6 +12,7 @@ from rnncc.frontends.onnx.ops.elementwise import folded_sizes, of_floats
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dtype_of, shape_text
+from rnncc.nn import unsigned
 from rnncc.nn.activations import (
     elu,
     gelu,
@@ -126,6 +127,11 @@ def _clip(n: Node) -> SSAValue:
 
     Refused: elements other than floats, int32, int64.
     """
+    if n.value(0).dtype == "u64":
+        x = n.bits(0)
+        for index, function in ((1, unsigned.maximum), (2, unsigned.minimum)):
+            x = function(n.b, x, _scalar(n, index, n.bits(index))) if n.has(index) else x
+        return x
     x = n.x(0, NUMBERS)
     if n.opset < 11:
         for name, function in (("min", n.b.maximum), ("max", n.b.minimum)):

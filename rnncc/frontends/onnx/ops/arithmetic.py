@@ -15,8 +15,9 @@ from rnncc.frontends.onnx.values import EXACT, NEAR, Array, as_objects, varies
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.elementwise import BITS
-from rnncc.ir.types import dims_of, dtype_of
-from rnncc.nn.arithmetic import MOST_FACTORS, modulo, power
+from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.nn import unsigned
+from rnncc.nn.arithmetic import MOST_FACTORS, modulo, power, whole_power
 
 Binary = Callable[[Builder, SSAValue, SSAValue], SSAValue]
 OfSizes = Callable[[Dim, Dim], Any]
@@ -80,8 +81,10 @@ def _beside_large(of_sizes: OfSizes, limit: int, x: Dim, y: Dim) -> Any:
     return found
 
 
-def _binary(function: Binary, formula: str) -> Any:
+def _binary(function: Binary, formula: str, of_bits: Binary | None = None) -> Any:
     def build(n: Node) -> SSAValue:
+        if of_bits is not None and n.value(0).dtype == "u64":
+            return of_bits(n.b, n.bits(0), n.bits(1))
         return function(n.b, n.x(0, NUMBERS), n.x(1, NUMBERS))
 
     build.__doc__ = f"{formula}\n\nRefused: elements other than floats, int32, int64."
@@ -108,6 +111,8 @@ def _mod(n: Node) -> SSAValue:
 
     Refused: elements other than floats, int32, int64.
     """
+    if n.value(0).dtype == "u64":
+        return unsigned.remainder(n.b, n.bits(0), n.bits(1))
     x, y = n.x(0, NUMBERS), n.x(1, NUMBERS)
     return n.b.rem(x, y) if n.flag("fmod") else modulo(n.b, x, y)
 
@@ -131,19 +136,27 @@ def _modulo(n: Node, x: Dim, y: Dim) -> Dim:
 
 
 def _pow(n: Node) -> SSAValue:
-    """A to the power of B.
-
-    Refused: integers to powers that are computed, or other than 0, 1, ... 64.
-    """
+    """A to the power of B; of integers towards zero, where 0 to a negative power is their least."""
     x, exponent = n.x(0, NUMBERS), n.value(1)
     numbers = exponent.numbers
     if dtype_of(x) in INTEGERS and (numbers is None or not _is_count(numbers)):
-        raise n.unsupported("raises integers to powers that are computed, negative or no integers")
+        return _power_of_integers(n.b, x, n.x(1, NUMBERS))
     if numbers is not None and numbers.size == 1:
         rank = max(exponent.rank, len(dims_of(x)))
         shaped = n.b.reshape(x, (*[1] * (rank - len(dims_of(x))), *dims_of(x)))
         return power(n.b, shaped, float(numbers.reshape(-1)[0]))
     return power(n.b, x, n.b.cast(n.x(1), dtype_of(x)))
+
+
+def _power_of_integers(b: Builder, x: SSAValue, exponent: SSAValue) -> SSAValue:
+    """x to a power: exact for whole ones, else as float64 towards zero, the least for NaN."""
+    if dtype_of(exponent) in INTEGERS:
+        return whole_power(b, x, exponent)
+    exact = whole_power(b, x, b.cast(exponent, "i64"))
+    rounded = power(b, b.cast(x, "f64"), b.cast(exponent, "f64"))
+    least = b.full_like(exact, float(np.iinfo(NUMPY[dtype_of(x)]).min))
+    number = b.select(b.compare("eq", rounded, rounded), b.cast(rounded, dtype_of(x)), least)
+    return b.select(b.compare("eq", b.round("floor", exponent), exponent), exact, number)
 
 
 def _is_count(numbers: Array) -> bool:
@@ -159,8 +172,10 @@ def _fold_pow(n: Node, arrays: list[Array]) -> Array | None:
     return np.asarray(np.power(a, b)).astype(a.dtype)
 
 
-def _several(function: Binary, formula: str) -> Any:
+def _several(function: Binary, formula: str, of_bits: Binary | None = None) -> Any:
     def build(n: Node) -> SSAValue:
+        if of_bits is not None and n.value(0).dtype == "u64":
+            return reduce(partial(of_bits, n.b), map(n.bits, range(len(n.inputs))))
         return reduce(partial(function, n.b), (n.x(i, NUMBERS) for i in range(len(n.inputs))))
 
     build.__doc__ = f"{formula}\n\nRefused: elements other than floats, int32, int64."
@@ -210,7 +225,11 @@ def _fold_not(n: Node, arrays: list[Array]) -> Array | None:
 def _bit_shift(n: Node) -> SSAValue:
     """A with its bits moved by B, to the right with copies of the sign behind them; a B that is
     negative, or no smaller than there are bits, moves out all of them."""
-    return n.b.bits(_direction(n), n.x(0, INTEGERS), n.x(1, INTEGERS))
+    direction, is_unsigned = _direction(n), n.value(0).dtype == "u64"
+    x, places = (n.bits(i) if is_unsigned else n.x(i, INTEGERS) for i in (0, 1))
+    if is_unsigned and direction == "right":
+        return unsigned.shift_right(n.b, x, places)
+    return n.b.bits(direction, x, places)
 
 
 def _fold_bit_shift(n: Node, arrays: list[Array]) -> Array | None:
@@ -228,15 +247,18 @@ OPERATORS: dict[str, OnnxOperator] = {
     "Sub": OnnxOperator(_binary(SUB, "A - B."), folded(np.subtract, sizes.subtract)),
     "Mul": OnnxOperator(_binary(MUL, "A · B."), folded(np.multiply, sizes.multiply)),
     "Div": OnnxOperator(
-        _binary(Builder.div, "A / B; of integers towards zero, where A / 0 is 0."), _fold_div
+        _binary(Builder.div, "A / B; of integers towards zero, where A / 0 is 0.", unsigned.divide),
+        _fold_div,
     ),
     "Mod": OnnxOperator(_mod, _fold_mod),
     "Pow": OnnxOperator(_pow, _fold_pow),
     "Min": OnnxOperator(
-        _several(Builder.minimum, "The smallest."), _fold_several(np.minimum, sizes.smaller, False)
+        _several(Builder.minimum, "The smallest.", unsigned.minimum),
+        _fold_several(np.minimum, sizes.smaller, False),
     ),
     "Max": OnnxOperator(
-        _several(Builder.maximum, "The largest."), _fold_several(np.maximum, sizes.larger, False)
+        _several(Builder.maximum, "The largest.", unsigned.maximum),
+        _fold_several(np.maximum, sizes.larger, False),
     ),
     "Sum": OnnxOperator(_several(ADD, "The sum."), _fold_several(np.add, sizes.add)),
     "Mean": OnnxOperator(_mean),

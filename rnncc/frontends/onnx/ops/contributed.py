@@ -24,12 +24,12 @@ from rnncc.frontends.onnx.ops.conv import convolved
 from rnncc.frontends.onnx.ops.gate_functions import FUNCTIONS
 from rnncc.frontends.onnx.ops.indexing import trilu
 from rnncc.frontends.onnx.ops.linear import general_product, square_matrices
-from rnncc.frontends.onnx.ops.normal import layer_norm_outputs, rms_normalised
+from rnncc.frontends.onnx.ops.normal import layer_norm_outputs, rms_normalised, statistics
 from rnncc.frontends.onnx.ops.resize import grid_sampled
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn import activations as act
-from rnncc.nn.arithmetic import clamp, reciprocal, times
+from rnncc.nn.arithmetic import clamp, times
 from rnncc.nn.factors import inverse
 from rnncc.nn.linear import matmul
 from rnncc.nn.normalisation import layer_norm, rms_norm
@@ -177,7 +177,7 @@ def _skip_layer_norm(n: Node) -> list[Result]:
     axis = n.axis(-1, len(dims_of(x)))
     scale, shift = n.x(2, FLOATS), n.maybe(3, FLOATS)
     y, average, std = layer_norm(n.b, x, scale, shift, axis, n.real("epsilon", 1e-12))
-    return [n.like(y, x), average, reciprocal(n.b, std), x]
+    return [n.like(y, x), *statistics(n, average, std), x]
 
 
 def _skip_rms_norm(n: Node) -> list[Result]:

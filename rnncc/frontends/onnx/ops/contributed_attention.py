@@ -6,6 +6,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Node, Result
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.attention import attend, by_head, heads_together
 from rnncc.nn.axes import row
@@ -56,11 +57,21 @@ def fused_attention(n: Node) -> list[Result]:
     Refused: elements other than floats; masks of one axis with starts of the keys, or of four axes;
     buffers that past and present share; rotary embeddings.
     """
-    b, count = n.b, n.integer("num_heads")
     _refuse(n, {6: "lengths of past keys"})
+    return attended_parts(n, n.plus(matmul(n.b, n.x(0, FLOATS), n.x(1, FLOATS)), 2))
+
+
+def attended_parts(
+    n: Node, together: SSAValue, mask: int = 3, past_at: int = 4, bias: int | None = 5
+) -> list[Result]:
+    """Attention of queries, keys and values that are one product with the weights of input 1.
+
+    Args:
+        mask, past_at, bias: the numbers of these inputs.
+    """
+    b, count = n.b, n.integer("num_heads")
     if n.flag("do_rotary", 0) or n.flag("past_present_share_buffer", 0):
         raise n.unsupported("has rotary embeddings, or buffers that past and present share")
-    together = n.plus(matmul(b, n.x(0, FLOATS), n.x(1, FLOATS)), 2)
     width = int(n.static(1)[1])
     sizes = n.integers("qkv_hidden_sizes", []) or [width // 3] * 3
     if (
@@ -74,12 +85,12 @@ def fused_attention(n: Node) -> list[Result]:
     parts = (b.slice(together, 2, at, size) for at, size in zip(starts, sizes, strict=True))
     query, key, value = (by_head(b, part, dividing(n, part, count)) for part in parts)
     heads = Heads(query, key, value)
-    if n.has(4):
-        past = n.x(4, FLOATS)
+    if n.has(past_at):
+        past = n.x(past_at, FLOATS)
         if len(dims_of(past)) != 5 or dims_of(past)[0] != 2:
             raise n.error(f"has past keys and values of shape {shape_text(dims_of(past))}")
         heads = heads.after(n, row(b, past, 0), row(b, past, 1))
-    y = _attended(n, heads, mask=3, bias=5)
+    y = _attended(n, heads, mask, bias)
     return [y, _stacked(n, heads)] if _asks(n, 1) else [y]
 
 
@@ -155,9 +166,9 @@ def _refuse(n: Node, inputs: dict[int, str]) -> None:
             raise n.unsupported(f"has {what}")
 
 
-def _attended(n: Node, heads: Heads, mask: int, bias: int) -> SSAValue:
+def _attended(n: Node, heads: Heads, mask: int, bias: int | None) -> SSAValue:
     """Attention with a mask of keys, with scores that are added, and looking back alone."""
-    b, added, like = n.b, n.maybe(bias, FLOATS), heads.query
+    b, like, added = n.b, heads.query, None if bias is None else n.maybe(bias, FLOATS)
     (batch, _, steps, _), keys = dims_of(heads.query), dims_of(heads.key)[2]
     if n.has(mask):
         held = _held(n, mask, batch, steps, keys)
@@ -165,6 +176,9 @@ def _attended(n: Node, heads: Heads, mask: int, bias: int) -> SSAValue:
         masked = b.select(held, n.full(0.0, like), outside)
         added = masked if added is None else b.add(added, masked)
     if n.flag("unidirectional", 0):
+        if not at_most(keys, heads.past + steps):  # ONNX Runtime shows the last step all others
+            shown = f"{keys} keys from {steps} steps behind {heads.past}"
+            raise n.unsupported(f"looks back alone at {shown}", "--shape gives an input's sizes")
         at = b.add(b.iota((steps, keys), 0), b.size(heads.past, "i32"))
         later = b.compare("gt", b.iota((steps, keys), 1), at)
         ahead = b.select(later, n.full(LOWEST, like), n.full(0.0, like))

@@ -26,8 +26,8 @@ from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, Value, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import MOST_DIVISOR, Dim
-from rnncc.ir.types import NARROW_FLOATS, NUMPY, dtype_of
-from rnncc.nn import angles
+from rnncc.ir.types import NARROW_FLOATS, NUMPY, WIDE, dtype_of
+from rnncc.nn import angles, unsigned
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
 Unary = Callable[[Builder, SSAValue], SSAValue]
@@ -150,7 +150,7 @@ def _abs(n: Node) -> SSAValue:
 
     Refused: elements other than floats, int32, int64.
     """
-    return absolute(n.b, n.x(0, NUMBERS))
+    return n.bits(0) if n.value(0).dtype == "u64" else absolute(n.b, n.x(0, NUMBERS))
 
 
 def _sign(n: Node) -> SSAValue:
@@ -158,6 +158,9 @@ def _sign(n: Node) -> SSAValue:
 
     Refused: elements other than floats, int32, int64.
     """
+    if n.value(0).dtype == "u64":
+        bits = n.bits(0)
+        return n.b.cast(n.b.compare("ne", bits, n.full(0, bits)), "i64")
     x = n.x(0, NUMBERS)
     y = sign(n.b, x)
     return n.b.select(n.b.compare("ne", x, x), x, y) if dtype_of(x) in FLOATS else y
@@ -188,7 +191,7 @@ def _is_inf(n: Node) -> SSAValue:
 def _cast(n: Node) -> SSAValue | Value:
     """X as another element type; of floats as integers, towards zero.
 
-    Refused: to and from types that are not read, and between uint64 and floats, but of constants.
+    Refused: to and from types that are not read, but of constants.
     """
     return _cast_to(n, dtype_name(n.integer("to")))
 
@@ -196,7 +199,7 @@ def _cast(n: Node) -> SSAValue | Value:
 def _cast_like(n: Node) -> SSAValue | Value:
     """X as the element type of the second input.
 
-    Refused: to and from types that are not read, and between uint64 and floats.
+    Refused: to and from types that are not read.
     """
     return _cast_to(n, n.value(1).dtype)
 
@@ -211,8 +214,10 @@ def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
         exact = EXACT.get(value.dtype)
         if exact is None or n.scope.model.within(exact, value.known.flat):
             return Value.of(value.known, dtype=dtype)
-    if "u64" in (value.dtype, dtype) and {value.dtype, dtype} & {*FLOATS, *NARROW_FLOATS}:
-        raise n.unsupported("casts between uint64 and floats")
+    if value.dtype == "u64" and dtype in (*FLOATS, *NARROW_FLOATS):
+        return n.b.cast(unsigned.to_float(n.b, n.bits(0), WIDE.get(dtype, dtype)), dtype)
+    if dtype == "u64" and value.dtype in (*FLOATS, *NARROW_FLOATS):
+        return n.b.cast(unsigned.of_float(n.b, n.x(0, FLOATS)), "u64")
     quotient = _rounded_quotient(n, sizes.divide) if dtype in INTEGERS else None
     return n.b.cast(n.x(0), dtype) if quotient is None else Value.of(quotient, dtype=dtype)
 

@@ -104,7 +104,7 @@ def _of_length(b: Builder, x: SSAValue, axis: int, length: int) -> SSAValue:
 def _stft(n: Node) -> SSAValue:
     """Fourier transforms of windows of a signal, each times the window's weights.
 
-    Refused: a computed step or length; complex signals with `onesided`; more than 4096 elements.
+    Refused: a computed step or length; more than 4096 elements.
     """
     b, dims = n.b, n.dims()
     x, step = n.x(0, FLOATS), int(n.scalar(1))
@@ -119,7 +119,7 @@ def _stft(n: Node) -> SSAValue:
     x = Window(length, step).along(b, x, 1, 0.0)
     if window is not None:
         x = b.mul(x, b.reshape(n.x(2, FLOATS), (length, 1)))
-    onesided = n.flag("onesided", 1) and parts == 1
+    onesided = n.flag("onesided", 1)
     return _transformed(n, x, _Transform(length, length // 2 + 1 if onesided else length))
 
 

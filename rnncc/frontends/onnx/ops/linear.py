@@ -46,9 +46,9 @@ def general_product(n: Node) -> SSAValue:
 def _einsum(n: Node) -> SSAValue:
     """Sums of products by letters: any number of operands, one after another.
 
-    Refused: elements other than floats.
+    Refused: elements other than floats, int32, int64.
     """
-    values = [n.x(i, FLOATS) for i in range(len(n.inputs))]
+    values = [n.x(i, NUMBERS) for i in range(len(n.inputs))]
     terms, result = _letters(n, [len(dims_of(v)) for v in values])
     for index, operand in enumerate(zip(values, terms, strict=True)):
         values[index], terms[index] = _once_each(n, operand)
@@ -124,7 +124,7 @@ def _contract(n: Node, left: Term, right: Term, kept: set[str]) -> Term:
     sizes = _sizes(n, (x, p), (y, q))
     x = _arranged(b, x, p, both, mine, summed, sizes)
     y = _arranged(b, y, q, both, summed, other, sizes)
-    sums = b.matmul(x, y)
+    sums = matmul(b, x, y)
     letters = [*both, *mine, *other]
     return b.reshape(sums, [sizes[c] for c in letters]), letters
 

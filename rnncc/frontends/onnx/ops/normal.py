@@ -8,10 +8,11 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
+from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.arithmetic import plus, power, reciprocal, times
-from rnncc.nn.axes import by_channel
+from rnncc.nn.axes import by_channel, kept_dims
 from rnncc.nn.indexing import extremum_place, one_hot
 from rnncc.nn.normalisation import (
     batch_norm,
@@ -22,6 +23,7 @@ from rnncc.nn.normalisation import (
     rms_norm,
     softmax,
 )
+from rnncc.nn.reduction import centre, mean
 
 MOST_CHANNELS = 64
 """Of a sum of neighbouring channels, which is a term each."""
@@ -65,7 +67,7 @@ def _hardmax(n: Node) -> SSAValue:
     return b.reshape(b.cast(is_largest, dtype_of(x)), n.dims())
 
 
-def layer_norm_outputs(n: Node) -> list[SSAValue]:
+def layer_norm_outputs(n: Node) -> list[SSAValue | Value]:
     """(X - mean) / √(variance + epsilon) · scale + bias over the axes from `axis` on; also the mean
     and 1 / √(variance + epsilon).
 
@@ -75,8 +77,12 @@ def layer_norm_outputs(n: Node) -> list[SSAValue]:
     x, axis = n.x(0, FLOATS), n.axis(n.integer("axis", -1), len(n.dims()))
     scale, bias = n.x(1, FLOATS), n.maybe(2, FLOATS)
     y, average, std = layer_norm(n.b, x, scale, bias, axis, n.real("epsilon", 1e-5))
-    y = n.like(y, x)
-    return [y, average, reciprocal(n.b, std)]
+    return [n.like(y, x), *statistics(n, average, std)]
+
+
+def statistics(n: Node, average: SSAValue, std: SSAValue) -> list[SSAValue | Value]:
+    """The mean and 1 / std as outputs, float32 whatever X is."""
+    return [Value.computed(n.b.cast(v, "f32")) for v in (average, reciprocal(n.b, std))]
 
 
 def _check_stash(n: Node) -> None:
@@ -152,6 +158,18 @@ def rms_normalised(n: Node) -> SSAValue:
     return n.like(rms_norm(n.b, x, n.x(1, FLOATS), axis, epsilon), x)
 
 
+def _mean_variance(n: Node) -> SSAValue:
+    """(X - mean) / (√variance + 1e-9) over `axes`: without these over all but the channels.
+
+    Refused: elements other than floats.
+    """
+    b, x, rank = n.b, n.x(0, FLOATS), len(n.dims())
+    axes = n.axes(n.integers("axes", [0, *range(2, max(rank, 4))]), rank)
+    _, apart = centre(b, x, axes)
+    variance = b.reshape(mean(b, b.mul(apart, apart), axes), kept_dims(x, axes))
+    return b.div(apart, plus(b, b.sqrt(variance), 1e-9))
+
+
 def _local_response(n: Node) -> SSAValue:
     """X / (bias + alpha/size · Σ X²)^beta, the sum over so many neighbouring channels.
 
@@ -165,8 +183,8 @@ def _local_response(n: Node) -> SSAValue:
     channels = n.dims()[1]
     padded = b.pad(b.mul(x, x), 1, (size - 1) // 2, channels + size - 1, 0.0)
     total = reduce(b.add, [b.slice(padded, 1, k, channels) for k in range(size)])
-    mean = times(b, total, n.real("alpha") / size)
-    return b.div(x, power(b, plus(b, mean, n.real("bias")), n.real("beta")))
+    average = times(b, total, n.real("alpha") / size)
+    return b.div(x, power(b, plus(b, average, n.real("bias")), n.real("beta")))
 
 
 OPERATORS: dict[str, OnnxOperator] = {
@@ -178,5 +196,6 @@ OPERATORS: dict[str, OnnxOperator] = {
     "BatchNormalization": OnnxOperator(_batch_norm),
     "InstanceNormalization": OnnxOperator(_instance_norm),
     "LpNormalization": OnnxOperator(_lp_norm),
+    "MeanVarianceNormalization": OnnxOperator(_mean_variance),
     "LRN": OnnxOperator(_local_response),
 }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
+from rnncc.frontends.onnx.ops.channels_last import channels_last
 from rnncc.frontends.onnx.ops.conv import Geometry
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import at_most
@@ -25,41 +26,50 @@ def _pooled(n: Node) -> list[Window]:
     kernel = n.integers("kernel_shape")
     if len(kernel) != len(dims) - 2 or min(kernel, default=0) < 1:
         raise n.error(f"attribute 'kernel_shape' = {kernel} for data {shape_text(dims)}")
-    geometry = Geometry(n, kernel)
-    _check_same(n, geometry, dims[2:])
-    rounds_up = n.flag("ceil_mode", 0) and not geometry.auto.startswith("SAME")  # nothing is left
+    geometry, rounds_up = Geometry(n, kernel), n.flag("ceil_mode", 0)
+    if geometry.auto.startswith("SAME"):
+        geometry.pads = [_same(n, geometry, axis, size) for axis, size in enumerate(dims[2:])]
+        geometry.auto = "NOTSET"
+        rounds_up = rounds_up and max(geometry.dilations) > 1  # else nothing is left
+        if rounds_up and not all(Dim.of(pad).is_static for pads in geometry.pads for pad in pads):
+            raise n.unsupported("rounds up the number of dilated windows on axes of open size")
     geometry.fit(dims[2:], rounds_up)
     return geometry.windows(rounds_up)
 
 
-def _check_same(n: Node, g: Geometry, sizes: Sequence[Dim]) -> None:
-    """Refuse automatic pads of which the standard and ONNX Runtime make different windows."""
-    for axis, size in enumerate(sizes) if g.auto.startswith("SAME") else ():
-        if g.dilations[axis] > 1:
-            raise n.unsupported(f"attribute 'auto_pad' = {g.auto!r} with dilations")
-        last = (size.over(g.strides[axis]) - 1) * g.strides[axis]
-        if not at_most(size, last + g.reach(axis)):
-            what = f"attribute 'auto_pad' = {g.auto!r} with windows of {g.kernel[axis]}"
-            raise n.unsupported(f"{what} in strides of {g.strides[axis]} on {size} elements")
+def _same(n: Node, g: Geometry, axis: int, size: Dim) -> tuple[Dim, Dim]:
+    """Automatic pads of an axis as ONNX Runtime makes them: they leave dilations out of account."""
+    last = (size.over(g.strides[axis]) - 1) * g.strides[axis]
+    short, lower = last + g.kernel[axis] - size, g.auto == "SAME_LOWER"
+    if at_most(size, last + g.kernel[axis]):
+        less = short.under(2)
+        return (short - less, less) if lower else (less, short - less)
+    if short.is_static and int(short) + lower > -2 and g.dilations[axis] == 1:
+        return Dim.of(0), Dim.of(0)
+    what = f"attribute 'auto_pad' = {g.auto!r} with windows of {g.kernel[axis]}"
+    raise n.unsupported(f"{what} in strides of {g.strides[axis]} on {size} elements")
 
 
 def _max_pool(n: Node) -> list[SSAValue]:
     """The largest element of each window; and where in X it stands, counted along its last axis
-    first.
+    first, or with `storage_order` along the first axis of space.
 
-    Refused: places counted along the first axis of space first (`storage_order`); auto_pad
-    SAME_UPPER and SAME_LOWER with dilations, or windows shorter than their stride.
+    Refused: auto_pad SAME_UPPER and SAME_LOWER with windows shorter than their stride.
     """
     b, x, windows = n.b, n.x(0, NUMBERS), _pooled(n)
     y = max_pool(b, x, windows)
     if len(n.op.output) < 2 or not n.op.output[1]:
         return [y]
-    if n.flag("storage_order", 0):
-        raise n.unsupported("counts places along the first axis of space first")
-    place = max_places(b, x, windows)
+    place = max_places(b, x, windows, n.flag("storage_order", 0))
     batch, channels, *sizes = dims_of(x)
     channel = b.mul(b.iota((batch * channels,), 0, "i64"), b.size(product(sizes), "i64"))
     return [y, b.add(place, b.reshape(channel, (batch, channels, *[1] * len(sizes))))]
+
+
+def _bytes_last(n: Node) -> SSAValue:
+    """MaxPool of bytes [N, space..., C]."""
+    y, *_ = _max_pool(n)
+    return n.b.cast(y, n.value(0).dtype)
 
 
 def _max_unpool(n: Node) -> SSAValue:
@@ -87,8 +97,8 @@ def _max_unpool(n: Node) -> SSAValue:
 def _average_pool(n: Node) -> SSAValue:
     """The mean of each window, of its elements within X or of all.
 
-    Refused: elements other than floats; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
-    windows shorter than their stride.
+    Refused: elements other than floats; auto_pad SAME_UPPER and SAME_LOWER with windows
+    shorter than their stride.
     """
     return averaged(n, n.x(0, FLOATS))
 
@@ -101,8 +111,8 @@ def averaged(n: Node, x: SSAValue) -> SSAValue:
 def _lp_pool(n: Node) -> SSAValue:
     """(Σ |X|^p)^(1/p) of each window.
 
-    Refused: elements other than floats; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
-    windows shorter than their stride.
+    Refused: elements other than floats; auto_pad SAME_UPPER and SAME_LOWER with windows
+    shorter than their stride.
     """
     return lp_pool(n.b, n.x(0, FLOATS), _pooled(n), _order(n))
 
@@ -127,6 +137,7 @@ def _global(function: Callable[[Node, SSAValue, list[int]], SSAValue], formula: 
 
 OPERATORS: dict[str, OnnxOperator] = {
     "MaxPool": OnnxOperator(_max_pool),
+    "com.microsoft.NhwcMaxPool": OnnxOperator(channels_last(_bytes_last)),
     "MaxUnpool": OnnxOperator(_max_unpool),
     "AveragePool": OnnxOperator(_average_pool),
     "LpPool": OnnxOperator(_lp_pool),

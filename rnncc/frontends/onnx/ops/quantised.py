@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, SINGLE, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
+from rnncc.frontends.onnx.ops.channels_last import if_last
 from rnncc.frontends.onnx.ops.elementwise import Unary
 from rnncc.frontends.onnx.ops.pooling import averaged
 from rnncc.frontends.onnx.values import Array, Dequantised, Value
@@ -232,8 +233,6 @@ def _pool(n: Node, x: SSAValue) -> SSAValue:
 
 
 def _means(n: Node, x: SSAValue) -> SSAValue:
-    if n.flag("channels_last", 0):
-        raise n.unsupported("has its channels last")
     return averaged(n, x)
 
 
@@ -268,7 +267,9 @@ OPERATORS: dict[str, OnnxOperator] = {
     "com.microsoft.QLinearGlobalAveragePool": OnnxOperator(
         _unary(_pool, "The mean of each channel")
     ),
-    "com.microsoft.QLinearAveragePool": OnnxOperator(_unary(_means, "The mean of each window")),
+    "com.microsoft.QLinearAveragePool": OnnxOperator(
+        if_last(_unary(_means, "The mean of each window"))
+    ),
     "com.microsoft.QLinearConcat": OnnxOperator(_concat),
     "com.microsoft.QLinearWhere": OnnxOperator(_where),
 }

@@ -15,6 +15,7 @@ from rnncc.frontends.onnx.sizes import Undecided, add, larger, multiply, smaller
 from rnncc.frontends.onnx.values import EXACT, Array
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.types import dtype_of
 from rnncc.nn.arithmetic import absolute, clamp
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.quantisation import LIMITS
@@ -43,7 +44,9 @@ def reduced_axes(n: Node) -> list[int]:
 def _reduction(function: Reduction, formula: str, dtypes: tuple[str, ...] = NUMBERS) -> Any:
     def build(n: Node) -> SSAValue:
         x, axes = n.x(0, dtypes), reduced_axes(n)
-        y = function(n.b, x, axes)
+        of_floats = function in ROOTED and dtype_of(x) not in FLOATS
+        y = function(n.b, n.b.cast(x, "f64") if of_floats else x, axes)
+        y = n.b.cast(y, dtype_of(x)) if of_floats else y
         limits = LIMITS.get(n.value(0).dtype)
         if limits is not None and function in (largest, smallest):
             y = clamp(n.b, y, *limits)  # of no elements it is a limit of the type computed in
@@ -88,6 +91,10 @@ def _of_sizes(
     return found.reshape(dims if n.flag("keepdims", 1) else [sizes.shape[axis] for axis in kept])
 
 
+def _log_of_sum(b: Builder, x: SSAValue, axes: list[int]) -> SSAValue:
+    return b.log(total(b, x, axes))
+
+
 def _squares(b: Builder, x: SSAValue, axes: list[int]) -> SSAValue:
     return total(b, b.mul(x, x), axes)
 
@@ -97,6 +104,8 @@ OF_SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
 }
 """A reduction of numbers by NumPy -> the function of two that it is of sizes."""
 EXTREMA = (*NUMBERS, "i1")
+ROOTED = (root_of_powers, _log_of_sum)
+"""Reductions whose results, of integers too, are no integers: these are rounded towards zero."""
 OPERATORS: dict[str, OnnxOperator] = {
     "ReduceSum": OnnxOperator(_reduction(total, "The sum"), _fold(np.sum)),
     "ReduceMean": OnnxOperator(
@@ -108,10 +117,12 @@ OPERATORS: dict[str, OnnxOperator] = {
     "ReduceL1": OnnxOperator(
         _reduction(lambda b, x, axes: total(b, absolute(b, x), axes), "The sum of |X|")
     ),
-    "ReduceL2": OnnxOperator(_reduction(root_of_powers, "√ of the sum of X²", FLOATS)),
+    "ReduceL2": OnnxOperator(
+        _reduction(root_of_powers, "√ of the sum of X², of integers towards zero,")
+    ),
     "ReduceSumSquare": OnnxOperator(_reduction(_squares, "The sum of X²")),
     "ReduceLogSum": OnnxOperator(
-        _reduction(lambda b, x, axes: b.log(total(b, x, axes)), "ln of the sum", FLOATS)
+        _reduction(_log_of_sum, "ln of the sum, of integers towards zero,")
     ),
     "ReduceLogSumExp": OnnxOperator(_reduction(log_sum_exp, "ln of the sum of e^X", FLOATS)),
 }

@@ -13,11 +13,13 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import shape_text
+from rnncc.ir.types import dtype_of, shape_text
 from rnncc.nn.grid_sampling import PADDINGS, grid_sample
 from rnncc.nn.resizing import COORDINATES, ROUNDINGS, Resizing, resize
 
 MODES = ("nearest", "linear", "cubic")
+INTEGERS_SUMMED = ("u8", "i8", "i32")
+"""Types of integers that are weighted and added up."""
 POLICIES = ("stretch", "not_larger", "not_smaller")
 FINEST = 64
 """The largest denominator of a scale of an axis whose size is open."""
@@ -31,17 +33,27 @@ def _resize(n: Node) -> SSAValue:
     Refused: scales and sizes that are computed at run time; of axes of open size antialias, and
     scales that are no fractions by 2, 4, ... 64; align_corners with a scale that gives no whole
     size, and tf_crop_and_resize with scales, of which the standard and ONNX Runtime think
-    differently; linear and cubic of elements other than floats.
+    differently; linear of elements other than floats, int8, uint8, int32, and of these antialias;
+    cubic of elements other than floats.
     """
     if n.opset < 11:
         return _upsample(n)
     how = _how(n)
-    x, dims = n.x() if how.mode == "nearest" else n.x(0, FLOATS), n.dims()
+    x, dims = n.x() if how.mode == "nearest" else _floats(n, how), n.dims()
     axes = n.axes(n.integers("axes"), len(dims)) if n.given("axes") else list(range(len(dims)))
     for at, (axis, size, scale) in _cheap_first(enumerate(_changes(n, how, axes))):
         own = replace(how, region=_region(n, at, len(axes)))
         x = resize(n.b, x, axis, size, scale, own)
-    return x
+    own = n.value(0).dtype
+    return n.b.cast(x, own) if dtype_of(x) in FLOATS and own in INTEGERS_SUMMED else x
+
+
+def _floats(n: Node, how: Resizing) -> SSAValue:
+    """X as floats; of integers, sums of neighbours are rounded towards zero in the end, as by ONNX
+    Runtime: where they are integers themselves, the last bit decides."""
+    if n.value(0).dtype not in INTEGERS_SUMMED or how.mode != "linear" or how.antialias:
+        return n.x(0, FLOATS)
+    return n.b.cast(n.x(0, ("i32",)), "f32")
 
 
 def _upsample(n: Node) -> SSAValue:

@@ -10,6 +10,8 @@ from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.axes import move_axis
+from rnncc.nn.distinct import distinct
 from rnncc.nn.indexing import first_places
 
 
@@ -69,7 +71,45 @@ def _non_zero(n: Node) -> Partial:
     return Partial.counted(Value.computed(b.concat(rows, 0)), 1, count)
 
 
+def _unique(n: Node) -> list[Value]:
+    """The distinct elements of X, or rows along an axis, in order or as they first come; the first
+    place of each, the number of each element's, and how many there are of each.
+
+    Refused: training.
+    """
+    _check_inference(n)
+    b, x, dims = n.b, n.x(0, NUMBERS), n.dims()
+    axis = n.axis(n.integer("axis"), len(dims)) if n.given("axis") else 0
+    x = x if n.given("axis") else b.reshape(x, (product(dims),))
+    rows = move_axis(b, x, axis, 0)
+    size, *others = dims_of(rows)
+    if size == 0:
+        raise n.unsupported("looks for distinct elements among none")
+    groups = distinct(b, b.reshape(rows, (size, product(others))), n.flag("sorted", 1))
+    values = b.cast(b.gather(x, groups.first, axis), n.value(0).dtype)
+    kept = [(values, axis), (groups.first, 0), (groups.sizes, 0)]
+    found = [Partial.counted(Value.computed(v), at, groups.count) for v, at in kept]
+    return [*found[:2], Value.computed(groups.rank), found[2]]
+
+
+def _fold_unique(n: Node, arrays: list[Array]) -> list[Array] | None:
+    x = arrays[0]
+    if x.dtype == object:
+        return None
+    axis = n.axis(n.integer("axis"), x.ndim) if n.given("axis") else None
+    values, first, rank, sizes = np.unique(
+        x, return_index=True, return_inverse=True, return_counts=True, axis=axis
+    )
+    rank = rank.reshape(-1)
+    if not n.flag("sorted", 1):
+        order = np.argsort(first)
+        values, first, sizes = np.take(values, order, axis or 0), first[order], sizes[order]
+        rank = np.argsort(order)[rank]
+    return [values, *(a.astype(np.int64) for a in (first, rank, sizes))]
+
+
 OPERATORS: dict[str, OnnxOperator] = {
     "Compress": OnnxOperator(_compress),
+    "Unique": OnnxOperator(_unique, _fold_unique),
     "NonZero": OnnxOperator(_non_zero, _fold_non_zero),
 }

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import INTEGERS, SINGLE, Node, OnnxOperator
+from rnncc.frontends.onnx.node import INTEGERS, SINGLE, Node, OnnxOperator, Result
+from rnncc.frontends.onnx.ops.channels_last import if_last
+from rnncc.frontends.onnx.ops.contributed_attention import attended_parts
 from rnncc.frontends.onnx.ops.conv import windows_of
 from rnncc.frontends.onnx.ops.quantised import check_training, saturated, scalar
 from rnncc.frontends.onnx.ops.recurrent import LstmLayer, Stacked
@@ -234,6 +236,19 @@ def _dynamic_matmul(n: Node) -> SSAValue:
     return n.plus(y, 4)
 
 
+def _quantised_attention(n: Node) -> Sequence[Result]:
+    """com.microsoft.Attention of numbers and of weights of numbers, whose product is exact.
+
+    Refused: what com.microsoft.Attention refuses.
+    """
+    check_training(n)
+    b = n.b
+    sums = whole_matmul(b, *_numbers(n, 0, 6, ROWS), *_numbers(n, 1, 7, COLUMNS))
+    scale = b.mul(scalar(n, 3, SINGLE), _scale(n, 1, 4, COLUMNS))
+    together = n.plus(b.mul(b.cast(sums, "f32"), scale), 2)
+    return attended_parts(n, together, mask=5, past_at=8, bias=None)
+
+
 @record
 class _WholeStacked(Stacked):
     """W and R as i8 [directions, 4H, I], their scales and zero points [directions] or with 4H."""
@@ -292,8 +307,10 @@ OPERATORS: dict[str, OnnxOperator] = {
     "ConvInteger": OnnxOperator(_conv_integer),
     "QLinearMatMul": OnnxOperator(_qlinear_matmul),
     "QLinearConv": OnnxOperator(_qlinear_conv),
+    "com.microsoft.QLinearConv": OnnxOperator(if_last(_qlinear_conv)),
     "com.microsoft.QGemm": OnnxOperator(_qgemm),
     "com.microsoft.MatMulIntegerToFloat": OnnxOperator(_integer_to_float),
+    "com.microsoft.QAttention": OnnxOperator(_quantised_attention),
     "com.microsoft.DynamicQuantizeMatMul": OnnxOperator(_dynamic_matmul),
     "com.microsoft.DynamicQuantizeLSTM": OnnxOperator(_dynamic_quantize_lstm),
 }
