@@ -28,11 +28,12 @@ from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
+from rnncc.frontends.torch.watch_dynamo import read_class_attributes
 from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.autograd import apply
 from rnncc.torch.devices import check_tensor
-from rnncc.torch.leaves import keep_marks, without_marks
+from rnncc.torch.leaves import is_for, keep_marks, without_marks
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.opening import opened
 from rnncc.torch.versions import quiet
@@ -54,6 +55,7 @@ def backend(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
 
 
 keep_marks(backend)
+read_class_attributes(lambda tx: is_for(backend, tx.output))
 
 
 def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
