@@ -37,6 +37,7 @@ from rnncc.torch.leaves import is_for, keep_marks, without_marks
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.opening import opened
 from rnncc.torch.versions import quiet
+from rnncc.torch.written import with_copies, writing
 
 MOST_CELLS = 16
 """Calls of cells in one graph; more are a loop that was unrolled, for which `scan` is the way."""
@@ -66,10 +67,16 @@ def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
 
 
 def _compiled(module: GraphModule) -> Callable[..., Any]:
-    """A graph with its loops; few cells are compiled one after another where that fails."""
     if module.graph.find_nodes(op="call_function", target=GRAD):
         # one step of a loop would show no gradients by way of earlier ones
         raise CompileError("", "a graph calls torch.autograd.grad")
+    own, written = with_copies(module)
+    run = _computed(own)
+    return run if written is None else writing(run, written, module.forward)
+
+
+def _computed(module: GraphModule) -> Callable[..., Any]:
+    """A graph with its loops; few cells are compiled one after another where that fails."""
     inputs = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
     graph, rolled, plain = _rolled(module, inputs)
     _check_worth(graph, rolled)
@@ -118,7 +125,7 @@ def _copy(module: GraphModule) -> GraphModule:
     """A graph without what makes no difference to its values; PyTorch may yet run the own one."""
     copy = GraphModule(module, copied(module.graph))
     without_marks(copy)
-    without_switches(copy)
+    without_switches(copy, known=True)
     name_aliases(copy)
     return copy
 
