@@ -17,6 +17,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
+from rnncc.frontends.torch.constant_op import share_constants
 from rnncc.frontends.torch.graphs import GRAD, fake_mode, has_operators_of_others
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
@@ -118,6 +119,7 @@ def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Ro
         return own, Rolled(), False
     add_numbers(own, plain=False)  # tracing makes constants of them
     graph = aten_graph(own, inputs, fake_mode(inputs))
+    share_constants(graph)
     return graph, roll_loops(graph, plain=True), True
 
 

@@ -631,6 +631,48 @@ def test_buffers_that_a_region_without_gradients_changes() -> None:
     assert any((known[name] - vectors[name]).abs().max() > 1e-4 for name in known)
 
 
+def test_numbers_put_into_what_is_traced() -> None:
+    """Tracing writes each one down, at each step as a constant of its own."""
+
+    def forward(layer: Any, x: Any) -> Any:
+        h, places = x[:, 0], torch.tensor([0, 2, 2, 1])
+        for t in range(9):
+            h = torch.zeros_like(h).index_add_(1, places, torch.tanh(layer(h) + x[:, t]))
+            h[:, 3] = 0.5
+        return h
+
+    net = Function(forward, nn.Linear(4, 4))
+    compiled = torch.compile(net, backend=back.backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = gradients(compiled, net, X)
+    torch.testing.assert_close(made, gradients(net, net, X), **CLOSE)
+
+
+def test_loop_without_gradients() -> None:
+    """What it is given is detached at each step."""
+
+    def forward(layer: Any, readout: Any, x: Any) -> Any:
+        h, hs = x[:, 0] * 0, []
+        with torch.no_grad():
+            for t in range(9):
+                h = torch.tanh(layer(h) + x[:, t])
+                hs.append(h)
+        return readout(torch.stack(hs))
+
+    net = Function(forward, nn.Linear(4, 4), nn.Linear(4, 2))
+    compiled = torch.compile(net, backend=back.backend)
+    x = X.clone().requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled(x).sum().backward()
+    assert x.grad is None
+    grads = [p.grad.clone() for p in net.parts[1].parameters()]
+    torch.testing.assert_close(compiled(X), net(X), **CLOSE)
+    net(x).sum().backward()
+    torch.testing.assert_close(grads, [p.grad / 2 for p in net.parts[1].parameters()], **CLOSE)
+
+
 def grown(layer: Any, x: Any, in_front: bool) -> Any:
     """Each step joins its row to all before it."""
     h = x[:, 0]

@@ -36,8 +36,8 @@ ARITHMETIC = frozenset(
 )
 """What takes a tensor of rank 0 for a number."""
 VIEWS = frozenset(
-    "alias chunk contiguous expand flatten getitem movedim narrow permute reshape select slice "
-    "split squeeze t transpose unbind unflatten unsqueeze view".split()
+    "alias chunk contiguous detach expand flatten getitem movedim narrow permute reshape select "
+    "slice split squeeze t transpose unbind unflatten unsqueeze view".split()
 )
 """What is the same wherever it is computed from the same tensor."""
 
