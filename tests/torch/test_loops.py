@@ -236,6 +236,28 @@ def outer_state(layer: Any, x: Any) -> Any:
     return h
 
 
+def stacked(layer: Any, x: Any) -> Any:
+    """Each step puts a row into a memory, of which it reads the row before and a mixture of all."""
+    memory, h = x.new_zeros(2, 9, 4), x[:, 0] * 0
+    for t in range(9):
+        memory = memory * 0.9
+        memory[:, t] = torch.tanh(layer(h) + x[:, t])
+        weights = torch.softmax(memory @ h.unsqueeze(-1), 1)
+        h = (weights * memory).sum(1) + memory[:, t - 1]
+    return memory, h
+
+
+def kept_by_number(layer: Any, x: Any) -> Any:
+    """Steps write to places in an order of their own, a narrower type, and axes of one place."""
+    memory, h = x.new_zeros(2, 3, 4, dtype=torch.float64), x[:, 0] * 0
+    for t, place in enumerate((0, 2, 1, 0, 1, 2, 2, 1, 0)):
+        memory = memory.clone()
+        memory[:, place] = torch.tanh(layer(h) + x[:, t]).double()
+        memory[:, :, t % 4 : t % 4 + 1] = memory[:, :, t % 3 : t % 3 + 1] * 0.5
+        h = memory.sum(1).float()
+    return memory
+
+
 def integers(layer: Any, x: Any) -> Any:
     """Arithmetic of whole numbers with numbers that are not."""
     k, ys = torch.arange(4), []
@@ -302,6 +324,8 @@ BODIES: dict[Any, list[int]] = {
     read_in_parts: [],
     written_twice: [],
     outer_state: [9],
+    stacked: [9],
+    kept_by_number: [9],
     integers: [9],
     drawn: [],
     filled: [9],
