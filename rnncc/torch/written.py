@@ -19,6 +19,7 @@ from torch.nn.functional import batch_norm
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import location
+from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.functional import changed_by
 from rnncc.frontends.torch.unrolled.rolling import copied
@@ -51,8 +52,9 @@ def with_copies(module: GraphModule) -> tuple[GraphModule, Written | None]:
     """
     own = GraphModule(module, copied(module.graph))
     editor = Editor(own, plain=False)
-    for node in own.graph.find_nodes(op="call_function", target=batch_norm):
-        _name_statistics(editor, node)
+    with refused_by("", "batch norm"):
+        for node in own.graph.find_nodes(op="call_function", target=batch_norm):
+            _name_statistics(editor, node)
     places = own.graph.find_nodes(op="placeholder")
     found = {_memory(x): node for node in own.graph.nodes if (x := changed_by(node)) is not None}
     changed = [i for i, place in enumerate(places) if _memory(place) in found]
