@@ -5,8 +5,8 @@ data of the same shapes; `torch.compile(..., backend="rnncc")` is the one line t
 prints the table of docs/published.md, of those packages that are installed: snntorch,
 spikingjelly, norse and ncps. The first compiled call is timed too.
 
-A step is forward, loss, backward and optimiser. Both sides take steps in turn, on one thread; times
-are medians of processor time.
+A step is forward, loss, backward and optimiser. Both sides take 20 steps in turn, on one thread;
+times are medians of processor time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 N, CLASSES = 16, 10
-ROUNDS, STEPS = 15, 3
+ROUNDS, STEPS = 9, 20
 
 
 ADAM = partial(torch.optim.Adam, lr=5e-4)
