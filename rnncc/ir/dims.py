@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, reduce
 from math import gcd
-from typing import Self
+from typing import Any, Self
 
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.sizes import Excess as ParsedExcess
@@ -52,6 +52,9 @@ class Dim:
         self.terms = tuple(sorted(kept, key=lambda term: (-len(term[0]), term[0])))
         # It equals an int, and so must hash as that.
         self._hash = hash(int(self) if self.is_static else self.terms)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Dim.parse, (str(self),)  # hashes differ from process to process
 
     @staticmethod
     def of(value: Dim | int | str) -> Dim:

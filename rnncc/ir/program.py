@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import Builtin, ModuleOp
 
 from rnncc.ir.dims import Dim, used_symbols
 from rnncc.ir.ops.control import Net
@@ -50,6 +50,10 @@ class Program:
         """What notebooks and hypothesis print, instead of every field of every op."""
         printer.text(repr(self))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        others = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "module"}
+        return _from_text, (str(self.module), others)
+
     def copy(self) -> Program:
         """Another program with ops of its own; the arrays are the same."""
         return replace(self, module=self.module.clone(), arrays=dict(self.arrays))
@@ -79,3 +83,15 @@ class Program:
             for dim in dims_of(value):
                 symbols += sorted(dim.symbols - set(symbols))
         return symbols
+
+
+def _from_text(text: str, others: dict[str, Any]) -> Program:
+    from xdsl.context import Context  # with the parser it takes a tenth of a second
+    from xdsl.parser import Parser
+
+    from rnncc.ir.rnn import RNN
+
+    context = Context()
+    context.load_dialect(Builtin)
+    context.load_dialect(RNN)
+    return Program(Parser(context, text).parse_module(), **others)

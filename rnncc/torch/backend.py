@@ -17,6 +17,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
+from rnncc.frontends.torch.constant_op import share_constants
 from rnncc.frontends.torch.graphs import GRAD, fake_mode, has_operators_of_others
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
@@ -28,14 +29,16 @@ from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
+from rnncc.frontends.torch.watch_dynamo import read_class_attributes
 from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.autograd import apply
 from rnncc.torch.devices import check_tensor
-from rnncc.torch.leaves import keep_marks, without_marks
+from rnncc.torch.leaves import is_for, keep_marks, without_marks
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.opening import opened
 from rnncc.torch.versions import quiet
+from rnncc.torch.written import with_copies, writing
 
 MOST_CELLS = 16
 """Calls of cells in one graph; more are a loop that was unrolled, for which `scan` is the way."""
@@ -54,6 +57,7 @@ def backend(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
 
 
 keep_marks(backend)
+read_class_attributes(lambda tx: is_for(backend, tx.output))
 
 
 def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
@@ -64,10 +68,16 @@ def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
 
 
 def _compiled(module: GraphModule) -> Callable[..., Any]:
-    """A graph with its loops; few cells are compiled one after another where that fails."""
     if module.graph.find_nodes(op="call_function", target=GRAD):
         # one step of a loop would show no gradients by way of earlier ones
         raise CompileError("", "a graph calls torch.autograd.grad")
+    own, written = with_copies(module)
+    run = _computed(own)
+    return run if written is None else writing(run, written, module.forward)
+
+
+def _computed(module: GraphModule) -> Callable[..., Any]:
+    """A graph with its loops; few cells are compiled one after another where that fails."""
     inputs = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
     graph, rolled, plain = _rolled(module, inputs)
     _check_worth(graph, rolled)
@@ -109,6 +119,7 @@ def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Ro
         return own, Rolled(), False
     add_numbers(own, plain=False)  # tracing makes constants of them
     graph = aten_graph(own, inputs, fake_mode(inputs))
+    share_constants(graph)
     return graph, roll_loops(graph, plain=True), True
 
 
@@ -116,7 +127,7 @@ def _copy(module: GraphModule) -> GraphModule:
     """A graph without what makes no difference to its values; PyTorch may yet run the own one."""
     copy = GraphModule(module, copied(module.graph))
     without_marks(copy)
-    without_switches(copy)
+    without_switches(copy, known=True)
     name_aliases(copy)
     return copy
 

@@ -38,14 +38,14 @@ def keep_marks(backend: Callable[..., Any]) -> None:
 
     @wraps(check)
     def check_outputs(graph: Any, *args: Any) -> None:
-        if _innermost(graph.compiler_fn) is not backend:
+        if not is_for(backend, graph):
             check(graph, *args)
 
     @wraps(put)
     def put_attribute(variable: Any, tx: Any, owner: Any, name: Any, value: Any) -> Any:
         marks = _is_constant(name, "requires_grad") and _is_constant(value, True)
         made = isinstance(owner, TensorVariable) and owner.source is None
-        if marks and made and _innermost(tx.output.compiler_fn) is backend:
+        if marks and made and is_for(backend, tx.output):
             owner.call_method(tx, _MARK, [], {})
             return value
         return put(variable, tx, owner, name, value)
@@ -58,12 +58,13 @@ def _is_constant(variable: Any, value: Any) -> bool:
     return variable.is_python_constant() and variable.as_python_constant() == value
 
 
-def _innermost(function: Any) -> Any:
-    """The back end that others of PyTorch's stand around."""
+def is_for(backend: Callable[..., Any], graph: Any) -> bool:
+    """Whether a graph is made for a back end, around which others of PyTorch's may stand."""
+    function = graph.compiler_fn
     for name in ("_torchdynamo_orig_backend", "compiler_fn"):
         while hasattr(function, name):
             function = getattr(function, name)
-    return function
+    return function is backend
 
 
 def without_marks(module: GraphModule) -> None:

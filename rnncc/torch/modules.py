@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import copy
 import inspect
+import pickle
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from traceback import extract_tb
 from typing import Any
@@ -135,6 +137,17 @@ class CompiledModule(torch.nn.Module):
         memo |= {id(self): copied, **{id(part): part for part in shared}}
         copied.__dict__ = copy.deepcopy(self.__dict__, memo)
         return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        specs = pickle.dumps((self._in, self._out))
+        kept = {"_net": replace(self._net, tensors=()), "_in": specs, "_out": None}
+        return {**super().__getstate__(), **kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # PyTorch's, of a part of its own
+            own = dict(zip(("_in", "_out"), pickle.loads(state["_in"]), strict=True))
+        super().__setstate__({**state, **own})
 
     def prepare(self, train: bool) -> None:
         """Compile now for calls with gradients, or for those without, where the example was."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
@@ -87,11 +87,7 @@ class TorchNet:
             dtypes: what inputs and outputs are in PyTorch.
             precision: of products.
         """
-        key = precision, str(program.module)
-        with _lock:
-            code = None if program.arrays else _codes.get(key)
-            if code is None:
-                code = _codes[key] = Codes(program, precision)
+        code = _code_of(program, precision)
         net = program.net
         numbers = {name: number for number, name in enumerate(net.inputs)}
         ends = net.outputs.items()
@@ -102,6 +98,10 @@ class TorchNet:
         converted = {n: dtype for n, dtype in enumerate(dtypes.inputs) if dtype in NARROW}
         places = _places(net.inputs.values())
         return TorchNet(program, code, list(net.inputs), outputs, sources, places, converted)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        others = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "code"}
+        return _restored, (self.code.precision, others)
 
     @cached_property
     def differentiated(self) -> frozenset[int]:
@@ -223,6 +223,20 @@ class TorchNet:
 
     def _outputs(self, tensors: Tensors) -> dict[str, torch.Tensor]:
         return {o.name: t for o, t in zip(self.outputs, tensors, strict=True)}
+
+
+def _code_of(program: Program, precision: str) -> Codes:
+    key = precision, str(program.module)
+    with _lock:
+        code = None if program.arrays else _codes.get(key)
+        if code is None:
+            code = _codes[key] = Codes(program, precision)
+    return code
+
+
+def _restored(precision: str, others: dict[str, Any]) -> TorchNet:
+    """A net of another process: its code is compiled anew, or found on disk."""
+    return TorchNet(code=_code_of(others["program"], precision), **others)
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Mapping
 
 import pytest
@@ -23,6 +24,7 @@ TEXTS += ["(T + 1)/2 - 1", "2*T*(max(T - 5, 0))/3", "(N/3 + T/2)/4", "N - max(N 
 @pytest.mark.parametrize("text", TEXTS)
 def test_texts(text: str) -> None:
     assert str(Dim.parse(text)) == text
+    assert pickle.loads(pickle.dumps(Dim.parse(text))) == Dim.parse(text)
 
 
 @examples(300)

@@ -28,7 +28,7 @@ class FastSigmoid(Function):
 
 
 class Spike(Function):
-    """The same of scale 1: of a class's own attributes TorchDynamo 2.13 reads none in backward."""
+    """The same of scale 1."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 import random
 import re
 import warnings
@@ -231,6 +232,32 @@ def test_copies_have_parameters_and_buffers_of_their_own() -> None:
     assert torch.equal(plain.k, peer.k)
     assert not torch.equal(net.k, plain.k)
     assert torch.equal(net.weight, torch.ones(2))
+
+
+@pytest.mark.filterwarnings("error")
+def test_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For other processes: what is compiled there is what the net's text says."""
+    net, x = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4)), torch.randn(3, 2)
+    both = nn.ModuleList([net, rt.compile(net, (x,), dynamic_shapes=({0: N},))])
+    stored = pickle.dumps(both)
+    monkeypatch.setattr(import_module("rnncc.torch.nets"), "_codes", {})
+    plain, compiled = pickle.loads(stored)
+    assert compiled.module is plain
+    for rows in (x, torch.randn(5, 2)):
+        peer = copy.deepcopy(plain)
+        ours = _outputs_and_gradients(compiled, (rows,))
+        torch.testing.assert_close(ours, _outputs_and_gradients(peer, (rows,)), **CLOSE)
+        torch.testing.assert_close(plain[1].running_mean, peer[1].running_mean, **CLOSE)
+        assert not plain[1].running_mean.equal(net[1].running_mean)
+
+
+def test_frozen_ones_are_pickled_with_their_values() -> None:
+    layer, x = Wrapped(nn.GRU(3, 4)), torch.randn(2, 1, 3)
+    compiled = rt.compile(layer, (x,), frozen=True)
+    stored = pickle.dumps(compiled)
+    with torch.no_grad():
+        want = [y.clone() for y in layer(x)]
+        torch.testing.assert_close(list(pickle.loads(stored)(x)), want, **CLOSE)
 
 
 def test_frozen() -> None:

@@ -124,3 +124,37 @@ def test_in_graphs_of_torch_compile(name: str) -> None:
     backend: Any = pytest.importorskip("rnncc.torch.backend").backend
     ours = of_module(module, torch.compile(net, backend=backend))
     torch.testing.assert_close(ours, of_module(module, net), **CLOSE)
+
+
+class Held(torch.autograd.Function):
+    """A step whose slope hangs on values of the class, of several kinds."""
+
+    scale, ends, width = 2.0, (-1.5, 1.5), torch.tensor(0.5)
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        low, high = Held.ends
+        inside = (x > low) & (x < high)
+        return torch.where(inside, grad / (Held.width + Held.scale * x.abs()), 0.0)
+
+
+def test_values_of_the_class_in_graphs_of_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TorchDynamo alone reads none of them in backward. A value that changes is read again."""
+
+    def net(xs: Any, h: Any) -> Any:
+        for x in xs:
+            h = 0.5 * h + torch.tanh(x) - Held.apply(h)
+        return h
+
+    torch._dynamo.reset()
+    backend: Any = pytest.importorskip("rnncc.torch.backend").backend
+    compiled = torch.compile(net, backend=backend, fullgraph=True)
+    for scale in (2.0, 7.0):
+        monkeypatch.setattr(Held, "scale", scale)
+        torch.testing.assert_close(gradients(compiled, XS, H), gradients(net, XS, H), **CLOSE)

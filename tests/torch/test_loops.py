@@ -82,7 +82,7 @@ def test_rolled_exported_graph_computes_the_same(seed: int) -> None:
 
 
 def test_a_loop_runs_as_often_as_it_is_written() -> None:
-    assert [loops.check(seed) for seed in (0, 4, 9)] == [[8], [10], [10]]
+    assert [loops.check(seed) for seed in (0, 4, 9)] == [[8], [10], [10, 10]]
 
 
 class Function(nn.Module):
@@ -116,6 +116,22 @@ def test_graph_without_repeats_stays_as_it_is() -> None:
     before = str(graph.graph)
     assert roll_loops(graph, plain=False).lengths == []
     assert str(graph.graph) == before
+
+
+def test_loop_may_read_what_another_one_made() -> None:
+    def forward(short: Any, long: Any, x: Any) -> Any:
+        v, spikes = x[:, 0] * 0, []
+        for t in range(9):
+            v = 0.9 * v + x[:, t]
+            spikes.append((v > 0.5).float())
+        h = v * 0
+        for spike in spikes:
+            h = torch.sigmoid(long(h)) * torch.tanh(short(spike) + h) + 0.5 * h
+        return h
+
+    found = rolled(Function(forward, nn.Linear(4, 4), nn.Linear(4, 4)), X)
+    assert sorted(found.lengths) == [9, 9]
+    assert found.unrolled is None
 
 
 def alternating(one: Any, other: Any, x: Any) -> Any:
@@ -220,6 +236,28 @@ def outer_state(layer: Any, x: Any) -> Any:
     return h
 
 
+def stacked(layer: Any, x: Any) -> Any:
+    """Each step puts a row into a memory, of which it reads the row before and a mixture of all."""
+    memory, h = x.new_zeros(2, 9, 4), x[:, 0] * 0
+    for t in range(9):
+        memory = memory * 0.9
+        memory[:, t] = torch.tanh(layer(h) + x[:, t])
+        weights = torch.softmax(memory @ h.unsqueeze(-1), 1)
+        h = (weights * memory).sum(1) + memory[:, t - 1]
+    return memory, h
+
+
+def kept_by_number(layer: Any, x: Any) -> Any:
+    """Steps write to places in an order of their own, a narrower type, and axes of one place."""
+    memory, h = x.new_zeros(2, 3, 4, dtype=torch.float64), x[:, 0] * 0
+    for t, place in enumerate((0, 2, 1, 0, 1, 2, 2, 1, 0)):
+        memory = memory.clone()
+        memory[:, place] = torch.tanh(layer(h) + x[:, t]).double()
+        memory[:, :, t % 4 : t % 4 + 1] = memory[:, :, t % 3 : t % 3 + 1] * 0.5
+        h = memory.sum(1).float()
+    return memory
+
+
 def integers(layer: Any, x: Any) -> Any:
     """Arithmetic of whole numbers with numbers that are not."""
     k, ys = torch.arange(4), []
@@ -286,6 +324,8 @@ BODIES: dict[Any, list[int]] = {
     read_in_parts: [],
     written_twice: [],
     outer_state: [9],
+    stacked: [9],
+    kept_by_number: [9],
     integers: [9],
     drawn: [],
     filled: [9],
@@ -613,6 +653,48 @@ def test_buffers_that_a_region_without_gradients_changes() -> None:
     torch.testing.assert_close(rnncc.torch.compile(module, (x,))(x), y, **CLOSE)
     torch.testing.assert_close(dict(module.named_buffers()), known, **CLOSE)
     assert any((known[name] - vectors[name]).abs().max() > 1e-4 for name in known)
+
+
+def test_numbers_put_into_what_is_traced() -> None:
+    """Tracing writes each one down, at each step as a constant of its own."""
+
+    def forward(layer: Any, x: Any) -> Any:
+        h, places = x[:, 0], torch.tensor([0, 2, 2, 1])
+        for t in range(9):
+            h = torch.zeros_like(h).index_add_(1, places, torch.tanh(layer(h) + x[:, t]))
+            h[:, 3] = 0.5
+        return h
+
+    net = Function(forward, nn.Linear(4, 4))
+    compiled = torch.compile(net, backend=back.backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = gradients(compiled, net, X)
+    torch.testing.assert_close(made, gradients(net, net, X), **CLOSE)
+
+
+def test_loop_without_gradients() -> None:
+    """What it is given is detached at each step."""
+
+    def forward(layer: Any, readout: Any, x: Any) -> Any:
+        h, hs = x[:, 0] * 0, []
+        with torch.no_grad():
+            for t in range(9):
+                h = torch.tanh(layer(h) + x[:, t])
+                hs.append(h)
+        return readout(torch.stack(hs))
+
+    net = Function(forward, nn.Linear(4, 4), nn.Linear(4, 2))
+    compiled = torch.compile(net, backend=back.backend)
+    x = X.clone().requires_grad_()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compiled(x).sum().backward()
+    assert x.grad is None
+    grads = [p.grad.clone() for p in net.parts[1].parameters()]
+    torch.testing.assert_close(compiled(X), net(X), **CLOSE)
+    net(x).sum().backward()
+    torch.testing.assert_close(grads, [p.grad / 2 for p in net.parts[1].parameters()], **CLOSE)
 
 
 def grown(layer: Any, x: Any, in_front: bool) -> Any:

@@ -82,6 +82,19 @@ def _write(part: GraphModule, node: Node) -> None:
         delattr(part, str(node.target))
 
 
+def share_constants(module: GraphModule) -> None:
+    """Let equal constants be one, in a graph that changes none: each step of a loop that writes
+    one down has its own."""
+    known = dict[Hashable, Node]()
+    for node in _held(module):
+        tensor: torch.Tensor = getattr(module, str(node.target))
+        if not is_fake(tensor) and tensor.numel() <= LARGEST_CONSTANT:
+            first = known.setdefault((tensor.device, content_of(tensor)), node)
+            if first is not node:
+                node.replace_all_uses_with(first)
+                module.graph.erase_node(node)
+
+
 def content_of(held: torch.Tensor) -> Hashable:
     """What is equal of equal constants, on whatever device they are."""
     values = held.detach().cpu().reshape(-1)

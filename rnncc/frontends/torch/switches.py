@@ -27,8 +27,11 @@ from rnncc.frontends.torch.node_context import location
 SWITCH: Any = torch._C._set_grad_enabled
 
 
-def without_switches(module: GraphModule) -> None:
+def without_switches(module: GraphModule, known: bool = False) -> None:
     """Replace switches, in the graph and those within it, which are changed.
+
+    Args:
+        known: whether fakes tell which tensors need no gradient: these are not detached.
 
     Gradients are on or off at its start as they are now. Within a `torch.autograd.Function`
     switches mean nothing. Transforms of torch.func have switches of their own, which stay where
@@ -53,7 +56,8 @@ def without_switches(module: GraphModule) -> None:
         if part in inside:
             _erase(part)
         else:
-            _cut(part, switching - {part}, on=part is not module or torch.is_grad_enabled())
+            on = part is not module or torch.is_grad_enabled()
+            _cut(part, switching - {part}, on, known and part is module)
 
 
 def _applications(module: GraphModule) -> list[Node]:
@@ -76,13 +80,14 @@ def _erase(module: GraphModule) -> None:
     module.recompile()
 
 
-def _cut(module: GraphModule, switching: Collection[GraphModule], on: bool) -> None:
+def _cut(module: GraphModule, switching: Collection[GraphModule], on: bool, known: bool) -> None:
     """Detach what is given to calls where gradients are off, which they are at first if not `on`.
 
     Args:
         module: the graph.
         switching: graphs that switch gradients themselves.
         on: whether gradients are on at its start.
+        known: whether fakes tell what needs none.
     """
     if not _switches(module):
         return
@@ -96,7 +101,7 @@ def _cut(module: GraphModule, switching: Collection[GraphModule], on: bool) -> N
         elif not on and node.op.startswith("call"):
             if any(held_graph(x) in switching for x in node.all_input_nodes):
                 _refuse(node, "gradients are switched within a graph that has none")
-            _detach_inputs(node)
+            _detach_inputs(node, known)
     _erase(module)
 
 
@@ -122,12 +127,12 @@ def _refuse(node: Node, what: str, hint: str | None = None) -> None:
     raise CompileError(location(node), what, hint)
 
 
-def _detach_inputs(node: Node) -> None:
+def _detach_inputs(node: Node, known: bool) -> None:
     """What gives back what it was given, as `contiguous` may, leaves it as it was."""
     value = node.meta.get("example_value")
     for operand in node.all_input_nodes:
         fake = operand.meta.get("example_value")
-        if not isinstance(fake, torch.Tensor):
+        if not isinstance(fake, torch.Tensor) or (known and not fake.requires_grad):
             continue
         with node.graph.inserting_before(node):
             detached = node.graph.call_method("detach", (operand,))

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from inspect import getattr_static
 from typing import Any
 
+import torch
 from torch._dynamo import config as dynamo_config
 from torch._dynamo.exc import ObservedException, TorchRuntimeError, Unsupported, unimplemented
-from torch._dynamo.guards import GuardBuilder
+from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.source import AttrSource
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import VariableBuilder
@@ -62,16 +63,7 @@ def patch_dynamo() -> None:
         return own(variable, tx, name, args, kwargs)
 
     setattr(AutogradFunctionVariable, "call_method", call_method)  # noqa: B010
-    get: Any = getattr(AutogradFunctionVariable, _GETATTR)
-
-    def get_constant(variable: Any, tx: Any, name: str) -> Any:
-        value = getattr_static(variable.fn_cls, name, None)
-        if readings.stack and isinstance(value, bool | int | float | str):
-            source = AttrSource(variable.source, name) if variable.source else None
-            return VariableTracker.build(tx, value, source)
-        return get(variable, tx, name)
-
-    setattr(AutogradFunctionVariable, _GETATTR, get_constant)
+    read_class_attributes(lambda _: bool(readings.stack))
 
     builder_type: Any = VariableBuilder
     wrap = builder_type.wrap_module
@@ -100,6 +92,35 @@ def patch_dynamo() -> None:
     # else a hook that a module gets later would not be noticed
     empty = "EMPTY_NN_MODULE_HOOKS_DICT"
     check_first(GuardBuilder, empty, lambda builder, guard: builder.SEQUENCE_LENGTH(guard))
+
+
+def read_class_attributes(applies: Callable[[Any], bool]) -> None:
+    """Let methods of a Function read values that its class holds, as in `Spike.slope * x`.
+
+    Args:
+        applies: whether a translator reads for one of ours.
+    """
+    get: Any = getattr(AutogradFunctionVariable, _GETATTR)
+
+    def get_value(variable: Any, tx: Any, name: str) -> Any:
+        value = getattr_static(variable.fn_cls, name, None)
+        is_tensor = isinstance(value, torch.Tensor)
+        if not (is_tensor or _is_constant(value)) or not applies(tx):
+            return get(variable, tx, name)
+        source = AttrSource(variable.source, name) if variable.source else None
+        if is_tensor:
+            return VariableTracker.build(tx, value, source)
+        if source is not None:  # a number that changes is read again: as a size it could not be
+            install_guard(source.make_guard(GuardBuilder.EQUALS_MATCH))
+        return VariableTracker.build(tx, value)
+
+    setattr(AutogradFunctionVariable, _GETATTR, get_value)
+
+
+def _is_constant(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_constant, value))
+    return isinstance(value, bool | int | float | str)
 
 
 def _take_counters() -> None:

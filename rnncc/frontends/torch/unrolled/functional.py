@@ -119,7 +119,9 @@ def changed_by(node: Node) -> Node | None:
         name = name_of(node)
         in_place = name.endswith("_") and not name.endswith("__")
         changes = target is operator.setitem or target in _FUNCTIONS or in_place
-        changes = changes or "out" in node.kwargs or _is_in_place(node)
+        changes = changes or _is_in_place(node)
+        if "out" in node.kwargs:
+            changes, first = True, node.kwargs["out"]
     if not changes or (isinstance(first, Node) and not type_of(value_of(first))):
         return None  # a list of Python's, or a size
     return first if isinstance(first, Node) else node

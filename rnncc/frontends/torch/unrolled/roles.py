@@ -15,7 +15,14 @@ import torch
 from torch.fx import Node
 
 from rnncc.frontends.torch.graphs import held_graph
-from rnncc.frontends.torch.unrolled.places import Sweep, TensorPart, read_of, sweep_of, write_of
+from rnncc.frontends.torch.unrolled.places import (
+    ALL,
+    Sweep,
+    TensorPart,
+    read_of,
+    sweep_of,
+    write_of,
+)
 from rnncc.frontends.torch.unrolled.view import (
     Path,
     is_number,
@@ -36,8 +43,8 @@ ARITHMETIC = frozenset(
 )
 """What takes a tensor of rank 0 for a number."""
 VIEWS = frozenset(
-    "alias chunk contiguous expand flatten getitem movedim narrow permute reshape select slice "
-    "split squeeze t transpose unbind unflatten unsqueeze view".split()
+    "alias chunk contiguous detach expand flatten getitem movedim narrow permute reshape select "
+    "slice split squeeze t transpose unbind unflatten unsqueeze view".split()
 )
 """What is the same wherever it is computed from the same tensor."""
 
@@ -78,6 +85,23 @@ class BodyNode:
     """A node of the body, and the roles of the leaves of its arguments."""
 
     roles: tuple[Role, ...]
+
+
+@record
+class PlacedNode(BodyNode):
+    """A node that reads or replaces one place of a tensor, at another number in each repeat.
+
+    The roles are those of the tensor, and of what is put there, if anything is.
+
+    Attributes:
+        axis: where the place is one of many; all other axes are whole.
+        numbers: of the place, in each repeat.
+        drops: whether what is read, or put, is without this axis.
+    """
+
+    axis: int
+    numbers: Numbers
+    drops: bool
 
 
 @record
@@ -176,6 +200,8 @@ class _Comparison:
                 return Read(found)
             if (written := self._write(number, nodes)) is not None:
                 return written
+            if (placed := self._placed(nodes)) is not None:
+                return placed
         free = {i for i in (0, 1) if leaves[i:] and leaves[i] in moving}
         free = {i for i in free if dtype_of_numbers(nodes[0], leaves[i]) is not None}
         roles = tuple(self._role(values, i in free) for i, values in enumerate(leaves))
@@ -257,6 +283,21 @@ class _Comparison:
         known = number < len(self.kinds) and isinstance(self.kinds[number], Invariant)
         return self.rows[0][number] if known and producer(node)[1] is None else None
 
+    def _placed(self, nodes: Sequence[Node]) -> PlacedNode | None:
+        """Reads or changes of one place each, of tensors that change from repeat to repeat."""
+        bases: list[Any] = [node.args[0] for node in nodes]
+        if not isinstance(bases[1], Node) or self._located(bases[1], 1) is None:
+            return None
+        found = [place for node in nodes if (place := _place_of(node)) is not None]
+        if len(found) < len(nodes) or any(place.kind != found[0].kind for place in found):
+            return None
+        writes, axis, drops = found[0].kind
+        roles = [self._role(bases)]
+        if writes:
+            roles.append(self._role([place.source for place in found]))
+        numbers = Numbers(tuple(place.number for place in found))
+        return PlacedNode(tuple(roles), axis, numbers, drops)
+
     def _write(self, number: int, nodes: Sequence[Node]) -> Write | None:
         """A row of a tensor, of which nothing else is read before the loop's end."""
         written = [found for node in nodes if (found := write_of(node)) is not None]
@@ -274,20 +315,49 @@ class _Comparison:
             return None
         sweep, count = swept
         sources = [source for _, source in written]
-        fits = all(_fits(source, sweep) for source in sources)
+        whole = sweep.base, sweep.axis, sweep.extent, sweep.drops
+        fits = all(_fits(source, *whole) for source in sources)
         if not fits or not sweep.is_whole or abs(sweep.step) != sweep.extent:
             return None
         self._stop(count)
         return Write(sweep, bases[0], self._role(sources))
 
 
-def _fits(source: Any, sweep: Sweep) -> bool:
+@record
+class _Place:
+    """One place along one axis, which a node reads or replaces.
+
+    Attributes:
+        kind: whether it replaces it, the axis, and whether the place has no such axis.
+        source: what it puts there.
+    """
+
+    kind: tuple[bool, int, bool]
+    number: int
+    source: Any
+
+
+def _place_of(node: Node) -> _Place | None:
+    written = write_of(node)
+    place, source = written or (read_of(node), None)
+    if place is None or place.base is not node.args[0]:
+        return None
+    parts = [(axis, part) for axis, part in enumerate(place.parts) if part != ALL]
+    if len(parts) != 1 or parts[0][1].size != 1:
+        return None
+    axis, part = parts[0]
+    if written is not None and not _fits(source, place.base, axis, 1, part.drops):
+        return None
+    return _Place((written is not None, axis, part.drops), part.start, source)
+
+
+def _fits(source: Any, base: Node, axis: int, extent: int, drops: bool) -> bool:
     """Whether a value is as large as what it replaces."""
     value = value_of(source) if isinstance(source, Node) else None
     if not isinstance(value, torch.Tensor):
         return False
-    shape = list(value_of(sweep.base).shape)
-    shape[sweep.axis : sweep.axis + 1] = [] if sweep.drops else [sweep.extent]
+    shape = list(value_of(base).shape)
+    shape[axis : axis + 1] = [] if drops else [extent]
     return [str(size) for size in value.shape] == [str(size) for size in shape]
 
 

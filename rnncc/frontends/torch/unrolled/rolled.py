@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
 from rnncc.frontends.torch.graphs import held_graph
 from rnncc.frontends.torch.unrolled.editor import Editor, aten
@@ -18,6 +19,7 @@ from rnncc.frontends.torch.unrolled.roles import (
     Inner,
     Invariant,
     Numbers,
+    PlacedNode,
     Read,
     Repeats,
     Role,
@@ -61,7 +63,9 @@ class _Rolling:
     def roll(self) -> set[Node]:
         """Write the body, then the loop, then what follows."""
         for number, kind in enumerate(self.loop.body):
-            if isinstance(kind, BodyNode):
+            if isinstance(kind, PlacedNode):
+                self.copies[number] = self._at_place(number, kind)
+            elif isinstance(kind, BodyNode):
                 self.copies[number] = self._copy(number, kind)
         finals, ys = self._outputs()
         next_carry = self._next()
@@ -80,6 +84,27 @@ class _Rolling:
         copy = self.body.create_node(node.op, node.target, args, kwargs)
         copy.meta = dict(node.meta)
         return copy
+
+    def _at_place(self, number: int, kind: PlacedNode) -> Node:
+        """The same with a row of numbers as the index."""
+        node, axis = self.loop.rows[0][number], kind.axis
+        dtype, device = torch.int64, value_of(node).device
+        place = self._numbered(kind.numbers, dtype, device)
+        index = self._made(aten.unsqueeze.default, place, 0)
+        x = self._operand(kind.roles[0], node.args[0], node)
+        if len(kind.roles) == 1:
+            read = self._made(aten.index_select.default, x, axis, index)
+            return self._made(aten.squeeze.dim, read, axis) if kind.drops else read
+        source = self._written_to(kind.roles[1], node, value_of(node).dtype)
+        source = self._made(aten.unsqueeze.default, source, axis) if kind.drops else source
+        return self._made(aten.index_copy.default, x, axis, index, source)
+
+    def _made(self, target: Any, *args: Any) -> Node:
+        """A call of the body."""
+        node = self.body.call_function(target, args)
+        values: Any = map_arg(args, value_of)
+        node.meta[self.editor.key] = self.editor.fake(target, *values)
+        return node
 
     def _operand(self, role: Role, leaf: Any, user: Node) -> Any:
         """What a leaf of a node's arguments is in the body."""
@@ -128,8 +153,11 @@ class _Rolling:
 
     def _number(self, role: Numbers, user: Node) -> Node:
         """A number of each repeat, as a tensor of rank 0."""
-        dtype, device = dtype_of_numbers(user, role.values), value_of(user).device
+        dtype = dtype_of_numbers(user, role.values)
         assert dtype is not None
+        return self._numbered(role, dtype, value_of(user).device)
+
+    def _numbered(self, role: Numbers, dtype: torch.dtype, device: torch.device) -> Node:
         key = role, dtype
         value = self.editor.fake(torch.empty, (), dtype=dtype, device=device)
         return self._row(key, lambda: self.editor.constant(role.values, dtype, device), value)
@@ -171,15 +199,17 @@ class _Rolling:
         """The row that a repeat writes."""
         number = self.loop.body.index(kind)
         row = self.loop.rows[0][number]
-        written = write_of(row)
+        return self._written_to(kind.source, row, value_of(kind.init).dtype)
+
+    def _written_to(self, role: Role, node: Node, dtype: torch.dtype) -> Node:
+        """What a node writes, of the type of what it is written to."""
+        written = write_of(node)
         assert written is not None
-        leaf = written[1]
-        value = self._operand(kind.source, leaf, row)
-        dtype = value_of(kind.init).dtype
-        if value_of(leaf).dtype == dtype:
+        value = self._operand(role, written[1], node)
+        if value_of(written[1]).dtype == dtype:
             return value
         cast = self.body.call_function(aten._to_copy.default, (value,), {"dtype": dtype})
-        cast.meta[self.editor.key] = self.editor.fake(torch.Tensor.to, value_of(leaf), dtype)
+        cast.meta[self.editor.key] = self.editor.fake(torch.Tensor.to, value_of(written[1]), dtype)
         return cast
 
     def _end(self, results: list[Node]) -> None:

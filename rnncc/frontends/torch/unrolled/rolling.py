@@ -133,25 +133,41 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
     forward_parts(module, plain)
     add_numbers(module, plain)
     _drop_unread(module)
-    nodes = _calls(module)
-    done, editor = Rolled(), None
-    free = [True] * len(nodes)
-    for repeat in repeats(_labels(nodes), LEAST):
-        repeat = _unclaimed(repeat, free)
-        if repeat is None:
-            continue
-        editor = editor or Editor(module, plain)
-        lengths = _roll(nodes, repeat, editor)
-        done.lengths += lengths
-        if lengths:
-            free[repeat.start : repeat.end] = [False] * (repeat.end - repeat.start)
-        elif _is_work(nodes, repeat) and (done.unrolled is None or repeat.count > done.unrolled[1]):
-            done.unrolled = nodes[repeat.start], repeat.count
+    done = _roll_all(module, plain)
     if done.lengths:
         module.graph.eliminate_dead_code()
         module.graph.lint()
         _drop_unused(module)
         module.recompile()
+    return done
+
+
+def _roll_all(module: GraphModule, plain: bool) -> Rolled:
+    """Roll all repeats that are loops, the longest first.
+
+    Those that are none are tried again after others: they may read the rows that a loop makes.
+    """
+    nodes = _calls(module)
+    done, editor, free = Rolled(), None, [True] * len(nodes)
+    waiting, rolls = repeats(_labels(nodes), LEAST), True
+    while waiting and rolls:
+        tried, waiting, rolls = waiting, list[Repeat](), False
+        for repeat in tried:
+            repeat = _unclaimed(repeat, free)
+            if repeat is None:
+                continue
+            editor = editor or Editor(module, plain)
+            lengths = _roll(nodes, repeat, editor)
+            done.lengths += lengths
+            if lengths:
+                free[repeat.start : repeat.end] = [False] * (repeat.end - repeat.start)
+                rolls = True
+            else:
+                waiting.append(repeat)
+    works = [repeat for repeat in waiting if _is_work(nodes, repeat)]
+    if works:
+        longest = max(works, key=lambda repeat: repeat.count)
+        done.unrolled = nodes[longest.start], longest.count
     return done
 
 
