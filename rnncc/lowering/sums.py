@@ -127,9 +127,8 @@ def _set_place(lowering: Lowering, value: SSAValue) -> None:
 
 def _reader(value: SSAValue) -> Operation | None:
     """The one op that reads a value, once and where it is defined."""
-    use = next(iter(value.uses)) if value.has_one_use() else None
-    near = use is not None and use.operation.parent is value.owner.parent
-    return use.operation if use is not None and near else None
+    user = value.get_user_of_unique_use()
+    return user if user is not None and user.parent is value.owner.parent else None
 
 
 def emit_sum_rows(lowering: Lowering, op: SumRows) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Operation, SSAValue, Use
+from xdsl.ir import SSAValue
 
 from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
@@ -10,7 +10,8 @@ from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.linear import Reduce, is_zero
 from rnncc.ir.rewriting import NetPass, replace, run_all, scans_of
-from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.passes.sum_late import added_sum
 from rnncc.records import record
 
 
@@ -56,60 +57,44 @@ class AddBeforeSums(NetPass):
 def _rewrite(scan: Scan) -> bool:
     changed = False
     while pair := _pair(scan):
-        _add_terms(scan, *pair)
+        _add_terms(*pair)
         changed = True
     return changed
 
 
-def _pair(scan: Scan) -> tuple[int, int] | None:
-    """Two carries whose sums are only added: the one that nothing else reads, and the other."""
-    sums: dict[SSAValue, int] = {x: i for i, x in enumerate(scan.finals) if _sum_of(scan, i)}
-    for final, number in sums.items():
-        add = _only_user(final)
-        if not isinstance(add, Add):
-            continue
-        other = sums.get(add.b if add.a is final else add.a)
-        if other is None or other == number:
-            continue
-        if _are_alike(_sum_of(scan, number), _sum_of(scan, other)):
-            return number, other
+def _pair(scan: Scan) -> tuple[SSAValue, Reduce, Reduce] | None:
+    """The last value of a carry that is only added to another's; what a step adds to either."""
+    sums = _sums(scan)
+    for final, terms in sums.items():
+        add = final.get_user_of_unique_use()
+        if isinstance(add, Add):
+            other = sums.get(add.b if add.a is final else add.a)
+            if other is not None and other is not terms and _are_alike(terms, other):
+                return final, terms, other
     return None
 
 
-def _sum_of(scan: Scan, number: int) -> Reduce | None:
-    """The sum of a step's rows, if that is all that a carry adds up, from 0 on."""
-    arg = scan.groups[1][number]
-    match scan.yields[0][number].owner:
-        case Add(a=a, b=b) if a is arg and isinstance(op := b.owner, Reduce):
-            alone = arg.has_one_use() and op.y.has_one_use() and is_zero(scan.inits[number])
-            return op if alone and op.kind.data == "sum" and dtype_of(op.y) in FLOATS else None
-        case _:
-            return None
+def _sums(scan: Scan) -> dict[SSAValue, Reduce]:
+    """The last values of the carries that sum up rows from 0 on -> the sum of a step's."""
+    parts = zip(scan.finals, scan.inits, scan.groups[1], scan.yields[0], strict=True)
+    found = ((last, added_sum(arg, total)) for last, init, arg, total in parts if is_zero(init))
+    return {last: op for last, op in found if op is not None}
 
 
-def _only_user(value: SSAValue) -> Operation | None:
-    use: Use | None = next(iter(value.uses)) if value.has_one_use() else None
-    return use and use.operation
-
-
-def _are_alike(one: Reduce | None, other: Reduce | None) -> bool:
-    assert one is not None and other is not None
+def _are_alike(one: Reduce, other: Reduce) -> bool:
     same = dims_of(one.x) == dims_of(other.x) and dtype_of(one.x) == dtype_of(other.x)
     return same and get_ints(one.axes) == get_ints(other.axes)
 
 
-def _add_terms(scan: Scan, number: int, other: int) -> None:
-    """Let the carry `number` sum up the terms of both, and stand for what was their sum."""
-    terms, more = _sum_of(scan, number), _sum_of(scan, other)
-    assert terms is not None and more is not None
-    before = scan.yields[0][number].owner
-    yields = scan.body.block.last_op
-    assert isinstance(before, Add) and yields is not None
-    b = Builder.before(yields)
-    both = b.like(terms, [b.add(terms.x, more.x)])
+def _add_terms(final: SSAValue, terms: Reduce, other: Reduce) -> None:
+    """Let the carry of `terms` sum up both, and stand for what was the sum of the carries."""
+    before, add = (value.get_user_of_unique_use() for value in (terms.y, final))
+    body = terms.parent
+    assert isinstance(before, Add) and isinstance(add, Add)
+    assert body is not None and body.last_op is not None
+    b = Builder.before(body.last_op)
+    both = b.like(terms, [b.add(terms.x, other.x)])
     replace(before, [b.add(before.a, both)])
     terms.detach()
     terms.erase()
-    add = _only_user(scan.finals[number])
-    assert add is not None
-    replace(add, [scan.finals[number]])
+    replace(add, [final])

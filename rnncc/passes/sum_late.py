@@ -73,17 +73,29 @@ def _rewrite(scan: Scan) -> bool:
 
 def _sum_of(scan: Scan, carry: Carry) -> SumRows | Reduce | None:
     """What adds up the rows of a step, if a carry does nothing else."""
-    # A step that reads the sum so far needs it summed.
-    if not carry.arg.has_one_use() or not carry.next.has_one_use():
-        return None
+    op: SumRows | Reduce | None
     match carry.next.owner:
-        case SumRows() as op if op.init is carry.arg:
-            return op if _fits(scan, _terms(op)) else None
-        case Add(a=a, b=b) if a is carry.arg and isinstance(op := b.owner, Reduce):
-            alone = op.kind.data == "sum" and op.y.has_one_use() and dtype_of(op.y) in FLOATS
-            return op if alone and _fits(scan, _terms(op)) else None
+        case SumRows() as op if op.init is carry.arg and is_read_once(carry.arg, carry.next):
+            pass
+        case _:
+            op = added_sum(carry.arg, carry.next)
+    return op if op is not None and _fits(scan, _terms(op)) else None
+
+
+def added_sum(arg: SSAValue, total: SSAValue) -> Reduce | None:
+    """The sum of a step's rows that, added to a carry's `arg`, makes the next, if a carry does
+    nothing else."""
+    match total.owner:
+        case Add(a=a, b=b) if a is arg and isinstance(op := b.owner, Reduce):
+            of_floats = op.kind.data == "sum" and dtype_of(op.y) in FLOATS
+            return op if of_floats and is_read_once(arg, total, op.y) else None
         case _:
             return None
+
+
+def is_read_once(*values: SSAValue) -> bool:
+    """Whether each has one reader: a step that reads the sum so far needs it summed."""
+    return all(value.has_one_use() for value in values)
 
 
 def _terms(op: SumRows | Reduce) -> SSAValue:

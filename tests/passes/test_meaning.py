@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
+from xdsl.ir import SSAValue
 
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import NetPass
+from rnncc.passes.add_before_sums import AddBeforeSums
 from rnncc.passes.hoist import Hoist
 from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.merge_matmuls import MergeMatmuls
@@ -16,6 +19,7 @@ from rnncc.passes.split_scans import SplitScans
 from tests.passes.helpers import applied, quick, whole_sequence
 from tests.strategies import assert_same_meaning, programs, ragged_programs
 
+Values = list[SSAValue]
 PASSES = [Hoist(), MergeMatmuls(), ReassociateSums(), SplitScans(), MaskRows()]
 
 
@@ -32,6 +36,24 @@ def test_pass_keeps_values(a_pass: NetPass, program: Program):
 def test_pass_keeps_values_of_simple_programs(a_pass: NetPass, program: Program):
     assert_same_meaning(program, applied(Simplify(), a_pass), rtol=1e-9)
     assert not a_pass.rewrite(program.net)  # a second run finds nothing
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_sums_that_are_read_in_the_loop_stay_what_they_are(shown: bool) -> None:
+    """Of two carries that sum up rows and are added behind the loop; `shown`: as a sequence."""
+    b = Builder.net("sums")
+    rows = [b.input(name, ["T", "N", 4]) for name in "xy"]
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        both = zip(carry, rows, strict=True)
+        totals = [i.add(total, i.reduce("sum", row, [0])) for total, row in both]
+        return totals, [totals[0]] if shown else []
+
+    (one, other), ys = b.scan([], [b.fill(0.0, [4])] * 2, rows, step)
+    results = [b.add(one, other), other, *ys]
+    program = b.finish({f"y{i}": value for i, value in enumerate(results)})
+    assert AddBeforeSums().rewrite(program.copy().net) is not shown
+    assert_same_meaning(program, applied(AddBeforeSums()), rtol=1e-9)
 
 
 @quick
