@@ -85,7 +85,12 @@ class Program:
         return symbols
 
 
-def _from_text(text: str, others: dict[str, Any]) -> Program:
+def parse_module(text: str) -> ModuleOp:
+    """The module of a text in `rnn`, not verified.
+
+    Raises:
+        xdsl.utils.exceptions.ParseError: it is none.
+    """
     from xdsl.context import Context  # with the parser it takes a tenth of a second
     from xdsl.parser import Parser
 
@@ -94,4 +99,8 @@ def _from_text(text: str, others: dict[str, Any]) -> Program:
     context = Context()
     context.load_dialect(Builtin)
     context.load_dialect(RNN)
-    return Program(Parser(context, text).parse_module(), **others)
+    return Parser(context, text).parse_module()
+
+
+def _from_text(text: str, others: dict[str, Any]) -> Program:
+    return Program(parse_module(text), **others)

@@ -15,10 +15,10 @@ TOP = 2.0**63
 
 def less(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """Whether x < y."""
-    return b.compare("lt", _ordered(b, x), _ordered(b, y))
+    return b.compare("lt", ordered(b, x), ordered(b, y))
 
 
-def _ordered(b: Builder, x: SSAValue) -> SSAValue:
+def ordered(b: Builder, x: SSAValue) -> SSAValue:
     """x less 2⁶³, which is ordered as signed numbers are."""
     return b.add(x, b.full_like(x, -TOP))
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from xdsl.dialects.builtin import (
     ArrayAttr,
-    Builtin,
     DictionaryAttr,
     IntegerAttr,
     ModuleOp,
@@ -29,7 +28,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Net
-from rnncc.ir.program import Program
+from rnncc.ir.program import Program, parse_module
 from rnncc.ir.types import NUMPY, dims_of, dtype_of
 from rnncc.passes.streaming import StateValue, Streamed
 from rnncc.sources import called, read_bytes
@@ -195,21 +194,13 @@ def _text(value: Any) -> str:
 
 def _parsed(content: bytes, name: str) -> ModuleOp:
     """The module of a text, verified."""
-    from xdsl.context import Context  # with the parser it takes a tenth of a second
-    from xdsl.parser import Parser
-
-    from rnncc.ir.rnn import RNN
-
     for quoted in _QUOTED.finditer(content):
         # xDSL's lexer tries each way to cut such a string: it never ends.
         if quoted[0] == b'"':
             line = content.count(b"\n", 0, quoted.start()) + 1
             raise CompileError(f"{name}: line {line}", "holds a string without an end")
-    context = Context()
-    context.load_dialect(Builtin)
-    context.load_dialect(RNN)
     try:
-        module = Parser(context, content.decode()).parse_module()
+        module = parse_module(content.decode())
         check_types(module)
         module.verify()
         check_order(module.body.block)

@@ -50,6 +50,8 @@ def with_copies(module: GraphModule) -> tuple[GraphModule, Written | None]:
     Raises:
         CompileError: it changes what has gradients, or gives part of what it changes.
     """
+    if not any(_may_change(node) for node in module.graph.nodes):
+        return module, None
     own = GraphModule(module, copied(module.graph))
     editor = Editor(own, plain=False)
     with refused_by("", "batch norm"):
@@ -73,6 +75,10 @@ def with_copies(module: GraphModule) -> tuple[GraphModule, Written | None]:
     output.args = ((*output.args[0], *copies),)  # pyright: ignore
     own.recompile()
     return own, Written(changed, same)
+
+
+def _may_change(node: Node) -> bool:
+    return node.target is batch_norm or changed_by(node) is not None
 
 
 def _is_in(value: Any, place: Node) -> bool:

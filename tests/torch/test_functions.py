@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.torch.cells import CLOSE, loop, nn, torch
-from tests.torch.functions import FACTORS, FUNCTIONS, WEIGHTS, Clipped
+from tests.torch.functions import FACTORS, FUNCTIONS, WEIGHTS, Clipped, FastSigmoid
 
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
@@ -126,15 +126,10 @@ def test_in_graphs_of_torch_compile(name: str) -> None:
     torch.testing.assert_close(ours, of_module(module, net), **CLOSE)
 
 
-class Held(torch.autograd.Function):
+class Held(FastSigmoid):
     """A step whose slope hangs on values of the class, of several kinds."""
 
     scale, ends, width = 2.0, (-1.5, 1.5), torch.tensor(0.5)
-
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x)
-        return (x > 0).to(x.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:

@@ -15,6 +15,7 @@ from rnncc.frontends.onnx.values import Array, Dims, Value, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of, dtype_of, shape_text
+from rnncc.nn import unsigned
 from rnncc.records import record
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ class Node:
         if self.op.op_type in WRAPPING:
             return bits
         if self.op.op_type in ORDERING:
-            return self.b.add(bits, self.full(-(2.0**63), bits))
+            return unsigned.ordered(self.b, bits)
         known = ", ".join(sorted(WRAPPING | ORDERING))
         raise self.unsupported(f"computes with uint64, {self._shown(index)}", f"supported: {known}")
 

@@ -44,9 +44,7 @@ def reduced_axes(n: Node) -> list[int]:
 def _reduction(function: Reduction, formula: str, dtypes: tuple[str, ...] = NUMBERS) -> Any:
     def build(n: Node) -> SSAValue:
         x, axes = n.x(0, dtypes), reduced_axes(n)
-        of_floats = function in ROOTED and dtype_of(x) not in FLOATS
-        y = function(n.b, n.b.cast(x, "f64") if of_floats else x, axes)
-        y = n.b.cast(y, dtype_of(x)) if of_floats else y
+        y = function(n.b, x, axes)
         limits = LIMITS.get(n.value(0).dtype)
         if limits is not None and function in (largest, smallest):
             y = clamp(n.b, y, *limits)  # of no elements it is a limit of the type computed in
@@ -91,6 +89,17 @@ def _of_sizes(
     return found.reshape(dims if n.flag("keepdims", 1) else [sizes.shape[axis] for axis in kept])
 
 
+def _by_floats(function: Reduction) -> Reduction:
+    """A reduction whose results are no integers: of integers these are rounded towards zero."""
+
+    def reduced(b: Builder, x: SSAValue, axes: list[int]) -> SSAValue:
+        if dtype_of(x) in FLOATS:
+            return function(b, x, axes)
+        return b.cast(function(b, b.cast(x, "f64"), axes), dtype_of(x))
+
+    return reduced
+
+
 def _log_of_sum(b: Builder, x: SSAValue, axes: list[int]) -> SSAValue:
     return b.log(total(b, x, axes))
 
@@ -104,8 +113,6 @@ OF_SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
 }
 """A reduction of numbers by NumPy -> the function of two that it is of sizes."""
 EXTREMA = (*NUMBERS, "i1")
-ROOTED = (root_of_powers, _log_of_sum)
-"""Reductions whose results, of integers too, are no integers: these are rounded towards zero."""
 OPERATORS: dict[str, OnnxOperator] = {
     "ReduceSum": OnnxOperator(_reduction(total, "The sum"), _fold(np.sum)),
     "ReduceMean": OnnxOperator(
@@ -118,11 +125,11 @@ OPERATORS: dict[str, OnnxOperator] = {
         _reduction(lambda b, x, axes: total(b, absolute(b, x), axes), "The sum of |X|")
     ),
     "ReduceL2": OnnxOperator(
-        _reduction(root_of_powers, "√ of the sum of X², of integers towards zero,")
+        _reduction(_by_floats(root_of_powers), "√ of the sum of X², of integers towards zero,")
     ),
     "ReduceSumSquare": OnnxOperator(_reduction(_squares, "The sum of X²")),
     "ReduceLogSum": OnnxOperator(
-        _reduction(_log_of_sum, "ln of the sum, of integers towards zero,")
+        _reduction(_by_floats(_log_of_sum), "ln of the sum, of integers towards zero,")
     ),
     "ReduceLogSumExp": OnnxOperator(_reduction(log_sum_exp, "ln of the sum of e^X", FLOATS)),
 }
