@@ -16,7 +16,8 @@ from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.linear import Contract, SumRows
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.kern import dialect as kern
-from rnncc.lowering.groups import Item, is_lazy
+from rnncc.lowering.anchors import is_lazy
+from rnncc.lowering.groups import Item
 from rnncc.lowering.maps import ZERO, Placed, base_of, strip_units
 
 if TYPE_CHECKING:

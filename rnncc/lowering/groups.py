@@ -14,14 +14,12 @@ from typing import TypeGuard
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Cost, Elementwise, RnnOp, Source, View, cost_of
-from rnncc.ir.ops.chunks import Chunks
+from rnncc.ir.ops.base import Cost, Elementwise, cost_of
 from rnncc.ir.ops.control import Scan, Yield
-from rnncc.ir.ops.indexing import Windows
-from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, squeezed
-from rnncc.ir.ops.source import Param
+from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.shape import Broadcast, Concat, Shift, squeezed
 from rnncc.ir.types import dims_of
+from rnncc.lowering.anchors import addressed, is_anchor, is_lazy, read_each_step
 from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view
 
 DEPTH = 48
@@ -125,7 +123,7 @@ class _Scheduler:
         self._measure()
         # A value that gets a buffer ends the expressions that it was part of; that changes levels
         # and readers of those above, of which some may have to get one in turn.
-        while new := list(self._costly_values()):
+        while new := list(self._joining_values()) or list(self._costly_values()):
             self.roots.update(dict.fromkeys(new))
             self._measure()
         groups = self._group()
@@ -147,9 +145,9 @@ class _Scheduler:
                 self.roots[item.value] = None
             if isinstance(op, Reduce) and not dims_of(op.y) and _has_readers(op.x):
                 self.roots[op.x] = None  # nothing else is fused with a pass over all elements
-            addressed = (bases.get(value, value) for value in _addressed(op))
-            read = (bases.get(value, value) for value in _read_each_step(op))
-            roots = [base for base in addressed if is_lazy(base.owner)]
+            places = (bases.get(value, value) for value in addressed(op))
+            read = (bases.get(value, value) for value in read_each_step(op))
+            roots = [base for base in places if is_lazy(base.owner)]
             roots += [base for base in read if isinstance(base.owner, Elementwise)]
             self.roots |= dict.fromkeys(roots)
             if isinstance(op, Elementwise):
@@ -218,6 +216,38 @@ class _Scheduler:
                     repeated = repeated or isinstance(op, Broadcast)
                     readers[reader] = readers.get(reader, False) or repeated
         return readers
+
+    def _joining_values(self) -> Iterator[SSAValue]:
+        """Arithmetic that a later level reads, where it takes fewer buffers than what it joins.
+
+        A cell state that the next step reads is one, not the gates of which it is made.
+        """
+        for op in self.ops:
+            value = op.results[0]
+            plain = isinstance(op, Elementwise) and op.COST == Cost.ARITHMETIC
+            inside = plain and value not in self.roots
+            if inside and self._is_used_late(value) and len(self._joined(op)) > 1:
+                yield value
+
+    def _joined(self, op: Operation) -> set[SSAValue]:
+        """Functions of the same level that later ones read through arithmetic alone."""
+        found, seen, level = set[SSAValue](), set[SSAValue](), self.level(op.results[0])
+        queue = list(op.operands)
+        while queue:
+            value = queue.pop()
+            if value in seen or value in self.roots or self.level(value) != level:
+                continue
+            seen.add(value)
+            if cost_of(value.owner) != Cost.ARITHMETIC:
+                found |= set() if self._is_used_late(value) else {value}
+            elif isinstance(value.owner, Elementwise) or is_view(value.owner):
+                queue += value.owner.operands
+        return found
+
+    def _is_used_late(self, value: SSAValue) -> bool:
+        """Whether an op of a later level reads it."""
+        users = [use.operation for use in value.uses]
+        return any(self.level(u.results[0]) > self.level(value) for u in users if u.results)
 
     def _costly_values(self) -> Iterator[SSAValue]:
         """Values not to be computed twice, nor to be carried across levels as expressions.
@@ -333,25 +363,6 @@ def _has_readers(value: SSAValue) -> bool:
     return isinstance(value.owner, Elementwise) and not value.has_one_use()
 
 
-def is_anchor(op: Operation) -> bool:
-    """Whether an op stands alone rather than as an expression inside a kernel."""
-    if isinstance(op, RnnOp):
-        return not isinstance(op, Elementwise | Source | View | Shift)
-    return isinstance(op, Scan | Chunks)
-
-
-def is_lazy(op: Operation | Block) -> bool:
-    """Whether an op can be computed inside any kernel that reads it."""
-    return isinstance(op, Elementwise) or (isinstance(op, Source) and not isinstance(op, Param))
-
-
-def is_product(op: Operation) -> TypeGuard[Matmul]:
-    """Whether an op is a product with one matrix of known size, as `kern.gemm` computes them."""
-    if not isinstance(op, Matmul) or len(dims_of(op.b)) != 2:
-        return False
-    return all(d.is_static and int(d) > 0 for d in dims_of(op.b))
-
-
 def _epilogue_fits(op: Matmul, group: Group) -> bool:
     """The group's points are rows of the product times units."""
     rows, units = dims_of(op.y)[:-1], group.dims[-1:]
@@ -367,28 +378,3 @@ def _parts(op: Operation) -> Iterator[Item]:
             if isinstance(value.owner, Elementwise):
                 yield Item(value, part=(op, start))
             start = start + dims_of(value)[op.axis.data]
-
-
-def _addressed(op: Operation) -> Sequence[SSAValue]:
-    """Operands whose memory an op reads directly."""
-    match op:
-        case Scan():
-            return op.inits
-        case Chunks() | Concat() | Reduce():
-            return ()
-        case SumRows():
-            return () if op.starts_at_zero else (op.init,)
-        case Accumulating() if op.starts_at_zero:
-            return op.operands[1:]
-        case Windows() | Shift():
-            return op.operands
-        case Reshape() if not is_unit_reshape(op):
-            return op.operands
-        case _:
-            return op.operands if is_anchor(op) else ()
-
-
-def _read_each_step(op: Operation) -> list[SSAValue]:
-    if isinstance(op, Chunks):
-        return list(op.operands)
-    return [*op.consts, *op.xs] if isinstance(op, Scan) else []

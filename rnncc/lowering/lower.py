@@ -34,8 +34,9 @@ from rnncc.lowering import compute, moves, rows, sums
 from rnncc.lowering.absent_inputs import set_default_zeros
 from rnncc.lowering.absent_outputs import set_fallbacks
 from rnncc.lowering.active_rows import Ahead
+from rnncc.lowering.anchors import is_product
 from rnncc.lowering.chunks import emit_chunks
-from rnncc.lowering.groups import Group, Item, is_product, schedule
+from rnncc.lowering.groups import Group, Item, schedule
 from rnncc.lowering.loops import emit_scan
 from rnncc.lowering.maps import AxisIndex, IndexMap, Placed, is_view, strip_units, view_placed
 from rnncc.lowering.region import Region

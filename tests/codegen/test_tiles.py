@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import reduce
 
 import numpy as np
 import pytest
@@ -103,3 +104,27 @@ def test_known_numbers_of_rows(rows: int) -> None:
     inputs = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
     found = rnncc.compile(program).run(inputs)["y"]
     np.testing.assert_allclose(found, run(program, inputs)["y"], 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("gates", [2, 3, 9])
+@pytest.mark.parametrize("units", [1, 3, 6, 20])
+def test_rows_together_equal_rows_alone_where_gates_share_vectors(gates: int, units: int) -> None:
+    """One row's sums fill no vector with units of several gates; those of a tile of rows may."""
+    x = np.random.default_rng(0).standard_normal((13, 24), np.float32)
+    w = np.random.default_rng(1).standard_normal((24, gates * units), np.float32)
+    b = Builder.net("narrow")
+    product = b.matmul(b.input("x", ["N", 24]), b.param("w", w.shape))
+    values = [b.tanh(b.slice(product, 1, gate * units, units)) for gate in range(gates)]
+    program = b.finish({"y": reduce(b.sub, values)}, {"w": w})
+    for precision in ("fp32", "bf16", "int8"):
+        model = rnncc.compile(program, precision=precision)
+        alone = [model.run({"x": row[None]})["y"] for row in x]
+        assert model.run({"x": x})["y"].tobytes() == np.concatenate(alone).tobytes()
+
+
+def test_gates_of_few_units_take_few_vectors() -> None:
+    """The four gates of six units are 24 sums a row: two vectors of 16."""
+    text = text_of(lstm(6, 6), None, Options(target="x86-64-v4", cpu="x86-64-v4"), "asm")
+    assert isinstance(text, str)
+    sums = [[line for line in body if ADD.match(line) and "zmm" in line] for body in loops(text)]
+    assert max(map(len, sums)) == 6 * 2

@@ -11,6 +11,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.ir.program import Program
+from rnncc.kern.dialect import Buffer
 from rnncc.kern.kernels import Map
 from rnncc.kern.library import Library
 from rnncc.kern.moves import Pack
@@ -138,3 +139,28 @@ def test_one_row_times_a_computed_matrix_is_read_where_it_is(
     with guards(True) as memory:
         found = Bare(kernels, resolve_target()).run(inputs, {}, memory)
     np.testing.assert_allclose(found["y"], run(program, inputs)["y"], 1e-5, 1e-5)
+
+
+def test_a_state_that_the_next_step_reads_is_kept_rather_than_its_gates() -> None:
+    """Of steps that stand one behind the other: each cell state is one buffer, not three."""
+    b = Builder.net("steps")
+    w = np.random.default_rng(0).standard_normal((4, 16), np.float32)
+    h = c = b.input("x", ["N", 4])
+    weights = b.param("w", w.shape)
+    for _ in range(3):
+        product = b.matmul(h, weights)
+        i, f, g, o = (b.slice(product, 1, 4 * gate, 4) for gate in range(4))
+        c = b.add(b.mul(b.sigmoid(f), c), b.mul(b.sigmoid(i), b.tanh(g)))
+        h = b.mul(b.sigmoid(o), b.tanh(c))
+    program = b.finish({"y": h}, {"w": w})
+    kernels = lower(program.copy(), Options())
+    scratch = [op for op in kernels.module.walk() if isinstance(op, Buffer) and is_scratch(op)]
+    assert len(scratch) == 4  # h and c of two steps
+    x = np.random.default_rng(1).standard_normal((7, 4), np.float32)
+    with guards(True) as memory:
+        found = Bare(kernels, resolve_target()).run({"x": x}, {"N": 7}, memory)
+    np.testing.assert_allclose(found["y"], run(program, {"x": x}, sizes={"N": 7})["y"], 1e-5, 1e-6)
+
+
+def is_scratch(op: Buffer) -> bool:
+    return op.role.data == "scratch" and bool(op.y.uses)

@@ -16,6 +16,7 @@ from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.kinds import terms_of
+from rnncc.codegen.cpu.gemm.runs import Run
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.sums import ZERO, Sums, Width
 from rnncc.codegen.cpu.gemm.terms import LeftOperand
@@ -285,11 +286,12 @@ class _GemmCode:
         """The sums of a tile, and the epilogue while they are in registers."""
         numbers = [self.emit.b.add(row, I64(r)) for r in range(height)]
         lefts = [self._row(outer, number) for number in numbers]
-        offsets = [self.sums.unit(width, i) for i in range(self.slots * width.vectors)]
         ahead = self.sums.ahead(row, height, width) if self.sizes.far else []
-        sums = self.sums.of(lefts, [panel], width, offsets, ahead)
-        for number, by_panel in zip(numbers, sums, strict=True):
-            self._finish(outer, number, [panel], width, partial(_of, by_panel))
+        (run,) = self.sums.runs(width, self.slots)
+        sums = self.sums.of(lefts, [panel], width, run.offsets, ahead)
+        for number, (of_row,) in zip(numbers, sums, strict=True):
+            of_slots = run.apart(self.emit.b, of_row)
+            self._finish(outer, number, [panel], width, partial(_of, [of_slots]))
 
     def _store_sums(
         self, outer: list[Value], row: Value, height: int, panel: Value, width: Width
@@ -298,11 +300,11 @@ class _GemmCode:
         b, vectors, together = self.emit.b, self.slots * width.vectors, self.terms.tile[1]
         lefts = [self._row(outer, b.add(row, I64(r))) for r in range(height)]
 
-        def part(offsets: list[Value], first: Value, fetches: bool, start: Value = ZERO) -> None:
+        def part(run: Run, first: Value, fetches: bool, start: Value = ZERO) -> None:
             ahead = self.sums.ahead(row, height, width) if fetches and self.sizes.far else []
-            sums = self.sums.of(lefts, [panel], width, offsets, ahead, start)
+            sums = self.sums.of(lefts, [panel], width, run.offsets, ahead, start)
             for r, (of_row,) in enumerate(sums):
-                for i, value in enumerate(of_row):
+                for i, value in enumerate(run.apart(b, of_row)):
                     at = self._on_stack(self._stack, b.add(first, I64(r * vectors + i)))
                     self.emit.store(value, at, self.lanes)
 
@@ -311,14 +313,15 @@ class _GemmCode:
             def iteration(i: Value, carried: list[Value]) -> list[Value]:
                 first = b.mul(i, I64(together))
                 offsets: list[Value] = [I64(n * self.lanes) for n in range(together)]
-                part(offsets, first, True, b.mul(first, I64(self.lanes)))
+                part(Run(offsets), first, True, b.mul(first, I64(self.lanes)))
                 return []
 
             self.emit.loop(I64(vectors // together), iteration)
             return
-        for first in range(0, vectors, together):
-            places = range(first, min(first + together, vectors))
-            part([self.sums.unit(width, place) for place in places], I64(first), first == 0)
+        first = 0
+        for run in self.sums.runs(width, self.slots):
+            part(run, I64(first), first == 0)
+            first += run.vectors
 
     def _finish_saved(
         self, outer: list[Value], row: Value, height: Value, panel: Value, width: Width

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import product
 from math import prod
+from typing import cast
+
+from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.gemm.runs import Run, narrow_runs
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.records import record
@@ -46,6 +50,16 @@ class Sums:
         """The first unit of a vector, over a panel's slots; place: slot · vectors + vector."""
         b, (slot, vector) = self.emit.b, divmod(place, width.vectors)
         return b.add(b.mul(I64(slot), width.units), I64(vector * self.lanes))
+
+    def runs(self, width: Width, slots: int) -> list[Run]:
+        """All sums of a row, by as many vectors at a time as a tile holds."""
+        most, units = self.terms.tile[1], width.units
+        if isinstance(units, ir.Constant):
+            narrow = narrow_runs(slots, cast(int, units.constant), self.lanes, most)
+            if narrow:
+                return narrow
+        places = [self.unit(width, place) for place in range(slots * width.vectors)]
+        return [Run(places[i : i + most]) for i in range(0, len(places), most)]
 
     def of(
         self,

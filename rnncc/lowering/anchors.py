@@ -1,0 +1,63 @@
+"""What an op is to the kernels of its block: one that stands alone, an expression, a product."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeGuard
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.ir.ops.base import Elementwise, RnnOp, Source, View
+from rnncc.ir.ops.chunks import Chunks
+from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.indexing import Windows
+from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
+from rnncc.ir.ops.shape import Concat, Reshape, Shift
+from rnncc.ir.ops.source import Param
+from rnncc.ir.types import dims_of
+from rnncc.lowering.maps import is_unit_reshape
+
+
+def is_anchor(op: Operation) -> bool:
+    """Whether an op stands alone rather than as an expression inside a kernel."""
+    if isinstance(op, RnnOp):
+        return not isinstance(op, Elementwise | Source | View | Shift)
+    return isinstance(op, Scan | Chunks)
+
+
+def is_lazy(op: Operation | Block) -> bool:
+    """Whether an op can be computed inside any kernel that reads it."""
+    return isinstance(op, Elementwise) or (isinstance(op, Source) and not isinstance(op, Param))
+
+
+def is_product(op: Operation) -> TypeGuard[Matmul]:
+    """Whether an op is a product with one matrix of known size, as `kern.gemm` computes them."""
+    if not isinstance(op, Matmul) or len(dims_of(op.b)) != 2:
+        return False
+    return all(d.is_static and int(d) > 0 for d in dims_of(op.b))
+
+
+def addressed(op: Operation) -> Sequence[SSAValue]:
+    """Operands whose memory an op reads directly."""
+    match op:
+        case Scan():
+            return op.inits
+        case Chunks() | Concat() | Reduce():
+            return ()
+        case SumRows():
+            return () if op.starts_at_zero else (op.init,)
+        case Accumulating() if op.starts_at_zero:
+            return op.operands[1:]
+        case Windows() | Shift():
+            return op.operands
+        case Reshape() if not is_unit_reshape(op):
+            return op.operands
+        case _:
+            return op.operands if is_anchor(op) else ()
+
+
+def read_each_step(op: Operation) -> list[SSAValue]:
+    """Operands that each iteration of a loop reads."""
+    if isinstance(op, Chunks):
+        return list(op.operands)
+    return [*op.consts, *op.xs] if isinstance(op, Scan) else []
