@@ -164,6 +164,15 @@ def test_threads(form: str) -> None:
         check_threads(model, inputs_of(program, sizes, [n % 6 for n in range(batch)]))
 
 
+@pytest.mark.parametrize("form", ["keep", "zero", "backwards"])
+def test_threads_of_a_known_batch_of_one(form: str) -> None:
+    """There is no loop over rows then, and no other row for another thread."""
+    program = masked("lstm", form, UNITS, WIDTH, 1)
+    model = rnncc.compile(program.copy(), threads=True)
+    for length in (0, 2, 5):
+        check_threads(model, inputs_of(program, {"T": 5}, [length]))
+
+
 @every_precision
 @pytest.mark.parametrize(("kind", "form"), [("lstm", "keep"), ("gru", "zero"), ("lstm", "stacked")])
 @examples(10)

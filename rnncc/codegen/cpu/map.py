@@ -66,7 +66,10 @@ def _emit_nest(emit: CpuEmit, op: Map, nest: Nest, pointers: list[Pointer]) -> N
         TransposingMap(emit, op, nest, pointers, tiling).run()
         return
     code = _MapCode(emit, op, nest, pointers)
-    emit.nest([emit.dim(d) for d in nest.dims[:-1]], code.row, shared=True)
+    if len(nest.dims) > 1:
+        emit.nest([emit.dim(d) for d in nest.dims[:-1]], code.row, shared=True)
+    else:
+        code.row([], shared=True)
 
 
 def _emit_listed(emit: CpuEmit, op: Map, pointers: list[Pointer], rows: Pointer) -> None:
@@ -99,8 +102,12 @@ class _MapCode:
         varying = {v for v, s in zip(self.arguments, self.steps, strict=False) if s != 0}
         self.code = RegionCode(emit, op.body.block, varying, axis)
 
-    def row(self, indices: list[Value]) -> None:
-        """The points along the last axis, given the indices of the others."""
+    def row(self, indices: list[Value], shared: bool = False) -> None:
+        """The points along the last axis, given the indices of the others.
+
+        Args:
+            shared: whether threads share them; else the row is one thread's.
+        """
         emit, nest = self.emit, self.nest
         pointers = list(self.bases)
         for loop, index in enumerate(indices):
@@ -118,7 +125,7 @@ class _MapCode:
         count = emit.dim(nest.dims[-1]) if nest.dims else I64(1)
 
         first, mine = I64(0), count
-        if emit.team is not None and not indices:
+        if emit.team is not None and shared:
             # Whole lines, as two threads that write into one line take it from each other.
             first, mine = emit.team.share(count, LINE)
 
