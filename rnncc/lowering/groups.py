@@ -230,16 +230,18 @@ class _Scheduler:
                 yield value
 
     def _joined(self, op: Operation) -> set[SSAValue]:
-        """Functions of the same level that later ones read through arithmetic alone."""
-        found, seen, level = set[SSAValue](), set[SSAValue](), self.level(op.results[0])
+        """Functions of the same level and shape that later ones read through arithmetic alone."""
+        found, seen, key = set[SSAValue](), set[SSAValue](), self._key(op.results[0])
         queue = list(op.operands)
         while queue:
             value = queue.pop()
-            if value in seen or value in self.roots or self.level(value) != level:
+            if value in seen or value in self.roots or self.level(value) != key[0]:
                 continue
             seen.add(value)
             if cost_of(value.owner) != Cost.ARITHMETIC:
-                found |= set() if self._is_used_late(value) else {value}
+                # What is broadcast is smaller than what it is joined into.
+                same = self._key(value) == key and not self._is_used_late(value)
+                found |= {value} if same else set()
             elif isinstance(value.owner, Elementwise) or is_view(value.owner):
                 queue += value.owner.operands
         return found

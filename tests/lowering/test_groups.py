@@ -162,5 +162,17 @@ def test_a_state_that_the_next_step_reads_is_kept_rather_than_its_gates() -> Non
     np.testing.assert_allclose(found["y"], run(program, {"x": x}, sizes={"N": 7})["y"], 1e-5, 1e-6)
 
 
+def test_what_is_broadcast_is_kept_rather_than_what_it_is_joined_into() -> None:
+    b = Builder.net("outer")
+    x, w = b.input("x", ["N", 8]), b.param("w", (8, 8))
+    ones = [b.tanh(b.reshape(b.slice(x, 1, unit, 1), ["N"])) for unit in range(2)]
+    rows = [b.broadcast(one, ["N", 8], [0]) for one in ones]
+    v = b.mul(b.add(rows[0], x), rows[1])
+    program = b.finish({"y": b.mul(b.matmul(b.sin(v), w), v)}, {"w": np.eye(8, dtype=np.float32)})
+    kernels = lower(program.copy(), Options())
+    sizes = [str(op.size.data) for op in kernels.module.walk() if isinstance(op, Buffer)]
+    assert sorted(sizes).count("8*N") == 3  # x, y, the product's operand
+
+
 def is_scratch(op: Buffer) -> bool:
     return op.role.data == "scratch" and bool(op.y.uses)
