@@ -50,6 +50,8 @@ GROUP = 32
 MOST_SECONDS = 8
 """After which a model is not called again."""
 MAX_ITERATIONS = 8
+ROUNDED = 0.2
+"""Of the models, how many are also compiled with rounded weights."""
 
 
 def check(case: Case, calls: int = SIZES) -> Result:
@@ -95,6 +97,8 @@ def _check(case: Case, calls: int, result: Result) -> None:
         if sizes is not None and process_time() < end:
             count = min(-(-calls // groups), most_calls(model, sizes))
             compare.calls(sizes, [draw_inputs(rng, model, sizes) for _ in range(count)])
+    if rng.random() < ROUNDED:
+        _round(program, rng, result)
     if case.train:
         _train(program, rng, result)
 
@@ -219,10 +223,33 @@ class _Comparison:
         self._result.failures.append(Failure("wrong", where, text))
 
 
+def _round(program: Program, rng: random.Random, result: Result) -> None:
+    """A call with weights of bf16 or int8: no oracle, but ways to call that change no bit."""
+    options = {"precision": rng.choice(["bf16", "int8"]), "max_iterations": MAX_ITERATIONS}
+    options |= ways.draw_options(rng, program)
+    try:
+        model = in_memory.compile_in_memory(program, None, Options.of(program, options))
+    except CompileError:
+        return
+    assert isinstance(model, Model)
+    for _ in range(2):
+        sizes = draw_sizes(rng, model)
+        inputs = None if sizes is None else draw_inputs(rng, model, sizes)
+        made = call_guarded(model, [inputs]) if inputs else None
+        if sizes is None or inputs is None or not made or made[0] is None:
+            continue
+        result.runs += 1
+        told = ways.difference(model, program, inputs, sizes, made[0])
+        if told is not None:
+            text = f"{options}, sizes {sizes}\n{told}\n{_printed(inputs)}"
+            result.failures.append(Failure("wrong", f"rounded {_operators(program)}", text))
+
+
 def _train(program: Program, rng: random.Random, result: Result) -> None:
     """Outputs and gradients of the compiled training program against the interpreter's."""
     floats = [name for name, value in program.net.outputs.items() if dtype_of(value) in FLOATS]
     options = {"train": True, "outputs_with_grads": floats, "max_iterations": MAX_ITERATIONS}
+    options["threads"] = rng.random() < 0.3
     try:
         both = with_gradients(program.copy(), floats)
         model = in_memory.compile_in_memory(program, None, Options.of(program, options))
@@ -236,12 +263,9 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
     if model._functions["tape_bytes"](*symbols) < 0:
         return  # refused sizes
     inputs = draw_inputs(rng, model, sizes)
-    outer: Arrays = {}
-    for name in model._output_grads:
-        shape = tuple(s.evaluate(sizes) for s in model.outputs[name].sizes)
-        if min(shape, default=0) < 0:
-            return
-        outer[name] = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    outer = _outer_grads(model, sizes)
+    if outer is None:
+        return
     with guards(end=True) as memory:
         try:
             outputs, grads = run_guarded(model, inputs, outer, sizes, memory)
@@ -249,6 +273,10 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
             if "error code" in str(error):
                 return
             raise
+    told = ways.training_difference(model, inputs, outer, outputs, grads)
+    if told is not None:
+        text = f"sizes {sizes}\n{told}\n{_printed(inputs)}"
+        result.failures.append(Failure("wrong", f"training of {_operators(program)}", text))
     got = outputs | {f"grad:{name}": array for name, array in grads.items()}
     given = inputs | {f"grad:{name}": array for name, array in outer.items()}
     result.runs += 1
@@ -264,6 +292,18 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
         told = difference(got, of_call(exact, 0), of_call(allowed, 0))
         text = f"sizes {sizes}\n{told}\n{_printed(given)}"
         result.failures.append(Failure("gradient", _operators(program), text))
+
+
+def _outer_grads(model: TrainableModel, sizes: Mapping[str, int]) -> Arrays | None:
+    """Of the outputs; None where one would have a negative size."""
+    shapes = {
+        name: tuple(s.evaluate(sizes) for s in model.outputs[name].sizes)
+        for name in model._output_grads
+    }
+    if min((size for shape in shapes.values() for size in shape), default=0) < 0:
+        return None
+    rng = np.random.default_rng(0)
+    return {n: rng.standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
 
 
 def _operators(program: Program) -> str:

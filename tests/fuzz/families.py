@@ -40,8 +40,9 @@ def _of_family(make: Callable[[random.Random], Any]) -> Callable[[random.Random,
     """Valid models of one family of operators, in chains with others between."""
 
     def made(rng: random.Random, name: str) -> Case:
+        train = rng.random() < 0.15
         source = make(rng).SerializeToString()
-        return Case(name, source, seed=rng.randrange(1 << 30))
+        return Case(name, source, train=train, seed=rng.randrange(1 << 30))
 
     return made
 

@@ -75,6 +75,24 @@ def test_other_bits_of_threads_and_pieces_are_found() -> None:
         assert difference(model, layer, {"x": x}, {"T": 4, "N": 2}, want) is not None
 
 
+def test_other_gradients_of_threads_are_found() -> None:
+    from rnncc_runtime import TrainableModel
+
+    import rnncc
+    from tests.fuzz.ways import training_difference
+
+    model = rnncc.compile(rnncc.cells.gru(3, 5), train=True, threads=True)
+    assert isinstance(model, TrainableModel)
+    x = {"x": np.random.default_rng(0).standard_normal((4, 2, 3), np.float32)}
+    outputs, tape = model.forward(x)
+    outer = {name: np.ones_like(outputs[name]) for name in model._output_grads}
+    grads = model.backward(tape, outer)
+    assert training_difference(model, x, outer, outputs, grads) is None
+    grads["x"][1, 0, 2] = np.nextafter(grads["x"][1, 0, 2], np.float32(1))
+    told = training_difference(model, x, outer, outputs, grads)
+    assert told is not None and told.startswith("threads: x")
+
+
 def test_other_bits_of_a_row_alone_are_found() -> None:
     from rnncc_runtime import Model
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
-from rnncc_runtime import Model, Pool
+from rnncc_runtime import Model, Pool, TrainableModel
 from xdsl.ir import SSAValue
 
 from rnncc.ir.attributes import get_ints
@@ -55,6 +55,23 @@ def difference(
         for name, array in whole.items():
             if got[name].shape != array.shape or _bits(got[name]) != _bits(array):
                 return f"{way}: {name}:\n{got[name]}\nin one call\n{array}"
+    return None
+
+
+def training_difference(
+    model: TrainableModel, inputs: Arrays, outer: Arrays, outputs: Arrays, grads: Arrays
+) -> str | None:
+    """How several threads give other outputs or gradients than one."""
+    if model._functions.get("threads") is None:
+        return None
+    with Pool(THREADS) as pool:
+        several = insistent(model)
+        made, tape = several.forward(inputs, pool=pool)
+        made_grads = several.backward(tape, outer, pool=pool)
+    for want, found in ((outputs, made), (grads, made_grads)):
+        for name, array in want.items():
+            if _bits(found[name]) != _bits(array):
+                return f"threads: {name}:\n{found[name]}\nof one\n{array}"
     return None
 
 
