@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import metadata
 
-OLDEST, NEWEST = (2, 11), (2, 14)
+OLDEST, NEWEST = (2, 11), (2, 15)
 """`rnncc.frontends.torch` reaches into parts of PyTorch that no version promises to keep: later
 ones are tried."""
 _OLDEST, _NEWEST = (".".join(map(str, version)) for version in (OLDEST, NEWEST))

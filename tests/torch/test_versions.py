@@ -23,7 +23,7 @@ pytestmark = pytest.mark.peers
 READINGS = 12
 
 
-@pytest.mark.parametrize("version", ["2.11.0", "2.12.1+cu130", "2.14.1+cpu"])
+@pytest.mark.parametrize("version", ["2.11.0", "2.12.1+cu130", "2.14.1+cpu", "2.15.0"])
 def test_versions(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(metadata, "version", lambda _: version)
     assert supported.refusal() is None
@@ -39,10 +39,10 @@ def test_old_versions(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     assert f"PyTorch 2.11 or later, and this is {version}: pip" in supported.refusal()
 
 
-@pytest.mark.parametrize("version", ["2.15.0.dev20260101+cu130", "3.0"])
+@pytest.mark.parametrize("version", ["2.16.0.dev20260101+cu130", "3.0"])
 def test_unknown_versions(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(metadata, "version", lambda _: version)
-    known = rf"tested with PyTorch 2.11 to 2.14, and this is {re.escape(version)}"
+    known = rf"tested with PyTorch 2.11 to 2.15, and this is {re.escape(version)}"
     assert supported.refusal() is None
     with pytest.warns(UserWarning, match=known), supported.trying():
         pass
