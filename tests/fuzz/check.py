@@ -50,6 +50,8 @@ GROUP = 32
 MOST_SECONDS = 8
 """After which a model is not called again."""
 MAX_ITERATIONS = 8
+MOST_GIVEN = 50
+"""The largest element of an input of a training."""
 ROUNDED = 0.2
 """Of the models, how many are also compiled with rounded weights."""
 
@@ -262,7 +264,7 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
     symbols = [sizes[name] for name in model.metadata["symbols"]]
     if model._functions["tape_bytes"](*symbols) < 0:
         return  # refused sizes
-    inputs = draw_inputs(rng, model, sizes)
+    inputs = {name: _bounded(array) for name, array in draw_inputs(rng, model, sizes).items()}
     outer = _outer_grads(model, sizes)
     if outer is None:
         return
@@ -292,6 +294,15 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
         told = difference(got, of_call(exact, 0), of_call(allowed, 0))
         text = f"sizes {sizes}\n{told}\n{_printed(given)}"
         result.failures.append(Failure("gradient", _operators(program), text))
+
+
+def _bounded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Numbers that do not overflow: 0 times infinity is NaN where a gradient of 0 is computed, and
+    nothing where it is left out.
+    """
+    if array.dtype.kind != "f":
+        return array
+    return np.clip(np.nan_to_num(array, nan=1.0), -MOST_GIVEN, MOST_GIVEN).astype(array.dtype)
 
 
 def _outer_grads(model: TrainableModel, sizes: Mapping[str, int]) -> Arrays | None:
