@@ -123,6 +123,8 @@ def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Import
     outputs, model, partial = dict[str, SSAValue](), scope.model, dict[str, Partial]()
     held = dict[str, Names]()
     for info, value in zip(graph.output, scope.run(graph), strict=True):
+        if info.name in held:  # an output that is listed twice is one
+            continue
         if isinstance(value, Partial):
             partial[info.name], value = value, value.whole()
         held[info.name] = _add_output(scope, info.name, value, outputs)
@@ -160,11 +162,8 @@ def _add_output(scope: Scope, name: str, value: Value, outputs: dict[str, SSAVal
 
 
 def _check_outputs(graph: Any, file: str) -> None:
-    names = [o.name for o in graph.output]
-    if not names:
+    if not graph.output:
         raise CompileError(file, "has no outputs")
-    if len(set(names)) < len(names):
-        raise CompileError(file, "lists an output twice")
 
 
 def _add_inputs(

@@ -393,3 +393,11 @@ def test_nodes_in_any_order() -> None:
     x = np.array([0.5, -1], np.float32)
     got = interpreted(made, {"x": x, "flag": np.array(True)})["y"]
     np.testing.assert_allclose(got, np.exp(x) ** 2 + x, 1e-6)
+
+
+def test_an_output_that_is_listed_twice_is_one() -> None:
+    """As tf2onnx writes states that a TFLite model reads and returns."""
+    twice = [info("y", ["N", 3]), info("y", ["N", 3])]
+    found = rnncc.compile(model([node("Neg", "x", "y")], [info("x", ["N", 3])], twice))
+    assert list(found.outputs) == ["y"]
+    assert found.run({"x": np.ones((2, 3), np.float32)})["y"].tolist() == [[-1] * 3] * 2

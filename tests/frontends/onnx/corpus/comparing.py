@@ -25,6 +25,8 @@ SCALES = (1, 8, 64, 1000)
 """What open sizes but batches are multiplied by where ONNX Runtime does not take the first."""
 BATCHES = ("N", "batch", "batch_size", "bs", "BatchSize")
 RTOL = 1e-4
+MOST_TOLD = 300
+"""Characters of what ONNX Runtime says."""
 
 
 @dataclass
@@ -58,7 +60,10 @@ def compare(path: Path) -> Compared:
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
-    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        return Compared(path.stem, "not run", f"ONNX Runtime: {str(error)[:MOST_TOLD]}")
     beside = path.with_suffix(".json")
     told: dict[str, Any] = json.loads(beside.read_text()) if beside.exists() else {}
     draws = list(_draws(session, told))
