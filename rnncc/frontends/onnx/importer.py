@@ -13,7 +13,7 @@ from rnncc.constants import Constants
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.functions import function_key
 from rnncc.frontends.onnx.inputs import Given, Inputs
-from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, Learnt
+from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, learning
 from rnncc.frontends.onnx.lists import Names, Nothing, StackedRows, element_names, elements
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import FLOATS
@@ -93,9 +93,10 @@ def read_model(
     file = called(source, "<model>")
     _check_outputs(message.graph, file)
     own = {function_key(f, f.name): f for f in message.functions}
-    opsets, tensors, known = opsets_of(message), Tensors(source), Known()
+    opsets, tensors = opsets_of(message), Tensors(source)
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
-    for _ in range(MOST_LEARNT):
+
+    def attempt(known: Known) -> Imported:
         model = ModelContext(
             file,
             tensors,
@@ -109,13 +110,12 @@ def read_model(
         )
         model.known = known
         scope = Scope(model, Builder.net(name or stem or message.graph.name or "net"))
-        try:
-            defaults = _add_inputs(scope, message, shapes or {}, bind or {}, given or Given())
-            return _finished(scope, message.graph, defaults)
-        except Learnt as learnt:
-            known = known.more(learnt)
+        defaults = _add_inputs(scope, message, shapes or {}, bind or {}, given or Given())
+        return _finished(scope, message.graph, defaults)
+
     what = f"has operators that force more than {MOST_LEARNT} sizes to be others"
-    raise CompileError(file, what, "--shape gives sizes that are equal one name")
+    many = CompileError(file, what, "--shape gives sizes that are equal one name")
+    return learning(attempt, many)
 
 
 def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Imported:

@@ -6,9 +6,12 @@ A model is read anew with each thing that is learnt, which calls of the library 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
+from typing import TypeVar
 
+from rnncc.errors import CompileError
 from rnncc.frontends.onnx.values import varies
 from rnncc.ir.dims import Dim, Excess
 from rnncc.ir.size_proofs import is_natural
@@ -16,6 +19,7 @@ from rnncc.records import record
 
 MOST_LEARNT = 64
 """How often a model is read anew."""
+T = TypeVar("T")
 
 
 class Learnt(Exception):
@@ -38,6 +42,20 @@ class Learnt(Exception):
         self.facts, self.symbol, self.size, self.same = facts, symbol, size, same
 
 
+class Fork(Exception):
+    """Sizes decide between branches whose results differ in shape: it is to be tried what the rest
+    of the model can be built with.
+
+    Attributes:
+        error: where that is neither, or both.
+        ways: what is learnt by choosing each.
+    """
+
+    def __init__(self, error: CompileError, *ways: Learnt) -> None:
+        super().__init__(error, ways)
+        self.error, self.ways = error, ways
+
+
 @record
 class Known:
     """What has been learnt so far.
@@ -51,6 +69,10 @@ class Known:
     sizes: Mapping[str, Dim] = field(default_factory=dict[str, Dim])
     facts: tuple[Dim, ...] = ()
     same: tuple[tuple[Dim, Dim], ...] = ()
+
+    def is_more(self, size: Dim, other: Dim) -> bool:
+        """Whether it was learnt that one size is larger than another one."""
+        return size - other - 1 in self.facts
 
     def more(self, learnt: Learnt) -> Known:
         """With something that was learnt with this known."""
@@ -66,6 +88,37 @@ class Known:
             tuple(fact.substitute(new) for fact in facts),
             tuple((one, other) for one, other in same if one != other),
         )
+
+
+def learning(attempt: Callable[[Known], T], many: CompileError) -> T:
+    """What reading a model gives once all is known that it shows of its sizes.
+
+    Args:
+        attempt: reads it, or raises what it shows.
+        many: raised where it has been read too often.
+    """
+    left = iter(range(MOST_LEARNT))
+
+    def read(known: Known) -> T:
+        for _ in left:
+            try:
+                return attempt(known)
+            except Learnt as learnt:
+                known = known.more(learnt)
+            except Fork as fork:
+                return either(fork, known)
+        raise many
+
+    def either(fork: Fork, known: Known) -> T:
+        made = list[T]()
+        for way in fork.ways:
+            with suppress(CompileError):
+                made.append(read(known.more(way)))
+        if len(made) != 1:
+            raise fork.error
+        return made[0]
+
+    return read(Known())
 
 
 def learnt_from(

@@ -10,7 +10,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.functions import FunctionKey
-from rnncc.frontends.onnx.learning import Known, Learnt, learnt_from
+from rnncc.frontends.onnx.learning import Fork, Known, Learnt, learnt_from
 from rnncc.frontends.onnx.reading import Tensors
 from rnncc.frontends.onnx.values import STEP_MARK, Array, Dequantised, Value, is_step, varies
 from rnncc.ir.dims import Dim
@@ -140,6 +140,14 @@ class ModelContext:
         """What must be true of sizes where the error is that they differ."""
         order = sorted(self.symbols, key=lambda symbol: symbol not in (TIME, BATCH))
         return learnt_from(error.differ, order, self.branches > 0, self.known)
+
+    def fork(self, error: CompileError, size: Dim, other: Dim) -> Fork | None:
+        """What choosing either branch tells, where they depend on whether two sizes are equal."""
+        if self.branches or varies(size):
+            return None
+        order = sorted(self.symbols, key=lambda symbol: symbol not in (TIME, BATCH))
+        equal = learnt_from([(size, other)], order, False, self.known)
+        return None if equal is None else Fork(error, equal, Learnt(size - other - 1))
 
     def inputs_behind(self, value: Value) -> list[str]:
         """The inputs of the model that a value is computed from."""

@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.functions import definition_of, function_key, inlined
-from rnncc.frontends.onnx.learning import Learnt
+from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.order import in_order
@@ -237,7 +237,7 @@ class Scope:
                 self._store(node, self._results(node, name, operator))
         except SizeOverflow as error:
             raise node.error(f"computes a size beyond {TEXT[str(error)]}") from error
-        except (CompileError, Learnt, InternalError, KeyboardInterrupt, MemoryError):
+        except (CompileError, Fork, Learnt, InternalError, KeyboardInterrupt, MemoryError):
             raise
         except Exception as error:
             raise InternalError.at(location, error) from error

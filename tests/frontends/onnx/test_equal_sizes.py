@@ -88,6 +88,28 @@ def skipped(levels: int) -> Any:
     return over([*down, *up], {"x": ["N", 2, "L"]}, **held)
 
 
+def squeezed(dims: list[int | str], rest: list[Any], **constants: Any) -> Any:
+    """x without axis 1 if that is 1, as PyTorch's exporter writes it, and then the rest of y."""
+    drop = graph([node("Squeeze", "x one", "t")], [], [info("t", None)])
+    keep = graph([node("Identity", "x", "e")], [], [info("e", None)])
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Gather", "shape one", "size", axis=0),
+        node("Equal", "size one", "c"),
+        node("If", "c", "z", then_branch=drop, else_branch=keep),
+        *rest,
+    ]
+    return over(nodes, {"x": dims}, one=np.array([1]), **constants)
+
+
+def rows_of_two_axes() -> Any:
+    return squeezed(["N", "C", 4], [node("Concat", "z w", "y", axis=0)], w=drawn(2, 4))
+
+
+def rows_of_three_axes() -> Any:
+    return squeezed(["N", "C", 4], [node("Concat", "z w", "y", axis=1)], w=drawn(3, 2, 4))
+
+
 Shape = tuple[int, ...]
 CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
     "sum": (
@@ -127,6 +149,13 @@ CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
         {"x": (2, 2, 14)},
         "would be -",
     ),
+    "an axis that must go": (rows_of_two_axes(), {"x": (3, 1, 4)}, {"x": (3, 2, 4)}, "axis 1 is 2"),
+    "an axis that must stay": (
+        rows_of_three_axes(),
+        {"x": (3, 5, 4)},
+        {"x": (3, 1, 4)},
+        "a size C - 2 would be -1",
+    ),
     "rows that must be there": (
         last_rows(),
         {"x": (2, 7, 2)},
@@ -151,6 +180,20 @@ def test_sizes_become_one(name: str) -> None:
     np.testing.assert_allclose(compiled.run(inputs)["y"], want, 1e-4, 1e-5)
     with pytest.raises(ArrayError, match=message):
         compiled.run({name: drawn(*shape) for name, shape in wrong.items()})
+
+
+def test_a_rank_that_the_rest_takes_either_way_is_refused() -> None:
+    made = squeezed(["N", "C", 4], [node("Neg", "z", "y")])
+    with pytest.raises(CompileError, match="may take its then branch, which cannot be built"):
+        rnncc.compile(made)
+    assert rnncc.compile(made, shapes={"x": ("N", 1, 4)}).outputs["y"].shape == ("N", 4)
+    assert rnncc.compile(made, shapes={"x": ("N", 3, 4)}).outputs["y"].shape == ("N", 3, 4)
+
+
+def test_branches_that_neither_fit_the_rest_are_refused() -> None:
+    made = squeezed(["N", "C", 4], [node("MatMul", "z w", "y")], w=drawn(5, 2))
+    with pytest.raises(CompileError, match="may take its then branch, which cannot be built"):
+        rnncc.compile(made)
 
 
 def test_time_keeps_its_name() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.errors import NeedsValue
@@ -15,8 +15,13 @@ from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.appending import aligned
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Body, Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.ops.casts import Cast
+from rnncc.ir.ops.elementwise import Compare
+from rnncc.ir.ops.shape import Broadcast, Reshape
+from rnncc.ir.ops.source import Fill, Size
 from rnncc.ir.types import dims_of, dtype_of, shape_text, tensor
 from rnncc.nn.axes import move_axis
 
@@ -28,15 +33,51 @@ if TYPE_CHECKING:
 
 
 def _if(n: Node) -> list[Any]:
-    """The outputs of one of two graphs; of the other nothing is built where the condition is known.
+    """The outputs of one of two graphs; of the other nothing is built where the condition is known,
+    or where the rest of the model can only be built if an open size is equal to a number, or only
+    if it is larger: calls check that.
 
-    Refused: a computed condition where branches' results differ in shape, type or length of lists,
-    but of lists to which a loop around appends.
+    Refused: other conditions where branches' results differ in shape, type or length of lists, but
+    of lists to which a loop around appends.
     """
     known = n.value(0).numbers
     if known is not None:
         chosen_branch = n.graph("then_branch" if bool(n.scalar(0)) else "else_branch")
         return inline(n, chosen_branch, {})
+    sizes = _equal_sizes(n.value(0).made)
+    if sizes is not None and n.scope.model.known.is_more(*sizes):
+        return inline(n, n.graph("else_branch"), {})
+    try:
+        return _either(n)
+    except NeedsValue as error:
+        fork = None if sizes is None else n.scope.model.fork(error, *sizes)
+        if fork is None:
+            raise
+        raise fork from error
+
+
+def _equal_sizes(condition: SSAValue | None) -> tuple[Dim, Dim] | None:
+    """The open size and the number that a condition says are equal."""
+    compared = None if condition is None else _plain(condition)
+    if not isinstance(compared, Compare) or compared.kind.data != "eq":
+        return None
+    sides = [_plain(side) for side in compared.operands]
+    size = next((get_dim(side.dim) for side in sides if isinstance(side, Size)), None)
+    other = next((side.value.value.data for side in sides if isinstance(side, Fill)), None)
+    if size is None or other is None or other != int(other):
+        return None
+    return size, Dim.of(int(other))
+
+
+def _plain(value: SSAValue) -> Operation | Block:
+    """What computes a number, whatever its shape and type."""
+    while isinstance(value.owner, Reshape | Cast | Broadcast):
+        value = value.owner.x
+    return value.owner
+
+
+def _either(n: Node) -> list[Any]:
+    """The outputs of the branch that the run chooses."""
     (one, first), (other, second) = _branch(n, "then"), _branch(n, "else")
     if len(first) != len(second):
         raise n.error(f"has branches with {len(first)} and {len(second)} results")
