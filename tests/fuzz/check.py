@@ -264,8 +264,8 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
     symbols = [sizes[name] for name in model.metadata["symbols"]]
     if model._functions["tape_bytes"](*symbols) < 0:
         return  # refused sizes
-    inputs = {name: _bounded(array) for name, array in draw_inputs(rng, model, sizes).items()}
-    outer = _outer_grads(model, sizes)
+    inputs = {name: bounded(array) for name, array in draw_inputs(rng, model, sizes).items()}
+    outer = outer_grads(model, sizes)
     if outer is None:
         return
     with guards(end=True) as memory:
@@ -296,7 +296,7 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
         result.failures.append(Failure("gradient", _operators(program), text))
 
 
-def _bounded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def bounded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Numbers that do not overflow: 0 times infinity is NaN where a gradient of 0 is computed, and
     nothing where it is left out.
     """
@@ -305,7 +305,7 @@ def _bounded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.clip(np.nan_to_num(array, nan=1.0), -MOST_GIVEN, MOST_GIVEN).astype(array.dtype)
 
 
-def _outer_grads(model: TrainableModel, sizes: Mapping[str, int]) -> Arrays | None:
+def outer_grads(model: TrainableModel, sizes: Mapping[str, int]) -> Arrays | None:
     """Of the outputs; None where one would have a negative size."""
     shapes = {
         name: tuple(s.evaluate(sizes) for s in model.outputs[name].sizes)
