@@ -169,6 +169,15 @@ def _along(n: Node, inputs: Operands) -> int | None:
     return None if n.axis(n.integer("axis", -1), x.rank) == x.axis else x.axis
 
 
+def _quantised(n: Node, inputs: Operands) -> int | None:
+    """By one scale, or by one for each row of another axis."""
+    x, scale = _single(inputs), n.value(1)
+    if x is None or n.integer("block_size", 0):
+        return None
+    whole = all(d == 1 for d in scale.dims)
+    return x.axis if whole or n.axis(n.integer("axis", 1), x.rank) != x.axis else None
+
+
 def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
     """Along other axes, which go or become 1."""
 
@@ -195,6 +204,7 @@ RULES: dict[str, Rule] = {
     **{f"Reduce{name}": _without(reduced_axes) for name in _REDUCED},
     **dict.fromkeys(("ArgMax", "ArgMin"), _without(lambda n: [n.integer("axis", 0)])),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _along),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
     "Transpose": _transpose,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,

@@ -78,6 +78,25 @@ def test_rows_that_a_condition_chooses_are_passed_on() -> None:
     compared(made, [{"x": rows(3), "c": flags(0, 1, 1)}, {"x": rows(1), "c": flags(0)}])
 
 
+@pytest.mark.parametrize("scales", [1, 4])
+def test_rows_are_quantised(scales: int) -> None:
+    pytest.importorskip("onnxruntime")
+    numbers = {"s": np.linspace(0.1, 0.2, scales).astype("f4"), "z": np.full(scales, 7, np.uint8)}
+    numbers = {k: a if scales > 1 else a[0] for k, a in numbers.items()}
+    nodes = [node("Compress", "x c", "r", axis=0), node("QuantizeLinear", "r s z", "q")]
+    nodes += [node("DequantizeLinear", "q s z", "y")]
+    outputs = [info("q", None, "u8"), info("y", None)]
+    made = model(nodes, [info("x", ["N", 4]), info("c", ["N"], "i1")], outputs, numbers)
+    compared(made, [{"x": rows(3), "c": flags(0, 1, 1)}, {"x": rows(1), "c": flags(0)}])
+    nodes[1:] = [node(n.op_type, " ".join(n.input), n.output[0], axis=0) for n in nodes[1:]]
+    if scales > 1:
+        made = model(nodes, made.graph.input, outputs, numbers)
+        with pytest.raises(
+            CompileError, match=r"\(QuantizeLinear\): reads a tensor whose number of"
+        ):
+            imported(made)
+
+
 @pytest.mark.parametrize("axis", [None, 1])
 def test_compress(axis: int | None) -> None:
     pytest.importorskip("onnxruntime")
