@@ -1,5 +1,5 @@
 """Operators that pass on tensors whose number of rows the run decides, as each row of their result
-is computed of one row; what reads rows together is refused.
+is computed of one row; what reads rows together is in `partial_sums.py`, or refused.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from rnncc.frontends.onnx.ops import activations, arithmetic, elementwise, logic
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.ops.shape import axes_input
 from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.partial_sums import build_together
 from rnncc.frontends.onnx.values import Value
 
 Operands = Sequence[Value | None]
@@ -33,6 +34,10 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     count = _counted(inputs)[0].count
     if name == "Shape":
         return [_shape(n, _counted(inputs)[0])]
+    x = _single(inputs)
+    together = None if x is None else build_together(n, name, operator, x)
+    if together is not None:
+        return together
     axis = RULES[name](n, inputs) if name in RULES else None
     if axis is None:
         raise n.unsupported("reads a tensor whose number of rows the run decides", _HINT)
@@ -146,9 +151,11 @@ def _concat(n: Node, inputs: Operands) -> int | None:
 
 
 def _product(n: Node, inputs: Operands) -> int | None:
-    """Rows of a left operand times a matrix."""
-    x = _single(inputs)
+    """Rows of a left operand times a matrix; of integers, by one zero point for all."""
+    x, zero = _single(inputs), n.inputs[2] if n.has(2) else None
     if x is None or x.axis == x.rank - 1 or n.value(1).rank != 2:
+        return None
+    if zero is not None and any(d != 1 for d in zero.dims):
         return None
     return x.axis
 
@@ -212,6 +219,6 @@ RULES: dict[str, Rule] = {
     "Gather": _gather,
     "GatherND": _gather_nd,
     "Concat": _concat,
-    "MatMul": _product,
+    **dict.fromkeys(("MatMul", "MatMulInteger"), _product),
     "Gemm": _gemm,
 }
