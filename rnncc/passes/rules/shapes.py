@@ -19,6 +19,8 @@ from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of, dtype_of
 
 Rule = Callable[[Any], SSAValue | None]
+MAX_PARTS = 64
+"""Of a join, before the parts of joins that are used elsewhere stay together."""
 
 
 def transpose(op: Transpose) -> SSAValue | None:
@@ -111,8 +113,10 @@ def concat(op: Concat) -> SSAValue | None:
     parts, left = list[SSAValue](), [*reversed(op.xs)]
     while left:
         part = left.pop()
-        if isinstance(part.owner, Concat) and part.owner.axis == op.axis:
-            left += reversed(part.owner.xs)
+        inner = part.owner if isinstance(part.owner, Concat) else None
+        others = len(parts) + len(left)
+        if inner is not None and inner.axis == op.axis and _opens(part, inner, others):
+            left += reversed(inner.xs)
         elif dims_of(part)[axis] != 0:
             parts.append(part)
     joined: list[SSAValue] = []
@@ -122,6 +126,14 @@ def concat(op: Concat) -> SSAValue | None:
     if not joined or (joined == list(op.xs) and len(joined) > 1):
         return None
     return b.concat(joined, axis)
+
+
+def _opens(part: SSAValue, inner: Concat, others: int) -> bool:
+    """Whether the parts of a part take its place: of one that is used again, if they are few.
+
+    Twenty joins of a value with itself would have a million parts.
+    """
+    return part.has_one_use() or len(inner.xs) + others <= MAX_PARTS
 
 
 def _join(b: Builder, first: SSAValue, second: SSAValue, axis: int) -> SSAValue | None:

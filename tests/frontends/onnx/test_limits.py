@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
+from time import process_time
 from typing import Any
 
 import numpy as np
 import pytest
 
+import rnncc
 from rnncc.errors import CompileError
 from tests.frontends.onnx.models import imported, info, model, node
 
@@ -72,3 +75,14 @@ def test_refused(name: str) -> None:
         tracemalloc.stop()
     assert message in str(caught.value)
     assert peak < 512 << 20
+
+
+def test_joins_of_joins_stay_few() -> None:
+    """Twenty nodes, each of which joins a value with itself: a million parts of x."""
+    names = ["x", *(f"v{i}" for i in range(20))]
+    nodes = [node("Concat", f"{a} {a}", b, axis=1) for a, b in pairwise(names)]
+    made = model([*nodes, node("Relu", names[-1], "y")], [info("x", [1, 1])], [info("y", None)])
+    start = process_time()
+    y = rnncc.compile(made).run({"x": np.ones((1, 1), np.float32)})["y"]
+    assert process_time() - start < 10
+    np.testing.assert_array_equal(y, np.ones((1, 1 << 20), np.float32))
