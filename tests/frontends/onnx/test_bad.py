@@ -356,6 +356,12 @@ def test_one_line(name: str, folder: Path) -> None:
         assert told == CASES[name][1]
 
 
+def test_long_texts_are_cut() -> None:
+    with pytest.raises(CompileError, match=r"\(Einsum\): has an input of 2 axes for 'iii") as error:
+        import_model(one("Einsum", equation="i" * 100_000))
+    assert len(str(error.value)) < 3000
+
+
 def test_branches_in_branches_are_built_once() -> None:
     start = process_time()
     assert str(import_model(deep(20)).module).count("rnn.scan") == 40
