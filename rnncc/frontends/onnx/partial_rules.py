@@ -185,6 +185,19 @@ def _quantised(n: Node, inputs: Operands) -> int | None:
     return x.axis if whole or n.axis(n.integer("axis", 1), x.rank) != x.axis else None
 
 
+def _of_numbers(n: Node, inputs: Operands) -> int | None:
+    """One quantised tensor, or two, each followed by its scale and zero point."""
+    return _elementwise(n, [inputs[0], *inputs[3:4]])
+
+
+def _product_of_numbers(n: Node, inputs: Operands) -> int | None:
+    """Rows of a quantised left operand, by one scale for all, times a matrix."""
+    x, right = _single(inputs), n.value(3)
+    if x is None or x.axis == x.rank - 1 or right.rank != 2:
+        return None
+    return x.axis if all(d == 1 for d in n.value(1).dims) else None
+
+
 def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
     """Along other axes, which go or become 1."""
 
@@ -204,6 +217,7 @@ _PLAIN = {
     *arithmetic.OPERATORS,
     *logic.OPERATORS,
 } - {"CastLike", "Dropout", "PRelu"}
+_OF_NUMBERS = ("Add", "Mul", "Sigmoid", "LeakyRelu")
 _REDUCED = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSumExp", "SumSquare", "LogSum")
 
 RULES: dict[str, Rule] = {
@@ -212,6 +226,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(("ArgMax", "ArgMin"), _without(lambda n: [n.integer("axis", 0)])),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _along),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
+    **{f"com.microsoft.QLinear{name}": _of_numbers for name in _OF_NUMBERS},
+    "QLinearMatMul": _product_of_numbers,
     "Transpose": _transpose,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,

@@ -122,6 +122,21 @@ def test_rows_are_quantised_by_their_range() -> None:
     compared(made, [{"x": rows(3) - 3, "c": flags(0, 1, 1)}, {"x": rows(2), "c": flags(0, 0)}])
 
 
+def test_quantised_rows_are_passed_on() -> None:
+    pytest.importorskip("onnxruntime")
+    constants = {"s": np.float32(0.02), "z": np.array(9, np.uint8), "zw": np.array(1, np.int8)}
+    constants |= {"w": np.arange(-6, 6, dtype=np.int8).reshape(4, 3)}
+    constants |= {"k": np.array([3, 5, 70, 200], np.uint8)}
+    nodes = [node("Compress", "x c", "r", axis=0), node("QuantizeLinear", "r s z", "q")]
+    nodes += [node("QLinearMul", "q s z k s z s z", "m", domain="com.microsoft")]
+    nodes += [node("QLinearSigmoid", "m s z s z", "g", domain="com.microsoft")]
+    nodes += [node("QLinearMatMul", "g s z w s zw s z", "p")]
+    outputs = [info("m", None, "u8"), info("p", None, "u8")]
+    inputs = [info("x", ["N", 4]), info("c", ["N"], "i1")]
+    made = model(nodes, inputs, outputs, constants, domains={"com.microsoft": 1})
+    compared(made, [{"x": rows(3), "c": flags(0, 1, 1)}, {"x": rows(1), "c": flags(0)}])
+
+
 @pytest.mark.parametrize("scales", [1, 4])
 def test_rows_are_quantised(scales: int) -> None:
     pytest.importorskip("onnxruntime")
