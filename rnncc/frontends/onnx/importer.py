@@ -95,6 +95,7 @@ def read_model(
     own = {function_key(f, f.name): f for f in message.functions}
     opsets, tensors, known = opsets_of(message), Tensors(source), Known()
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
+    size = message.ByteSize()
     for _ in range(MOST_LEARNT):
         model = ModelContext(
             file,
@@ -107,7 +108,7 @@ def read_model(
             training,
             functions or {},
         )
-        model.known = known
+        model.known, model.stored = known, size
         scope = Scope(model, Builder.net(name or stem or message.graph.name or "net"))
         try:
             defaults = _add_inputs(scope, message, shapes or {}, bind or {}, given or Given())

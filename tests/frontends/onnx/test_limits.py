@@ -86,3 +86,29 @@ def test_joins_of_joins_stay_few() -> None:
     y = rnncc.compile(made).run({"x": np.ones((1, 1), np.float32)})["y"]
     assert process_time() - start < 10
     np.testing.assert_array_equal(y, np.ones((1, 1 << 20), np.float32))
+
+
+def test_what_is_computed_at_import_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen results of one constant: those beyond the bound are left to later passes."""
+    from rnncc.frontends.onnx import model as context
+
+    monkeypatch.setattr(context, "MAX_FOLDED_BYTES", 1 << 20)
+    count, size = 16, 1 << 17
+    nodes = [node("Range", "zero size one", "r"), node("Identity", "zero", "a0")]
+    for i in range(count):
+        nodes += [node("Add", f"r k{i}", f"d{i}"), node("ReduceMax", f"d{i}", f"m{i}", keepdims=0)]
+    nodes += [node("Add", f"a{i} m{i}", f"a{i + 1}") for i in range(count)]
+    nodes += [node("Cast", f"a{count}", "f", to=1), node("Add", "x f", "y")]
+    constants = {f"k{i}": np.array(i) for i in range(count)}
+    constants |= {"zero": np.array(0), "one": np.array(1), "size": np.array(size)}
+    made = model(nodes, [info("x", ["N"])], [info("y", None)], constants)
+    source = made.SerializeToString()
+    tracemalloc.start()
+    try:
+        imported(source)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < count * 8 * size // 2
+    y = rnncc.compile(source).run({"x": np.zeros(1, np.float32)})["y"]
+    assert y[0] == count * (size - 1) + sum(range(count))
