@@ -9,6 +9,8 @@ from typing import Any
 from rnncc.records import record
 
 _PACKAGE = __name__.partition(".")[0]
+MOST = 2000
+"""Characters of a message: names and texts of a file that it repeats may be of any length."""
 
 
 @record
@@ -45,7 +47,9 @@ class CompileError(Exception):
         self.differ = tuple(differ)
         text = f"{self.location}: {what}" if self.location else what
         text = f"{text} ({hint})" if hint else text
-        super().__init__(" ".join(text.split()))
+        text = " ".join(text.split())
+        half = MOST // 2
+        super().__init__(text if len(text) <= MOST else f"{text[:half]} ... {text[-half:]}")
 
 
 class NetError(CompileError):

@@ -33,11 +33,16 @@ def quantise(b: Builder, x: SSAValue, scale: SSAValue, zero: Zero, dtype: str) -
 
 
 def level(b: Builder, x: SSAValue, zero: Zero, dtype: str) -> SSAValue:
-    """x as the nearest integer, ties to even, + zero, within the type's limits: still a float."""
+    """x as the nearest integer, ties to even, + zero, within the type's limits: still a float.
+
+    NaN is the least number, as ONNX Runtime has it: rows that a mask takes out later must not
+    spread it.
+    """
     low, high = (b.fill(limit, (), "f32") for limit in LIMITS[dtype])
     number = b.round("even", x)
     number = number if zero is None else b.add(number, b.cast(zero, "f32"))
-    return b.minimum(b.maximum(number, low), high)
+    number = b.select(b.compare("gt", number, low), number, low)
+    return b.select(b.compare("lt", number, high), number, high)
 
 
 def dequantise(b: Builder, x: SSAValue, scale: SSAValue, zero: Zero) -> SSAValue:

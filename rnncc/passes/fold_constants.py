@@ -185,16 +185,14 @@ def _computed(
 ) -> dict[SSAValue, Array] | None:
     """New parameters' values; None if an op has no value, which is then among those that `failed`.
 
-    What lies between is held until its last reader has been computed.
+    What lies between is held until its last reader has been computed, and computed just before its
+    first one: sums of large products, say, are not all there at once.
     """
     ends = _ends(known)
-    needed, made = set(ends), set(ends)
-    for value in reversed(list(known)):
-        if value in needed:
-            needed |= _operands(value)
+    needed, made = _in_order(ends), set(ends)
     readers = Counter(operand for value in needed for operand in _operands(value))
     arrays: dict[SSAValue, Array] = {}
-    for value in (value for value in known if value in needed):
+    for value in needed:
         op = value.owner
         assert isinstance(op, RnnOp)
         try:
@@ -210,9 +208,21 @@ def _computed(
     return {value: arrays[value] for value in ends}
 
 
-def _operands(value: SSAValue) -> set[SSAValue]:
+def _in_order(ends: Sequence[SSAValue]) -> list[SSAValue]:
+    """Some values behind all that they are computed of, depth first."""
+    found, waiting = dict[SSAValue, None](), [*reversed(ends)]
+    while waiting:
+        value = waiting[-1]
+        missing = [v for v in _operands(value) if v not in found]
+        waiting += reversed(missing)
+        if not missing:
+            found[waiting.pop()] = None
+    return list(found)
+
+
+def _operands(value: SSAValue) -> list[SSAValue]:
     assert isinstance(value.owner, RnnOp)
-    return set(value.owner.operands)
+    return list(dict.fromkeys(value.owner.operands))
 
 
 def _evaluate(program: Program, op: RnnOp, operands: Sequence[Array]) -> Array:

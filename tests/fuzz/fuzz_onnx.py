@@ -297,6 +297,26 @@ def change_nodes(rng: random.Random, model: Any) -> None:
     change_order(rng, rng.choice([g for g in graphs(model) if g.node]).node)
 
 
+def repeat_node(rng: random.Random, model: Any) -> None:
+    """A node on its own result, again and again: what doubles has a million elements, or parts."""
+    chosen = rng.choice([g for g in graphs(model) if g.node])
+    place = rng.randrange(len(chosen.node))
+    node, count = chosen.node[place], rng.choice([2, 5, 12, 20])
+    if len(node.output) != 1 or any(a.HasField("g") for a in node.attribute):
+        return
+    computed = {n for op in chosen.node for n in op.output} | {i.name for i in model.graph.input}
+    copies = [type(node)() for _ in range(count)]
+    last = node.output[0]
+    for at, copied in enumerate(copies):
+        copied.CopyFrom(node)
+        before = f"{last}.{at}"
+        copied.input[:] = [before if name in computed else name for name in node.input]
+        copied.output[0] = f"{last}.{at + 1}" if at + 1 < count else last
+    node.output[0] = f"{last}.0"
+    for copied in reversed(copies):
+        chosen.node.insert(place + 1, copied)
+
+
 def change_version(rng: random.Random, model: Any) -> None:
     """Another opset."""
     if model.opset_import:
@@ -306,7 +326,7 @@ def change_version(rng: random.Random, model: Any) -> None:
 MUTATIONS: list[Mutation] = [
     *(change_type, change_name, change_count, change_attribute, change_attribute),
     *(change_tensor, change_tensor, change_input, change_nodes, change_version),
-    *(change_numbers, change_numbers, change_shape, change_shape, change_integers),
+    *(change_numbers, change_numbers, change_shape, change_shape, change_integers, repeat_node),
 ]
 
 

@@ -205,3 +205,16 @@ def test_reshapes_of_one_value_are_asked_once_a_change(monkeypatch: pytest.Monke
         counts.append(len(asked))
     assert counts[0] >= 20
     assert counts[1] < 3 * counts[0]
+
+
+@pytest.mark.parametrize(("rows", "left"), [(1, 0), (2, 1)])
+def test_directions_of_a_layer_are_joined_in_the_order_in_which_the_next_one_reads(
+    rows: int, left: int
+):
+    b = Builder.net("directions")
+    forwards, backwards = (b.input(name, ("T", rows, "N", 3)) for name in ("a", "b"))
+    joined = b.transpose(b.concat([b.tanh(forwards), b.exp(backwards)], 1), (0, 2, 1, 3))
+    program = b.finish({"y": b.reshape(joined, ("T", "N", 6 * rows))})
+    assert_same_meaning(program, applied(Simplify()))
+    Simplify().rewrite(program.net)
+    assert count(program.net.body.block)["transpose"] == left

@@ -95,6 +95,7 @@ def read_model(
     own = {function_key(f, f.name): f for f in message.functions}
     opsets, tensors = opsets_of(message), Tensors(source)
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
+    size = message.ByteSize()
 
     def attempt(known: Known) -> Imported:
         model = ModelContext(
@@ -108,7 +109,7 @@ def read_model(
             training,
             functions or {},
         )
-        model.known = known
+        model.known, model.stored = known, size
         scope = Scope(model, Builder.net(name or stem or message.graph.name or "net"))
         defaults = _add_inputs(scope, message, shapes or {}, bind or {}, given or Given())
         return _finished(scope, message.graph, defaults)

@@ -34,6 +34,8 @@ class Inputs:
         infos: the graph's inputs that are to be inputs of the model, or may be.
         shapes: what the user gives: a size named differently there is that size everywhere.
         learnt: symbols that stand for other sizes, by all of that.
+
+    The file's own symbols, which users' names do not mean, have names of their own until the end.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Inputs:
         self._open = dict[str, list[Dim] | None]()
         self._types = dict[str, str]()
         self._symbols = dict[str, str]()
+        self._named = dict[str, Dim]()
         for info in infos:
             self._open[info.name], self._types[info.name] = self._declared(info)
         self._replaced = dict[str, Dim | int]()
@@ -94,11 +97,6 @@ class Inputs:
         named = any(character.isalnum() for character in dim.dim_param)
         return self._symbol(dim.dim_param if named else f"{name}_{axis}")
 
-    @property
-    def _named(self) -> dict[str, Dim]:
-        """The file's own symbols, which users' names do not mean -> their names in the end."""
-        return {_own(symbol): Dim.of(symbol) for symbol in self._symbols.values()}
-
     def _text(self, dims: Sequence[Dim]) -> str:
         return shape_text([d.substitute(self._named) for d in dims])
 
@@ -109,10 +107,10 @@ class Inputs:
             stem = f"d{stem}" if stem.startswith("_") else stem
             stem = f"{stem}_" if stem in _TAKEN else stem
             chosen, number = stem, 1
-            while chosen in self._symbols.values():
+            while _own(chosen) in self._named:
                 number += 1
                 chosen = f"{stem}_{number}"
-            self._symbols[text] = chosen
+            self._symbols[text], self._named[_own(chosen)] = chosen, Dim.of(chosen)
         return Dim.of(_own(self._symbols[text]))
 
     def bind(self, name: str, value: Constant) -> Array:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.errors import CompileError
@@ -20,6 +21,11 @@ from rnncc.sizes import BATCH, TIME
 
 if TYPE_CHECKING:
     from rnncc.frontends.onnx.node import Node, OnnxOperator
+
+MAX_FOLDED_BYTES = 1 << 29
+"""That may be computed at import of a model, whatever it holds itself."""
+GROWTH = 16
+"""Bytes that are computed for each that the file holds: 4 bits become a float, some times over."""
 
 
 @dataclass
@@ -49,6 +55,8 @@ class ModelContext:
         known: what operators force sizes to be, as far as that is known.
         symbols: of the sizes of inputs, in order.
         branches: how many branches a node stands in that may not be taken.
+        stored: the bytes of the file.
+        folded: the bytes of all that has been computed at import.
     """
 
     file: str
@@ -75,6 +83,22 @@ class ModelContext:
     nodes: int = 0
     calls: int = 0
     branches: int = 0
+    stored: int = 0
+    folded: int = 0
+
+    def may_fold(self) -> bool:
+        """Whether more may be computed at import: what a small file makes of one constant, time
+        after time, is left to the run.
+        """
+        held = self.stored + self.tensors.outside
+        return self.folded <= MAX_FOLDED_BYTES + GROWTH * held
+
+    def count_folded(self, found: Any) -> None:
+        """Count what was computed at import, but for views."""
+        for result in cast(Iterable[Any], found if isinstance(found, (list, tuple)) else [found]):
+            array: Any = result.known if isinstance(result, Value) else result
+            if isinstance(array, np.ndarray) and array.base is None:
+                self.folded += cast(Array, array).nbytes
 
     def unique(self, name: str) -> str:
         """A name for a parameter."""

@@ -211,6 +211,8 @@ class Node:
         value = self._tensor(index)
         if value.known is not None and value.known.ndim < 2:
             return list(as_objects(value.known).reshape(-1))
+        if value.rank != 1:
+            raise self.error(f"{self._shown(index)} is no vector of integers")
         rows = self.b.cast(self.x(index, INTEGERS), "i64")
         (count,) = self.static(index)
         return [self.b.reshape(self.b.slice(rows, 0, at, 1), ()) for at in range(count)]

@@ -45,10 +45,15 @@ class Partial(Value):
         return "a tensor whose number of rows the run decides"
 
 
+def filled(b: Builder, x: SSAValue, count: SSAValue, axis: int, other: float) -> SSAValue:
+    """x with another number behind the first rows along an axis that count."""
+    dims = dims_of(x)
+    counts = b.compare("lt", b.iota((dims[axis],), 0, "i64"), b.broadcast(count, (dims[axis],), []))
+    counts = b.broadcast(counts, dims, [axis])
+    return b.select(counts, x, b.fill(other, dims, dtype_of(x)))
+
+
 def first_rows(b: Builder, rows: SSAValue, count: SSAValue) -> Partial:
     """Rows along axis 0, of which the first count; the others, which may be anything, become 0."""
-    dims = dims_of(rows)
-    counts = b.compare("lt", b.iota((dims[0],), 0, "i64"), b.broadcast(count, (dims[0],), []))
-    counts = b.broadcast(counts, dims, [0])
-    kept = b.select(counts, rows, b.fill(0, dims, dtype_of(rows)))
+    kept = filled(b, rows, count, 0, 0)
     return Partial.counted(Value.computed(kept), 0, count)

@@ -1,5 +1,5 @@
 """Operators that pass on tensors whose number of rows the run decides, as each row of their result
-is computed of one row; what reads rows together is refused.
+is computed of one row; what reads rows together is in `partial_sums.py`, or refused.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from rnncc.frontends.onnx.ops import activations, arithmetic, elementwise, logic
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.ops.shape import axes_input
 from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.partial_sums import build_together
 from rnncc.frontends.onnx.values import Value
 
 Operands = Sequence[Value | None]
@@ -33,6 +34,10 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     count = _counted(inputs)[0].count
     if name == "Shape":
         return [_shape(n, _counted(inputs)[0])]
+    x = _single(inputs)
+    together = None if x is None else build_together(n, name, operator, x)
+    if together is not None:
+        return together
     axis = RULES[name](n, inputs) if name in RULES else None
     if axis is None:
         raise n.unsupported("reads a tensor whose number of rows the run decides", _HINT)
@@ -146,9 +151,11 @@ def _concat(n: Node, inputs: Operands) -> int | None:
 
 
 def _product(n: Node, inputs: Operands) -> int | None:
-    """Rows of a left operand times a matrix."""
-    x = _single(inputs)
+    """Rows of a left operand times a matrix; of integers, by one zero point for all."""
+    x, zero = _single(inputs), n.inputs[2] if n.has(2) else None
     if x is None or x.axis == x.rank - 1 or n.value(1).rank != 2:
+        return None
+    if zero is not None and any(d != 1 for d in zero.dims):
         return None
     return x.axis
 
@@ -167,6 +174,28 @@ def _along(n: Node, inputs: Operands) -> int | None:
     if x is None or n.opset < 13:
         return None
     return None if n.axis(n.integer("axis", -1), x.rank) == x.axis else x.axis
+
+
+def _quantised(n: Node, inputs: Operands) -> int | None:
+    """By one scale, or by one for each row of another axis."""
+    x, scale = _single(inputs), n.value(1)
+    if x is None or n.integer("block_size", 0):
+        return None
+    whole = all(d == 1 for d in scale.dims)
+    return x.axis if whole or n.axis(n.integer("axis", 1), x.rank) != x.axis else None
+
+
+def _of_numbers(n: Node, inputs: Operands) -> int | None:
+    """One quantised tensor, or two, each followed by its scale and zero point."""
+    return _elementwise(n, [inputs[0], *inputs[3:4]])
+
+
+def _product_of_numbers(n: Node, inputs: Operands) -> int | None:
+    """Rows of a quantised left operand, by one scale for all, times a matrix."""
+    x, right = _single(inputs), n.value(3)
+    if x is None or x.axis == x.rank - 1 or right.rank != 2:
+        return None
+    return x.axis if all(d == 1 for d in n.value(1).dims) else None
 
 
 def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
@@ -188,6 +217,7 @@ _PLAIN = {
     *arithmetic.OPERATORS,
     *logic.OPERATORS,
 } - {"CastLike", "Dropout", "PRelu"}
+_OF_NUMBERS = ("Add", "Mul", "Sigmoid", "LeakyRelu")
 _REDUCED = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSumExp", "SumSquare", "LogSum")
 
 RULES: dict[str, Rule] = {
@@ -195,6 +225,9 @@ RULES: dict[str, Rule] = {
     **{f"Reduce{name}": _without(reduced_axes) for name in _REDUCED},
     **dict.fromkeys(("ArgMax", "ArgMin"), _without(lambda n: [n.integer("axis", 0)])),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _along),
+    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
+    **{f"com.microsoft.QLinear{name}": _of_numbers for name in _OF_NUMBERS},
+    "QLinearMatMul": _product_of_numbers,
     "Transpose": _transpose,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
@@ -202,6 +235,6 @@ RULES: dict[str, Rule] = {
     "Gather": _gather,
     "GatherND": _gather_nd,
     "Concat": _concat,
-    "MatMul": _product,
+    **dict.fromkeys(("MatMul", "MatMulInteger"), _product),
     "Gemm": _gemm,
 }

@@ -185,6 +185,11 @@ class Tensors:
         self._counted, self._total = set[tuple[str, _Region]](), 0
         self._helper = onnx_package().numpy_helper
 
+    @property
+    def outside(self) -> int:
+        """The bytes of tensors in other files, of those that were read."""
+        return self._total
+
     def array(self, tensor: TensorProto, location: Location | str) -> Array:
         """A tensor's array, read-only where it can be.
 

@@ -263,12 +263,14 @@ class Scope:
             return None
         arrays = [np.zeros(0) if a is None else a for a in known]
         most = MAX_FOLDED_SIZES if any(a.dtype == object for a in arrays) else MAX_FOLDED
-        if sum(a.size for a in arrays) > most or _together(arrays) > most:
+        large = sum(a.size for a in arrays) > most or _together(arrays) > most
+        if large or not self.model.may_fold():
             return None
         try:
             found: Any = operator.fold(node, arrays)
         except NoFormula:
             return None
+        self.model.count_folded(found)
         if found is None or isinstance(found, (list, tuple, Value)):
             return cast(Any, found)
         return np.asarray(found)  # NumPy gives plain numbers for arrays without axes

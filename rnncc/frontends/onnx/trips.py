@@ -231,11 +231,13 @@ def _within_branches(
 ) -> tuple[dict[str, NodeProto], dict[str, Any]]:
     """The nodes that write names in branches of an `If`, and the initialisers there.
 
-    Of names that stand for one thing alone.
+    Of names that stand for one thing alone; equal initialisers are one thing, as optimisers write
+    a shared constant into each branch.
     """
     inner = [g for op in graph.node if op.op_type == "If" for g in graphs_in(op)]
     writers = [(name, op) for g in inner for op in g.node for name in op.output if name]
-    held = [(tensor.name, tensor) for g in inner for tensor in g.initializer]
+    tensors = [tensor for g in inner for tensor in g.initializer]
+    held = [(t.name, t) for t in {t.SerializeToString(): t for t in tensors}.values()]
     times = Counter(name for name, _ in [*writers, *held])
     single = {name for name, count in times.items() if count == 1 and around.find(name) is None}
     return (

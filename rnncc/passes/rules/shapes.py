@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from xdsl.dialects.builtin import BoolAttr
@@ -19,18 +19,41 @@ from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of, dtype_of
 
 Rule = Callable[[Any], SSAValue | None]
+MAX_PARTS = 64
+"""Of a join, before the parts of joins that are used elsewhere stay together."""
 
 
 def transpose(op: Transpose) -> SSAValue | None:
-    """Of a transpose → one; of nothing → x; of axes of size 1 alone → reshape; of a fill → fill"""
+    """Of a transpose → one; of nothing → x; of axes of size 1 alone → reshape, and of a concat of
+    such parts → concat; of a fill → fill
+    """
     perm, inner, b = get_ints(op.perm), op.x.owner, Builder.before(op)
     if isinstance(inner, Transpose):
         first = get_ints(inner.perm)
         return b.transpose(inner.x, [first[axis] for axis in perm])
     if isinstance(inner, Fill):
         return b.fill(inner.value.value.data, dims_of(op.y), dtype_of(op.y))
-    moving = [axis for axis in perm if dims_of(op.x)[axis] != 1]
-    return b.reshape(op.x, dims_of(op.y)) if moving == sorted(moving) else None
+    if _keeps_order(op.x, perm):
+        return b.reshape(op.x, dims_of(op.y))
+    if isinstance(inner, Concat) and op.x.has_one_use():
+        return _transpose_of_parts(b, inner, perm)
+    return None
+
+
+def _keeps_order(x: SSAValue, perm: Sequence[int]) -> bool:
+    """Whether elements stay in their order: axes of size 1 move alone."""
+    moving = [axis for axis in perm if dims_of(x)[axis] != 1]
+    return moving == sorted(moving)
+
+
+def _transpose_of_parts(b: Builder, concat: Concat, perm: Sequence[int]) -> SSAValue | None:
+    """The directions of a recurrent layer, [T, 1, N, H] each, are written as [T, N, 2, H] at once:
+    the product of the next layer reads whole rows.
+    """
+    if not all(_keeps_order(part, perm) for part in concat.xs):
+        return None
+    turned = [b.reshape(p, [dims_of(p)[axis] for axis in perm]) for p in concat.xs]
+    return b.concat(turned, perm.index(concat.axis.data))
 
 
 def broadcast(op: Broadcast) -> SSAValue | None:
@@ -111,8 +134,10 @@ def concat(op: Concat) -> SSAValue | None:
     parts, left = list[SSAValue](), [*reversed(op.xs)]
     while left:
         part = left.pop()
-        if isinstance(part.owner, Concat) and part.owner.axis == op.axis:
-            left += reversed(part.owner.xs)
+        inner = part.owner if isinstance(part.owner, Concat) else None
+        others = len(parts) + len(left)
+        if inner is not None and inner.axis == op.axis and _opens(part, inner, others):
+            left += reversed(inner.xs)
         elif dims_of(part)[axis] != 0:
             parts.append(part)
     joined: list[SSAValue] = []
@@ -122,6 +147,14 @@ def concat(op: Concat) -> SSAValue | None:
     if not joined or (joined == list(op.xs) and len(joined) > 1):
         return None
     return b.concat(joined, axis)
+
+
+def _opens(part: SSAValue, inner: Concat, others: int) -> bool:
+    """Whether the parts of a part take its place: of one that is used again, if they are few.
+
+    Twenty joins of a value with itself would have a million parts.
+    """
+    return part.has_one_use() or len(inner.xs) + others <= MAX_PARTS
 
 
 def _join(b: Builder, first: SSAValue, second: SSAValue, axis: int) -> SSAValue | None:

@@ -187,6 +187,14 @@ CASES: dict[str, tuple[Any, str]] = {
         "node 'y' (Reshape): input \"j\" is computed by the model, and must be known (it decides "
         "the shape or form of the result)",
     ),
+    "computed bounds that are no vector": (
+        model(
+            [node("Cast", "x", "i", to=7), node("Slice", "x i i", "y")],
+            [X],
+            [Y],
+        ),
+        "node 'y' (Slice): input \"i\" is no vector of integers",
+    ),
     "absurd shape": (
         one("Expand", "x s", {"s": np.array([1 << 40, 1, 4])}),
         "node 'y' (Expand): gives a tensor of shape 1099511627776 x N x 4, which is too large",
@@ -354,6 +362,12 @@ def test_one_line(name: str, folder: Path) -> None:
         assert told.startswith(STARTS[name]), told
     else:
         assert told == CASES[name][1]
+
+
+def test_long_texts_are_cut() -> None:
+    with pytest.raises(CompileError, match=r"\(Einsum\): has an input of 2 axes for 'iii") as error:
+        import_model(one("Einsum", equation="i" * 100_000))
+    assert len(str(error.value)) < 3000
 
 
 def test_branches_in_branches_are_built_once() -> None:

@@ -291,3 +291,9 @@ def test_an_open_number_of_updates_may_be_none(count: int) -> None:
     )
     inputs = {"x": X, "i": np.zeros((count, 1), np.int64), "u": np.ones((count, 3), np.float32)}
     assert_close(rnncc.compile(made).run(inputs), by_onnxruntime(made, inputs))
+
+
+@pytest.mark.parametrize("k", [-(1 << 63), -(1 << 31), 1 << 31, (1 << 63) - 1])
+def test_a_diagonal_beyond_any_matrix_is_empty(k: int) -> None:
+    made = model([node("EyeLike", "x", "y", k=k)], [info("x", [2, 3])], [info("y", None)])
+    np.testing.assert_array_equal(rnncc.compile(made).run({"x": X})["y"], np.zeros((2, 3)))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tracemalloc
+from itertools import pairwise
+from time import process_time
 from typing import Any
 
 import numpy as np
 import pytest
 
+import rnncc
 from rnncc.errors import CompileError
 from tests.frontends.onnx.models import imported, info, model, node
 
@@ -72,3 +75,40 @@ def test_refused(name: str) -> None:
         tracemalloc.stop()
     assert message in str(caught.value)
     assert peak < 512 << 20
+
+
+def test_joins_of_joins_stay_few() -> None:
+    """Twenty nodes, each of which joins a value with itself: a million parts of x."""
+    names = ["x", *(f"v{i}" for i in range(20))]
+    nodes = [node("Concat", f"{a} {a}", b, axis=1) for a, b in pairwise(names)]
+    made = model([*nodes, node("Relu", names[-1], "y")], [info("x", [1, 1])], [info("y", None)])
+    start = process_time()
+    y = rnncc.compile(made).run({"x": np.ones((1, 1), np.float32)})["y"]
+    assert process_time() - start < 10
+    np.testing.assert_array_equal(y, np.ones((1, 1 << 20), np.float32))
+
+
+def test_what_is_computed_at_import_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixteen results of one constant: those beyond the bound are left to later passes."""
+    from rnncc.frontends.onnx import model as context
+
+    monkeypatch.setattr(context, "MAX_FOLDED_BYTES", 1 << 20)
+    count, size = 16, 1 << 17
+    nodes = [node("Range", "zero size one", "r"), node("Identity", "zero", "a0")]
+    for i in range(count):
+        nodes += [node("Add", f"r k{i}", f"d{i}"), node("ReduceMax", f"d{i}", f"m{i}", keepdims=0)]
+    nodes += [node("Add", f"a{i} m{i}", f"a{i + 1}") for i in range(count)]
+    nodes += [node("Cast", f"a{count}", "f", to=1), node("Add", "x f", "y")]
+    constants = {f"k{i}": np.array(i) for i in range(count)}
+    constants |= {"zero": np.array(0), "one": np.array(1), "size": np.array(size)}
+    made = model(nodes, [info("x", ["N"])], [info("y", None)], constants)
+    source = made.SerializeToString()
+    tracemalloc.start()
+    try:
+        imported(source)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < count * 8 * size // 2
+    y = rnncc.compile(source).run({"x": np.zeros(1, np.float32)})["y"]
+    assert y[0] == count * (size - 1) + sum(range(count))

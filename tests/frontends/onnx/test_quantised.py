@@ -299,3 +299,23 @@ def test_attention_of_numbers(scales: int) -> None:
     x |= {"z": np.array(120, np.uint8), "held": np.array([8, 6], np.int32)}
     x["past"] = rng.standard_normal((2, 2, 2, 3, 4)).astype(np.float32)
     assert_close(interpreted(made, x), by_onnxruntime(made, x))
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16])
+def test_what_is_no_number_is_the_least(dtype: Any) -> None:
+    """Of rows that a mask takes out later: 0 times NaN would not be 0."""
+    numbers = {"s": np.float32(0.5), "z": np.array(5, dtype), "zero": np.float32(0)}
+    nodes = [node("QuantizeLinear", "x s z", "q"), node("DequantizeLinear", "q s z", "y")]
+    nodes += [node("Mul", "y zero", "masked")]
+    outputs = [
+        helper.make_tensor_value_info("q", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None)
+    ]
+    made = model(
+        nodes, [info("x", ["N"])], [*outputs, info("y", None), info("masked", None)], numbers, 21
+    )
+    x = np.resize(np.array([np.nan, 1, np.inf, -np.inf], "f4"), 37)
+    want = by_onnxruntime(made, {"x": x})
+    for got in (rnncc.compile(made).run({"x": x}), interpreted(made, {"x": x})):
+        for name, expected in want.items():
+            np.testing.assert_array_equal(got[name], expected)

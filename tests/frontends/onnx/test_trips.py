@@ -175,6 +175,11 @@ BRANCHES = {
     for name, value in (("then", "b"), ("else", "no"))
 }
 FOLDED = graph([], [], [info("else", [], "i1")], {"else": np.array(False)})
+AGAIN = graph([node("Identity", "b", "again")], [], [info("again", [], "i1")])
+SHARED = [
+    node("If", "a", "both", **{**BRANCHES, "else_branch": FOLDED}),
+    node("If", "both", "go2", then_branch=AGAIN, else_branch=FOLDED),
+]
 
 
 @pytest.mark.parametrize(
@@ -184,9 +189,10 @@ FOLDED = graph([], [], [info("else", [], "i1")], {"else": np.array(False)})
         ([node("Less", "kf tf", "b"), *BOTH[1:], node("And", "a b", "go2")], ALWAYS),
         ([*BOTH, node("If", "a", "go2", **BRANCHES)], STARTS),  # a and b, as Python's are exported
         ([*BOTH, node("If", "a", "go2", **{**BRANCHES, "else_branch": FOLDED})], STARTS),
+        ([*BOTH, *SHARED], STARTS),  # an optimiser writes one constant into both branches
         ([node("Less", "k2 t", "go2")], IF_TWO),
     ],
-    ids=["and", "as float32", "if", "folded if", "a start that is no formula"],
+    ids=["and", "as float32", "if", "folded if", "folded ifs", "a start that is no formula"],
 )
 def test_data_may_end_a_loop_whose_counter_bounds_it(condition: Any, first: Any) -> None:
     """Scan outputs have the rows that the run counts, of those that a formula allows."""

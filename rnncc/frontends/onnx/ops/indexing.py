@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.sizes import Undecided, decide
-from rnncc.frontends.onnx.values import Array, as_objects
+from rnncc.frontends.onnx.values import LARGEST, Array, as_objects
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import WIDE, dims_of, dtype_of, shape_text
@@ -305,8 +305,10 @@ def _eye_like(n: Node) -> SSAValue:
     if len(dims) != 2:
         raise n.error(f"has data of shape {shape_text(dims)}, expected 2 axes")
     dtype = dtype_name(n.integer("dtype")) if n.given("dtype") else n.value(0).dtype
+    most = LARGEST["i32"]
+    diagonal = min(max(n.integer("k", 0), -most), most)  # beyond any matrix
     edge = b.sub(b.iota(dims, 1, "i32"), b.iota(dims, 0, "i32"))
-    on_diagonal = b.compare("eq", edge, b.fill(n.integer("k", 0), (), "i32"))
+    on_diagonal = b.compare("eq", edge, b.fill(diagonal, (), "i32"))
     if dtype not in STORED:
         raise n.unsupported(f"makes {dtype}, which is not supported")
     return b.cast(on_diagonal, dtype)

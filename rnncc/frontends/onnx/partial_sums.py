@@ -1,0 +1,79 @@
+"""Operators that read together the rows of tensors whose number of rows the run decides: those that
+do not count become what changes nothing, such as 0 in a sum.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
+from rnncc.frontends.onnx.ops.reduce import reduced_axes
+from rnncc.frontends.onnx.partial import Partial, filled
+from rnncc.frontends.onnx.values import Value
+from rnncc.ir.dims import product
+from rnncc.ir.types import dtype_of
+from rnncc.nn.quantisation import LIMITS
+
+_SUMS = ("Sum", "Mean", "L1", "L2", "SumSquare", "LogSum")
+_LIMITS: dict[str, tuple[float, float | None]] = {
+    **dict.fromkeys(FLOATS, (-math.inf, math.inf)),
+    **LIMITS,
+    "i1": (0, 1),
+    "i32": (-(2**31), 2**31 - 1),
+    "i64": (-(2**63), None),
+}
+"""The least and the largest element of a type; None for what no float holds."""
+
+
+def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> list[Any] | None:
+    """The outputs of a node that reads all rows of its first input; None where it does not."""
+    if name == "DynamicQuantizeLinear":
+        return _quantised(n, operator, x)
+    kind = name.removeprefix("Reduce")
+    if kind == name or x.axis not in (axes := reduced_axes(n)):
+        return None
+    other = _neutral(kind, x.dtype)
+    if other is None:
+        return None
+    n.inputs[0] = _whole(n, x, other)
+    if kind != "Mean":
+        return [operator.build(n)]
+    return [_mean(n, x, axes)] if x.dtype in FLOATS else None
+
+
+def _whole(n: Node, x: Partial, other: float) -> Value:
+    """All rows of the bound, another number in the place of those that do not count."""
+    assert x.made is not None and x.count is not None
+    return Value(x.dtype, x.dims, made=filled(n.b, x.made, x.count, x.axis, other))
+
+
+def _neutral(kind: str, dtype: str) -> float | None:
+    """What changes nothing in a reduction; None of one that is not supported."""
+    if kind in _SUMS:
+        return 0
+    if kind == "Prod":
+        return 1
+    if kind == "LogSumExp":
+        return -math.inf
+    limits = _LIMITS.get(dtype)
+    return None if kind not in ("Max", "Min") or limits is None else limits[kind == "Min"]
+
+
+def _mean(n: Node, x: Partial, axes: Sequence[int]) -> SSAValue:
+    """The sum over how many elements there are."""
+    b, y = n.b, n.scope.model.operators["ReduceSum"].build(n)
+    assert isinstance(y, SSAValue) and x.count is not None
+    others = product(x.dims[axis] for axis in axes if axis != x.axis)
+    return b.div(y, b.cast(b.mul(x.count, b.size(others, "i64")), dtype_of(y)))
+
+
+def _quantised(n: Node, operator: OnnxOperator, x: Partial) -> list[Any]:
+    """0 is in the range of all rows in any case."""
+    n.inputs[0] = _whole(n, x, 0)
+    built: Any = operator.build(n)
+    numbers = n.scope.value(n, 0, built[0])
+    return [Partial.counted(numbers, x.axis, x.count), *built[1:]]
