@@ -199,12 +199,17 @@ def normalised(net: Any, h: Any) -> Any:
     return net.norm(h)
 
 
+def each_normalised(net: Any, h: Any) -> Any:
+    return net.each(h.unsqueeze(1)).squeeze(1)
+
+
 class Keeping(nn.Module):
     """A loop that changes buffers in place."""
 
     def __init__(self, step: Any) -> None:
         super().__init__()
         self.layer, self.norm, self.step = nn.Linear(4, 4), nn.BatchNorm1d(4), step
+        self.each = nn.InstanceNorm1d(1, affine=True, track_running_stats=True)
         for name, value in {"mean": torch.zeros(4), "ring": torch.ones(3, 4)}.items():
             self.register_buffer(name, value)
         self.register_buffer("count", torch.ones((), dtype=torch.int64))
@@ -217,7 +222,7 @@ class Keeping(nn.Module):
         return (torch.stack(hs),)
 
 
-@pytest.mark.parametrize("step", [averaged, counted, in_ring, normalised])
+@pytest.mark.parametrize("step", [averaged, counted, in_ring, normalised, each_normalised])
 def test_buffers_that_change_in_place(step: Any) -> None:
     net, xs = Keeping(step), torch.randn(6, 5, 4)
     peer, buffers = copy.deepcopy(net), dict(net.named_buffers())
