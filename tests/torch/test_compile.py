@@ -822,6 +822,17 @@ def test_what_a_module_makes_may_be_a_leaf() -> None:
     torch.testing.assert_close(ours, _outputs_and_gradients(net, (x,)))
 
 
+def test_what_a_module_makes_may_be_said_to_have_no_gradient() -> None:
+    def plain(module: Any, x: Any) -> Any:
+        made = torch.tensor([1.0, 2.0, 3.0])
+        made.requires_grad = False
+        return made * x + torch.zeros_like(x).requires_grad_(False)
+
+    net, x = Marking(plain), torch.randn(2, 3)
+    ours = _outputs_and_gradients(rt.compile(net, (x,)), (x,))
+    torch.testing.assert_close(ours, _outputs_and_gradients(net, (x,)))
+
+
 def test_unsupported() -> None:
     class Strange(nn.Module):
         def forward(self, x: Any) -> Any:
