@@ -14,8 +14,10 @@ if (reason := refusal()) is not None:
 
 with trying():
     from rnncc.frontends.torch.watch import prove_watching
+    from rnncc.torch.compiled_module import CompiledModule
     from rnncc.torch.elementwise import elementwise
-    from rnncc.torch.modules import CompiledModule, build, compile, export
+    from rnncc.torch.exports import export
+    from rnncc.torch.modules import build, compile
     from rnncc.torch.scanning import scan
 
     prove_watching()

@@ -197,7 +197,8 @@ class _Net(torch.autograd.Function):
             return (None,) * len(net.outputs)
         seeds = [x for i in moved if (x := tangents[i]) is not None]
         results = iter(_called(net.tangents(moved), [*ctx.saved_tensors, *seeds]))
-        return tuple(next(results) if o.dtype.is_floating_point else None for o in net.outputs)
+        made = [next(results) if o.dtype.is_floating_point else None for o in net.outputs]
+        return tuple(None if i in ctx.constant else tangent for i, tangent in enumerate(made))
 
 
 class _Transformed(_Net):
@@ -227,6 +228,7 @@ def _prepare(ctx: Any, call: _Call, tensors: _Tensors, outputs: _Tensors) -> Non
     ctx.set_materialize_grads(False)
     forward = forward_ad._current_level >= 0  # what has a tangent is not said
     requested = {i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs or forward}
-    ctx.mark_non_differentiable(*(outputs[i] for i in call.without_gradient(requested)))
+    ctx.constant = frozenset(call.without_gradient(requested))
+    ctx.mark_non_differentiable(*(outputs[i] for i in ctx.constant))
     ctx.save_for_backward(*tensors)
     ctx.save_for_forward(*tensors)

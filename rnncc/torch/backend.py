@@ -32,6 +32,8 @@ from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, rol
 from rnncc.frontends.torch.watch_dynamo import read_class_attributes
 from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
+from rnncc.torch.applications import trace_once
+from rnncc.torch.attributes import put_quickly
 from rnncc.torch.autograd import apply
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.leaves import is_for, keep_marks, without_marks
@@ -57,6 +59,8 @@ def backend(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
 
 
 keep_marks(backend)
+trace_once(backend)
+put_quickly(backend)
 read_class_attributes(lambda tx: is_for(backend, tx.output))
 
 

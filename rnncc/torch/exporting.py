@@ -34,6 +34,8 @@ from rnncc.torch.nests import in_order_of
 
 _COMPILED = [part for part in scan_operator.__code__.co_consts if isinstance(part, CodeType)]
 """The functions within PyTorch's operator, one of which it has TorchDynamo compile."""
+_CHANGES = "input mutation", "register_buffer_assignment_hook"
+"""What PyTorch says of a step that changes what it did not make."""
 
 
 class _Own(threading.local):
@@ -75,8 +77,11 @@ def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) 
     except TorchDynamoException as error:
         text = str(error).rpartition("Got graph break/error:")[2].strip()
         reason = reason_of(text)
-        kept = "in exported modules a cell keeps nothing in objects of its own"
-        hint = kept if "side effect" in reason else None
+        hint = None
+        if any(part in reason for part in _CHANGES):
+            reason = "a step changes a buffer, or a tensor that it is given"
+        if "side effect" in reason or "changes" in reason:
+            hint = "in exported modules a cell keeps nothing in objects of its own"
         raise CompileError(user_line(text, "scan"), reason, hint) from error
     finally:
         _own.exporting = before

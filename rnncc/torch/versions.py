@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
 from typing import Any
@@ -28,6 +28,12 @@ _REGIONS: list[Any] = [replace_autocast_with_hop_pass, replace_set_grad_with_hop
 _put_back = node_inline_
 
 
+_LOGGERS = [
+    logging.getLogger(name)
+    for name in ("torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes")
+]
+
+
 class _Own(threading.local):
     reading = False
 
@@ -37,26 +43,31 @@ _lock = threading.Lock()
 _patched: list[str] = []
 
 
-def reading_gradients() -> Any:
+@contextmanager
+def reading_gradients() -> Generator[None]:
     """A context in which Dynamo reads `torch.autograd.grad`, where it can."""
     config: Any = torch._dynamo.config
-    if not hasattr(config, "trace_autograd_ops"):
-        return nullcontext()
-    return config.patch(trace_autograd_ops=True)
+    before = getattr(config, "trace_autograd_ops", True)
+    if before:
+        yield
+        return
+    config.trace_autograd_ops = True  # its `patch` makes a class at each call: 20 us
+    try:
+        yield
+    finally:
+        config.trace_autograd_ops = before
 
 
 @contextmanager
 def quiet() -> Generator[None]:
     """Until the end of the block PyTorch logs no traces of what it cannot read."""
-    names = "torch._subclasses.fake_tensor", "torch.fx.experimental.symbolic_shapes"
-    loggers = [logging.getLogger(name) for name in names]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
+    before = [logger.disabled for logger in _LOGGERS]
+    for logger in _LOGGERS:
         logger.disabled = "TORCH_LOGS" not in os.environ
     try:
         yield
     finally:
-        for logger, was_disabled in zip(loggers, before, strict=True):
+        for logger, was_disabled in zip(_LOGGERS, before, strict=True):
             logger.disabled = was_disabled
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
-from torch.nn.functional import batch_norm
+from torch.nn.functional import batch_norm, instance_norm
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import location
@@ -27,7 +27,12 @@ from rnncc.frontends.torch.unrolled.view import type_of, value_of
 from rnncc.records import record
 
 _ATEN: Any = torch.ops.aten
-_ARGUMENTS = "input running_mean running_var weight bias training momentum eps".split()
+_ARGUMENTS = "input running_mean running_var weight bias {} momentum eps"
+_NORMS: dict[Any, tuple[str, bool]] = {
+    batch_norm: ("training", False),
+    instance_norm: ("use_input_stats", True),
+}
+"""What says whether statistics change, and what it is where it is left out."""
 
 
 @record
@@ -55,8 +60,9 @@ def with_copies(module: GraphModule) -> tuple[GraphModule, Written | None]:
     own = GraphModule(module, copied(module.graph))
     editor = Editor(own, plain=False)
     with refused_by("", "batch norm"):
-        for node in own.graph.find_nodes(op="call_function", target=batch_norm):
-            _name_statistics(editor, node)
+        for norm in _NORMS:
+            for node in own.graph.find_nodes(op="call_function", target=norm):
+                _name_statistics(editor, node)
     places = own.graph.find_nodes(op="placeholder")
     found = {_memory(x): node for node in own.graph.nodes if (x := changed_by(node)) is not None}
     changed = [i for i, place in enumerate(places) if _memory(place) in found]
@@ -78,7 +84,7 @@ def with_copies(module: GraphModule) -> tuple[GraphModule, Written | None]:
 
 
 def _may_change(node: Node) -> bool:
-    return node.target is batch_norm or changed_by(node) is not None
+    return node.target in _NORMS or changed_by(node) is not None
 
 
 def _is_in(value: Any, place: Node) -> bool:
@@ -106,26 +112,53 @@ def _copy_of(editor: Editor, place: Node, last: Node, changes: dict[Any, Node]) 
 
 
 def _name_statistics(editor: Editor, node: Node) -> None:
-    """Let the changes that batch norm makes to what it is given be calls of their own."""
-    given = {**dict(zip(_ARGUMENTS, node.args, strict=False)), **node.kwargs}
-    x, mean, var = (given.get(name) for name in _ARGUMENTS[:3])
-    training = given.get("training", False)
-    if not isinstance(mean, Node) or not isinstance(var, Node) or training is False:
+    """Let the changes that a norm makes to what it is given be calls of their own."""
+    training, by_default = _NORMS[node.target]
+    names = _ARGUMENTS.format(training).split()
+    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    mean, var = given.get("running_mean"), given.get("running_var")
+    if (
+        not isinstance(mean, Node)
+        or not isinstance(var, Node)
+        or given.get(training, by_default) is not True
+    ):
         return
     numbers = given.get("momentum", 0.1), given.get("eps", 1e-5)
-    if training is not True or not all(type(x) in (int, float) for x in numbers):
+    if not all(type(x) in (int, float) for x in numbers):
         return
     editor.like = node
-    weights = given.get("weight"), given.get("bias")
+    operands = given["input"], given.get("weight"), given.get("bias"), mean, var, *numbers
     with editor.graph.inserting_before(node):
-        function = _ATEN._native_batch_norm_legit_functional.default
-        made = editor.new(function, x, *weights, mean, var, True, *numbers)
-        result, *new = (editor.taken(made, i) for i in (0, 3, 4))
+        result, *new = (_of_batch if node.target is batch_norm else _of_instances)(
+            editor, *operands
+        )
         for old, value in zip((mean, var), new, strict=True):
             change = editor.graph.call_method("copy_", (old, value))
             change.meta = dict(old.meta)
     node.replace_all_uses_with(result)
     editor.graph.erase_node(node)
+
+
+def _of_batch(
+    editor: Editor, x: Any, weight: Any, bias: Any, mean: Node, var: Node, *numbers: Any
+) -> list[Node]:
+    """What batch norm gives, and the next statistics."""
+    function = _ATEN._native_batch_norm_legit_functional.default
+    made = editor.new(function, x, weight, bias, mean, var, True, *numbers)
+    return [editor.taken(made, i) for i in (0, 3, 4)]
+
+
+def _of_instances(
+    editor: Editor, x: Any, weight: Any, bias: Any, mean: Node, var: Node, *numbers: Any
+) -> list[Node]:
+    """The same of instance norm: its statistics are averages over the batch."""
+    result = editor.new(instance_norm, x, None, None, weight, bias, True, *numbers)
+    detached = editor.new(torch.detach, x)
+    axes = list(range(2, value_of(x).dim()))
+    own = editor.new(torch.mean, detached, axes), editor.new(torch.var, detached, axes)
+    averages = [editor.new(torch.mean, part, [0]) for part in own]
+    pairs = zip((mean, var), averages, strict=True)
+    return [result, *(editor.new(torch.lerp, old, new, numbers[0]) for old, new in pairs)]
 
 
 def writing(

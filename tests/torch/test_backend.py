@@ -199,12 +199,17 @@ def normalised(net: Any, h: Any) -> Any:
     return net.norm(h)
 
 
+def each_normalised(net: Any, h: Any) -> Any:
+    return net.each(h.unsqueeze(1)).squeeze(1)
+
+
 class Keeping(nn.Module):
     """A loop that changes buffers in place."""
 
     def __init__(self, step: Any) -> None:
         super().__init__()
         self.layer, self.norm, self.step = nn.Linear(4, 4), nn.BatchNorm1d(4), step
+        self.each = nn.InstanceNorm1d(1, affine=True, track_running_stats=True)
         for name, value in {"mean": torch.zeros(4), "ring": torch.ones(3, 4)}.items():
             self.register_buffer(name, value)
         self.register_buffer("count", torch.ones((), dtype=torch.int64))
@@ -217,7 +222,7 @@ class Keeping(nn.Module):
         return (torch.stack(hs),)
 
 
-@pytest.mark.parametrize("step", [averaged, counted, in_ring, normalised])
+@pytest.mark.parametrize("step", [averaged, counted, in_ring, normalised, each_normalised])
 def test_buffers_that_change_in_place(step: Any) -> None:
     net, xs = Keeping(step), torch.randn(6, 5, 4)
     peer, buffers = copy.deepcopy(net), dict(net.named_buffers())
@@ -287,3 +292,51 @@ def test_many_cells_stay_with_pytorch() -> None:
 
     with pytest.warns(UserWarning, match="20 calls of cells: rnncc.torch.scan is a loop"):
         torch.compile(net, backend=made.backend)(torch.randn(20, 2, 3))
+
+
+class Neuron(nn.Module):
+    """A neuron that puts what it computes into a buffer, an attribute and a property."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.register_buffer("v", torch.zeros(3, 4), persistent=False)
+        self.fired: Any = None
+        self.seen: Any = 0.0
+
+    @property
+    def doubled(self) -> Any:
+        return 2.0 * self.seen
+
+    @doubled.setter
+    def doubled(self, value: Any) -> None:
+        self.seen = value / 2.0
+
+    def forward(self, x: Any) -> Any:
+        self.v = 0.9 * self.v + torch.tanh(self.layer(x))
+        self.fired = self.v - 0.1
+        self.doubled = self.fired + self.doubled
+        return self.fired * self.seen
+
+
+def test_tensors_that_steps_put_into_modules() -> None:
+    def net(module: Any, xs: Any) -> Any:
+        ys = [module(x) for x in xs.unbind()]
+        del module.v  # it is no buffer from now on
+        for x in xs.unbind():
+            module.v = x if len(ys) == 6 else ys[-1] + x
+            ys.append(module.v)
+        return torch.stack(ys)
+
+    def run(compiled: bool) -> Any:
+        torch.manual_seed(0)
+        module, xs = Neuron(), torch.rand(6, 3, 4, requires_grad=True)
+        call = torch.compile(net, backend="rnncc", fullgraph=True) if compiled else net
+        y = call(module, xs)
+        y.square().sum().backward()
+        kept = module.v, module.fired, module.seen, module.doubled
+        assert not dict(module.named_buffers())
+        return [x.detach() for x in (y, xs.grad, *kept, *(p.grad for p in module.parameters()))]
+
+    torch._dynamo.reset()
+    torch.testing.assert_close(run(True), run(False), rtol=1e-4, atol=1e-5)

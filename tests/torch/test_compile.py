@@ -140,6 +140,50 @@ def test_parts_stay_in_their_modes() -> None:
     torch.testing.assert_close(net(x), module(x))
 
 
+def test_modes_that_change() -> None:
+    """Each is compiled once; so it is with a copy, and what was pickled has those that it had."""
+    module = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.BatchNorm1d(4))
+    net, x = rt.compile(module, (torch.ones(3, 4),)), torch.randn(3, 4)
+    trained = net.form()
+    net.eval()
+    torch.testing.assert_close(net(x), module(x), **CLOSE)
+    loaded = pickle.loads(pickle.dumps(net))
+    copied = copy.deepcopy(net).train()
+    assert net.train().form() is trained and copied.form() is not trained
+    torch.manual_seed(0)
+    y = net(x)
+    torch.manual_seed(0)
+    assert torch.equal(copied(x), y) and not torch.allclose(y, module.eval()(x))
+    module[2].train()
+    x = x.clone().requires_grad_()
+    torch.testing.assert_close(net(x), module(x), **CLOSE)
+    torch.testing.assert_close(loaded(x), loaded.module(x), **CLOSE)
+    loaded.module[2].train()
+    with pytest.raises(CompileError, match="compile the module again"):
+        loaded(x)
+    frozen = rt.compile(module.eval(), (x.detach(),), frozen=True)
+    y = frozen(x.detach())
+    assert torch.equal(frozen.train()(x.detach()), y)
+
+
+def test_parts_that_are_replaced() -> None:
+    module, x = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), torch.randn(3, 4)
+    net = rt.compile(module, (x,))
+    net(x)
+    module[0] = nn.Linear(4, 4)
+    torch.testing.assert_close(net(x), module(x), **CLOSE)
+    module.append(nn.Linear(4, 2))
+    nn.utils.parametrizations.weight_norm(module[0])
+    net(x).sum().backward()
+    ours = [p.grad.clone() for p in module.parameters()]
+    module.zero_grad()
+    module(x).sum().backward()
+    torch.testing.assert_close(ours, [p.grad for p in module.parameters()], **CLOSE)
+    values = {name: torch.ones_like(x) for name, x in net.named_parameters()}
+    theirs = torch.func.functional_call(module, {n[7:]: x for n, x in values.items()}, (x,))
+    torch.testing.assert_close(torch.func.functional_call(net, values, (x,)), theirs, **CLOSE)
+
+
 def test_normalisation_in_training() -> None:
     """Batch norm counts its batches and keeps its averages."""
     torch.manual_seed(0)
@@ -237,6 +281,7 @@ def test_copies_have_parameters_and_buffers_of_their_own() -> None:
 @pytest.mark.filterwarnings("error")
 def test_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
     """For other processes: what is compiled there is what the net's text says."""
+    torch.manual_seed(0)
     net, x = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4)), torch.randn(3, 2)
     both = nn.ModuleList([net, rt.compile(net, (x,), dynamic_shapes=({0: N},))])
     stored = pickle.dumps(both)
@@ -773,6 +818,17 @@ def test_what_is_given_becomes_no_leaf(leaf: Any) -> None:
 def test_what_a_module_makes_may_be_a_leaf() -> None:
     net = Marking(lambda m, x: (2 * m.scale).requires_grad_() + m.part.detach().requires_grad_())
     x = torch.randn(2, 3)
+    ours = _outputs_and_gradients(rt.compile(net, (x,)), (x,))
+    torch.testing.assert_close(ours, _outputs_and_gradients(net, (x,)))
+
+
+def test_what_a_module_makes_may_be_said_to_have_no_gradient() -> None:
+    def plain(module: Any, x: Any) -> Any:
+        made = torch.tensor([1.0, 2.0, 3.0])
+        made.requires_grad = False
+        return made * x + torch.zeros_like(x).requires_grad_(False)
+
+    net, x = Marking(plain), torch.randn(2, 3)
     ours = _outputs_and_gradients(rt.compile(net, (x,)), (x,))
     torch.testing.assert_close(ours, _outputs_and_gradients(net, (x,)))
 

@@ -30,7 +30,7 @@ from tests.torch.emulated_gpu import EmulatedGpu, cuda, devices, faults, gpu
 rt: Any = pytest.importorskip("rnncc.torch")
 autograd: Any = pytest.importorskip("rnncc.torch.autograd")
 backend: Any = pytest.importorskip("rnncc.torch.backend")
-modules: Any = pytest.importorskip("rnncc.torch.modules")
+modules: Any = pytest.importorskip("rnncc.torch.compiled_module")
 scanning: Any = pytest.importorskip("rnncc.torch.scanning")
 pytestmark = pytest.mark.peers
 __all__ = ["gpu"]
@@ -355,7 +355,7 @@ def test_which_indices_can_be_wrong(function: Any, fails: bool) -> None:
 
 
 def _can_fail(module: Any, *example: Any) -> bool:
-    program = rt.compile(module, example)._net.program
+    program = rt.compile(module, example).form().net.program
     return faults.can_fail(program)
 
 

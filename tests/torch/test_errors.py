@@ -150,6 +150,29 @@ WITHIN: dict[str, tuple[Any, str]] = {
 }
 
 
+class Counting(torch.nn.Module):
+    def __init__(self, change: Any) -> None:
+        super().__init__()
+        self.change = change
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, xs: Any, h: Any) -> Any:
+        def cell(x: Any, h: Any) -> Any:
+            self.change(self)
+            return h, x + self.count
+
+        return rt.scan(cell, xs, h)
+
+
+@pytest.mark.parametrize(
+    "change", [lambda m: m.count.add_(1), lambda m: setattr(m, "count", m.count + 1)]
+)
+def test_buffers_that_cells_within_modules_change(change: Any) -> None:
+    message = r"scan: a step changes a buffer, .*in exported modules a cell keeps nothing"
+    with pytest.raises(CompileError, match=message):
+        rt.compile(Counting(change), (X, H))
+
+
 @pytest.mark.parametrize("name", WITHIN)
 def test_in_cells_within_modules(name: str) -> None:
     function, message = WITHIN[name]

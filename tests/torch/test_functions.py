@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from tests.torch.cells import CLOSE, loop, nn, torch
-from tests.torch.functions import FACTORS, FUNCTIONS, WEIGHTS, Clipped, FastSigmoid
+from tests.torch.functions import (
+    FACTORS,
+    FUNCTIONS,
+    WEIGHTS,
+    Atan,
+    Clipped,
+    FastSigmoid,
+    Function,
+)
 
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
@@ -153,3 +161,118 @@ def test_values_of_the_class_in_graphs_of_torch_compile(monkeypatch: pytest.Monk
     for scale in (2.0, 7.0):
         monkeypatch.setattr(Held, "scale", scale)
         torch.testing.assert_close(gradients(compiled, XS, H), gradients(net, XS, H), **CLOSE)
+
+
+NUMBERS = [2.0]
+NUMBER = 1.0
+
+
+class Scaled(Function):
+    """By a number that forward finds."""
+
+    factor = 1.0
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, factor: Any) -> Any:
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad.tanh() * ctx.factor, None
+
+
+class OfGlobal(Scaled):
+    @staticmethod
+    def forward(ctx: Any, x: Any, factor: Any) -> Any:
+        ctx.factor = NUMBER
+        return x * NUMBER
+
+
+class OfList(Scaled):
+    @staticmethod
+    def forward(ctx: Any, x: Any, factor: Any) -> Any:
+        ctx.factor = NUMBERS[0]
+        return x * NUMBERS[0]
+
+
+class OfClass(Scaled):
+    @staticmethod
+    def forward(ctx: Any, x: Any, factor: Any) -> Any:
+        ctx.factor = Scaled.factor
+        return x * Scaled.factor
+
+
+class OfMark(Scaled):
+    """It asks what only the tensor itself tells."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, factor: Any) -> Any:
+        ctx.factor = 3.0 if x.is_leaf else 0.5
+        return x * ctx.factor
+
+
+def changing_global(x: Any) -> Any:
+    global NUMBER
+    NUMBER += 0.1
+    return OfGlobal.apply(x, None)
+
+
+def changing_list(x: Any) -> Any:
+    NUMBERS[0] += 0.1
+    return OfList.apply(x, None)
+
+
+def changing_class(x: Any) -> Any:
+    Scaled.factor += 0.1
+    return OfClass.apply(x, None)
+
+
+def sizes_and_types(x: Any) -> Any:
+    wide = Scaled.apply(x.double().repeat(1, 2), 0.5)
+    return Scaled.apply(x, 0.5) + Scaled.apply(x, 0.5 + 0.1) + wide[:, 4:].float()
+
+
+CHANGING = {
+    "global": changing_global,
+    "list": changing_list,
+    "class": changing_class,
+    "leaf": lambda h: OfMark.apply(h, None),
+    "sizes and types": sizes_and_types,
+}
+
+
+@pytest.mark.parametrize("name", CHANGING)
+def test_a_trace_serves_no_other_application(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def net(xs: Any, h: Any) -> Any:
+        for x in xs.unbind():
+            h = 0.5 * h + torch.tanh(x) - CHANGING[name](h)
+        return h
+
+    def run(call: Any) -> Any:
+        monkeypatch.setitem(globals(), "NUMBER", 1.0)
+        monkeypatch.setattr(Scaled, "factor", 1.0)
+        NUMBERS[0] = 2.0
+        return gradients(call, XS, H)
+
+    torch._dynamo.reset()
+    backend: Any = pytest.importorskip("rnncc.torch.backend").backend
+    theirs = run(net)
+    torch.testing.assert_close(run(torch.compile(net, backend=backend)), theirs, **CLOSE)
+
+
+def test_each_kind_of_application_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def net(xs: Any, h: Any) -> Any:
+        h = torch.tanh(h)
+        for t, x in enumerate(xs.unbind()):
+            h = 0.5 * h + torch.tanh(x) - Atan.apply(h, 2.0) + Scaled.apply(x, float(t % 2))
+        return h
+
+    torch._dynamo.reset()
+    module: Any = pytest.importorskip("rnncc.torch.backend")
+    graphs, own = list[Any](), module._compiled
+    monkeypatch.setattr(module, "_compiled", lambda graph: (graphs.append(graph), own(graph))[1])
+    compiled = torch.compile(net, backend=module.backend)
+    torch.testing.assert_close(gradients(compiled, XS, H), gradients(net, XS, H), **CLOSE)
+    bodies = [name for graph in graphs for name, _ in graph.named_children()]
+    assert len(bodies) == 2 * 3 < 2 * len(XS), bodies

@@ -100,6 +100,28 @@ def test_vmap_in_an_exported_module() -> None:
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 
+class Nested(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = torch.nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, xs: Any) -> Any:
+        def rows(x: Any) -> Any:
+            return func.vmap(lambda row: torch.tanh(self.weights @ row))(x) + x[-1]
+
+        return func.vmap(rows)(xs)
+
+
+def test_vmap_within_vmap_in_an_exported_module() -> None:
+    """PyTorch keeps a tensor of the inner one as a constant."""
+    net, x = Nested(), torch.randn(3, 2, 4, requires_grad=True)
+    found = []
+    for module in (rt.compile(net, (x,)), net):
+        y = module(x)
+        found.append((y, *torch.autograd.grad(y.square().sum(), [x, net.weights])))
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["layer", "buffer"])
 def test_refused_beside_vmap_in_exported_modules(kind: str) -> None:
     with pytest.raises(CompileError, match=rf"test_inner_.*py:\d+: .*{kind}.* beside torch.func"):

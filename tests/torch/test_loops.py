@@ -537,7 +537,7 @@ def test_exported_checks_of_types_are_no_part_of_a_loop(sizes: list[int]) -> Non
 
     module = Function(function, nn.Linear(4, 4))
     net = rnncc.torch.compile(module, (X,))
-    assert "rnn.scan" in str(net._net.program.module) and max(sizes) < 40
+    assert "rnn.scan" in str(net.form().net.program.module) and max(sizes) < 40
     torch.testing.assert_close(net(X), module(X), **CLOSE)
 
 
@@ -567,7 +567,7 @@ def test_numbers_of_steps_as_constants() -> None:
 
     module = Function(function, nn.Linear(4, 4))
     net = rnncc.torch.compile(module, (X,))
-    assert "rnn.scan" in str(net._net.program.module)
+    assert "rnn.scan" in str(net.form().net.program.module)
     torch.testing.assert_close(net(X), module(X), **CLOSE)
     with warnings.catch_warnings(action="error"):
         found = torch.compile(module, backend="rnncc")(X)

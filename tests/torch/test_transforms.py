@@ -44,6 +44,12 @@ def test_gradgradcheck() -> None:
     assert torch.autograd.gradgradcheck(whole, inputs)
 
 
+def firing_cell(x: Any, h: Any) -> Any:
+    """What goes out has no derivatives."""
+    h = torch.tanh(x + h)
+    return (h > 0).to(h.dtype), h
+
+
 def scalar(run: Any, w: Any, xs: Any = XS, h: Any = H) -> Any:
     return weighted(run(tanh_cell(w), xs, h))
 
@@ -52,6 +58,7 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
     "grad": lambda run: func.grad(lambda w: scalar(run, w))(W),
     "vjp": lambda run: func.vjp(lambda x: run(tanh_cell(W), x, H)[0], XS)[1](XS),
     "jvp": lambda run: func.jvp(lambda x, w: run(tanh_cell(w), x, H), (XS, W), (XS, W)),
+    "jvp beside constants": lambda run: func.jvp(lambda x: run(firing_cell, x, H), (XS,), (XS,)),
     "hessian": lambda run: func.hessian(lambda h: scalar(run, W, h=h))(H),
     "jacfwd": lambda run: func.jacfwd(lambda h: run(tanh_cell(W), XS, h)[1])(H),
     "jacrev": lambda run: func.jacrev(lambda h: run(tanh_cell(W), XS, h)[1])(H),

@@ -11,6 +11,8 @@ import copy
 from dataclasses import replace
 from typing import Any
 
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ExportGraphSignature, TensorArgument
 from torch.fx import GraphModule, Node
@@ -35,9 +37,10 @@ def settle_transforms(exported: ExportedProgram) -> ExportedProgram:
     if len(graphs_of(module)) > 1:
         transform = next(node for node in module.graph.nodes if is_transform(node))
         raise CompileError(location(transform), *EXPORTED_TRANSFORMS)
-    places = module.graph.find_nodes(op="placeholder")
-    inputs = [place.meta["val"] for place in places]
     own = GraphModule(module, copied(module.graph))
+    _erase_leftovers(own)
+    places = own.graph.find_nodes(op="placeholder")
+    inputs = [place.meta["val"] for place in places]
     try:
         traced = aten_graph(own, inputs, fake_mode(inputs))
     except KeepsTensors as error:
@@ -51,6 +54,17 @@ def settle_transforms(exported: ExportedProgram) -> ExportedProgram:
     return program
 
 
+def _erase_leftovers(module: GraphModule) -> None:
+    """Erase what PyTorch leaves of the end of a transform within another: an operator on a tensor
+    that was one of that transform's, and is a constant of the module now."""
+    for node in reversed(module.graph.nodes):
+        is_operator = isinstance(node.target, OpOverload) and not node.is_impure()
+        is_escaped = node.op == "placeholder" and is_functorch_wrapped_tensor(node.meta["val"])
+        if not node.users and (is_operator or is_escaped):
+            module.graph.erase_node(node)
+    module.recompile()
+
+
 def _renamed(
     signature: ExportGraphSignature, traced: GraphModule, places: list[Node]
 ) -> ExportGraphSignature:
@@ -60,7 +74,11 @@ def _renamed(
     results: Any = traced.graph.output_node().args[0]
     outputs = zip(signature.output_specs, results, strict=True)
     return ExportGraphSignature(
-        [_named(spec, names.get(spec.arg.name)) for spec in signature.input_specs],
+        [
+            _named(spec, names.get(spec.arg.name))
+            for spec in signature.input_specs
+            if spec.arg.name in names or not isinstance(spec.arg, TensorArgument)
+        ],
         [_named(spec, getattr(result, "name", None)) for spec, result in outputs],
     )
 

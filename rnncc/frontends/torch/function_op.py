@@ -168,7 +168,13 @@ _ONCE = once_differentiable(lambda ctx: None).__code__
 
 def is_once(function: Any) -> bool:
     """Whether a Function's backward is marked by PyTorch's `once_differentiable`."""
-    return getattr(getattr(function, methods_of(function)[2]), "__code__", None) is _ONCE
+    backward = getattr(function, methods_of(function)[2])
+    return undecorated(backward) is not backward
+
+
+def undecorated(backward: Any) -> Any:
+    """A backward without PyTorch's `once_differentiable`."""
+    return backward.__wrapped__ if getattr(backward, "__code__", None) is _ONCE else backward
 
 
 def in_order(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:

@@ -194,14 +194,19 @@ def _asked(own: Callable[[], bool]) -> Callable[[], bool]:
 
 
 def _is_mark(x: Any, requires_grad: bool = True) -> bool:
-    """Whether a tensor that the code makes becomes a leaf: nobody else sees the gradient of it."""
+    """Whether a tensor that the code makes becomes a leaf: nobody else sees the gradient of it.
+
+    Or stays without one: PyTorch refuses `x.requires_grad = False` of any other that is made.
+    """
     mode = get_proxy_mode()
-    if not requires_grad or mode is None:  # PyTorch runs the code once before it traces it
-        return requires_grad
+    if mode is None:  # PyTorch runs the code once before it traces it
+        return True
     known: Any = torch
     plain = known._from_functional_tensor(x.elem) if isinstance(x, FunctionalTensor) else x
     slot: Any = get_proxy_slot(plain, mode.tracer, None)
-    return slot is not None and slot.proxy.node.op != "placeholder"
+    if slot is None:
+        return not (requires_grad or plain.requires_grad)
+    return slot.proxy.node.op != "placeholder"
 
 
 def _name_of(function: Any) -> str:

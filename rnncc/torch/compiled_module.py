@@ -1,0 +1,279 @@
+# pyright: basic, reportMissingImports=false
+"""A module whose forward is compiled, for each mode that its parts are called in."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
+from torch.utils import _pytree as pytree
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.exported import held_tensor, import_exported
+from rnncc.records import record
+from rnncc.torch.autograd import apply, check_mode
+from rnncc.torch.devices import check_tensor, common_device
+from rnncc.torch.exports import exported
+from rnncc.torch.nets import TorchNet
+from rnncc.torch.transforms import outside_of_transforms
+
+
+@record
+class Example:
+    """How a module was compiled: what `compile` was given."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    dynamic_shapes: Any
+    frozen: bool
+    precision: str
+
+
+class CompiledModule(torch.nn.Module):
+    """A module whose forward is compiled; its parameters are those of the one it came from.
+
+    It is compiled once for each mode of its parts, and anew when it consists of other ones.
+
+    Attributes:
+        module: the one it came from.
+    """
+
+    def __init__(self, module: torch.nn.Module, example: Example) -> None:
+        super().__init__()
+        self.module = module
+        self.training = module.training  # its parts may be in other modes
+        self._example: Example | None = example
+        self._frozen = example.frozen
+        self._parts = _Parts(module)
+        self._forms = dict[tuple[bool, ...], _Form]()
+        self.form()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
+        """Another module with a copy of the one it came from; the code is the same."""
+        copied = type(self).__new__(type(self))
+        memo |= {id(self): copied, id(self._example): self._example}
+        copied.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_example": None}  # its dynamic shapes may hold code
+
+    def prepare(self, train: bool) -> None:
+        """Compile now for calls with gradients, or for those without, where the example was."""
+        self.form().prepare(train)
+
+    def form(self) -> _Form:
+        """The module, compiled as it is now."""
+        if not (self._frozen or self._parts.are_of(self.module)):
+            self._parts, self._forms = _Parts(self.module), {}
+        modes = () if self._frozen else self._parts.modes()
+        return self._forms.get(modes) or self._made(modes)
+
+    def _made(self, modes: tuple[bool, ...]) -> _Form:
+        if self._example is None:
+            what = "its parts, or their modes, are others than where it was compiled and pickled"
+            raise CompileError(type(self.module).__name__, what, "compile the module again")
+        with outside_of_transforms():
+            made = self._forms[modes] = _Form(self.module, self._example)
+        return made
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes."""
+        return self.form().run(type(self.module).__name__, args, kwargs)
+
+
+class _Parts:
+    """The modules that one consists of, at some moment."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        own = list(module.modules())
+        self._modules = [(x, dict(x._modules), set(x._parameters)) for x in own]
+
+    def are_of(self, module: torch.nn.Module) -> bool:
+        """Whether these are still the same, and have parameters of the same names."""
+        return self._modules[0][0] is module and all(
+            x._modules == modules and x._parameters.keys() == names
+            for x, modules, names in self._modules
+        )
+
+    def modes(self) -> tuple[bool, ...]:
+        """Which ones are in `train()` mode."""
+        return tuple([x.training for x, _, _ in self._modules])
+
+
+class _Form:
+    """A module, compiled as it is at one moment.
+
+    Attributes:
+        net: what it computes.
+    """
+
+    def __init__(self, module: torch.nn.Module, example: Example) -> None:
+        own = example.args, example.kwargs, example.dynamic_shapes
+        graph, names = exported(module, *own, not example.frozen)
+        self.net, self._frozen = (
+            import_exported(graph, names=names, packed=example.frozen),
+            example.frozen,
+        )
+        self._code = TorchNet.of(self.net.program, self.net.dtypes, example.precision)
+        self._owners = [_owner(module, graph, target) for target in self.net.held]
+        self._device, self._follow = _devices(graph, self._owners)
+        self._changed = [_owner(module, graph, target) for target in self.net.changed]
+        self._changing = [target in self.net.changed for target in self.net.held]
+        self._in, self._out = graph.call_spec.in_spec, graph.call_spec.out_spec
+        self._arguments = _arguments(graph)
+        self._outputs = [output.name for output in self._code.outputs]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Form:
+        """For a copy of the module; the code is the same."""
+        copied = type(self).__new__(type(self))
+        shared = self.net, self._code, self._arguments, self._in, self._out
+        memo |= {id(self): copied, **{id(part): part for part in shared}}
+        copied.__dict__ = copy.deepcopy(self.__dict__, memo)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        specs = pickle.dumps((self._in, self._out))
+        return {**self.__dict__, "net": replace(self.net, tensors=()), "_in": specs, "_out": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # PyTorch's, of a part of its own
+            own = dict(zip(("_in", "_out"), pickle.loads(state["_in"]), strict=True))
+        self.__dict__ = {**state, **own}
+
+    def prepare(self, train: bool) -> None:
+        """Compile now, where the example was."""
+        self._code.code.on(self._device).prepare(train)
+
+    def run(self, module: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the module computes, whose class has this name."""
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        if spec != self._in:
+            raise CompileError("", f"called with {spec}, compiled for {self._in}")
+        pairs = zip(self._arguments, leaves, strict=True)
+        passed = [leaf for argument, leaf in pairs if _is_tensor(argument, leaf)]
+        tensors = self._together([*passed, *self._held()])
+        if self._frozen and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            raise CompileError("", "a frozen module has no gradients", "torch.no_grad()")
+        self._check_buffers(module, tensors)
+        check_mode(tensors[0].device if tensors else self._device)
+        named = dict(zip(self._outputs, apply(self._code, tensors), strict=True))
+        with torch.no_grad():
+            for (owner, name), new in zip(self._changed, named.values(), strict=False):
+                getattr(owner, name).copy_(new)
+        results = [named[r] if isinstance(r, str) else r for r in self.net.results]
+        assert self._out is not None
+        return pytree.tree_unflatten(results, self._out)
+
+    def _held(self) -> list[torch.Tensor]:
+        """The module's tensors; backward finds copies of those that this call changes."""
+        tensors = [getattr(owner, name) for owner, name in self._owners]
+        if not torch.is_grad_enabled():
+            return tensors
+        pairs = zip(tensors, self._changing, strict=True)
+        return [x.clone() if changes else x for x, changes in pairs]
+
+    def _together(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors on one device, where some follow the others."""
+        for tensor in tensors:
+            check_tensor(tensor)
+        rows = list(zip(self._code.inputs, tensors, self._follow, strict=False))
+        leading = [(name, x) for name, x, follows in rows if not follows]
+        device = common_device([name for name, _ in leading], [x for _, x in leading])
+        return [follows(x, device) if follows else x for _, x, follows in rows]
+
+    def _check_buffers(self, module: str, tensors: Sequence[torch.Tensor]) -> None:
+        """Refuse what PyTorch would keep the graph of, for the gradients of later calls."""
+        if not torch.is_grad_enabled() or not self._changed:
+            return
+        pairs = zip(self._code.inputs, tensors, strict=False)  # a seed may come last
+        trained = {name for name, x in pairs if x.requires_grad}
+        for target, sources in zip(self.net.changed, self.net.sources, strict=True):
+            if sources & trained:
+                what = f"buffer {target} is given a value that has gradients, which would be lost"
+                raise CompileError(module, what, "detach() the value")
+
+
+def _owner(module: torch.nn.Module, exported: ExportedProgram, target: str) -> tuple[Any, str]:
+    """The module that has a tensor, and the tensor's name there."""
+    path, _, name = target.rpartition(".")
+    try:
+        owner = module.get_submodule(path)
+        getattr(owner, name)
+    except AttributeError:  # a tensor that the module's code closes over
+        return _Constant(held_tensor(exported, target)), "value"
+    return owner, name
+
+
+_Argument = TensorArgument | ConstantArgument
+
+
+def _arguments(exported: ExportedProgram) -> list[_Argument]:
+    """What a call gives: tensors, and what is in the code as the example had it."""
+    specs = exported.graph_signature.input_specs
+    arguments = [spec.arg for spec in specs if spec.kind == InputKind.USER_INPUT]
+    return [argument for argument in arguments if isinstance(argument, _Argument)]
+
+
+def _is_tensor(argument: _Argument, value: Any) -> bool:
+    """Whether a call gives a tensor here; refuses what the code was not made for."""
+    if isinstance(argument, TensorArgument):
+        if not isinstance(value, torch.Tensor):
+            what = f"is {type(value).__name__}, compiled for a tensor"
+            raise CompileError(argument.name, what)
+        return True
+    fixed = argument.value
+    if type(value) is not type(fixed) or value != fixed:
+        what = f"compiled for {fixed!r}, called with {value!r}"
+        raise CompileError(argument.name, what, "compile it for each value, or give tensors")
+    return False
+
+
+_Follow = Callable[[torch.Tensor, torch.device], torch.Tensor]
+
+
+def _devices(
+    exported: ExportedProgram, owners: Iterable[tuple[Any, str]]
+) -> tuple[torch.device, list[_Follow | None]]:
+    """Where the example is, and which inputs and tensors of owners follow the others, and how.
+
+    These are the constants of the module's code, and what the example had on the CPU beside others
+    on a GPU: PyTorch wants the lengths of packed sequences there.
+    """
+    nodes, users = exported.graph.find_nodes(op="placeholder"), exported.graph_signature.user_inputs
+    values = {node.name: node.meta.get("val") for node in nodes}
+    devices = {name: x.device for name, x in values.items() if isinstance(x, torch.Tensor)}
+    gpu = next((device for device in devices.values() if device.type != "cpu"), None)
+    copied_flags = [
+        gpu is not None and devices[n].type == "cpu" for n in map(str, users) if n in devices
+    ]
+    follow: list[_Follow | None] = [torch.Tensor.to if copied else None for copied in copied_flags]
+    follow += [owner.on if isinstance(owner, _Constant) else None for owner, _ in owners]
+    return gpu or torch.device("cpu"), follow
+
+
+class _Constant:
+    """The owner of such a tensor."""
+
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value
+        self._copies: dict[torch.device, tuple[int, torch.Tensor]] = {}
+
+    def on(self, value: torch.Tensor, device: torch.device) -> torch.Tensor:
+        """The tensor on a device: what was copied once is not copied again, unless it changed."""
+        if value.device == device or value.requires_grad or value.is_inference():
+            return value.to(device)
+        version, copy = self._copies.get(device, (-1, value))
+        if version != value._version:
+            with torch.inference_mode(False):  # also for calls outside of it
+                copy = value.to(device)
+            self._copies[device] = value._version, copy
+        return copy

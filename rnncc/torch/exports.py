@@ -1,0 +1,137 @@
+# pyright: basic, reportMissingImports=false
+"""Modules as graphs of `torch.export`, in which recurrent layers stay whole."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+import torch
+import torch._functorch.apis
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.utils import _pytree as pytree
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, line_of
+from rnncc.frontends.torch.recurrent_op import kept_whole
+from rnncc.frontends.torch.trace import refused_by
+from rnncc.frontends.torch.watch import Questions, watching
+from rnncc.torch.assigned import refusing_state
+from rnncc.torch.autograd import check_mode
+from rnncc.torch.versions import exporting, quiet
+
+
+def export(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """`torch.export.export`, but recurrent layers stay whole: for `rnncc.compile` and `build`.
+
+    Raises:
+        CompileError: the module cannot be exported.
+    """
+    return _export(module, args, kwargs, dynamic_shapes, True)
+
+
+def _export(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    shapes: Any,
+    differentiable: bool,
+) -> ExportedProgram:
+    name, keywords = type(module).__name__, dict(kwargs or {})
+    leaves = pytree.tree_leaves((args, keywords, *module.parameters()))
+    for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
+        check_mode(device)
+    with (
+        refusing_state(module, args, keywords),
+        _without_transforms(name),
+        watching(lambda: differentiable and torch.is_grad_enabled()),
+        quiet(),
+        refused_by(name, "torch.export"),
+        exporting(),
+        Questions(),
+        kept_whole(),
+        torch.enable_grad(),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
+        return torch.export.export(module, args, keywords, dynamic_shapes=shapes)
+
+
+_TRANSFORMS = [
+    Path(torch._functorch.apis.__file__).parent / name for name in ("apis.py", "vmap.py")
+]
+"""Files of PyTorch that call a function that is to be transformed."""
+
+
+@contextmanager
+def _without_transforms(name: str) -> Generator[None]:
+    """Refuse torch.func: PyTorch exports none, and raises errors of its own parts."""
+    try:
+        yield
+    except CompileError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            files = {Path(frame.filename) for frame in extract_tb(cause.__traceback__)}
+            if not files.isdisjoint(_TRANSFORMS):
+                raise CompileError(line_of(cause, name), *EXPORTED_TRANSFORMS) from error
+            cause = cause.__context__
+        raise
+
+
+def exported(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    shapes: Any,
+    differentiable: bool,
+) -> tuple[ExportedProgram, dict[str, str]]:
+    """The program, and what the user calls the symbols in it."""
+    exported = _export(module, args, kwargs, shapes, differentiable)
+    arguments = inspect.signature(module.forward).bind(*args, **(kwargs or {})).arguments
+    return exported, _symbol_names(exported, arguments, shapes)
+
+
+def _symbol_names(
+    exported: ExportedProgram, arguments: Mapping[str, Any], shapes: Any
+) -> dict[str, str]:
+    """What the user calls the symbols, from the place of each `Dim`."""
+    names = dict[str, str]()
+    if not shapes:
+        return names
+    places = exported.graph.find_nodes(op="placeholder")
+    specs = exported.graph_signature.input_specs
+    users = {spec.arg.name for spec in specs if spec.kind == InputKind.USER_INPUT}
+    nodes = iter([node for node in places if node.name in users])
+    for number, (name, value) in enumerate(arguments.items()):
+        spec = shapes.get(name) if isinstance(shapes, dict) else shapes[number]
+        _name(value, spec, nodes, names)
+    return names
+
+
+def _name(value: Any, spec: Any, nodes: Any, names: dict[str, str]) -> None:
+    if isinstance(value, (list, tuple)):
+        for part, own in zip(value, spec or [None] * len(value), strict=True):
+            _name(part, own, nodes, names)
+        return
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _name(part, (spec or {}).get(key), nodes, names)
+        return
+    shape = getattr(next(nodes).meta["val"], "shape", ())
+    listed = spec if isinstance(spec, (list, tuple)) else ()
+    for axis, dim in spec.items() if isinstance(spec, dict) else enumerate(listed):
+        name = str(getattr(dim, "__name__", ""))
+        if name.isidentifier() and axis < len(shape):
+            names.setdefault(str(shape[axis]), name)
