@@ -128,3 +128,20 @@ def test_gates_of_few_units_take_few_vectors() -> None:
     assert isinstance(text, str)
     sums = [[line for line in body if ADD.match(line) and "zmm" in line] for body in loops(text)]
     assert max(map(len, sums)) == 6 * 2
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+def test_tiles_run_along_the_axis_that_fills_them(precision: str) -> None:
+    """Of few sequences, batch first, they take several steps of one: the bits are the same."""
+    w = np.random.default_rng(1).standard_normal((24, 20), np.float32)
+    b = Builder.net("turned")
+    x = b.transpose(b.input("x", ["N", "T", 24]), [1, 0, 2])
+    program = b.finish({"y": b.tanh(b.matmul(x, b.param("w", w.shape)))}, {"w": w})
+    model = rnncc.compile(program, precision=precision)
+    for batch, steps in [(1, 1), (1, 9), (2, 3), (5, 40), (5, 5), (7, 9), (9, 2), (0, 3), (3, 0)]:
+        rows = np.random.default_rng(0).standard_normal((batch, steps, 24), np.float32)
+        found = model.run({"x": rows})["y"]
+        assert found.shape == (steps, batch, 20)
+        for n, t in np.ndindex(batch, steps):
+            alone = model.run({"x": rows[n : n + 1, t : t + 1]})["y"]
+            assert found[t, n].tobytes() == alone.tobytes()

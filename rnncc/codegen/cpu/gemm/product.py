@@ -16,6 +16,7 @@ from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.kinds import terms_of
+from rnncc.codegen.cpu.gemm.row_axes import RowAxes
 from rnncc.codegen.cpu.gemm.runs import Run
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.sums import ZERO, Sums, Width
@@ -73,8 +74,6 @@ class _GemmCode:
         accesses = [*op.in_accesses, *op.out_accesses]
         rows = [Access(x.offset, x.strides[:-1]) for x in accesses]
         nest = make_nest(op.dims[:-1], [Access(offset, strides), *rows], self._row_axes())
-        self.row_dims = list(nest.dims)
-        self.listed = RowList.of(emit, op, nest.dims, listed)
         steps = nest.accesses[0].strides
         *k_outer, k_step = [emit.dim(step) for step in k_steps]
         left = LeftOperand(
@@ -85,6 +84,9 @@ class _GemmCode:
             list(zip(map(int, op.k_dims), k_outer, strict=False)),
         )
         self.terms = terms = terms_of(emit, op, left, weights)
+        # Rows of windows are not turned: neighbours along the last axis share what they read.
+        height = 1 if op.k_sizes is not None or terms.one_by_one else terms.tile[0]
+        self.rows = RowAxes(emit, nest.dims, RowList.of(emit, op, nest.dims, listed), height)
         unit_bytes = terms.words * terms.bytes
         self.sizes = sizes or GemmSizes.of(emit.target, op, unit_bytes, terms.chains)
         if sizes is not None:
@@ -100,19 +102,14 @@ class _GemmCode:
         return [axis for axis in indexed_axes(self.op) if axis < len(self.op.dims) - 1]
 
     def _indices(self, outer: list[Value], number: Value) -> list[Value]:
-        """Of a row's axes, given those of its outer ones and its number."""
-        return [*outer, number] if self.listed is None else self.listed.indices(number)
+        return self.rows.indices(outer, number)
 
     def run(self) -> None:
-        emit = self.emit
-        counts = [] if self.listed else [emit.dim(d) for d in self.row_dims[:-1]]
-        emit.nest(counts, self._rows)
+        self.rows.nest(self._rows)
 
     def _rows(self, outer: list[Value]) -> None:
-        """All panels for the rows along the last row axis."""
-        emit = self.emit
-        count = emit.dim(self.row_dims[-1]) if self.row_dims else I64(1)
-        count = count if self.listed is None else self.listed.count
+        """All panels for the rows along the innermost axis."""
+        emit, count = self.emit, self.rows.count
         if not self.terms.most_rows:
             self._some_rows(outer, count)
             return

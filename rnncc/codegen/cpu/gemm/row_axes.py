@@ -1,0 +1,56 @@
+"""The rows of a product as loops: the innermost one is cut into tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rnncc.codegen.cpu.active_rows import RowList
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.llvm.values import I64, Value
+from rnncc.ir.dims import Dim
+
+
+class RowAxes:
+    """Loops over the axes of rows, or over the list of those that are computed.
+
+    Args:
+        dims: of the axes.
+        height: rows of a tile.
+    """
+
+    def __init__(
+        self, emit: CpuEmit, dims: Sequence[Dim], listed: RowList | None, height: int
+    ) -> None:
+        self.emit, self.listed = emit, listed
+        counts = [emit.dim(d) for d in dims] or [I64(1)]
+        self.turned = None if listed is not None else self._turned(dims, height)
+        if self.turned is not None:
+            *others, one, two = counts
+            counts = [*others, *self._in_turn(self.turned, one, two)]
+        *self.outer, self.count = counts if listed is None else [listed.count]
+
+    def nest(self, body: Callable[[list[Value]], None]) -> None:
+        """Loops over the outer axes."""
+        self.emit.nest(self.outer, body)
+
+    def indices(self, outer: list[Value], number: Value) -> list[Value]:
+        """Of a row's axes, given those of the outer loops and its number along the innermost."""
+        if self.listed is not None:
+            return self.listed.indices(number)
+        if self.turned is None:
+            return [*outer, number]
+        return [*outer[:-1], *self._in_turn(self.turned, outer[-1], number)]
+
+    def _turned(self, dims: Sequence[Dim], height: int) -> Value | None:
+        """Whether the axis around the last one is the innermost: the last one does not fill a tile,
+        such as a batch of one whose steps lie side by side; None if that is never so.
+        """
+        if len(dims) < 2 or (dims[-1].is_static and int(dims[-1]) >= height):
+            return None
+        b, (around, last) = self.emit.b, (self.emit.dim(d) for d in dims[-2:])
+        low, fewer = (b.icmp_signed("<", last, other) for other in (I64(height), around))
+        return b.and_(low, fewer)
+
+    def _in_turn(self, turned: Value, one: Value, two: Value) -> tuple[Value, Value]:
+        b = self.emit.b
+        return b.select(turned, two, one), b.select(turned, one, two)
