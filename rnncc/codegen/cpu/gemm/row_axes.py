@@ -42,14 +42,15 @@ class RowAxes:
         return [*outer[:-1], *self._in_turn(self.turned, outer[-1], number)]
 
     def _turned(self, dims: Sequence[Dim], height: int) -> Value | None:
-        """Whether the axis around the last one is the innermost: the last one does not fill a tile,
-        such as a batch of one whose steps lie side by side; None if that is never so.
+        """Whether the axis around the last one is the innermost: the last one fills no more than
+        half a tile, such as a batch of one whose steps lie side by side; None if that is never so.
+        Beyond, tiles along the other axis gain nothing.
         """
-        if len(dims) < 2 or (dims[-1].is_static and int(dims[-1]) >= height):
+        most = height // 2
+        if len(dims) < 2 or most == 0 or (dims[-1].is_static and int(dims[-1]) > most):
             return None
         b, (around, last) = self.emit.b, (self.emit.dim(d) for d in dims[-2:])
-        low, fewer = (b.icmp_signed("<", last, other) for other in (I64(height), around))
-        return b.and_(low, fewer)
+        return b.and_(b.icmp_signed("<=", last, I64(most)), b.icmp_signed("<", last, around))
 
     def _in_turn(self, turned: Value, one: Value, two: Value) -> tuple[Value, Value]:
         b = self.emit.b
