@@ -65,11 +65,14 @@ def prune(net: NetDef, params: Mapping[str, Array] | None = None) -> tuple[NetDe
         steps += [_without_pairs] if kinds & REVERSE.keys() else []
         steps += [_without_identities] if kinds & IDENTITIES else []
         steps += [partial(_without_reshapes, params or {})] if "Reshape" in kinds else []
-    for step in steps:
-        reason, pruned, removed = step(pruned)
-        reasons |= {places[index]: reason for index in removed}
-        dropped = set(removed)
-        places = [place for index, place in enumerate(places) if index not in dropped]
+    before = len(places) + 1
+    while len(places) < before:  # a copy that goes may bring a pair of others together
+        before = len(places)
+        for step in steps:
+            reason, pruned, removed = step(pruned)
+            reasons |= {places[index]: reason for index in removed}
+            dropped = set(removed)
+            places = [place for index, place in enumerate(places) if index not in dropped]
     return pruned, [_removed(net, index, reasons[index]) for index in sorted(reasons)]
 
 

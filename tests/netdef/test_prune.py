@@ -123,3 +123,17 @@ def test_chains_of_copies_go_whole() -> None:
     made, gone = prune(net([*ops, op("Relu", "a8", "y")], "x", "y"))
     assert [list(o.input) for o in made.op] == [["x"]]
     assert len(gone) == 9
+
+
+def test_copies_that_come_together_when_others_go_are_a_pair() -> None:
+    ops = [
+        op("CopyGPUToCPU", "x", "b"),
+        op("Tanh", "x", "a"),  # which the next one writes anew
+        op("Alias", "b", "a"),
+        op("Tanh", "b", "d"),
+        op("CopyCPUToGPU", "a", "c"),
+        op("Tanh", "c", "y"),
+    ]
+    made, gone = prune(net(ops, "x", "y"))
+    assert [(list(o.input), list(o.output)) for o in made.op] == [(["x"], ["y"])]
+    assert prune(made)[0] == made and len(gone) == 5
