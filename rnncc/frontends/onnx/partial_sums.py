@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
@@ -15,18 +16,13 @@ from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.partial import Partial, filled
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import product
-from rnncc.ir.types import dtype_of
+from rnncc.ir.ops.linear import empty_value
+from rnncc.ir.types import NUMPY, dtype_of
 from rnncc.nn.quantisation import LIMITS
 
 _SUMS = ("Sum", "Mean", "L1", "L2", "SumSquare", "LogSum")
-_LIMITS: dict[str, tuple[float, float | None]] = {
-    **dict.fromkeys(FLOATS, (-math.inf, math.inf)),
-    **LIMITS,
-    "i1": (0, 1),
-    "i32": (-(2**31), 2**31 - 1),
-    "i64": (-(2**63), None),
-}
-"""The least and the largest element of a type; None for what no float holds."""
+_ORDERED = (*FLOATS, *LIMITS, "i32", "i64")
+"""Types besides bools of which there is a least and a largest element."""
 
 
 def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> list[Any] | None:
@@ -59,8 +55,12 @@ def _neutral(kind: str, dtype: str) -> float | None:
         return 1
     if kind == "LogSumExp":
         return -math.inf
-    limits = _LIMITS.get(dtype)
-    return None if kind not in ("Max", "Min") or limits is None else limits[kind == "Min"]
+    if kind not in ("Max", "Min"):
+        return None
+    if dtype == "i1":
+        return kind == "Min"
+    limit = empty_value(kind.lower(), np.dtype(NUMPY[dtype])) if dtype in _ORDERED else math.nan
+    return limit if float(limit) == limit else None  # no float is the largest int64
 
 
 def _mean(n: Node, x: Partial, axes: Sequence[int]) -> SSAValue:
