@@ -162,16 +162,18 @@ class ModelContext:
 
     def learnt_from(self, error: CompileError) -> Learnt | None:
         """What must be true of sizes where the error is that they differ."""
-        order = sorted(self.symbols, key=lambda symbol: symbol not in (TIME, BATCH))
-        return learnt_from(error.differ, order, self.branches > 0, self.known)
+        return self._learnt(error.differ, self.branches > 0)
 
     def fork(self, error: CompileError, size: Dim, other: Dim) -> Fork | None:
         """What choosing either branch tells, where they depend on whether two sizes are equal."""
         if self.branches or varies(size):
             return None
-        order = sorted(self.symbols, key=lambda symbol: symbol not in (TIME, BATCH))
-        equal = learnt_from([(size, other)], order, False, self.known)
+        equal = self._learnt([(size, other)], False)
         return None if equal is None else Fork(error, equal, Learnt(size - other - 1))
+
+    def _learnt(self, pairs: Iterable[tuple[Dim, Dim]], plain: bool) -> Learnt | None:
+        order = sorted(self.symbols, key=lambda symbol: symbol not in (TIME, BATCH))
+        return learnt_from(pairs, order, plain, self.known)
 
     def inputs_behind(self, value: Value) -> list[str]:
         """The inputs of the model that a value is computed from."""
