@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import gcd
 from typing import cast
 
@@ -66,10 +67,9 @@ def _emit_nest(emit: CpuEmit, op: Map, nest: Nest, pointers: list[Pointer]) -> N
         TransposingMap(emit, op, nest, pointers, tiling).run()
         return
     code = _MapCode(emit, op, nest, pointers)
-    if len(nest.dims) > 1:
-        emit.nest([emit.dim(d) for d in nest.dims[:-1]], code.row, shared=True)
-    else:
-        code.row([], shared=True)
+    counts = [emit.dim(d) for d in nest.dims[:-1]]
+    # Threads share the outermost loop; where there is none, the row.
+    emit.nest(counts, partial(code.row, shared=not counts), shared=True)
 
 
 def _emit_listed(emit: CpuEmit, op: Map, pointers: list[Pointer], rows: Pointer) -> None:

@@ -163,7 +163,7 @@ class _GemmCode:
         iterations, left = emit.divided(full, together)
 
         def row(numbers: list[Value], width: Width) -> None:
-            offsets = [self.sums.unit(width, i) for i in range(self.slots * width.vectors)]
+            offsets = self.sums.units(width, self.slots)
             (sums,) = self.sums.of([self._row(outer, number)], numbers, width, offsets)
             self._finish(outer, number, numbers, width, lambda p, n: sums[p][n])
 

@@ -51,15 +51,19 @@ class Sums:
         b, (slot, vector) = self.emit.b, divmod(place, width.vectors)
         return b.add(b.mul(I64(slot), width.units), I64(vector * self.lanes))
 
+    def units(self, width: Width, slots: int) -> list[Value]:
+        """The first units of all vectors of one slot each."""
+        return [self.unit(width, place) for place in range(slots * width.vectors)]
+
     def runs(self, width: Width, slots: int) -> list[Run]:
         """All sums of a row, by as many vectors at a time as a tile holds."""
-        most, units = self.terms.tile[1], width.units
-        if isinstance(units, ir.Constant):
-            narrow = narrow_runs(slots, cast(int, units.constant), self.lanes, most)
+        most = self.terms.tile[1]
+        if isinstance(width.units, ir.Constant):
+            narrow = narrow_runs(slots, cast(int, width.units.constant), self.lanes, most)
             if narrow:
                 return narrow
-        places = [self.unit(width, place) for place in range(slots * width.vectors)]
-        return [Run(places[i : i + most]) for i in range(0, len(places), most)]
+        units = self.units(width, slots)
+        return [Run(units[i : i + most]) for i in range(0, len(units), most)]
 
     def of(
         self,
