@@ -118,10 +118,8 @@ class _Form:
     def __init__(self, module: torch.nn.Module, example: Example) -> None:
         own = example.args, example.kwargs, example.dynamic_shapes
         graph, names = exported(module, *own, not example.frozen)
-        self.net, self._frozen = (
-            import_exported(graph, names=names, packed=example.frozen),
-            example.frozen,
-        )
+        self._frozen = example.frozen
+        self.net = import_exported(graph, names=names, packed=example.frozen)
         self._code = TorchNet.of(self.net.program, self.net.dtypes, example.precision)
         self._owners = [_owner(module, graph, target) for target in self.net.held]
         self._device, self._follow = _devices(graph, self._owners)

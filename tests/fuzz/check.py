@@ -249,11 +249,9 @@ def _round(program: Program, rng: random.Random, result: Result) -> None:
 
 def _train(program: Program, rng: random.Random, result: Result) -> None:
     """Outputs and gradients of the compiled training program against the interpreter's."""
-    floats = [name for name, value in program.net.outputs.items() if dtype_of(value) in FLOATS]
-    options = {"train": True, "outputs_with_grads": floats, "max_iterations": MAX_ITERATIONS}
-    options["threads"] = rng.random() < 0.3
+    options = {**training_options(program), "threads": rng.random() < 0.3}
     try:
-        both = with_gradients(program.copy(), floats)
+        both = with_gradients(program.copy(), options["outputs_with_grads"])
         model = in_memory.compile_in_memory(program, None, Options.of(program, options))
     except CompileError:
         return
@@ -294,6 +292,12 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
         told = difference(got, of_call(exact, 0), of_call(allowed, 0))
         text = f"sizes {sizes}\n{told}\n{_printed(given)}"
         result.failures.append(Failure("gradient", _operators(program), text))
+
+
+def training_options(program: Program) -> dict[str, Any]:
+    """How a program is trained: from all outputs that are floats."""
+    floats = [name for name, value in program.net.outputs.items() if dtype_of(value) in FLOATS]
+    return {"train": True, "outputs_with_grads": floats, "max_iterations": MAX_ITERATIONS}
 
 
 def bounded(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -20,12 +20,10 @@ from rnncc_runtime import ArrayError, Model, RunError, TrainableModel
 
 from rnncc.driver import in_memory
 from rnncc.errors import CompileError
-from rnncc.ir.program import Program
-from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.options import Options
 from tests.fuzz.arrays import draw_inputs, draw_sizes
 from tests.fuzz.cases import Case
-from tests.fuzz.check import MAX_ITERATIONS, bounded, outer_grads, read
+from tests.fuzz.check import MAX_ITERATIONS, bounded, outer_grads, read, training_options
 from tests.fuzz.families import FAMILIES, make_case
 from tests.golden import Arrays
 from tests.gpu import libcuda
@@ -65,15 +63,6 @@ def _trained(
     yield grads, model.backward(tape, outer)
 
 
-def options_of(program: Program, train: bool) -> dict[str, Any]:
-    """How a program is compiled, for both."""
-    options: dict[str, Any] = {"max_iterations": MAX_ITERATIONS}
-    if train:
-        floats = [n for n, value in program.net.outputs.items() if dtype_of(value) in FLOATS]
-        options |= {"train": True, "outputs_with_grads": floats}
-    return options
-
-
 def compare(case: Case, rng: random.Random) -> int:
     """How many results were compared; 0 for what is refused.
 
@@ -83,7 +72,8 @@ def compare(case: Case, rng: random.Random) -> int:
     libcuda.emulator().configure(seed=rng.randrange(8))
     try:
         program = read(case)
-        options = options_of(program, case.train)
+        plain = {"max_iterations": MAX_ITERATIONS}
+        options = training_options(program) if case.train else plain
         model = in_memory.compile_in_memory(program.copy(), None, Options.of(program, options))
         library = library_of(program, **options)
     except CompileError:
