@@ -12,15 +12,21 @@ from itertools import pairwise
 
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.kern.dialect import Buffer, For
-from rnncc.kern.kernels import Map
+from rnncc.ir.ops.control import Yield
+from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
+from rnncc.kern.kernels import Gemm, Map
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.footprint import ONE, Footprint
 from rnncc.planning.uses import Timeline, Use, timeline
 
 
-def reuse_tape(program: KernelProgram, slots: Collection[str]) -> None:
-    """Set `within` on scratch buffers that fit into one of the input buffers named."""
+def reuse_tape(program: KernelProgram, slots: Collection[str], waits_are_dear: bool) -> None:
+    """Set `within` on scratch buffers that fit into one of the input buffers named.
+
+    Args:
+        waits_are_dear: rows that a map makes for the one product of its loop stay apart: before the
+            loop they can be marked as not written yet.
+    """
     line = timeline(program.func)
     free: dict[_Kind, list[Buffer]] = defaultdict(list)
     for giver in line.uses:
@@ -29,7 +35,7 @@ def reuse_tape(program: KernelProgram, slots: Collection[str]) -> None:
     # a ring has fewer rows than the tape's slot has
     for heir in (b for b in line.uses if b.role.data == "scratch" and b.rows_kept is None):
         first = next((use for use in line.uses[heir] if use.writes), None)
-        if first is None or not first.loops:
+        if first is None or not first.loops or (waits_are_dear and _is_handed_on(line.uses[heir])):
             continue
         alike = free[_kind(heir, first)]
         for giver in alike:
@@ -38,6 +44,16 @@ def reuse_tape(program: KernelProgram, slots: Collection[str]) -> None:
                 # A slot serves one heir: a second would overwrite what the first has put there.
                 alike.remove(giver)
                 break
+
+
+def _is_handed_on(uses: Sequence[Use]) -> bool:
+    """Whether the product of a loop that has one other kernel reads rows of a buffer."""
+    rows = (use for use in uses if isinstance(use.op, Gemm) and use.value is use.op.a)
+    return any(use.loops and _kernels(use.loops[-1]) == 2 for use in rows)
+
+
+def _kernels(loop: For) -> int:
+    return sum(not isinstance(op, Row | ShiftedRow | Yield) for op in loop.body.block.ops)
 
 
 _Kind = tuple[Dim, str, tuple[For, ...]]

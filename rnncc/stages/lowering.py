@@ -61,7 +61,8 @@ def absent_outputs(compilation: Compilation) -> None:
 def reuse_tape(compilation: Compilation) -> None:
     """Let backward write over slots of the tape that it has read."""
     if compilation.phases is not None:
-        take_over_slots(compilation.kernels["backward"], compilation.phases.saved)
+        dear = compilation.target.waits_are_dear
+        take_over_slots(compilation.kernels["backward"], compilation.phases.saved, dear)
 
 
 def plan(compilation: Compilation) -> None:

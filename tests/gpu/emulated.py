@@ -14,7 +14,7 @@ from llvmlite import ir
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.builder import FoldingBuilder
-from rnncc.codegen.llvm.values import I16, I32, I64, POINTER, Value
+from rnncc.codegen.llvm.values import FLOAT, I8, I16, I32, I64, POINTER, Value
 from rnncc.codegen.nvptx import target as nvptx
 from rnncc.codegen.nvptx.primitives import PARAMETERS, VOID, GiveUp, Primitives
 from rnncc.codegen.nvptx.ptx import ChipImage, DeviceMachine
@@ -63,6 +63,10 @@ class EmulatedPrimitives(Primitives):
     def shared(self) -> Value:
         return self._call("emu_shared", POINTER)
 
+    def shared_four(self, place: Value, offset: int) -> Value:
+        at = self.b.gep(place, [I64(offset)], source_etype=I8)
+        return self.b.load(at, typ=ir.VectorType(FLOAT, 4), align=16)
+
     def shared_bytes(self) -> Value:
         return self._call("emu_shared_bytes", I32)
 
@@ -90,6 +94,13 @@ class EmulatedPrimitives(Primitives):
     def _two_words(self, place: Value) -> list[Value]:
         second = self.b.gep(place, [I64(1)], source_etype=I64)
         return [self._call("emu_look", I64, [p]) for p in (place, second)]
+
+    def _post_word(self, place: Value, word: Value) -> None:
+        self._call("emu_post_word", VOID, [place, word])
+
+    def _four_words(self, place: Value) -> list[Value]:
+        places = [self.b.gep(place, [I64(i)], source_etype=I32) for i in range(4)]
+        return [self._call("emu_look_word", I32, [p]) for p in places]
 
     def _pause(self, looks: Value, give_up: GiveUp) -> None:
         self._call("emu_poll", VOID)

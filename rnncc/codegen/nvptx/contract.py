@@ -200,8 +200,9 @@ class _Part:
     def __init__(self, rows: _Rows, first: Value, count: Value, quads: int, fours: bool) -> None:
         self.rows, self.first, self.count, self.emit = rows, first, count, rows.emit
         self.quads, self.fours, self.run = quads, fours, run_of(quads, quads)
-        b = self.emit.b
-        row, x = place_of(self.emit)
+        b, thread = self.emit.b, self.emit.thread64
+        # In the order of numbers, so that neighbours copy neighbours.
+        row, x = b.lshr(thread, I64(4)), b.and_(thread, I64(SIDE - 1))
         self.lines = [b.add(row, I64(start)) for start in range(0, self.run, SIDE)]
         self.places = [b.add(b.mul(x, I64(QUAD)), I64(q * SIDE * QUAD)) for q in range(quads)]
 

@@ -16,6 +16,21 @@ from rnncc.ir.dims import Dim
 from rnncc.records import record
 
 
+def lane_place(emit: GpuEmit, lane: Value) -> tuple[Value, Value]:
+    """A lane's row of four and its column of eight: bits 0 and 4 of its number, and bits 1 to 3.
+
+    A warp reads 16 bytes a lane in half the time where each lane and the next one, or the one after
+    that, read the same (measured on an H200; in the order of numbers it is one side of a product
+    only). So it is here for what rows share, by bit 1, as well as for what columns do, by bit 0.
+    """
+    b, type_ = emit.b, lane.type
+
+    def bits(shift: int, mask: int) -> Value:
+        return b.and_(b.lshr(lane, type_(shift)), type_(mask))
+
+    return b.or_(bits(0, 1), bits(3, 2)), bits(1, 7)
+
+
 @record
 class GridTeam:
     """Whether this thread is one of a team's, and the grid around it."""
@@ -170,6 +185,20 @@ class GpuEmit(Emit):
         """Whether all of them lead to multiples of 16 bytes."""
         bits = reduce(self.b.or_, [self.b.ptrtoint(p.base, I64) for p in pointers])
         return self.b.icmp_unsigned("==", self.b.and_(bits, I64(15)), I64(0))
+
+    def either(
+        self, condition: Value, body: Callable[[], list[Value]], others: list[Value]
+    ) -> list[Value]:
+        """What `body` computes, if a condition holds; else other values."""
+        before = self.b.block
+        with self.when(condition):
+            values = body()
+            after = self.b.block
+        phis = [self.b.phi(value.type) for value in values]
+        for phi, value, other in zip(phis, values, others, strict=True):
+            phi.add_incoming(value, after)
+            phi.add_incoming(other, before)
+        return list[Value](phis)
 
     # Waits
 

@@ -72,7 +72,11 @@ class Finish(Protocol):
 
 
 class Product:
-    """What a product reads and writes, by row and unit."""
+    """What a product reads and writes, by row and unit.
+
+    Attributes:
+        posted: the result that others wait for, if one is.
+    """
 
     def __init__(
         self,
@@ -94,6 +98,7 @@ class Product:
         self.pointers = begins(emit, [a, *ins, *outs], accesses)
         self.steps = unit_steps(accesses)
         self.rows = KernelRows(emit, op, accesses, len(op.dims) - 1, listed)
+        self.posted: int | None = None
 
     @property
     def is_dense(self) -> bool:
@@ -130,6 +135,7 @@ class Product:
         # waits for them yet.
         inputs = [emit.load(p) for p in others[:count]]
         by_axis = {**self.rows.by_axis(indices), len(self.op.dims) - 1: unit}
+        posted = self.posted
 
         def finish(
             condition: Value | None,
@@ -140,8 +146,11 @@ class Product:
             values = values_of(emit, block, known, by_axis)
             first(values)
             with nullcontext() if condition is None else emit.when(condition):
-                for value, pointer in zip(values, others[count:], strict=True):
-                    emit.store(value, pointer)
+                for number, (value, place) in enumerate(zip(values, others[count:], strict=True)):
+                    if number == posted:
+                        emit.gpu.post_float(place.base, value)
+                    else:
+                        emit.store(value, place)
 
         return finish
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
+from typing import Self
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.llvm.values import Pointer, Value
+from rnncc.codegen.llvm.values import I32, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.ir.dims import product
 from rnncc.kern.dialect import For, Gate, Limit
 from rnncc.kern.kernels import Contract, Gemm
 from rnncc.kern.moves import Gather, Reverse, Scatter
@@ -20,6 +23,49 @@ def _meets(op: Operation) -> bool:
     """Whether all blocks must be at an op."""
     # Parts of a rounded sum are waited for within it.
     return isinstance(op, _UNIFORM) or (isinstance(op, Contract) and op.rounded is not None)
+
+
+class Shares:
+    """Which points of a product in a loop this block has.
+
+    Written before the loop: divisions in each iteration would take as long as hundreds of
+    multiply-adds.
+
+    Args:
+        parts: how many blocks it takes to own all units.
+
+    Attributes:
+        part, rank, ranks: which units a block has, as which of how many with the same ones.
+        active: whether a block has any.
+        count: of all rows; `mine`: about how many rows a block has.
+    """
+
+    def __init__(self, emit: GpuEmit, op: Gemm, parts: Value) -> None:
+        self.emit, self.op = emit, op
+        b, parts = emit.b, self._some(parts)
+        self.part, self.rank = b.urem(emit.block, parts), b.udiv(emit.block, parts)
+        self.ranks = b.udiv(emit.blocks, parts)
+        self.active = b.icmp_unsigned("<", self.rank, self.ranks)
+        self.count: Value = b.trunc(emit.dim(product(op.dims[:-1])), I32)
+        self.mine: Value = self._mine()
+
+    def of(self, count: Value) -> Self:
+        """The same of so many rows, if an iteration lists them."""
+        if self.op.rows is None:
+            return self
+        shares = copy(self)
+        shares.count = count
+        shares.mine = shares._mine()
+        return shares
+
+    def _mine(self) -> Value:
+        b, ranks = self.emit.b, self._some(self.ranks)
+        return b.udiv(b.add(self.count, b.sub(ranks, I32(1))), ranks)
+
+    def _some(self, number: Value) -> Value:
+        """At least one: where weights are not held there are none, and nobody asks."""
+        b = self.emit.b
+        return b.select(b.icmp_unsigned(">", number, I32(1)), number, I32(1))
 
 
 class HeldLoop:
@@ -60,6 +106,10 @@ class HeldLoop:
         fewer = b.and_(b.icmp_unsigned("<", most, emit.blocks), holds)
         emit.begin_team(b.select(fewer, most, emit.blocks))
         self.has_team = True
+
+    def together(self) -> None:
+        """A wait of all blocks in the loop."""
+        self.emit.together()
 
     def end(self) -> None:
         """All blocks meet again."""

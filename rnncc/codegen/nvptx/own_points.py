@@ -56,7 +56,7 @@ class OwnPoints:
 
     def _write(self, points: PointMap) -> None:
         emit, b = self.emit, self.emit.b
-        share = self.around.shares_of(self.pair.gemm)
+        share = self.around.shares[self.pair.gemm]
         # All sizes are powers of two: units of a block, rows of a tile.
         across = b.add(self.around.shift, I32(GROUP_UNITS.bit_length() - 1))
         log, ones = share.taken_log, b.sub(b.shl(I32(1), across), I32(1))
@@ -72,7 +72,7 @@ class OwnPoints:
             row = b.add(b.shl(rank, log), within)
             inside = b.icmp_unsigned("<", unit, I32(self.pair.gemm.units))
             with emit.when(b.and_(inside, b.icmp_unsigned("<", row, share.count))):
-                points.write(b.zext(row, I64), b.zext(unit, I64))
+                points.write(b.zext(row, I64), b.zext(unit, I64), self.pair.slots)
 
         count = b.shl(tiles, b.zext(b.add(log, across), I64))
         with emit.when(share.active):

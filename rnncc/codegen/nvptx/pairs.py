@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from xdsl.ir import SSAValue
 
@@ -76,7 +76,7 @@ def paired(loop: For, gemms: Sequence[Gemm], dtype: str) -> Pair | None:
     first, op = others[0], gemms[0]
     if not isinstance(first, Map) or others[1] is not op or first.dims != op.dims:
         return None
-    slots, rows = _slots(first, op, dtype), _row(loop, op, dtype)
+    slots, rows = _slots(first, op, dtype), row_of(loop, op, op.a, dtype)
     if first.rows is not None or op.rows is not None or slots is None or rows is None:
         return None
     following: dict[SSAValue, SSAValue] = dict(zip(loop.body.block.args, end.values, strict=True))
@@ -90,18 +90,28 @@ def paired(loop: For, gemms: Sequence[Gemm], dtype: str) -> Pair | None:
     return Pair(first, op, rows, slots, following)
 
 
-def _row(loop: For, op: Gemm, dtype: str) -> Row | None:
-    """The row that a product reads, of dense rows that lie one behind another."""
-    row, lines = op.a.owner, op.dims[:-1]
+def row_of(loop: For, op: Gemm, value: SSAValue, dtype: str, if_wanted: bool = False) -> Row | None:
+    """The row that a product's rows are, of dense rows that lie one behind another.
+
+    Args:
+        if_wanted: they may be of an output, which has fewer rows where nobody wants it.
+    """
+    row, lines = value.owner, op.dims[:-1]
     depth = Dim.of(op.depth.data)
     dense_rows = Access(Dim.of(0), dense((*lines, depth)))
     if not isinstance(row, Row) or get_access(op.a_access) != dense_rows:
         return None
     buffer = row.buffer.owner
-    known = isinstance(buffer, Buffer) and buffer.dtype == dtype and buffer.rows_kept is None
+    known = isinstance(buffer, Buffer) and buffer.dtype == dtype and _is_kept(buffer, if_wanted)
     steps = get_dim(row.index) == Dim.of(loop.index.data)
     apart = get_dim(row.stride) == product(lines) * depth
     return row if known and steps and apart and op.depth.data % RUN == 0 else None
+
+
+def _is_kept(buffer: Buffer, if_wanted: bool) -> bool:
+    """Whether all rows of a sequence are kept, in memory that has nothing else in the loop."""
+    kept = buffer.rows_kept is None or (if_wanted and buffer.role.data == "output")
+    return kept and buffer.within is None
 
 
 def _slots(first: Map, op: Gemm, dtype: str) -> tuple[int, ...] | None:
@@ -155,11 +165,14 @@ class PointMap:
         axes = {**by_axis, len(self.op.dims) - 1: unit}
         return values_of(self.emit, block, known, axes, results)
 
-    def write(self, row: Value, unit: Value) -> None:
-        """A point, all of it."""
+    def write(self, row: Value, unit: Value, posted: Collection[int] = ()) -> None:
+        """A point, all of it; `posted`: the results that other blocks wait for."""
         emit, count = self.emit, len(self.op.ins)
         places = self.places(row, unit)
         inputs = [emit.load(place) for place in places[:count]]
         values = self.values(self.op.yields, inputs, row, unit)
-        for value, place in zip(values, places[count:], strict=True):
-            emit.store(value, place)
+        for number, (value, place) in enumerate(zip(values, places[count:], strict=True)):
+            if number in posted:
+                emit.gpu.post_float(place.base, value)
+            else:
+                emit.store(value, place)

@@ -17,7 +17,7 @@ from typing import Any
 from llvmlite import ir
 
 from rnncc.codegen.llvm.builder import FoldingBuilder
-from rnncc.codegen.llvm.values import I8, I32, I64, POINTER, Value
+from rnncc.codegen.llvm.values import FLOAT, I8, I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.limits import POINTERS, WARP
 
@@ -28,11 +28,16 @@ PARAMETERS = [*[POINTER] * len(POINTERS), I64]
 EAGER, PAUSE = 64, 200
 """Looks at a counter before a thread that waits begins to pause between them, and nanoseconds."""
 UNWRITTEN = I64(-1)
-"""What a word of four bf16 holds before it is written: `halves` makes no such NaN."""
+"""What a word of four bf16, or of two floats, holds before it is written: `halves` makes no such
+NaN, and `post_float` another one of it."""
+NAN = I32(0x7FFFFFFF)
+"""That other one."""
 EVERY = I32(-1)
 """All lanes of a warp."""
 
 GiveUp = Callable[[Value], Value]
+HasCome = Callable[[Sequence[Value]], Value]
+"""Whether all of some words have come."""
 
 
 class Primitives:
@@ -91,6 +96,20 @@ class Primitives:
             memory.linkage, memory.align = "external", 16
             memory.type = SHARED
         return _cast(self.b, memory, POINTER)
+
+    def shared_four(self, place: Value, offset: int) -> Value:
+        """Four floats of shared memory, so many bytes behind a multiple of 16.
+
+        LLVM would turn two such loads that lead to one value, one before a loop and one at its
+        end, into one at its beginning, where nothing else is left to do until it has come.
+        """
+        text = f"ld.shared.v4.f32 {{$0, $1, $2, $3}}, [$4+{offset}];"
+        type_ = ir.LiteralStructType([FLOAT] * 4)
+        words = self._asm(text, type_, "=f,=f,=f,=f,l,~{memory}", [_cast(self.b, place, SHARED)])
+        four: Value = ir.Constant(ir.VectorType(FLOAT, 4), None)
+        for i in range(4):
+            four = self.b.insert_element(four, self.b.extract_value(words, i), I64(i))
+        return four
 
     def shared_bytes(self) -> Value:
         """How much of it the launch gave, as an i32."""
@@ -180,14 +199,25 @@ class Primitives:
         word = b.or_(b.zext(value, I64), b.shl(b.zext(mark, I64), I64(32)))
         self._asm("st.relaxed.gpu.global.b64 [$0], $1;", VOID, "l,l,~{memory}", [place, word])
 
+    def post_float(self, place: Value, value: Value) -> None:
+        """Write a float that others wait for."""
+        b = self.b
+        bits = b.bitcast(value, I32)
+        unwritten = b.icmp_unsigned("==", bits, I32(-1))
+        self._post_word(place, b.select(unwritten, NAN, bits))
+
+    def _post_word(self, place: Value, word: Value) -> None:
+        self._asm("st.relaxed.gpu.global.b32 [$0], $1;", VOID, "l,r,~{memory}", [place, word])
+
     def awaited(self, places: Sequence[Value], mark: Value, give_up: GiveUp) -> list[Value]:
         """The values of pairs of words, at multiples of 16 bytes, once all have the mark."""
         b = self.b
 
-        def has_come(word: Value) -> Value:
-            return b.icmp_unsigned("==", b.trunc(b.lshr(word, I64(32)), I32), mark)
+        def has_come(words: Sequence[Value]) -> Value:
+            marks = (b.trunc(b.lshr(word, I64(32)), I32) for word in words)
+            return reduce(b.and_, (b.icmp_unsigned("==", m, mark) for m in marks))
 
-        return [b.trunc(word, I32) for word in self._awaited(places, has_come, give_up)]
+        return [b.trunc(word, I32) for word in self._pairs(places, has_come, give_up)]
 
     def written(self, places: Sequence[Value], first: int, give_up: GiveUp) -> list[Value]:
         """Pairs of words, at multiples of 16 bytes, once none of them is `UNWRITTEN`.
@@ -196,56 +226,107 @@ class Primitives:
             first: so many pairs are waited for before the others are looked at, which have come by
                 then, mostly.
         """
+        b = self.b
 
-        def has_come(word: Value) -> Value:
-            return self.b.icmp_unsigned("!=", word, UNWRITTEN)
+        def has_come(words: Sequence[Value]) -> Value:
+            return reduce(b.and_, (b.icmp_unsigned("!=", word, UNWRITTEN) for word in words))
 
-        some = self._awaited(places[:first], has_come, give_up)
-        return some + self._awaited(places[first:], has_come, give_up)
+        some = self._pairs(places[:first], has_come, give_up)
+        return some + self._pairs(places[first:], has_come, give_up)
 
-    def _awaited(
-        self, places: Sequence[Value], has_come: Callable[[Value], Value], give_up: GiveUp
-    ) -> list[Value]:
-        """All are looked at, then again those that have not come, so that their reads overlap."""
+    def _pairs(self, places: Sequence[Value], has_come: HasCome, give_up: GiveUp) -> list[Value]:
+        """Those that have not come are looked at again together, so that their reads overlap."""
         if not places:
             return []
-        b, pairs = self.b, [self._two_words(place) for place in places]
-        before = b.block
-        look, again, done = (b.append_basic_block(n) for n in ("look", "again", "done"))
-        b.branch(look)
-        b.position_at_end(look)
-        looks, words = b.phi(I32), [[b.phi(I64) for _ in pair] for pair in pairs]
-        looks.add_incoming(I32(1), before)
-        for phis, pair in zip(words, pairs, strict=True):
-            for phi, value in zip(phis, pair, strict=True):
-                phi.add_incoming(value, before)
-        come = [b.and_(*(has_come(word) for word in pair)) for pair in words]
-        b.cbranch(reduce(b.and_, come), done, again)
-        b.position_at_end(again)
-        self._pause(looks, give_up)
-        more = [self._looked_again(*known) for known in zip(places, words, come, strict=True)]
-        looks.add_incoming(b.add(looks, I32(1)), b.block)
-        for phis, pair in zip(words, more, strict=True):
-            for phi, value in zip(phis, pair, strict=True):
-                phi.add_incoming(value, b.block)
-        b.branch(look)
-        b.position_at_end(done)
-        return [word for pair in words for word in pair]
+        words = [word for place in places for word in self._two_words(place)]
 
-    def _looked_again(self, place: Value, words: list[Value], come: Value) -> list[Value]:
+        def again(words: Sequence[Value]) -> list[Value]:
+            pairs = (words[i : i + 2] for i in range(0, len(words), 2))
+            looked = [
+                self._looked_again(p, w, has_come) for p, w in zip(places, pairs, strict=True)
+            ]
+            return [word for pair in looked for word in pair]
+
+        return self._awaited(words, has_come, again, give_up)
+
+    def _looked_again(
+        self, place: Value, words: Sequence[Value], has_come: HasCome
+    ) -> Sequence[Value]:
         """Two words as they are now, if they had not come."""
-        b, before = self.b, self.b.block
-        look, known = b.append_basic_block("look"), b.append_basic_block("known")
-        b.cbranch(come, known, look)
-        b.position_at_end(look)
-        now = self._two_words(place)
-        after = b.block
-        b.branch(known)
-        b.position_at_end(known)
-        phis = [b.phi(I64) for _ in words]
+        b = self.b
+        come, before = has_come(words), b.block
+        with b.if_then(b.not_(come)):
+            now, after = self._two_words(place), b.block
+        phis = [b.phi(word.type) for word in words]
         for phi, old, new in zip(phis, words, now, strict=True):
             phi.add_incoming(old, before)
             phi.add_incoming(new, after)
+        return list[Value](phis)
+
+    def four_floats(self, place: Value) -> Value:
+        """What is at a multiple of 16 bytes now, perhaps not written yet."""
+        return self._joined(self._four_words(place))
+
+    def awaited_floats(
+        self,
+        known: Sequence[Value],
+        look: Callable[[], Sequence[Value]],
+        awaits: Value,
+        give_up: GiveUp,
+    ) -> list[Value]:
+        """Fours of floats, once all of them have been written.
+
+        Args:
+            known, look: what `four_floats` gave of each place, and what it gives now; anything
+                else, such as zeros, where a place is of no interest.
+            awaits: whether to wait.
+        """
+        b = self.b
+        most = declared(self.module, "llvm.umax.i32", I32, [I32, I32])
+
+        def has_come(words: Sequence[Value]) -> Value:
+            # An instruction a word; flags would take some more.
+            largest = reduce(lambda x, y: b.call(most, [x, y]), words)
+            return b.or_(b.not_(awaits), b.icmp_unsigned("!=", largest, I32(-1)))
+
+        def parted(fours: Sequence[Value]) -> list[Value]:
+            words = [b.bitcast(four, ir.VectorType(I32, 4)) for four in fours]
+            return [b.extract_element(four, I64(i)) for four in words for i in range(4)]
+
+        words = self._awaited(parted(known), has_come, lambda _: parted(look()), give_up)
+        return [self._joined(words[i : i + 4]) for i in range(0, len(words), 4)]
+
+    def _joined(self, words: Sequence[Value]) -> Value:
+        four: Value = ir.Constant(ir.VectorType(I32, 4), None)
+        for i, word in enumerate(words):
+            four = self.b.insert_element(four, word, I64(i))
+        return self.b.bitcast(four, ir.VectorType(FLOAT, 4))
+
+    def _awaited(
+        self,
+        words: Sequence[Value],
+        has_come: HasCome,
+        again: Callable[[Sequence[Value]], Sequence[Value]],
+        give_up: GiveUp,
+    ) -> list[Value]:
+        """Words as they are once all have come; `again` looks at them."""
+        b, before = self.b, self.b.block
+        look, late, done = (b.append_basic_block(n) for n in ("look", "late", "done"))
+        b.branch(look)
+        b.position_at_end(look)
+        count, phis = b.phi(I32), [b.phi(word.type) for word in words]
+        count.add_incoming(I32(1), before)
+        for phi, word in zip(phis, words, strict=True):
+            phi.add_incoming(word, before)
+        b.cbranch(has_come(phis), done, late)
+        b.position_at_end(late)
+        self._pause(count, give_up)
+        now = again(phis)
+        count.add_incoming(b.add(count, I32(1)), b.block)
+        for phi, word in zip(phis, now, strict=True):
+            phi.add_incoming(word, b.block)
+        b.branch(look)
+        b.position_at_end(done)
         return list[Value](phis)
 
     def _two_words(self, place: Value) -> list[Value]:
@@ -253,6 +334,12 @@ class Primitives:
         type_ = ir.LiteralStructType([I64, I64])
         both = self._asm(text, type_, "=l,=l,l,~{memory}", [place])
         return [self.b.extract_value(both, i) for i in range(2)]
+
+    def _four_words(self, place: Value) -> list[Value]:
+        text = "ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4];"
+        type_ = ir.LiteralStructType([I32] * 4)
+        all_ = self._asm(text, type_, "=r,=r,=r,=r,l,~{memory}", [place])
+        return [self.b.extract_value(all_, i) for i in range(4)]
 
     def end(self) -> None:
         """End this thread."""

@@ -100,11 +100,7 @@ class DeviceProgram(Walk[GpuEmit]):
         return ports[op.label.data]
 
     def together(self) -> None:
-        around = self._stationary
-        if isinstance(around, TensorLoop):
-            around.together()
-        else:
-            self.emit.together()
+        (self._stationary or self.emit).together()
 
     def behind(self, op: Operation) -> None:
         wait, own = self._phases.behind(op), self._own_points

@@ -23,15 +23,32 @@ GROUP_UNITS = 8
 ROW_LANES = WARP // GROUP_UNITS
 RUN = 4
 """k that lie side by side in shared memory: what one load takes."""
-COPIED = 8
-"""Runs that a thread copies of a tile."""
-SPLIT = 0
-"""In the place of a height: few rows, all of them of all warps, which have a slot each."""
+COPIED, COPIED_OF_FEW = 8, 2
+"""Runs that a thread copies of a tile; of one of few rows, for each row of a lane."""
 MOST_AHEAD = 12
 """Runs that a lane reads ahead of their use, of weights and rows together: a read of shared memory
 takes as long as some tens of multiply-adds."""
-Reader = Callable[[Value], list[Value]]
-"""What a lane reads of a run by its number: weights, a slot after the other, then each row's."""
+Reader = Callable[[Value, int], list[list[Value]]]
+"""What a lane reads of so many runs from a number on: weights, a slot after the other, then each
+row's."""
+
+
+@record
+class Height:
+    """How a tile's sums are shared out.
+
+    Attributes:
+        rows: of a lane.
+        split: whether warps have a slot each, of all rows; else all slots, of rows of their own.
+    """
+
+    rows: int
+    split: bool = False
+
+    @property
+    def copied(self) -> int:
+        """Runs that a thread copies."""
+        return COPIED_OF_FEW * self.rows if self.split else COPIED
 
 
 @record
@@ -52,9 +69,6 @@ class _Copy:
 class StagedTile:
     """A tile of rows: `tile` of them from `start` on, 2**`runs` runs of k at a time.
 
-    Args:
-        height: rows of a lane, or `SPLIT`.
-
     Attributes:
         works: whether this lane has rows; else it only copies.
     """
@@ -62,67 +76,76 @@ class StagedTile:
     def __init__(
         self,
         step: StationaryStep,
-        height: int,
+        height: Height,
         start: Value,
         tile: Value,
         runs: Value,
     ) -> None:
         self.step, self.start, self.tile, self.runs = step, start, tile, runs
-        self.emit, self.gemm, split = step.emit, step.gemm, height == SPLIT
-        self.split, self.height = split, max(1, height)
-        self.slots = 1 if split else self.gemm.slots
-        self.lanes = step.lanes(by_units=split or self.slots > self.height)
+        self.emit, self.gemm, self.lanes = step.emit, step.gemm, step.lanes()
+        self.split, self.height, self.copied = height.split, height.rows, height.copied
+        self.slots = 1 if self.split else self.gemm.slots
         b = self.emit.b
         self.run = b.shl(I32(RUN), runs)
         # A run more than there is, so that lanes that read the same k of neighbouring rows find
         # them in other banks.
         self.pitch = b.add(self.run, I32(RUN))
-        mine = I32(0) if split else b.mul(step.band, I32(ROW_LANES * self.height))
+        mine = I32(0) if self.split else b.mul(step.band, I32(ROW_LANES * self.height))
         self.first = b.add(mine, self.lanes.row)
         exists = b.icmp_unsigned("<", b.add(start, self.first), step.count)
         self.works = b.and_(exists, b.icmp_unsigned("<", self.first, tile))
-        if split:
+        if self.split:
             self.works = b.and_(self.works, b.icmp_unsigned("<", step.warp, I32(self.gemm.slots)))
 
     def write(self) -> None:
         emit, b = self.emit, self.emit.b
         rows = [b.add(self.first, I32(r * ROW_LANES)) for r in range(self.height)]
+        if self.split:
+            inside, finish = self._row(b.add(self.first, b.mul(self.step.warp, I32(ROW_LANES))))
+            sums = self._gathered(self._sums(rows))
+            with emit.when(b.icmp_unsigned("<", self.step.warp, I32(self.height))):
+                finish(inside, sums)
+            return
         states = [self._row(row) for row in rows]
         sums = self._sums(rows)
-        if self.split:
-            sums = self._gathered(sums[0])
         with emit.when(self.works):
             for r, (inside, finish) in enumerate(states):
-                finish(inside, sums[r * self.gemm.slots :][: self.gemm.slots])
+                finish(inside, sums[r * self.slots :][: self.slots])
 
     def _sums(self, rows: list[Value]) -> list[Value]:
         """Of each row, a slot after the other."""
         emit, b, gemm = self.emit, self.emit.b, self.gemm
-        copies = [self._copy_of(i) for i in range(COPIED)]
+        copies = [self._copy_of(i) for i in range(self.copied)]
 
         def part(i: Value, carried: list[Value]) -> list[Value]:
             k = b.mul(b.trunc(i, I32), self.run)
+            values = self._awaited(copies, k, carried[: self.copied])
             emit.gpu.block_wait()
-            for copy, value in zip(copies, carried, strict=False):
+            for copy, value in zip(copies, values, strict=True):
                 self._put(copy, k, value)
             emit.gpu.block_wait()
             following = [self._get(copy, b.add(k, self.run)) for copy in copies]
-            return [*following, *self._add(rows, k, carried[COPIED:])]
+            return [*following, *self._add(rows, k, carried[self.copied :])]
 
         runs = b.add(I32(gemm.depth), b.sub(self.run, I32(1)))
-        first = [self._get(copy, I32(0)) for copy in copies]
+        lead, *others = copies
+        # Rows that have not come yet are looked at by their first words alone.
+        first = self._awaited([lead], I32(0), [self._get(lead, I32(0))])
+        first += [self._get(copy, I32(0)) for copy in others]
         zeros = [ir.Constant(FLOAT, 0.0)] * (self.height * self.slots)
-        return emit.loop(b.zext(b.udiv(runs, self.run), I64), part, [*first, *zeros])[COPIED:]
+        return emit.loop(b.zext(b.udiv(runs, self.run), I64), part, [*first, *zeros])[self.copied :]
 
-    def _gathered(self, own: Value) -> list[Value]:
-        """The sums of all slots, whose warps leave them in shared memory; of use in the first."""
+    def _gathered(self, sums: list[Value]) -> list[Value]:
+        """The sums of all slots, whose warps leave them in shared memory, of a row each warp."""
         emit, b, step = self.emit, self.emit.b, self.step
         emit.gpu.block_wait()
         place = emit.at(step.staged, b.zext(emit.thread, I64))
-        b.store(own, place.base, align=4)
+        for r, value in enumerate(sums):
+            b.store(value, emit.at(place, I64(r * emit.threads)).base, align=4)
         emit.gpu.block_wait()
-        lane = b.zext(b.and_(emit.thread, I32(WARP - 1)), I64)
-        line = emit.at(step.staged, lane)
+        some = b.select(b.icmp_unsigned("<", step.warp, I32(self.height)), step.warp, I32(0))
+        lane = b.add(b.mul(some, I32(emit.threads)), b.and_(emit.thread, I32(WARP - 1)))
+        line = emit.at(step.staged, b.zext(lane, I64))
         return [emit.load(emit.at(line, I64(s * WARP))) for s in range(self.gemm.slots)]
 
     def _row(self, row: Value) -> tuple[Value, Callable[[Value, list[Value]], None]]:
@@ -131,8 +154,6 @@ class StagedTile:
         number = b.add(self.start, row)
         inside = b.icmp_unsigned("<", number, self.step.count)
         inside = b.and_(inside, b.icmp_unsigned("<", row, self.tile))  # the next is another block's
-        if self.split:
-            inside = b.and_(inside, b.icmp_unsigned("==", self.step.warp, I32(0)))
         known = b.zext(b.select(inside, number, self.start), I64)
         indices = gemm.rows.indices(known)
         here = gemm.rows.at(gemm.pointers, indices)
@@ -165,25 +186,38 @@ class StagedTile:
         return _Copy(used, own, at, source, target)
 
     def _get(self, copy: _Copy, k: Value) -> Value:
-        """Read a run of the staging from the k-th on, if there is one."""
+        """Read a run of the staging from the k-th on, if there is one; else zeros, or any run."""
         emit, b = self.emit, self.emit.b
         none: Value = ir.Constant(ir.VectorType(FLOAT, RUN), None)
         count = self._count(k)
-        present, before = b.and_(copy.used, b.icmp_signed(">", count, I32(0))), b.block
-        with emit.when(present):
-            inside = b.icmp_signed("<", copy.at, count)
-            value = self._four(copy.source, k, b.select(inside, copy.at, I32(0)))
-            read = b.block
-        phi = b.phi(none.type)
-        phi.add_incoming(none, before)
-        phi.add_incoming(value, read)
-        return phi
+        inside, at = b.icmp_signed("<", copy.at, count), copy.at
+        if self.step.awaits is not None:
+            present = b.and_(copy.own, inside)  # nobody is to wait for another's run
+        else:
+            present = b.and_(copy.used, b.icmp_signed(">", count, I32(0)))
+            at = b.select(inside, at, I32(0))
+        [value] = emit.either(present, lambda: [self._four(copy.source, k, at)], [none])
+        return value
+
+    def _is_put(self, copy: _Copy, k: Value) -> Value:
+        """Whether there is such a run, and it is this thread's."""
+        b = self.emit.b
+        return b.and_(copy.own, b.icmp_signed("<", copy.at, self._count(k)))
+
+    def _awaited(self, copies: list[_Copy], k: Value, values: list[Value]) -> list[Value]:
+        """The same values once they have been written, where rows are marked."""
+        awaits = self.step.awaits
+        if awaits is None:
+            return values
+
+        def look() -> list[Value]:
+            return [self._get(copy, k) for copy in copies]
+
+        return self.emit.gpu.awaited_floats(values, look, awaits, self.emit.give_up)
 
     def _put(self, copy: _Copy, k: Value, value: Value) -> None:
-        b = self.emit.b
-        inside = b.icmp_signed("<", copy.at, self._count(k))
-        with self.emit.when(b.and_(copy.own, inside)):
-            b.store(value, copy.target.base, align=16)
+        with self.emit.when(self._is_put(copy, k)):
+            self.emit.b.store(value, copy.target.base, align=16)
 
     def _four(self, row: Pointer, k: Value, at: Value) -> Value:
         """Four neighbours along k; those behind the depth are not used."""
@@ -191,8 +225,10 @@ class StagedTile:
         type_ = ir.VectorType(FLOAT, RUN)
         first = b.add(k, at)
         if self.step.dense:
-            place = emit.at(row, b.zext(first, I64))
-            return b.load(place.base, typ=type_, align=16)
+            place = emit.at(row, b.zext(first, I64)).base
+            if self.step.awaits is not None:
+                return emit.gpu.four_floats(place)
+            return b.load(place, typ=type_, align=16)
         values: Value = ir.Constant(type_, None)
         for i in range(RUN):
             number = b.add(first, I32(i))
@@ -215,12 +251,17 @@ class StagedTile:
         own = [b.select(self.works, row, I32(0)) for row in rows]
         staged = [emit.at(self.step.staged, b.zext(b.mul(row, self.pitch), I64)) for row in own]
 
-        def read(i: Value) -> list[Value]:
-            """Weights of a run, a slot after the other, then each row's."""
-            own = emit.at(weights, b.mul(i, I64(step)))
-            places = [emit.at(own, I64(s * line)) for s in range(self.slots)]
-            places += [emit.at(place, b.mul(i, I64(RUN))) for place in staged]
-            return [self._read(place) for place in places]
+        def read(first: Value, count: int) -> list[list[Value]]:
+            """Of each run from the first on: weights, a slot after the other, then each row's."""
+            # Places of further runs are a constant away: that takes no instruction.
+            own = emit.at(weights, b.mul(first, I64(step)))
+            lines = [emit.at(place, b.mul(first, I64(RUN))) for place in staged]
+            runs: list[list[Value]] = []
+            for i in range(count):
+                places = [(own, i * step + s * line) for s in range(self.slots)]
+                places += [(place, i * RUN) for place in lines]
+                runs.append([emit.gpu.shared_four(p.base, 4 * floats) for p, floats in places])
+            return runs
 
         count = b.select(self.works, self._count(k), I32(0))
         whole = b.zext(b.lshr(count, I32(2)), I64)
@@ -230,23 +271,24 @@ class StagedTile:
             return sums
         # As many terms as there are k: a further 0 · w would turn -0.0 into 0.0.
         beyond = b.icmp_unsigned("!=", b.and_(count, I32(RUN - 1)), I32(0))
-        return emit.loop(
-            b.zext(beyond, I64), lambda _, carried: self._multiply(read(whole), carried, rest), sums
-        )
+
+        def last(_: Value, carried: list[Value]) -> list[Value]:
+            return self._multiply(read(whole, 1)[0], carried, rest)
+
+        return emit.loop(b.zext(beyond, I64), last, sums)
 
     def _whole_runs(self, read: Reader, whole: Value, sums: list[Value]) -> list[Value]:
         """The terms of runs that are not cut off, some of which are read ahead of their use."""
         emit, b = self.emit, self.emit.b
         fours = self.height + self.slots
         if fours > MOST_AHEAD:
-            return emit.loop(whole, lambda i, carried: self._multiply(read(i), carried), sums)
+            return emit.loop(whole, lambda i, carried: self._multiply(read(i, 1)[0], carried), sums)
         ahead = 1 << (MOST_AHEAD // fours).bit_length() - 1
         size, shift = fours * ahead, ahead.bit_length()
         pairs = b.lshr(whole, I64(shift))
 
         def read_some(first: Value) -> list[Value]:
-            runs = (b.add(first, I64(i)) for i in range(ahead))
-            return [value for run in runs for value in read(run)]
+            return [value for run in read(first, ahead) for value in run]
 
         def multiply(values: list[Value], sums: list[Value]) -> list[Value]:
             for start in range(0, size, fours):
@@ -266,18 +308,17 @@ class StagedTile:
 
         # With fewer runs than two sets take, none of what is read here is used.
         some = b.icmp_signed(">", pairs, I64(0))
-        first = [v for i in range(ahead) for v in read(b.select(some, I64(i), I64(0)))]
+        first = [
+            value for i in range(ahead) for value in read(b.select(some, I64(i), I64(0)), 1)[0]
+        ]
         sums = emit.loop(pairs, iteration, [*first, *sums])[size:]
         done = b.shl(pairs, I64(shift))
 
         def one(i: Value, carried: list[Value]) -> list[Value]:
             emit.gpu.not_unrolled()
-            return self._multiply(read(b.add(done, i)), carried)
+            return self._multiply(read(b.add(done, i), 1)[0], carried)
 
         return emit.loop(b.sub(whole, done), one, sums)
-
-    def _read(self, pointer: Pointer) -> Value:
-        return self.emit.b.load(pointer.base, typ=ir.VectorType(FLOAT, RUN), align=16)
 
     def _multiply(self, read: list[Value], sums: list[Value], terms: int = RUN) -> list[Value]:
         """One k after another."""

@@ -20,13 +20,14 @@ from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
-from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.emit import GpuEmit, lane_place
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
+from rnncc.codegen.nvptx.marked import MarkedRows
 from rnncc.codegen.nvptx.own_points import OwnPoints
-from rnncc.codegen.nvptx.shares import MOST_SUMS, Shares
-from rnncc.codegen.nvptx.staged import COPIED, GROUP_UNITS, ROW_LANES, RUN, StagedTile
+from rnncc.codegen.nvptx.shares import MOST_SUMS, TileShares
+from rnncc.codegen.nvptx.staged import GROUP_UNITS, ROW_LANES, RUN, Height, StagedTile
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import product
 from rnncc.kern.dialect import Buffer, For
@@ -69,7 +70,10 @@ class Stationary(HeldLoop):
     ) -> None:
         super().__init__(emit, loop, gemms, pointers)
         self.resident = dict[Gemm, StationaryProduct]()
-        self.own_points = OwnPoints.of(self, loop, memory)
+        self.shares = dict[Gemm, TileShares]()
+        self.own_points = own = OwnPoints.of(self, loop, memory)
+        self.marked = MarkedRows.of(loop, gemms, None if own is None else own.pair)
+        self._marks: Value = None
 
     # Choice
 
@@ -131,6 +135,7 @@ class Stationary(HeldLoop):
             self.resident[op] = StationaryProduct(op, offset)
             mine = b.mul(self.groups, I32(_floats(op)))
             offset = b.add(offset, mine)
+            self.shares[op] = TileShares(self, op)
         emit.gpu.block_wait()  # until nobody reads what lay there before
         with emit.when(self.holds):
             for op in self.gemms:
@@ -138,12 +143,32 @@ class Stationary(HeldLoop):
         emit.gpu.block_wait()
         if self.own_points is not None:
             self.own_points.begin(self.holds)
+        if self.marked is not None:
+            self._marks = self.marked.begin(emit, self.pointers, self.holds)
 
     def end(self) -> None:
         """All blocks meet again."""
-        if self.own_points is not None and not self.has_team:
-            self.emit.together()  # behind the last product blocks waited for themselves alone
+        alone = self.own_points is not None or self.marked is not None
+        if alone and not self.has_team:
+            self.emit.together()  # in the loop blocks may have waited for themselves alone
         super().end()
+
+    def together(self) -> None:
+        """A wait; of a block for itself alone where rows are marked."""
+        if self.marked is None:
+            super().together()
+            return
+        with self.emit.b.if_else(self._marks) as (marked, plain):
+            with marked:
+                self.emit.together_in_blocks()
+            with plain:
+                super().together()
+
+    def awaits(self, op: Gemm) -> Value | None:
+        """Whether a product waits for words of its rows; None where it never does."""
+        if self.marked is None or self.marked.gemm is not op:
+            return None
+        return self.emit.b.and_(self._marks, self.marked.is_behind_first(self.emit))
 
     def _quads(self, op: Gemm) -> Value:
         """A product's rows, `ROW_LANES` at a time."""
@@ -218,10 +243,6 @@ class Stationary(HeldLoop):
 
     # A step
 
-    def shares_of(self, op: Gemm) -> Shares:
-        """Who has which points of a product over all rows."""
-        return Shares(self, op, self.emit.b.trunc(self.emit.dim(product(op.dims[:-1])), I32))
-
     def write(self, gemm: Product) -> None:
         """The product in an iteration of the loop; by the plain code where weights are not held."""
         b, holds, dense = self.emit.b, self.holds, gemm.is_dense
@@ -230,7 +251,10 @@ class Stationary(HeldLoop):
             holds = b.and_(holds, gemm.aligned())
         with b.if_else(holds) as (resident, plain):
             with resident:
+                if self.marked is not None:
+                    gemm.posted = self.marked.out
                 StationaryStep(self, gemm, dense).write()
+                gemm.posted = None
             with plain:
                 gemm.write()
 
@@ -262,21 +286,13 @@ class StationaryStep:
         self.weights = emit.at(weights, b.zext(first, I64))
         self.staged = Pointer(emit.gpu.shared(), "f32")
         self.count = b.trunc(gemm.rows.count, I32)
-        self.shares = Shares(around, gemm.op, self.count)
+        self.shares = around.shares[gemm.op].of(self.count)
+        self.awaits = around.awaits(gemm.op)
 
-    def lanes(self, by_units: bool) -> StepLanes:
-        """What this lane has.
-
-        Args:
-            by_units: whether neighbouring lanes have the same unit, else the same row. A warp reads
-                what eight neighbours share in half the time.
-        """
+    def lanes(self) -> StepLanes:
+        """What this lane has."""
         emit, b = self.emit, self.emit.b
-        lane = b.and_(emit.thread, I32(WARP - 1))
-        if by_units:
-            row, place = b.and_(lane, I32(ROW_LANES - 1)), b.lshr(lane, I32(2))
-        else:
-            row, place = b.lshr(lane, I32(3)), b.and_(lane, I32(GROUP_UNITS - 1))
+        row, place = lane_place(emit, b.and_(emit.thread, I32(WARP - 1)))
         own = b.add(b.mul(self.group, I32(GROUP_UNITS)), place)
         unit = b.add(self.shares.first_unit, own)
         own = b.icmp_unsigned("<", unit, I32(self.gemm.units))
@@ -289,7 +305,7 @@ class StationaryStep:
         with self.emit.when(self.shares.active):
             self._choose(self.shares.heights)
 
-    def _choose(self, heights: Sequence[int]) -> None:
+    def _choose(self, heights: Sequence[Height]) -> None:
         height, *others = heights
         if not others:
             self._tiles(height)
@@ -300,12 +316,12 @@ class StationaryStep:
             with lower:
                 self._choose(others)
 
-    def _tiles(self, height: int) -> None:
+    def _tiles(self, height: Height) -> None:
         """Tiles of so many rows a lane; the fewer rows there are, the more k at a time."""
         emit, b, shares = self.emit, self.emit.b, self.shares
         log = shares.log(height)
         tile = b.shl(I32(1), log)
-        runs = b.sub(I32((COPIED * emit.threads).bit_length() - 1), log)
+        runs = b.sub(I32((height.copied * emit.threads).bit_length() - 1), log)
         first, step = b.mul(shares.rank, tile), b.mul(shares.ranks, tile)
 
         def one(start: Value) -> None:

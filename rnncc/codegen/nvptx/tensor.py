@@ -31,7 +31,7 @@ from rnncc.codegen.nvptx.fragments import (
     is_low,
 )
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
-from rnncc.codegen.nvptx.held import HeldLoop
+from rnncc.codegen.nvptx.held import HeldLoop, Shares
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.pairs import paired
 from rnncc.codegen.nvptx.tensor_pair import PairLoop, RowPointer
@@ -117,6 +117,9 @@ class TensorLoop(HeldLoop):
                 resident.fits = b.icmp_unsigned("<=", I32(resident.blocks), self.emit.blocks)
                 self._load(resident)
         self._restrict()
+        if self.pair is not None:
+            op, resident = self.pair.pair.gemm, self.pair.resident
+            resident.shares = Shares(self.emit, op, I32(resident.blocks))
         words = self.exchange or self.pair
         if words is not None:
             [resident] = self.resident.values()

@@ -24,8 +24,8 @@ from rnncc.codegen.llvm.values import I1, I32, I64, VALUE, Pointer, Value
 from rnncc.codegen.nvptx.fragments import COLUMNS, QUAD
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import WARP
+from rnncc.codegen.nvptx.marked import fill
 from rnncc.codegen.nvptx.pairs import RUN, Pair, PointMap
-from rnncc.codegen.nvptx.primitives import UNWRITTEN
 from rnncc.codegen.nvptx.tensor_product import TensorProduct
 from rnncc.codegen.nvptx.tensor_step import StepTile, TensorStep
 from rnncc.ir.attributes import get_dim
@@ -89,31 +89,20 @@ class PairLoop:
         rows = emit.dim(product(self.pair.gemm.dims[:-1]))
         ranks = b.zext(b.udiv(emit.blocks, I32(self.resident.blocks)), I64)
         self.on = b.and_(on, b.icmp_signed("<=", rows, b.mul(ranks, I64(MOST_SHARED))))
-        stride = emit.dim(get_dim(self.pair.rows.stride))
-        first = b.mul(emit.dim(get_dim(loop.start)), stride)
-        count = b.sdiv(b.mul(emit.dim(get_dim(loop.count)), stride), I64(RUN))
-        begin = emit.at(self.pointers[self.pair.rows.buffer], first)
-        unwritten = ir.Constant(ir.VectorType(I64, 2), [UNWRITTEN, UNWRITTEN])
-
-        def clear(number: Value) -> None:
-            place = emit.at(begin, b.mul(number, I64(RUN)))
-            b.store(unwritten, place.base, align=2 * RUN)
-
         with emit.when(self.on):
             with emit.members():
-                emit.for_each(count, clear)
+                fill(emit, loop, self.pair.rows, self.pointers[self.pair.rows.buffer])
             emit.together()
 
     def write(self, gemm: Product) -> None:
         """An iteration: the map, then the product."""
         emit, b = self.emit, self.emit.b
         step = TensorStep(self.around, gemm, self.resident)
-        part, rank, ranks, mine = step.shares()
-        share = b.and_(b.add(mine, I32(COLUMNS - 1)), I32(-COLUMNS))
-        start = b.mul(rank, share)
-        busy = b.and_(b.icmp_unsigned("<", rank, ranks), b.icmp_unsigned("<", start, step.count))
-        with emit.when(busy):
-            every = StepTile(step, part, start, share)
+        shares = step.shares
+        share = b.and_(b.add(shares.mine, I32(COLUMNS - 1)), I32(-COLUMNS))
+        start = b.mul(shares.rank, share)
+        with emit.when(b.and_(shares.active, b.icmp_unsigned("<", start, step.count))):
+            every = StepTile(step, shares.part, start, share)
             points = [self._point(every, i) for i in range(len(self.inputs))]
             self._run_maps(every, points)
             size, rows = I64(self.resident.rows), b.zext(every.rows, I64)
@@ -122,7 +111,7 @@ class PairLoop:
                 first = b.trunc(number, I32)
                 rest, most = b.sub(every.rows, first), I32(self.resident.rows)
                 some = b.select(b.icmp_unsigned("<", rest, most), rest, most)
-                self._product(StepTile(step, part, b.add(start, first), some), first, points)
+                self._product(StepTile(step, shares.part, b.add(start, first), some), first, points)
 
             emit.strided(I64(0), rows, size, tile)
 
@@ -136,7 +125,8 @@ class PairLoop:
         numbers = range(len(self.pair.map.ins))
         with emit.when(self._is_first()):
             self._read(here, points[0], self.inputs[0], numbers)
-        self._run_map(here, every, points[0], self.inputs[0])
+        with emit.when(every.has_points(emit.thread)):
+            self._run_map(here, every, points[0], self.inputs[0])
         for i, point in enumerate(points[1:], 1):
             more = b.mul(every.rows, I32(self.resident.groups.units))
             with emit.when(b.icmp_unsigned(">", more, I32(i * emit.threads))):

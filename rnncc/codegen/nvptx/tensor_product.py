@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import COLUMNS, PADDING, QUAD, SIDE, Groups
+from rnncc.codegen.nvptx.held import Shares
 from rnncc.kern.kernels import Gemm
 
 PARTS = 8
@@ -38,6 +39,8 @@ class TensorProduct:
         registers: of a thread, for its weights.
         blocks: that own all units.
         fits: whether there are so many; None where weights are not held.
+        shares: which points a block has, where that is known before the loop; without a pair it
+            would take registers, and rows come no sooner.
     """
 
     op: Gemm
@@ -45,6 +48,7 @@ class TensorProduct:
     rounds: int
     fits: Value = None
     fragments: dict[tuple[int, int, int], Fragment] | None = None
+    shares: Shares | None = None
 
     @property
     def registers(self) -> int:

@@ -21,6 +21,7 @@ from rnncc.codegen.nvptx.fragments import (
     RowReader,
 )
 from rnncc.codegen.nvptx.gemm import Finish, Product
+from rnncc.codegen.nvptx.held import Shares
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.tensor_product import (
     PARTS,
@@ -48,23 +49,18 @@ class TensorStep:
     def from_registers(self) -> None:
         """Blocks with the same units share the rows."""
         b, emit = self.emit.b, self.emit
-        part, rank, ranks, mine = self.shares()
-        few = b.icmp_unsigned("<=", mine, I32(COLUMNS))
+        shares = self.shares
+        few = b.icmp_unsigned("<=", shares.mine, I32(COLUMNS))
         # Eight rows are one multiplication wide: with sixteen, half would be for nothing.
         tile = b.select(few, I32(COLUMNS), I32(self.rows))
-        with emit.when(b.icmp_unsigned("<", rank, ranks)):
-            self._shared_rows(part, rank, ranks, tile)
+        with emit.when(shares.active):
+            self._shared_rows(shares, tile)
 
-    def shares(self) -> tuple[Value, Value, Value, Value]:
-        """This block's part of the units; its rank among those with the same, their number, and
-        how many rows each has; where there are blocks for all units."""
-        b, emit, blocks = self.emit.b, self.emit, I32(self.resident.blocks)
-        part, rank = b.urem(emit.block, blocks), b.udiv(emit.block, blocks)
-        ranks = b.udiv(emit.blocks, blocks)
-        # Without rows there is a team of one block, which is not enough for all units.
-        some = b.select(b.icmp_unsigned(">", ranks, I32(1)), ranks, I32(1))
-        mine = b.udiv(b.add(self.count, b.sub(some, I32(1))), some)
-        return part, rank, ranks, mine
+    @property
+    def shares(self) -> Shares:
+        """Which points are this block's, where there are blocks for all units."""
+        known = self.resident.shares
+        return known or Shares(self.emit, self.gemm.op, I32(self.resident.blocks)).of(self.count)
 
     def from_memory(self) -> None:
         """Blocks share units, then rows."""
@@ -85,13 +81,13 @@ class TensorStep:
         wide = [b.zext(v, I64) for v in (emit.block, items, emit.blocks)]
         emit.strided(wide[0], wide[1], wide[2], item)
 
-    def _shared_rows(self, part: Value, rank: Value, ranks: Value, tile: Value) -> None:
+    def _shared_rows(self, shares: Shares, tile: Value) -> None:
         b, emit = self.emit.b, self.emit
 
         def one(start: Value) -> None:
-            StepTile(self, part, b.trunc(start, I32), tile).write(None)
+            StepTile(self, shares.part, b.trunc(start, I32), tile).write(None)
 
-        values = b.mul(rank, tile), self.count, b.mul(ranks, tile)
+        values = b.mul(shares.rank, tile), self.count, b.mul(shares.ranks, tile)
         first, count, step = (b.zext(v, I64) for v in values)
         emit.strided(first, count, step, one)
 
@@ -338,6 +334,12 @@ class StepTile:
                 exchange.hand_on(inside, line, unit, values[exchange.out])
 
         return lambda: finish(inside, self.totals(row, place), hand_on)
+
+    def has_points(self, number: Value) -> Value:
+        """Whether any lane of this warp, whose point has that number, has one that is there."""
+        b = self.emit.b
+        first = b.and_(number, I32(-WARP))
+        return b.icmp_unsigned("<", b.udiv(first, I32(self.resident.groups.units)), self.rows)
 
     def split(self, number: Value) -> tuple[Value, Value, Value]:
         """Whether a point of the tile is there; its row and unit, from the tile's first on."""

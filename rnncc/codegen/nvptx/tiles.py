@@ -13,7 +13,7 @@ from typing import Protocol
 from llvmlite import ir
 
 from rnncc.codegen.llvm.values import FLOAT, I64, Pointer, Value
-from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.emit import GpuEmit, lane_place
 from rnncc.records import record
 
 SIDE = 16
@@ -168,9 +168,16 @@ class Tile:
 
 
 def place_of(emit: GpuEmit) -> tuple[Value, Value]:
-    """A thread's row and column in the square."""
+    """A thread's row and column in the square.
+
+    A warp has four rows by eight columns of it, whose bits are those of a lane as `lane_place` has
+    them; of the warps' numbers the lowest bit is the column's.
+    """
     b = emit.b
-    return b.lshr(emit.thread64, I64(4)), b.and_(emit.thread64, I64(SIDE - 1))
+    row, column = lane_place(emit, emit.thread64)
+    warp = b.lshr(emit.thread64, I64(5))
+    rows, columns = b.lshr(warp, I64(1)), b.and_(warp, I64(1))
+    return b.or_(b.shl(rows, I64(2)), row), b.or_(b.shl(columns, I64(3)), column)
 
 
 def read_quad(emit: GpuEmit, place: Pointer) -> list[Value]:

@@ -169,6 +169,14 @@ API uint64_t emu_look(const uint64_t *word) {
     emu_access((const char *)word, 8, 3, -1);
     return *word;
 }
+API void emu_post_word(uint32_t *word, uint32_t value) {
+    emu_access((const char *)word, 4, 2, -1);
+    *word = value;
+}
+API uint32_t emu_look_word(const uint32_t *word) {
+    emu_access((const char *)word, 4, 3, -1);
+    return *word;
+}
 static void warp_wait(void) {
     int w = now->number / WARP, first = w * WARP;
     Block *b = run.blocks + now->block;
