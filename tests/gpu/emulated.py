@@ -91,18 +91,18 @@ class EmulatedPrimitives(Primitives):
     def post(self, place: Value, value: Value, mark: Value) -> None:
         self._call("emu_post", VOID, [place, value, mark])
 
-    def _two_words(self, place: Value) -> list[Value]:
+    def two_words(self, place: Value) -> list[Value]:
         second = self.b.gep(place, [I64(1)], source_etype=I64)
         return [self._call("emu_look", I64, [p]) for p in (place, second)]
 
     def _post_word(self, place: Value, word: Value) -> None:
         self._call("emu_post_word", VOID, [place, word])
 
-    def _four_words(self, place: Value) -> list[Value]:
+    def four_words(self, place: Value) -> list[Value]:
         places = [self.b.gep(place, [I64(i)], source_etype=I32) for i in range(4)]
         return [self._call("emu_look_word", I32, [p]) for p in places]
 
-    def _pause(self, looks: Value, give_up: GiveUp) -> None:
+    def pause(self, looks: Value, give_up: GiveUp) -> None:
         self._call("emu_poll", VOID)
 
     def end(self) -> None:

@@ -11,7 +11,6 @@ its default scope is that of the whole system.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Any
 
 from llvmlite import ir
@@ -36,8 +35,6 @@ EVERY = I32(-1)
 """All lanes of a warp."""
 
 GiveUp = Callable[[Value], Value]
-HasCome = Callable[[Sequence[Value]], Value]
-"""Whether all of some words have come."""
 
 
 class Primitives:
@@ -170,12 +167,12 @@ class Primitives:
         looks.add_incoming(I32(1), before)
         b.cbranch(ready(), done, again)
         b.position_at_end(again)
-        self._pause(looks, give_up)
+        self.pause(looks, give_up)
         looks.add_incoming(b.add(looks, I32(1)), b.block)
         b.branch(look)
         b.position_at_end(done)
 
-    def _pause(self, looks: Value, give_up: GiveUp) -> None:
+    def pause(self, looks: Value, give_up: GiveUp) -> None:
         """Between two looks."""
         b = self.b
         with b.if_then(b.icmp_unsigned(">", looks, I32(EAGER))):
@@ -191,7 +188,7 @@ class Primitives:
         """A 32-bit word of device memory as it is now."""
         return self._asm("ld.relaxed.gpu.global.u32 $0, [$1];", I32, "=r,l,~{memory}", [place])
 
-    # Words that tell themselves whether they have come
+    # Words that others wait for: see `words`
 
     def post(self, place: Value, value: Value, mark: Value) -> None:
         """Write 32 bits and a mark, or 32 bits more, as one."""
@@ -209,133 +206,15 @@ class Primitives:
     def _post_word(self, place: Value, word: Value) -> None:
         self._asm("st.relaxed.gpu.global.b32 [$0], $1;", VOID, "l,r,~{memory}", [place, word])
 
-    def awaited(self, places: Sequence[Value], mark: Value, give_up: GiveUp) -> list[Value]:
-        """The values of pairs of words, at multiples of 16 bytes, once all have the mark."""
-        b = self.b
-
-        def has_come(words: Sequence[Value]) -> Value:
-            marks = (b.trunc(b.lshr(word, I64(32)), I32) for word in words)
-            return reduce(b.and_, (b.icmp_unsigned("==", m, mark) for m in marks))
-
-        return [b.trunc(word, I32) for word in self._pairs(places, has_come, give_up)]
-
-    def written(self, places: Sequence[Value], first: int, give_up: GiveUp) -> list[Value]:
-        """Pairs of words, at multiples of 16 bytes, once none of them is `UNWRITTEN`.
-
-        Args:
-            first: so many pairs are waited for before the others are looked at, which have come by
-                then, mostly.
-        """
-        b = self.b
-
-        def has_come(words: Sequence[Value]) -> Value:
-            return reduce(b.and_, (b.icmp_unsigned("!=", word, UNWRITTEN) for word in words))
-
-        some = self._pairs(places[:first], has_come, give_up)
-        return some + self._pairs(places[first:], has_come, give_up)
-
-    def _pairs(self, places: Sequence[Value], has_come: HasCome, give_up: GiveUp) -> list[Value]:
-        """Those that have not come are looked at again together, so that their reads overlap."""
-        if not places:
-            return []
-        words = [word for place in places for word in self._two_words(place)]
-
-        def again(words: Sequence[Value]) -> list[Value]:
-            pairs = (words[i : i + 2] for i in range(0, len(words), 2))
-            looked = [
-                self._looked_again(p, w, has_come) for p, w in zip(places, pairs, strict=True)
-            ]
-            return [word for pair in looked for word in pair]
-
-        return self._awaited(words, has_come, again, give_up)
-
-    def _looked_again(
-        self, place: Value, words: Sequence[Value], has_come: HasCome
-    ) -> Sequence[Value]:
-        """Two words as they are now, if they had not come."""
-        b = self.b
-        come, before = has_come(words), b.block
-        with b.if_then(b.not_(come)):
-            now, after = self._two_words(place), b.block
-        phis = [b.phi(word.type) for word in words]
-        for phi, old, new in zip(phis, words, now, strict=True):
-            phi.add_incoming(old, before)
-            phi.add_incoming(new, after)
-        return list[Value](phis)
-
-    def four_floats(self, place: Value) -> Value:
-        """What is at a multiple of 16 bytes now, perhaps not written yet."""
-        return self._joined(self._four_words(place))
-
-    def awaited_floats(
-        self,
-        known: Sequence[Value],
-        look: Callable[[], Sequence[Value]],
-        awaits: Value,
-        give_up: GiveUp,
-    ) -> list[Value]:
-        """Fours of floats, once all of them have been written.
-
-        Args:
-            known, look: what `four_floats` gave of each place, and what it gives now; anything
-                else, such as zeros, where a place is of no interest.
-            awaits: whether to wait.
-        """
-        b = self.b
-        most = declared(self.module, "llvm.umax.i32", I32, [I32, I32])
-
-        def has_come(words: Sequence[Value]) -> Value:
-            # An instruction a word; flags would take some more.
-            largest = reduce(lambda x, y: b.call(most, [x, y]), words)
-            return b.or_(b.not_(awaits), b.icmp_unsigned("!=", largest, I32(-1)))
-
-        def parted(fours: Sequence[Value]) -> list[Value]:
-            words = [b.bitcast(four, ir.VectorType(I32, 4)) for four in fours]
-            return [b.extract_element(four, I64(i)) for four in words for i in range(4)]
-
-        words = self._awaited(parted(known), has_come, lambda _: parted(look()), give_up)
-        return [self._joined(words[i : i + 4]) for i in range(0, len(words), 4)]
-
-    def _joined(self, words: Sequence[Value]) -> Value:
-        four: Value = ir.Constant(ir.VectorType(I32, 4), None)
-        for i, word in enumerate(words):
-            four = self.b.insert_element(four, word, I64(i))
-        return self.b.bitcast(four, ir.VectorType(FLOAT, 4))
-
-    def _awaited(
-        self,
-        words: Sequence[Value],
-        has_come: HasCome,
-        again: Callable[[Sequence[Value]], Sequence[Value]],
-        give_up: GiveUp,
-    ) -> list[Value]:
-        """Words as they are once all have come; `again` looks at them."""
-        b, before = self.b, self.b.block
-        look, late, done = (b.append_basic_block(n) for n in ("look", "late", "done"))
-        b.branch(look)
-        b.position_at_end(look)
-        count, phis = b.phi(I32), [b.phi(word.type) for word in words]
-        count.add_incoming(I32(1), before)
-        for phi, word in zip(phis, words, strict=True):
-            phi.add_incoming(word, before)
-        b.cbranch(has_come(phis), done, late)
-        b.position_at_end(late)
-        self._pause(count, give_up)
-        now = again(phis)
-        count.add_incoming(b.add(count, I32(1)), b.block)
-        for phi, word in zip(phis, now, strict=True):
-            phi.add_incoming(word, b.block)
-        b.branch(look)
-        b.position_at_end(done)
-        return list[Value](phis)
-
-    def _two_words(self, place: Value) -> list[Value]:
+    def two_words(self, place: Value) -> list[Value]:
+        """Two words of 64 bits at a multiple of 16 bytes as they are now."""
         text = "ld.relaxed.gpu.global.v2.b64 {$0, $1}, [$2];"
         type_ = ir.LiteralStructType([I64, I64])
         both = self._asm(text, type_, "=l,=l,l,~{memory}", [place])
         return [self.b.extract_value(both, i) for i in range(2)]
 
-    def _four_words(self, place: Value) -> list[Value]:
+    def four_words(self, place: Value) -> list[Value]:
+        """Four words of 32 bits there."""
         text = "ld.relaxed.gpu.global.v4.b32 {$0, $1, $2, $3}, [$4];"
         type_ = ir.LiteralStructType([I32] * 4)
         all_ = self._asm(text, type_, "=r,=r,=r,=r,l,~{memory}", [place])

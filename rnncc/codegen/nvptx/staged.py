@@ -13,6 +13,7 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.limits import WARP
+from rnncc.codegen.nvptx.words import Words
 from rnncc.records import record
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ class StagedTile:
         def look() -> list[Value]:
             return [self._get(copy, k) for copy in copies]
 
-        return self.emit.gpu.awaited_floats(values, look, awaits, self.emit.give_up)
+        return Words(self.emit).written_floats(values, look, awaits)
 
     def _put(self, copy: _Copy, k: Value, value: Value) -> None:
         with self.emit.when(self._is_put(copy, k)):
@@ -227,7 +228,7 @@ class StagedTile:
         if self.step.dense:
             place = emit.at(row, b.zext(first, I64)).base
             if self.step.awaits is not None:
-                return emit.gpu.four_floats(place)
+                return Words(emit).floats(place)
             return b.load(place, typ=type_, align=16)
         values: Value = ir.Constant(type_, None)
         for i in range(RUN):

@@ -28,6 +28,7 @@ from rnncc.codegen.nvptx.marked import fill
 from rnncc.codegen.nvptx.pairs import RUN, Pair, PointMap
 from rnncc.codegen.nvptx.tensor_product import TensorProduct
 from rnncc.codegen.nvptx.tensor_step import StepTile, TensorStep
+from rnncc.codegen.nvptx.words import Words
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import product
 from rnncc.kern.access import buffer_dtype
@@ -276,7 +277,7 @@ class PairLoop:
             emit.at(line, b.zext(b.select(inside, k, I32(0)), I64)).base
             for inside, k in zip(insides, places, strict=True)
         ]
-        words = emit.gpu.written(known, first, emit.give_up)
+        words = Words(emit).written(known, first)
         for i, (inside, k) in enumerate(zip(insides, places, strict=True)):
             run: Value = ir.Constant(ir.VectorType(I64, 2), None)
             for j, word in enumerate(words[2 * i :][:2]):

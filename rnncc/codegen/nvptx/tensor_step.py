@@ -31,6 +31,7 @@ from rnncc.codegen.nvptx.tensor_product import (
     TensorProduct,
     deep,
 )
+from rnncc.codegen.nvptx.words import Words
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.tensor import TensorLoop
@@ -169,7 +170,7 @@ class StepTile:
         for own, (row, k) in zip(insides, runs, strict=True):
             pair = b.lshr(b.select(own, k, I32(0)), I32(1))
             places.append(exchange.place(iteration, b.add(self.start, row), pair))
-        words = iter(emit.gpu.awaited(places, iteration, emit.give_up))
+        words = iter(Words(emit).marked(places, iteration))
         for own, (row, k) in zip(insides, runs, strict=True):
             two: Value = ir.Constant(ir.VectorType(I32, 2), None)
             for i in range(2):
