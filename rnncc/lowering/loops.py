@@ -272,8 +272,9 @@ def _in_place(home: Home, previous: SSAValue) -> bool:
             continue
         if not isinstance(kernel, kernels.Map | kernels.Gemm):
             return False
-        written = list(zip(kernel.outs, kernel.out_accesses, strict=True))
-        if (home.row, kernel.read_at(use.index)) not in written:
+        read, row = kernel.read_at(use.index), home.row
+        places = () if row is None else (u.index for u in row.uses if u.operation is kernel)
+        if read is None or all(kernel.written_at(place) != read for place in places):
             return False
     return True
 
