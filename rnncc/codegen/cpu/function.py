@@ -27,6 +27,7 @@ from rnncc.codegen.cpu.parts import PART, in_runs, read_in, slots_of
 from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.cpu.resident import PlaceByPlace, PlacesFirst
 from rnncc.codegen.cpu.sizes import bad_size
+from rnncc.codegen.cpu.stored_terms import StoredTerms
 from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.llvm.values import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
@@ -267,8 +268,22 @@ class _Body(Walk[CpuEmit]):
             x, index, out = self.all([op.x, op.index, op.out])
             init = None if op.init is None else self.pointers[op.init]
             emit_scatter(self.emit, op, x, index, out, init, self._fail)
+        elif (terms := self._terms(op, op.next_op)) is not None:
+            terms.op.erase()  # by the kernel behind it
+        elif (terms := self._terms(op.prev_op, op)) is not None:
+            with self.emit.elements(element_of(terms.op)):
+                terms.write(self.emit, self.pointers)
+            terms.op.erase()
         elif not self.shared.call(self.emit, op, self.pointers):
             emit_kernel(self.emit, op, self.pointers)
+
+    def _terms(self, first: Operation | None, then: Operation | None) -> StoredTerms | None:
+        """What two kernels are together, if neither is a function."""
+        if first is None or then is None or self.emit.target.compact:
+            return None
+        if self.shared.is_function(first) or self.shared.is_function(then):
+            return None
+        return StoredTerms.of(first, then)
 
     def _fail(self, code: int) -> None:
         self.emit.b.ret(I32(code))
