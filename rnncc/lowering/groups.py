@@ -17,9 +17,9 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Cost, Elementwise, cost_of
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Broadcast, Concat, Shift, squeezed
+from rnncc.ir.ops.shape import Broadcast, Concat, Shift, Transpose, squeezed
 from rnncc.ir.types import dims_of
-from rnncc.lowering.anchors import addressed, is_anchor, is_lazy, read_each_step
+from rnncc.lowering.anchors import addressed, is_anchor, is_lazy, read_each_step, turns_many
 from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view
 
 DEPTH = 48
@@ -152,6 +152,8 @@ class _Scheduler:
             read = (bases.get(value, value) for value in read_each_step(op))
             roots = [base for base in places if is_lazy(base.owner)]
             roots += [base for base in read if isinstance(base.owner, Elementwise)]
+            if isinstance(op, Transpose) and turns_many(op):
+                roots.append(op.x)
             self.roots |= dict.fromkeys(roots)
             if isinstance(op, Elementwise):
                 depth[op.y] = 1 + max(depth[v] for v in op.operands)

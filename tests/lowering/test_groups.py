@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -15,7 +17,8 @@ from rnncc.kern.dialect import Buffer
 from rnncc.kern.kernels import Map
 from rnncc.kern.library import Library
 from rnncc.kern.moves import Pack
-from rnncc.lowering.groups import MOST_FUNCTIONS
+from rnncc.lowering.anchors import TURNED
+from rnncc.lowering.groups import MOST_FUNCTIONS, MOST_OTHERS, MOST_RESULTS, REPEATED
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
@@ -47,6 +50,49 @@ def test_many_functions(chained: bool) -> None:
     with guards(True) as memory:
         found = Bare(kernels, resolve_target()).run({"x": x}, {"N": 3}, memory)
     np.testing.assert_allclose(found["y"], run(program, {"x": x}, sizes={"N": 3})["y"], 1e-5, 1e-6)
+
+
+def joined(count: int) -> Program:
+    """Very many inputs, whose products are parts of one output."""
+    b = Builder.net("joined")
+    xs = [b.input(f"x{i}", ("N", 4)) for i in range(count)]
+    products = [b.mul(x, y) for x, y in zip(xs, [*xs[1:], xs[0]], strict=True)]
+    return b.finish({"y": b.concat(products, 0)}, {})
+
+
+def summed(count: int) -> Program:
+    """Very many inputs that are added up."""
+    b = Builder.net("summed")
+    x, *others = [b.input(f"x{i}", ("N", 4)) for i in range(count)]
+    for y in others:
+        x = b.add(x, y)
+    return b.finish({"y": x}, {})
+
+
+@pytest.mark.parametrize("make", [joined, summed])
+def test_many_values(make: Callable[[int], Program]) -> None:
+    count = 2 * MOST_OTHERS + 5
+    kernels = lower(make(count), Options())
+    maps = [op for op in kernels.module.walk() if isinstance(op, Map)]
+    assert max(len(op.outs) for op in maps) <= MOST_RESULTS
+    assert max(len(list(op.body.block.ops)) for op in maps) <= MOST_OTHERS + REPEATED + 1
+    xs = np.random.default_rng(1).standard_normal((count, 1, 4), np.float32)
+    with guards(True) as memory:
+        inputs = {f"x{i}": x for i, x in enumerate(xs)}
+        [y] = Bare(kernels, resolve_target()).run(inputs, {"N": 1}, memory).values()
+    want = xs.cumsum(0)[-1] if make is summed else (xs * np.roll(xs, -1, 0))[:, 0]
+    np.testing.assert_allclose(y, want, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("count", [TURNED, TURNED + 1])
+def test_sums_of_many_are_turned_round_behind_them(count: int) -> None:
+    b = Builder.net("turned")
+    x, *others = [b.input(f"x{i}", ("N", 5, 16)) for i in range(count)]
+    for y in others:
+        x = b.add(x, y)
+    kernels = lower(b.finish({"y": b.transpose(x, [0, 2, 1])}), Options())
+    maps = [op for op in kernels.module.walk() if isinstance(op, Map)]
+    assert len(maps) == (1 if count == TURNED else 2)
 
 
 def test_no_loop_without_iterations() -> None:
