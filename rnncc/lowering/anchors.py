@@ -15,7 +15,7 @@ from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, Transpose, squeezed
 from rnncc.ir.ops.source import Param
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.lowering.maps import is_unit_reshape
 
 TURNED = 3
@@ -84,3 +84,19 @@ def turns_many(op: Transpose) -> bool:
         elif squeezed(dims_of(value)) == dims and not isinstance(value.owner, Broadcast | Source):
             found.add(value)
     return len(found) > TURNED
+
+
+def turns_bytes(value: SSAValue) -> bool:
+    """Whether a value of bytes is an elementwise one with another axis innermost.
+
+    Products take rows of bytes as words: they are computed where they lie side by side.
+    """
+    turned = False
+    if dtype_of(value) != "i8":
+        return False
+    while isinstance(view := value.owner, Transpose | Reshape):
+        if isinstance(view, Transpose):
+            perm = get_ints(view.perm)
+            turned |= perm[-1] != len(perm) - 1
+        value = view.x
+    return turned and isinstance(value.owner, Elementwise)

@@ -19,7 +19,14 @@ from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Shift, Transpose, squeezed
 from rnncc.ir.types import dims_of
-from rnncc.lowering.anchors import addressed, is_anchor, is_lazy, read_each_step, turns_many
+from rnncc.lowering.anchors import (
+    addressed,
+    is_anchor,
+    is_lazy,
+    read_each_step,
+    turns_bytes,
+    turns_many,
+)
 from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view
 
 DEPTH = 48
@@ -142,15 +149,15 @@ class _Scheduler:
             if is_view(op):
                 # A view has no buffer of its own: what addresses it needs one for what it is a view
                 # of.
-                bases[op.y] = bases.get(op.x, op.x)
+                bases[op.y] = op.x if turns_bytes(op.x) else bases.get(op.x, op.x)
             for item in _parts(op):
                 self.parts[item.value].append(item)
                 self.roots[item.value] = None
             if isinstance(op, Reduce) and not dims_of(op.y) and _has_readers(op.x):
                 self.roots[op.x] = None  # nothing else is fused with a pass over all elements
-            places = (bases.get(value, value) for value in addressed(op))
+            places = [v if turns_bytes(v) else bases.get(v, v) for v in addressed(op)]
             read = (bases.get(value, value) for value in read_each_step(op))
-            roots = [base for base in places if is_lazy(base.owner)]
+            roots = [base for base in places if is_lazy(base.owner) or turns_bytes(base)]
             roots += [base for base in read if isinstance(base.owner, Elementwise)]
             if isinstance(op, Transpose) and turns_many(op):
                 roots.append(op.x)

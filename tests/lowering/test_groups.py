@@ -13,6 +13,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.kernels import Map
 from rnncc.kern.library import Library
@@ -93,6 +94,29 @@ def test_sums_of_many_are_turned_round_behind_them(count: int) -> None:
     kernels = lower(b.finish({"y": b.transpose(x, [0, 2, 1])}), Options())
     maps = [op for op in kernels.module.walk() if isinstance(op, Map)]
     assert len(maps) == (1 if count == TURNED else 2)
+
+
+@pytest.mark.parametrize("taps", [1, 3])
+def test_rows_of_bytes_are_made_where_they_lie_side_by_side(taps: int) -> None:
+    """The map that makes bytes of an image turns them round: no product reads them one by one."""
+    b = Builder.net("bytes")
+    x = b.input("x", ("N", 64, 20), "u8")
+    small = b.sub(b.cast(x, "i32"), b.full_like(b.cast(x, "i32"), 128))
+    rows = b.transpose(b.cast(small, "i8"), [0, 2, 1])
+    windows = b.windows(rows, 1, 0, 20 - taps + 1, 1, taps, 1)
+    rows = b.reshape(windows, (*dims_of(windows)[:2], 64 * taps))
+    w = np.random.default_rng(1).integers(-100, 100, (64 * taps, 16)).astype(np.int8)
+    y = b.matmul(rows, b.param("w", w.shape, "i8"))
+    kernels = lower(b.finish({"y": y}, {"w": w}), Options())
+    first = next(op for op in kernels.module.walk() if isinstance(op, Map))
+    [made] = first.out_accesses
+    assert made.strides[-1] == 1 and first.in_accesses[0].strides[-1] == 20
+    x_value = np.random.default_rng(2).integers(0, 256, (2, 64, 20)).astype(np.uint8)
+    with guards(True) as memory:
+        found = Bare(kernels, resolve_target()).run({"x": x_value}, {"N": 2}, memory)["y"]
+    turned = x_value.astype(np.int32).transpose(0, 2, 1) - 128
+    parts = [turned[:, i : i + 20 - taps + 1] for i in range(taps)]
+    np.testing.assert_array_equal(found, np.concatenate(parts, 2) @ w.astype(np.int32))
 
 
 def test_no_loop_without_iterations() -> None:
