@@ -278,8 +278,12 @@ class _Body(Walk[CpuEmit]):
             emit_kernel(self.emit, op, self.pointers)
 
     def _terms(self, first: Operation | None, then: Operation | None) -> StoredTerms | None:
-        """What two kernels are together, if neither is a function."""
-        if first is None or then is None or self.emit.target.compact:
+        """What two kernels are together, if neither is a function.
+
+        Of a row alone threads share the elements of a map, of a sum they share none.
+        """
+        one_pass = self.emit.team is None and not self.emit.target.compact
+        if first is None or then is None or not one_pass:
             return None
         if self.shared.is_function(first) or self.shared.is_function(then):
             return None
