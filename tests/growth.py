@@ -199,13 +199,13 @@ def joined(count: int) -> Any:
     """One operator with so many inputs, 40 for each part."""
     parts, names = Parts(), [f"x{i}" for i in range(40 * count)]
     y = parts.op("Concat", " ".join(names), axis=0)
-    return parts.model(y, **{name: (1, WIDTH) for name in names})
+    return parts.model(y, **dict.fromkeys(names, (1, WIDTH)))
 
 
 def summed(count: int) -> Any:
     """As `joined`, of which each element of the result reads all."""
     parts, names = Parts(), [f"x{i}" for i in range(40 * count)]
-    return parts.model(parts.op("Sum", " ".join(names)), **{name: (1, WIDTH) for name in names})
+    return parts.model(parts.op("Sum", " ".join(names)), **dict.fromkeys(names, (1, WIDTH)))
 
 
 def divided(count: int) -> Any:
