@@ -195,6 +195,26 @@ def states(count: int) -> Any:
     return outer.model(results.split()[-1], x=("T", WIDTH))
 
 
+def joined(count: int) -> Any:
+    """One operator with so many inputs, 40 for each part."""
+    parts, names = Parts(), [f"x{i}" for i in range(40 * count)]
+    y = parts.op("Concat", " ".join(names), axis=0)
+    return parts.model(y, **dict.fromkeys(names, (1, WIDTH)))
+
+
+def summed(count: int) -> Any:
+    """As `joined`, of which each element of the result reads all."""
+    parts, names = Parts(), [f"x{i}" for i in range(40 * count)]
+    return parts.model(parts.op("Sum", " ".join(names)), **dict.fromkeys(names, (1, WIDTH)))
+
+
+def divided(count: int) -> Any:
+    """One operator with so many outputs, 40 for each part, which are the model's."""
+    parts = Parts()
+    y = parts.op("Split", "x", 40 * count, axis=1, num_outputs=40 * count)
+    return parts.model(y, x=("T", 40 * count))
+
+
 SEQUENCES: tuple[int | str, ...] = ("T", "N", WIDTH)
 KINDS: Mapping[str, Kind] = {
     "functions": stacked(_functions),
@@ -212,6 +232,9 @@ KINDS: Mapping[str, Kind] = {
     "transposes": stacked(_turned, x=("T", "N")),
     "running sums": stacked(_running),
     "states": states,
+    "joined inputs": joined,
+    "summed inputs": summed,
+    "outputs of one operator": divided,
 }
 
 

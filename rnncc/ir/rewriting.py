@@ -170,6 +170,8 @@ class Loop:
 
     def swap(self, old: SSAValue, new: SSAValue) -> None:
         """Replace a value of the body in the body and in the groups."""
+        if new is old:
+            return
         old.replace_all_uses_with(new)
         self.gate = new if self.gate is old else self.gate
         for carry in self.carries:

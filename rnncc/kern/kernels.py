@@ -79,8 +79,14 @@ class Kernel(IRDLOperation):
 
     def read_at(self, operand: int) -> Access | None:
         """The access of the operand of that number, None where it is not one of `ins`."""
-        number = operand - (len(self.operands) - len(self.ins) - len(self.outs))
-        return self.in_accesses[number] if 0 <= number < len(self.ins) else None
+        ins, outs = len(self.ins), len(self.outs)
+        number = operand - (len(self.operands) - ins - outs)
+        return get_access(self.accesses.data[number]) if 0 <= number < ins else None
+
+    def written_at(self, operand: int) -> Access | None:
+        """As `read_at`, of `outs`."""
+        number = operand - len(self.operands)
+        return get_access(self.accesses.data[number]) if number >= -len(self.outs) else None
 
     @property
     def out_accesses(self) -> list[Access]:

@@ -7,15 +7,20 @@ from typing import TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.ops.base import Elementwise, RnnOp, Source, View
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
-from rnncc.ir.ops.shape import Concat, Reshape, Shift
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, Transpose, squeezed
 from rnncc.ir.ops.source import Param
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.lowering.maps import is_unit_reshape
+
+TURNED = 3
+"""Values that are turned round together at most: of more a kernel is dear, and one that turns their
+sum round is not."""
 
 
 def is_anchor(op: Operation) -> bool:
@@ -61,3 +66,37 @@ def read_each_step(op: Operation) -> list[SSAValue]:
     if isinstance(op, Chunks):
         return list(op.operands)
     return [*op.consts, *op.xs] if isinstance(op, Scan) else []
+
+
+def turns_many(op: Transpose) -> bool:
+    """Whether an elementwise value, of many others of its shape, gets another innermost axis."""
+    perm, dims = get_ints(op.perm), squeezed(dims_of(op.x))
+    if perm[-1] == len(perm) - 1 or not isinstance(op.x.owner, Elementwise):
+        return False
+    found, seen, queue = set[SSAValue](), set[SSAValue](), [op.x]
+    while queue and len(found) <= TURNED:
+        value = queue.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value.owner, Elementwise):
+            queue += value.owner.operands
+        elif squeezed(dims_of(value)) == dims and not isinstance(value.owner, Broadcast | Source):
+            found.add(value)
+    return len(found) > TURNED
+
+
+def turns_bytes(value: SSAValue) -> bool:
+    """Whether a value of bytes is an elementwise one with another axis innermost.
+
+    Products take rows of bytes as words: they are computed where they lie side by side.
+    """
+    turned = False
+    if dtype_of(value) != "i8":
+        return False
+    while isinstance(view := value.owner, Transpose | Reshape):
+        if isinstance(view, Transpose):
+            perm = get_ints(view.perm)
+            turned |= perm[-1] != len(perm) - 1
+        value = view.x
+    return turned and isinstance(value.owner, Elementwise)

@@ -17,21 +17,31 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Cost, Elementwise, cost_of
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Broadcast, Concat, Shift, squeezed
+from rnncc.ir.ops.shape import Broadcast, Concat, Shift, Transpose, squeezed
 from rnncc.ir.types import dims_of
-from rnncc.lowering.anchors import addressed, is_anchor, is_lazy, read_each_step
+from rnncc.lowering.anchors import (
+    addressed,
+    is_anchor,
+    is_lazy,
+    read_each_step,
+    turns_bytes,
+    turns_many,
+)
 from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view
 
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""
 REPEATED = 48
 """Additions of a chain that kernels but the first may repeat, each from its start."""
-MOST_FUNCTIONS = 128
-"""Functions (exp, tanh, ...) of one kernel; LLVM's time grows with the square of its code.
+MOST_FUNCTIONS, MOST_OTHERS, MOST_RESULTS = 128, 512, 128
+"""Functions (exp, tanh, ...), other operations and values with a buffer of one kernel; LLVM's time
+grows with the square of its code, and of the pointers that it keeps at hand.
 
 A value that is stored for the next kernel and loaded there costs nothing beside so many.
 """
 
+Kind = tuple[int, tuple[Dim, ...]]
+"""What values of one kernel have in common: their level, and their shape."""
 Terminal = SSAValue | Operation
 """Who reads a value in the end: a value with a buffer, or an op that stands alone."""
 
@@ -139,16 +149,18 @@ class _Scheduler:
             if is_view(op):
                 # A view has no buffer of its own: what addresses it needs one for what it is a view
                 # of.
-                bases[op.y] = bases.get(op.x, op.x)
+                bases[op.y] = op.x if turns_bytes(op.x) else bases.get(op.x, op.x)
             for item in _parts(op):
                 self.parts[item.value].append(item)
                 self.roots[item.value] = None
             if isinstance(op, Reduce) and not dims_of(op.y) and _has_readers(op.x):
                 self.roots[op.x] = None  # nothing else is fused with a pass over all elements
-            places = (bases.get(value, value) for value in addressed(op))
+            places = [v if turns_bytes(v) else bases.get(v, v) for v in addressed(op)]
             read = (bases.get(value, value) for value in read_each_step(op))
-            roots = [base for base in places if is_lazy(base.owner)]
+            roots = [base for base in places if is_lazy(base.owner) or turns_bytes(base)]
             roots += [base for base in read if isinstance(base.owner, Elementwise)]
+            if isinstance(op, Transpose) and turns_many(op):
+                roots.append(op.x)
             self.roots |= dict.fromkeys(roots)
             if isinstance(op, Elementwise):
                 depth[op.y] = 1 + max(depth[v] for v in op.operands)
@@ -160,18 +172,14 @@ class _Scheduler:
     def _measure(self) -> None:
         """Levels, forwards; final readers, backwards."""
         self.levels, self.filled = {}, {}
-        functions = Counter[tuple[int, tuple[Dim, ...]]]()
+        taken = Counter[tuple[str, Kind]]()
         for op in self.ops:
             level = max((self.level(v) for v in op.operands), default=0)
             # A level is what one kernel can do at each point by itself. An anchor's result, or
             # other points of a buffer, exist only once a kernel before has ended.
             if is_anchor(op) or self._moves_buffered(op, level):
                 level += 1
-            if cost_of(op) == Cost.FUNCTION:
-                dims = squeezed(dims_of(op.results[0]))
-                while functions[level, dims] == MOST_FUNCTIONS:
-                    level += 1
-                functions[level, dims] += 1
+            level = self._with_room(taken, level, op)
             for result in op.results:
                 self.levels[result] = level
                 if result in self.roots and is_lazy(op):
@@ -183,6 +191,21 @@ class _Scheduler:
         for op in reversed(self.ops):
             for result in op.results:
                 self.readers[result] = self._final_readers(result)
+
+    def _with_room(self, taken: Counter[tuple[str, Kind]], level: int, op: Operation) -> int:
+        """The first level from one on whose kernel of an op's shape is not full."""
+        most = dict[str, int]()
+        if cost_of(op) == Cost.FUNCTION:
+            most["functions"] = MOST_FUNCTIONS
+        elif isinstance(op, Elementwise):
+            most["others"] = MOST_OTHERS
+        if op.results[0] in self.roots and not is_anchor(op):
+            most["results"] = MOST_RESULTS
+        dims = squeezed(dims_of(op.results[0])) if most else ()
+        while any(taken[what, (level, dims)] >= count for what, count in most.items()):
+            level += 1
+        taken.update((what, (level, dims)) for what in most)
+        return level
 
     def level(self, value: SSAValue) -> int:
         return self.levels.get(value, 0)
@@ -280,7 +303,7 @@ class _Scheduler:
         level, readers = self.level(value), self.readers[value]
         return any(isinstance(r, SSAValue) and self.level(r) != level for r in readers)
 
-    def _key(self, root: SSAValue) -> tuple[int, tuple[Dim, ...]]:
+    def _key(self, root: SSAValue) -> Kind:
         return self.level(root), squeezed(dims_of(root))
 
     def _group(self) -> list[Group]:

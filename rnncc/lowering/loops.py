@@ -36,10 +36,13 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Home:
-    """The buffer that holds a sequence or a state, row by row of `size` elements."""
+    """The buffer that holds a sequence or a state, row by row of `size` elements.
+
+    Where a sequence's rows lie in others', as in an output whose batch comes first, `size` is None.
+    """
 
     place: Placed
-    size: Dim
+    size: Dim | None
     row: SSAValue | None = None
 
 
@@ -130,7 +133,7 @@ def _clear_flags(lowering: Lowering, op: Scan) -> None:
 def _sequence(lowering: Lowering, y: SSAValue) -> Home:
     place = lowering.output_of.get(y) or lowering.scratch(y)
     lowering.places[y] = place
-    return Home(place, product(dims_of(y)[1:]))
+    return Home(place, product(dims_of(y)[1:]) if place.is_dense(dims_of(y)) else None)
 
 
 def _homes(lowering: Lowering, op: Scan, sequences: list[Home | None]) -> list[Home]:
@@ -138,7 +141,8 @@ def _homes(lowering: Lowering, op: Scan, sequences: list[Home | None]) -> list[H
     carry, rows = ([strip_units(v) for v in group] for group in op.yields)
     homes: list[Home] = []
     for value, final in zip(carry, op.finals, strict=True):
-        shown = [s for s, row in zip(sequences, rows, strict=True) if s and row == value]
+        pairs = zip(sequences, rows, strict=True)
+        shown = [s for s, row in pairs if s and row == value and s.size is not None]
         free = [s for s in shown if s not in homes]
         # A state that is shown as it is lives in the sequence that shows it: nothing is copied.
         # What a step hands on unchanged keeps its place in a state of its own.
@@ -239,6 +243,12 @@ def _emit_body(
     shown = [(v, s) for v, s in zip(rows, sequences, strict=True) if s and s not in homes]
     live_out: list[Item] = []
     for value, home in [*zip(carry, homes, strict=True), *shown]:
+        if home.size is None:
+            first, *strides = home.place.access.strides
+            live_out.append(
+                Item(value, Placed(home.place.buffer, Access(first * t, tuple(strides))))
+            )
+            continue
         home.row = lowering.builder.insert(kern.Row(home.place.buffer, t, home.size)).y
         dest = Placed.densely(home.row, dims_of(value))
         if not lowering.direct(value, dest):
@@ -258,6 +268,7 @@ def _set_ring(home: Home, previous: SSAValue, is_short: bool) -> None:
     rows = 1 if is_short or _in_place(home, previous) else 2
     buffer.properties["ring"] = IntAttr(rows)
     if buffer.role.data == "state":
+        assert home.size is not None
         buffer.properties["size"] = dim_attr(home.size * rows)
 
 
@@ -272,8 +283,9 @@ def _in_place(home: Home, previous: SSAValue) -> bool:
             continue
         if not isinstance(kernel, kernels.Map | kernels.Gemm):
             return False
-        written = list(zip(kernel.outs, kernel.out_accesses, strict=True))
-        if (home.row, kernel.read_at(use.index)) not in written:
+        read, row = kernel.read_at(use.index), home.row
+        places = () if row is None else (u.index for u in row.uses if u.operation is kernel)
+        if read is None or all(kernel.written_at(place) != read for place in places):
             return False
     return True
 

@@ -40,7 +40,7 @@ def grid_sample(
         taps.append(_taps(b, part, size, mode, padding, align_corners))
     rows = b.reshape(move_axis(b, x, 1, rank + 1), (product([batch, *sizes]), channels))
     parts = [_sample(b, rows, points, sizes, neighbours) for neighbours in combinations(*taps)]
-    return move_axis(b, b.reshape(reduce(b.add, parts), (*points, channels)), rank + 1, 1)
+    return move_axis(b, reduce(b.add, parts), rank + 1, 1)
 
 
 def _sample(
@@ -52,8 +52,9 @@ def _sample(
         place = b.add(b.mul(place, b.size(size)), number)
     inside = reduce(lambda p, q: b.logical("and", p, q), [tap[1] for tap in taps])
     weight = reduce(b.mul, [tap[2] for tap in taps])
-    column = (product(points), Dim.of(1))
-    gathered = b.gather(rows, b.reshape(place, column[:1]), 0)
+    gathered = b.gather(rows, b.reshape(place, (product(points),)), 0)
+    gathered = b.reshape(gathered, (*points, dims_of(rows)[1]))
+    column = (*points, Dim.of(1))
     masked = b.select(b.reshape(inside, column), gathered, b.fill(0, (), dtype_of(rows)))
     return b.mul(masked, b.cast(b.reshape(weight, column), dtype_of(rows)))
 

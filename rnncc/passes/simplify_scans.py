@@ -91,16 +91,12 @@ def drop_dead(block: Block) -> None:
 
 def _drop_dead(loop: Loop) -> bool:
     ys = [y for y in loop.ys if _is_live(y.result)]
-    carries = [c for c in loop.carries if _is_live(c.final) or c.arg is loop.gate]
-    needed = _needed([*(y.row for y in ys), *(c.next for c in carries)])
-    # A carry that is needed needs what its next value is made of, other carries included.
-    while more := [c for c in loop.carries if c not in carries and c.arg in needed]:
-        carries += more
-        needed |= _needed([c.next for c in more])
+    live = [c for c in loop.carries if _is_live(c.final) or c.arg is loop.gate]
+    needed = _needed(loop, [*(c.arg for c in live), *(y.row for y in ys)])
+    carries = [c for c in loop.carries if c.arg in needed]
     if len(carries) == len(loop.carries) and len(ys) == len(loop.ys):
         return False
-    loop.ys = ys
-    loop.carries = [c for c in loop.carries if c in carries]
+    loop.ys, loop.carries = ys, carries
     _trim(loop, needed)
     return True
 
@@ -118,14 +114,19 @@ def _trim(loop: Loop, needed: set[SSAValue]) -> None:
             op.erase()
 
 
-def _needed(values: Iterable[SSAValue]) -> set[SSAValue]:
+def _needed(loop: Loop, values: Iterable[SSAValue]) -> set[SSAValue]:
     """Everything in the body that some values are computed from, themselves included."""
     needed, work = set[SSAValue](), list(values)
+    # A carry that is needed needs what its next value is made of.
+    nexts = {c.arg: c.next for c in loop.carries}
     while work:
         value = work.pop()
         if value not in needed:
             needed.add(value)
-            work += [] if isinstance(value.owner, Block) else value.owner.operands
+            if not isinstance(value.owner, Block):
+                work += value.owner.operands
+            elif value in nexts:
+                work.append(nexts[value])
     return needed
 
 

@@ -87,7 +87,7 @@ class _Plan:
         self.carry_args = list(scan.groups[1])
         self.nexts, self.rows = scan.yields
         self._depends = self._dependences()
-        self._reach = self._reachable()
+        self._reach = dict[int, set[int]]()
         self.carry_stage = [0] * len(self.nexts)
         self.row_stage = [0] * len(self.rows)
         cones = [_cone(value) for value in (*self.nexts, *self.rows)]
@@ -104,17 +104,16 @@ class _Plan:
             depends |= dict.fromkeys(op.results, union)
         return depends
 
-    def _reachable(self) -> list[set[int]]:
-        """The carries that each carry depends on in any number of steps, itself included."""
-        direct, reach = [self._depends[v] for v in self.nexts], list[set[int]]()
-        for start in range(len(direct)):
+    def _reachable(self, start: int) -> set[int]:
+        """The carries that a carry depends on in any number of steps, itself included."""
+        if start not in self._reach:
             reached, work = {start}, [start]
             while work:
-                new = direct[work.pop()] - reached
+                new = self._depends[self.nexts[work.pop()]] - reached
                 reached |= new
                 work += new
-            reach.append(reached)
-        return reach
+            self._reach[start] = reached
+        return self._reach[start]
 
     def _won_products(
         self, cone: set[Operation], cones: list[set[Operation]]
@@ -129,7 +128,7 @@ class _Plan:
                 continue
             earlier = self._depends[op.a]
             needed_by = [i for i in range(len(self.nexts)) if op in cones[i]]
-            within = set[int]().union(*(self._reach[i] for i in earlier))
+            within = set[int]().union(*(self._reachable(i) for i in earlier))
             # Without carries behind it, `hoist` takes the product out of the loop as it is.
             if earlier and not within.intersection(needed_by):
                 won.append(earlier)

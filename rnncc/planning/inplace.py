@@ -6,7 +6,8 @@ kernel may hand its memory to one that is born there, if both are accessed alike
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
+from collections.abc import Sequence
 
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.kernels import Gemm, Map
@@ -20,41 +21,44 @@ OWNED = ("scratch", "state")
 
 def inherited(line: Timeline, alive: dict[Buffer, Lifetime]) -> dict[Buffer, Buffer]:
     """Heir -> the buffer whose memory it takes; in order of birth."""
-    reads: dict[int, list[Use]] = defaultdict(list)
-    for use in (use for uses in line.uses.values() for use in uses):
-        if _reads_own_points(use):
-            reads[use.position].append(use)
+    givers: dict[object, deque[Buffer]] = defaultdict(deque)
+    for buffer, uses in line.uses.items():
+        for use in uses:
+            if _may_give(buffer, alive[buffer], uses, use):
+                givers[_place(use)].append(buffer)
     heirs: dict[Buffer, Buffer] = {}
-    donors: set[Buffer] = set()
     for heir, uses in line.uses.items():
         births = [use for use in uses if use.position == alive[heir].first]
-        if len(births) != 1 or not births[0].writes:
+        if len(births) != 1 or not births[0].writes or not _is_owned(heir):
             continue  # a buffer that is alive for a whole loop is not born in one of its kernels
-        for use in reads[births[0].position]:
-            if use.buffer not in donors and _may_give(line, alive, use, births[0]):
-                heirs[heir] = use.buffer
-                donors.add(use.buffer)
-                break
+        if fitting := givers.get(_place(births[0])):
+            heirs[heir] = fitting.popleft()
     return heirs
+
+
+def _place(use: Use) -> object:
+    """What a read and a write have in common where the one may take the other's memory."""
+    return use.position, use.footprint, use.buffer.dtype, use.buffer.bytes
+
+
+def _may_give(buffer: Buffer, life: Lifetime, uses: Sequence[Use], read: Use) -> bool:
+    """Whether a buffer dies where it is read by points of their own, and nowhere else."""
+    if life.last != read.position or read.writes or read.footprint is None:
+        return False
+    # a second read in the kernel, perhaps at other points, would find what has just been written
+    alone = sum(use.position == read.position for use in uses) == 1
+    return alone and _is_owned(buffer) and _reads_own_points(read)
+
+
+def _is_owned(buffer: Buffer) -> bool:
+    """The caller's arrays and slots of the tape are not the workspace's to give."""
+    return buffer.role.data in OWNED and buffer.within is None
 
 
 def _reads_own_points(use: Use) -> bool:
     """Whether each point reads its own elements alone; other points read a product's factors."""
     if isinstance(use.op, ContinuedSum):
         return use.value is use.op.init
-    # by identity, without a call for each input of a sum of many
-    return isinstance(use.op, Map | Gemm) and id(use.value) in map(id, use.op.ins)
-
-
-def _may_give(line: Timeline, alive: dict[Buffer, Lifetime], read: Use, write: Use) -> bool:
-    """Whether the read buffer dies here, is read just where the other is written, and fits."""
-    # a second read in the kernel, perhaps at other points, would find what has just been written;
-    # the caller's arrays and slots of the tape are not the workspace's to give
-    giver, heir = read.buffer, write.buffer
-    if alive[giver].last != write.position or giver.dtype != heir.dtype:
-        return False
-    if read.footprint is None or read.footprint != write.footprint:
-        return False
-    touches = [use for use in line.uses[giver] if use.position == write.position]
-    owned = all(b.role.data in OWNED and b.within is None for b in (giver, heir))
-    return owned and len(touches) == 1 and giver.bytes == heir.bytes
+    if isinstance(use.op, Map):
+        return use.value is not use.op.rows
+    return isinstance(use.op, Gemm) and use.value in use.op.ins

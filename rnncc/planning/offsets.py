@@ -7,7 +7,7 @@ is held as one coefficient a monomial.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from operator import add, le
 
@@ -22,7 +22,6 @@ from rnncc.planning.order import (
     Order,
     best_order,
     least_heights,
-    neighbours,
     reference,
 )
 from rnncc.records import record
@@ -89,7 +88,7 @@ class _Stack:
         self.monomials = monomials
         self.sizes = [tuple(max(b.size.coefficient(m), 0) for m in monomials) for b in blocks]
         self.grains = [(b.item, LINE if _fills_lines(b.size) else b.item) for b in blocks]
-        self.near = neighbours([b.lifetime for b in blocks])
+        self.lives = np.array([(b.lifetime.first, b.lifetime.last) for b in blocks])
         symbols = sorted({symbol for block in blocks for symbol in block.size.symbols})
         values = reference(symbols)
         scales = [[Dim([(m, 1)]).evaluate(v) for v in values] for m in monomials]
@@ -110,29 +109,31 @@ class _Stack:
 
     def of(self, order: Order, care: int) -> tuple[list[Sequence[Vector]], Sequence[Vector]]:
         """The starts in the blocks' own order, and the whole stack's height."""
-        rank = {i: place for place, i in enumerate(order)}
-        count = len(order)
-        starts: list[Sequence[Vector]] = [()] * count
-        ends: list[Sequence[Vector]] = [()] * count
-        under = [0] * count  # sets of blocks, a bit each: all that are below, through others too
-        for i in order:
-            below = {v for j in self._directly(i, rank, under) for v in ends[j]}
+        starts: list[Sequence[Vector]] = [()] * len(order)
+        ends: list[Sequence[Vector]] = [()] * len(order)
+        for i, supports in zip(order, self._supports(order), strict=True):
+            below = {v for j in supports for v in ends[j]}
             below = {self._aligned(v, i, care) for v in below}
             starts[i] = self._fewer(below or {(0,) * len(self.sizes[i])}, SLACK)
             ends[i] = [_sum(start, self.sizes[i]) for start in starts[i]]
         return starts, self._fewer({v for end in ends for v in end}, SLACK_OF_ALL)
 
-    def _directly(self, i: int, rank: dict[int, int], under: list[int]) -> list[int]:
-        """The blocks on which one lies directly: not those under others of them."""
-        placed = [j for j in self.near[i].tolist() if rank[j] < rank[i]]
-        supports: list[int] = []
-        for j in sorted(placed, key=rank.__getitem__, reverse=True):
-            if not under[i] >> j & 1:
-                # From the top down: what lies under a block that is found already needs no formula
-                # of its own.
-                supports.append(j)
-                under[i] |= under[j] | 1 << j
-        return supports
+    def _supports(self, order: Order) -> Iterator[Sequence[int]]:
+        """In order, the blocks on which each lies directly: not those under others of them."""
+        first, last = self.lives[list(order)].T
+        under: list[int] = []  # sets of places, a bit each: all that are below, through others too
+        for place in range(len(order)):
+            meets = (first[:place] <= last[place]) & (last[:place] >= first[place])
+            near = int.from_bytes(np.packbits(meets, bitorder="little").tobytes(), "little")
+            supports, below = list[int](), 0
+            # From the top down: what lies under a block that is found already needs no formula of
+            # its own.
+            while left := near & ~below:
+                top = left.bit_length() - 1
+                supports.append(order[top])
+                below |= under[top] | 1 << top
+            under.append(below)
+            yield supports
 
     def _aligned(self, start: Vector, i: int, care: int) -> Vector:
         """Up to a multiple of the preferred grain where that is cheap enough, else of the least."""

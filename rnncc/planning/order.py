@@ -53,15 +53,6 @@ def reference(symbols: Sequence[str]) -> list[dict[str, int]]:
     return [dict.fromkeys(symbols, other) | {TIME: t, BATCH: n} for t, n, other in REFERENCE]
 
 
-def neighbours(lifetimes: Sequence[Lifetime]) -> list[Indices]:
-    """For each lifetime the others that overlap it."""
-    first, last = (np.array([getattr(x, end) for x in lifetimes]) for end in ("first", "last"))
-    # All pairs at once, as arrays, so that nets of thousands of buffers are planned in seconds.
-    overlaps = (first[:, None] <= last) & (first <= last[:, None])
-    np.fill_diagonal(overlaps, False)
-    return [np.flatnonzero(row) for row in overlaps]
-
-
 def _spans(lifetimes: Sequence[Lifetime]) -> list[slice]:
     """When each lives, as places in the list of all positions where a life begins."""
     begins = sorted({x.first for x in lifetimes})
@@ -70,10 +61,11 @@ def _spans(lifetimes: Sequence[Lifetime]) -> list[slice]:
 
 def least_heights(lifetimes: Sequence[Lifetime], sizes: Floats) -> Floats:
     """The largest sum of sizes alive at one position, for each column of sizes; at least 1."""
-    first, last = (np.array([getattr(x, end) for x in lifetimes]) for end in ("first", "last"))
-    at = np.array(sorted({x.first for x in lifetimes}))[:, None]
-    alive = (first <= at) & (at <= last)
-    return np.maximum((alive @ sizes).max(axis=0), 1)
+    spans = _spans(lifetimes)
+    changes = np.zeros((len(sizes) + 1, sizes.shape[1]))
+    np.add.at(changes, [span.start for span in spans], sizes)
+    np.subtract.at(changes, [span.stop for span in spans], sizes)
+    return np.maximum(changes.cumsum(axis=0).max(axis=0), 1)
 
 
 def best_order(
@@ -101,7 +93,11 @@ class _Search:
         self, lifetimes: Sequence[Lifetime], sizes: Floats, wishes: Sequence[Layers]
     ) -> None:
         self.lifetimes, self.sizes, self.wishes = lifetimes, sizes, wishes
-        self.near: list[list[int]] = [others.tolist() for others in neighbours(lifetimes)]
+        self.lives = np.array([(life.first, life.last) for life in lifetimes]).T
+        several = len(lifetimes) <= MANY  # else they are looked up, as all together are many
+        self.near: list[list[int]] = [
+            self._overlapping(i).tolist() for i in range(len(lifetimes)) if several
+        ]
         self.stack = np.zeros_like(sizes)
         """How high the stack is, at each position where a block's life begins."""
         self.places = [self.stack[span] for span in _spans(lifetimes)]
@@ -152,10 +148,19 @@ class _Search:
             place[:] = ends[i] = self.sizes[i] + np.maximum.reduce(place)
         return ends
 
+    def _overlapping(self, i: int) -> Indices:
+        """The other blocks that live when one does."""
+        first, last = self.lives
+        overlaps = (first <= last[i]) & (last >= first[i])
+        overlaps[i] = False
+        return np.flatnonzero(overlaps)
+
     def _fit(
         self, order: Sequence[int], sizes: Sequence[float], smallest: bool
     ) -> Mapping[int, float]:
         """Starts: each block in the lowest gap that holds it, or in the smallest."""
+        if not self.near:
+            return self._fit_many(order, sizes)
         starts = dict[int, float]()
         taken: list[tuple[float, float] | None] = [None] * len(order)
         for i in order:
@@ -163,6 +168,20 @@ class _Search:
             occupied.sort()
             start = starts[i] = _gap(occupied, sizes[i], smallest)
             taken[i] = start, start + sizes[i]
+        return starts
+
+    def _fit_many(self, order: Sequence[int], sizes: Sequence[float]) -> Mapping[int, float]:
+        """As `_fit`, in the lowest gap, with arrays in place of loops."""
+        starts, taken = dict[int, float](), np.full((len(order), 2), -1.0)
+        for i in order:
+            near = taken[self._overlapping(i)]
+            near = near[near[:, 0] >= 0]
+            begins, ends = near[near[:, 0].argsort()].T
+            # From the end of all that begin before it to where the next one begins.
+            tops = np.concatenate([[0.0], np.maximum.accumulate(ends)])
+            gaps = np.flatnonzero(begins - tops[:-1] >= sizes[i])
+            starts[i] = float(tops[gaps[0] if len(gaps) else -1])
+            taken[i] = starts[i], starts[i] + sizes[i]
         return starts
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -11,11 +13,13 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.kernels import Map
 from rnncc.kern.library import Library
 from rnncc.kern.moves import Pack
-from rnncc.lowering.groups import MOST_FUNCTIONS
+from rnncc.lowering.anchors import TURNED
+from rnncc.lowering.groups import MOST_FUNCTIONS, MOST_OTHERS, MOST_RESULTS, REPEATED
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
@@ -47,6 +51,72 @@ def test_many_functions(chained: bool) -> None:
     with guards(True) as memory:
         found = Bare(kernels, resolve_target()).run({"x": x}, {"N": 3}, memory)
     np.testing.assert_allclose(found["y"], run(program, {"x": x}, sizes={"N": 3})["y"], 1e-5, 1e-6)
+
+
+def joined(count: int) -> Program:
+    """Very many inputs, whose products are parts of one output."""
+    b = Builder.net("joined")
+    xs = [b.input(f"x{i}", ("N", 4)) for i in range(count)]
+    products = [b.mul(x, y) for x, y in zip(xs, [*xs[1:], xs[0]], strict=True)]
+    return b.finish({"y": b.concat(products, 0)}, {})
+
+
+def summed(count: int) -> Program:
+    """Very many inputs that are added up."""
+    b = Builder.net("summed")
+    x, *others = [b.input(f"x{i}", ("N", 4)) for i in range(count)]
+    for y in others:
+        x = b.add(x, y)
+    return b.finish({"y": x}, {})
+
+
+@pytest.mark.parametrize("make", [joined, summed])
+def test_many_values(make: Callable[[int], Program]) -> None:
+    count = 2 * MOST_OTHERS + 5
+    kernels = lower(make(count), Options())
+    maps = [op for op in kernels.module.walk() if isinstance(op, Map)]
+    assert max(len(op.outs) for op in maps) <= MOST_RESULTS
+    assert max(len(list(op.body.block.ops)) for op in maps) <= MOST_OTHERS + REPEATED + 1
+    xs = np.random.default_rng(1).standard_normal((count, 1, 4), np.float32)
+    with guards(True) as memory:
+        inputs = {f"x{i}": x for i, x in enumerate(xs)}
+        [y] = Bare(kernels, resolve_target()).run(inputs, {"N": 1}, memory).values()
+    want = xs.cumsum(0)[-1] if make is summed else (xs * np.roll(xs, -1, 0))[:, 0]
+    np.testing.assert_allclose(y, want, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("count", [TURNED, TURNED + 1])
+def test_sums_of_many_are_turned_round_behind_them(count: int) -> None:
+    b = Builder.net("turned")
+    x, *others = [b.input(f"x{i}", ("N", 5, 16)) for i in range(count)]
+    for y in others:
+        x = b.add(x, y)
+    kernels = lower(b.finish({"y": b.transpose(x, [0, 2, 1])}), Options())
+    maps = [op for op in kernels.module.walk() if isinstance(op, Map)]
+    assert len(maps) == (1 if count == TURNED else 2)
+
+
+@pytest.mark.parametrize("taps", [1, 3])
+def test_rows_of_bytes_are_made_where_they_lie_side_by_side(taps: int) -> None:
+    """The map that makes bytes of an image turns them round: no product reads them one by one."""
+    b = Builder.net("bytes")
+    x = b.input("x", ("N", 64, 20), "u8")
+    small = b.sub(b.cast(x, "i32"), b.full_like(b.cast(x, "i32"), 128))
+    rows = b.transpose(b.cast(small, "i8"), [0, 2, 1])
+    windows = b.windows(rows, 1, 0, 20 - taps + 1, 1, taps, 1)
+    rows = b.reshape(windows, (*dims_of(windows)[:2], 64 * taps))
+    w = np.random.default_rng(1).integers(-100, 100, (64 * taps, 16)).astype(np.int8)
+    y = b.matmul(rows, b.param("w", w.shape, "i8"))
+    kernels = lower(b.finish({"y": y}, {"w": w}), Options())
+    first = next(op for op in kernels.module.walk() if isinstance(op, Map))
+    [made] = first.out_accesses
+    assert made.strides[-1] == 1 and first.in_accesses[0].strides[-1] == 20
+    x_value = np.random.default_rng(2).integers(0, 256, (2, 64, 20)).astype(np.uint8)
+    with guards(True) as memory:
+        found = Bare(kernels, resolve_target()).run({"x": x_value}, {"N": 2}, memory)["y"]
+    turned = x_value.astype(np.int32).transpose(0, 2, 1) - 128
+    parts = [turned[:, i : i + 20 - taps + 1] for i in range(taps)]
+    np.testing.assert_array_equal(found, np.concatenate(parts, 2) @ w.astype(np.int32))
 
 
 def test_no_loop_without_iterations() -> None:

@@ -20,6 +20,7 @@ from rnncc.codegen.cpu.entry_points import emit_entry_point
 from rnncc.codegen.cpu.function import emit_kernel, emit_program
 from rnncc.codegen.cpu.loop_orders import LoopOrders, loop_orders
 from rnncc.codegen.cpu.outlined import OutlinedKernels
+from rnncc.codegen.cpu.parts import MANY
 from rnncc.codegen.cpu.sizes import emit_size, emit_threads
 from rnncc.codegen.cpu.threads import alone
 from rnncc.codegen.llvm.user_functions import applied_texts
@@ -143,7 +144,7 @@ def _single_step(
     # 230 instructions instead of 1,100.
     fixed = {symbol: 1 for symbol in (TIME, BATCH) if symbol in step.symbols}
     work = ThreadingCost.of([step], target.lanes).work.evaluate(dict.fromkeys(step.symbols, 1))
-    if not fixed or work > SHORT or target.compact:
+    if not fixed or work > SHORT or target.compact or len(step.buffers) > MANY:
         return None
     prefix = f"{library.name}_step"
     orders = loop_orders(step.func, target, shared, False)

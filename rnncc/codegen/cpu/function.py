@@ -1,4 +1,4 @@
-"""The walk over a kernel program's loops: one function a program.
+"""The walk over a kernel program's loops: one function a program, with parts if it is large.
 
 In: a planned kernel program. Out: an LLVM function that takes weights and tables of pointers. The
 exported functions are in `entries.py`.
@@ -6,7 +6,7 @@ exported functions are in `entries.py`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 
 from llvmlite import ir
@@ -23,14 +23,18 @@ from rnncc.codegen.cpu.loop_orders import LoopOrders, element_of
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse, emit_scatter
 from rnncc.codegen.cpu.outlined import OutlinedKernels
+from rnncc.codegen.cpu.parts import PART, in_runs, read_in, slots_of
 from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.cpu.resident import PlaceByPlace, PlacesFirst
 from rnncc.codegen.cpu.sizes import bad_size
+from rnncc.codegen.cpu.stored_terms import StoredTerms
 from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.llvm.values import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
 from rnncc.ir.dims import Dim
-from rnncc.kern.dialect import Buffer, For
+from rnncc.ir.ops.control import Yield
+from rnncc.kern.access import buffer_dtype
+from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
@@ -67,30 +71,49 @@ def emit_program(
     emit.symbols |= {name: I64(size) for name, size in (fixed or {}).items()}
     if team:
         emit.team = Team(module, emit.b, function.args[4])
-    body = _Body(emit, program, function, shared, orders)
+    slots = None if target.compact else slots_of(program)
+    table = emit.slots(len(slots)) if slots else ir.Constant(POINTER, None)
+    body = _Body(emit, program, [*function.args[:4], table], shared, orders, slots)
     if not checked:
         body.check(bounds)
     body.run()
     return function
 
 
+class _Pointers(dict[SSAValue, Pointer]):
+    """Those of a function; what else it asks for is found for it."""
+
+    def __init__(self, find: Callable[[SSAValue], Pointer]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, value: SSAValue) -> Pointer:
+        return self._find(value)
+
+
 class _Body(Walk[CpuEmit]):
-    """The function's body: checks, buffers, then kernels and loops in order."""
+    """A function's body: checks, buffers, then kernels and loops in order.
+
+    Args:
+        blocks: pointers to weights, tables of inputs and outputs, workspace, table of the slots.
+        slots: in that table, if the program has parts: see `slots_of`.
+    """
 
     def __init__(
         self,
         emit: CpuEmit,
         program: KernelProgram,
-        function: ir.Function,
+        blocks: Sequence[Value],
         shared: OutlinedKernels,
         orders: LoopOrders,
+        slots: Mapping[SSAValue, int] | None,
     ) -> None:
-        weights, inputs, outputs, workspace = function.args[:4]
+        weights, self.inputs, self.outputs, workspace, self.table = blocks
         super().__init__(emit, program, weights, workspace)
-        self.inputs, self.outputs, self.shared = inputs, outputs, shared
+        self.pointers = _Pointers(self._found)
+        self.blocks, self.shared, self.orders, self.slots = blocks, shared, orders, slots
         self.numbers = {port.name: i for i, port in enumerate(program.inputs)}
         self.places = {port.name: i for i, port in enumerate(program.outputs)}
-        self.orders = orders
 
     def check(self, bounds: Sequence[Dim]) -> None:
         """Sizes and tables."""
@@ -108,13 +131,102 @@ class _Body(Walk[CpuEmit]):
         self.block(self.program.func.body.block.ops)
         self.emit.b.ret(I32(OK))
 
+    # Parts
+
+    def declare_some(self, buffers: Sequence[Buffer]) -> None:
+        """Pointers of buffers; of a program in parts only that the inputs are there."""
+        if self.slots is None:
+            super().declare_some(buffers)
+            return
+        inputs = [op for op in buffers if op.role.data == "input" and op.default is None]
+        read = [op for op in inputs if op.y.first_use]
+        for first in range(0, len(read), PART):
+            some = read[first : first + PART]
+            self._apart(lambda part, some=some: part.require_some(some))
+
+    def require_some(self, inputs: Sequence[Buffer]) -> None:
+        """Refuse inputs that are NULL."""
+        for op in inputs:
+            self.emit.fail_if(self.emit.is_null(self.argument(op)), NULL_POINTER)
+
+    def block(self, ops: Iterable[Operation]) -> list[Pointer]:
+        """Code for ops in order, in parts where they are many."""
+        ops = list(ops)
+        runs = [ops] if self.slots is None else list(in_runs(ops))
+        if len(runs) == 1:
+            return super().block(ops)
+        read = read_in(ops)
+        self._hand_on([v for v in self.pointers if v in read])
+        for run in runs:
+            self._apart(lambda part, run=run: part.part(run))
+        return self.all(ops[-1].values) if isinstance(ops[-1], Yield) else []
+
+    def part(self, ops: Sequence[Operation]) -> None:
+        """Code for some ops, for others to go on from."""
+        self.block(op for op in ops if not isinstance(op, Yield))
+        self._hand_on(v for op in ops if isinstance(op, For) for v in op.finals)
+
+    def _apart(self, write: Callable[[_Body], None]) -> None:
+        """Write code as a function of its own, and call it."""
+        emit, b, blocks = self.emit, self.emit.b, len(self.blocks)
+        known = {n: v for n, v in emit.symbols.items() if isinstance(v, ir.Constant)}
+        names = [name for name in emit.symbols if name not in known]
+        team = [] if emit.team is None else [emit.team.struct]
+        number = I64(0) if emit.iteration is None else emit.iteration
+        given = [*self.blocks, *team, number, *(emit.symbols[name] for name in names)]
+        name = emit.module.get_unique_name(f"{emit.module.name}_part")
+        signature = ir.FunctionType(I32, [value.type for value in given])
+        function = ir.Function(emit.module, signature, name)
+        function.linkage = "internal"
+        function.attributes.add("nounwind")
+        inner = CpuEmit.begin(function, emit.target, names)
+        inner.symbols |= known
+        if team:
+            inner.team = Team(emit.module, inner.b, function.args[blocks])
+        inner.iteration = None if emit.iteration is None else function.args[blocks + len(team)]
+        part = _Body(
+            inner, self.program, function.args[:blocks], self.shared, self.orders, self.slots
+        )
+        part.labelled = self.labelled
+        write(part)
+        inner.b.ret(I32(OK))
+        code = b.call(function, given)
+        with emit.when(b.icmp_signed("!=", code, I32(OK))):
+            b.ret(code)
+
+    def _hand_on(self, values: Iterable[SSAValue]) -> None:
+        """Put pointers that loops carry or end with into the table."""
+        slots = self.slots or {}
+        for value in (v for v in values if v in slots):
+            pointer = self.pointers[value]
+            self.emit.b.store(pointer.base, self._slot(value), align=self.emit.pointer_bytes)
+
+    def _found(self, value: SSAValue) -> Pointer:
+        """A pointer of a program in parts."""
+        match value.owner:
+            case Buffer() as buffer:
+                return self.declared(buffer)
+            case Row() | ShiftedRow() as row:
+                return self.row(row)
+            case _:
+                size = self.emit.pointer_bytes
+                base = self.emit.b.load(self._slot(value), typ=POINTER, align=size)
+                return Pointer(base, buffer_dtype(value))
+
+    def _slot(self, value: SSAValue) -> Value:
+        assert self.slots is not None, f"{value} has no pointer"
+        return self.emit.b.gep(self.table, [I64(self.slots[value])], source_etype=POINTER)
+
+    # Buffers and kernels
+
     def argument(self, op: Buffer) -> Value:
         if op.role.data == "input":
             return self.emit.field(self.inputs, self.numbers[op.label.data])
         return self.emit.field(self.outputs, self.places[op.label.data])
 
     def require(self, op: Buffer, pointer: Value) -> None:
-        self.emit.fail_if(self.emit.is_null(pointer), NULL_POINTER)
+        if self.slots is None:  # else `declare_some` has
+            self.emit.fail_if(self.emit.is_null(pointer), NULL_POINTER)
 
     def fail_if(self, condition: Value, code: int) -> None:
         self.emit.fail_if(condition, code)
@@ -156,8 +268,26 @@ class _Body(Walk[CpuEmit]):
             x, index, out = self.all([op.x, op.index, op.out])
             init = None if op.init is None else self.pointers[op.init]
             emit_scatter(self.emit, op, x, index, out, init, self._fail)
+        elif (terms := self._terms(op, op.next_op)) is not None:
+            terms.op.erase()  # by the kernel behind it
+        elif (terms := self._terms(op.prev_op, op)) is not None:
+            with self.emit.elements(element_of(terms.op)):
+                terms.write(self.emit, self.pointers)
+            terms.op.erase()
         elif not self.shared.call(self.emit, op, self.pointers):
             emit_kernel(self.emit, op, self.pointers)
+
+    def _terms(self, first: Operation | None, then: Operation | None) -> StoredTerms | None:
+        """What two kernels are together, if neither is a function.
+
+        Of a row alone threads share the elements of a map, of a sum they share none.
+        """
+        one_pass = self.emit.team is None and not self.emit.target.compact
+        if first is None or then is None or not one_pass:
+            return None
+        if self.shared.is_function(first) or self.shared.is_function(then):
+            return None
+        return StoredTerms.of(first, then)
 
     def _fail(self, code: int) -> None:
         self.emit.b.ret(I32(code))

@@ -52,10 +52,12 @@ def emit_reduce(
     Lanes run along the last axis that is kept, where memory is dense along it, and each sums by
     itself; else along the last reduced axis, and are added up in the end; else there is one.
     """
-    _ReduceCode(emit, op, ins, outs[0], init).run(rows)
+    ReduceCode(emit, op, ins, outs[0], init).run(rows)
 
 
-class _ReduceCode:
+class ReduceCode:
+    """The loops of a reduction."""
+
     def __init__(
         self, emit: CpuEmit, op: Reduce, ins: list[Pointer], out: Pointer, init: Pointer | None
     ) -> None:
@@ -84,12 +86,16 @@ class _ReduceCode:
         self.together = vectors_together(emit.target) if windows else TOGETHER
 
     def run(self, listed: Pointer | None) -> None:
-        """Write the loops: of all rows, or of those that are listed."""
-        shared = SharedColumns.of(self.emit, self.op, self.folding) if self.folds_together else None
+        """Write them: of all rows, or of those that are listed."""
+        shared = self.shared_columns() if self.folds_together else None
         if shared is None:
             self._over_rows(listed)
         else:
             shared.run(self.ins, self.out, lambda: self._over_rows(listed))
+
+    def shared_columns(self) -> SharedColumns | None:
+        """How rows that meet the same columns go through these, if they do."""
+        return SharedColumns.of(self.emit, self.op, self.folding)
 
     def _over_rows(self, listed: Pointer | None) -> None:
         """Rows by themselves, or some at a time where they share what they read."""
@@ -296,7 +302,7 @@ class _ReduceCode:
         emit = self.emit
         if not dims:
             return [
-                self._combine(total, self._term(p, reduced), p.mask)
+                self._combine(total, self.term(p, reduced), p.mask)
                 for total, p in zip(totals, places, strict=True)
             ]
         size = emit.dim(dims[0])
@@ -343,7 +349,8 @@ class _ReduceCode:
         streams = streams_of(self.folding.kind, self.op.dims[-1], self.lanes)
         return folded_along(self.emit, self.folding, (size, self.lanes, streams), totals, terms)
 
-    def _term(self, place: Place, reduced: list[Value]) -> list[Value]:
+    def term(self, place: Place, reduced: list[Value]) -> list[Value]:
+        """What a point adds: one value, or the factors of a product."""
         emit, indices = self.emit, [*place.indices, *reduced]
         known: dict[SSAValue, Value] = {}
         scalars: dict[SSAValue, Value] = {}

@@ -220,9 +220,13 @@ class Emit(SizeEmit):
         at = self.b.gep(struct, [I64(number)], source_etype=POINTER)
         return self.b.load(at, typ=POINTER, align=self.pointer_bytes)
 
+    def slots(self, count: int) -> Value:
+        """Room for so many pointers on the stack."""
+        return self.room(ir.ArrayType(POINTER, max(count, 1)), self.pointer_bytes)
+
     def table(self, pointers: Sequence[Value]) -> Value:
         """A table of pointers on the stack."""
-        table = self.room(ir.ArrayType(POINTER, max(len(pointers), 1)), self.pointer_bytes)
+        table = self.slots(len(pointers))
         for number, pointer in enumerate(pointers):
             at = self.b.gep(table, [I64(number)], source_etype=POINTER)
             self.b.store(pointer, at, align=self.pointer_bytes)

@@ -78,11 +78,16 @@ class Walk(ABC, Generic[E]):
         """Pointers of all buffers."""
         buffers = self.program.buffers
         self.labelled = {op.label.data: op for op in reversed(buffers)}  # the first of a name
+        self.declare_some(buffers)
+
+    def declare_some(self, buffers: Sequence[Buffer]) -> None:
+        """Pointers of some buffers."""
         with self.emit.straight_line():
             for op in buffers:
-                self.pointers[op.y] = self._declared(op)
+                self.pointers[op.y] = self.declared(op)
 
-    def _declared(self, op: Buffer) -> Pointer:
+    def declared(self, op: Buffer) -> Pointer:
+        """The pointer of a buffer."""
         match op.role.data:
             case "input":
                 return self._input(op)

@@ -58,11 +58,13 @@ def reshape(op: Reshape) -> SSAValue | None:
         array = inner.array().reshape([int(d) for d in new])
         return Builder.before(op).constant(array, dtype_of(op.y))
     move = _MOVES.get(Elementwise if isinstance(inner, Elementwise) else type(inner))
-    siblings = [use.operation for use in op.x.uses]
+    if move is None or product(new) == 0:
+        return None
     # With a reader of the old shape the op would be there twice, once a shape.
-    if move is None or product(new) == 0 or any(not _is_like(op, s) for s in siblings):
+    if not all(_is_like(op, use.operation) for use in op.x.uses):
         return None
     assert isinstance(inner, RnnOp)
+    siblings = [use.operation for use in op.x.uses]
     moved = move(Builder.before(inner), inner, new)
     if moved is not None:
         moved.name_hint = moved.name_hint or op.x.name_hint  # it takes the place of op.x

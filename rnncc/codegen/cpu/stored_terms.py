@@ -1,0 +1,136 @@
+"""A map and the reduction of what it writes, in one pass: each term is stored as it is added.
+
+Such are exp and its sum in a softmax: the sum waits for its last term meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.reduce import ReduceCode
+from rnncc.codegen.cpu.shared_rows import Place
+from rnncc.codegen.llvm.reductions import Lanes, lanes_of
+from rnncc.codegen.llvm.values import Pointer, Value
+from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import at_most
+from rnncc.kern.access import Access
+from rnncc.kern.dialect import Buffer
+from rnncc.kern.kernels import Map, Reduce
+from rnncc.kern.largest import Largest
+from rnncc.records import record
+
+LONG = 256
+"""Terms of a row that are worth it. Where it has fewer, the rest of a vector counts, which is
+stored under a mask, and reaches the next kernel late."""
+
+
+@record
+class StoredTerms:
+    """A reduction that computes its terms by itself, and stores them.
+
+    Attributes:
+        first, then: the kernels that it stands for.
+        op: as a kernel that stores none; whoever is done with it drops it.
+    """
+
+    first: Map
+    then: Reduce
+    op: Reduce
+
+    @staticmethod
+    def of(first: Operation, then: Operation | None) -> StoredTerms | None:
+        """None for kernels that have to run one after the other."""
+        if not isinstance(first, Map) or not isinstance(then, Reduce):
+            return None
+        if not _fit(first, then) or lanes_of(then) is not Lanes.ALONG or not _is_apart(first, then):
+            return None
+        body = first.body.clone()
+        block = body.block
+        body.detach_block(block)
+        ins = list(zip(first.ins, first.in_accesses, strict=True))
+        out = then.outs[0], then.out_accesses[0]
+        op = Reduce(then.kind.data, then.reduced.data, first.dims, ins, out, block)
+        return StoredTerms(first, then, op)
+
+    def write(self, emit: CpuEmit, pointers: Mapping[SSAValue, Pointer]) -> None:
+        """Write the loops."""
+        ins, [out] = ([pointers[v] for v in values] for values in (self.op.ins, self.op.outs))
+        [value], [access] = self.first.outs, self.first.out_accesses
+        _StoringCode(emit, self.op, ins, out, None).run_storing(pointers[value], access)
+
+
+class _StoringCode(ReduceCode):
+    """A reduction whose terms are stored."""
+
+    def run_storing(self, pointer: Pointer, access: Access) -> None:
+        """Write the loops; `pointer`: where terms go, by the access."""
+        self.pointer, self.places = self.emit.at(pointer, self.emit.dim(access.offset)), access
+        self.run(None)
+
+    def shared_columns(self) -> None:
+        return None
+
+    def term(self, place: Place, reduced: list[Value]) -> list[Value]:
+        [term] = super().term(place, reduced)
+        at = self.emit.along(self.pointer, self.places.strides, [*place.indices, *reduced])
+        self.emit.store(term, at, self.lanes, place.mask)
+        return [term]
+
+
+def _fit(first: Map, then: Reduce) -> bool:
+    """Whether one reduces just what the other writes, in any order."""
+    if first.rows is not None or then.rows is not None or then.init is not None:
+        return False
+    whole = then.yields == tuple(then.body.block.args)
+    if then.fused is not None or then.order.data != "any" or not whole:
+        return False
+    written, read = list(first.outs), list(then.ins)
+    same = written == read and first.dims == then.dims
+    if not same or first.out_accesses != then.in_accesses:
+        return False
+    if not then.dims[-1].is_static or int(then.dims[-1]) < LONG:
+        return False
+    return all(_is_scratch(value) for value in (*first.outs, *then.outs))
+
+
+def _is_scratch(value: SSAValue) -> bool:
+    buffer = value.owner
+    return isinstance(buffer, Buffer) and buffer.role.data == "scratch" and buffer.within is None
+
+
+def _is_apart(first: Map, then: Reduce) -> bool:
+    """Whether no result of the reduction lies where the map has yet to read.
+
+    The results may have the memory of what the map is the last to read: row by row then.
+    """
+    out, by_row = then.outs[0].owner, then.out_accesses[0]
+    assert isinstance(out, Buffer)
+    for value, access in zip(first.ins, first.in_accesses, strict=True):
+        buffer = value.owner
+        if not isinstance(buffer, Buffer):
+            return False
+        if buffer.role.data in ("input", "param") and buffer.default is None:
+            continue
+        instead = buffer.offset == out.offset and buffer.dtype == out.dtype and access == by_row
+        if not _is_scratch(value) or not (instead or _are_apart(buffer, out)):
+            return False
+    return True
+
+
+def _are_apart(a: Buffer, b: Buffer) -> bool:
+    """Whether one lies behind the other, at all sizes."""
+    return _is_below(a, b) or _is_below(b, a)
+
+
+def _is_below(low: Buffer, high: Buffer) -> bool:
+    starts = list(_formulas(high))
+    return all(any(at_most(end + low.bytes, start) for start in starts) for end in _formulas(low))
+
+
+def _formulas(buffer: Buffer) -> Iterator[Dim]:
+    """An offset is the largest of them."""
+    assert buffer.offset is not None
+    yield from Largest.parse(buffer.offset.data).formulas

@@ -1,0 +1,69 @@
+"""Sequences that an output wants with the batch first are written there row by row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.ir.builder import Builder
+from rnncc.ir.interpreter import run
+from rnncc.ir.program import Program
+from rnncc.kern.dialect import Buffer
+from rnncc.kern.interpreter import run as run_kernels
+from rnncc.kern.kernels import Map
+from rnncc.kern.program import KernelProgram
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
+from tests.codegen.random_programs import as_it_is
+from tests.golden import random_inputs
+
+Values = list[SSAValue]
+SIZES = [{"T": 0, "N": 2}, {"T": 1, "N": 1}, {"T": 7, "N": 3}]
+
+
+def sums(width: int, reverse: bool = False, product: bool = False) -> Program:
+    """Running sums, or a plain cell, that show their state and what it makes."""
+    b = Builder.net("sums")
+    x, h = b.input("x", ("N", "T", width)), b.input("h", ("N", width))
+    weights = [b.input("w", (width, width))] if product else []
+
+    def body(inner: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        state = inner.matmul(carry[0], consts[0]) if consts else carry[0]
+        new = inner.add(state, rows[0])
+        return [new], [new, inner.tanh(new)]
+
+    (last,), ys = b.scan(weights, [h], [b.transpose(x, [1, 0, 2])], body, reverse=reverse)
+    outputs = {f"y{i}": b.transpose(y, [1, 0, 2]) for i, y in enumerate(ys)}
+    return b.finish({**outputs, "last": last})
+
+
+def copied(kernels: KernelProgram) -> set[str]:
+    """The outputs that are written outside of loops."""
+    maps = (op for op in kernels.func.body.block.ops if isinstance(op, Map))
+    owners = (value.owner for op in maps for value in op.outs)
+    return {o.label.data for o in owners if isinstance(o, Buffer) and o.role.data == "output"}
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("product", [False, True])
+@pytest.mark.parametrize("width", [16, 19])
+def test_results(width: int, product: bool, reverse: bool) -> None:
+    program = sums(width, reverse, product)
+    kernels = as_it_is(program)
+    assert copied(kernels) == {"last"}
+    code = Bare(kernels, resolve_target())
+    for sizes in SIZES:
+        inputs = random_inputs(program, sizes)
+        want, kern = run(program, inputs, sizes=sizes), run_kernels(kernels, inputs, sizes)
+        for end in (False, True):
+            with guards(end) as memory:
+                got = code.run(inputs, sizes, memory)
+                some = code.run(inputs, sizes, memory, absent={"y0"})
+                others = code.run(inputs, sizes, memory, absent={"y1", "last"})
+            for name, array in want.items():
+                np.testing.assert_allclose(got[name], array, 1e-5, 1e-5, err_msg=name)
+                np.testing.assert_allclose(kern[name], array, 1e-5, 1e-5, err_msg=name)
+            for name, array in {**some, **others}.items():
+                np.testing.assert_array_equal(array, got[name], err_msg=name)
