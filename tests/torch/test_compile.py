@@ -516,9 +516,66 @@ def test_loops_of_pytorch_run_as_ever_after_an_export() -> None:
     assert (last.tolist(), ys.tolist()) == ([3, 3], [[0, 0], [1, 1], [2, 2]])
 
 
-def test_buffers_of_other_types() -> None:
-    net = Buffered(lambda m, x: setattr(m, "k", m.k > 0))
-    with pytest.raises(CompileError, match=r"k: a buffer is float32 .2. before a call and bool"):
+class Within(nn.Module):
+    """Gives buffers of its own and of modules within it other tensors, and what was there."""
+
+    def __init__(self, change: Any) -> None:
+        super().__init__()
+        self.change, self.first, self.second = change, Buffered(None), Buffered(None)
+        for name, buffer in {"none": None, "a": torch.ones(2), "b": torch.zeros(2)}.items():
+            self.register_buffer(name, buffer)
+
+    def forward(self, x: Any) -> Any:
+        before = self.first.k, self.a
+        self.change(self, x)
+        return before, self.second(x) * self.first.k
+
+
+def swap(m: Any, x: Any) -> None:
+    m.first.k, m.second.k = m.second.k * 2, m.first.k
+    m.a, m.b = m.b + x[0].detach(), m.a
+
+
+def assign_twice(m: Any, x: Any) -> None:
+    for row in x.detach():
+        m.first.k = m.first.k * 0.5 + row
+        m.a.copy_(m.first.k)
+
+
+@pytest.mark.parametrize("change", [swap, assign_twice])
+def test_buffers_of_parts_that_are_given_other_tensors(change: Any) -> None:
+    nets: list[Any] = [Within(change) for _ in range(2)]
+    run = rt.compile(nets[0], (torch.ones(3, 2),))
+    for _ in range(2):
+        x = torch.randn(3, 2)
+        torch.testing.assert_close(run(x), nets[1](x), **CLOSE)
+        torch.testing.assert_close(nets[0].state_dict(), nets[1].state_dict(), **CLOSE)
+    assert [*nets[0]._buffers] == ["none", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m, x: setattr(m, "a", m.a > 0), r"a: a buffer is float32 .2. before a .* and bool"),
+        (
+            lambda m, x: setattr(m.first, "k", x),
+            r"first.k: a buffer is .* and float32 .3, 2. after",
+        ),
+        (lambda m, x: setattr(m, "b", None), r"b: a buffer is .* and None after it"),
+        (lambda m, x: setattr(m, "none", x[0] * 2), r"none: a buffer is None .* \(call the module"),
+    ],
+)
+def test_buffers_of_other_types(change: Any, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        rt.compile(Within(change), (torch.ones(3, 2),))
+
+
+def test_buffers_that_modules_share() -> None:
+    net = Within(lambda m, x: setattr(m.first, "k", m.first.k * 2))
+    net.second.k = net.first.k
+    with pytest.raises(
+        CompileError, match=r"first\.k: a buffer that another module has, too, is gi"
+    ):
         rt.compile(net, (torch.ones(3, 2),))
 
 
