@@ -10,10 +10,10 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.ops.base import Elementwise, RnnOp, Source, View
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan
-from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Concat, Reshape, Shift
 from rnncc.ir.ops.source import Param
+from rnncc.ir.ops.windows import Windows
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import is_unit_reshape
 
