@@ -24,6 +24,7 @@ from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.torch.assigned import refusing_state
 from rnncc.torch.autograd import check_mode
+from rnncc.torch.averages import dividing_by_tensors
 from rnncc.torch.buffers import keeping_buffers
 from rnncc.torch.versions import exporting, quiet
 
@@ -57,6 +58,7 @@ def _export(
     with (
         refusing_state(module, args, keywords),
         keeping_buffers(module),
+        dividing_by_tensors(module),
         _without_transforms(name),
         watching(lambda: differentiable and torch.is_grad_enabled()),
         quiet(),

@@ -184,16 +184,18 @@ def test_parts_that_are_replaced() -> None:
     torch.testing.assert_close(torch.func.functional_call(net, values, (x,)), theirs, **CLOSE)
 
 
-def test_normalisation_in_training() -> None:
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_normalisation_in_training(momentum: float | None) -> None:
     """Batch norm counts its batches and keeps its averages."""
     torch.manual_seed(0)
-    module = nn.Sequential(nn.Conv1d(3, 4, 1), nn.BatchNorm1d(4))
+    module = nn.Sequential(nn.Conv1d(3, 4, 1), nn.BatchNorm1d(4, momentum=momentum))
     peer = copy.deepcopy(module)
     compiled = rt.compile(module, (torch.randn(4, 3, 5),), dynamic_shapes=({0: N},))
-    for _ in range(2):
-        x = torch.randn(6, 3, 5)
-        torch.testing.assert_close(compiled(x), peer(x), **CLOSE)
+    x = torch.randn(6, 3, 5)
+    for batch in (x, x.sin()):
+        torch.testing.assert_close(compiled(batch), peer(batch), **CLOSE)
     torch.testing.assert_close(module.state_dict(), peer.state_dict(), **CLOSE)
+    torch.testing.assert_close(compiled.eval()(x), peer.eval()(x), **CLOSE)
 
 
 class PackedNet(nn.Module):

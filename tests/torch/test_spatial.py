@@ -51,6 +51,8 @@ OPERATORS: dict[str, Operator] = {
     "nearest of 41": lambda x, w: F.interpolate(x[:1, 0], scale_factor=41.0),
     "between four": lambda x, w: F.interpolate(x, scale_factor=1.7, mode="bilinear"),
     "from end to end": lambda x, w: F.interpolate(x, (9, 3), mode="bilinear", align_corners=True),
+    "between sixteen": lambda x, w: F.interpolate(x, scale_factor=1.5, mode="bicubic"),
+    "between eight": lambda x, w: F.interpolate(x[None], (3, 9, 5), mode="trilinear"),
     "samples": lambda x, w: F.grid_sample(
         x, 2 * x.view(2, 14, 6, 2), "bilinear", "reflection", align_corners=False
     ),
