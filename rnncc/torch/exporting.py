@@ -34,7 +34,7 @@ from rnncc.torch.nests import in_order_of
 
 _COMPILED = [part for part in scan_operator.__code__.co_consts if isinstance(part, CodeType)]
 """The functions within PyTorch's operator, one of which it has TorchDynamo compile."""
-_CHANGES = "input mutation", "register_buffer_assignment_hook"
+_CHANGES = "input mutation", "Mutating a variable from outside"
 """What PyTorch says of a step that changes what it did not make."""
 
 
@@ -79,7 +79,7 @@ def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) 
         reason = reason_of(text)
         hint = None
         if any(part in reason for part in _CHANGES):
-            reason = "a step changes a buffer, or a tensor that it is given"
+            reason = "a step changes a buffer, or something else that it did not make"
         if "side effect" in reason or "changes" in reason:
             hint = "in exported modules a cell keeps nothing in objects of its own"
         raise CompileError(user_line(text, "scan"), reason, hint) from error
