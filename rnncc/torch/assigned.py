@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import warnings
+from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -114,8 +115,10 @@ def _put_back(before: Snapshot, places: Sequence[StatePlace]) -> None:
 def _remove(place: StatePlace) -> None:
     """Take away what only an export has put there."""
     owner, key = place.owner, place.key
-    if isinstance(owner, list):
-        owner[:] = [x for x in owner if not _is_made_up(x)]
+    if isinstance(owner, (list, deque)):
+        kept = [x for x in owner if not _is_made_up(x)]
+        owner.clear()
+        owner.extend(kept)
     elif isinstance(owner, dict):
         if _is_made_up(owner.get(key)):
             del owner[key]

@@ -46,14 +46,20 @@ def keeping_buffers(module: torch.nn.Module) -> Generator[None]:
     """While it lasts, what a call of `module` assigns to buffers is copied into what they were.
 
     Raises:
-        CompileError: a buffer becomes a tensor of another type, or is another one's, too.
+        CompileError: a buffer becomes a tensor of another type, or is another one's, too; or a
+            parameter becomes another one.
     """
-    before = dict[_Place, Any]()
+    before, parameters = dict[_Place, Any](), dict[str, Any]()
 
     def look(*_: Any) -> None:
         before.update(_buffers(module))
+        parameters.update(module.named_parameters())
 
     def keep(_module: Any, _args: Any, results: Any) -> Any:
+        for name, now in module.named_parameters():
+            if parameters.get(name) is not now:
+                what = "a parameter is given another tensor, which is not supported"
+                raise CompileError(name, what, "keep a buffer instead")
         return _kept(module, before, results)
 
     hooks = [module.register_forward_pre_hook(look), module.register_forward_hook(keep)]

@@ -7,6 +7,7 @@ import pickle
 import random
 import re
 import warnings
+from collections import deque
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -418,13 +419,14 @@ class Remembering(nn.Module):
         super().__init__()
         self.linear, self.keep, self.reads = nn.Linear(2, 2), keep, reads
         self.kept: dict[str, Any] = {"h": None}
+        self.last = deque([torch.zeros(3, 2)], maxlen=1)
         self.h: Any = None
 
     def forward(self, x: Any) -> Any:
         last = self.h if self.kept["h"] is None else self.kept["h"]
         y = self.linear(x)
-        if last is not None and self.reads:
-            y = y + last
+        if self.reads:
+            y = y + self.last[0] + (0 if last is None else last)
         self.keep(self, y)
         return y
 
@@ -432,6 +434,7 @@ class Remembering(nn.Module):
 KEEPING: dict[str, Any] = {
     "Remembering.h": lambda m, y: setattr(m, "h", y),
     "['h']": lambda m, y: m.kept.update(h=(y * 2).detach()),
+    "[0]": lambda m, y: m.last.append(y.detach()),
 }
 
 
@@ -564,6 +567,10 @@ def test_buffers_of_parts_that_are_given_other_tensors(change: Any) -> None:
             r"first.k: a buffer is .* and float32 .3, 2. after",
         ),
         (lambda m, x: setattr(m, "b", None), r"b: a buffer is .* and None after it"),
+        (
+            lambda m, x: setattr(m.first, "weight", nn.Parameter(m.first.weight * 2)),
+            r"first.weight: a parameter is given another tensor",
+        ),
         (lambda m, x: setattr(m, "none", x[0] * 2), r"none: a buffer is None .* \(call the module"),
     ],
 )
