@@ -56,7 +56,7 @@ def _export(
     for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
         check_mode(device)
     with (
-        refusing_state(module, args, keywords),
+        refusing_state(module, args, keywords) as programs,
         keeping_buffers(module),
         dividing_by_tensors(module),
         _without_transforms(name),
@@ -70,7 +70,9 @@ def _export(
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
-        return torch.export.export(module, args, keywords, dynamic_shapes=shapes)
+        program = torch.export.export(module, args, keywords, dynamic_shapes=shapes)
+        programs.append(program)
+    return program
 
 
 _TRANSFORMS = [

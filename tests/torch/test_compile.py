@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import random
 import re
@@ -478,6 +479,36 @@ def test_calls_that_a_module_counts(use: Any) -> None:
     with pytest.warns(UserWarning, match=r"leaves Counting.calls, \[0\] as it was"):
         rt.compile(net, (torch.ones(3, 2),))
     assert (net.calls, net.counts) == (0, [0])
+
+
+class Elsewhere(nn.Module):
+    """Keeps numbers where no attribute shows that they change."""
+
+    calls = 0
+
+    def __init__(self, number: Any) -> None:
+        super().__init__()
+        self.number, self.numbers, self.array = number, itertools.count(1), np.zeros(1)
+
+    def count(self) -> int:
+        type(self).calls += 1
+        return type(self).calls
+
+    def add(self) -> float:
+        self.array += 1
+        return float(self.array[0])
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(x * self.number(self))
+
+
+@pytest.mark.parametrize(
+    "number",
+    [Elsewhere.count, Elsewhere.add, lambda m: next(m.numbers), lambda m: torch.tensor(m.count())],
+)
+def test_what_no_attribute_shows(number: Any) -> None:
+    with pytest.raises(CompileError, match="Elsewhere: the next call may compute with what it kee"):
+        rt.compile(Elsewhere(number), (torch.ones(3, 2),))
 
 
 @pytest.mark.parametrize("draw", [random.random, lambda: float(np.random.rand())])
