@@ -30,7 +30,8 @@ class _Own(threading.local):
 
 
 _own = _Own()
-_theirs: Any = vars(_trace)["register_buffer_assignment_hook"]
+_NAME = "register_buffer_assignment_hook"
+_theirs: Any = vars(_trace).get(_NAME)
 
 
 def _hook(module: torch.nn.Module, assigned: dict[str, str]) -> Any:
@@ -38,7 +39,8 @@ def _hook(module: torch.nn.Module, assigned: dict[str, str]) -> Any:
     return RemovableHandle(OrderedDict()) if _own.keeping else _theirs(module, assigned)
 
 
-setattr(_trace, "register_buffer_assignment_hook", _hook)  # noqa: B010
+if _theirs is not None:  # where it is elsewhere, what both copy is the same
+    setattr(_trace, _NAME, _hook)
 
 
 @contextmanager
