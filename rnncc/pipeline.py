@@ -70,6 +70,12 @@ TRAINING = [
     Step("add-gradients", training.add_gradients, "order 2: they are trained like any output"),
     Step("split-scans", SplitScans(), "each layer gets a backward loop of its own"),
     Step("simplify-scans", Simplify(), "each loop keeps what is its own"),
+    Step("carry-layouts", CarryLayouts(), "gradients have the layouts of what they belong to"),
+    Step(
+        "sink-transposes",
+        SinkTransposes(for_gradients=True),
+        "a layer's layout is that of the next one's windows",
+    ),
     Step("merge-matmuls", MergeMatmuls(), "one product for all gates has one as its gradient"),
     Step(
         "reassociate-sums",
@@ -102,6 +108,11 @@ TRAINING = [
     Step("pack-tape", training.pack, "what is saved side by side is replaced by its gradients"),
     Step("simplify-packed", Simplify(), "views of what is packed"),
     Step("checkpoint", training.checkpoint, "only what is left has to fit into the budget"),
+    Step(
+        "split-windows-of-gradients",
+        lowering.split_windows,
+        "a convolution's gradient is one, and may have long runs",
+    ),
     Step("number-trip-counts", training.number_trip_counts, "loops of known length cost less"),
 ]
 

@@ -30,10 +30,10 @@ from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.checks import SizesDiffer
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type, terminator
 from rnncc.ir.ops.gradients import WithGradient
-from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Size
+from rnncc.ir.ops.windows import Windows
 from rnncc.ir.plain_ops import PlainOps
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY, cast_steps, dims_of, dtype_of, shape_text, tensor

@@ -20,9 +20,9 @@ from rnncc.ir.ops.base import Elementwise, RnnOp, Source
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Not
 from rnncc.ir.ops.gradients import WithGradient
-from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
+from rnncc.ir.ops.windows import Windows
 from rnncc.ir.rnn import OPS
 
 BY_HAND = (

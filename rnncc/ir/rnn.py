@@ -19,6 +19,7 @@ from rnncc.ir.ops import (
     random,
     shape,
     source,
+    windows,
 )
 
 FAMILIES: dict[str, ModuleType] = {
@@ -29,7 +30,8 @@ FAMILIES: dict[str, ModuleType] = {
     "Functions of users": apply,
     "Random numbers": random,
     "Shapes": shape,
-    "Elements by number or distance": indexing,
+    "Elements by number": indexing,
+    "Windows": windows,
     "Sums": linear,
     "Gradients of users": gradients,
     "Control": control,

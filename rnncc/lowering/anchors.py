@@ -11,10 +11,10 @@ from rnncc.ir.attributes import get_ints
 from rnncc.ir.ops.base import Elementwise, RnnOp, Source, View
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan
-from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, Transpose, squeezed
 from rnncc.ir.ops.source import Param
+from rnncc.ir.ops.windows import Windows
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.lowering.maps import is_unit_reshape
 

@@ -10,8 +10,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.attributes import get_dim, get_ints
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import View
-from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
+from rnncc.ir.ops.windows import Windows
 from rnncc.ir.types import dims_of
 from rnncc.kern.access import Access, dense
 from rnncc.records import record

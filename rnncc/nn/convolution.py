@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.indexing import overlap_add
+from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 from rnncc.records import record

@@ -11,9 +11,9 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.control import Net, Scan, Yield
-from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Slice, Transpose, inverse
+from rnncc.ir.ops.windows import Windows
 from rnncc.ir.rewriting import Carry, Loop, NetPass, Yielded, run_all, scans_of
 from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.passes.sink_transposes import Perm, sink

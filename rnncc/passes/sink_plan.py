@@ -12,6 +12,7 @@ from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
+from rnncc.ir.ops.windows import Windows
 from rnncc.ir.rewriting import is_used
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.batching import can_batch
@@ -39,7 +40,7 @@ class SinkPlan:
 
     def read(self, value: SSAValue) -> None:
         """A value is to be read outside; a view is made there of what it is a view of."""
-        while isinstance(value.owner, VIEWS):
+        while isinstance(value.owner, (*VIEWS, Windows)):
             value = value.owner.x
         if self.kinds[value] != Kind.CONST:
             self.leaving[value] = None

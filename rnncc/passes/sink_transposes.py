@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from xdsl.dialects.builtin import IntAttr
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import Elementwise, RnnOp, Source
 from rnncc.ir.ops.control import Net
-from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Slice, Transpose, inverse
+from rnncc.ir.ops.windows import Windows
 from rnncc.ir.rewriting import NetPass, blocks_of, dce, replace, run_all
 from rnncc.ir.types import dims_of
 from rnncc.records import record
 
 Perm = tuple[int, ...]
+_Taking = Windows | Reduce | Transpose
+"""What a transpose disappears in, or goes on behind at no cost."""
 
 
 @record
@@ -27,6 +29,10 @@ class SinkTransposes(NetPass):
 
     So a product takes in the elementwise ops behind it, a pool runs along the channels, and the
     transpose meets that in front of the next convolution.
+
+    Attributes:
+        for_gradients: whether they move only towards what takes them in. What alone becomes an
+            output stays in that output's layout, in which its gradient comes.
 
     Before:
 
@@ -46,20 +52,36 @@ class SinkTransposes(NetPass):
     """
 
     name = "rnn-sink-transposes"
+    for_gradients: bool = False
 
     def rewrite(self, net: Net) -> bool:
-        return run_all(sink(block, set()) for block in blocks_of(net.body.block))
+        blocks = blocks_of(net.body.block)
+        return run_all(sink(b, set(), _fixed(b) if self.for_gradients else ()) for b in blocks)
 
 
-def sink(block: Block, windowed: set[SSAValue]) -> bool:
+def _fixed(block: Block) -> set[Operation]:
+    """The ops that a transpose would move behind, and nothing after them would take in."""
+    fixed = set[Operation]()
+    for op in reversed(list(block.ops)):
+        if isinstance(op, Elementwise | Concat | Slice):
+            users = [use.operation for use in op.y.uses]
+            if not any(isinstance(user, _Taking) for user in users) and fixed.issuperset(
+                user for user in users if isinstance(user, Elementwise | Concat | Slice)
+            ):
+                fixed.add(op)
+    return fixed
+
+
+def sink(block: Block, windowed: set[SSAValue], fixed: Container[Operation] = ()) -> bool:
     """Move transposes of what is computed from windows, and of other values, as far as they go.
 
     Args:
         windowed: those other values.
+        fixed: ops that stay in front of them.
     """
     changed = False
     for op in list(block.ops):
-        if not isinstance(op, RnnOp):
+        if not isinstance(op, RnnOp) or op in fixed:
             continue
         sunk = _sunk(op, windowed)
         if sunk is not None:

@@ -10,9 +10,9 @@ from xdsl.ir import Block, SSAValue
 from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.control import Net
-from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.shape import Reshape, Transpose
+from rnncc.ir.ops.windows import Windows
 from rnncc.ir.rewriting import NetPass, blocks_of, dce, replace, run_all
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.records import record

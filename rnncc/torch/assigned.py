@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import warnings
+from collections import deque
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -17,24 +18,28 @@ import numpy as np
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor
+from torch.export import ExportedProgram
 from torch.func import functional_call
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.torch.kept import Snapshot, StatePlace, tensors_of
 
 
 @contextmanager
 def refusing_state(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Generator[None]:
+) -> Generator[list[ExportedProgram]]:
     """While it lasts, `module` is exported; what it leaves elsewhere is taken away at the end.
 
+    Returns:
+        What the program is to be put into.
     Raises:
         CompileError: a call of the module reads what an earlier one put somewhere.
     """
-    before, places = Snapshot(module), list[StatePlace]()
+    before, places, programs = Snapshot(module), list[StatePlace](), list[ExportedProgram]()
     drawn = _random_states()
 
     def look(*_: Any) -> None:
@@ -43,15 +48,20 @@ def refusing_state(
 
     hook = module.register_forward_hook(look)
     try:
-        yield
+        yield programs
     finally:
         hook.remove()
         _put_back(before, places)
     if _random_states() != drawn:
         what = "random numbers of Python and NumPy would be the same at each call"
         raise CompileError(type(module).__name__, what, "torch.rand, or take them as an argument")
-    if places:
+    if places or not any(map(_has_graphs_within, programs)):
         _judge(module, args, kwargs, before, sorted({str(place) for place in places}))
+
+
+def _has_graphs_within(program: ExportedProgram) -> bool:
+    """Whether it has operators that PyTorch compiles where they are called, such as `cond`."""
+    return any(node.op == "get_attr" for node in program.graph.nodes)
 
 
 def _random_states() -> tuple[Any, ...]:
@@ -78,20 +88,21 @@ def _judge(
     given, keywords = pytree.tree_map(fake, (tuple(args), dict(kwargs)))
     follower = _Follower([*held.values(), *pytree.tree_leaves((given, keywords))])
     failed = False
-    with mode, follower, torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with mode, follower, kept_whole(), torch.no_grad(), torch.random.fork_rng(devices=[]):
         try:
-            functional_call(module, held, given, keywords)
+            functional_call(module, dict(held), given, keywords)
             known = {str(place) for place in before.assigned() if follower.knows(place.value)}
             listed = [name for name in listed if name in known]
             follower.begin_second()
-            functional_call(module, held, given, keywords)
+            functional_call(module, dict(held), given, keywords)
         except Exception:  # a part that PyTorch exports in another way, such as a loop of `scan`
             failed = True
         finally:
             _put_back(before, _assigned(module, before))
-    names = ", ".join(listed)
-    if failed or follower.carries or follower.differs:
-        what = f"the next call may compute with {names}, which compiled code does not keep"
+    names, differs = ", ".join(listed), follower.carries or follower.differs
+    if (failed and names) or (differs and not failed):
+        with_what = names or "what it keeps somewhere (an iterator, a class, a variable)"
+        what = f"the next call may compute with {with_what}, which compiled code does not keep"
         raise CompileError(name, what, "register_buffer, or take it as an argument and return it")
     if names:
         warnings.warn(f"{name}: compiled code leaves {names} as it was", stacklevel=7)
@@ -114,8 +125,10 @@ def _put_back(before: Snapshot, places: Sequence[StatePlace]) -> None:
 def _remove(place: StatePlace) -> None:
     """Take away what only an export has put there."""
     owner, key = place.owner, place.key
-    if isinstance(owner, list):
-        owner[:] = [x for x in owner if not _is_made_up(x)]
+    if isinstance(owner, (list, deque)):
+        kept = [x for x in owner if not _is_made_up(x)]
+        owner.clear()
+        owner.extend(kept)
     elif isinstance(owner, dict):
         if _is_made_up(owner.get(key)):
             del owner[key]
@@ -166,9 +179,17 @@ class _Follower(TorchDispatchMode):
         leaves = pytree.tree_leaves((args, kwargs or {}))
         read = {id(x) for x in leaves if isinstance(x, torch.Tensor)}
         result = func(*args, **(kwargs or {}))
-        self.carries |= not read.isdisjoint(self._earlier)
+        self.carries |= any(number in self._earlier for number in read)
         made = tensors_of(result)
-        if made and not read.isdisjoint(self._known):
-            self._calls.append((func, [x for x in leaves if isinstance(x, int | float)]))
+        if made and any(number in self._known for number in read):
+            self._calls.append((func, [x for x in map(_number, leaves) if x is not None]))
             self._known |= {id(x): x for x in made}
         return result
+
+
+def _number(leaf: Any) -> Any:
+    """A number of Python's, or one that a tensor was made of."""
+    constant = getattr(leaf, "constant", None)
+    if isinstance(constant, torch.Tensor) and constant.numel() == 1:
+        return constant.item()
+    return leaf if isinstance(leaf, int | float) else None

@@ -112,12 +112,15 @@ def _looped(graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
 def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Rolled, bool]:
     """The graph with its loops, what they are, and whether it consists of aten operators.
 
-    It does where changes in place had to be traced, or operators of others, within which a whole
-    loop may be.
+    It does where changes in place had to be traced, or operators of others that no loop calls:
+    a whole loop may be within one.
     """
     own, others = _copy(module), has_operators_of_others(module)
-    if not others and without_changes(own):
-        return own, roll_loops(own, plain=False), False
+    if without_changes(own):
+        rolled = roll_loops(own, plain=False)
+        if rolled.lengths or not others:
+            _trace_bodies(own)
+            return own, rolled, False
     own = _copy(module)
     if not others and not may_roll(own):
         return own, Rolled(), False
@@ -125,6 +128,15 @@ def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Ro
     graph = aten_graph(own, inputs, fake_mode(inputs))
     share_constants(graph)
     return graph, roll_loops(graph, plain=True), True
+
+
+def _trace_bodies(module: GraphModule) -> None:
+    """Take operators of others in loops apart, of which PyTorch's loops would show no gradients."""
+    for name, body in list(module.named_children()):
+        if isinstance(body, GraphModule) and has_operators_of_others(body):
+            places = body.graph.find_nodes(op="placeholder")
+            fakes = [node.meta["example_value"] for node in places]
+            setattr(module, name, aten_graph(body, fakes, fake_mode(fakes)))
 
 
 def _copy(module: GraphModule) -> GraphModule:

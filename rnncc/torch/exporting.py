@@ -30,12 +30,13 @@ from rnncc.frontends.torch.node_context import reason_of, user_line
 from rnncc.frontends.torch.readings import location, refuse
 from rnncc.frontends.torch.trace import aten_graph, without_checkpoints
 from rnncc.frontends.torch.watch import unasked
-from rnncc.torch.nests import in_order_of
+from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before, put_into
 
 _COMPILED = [part for part in scan_operator.__code__.co_consts if isinstance(part, CodeType)]
 """The functions within PyTorch's operator, one of which it has TorchDynamo compile."""
-_CHANGES = "input mutation", "register_buffer_assignment_hook"
+_CHANGES = "input mutation", "Mutating a variable from outside"
 """What PyTorch says of a step that changes what it did not make."""
+_IN_PLACE = "a cell changes the dict or list of its state"
 
 
 class _Own(threading.local):
@@ -48,20 +49,26 @@ _patched: list[str] = []
 
 
 def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> Any:
-    """The ys and the last state of a loop that `torch.export` is to see as one operator.
+    """The ys and the last state of a loop that `torch.export` is to see as one operator."""
+    try:
+        return _scanned(cell, xs, state, reverse, in_place=False)
+    except CompileError as error:
+        if error.what != _IN_PLACE:
+            raise
+    ys, finals = _scanned(cell, xs, state, reverse, in_place=True)
+    put_into(state, finals)
+    return ys, state
+
+
+def _scanned(
+    cell: Callable[..., Any], xs: Any, state: Any, reverse: bool, in_place: bool
+) -> tuple[Any, Any]:
+    """The same; a cell changes the dict or list of its state only where that is said.
 
     States are lists of tensors there: PyTorch does not let named tuples leave a step.
     """
     starts, spec = pytree.tree_flatten(state)
-
-    def step(carried: Any, rows: Any) -> tuple[Any, Any]:
-        states = pytree.tree_unflatten(carried, spec)
-        y, new = cell(rows, states)
-        leaves, after = pytree.tree_flatten(in_order_of(states, new))
-        if after != spec:
-            raise TypeError("the state is another nest of tensors after a step")
-        return _copied(leaves), _copied(y)
-
+    step = _step(cell, spec, in_place)
     with _lock:
         if not _patched:
             _patch()
@@ -76,16 +83,36 @@ def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) 
             finals, ys = scan_operator(step, _copied(starts), _copied(xs), reverse=reverse)
     except TorchDynamoException as error:
         text = str(error).rpartition("Got graph break/error:")[2].strip()
-        reason = reason_of(text)
-        hint = None
+        reason = next((known for known in (CHANGED, _IN_PLACE) if known in text), None)
+        reason, hint = reason or reason_of(text), None
         if any(part in reason for part in _CHANGES):
-            reason = "a step changes a buffer, or a tensor that it is given"
-        if "side effect" in reason or "changes" in reason:
+            reason = "a step changes a buffer, or something else that it did not make"
+        if reason != CHANGED and ("side effect" in reason or "changes" in reason):
             hint = "in exported modules a cell keeps nothing in objects of its own"
         raise CompileError(user_line(text, "scan"), reason, hint) from error
     finally:
         _own.exporting = before
     return ys, pytree.tree_unflatten(finals, spec)
+
+
+def _step(cell: Callable[..., Any], spec: Any, in_place: bool) -> Callable[..., Any]:
+    """The cell, whose states come and go as lists."""
+
+    def step(carried: Any, rows: Any) -> tuple[Any, Any]:
+        states = pytree.tree_unflatten(carried, spec)
+        given = copied(states)
+        y, new = cell(rows, given)
+        if not is_as_before(given, states):
+            if not isinstance(new, (dict, list)) or new is not given:
+                raise TypeError(CHANGED)
+            if not in_place:
+                raise TypeError(_IN_PLACE)
+        leaves, after = pytree.tree_flatten(in_order_of(states, new))
+        if after != spec:
+            raise TypeError("the state is another nest of tensors after a step")
+        return _copied(leaves), _copied(y)
+
+    return step
 
 
 class _Loop(torch.autograd.Function):

@@ -24,6 +24,8 @@ from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.torch.assigned import refusing_state
 from rnncc.torch.autograd import check_mode
+from rnncc.torch.averages import dividing_by_tensors
+from rnncc.torch.buffers import keeping_buffers
 from rnncc.torch.versions import exporting, quiet
 
 
@@ -54,7 +56,9 @@ def _export(
     for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
         check_mode(device)
     with (
-        refusing_state(module, args, keywords),
+        refusing_state(module, args, keywords) as programs,
+        keeping_buffers(module),
+        dividing_by_tensors(module),
         _without_transforms(name),
         watching(lambda: differentiable and torch.is_grad_enabled()),
         quiet(),
@@ -66,7 +70,9 @@ def _export(
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
-        return torch.export.export(module, args, keywords, dynamic_shapes=shapes)
+        program = torch.export.export(module, args, keywords, dynamic_shapes=shapes)
+        programs.append(program)
+    return program
 
 
 _TRANSFORMS = [

@@ -2,12 +2,12 @@
 """Tensors that a cell keeps in objects of its own from one step to the next.
 
 A snapshot before a step and one after it tell where they are: attributes and buffers of modules,
-entries of dicts and lists, attributes of other objects, wherever the cell's code leads to them.
+entries of dicts, lists and deques, attributes of other objects, wherever the cell's code leads.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -20,6 +20,7 @@ from rnncc.errors import CompileError
 from rnncc.records import record
 
 _PLAIN = (str, bytes, int, float, complex, type(None), type, ModuleType, BuiltinFunctionType)
+_HOLDERS = (dict, list, deque)
 _OWN = ("_parameters", "_buffers", "_modules")
 """Attributes of modules that stand for others."""
 
@@ -44,21 +45,21 @@ class StatePlace:
         return get(self.owner, self.key)
 
     def __str__(self) -> str:
-        if isinstance(self.owner, (dict, list)):
+        if isinstance(self.owner, _HOLDERS):
             return f"[{self.key!r}]"
         return f"{type(self.owner).__name__}.{self.key}"
 
 
 def get(owner: Any, key: Any) -> Any:
     """What is at a place; TorchDynamo reads this too."""
-    if isinstance(owner, (dict, list)):
+    if isinstance(owner, (dict, list, deque)):
         return owner[key]
     return getattr(owner, key)
 
 
 def put(owner: Any, key: Any, value: Any) -> None:
     """Put something at a place; TorchDynamo reads this too."""
-    if isinstance(owner, (dict, list)):
+    if isinstance(owner, (dict, list, deque)):
         owner[key] = value
     else:
         setattr(owner, key, value)
@@ -148,7 +149,7 @@ def _is_registered(place: StatePlace) -> bool:
 
 
 def _check(owner: Any, key: Any, value: Any, is_new: bool) -> None:
-    if isinstance(owner, list) and is_new:
+    if isinstance(owner, (list, deque)) and is_new:
         what = "a step appends tensors to a list that it keeps"
         raise CompileError("", what, "return them as part of y")
     if isinstance(value, torch.nn.Parameter):
@@ -193,7 +194,7 @@ def _package(x: Any) -> str:
 
 
 def _is_owner(x: Any) -> bool:
-    return isinstance(x, (dict, list)) or _dict_of(x) is not None
+    return isinstance(x, _HOLDERS) or _dict_of(x) is not None
 
 
 def _dict_of(x: Any) -> Mapping[str, Any] | None:
@@ -212,7 +213,7 @@ def _within(x: Any) -> Iterable[Any]:
         return x.func, *x.args, *x.keywords.values()
     if isinstance(x, dict):
         return x.values()
-    if isinstance(x, (list, tuple, set, frozenset)):
+    if isinstance(x, (list, tuple, set, frozenset, deque)):
         return x
     return _attributes(x).values()
 
@@ -244,7 +245,7 @@ def _attributes(x: Any) -> dict[str, Any]:
 
 def _entries(owner: Any) -> dict[Any, tuple[Any, int]]:
     """What an owner holds by key, with the version of tensors."""
-    if isinstance(owner, list):
+    if isinstance(owner, (list, deque)):
         items: Any = enumerate(owner)
     else:
         items = (owner if isinstance(owner, dict) else _attributes(owner)).items()

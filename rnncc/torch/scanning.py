@@ -25,6 +25,7 @@ from rnncc.torch.captured import Counts, Reading
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exporting import exported_scan
 from rnncc.torch.kept import Snapshot, StatePlace, put, tensors_of, together
+from rnncc.torch.nests import put_into
 from rnncc.torch.nets import TorchNet, check_precision
 from rnncc.torch.tracing import code_of, read
 from rnncc.torch.transforms import within_transforms
@@ -232,14 +233,14 @@ def _loop(
     def run(loop: TorchNet, consts: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         return apply(loop, [*sequences, *states, *consts])
 
-    def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any]:
+    def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any, bool]:
         stand_ins = _stand_ins(kinds, batches, device)
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
         kind = how.reverse, how.precision
         reading = Reading(rows, starts, names, is_first, plain, *kind, run)
         given = _in_place_of(rows, xs), *_in_place_of(starts, carried)
 
-        def read_once(reading: Reading) -> tuple[Any, Any, Any]:
+        def read_once(reading: Reading) -> tuple[Any, Any, Any, bool]:
             return read(cell, given[0], given[1], places, given[2], reading, bool(batches))
 
         results = read_once(reading)
@@ -247,8 +248,11 @@ def _loop(
             _check_counts(reading, read_once)
         return results
 
-    ys, finals, after = _open_or_fixed(cell, attempt, _batches(row_types))
+    ys, finals, after, in_place = _open_or_fixed(cell, attempt, _batches(row_types))
     _check_same("the state", state, finals)
+    if in_place:
+        put_into(state, finals)
+        finals = state
     for place, old, new in zip(places, kept, after, strict=True):
         _check_same(f"what is kept in {place}", old, new)
     return ys, finals, after

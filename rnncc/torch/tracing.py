@@ -27,7 +27,7 @@ from rnncc.frontends.torch.node_context import reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.torch.captured import Reading, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put
-from rnncc.torch.nests import in_order_of
+from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before
 from rnncc.torch.transforms import outside_of_transforms
 from rnncc.torch.versions import compile_often, quiet, reading_gradients
 
@@ -51,12 +51,14 @@ def read(
     kept: Sequence[Any],
     reading: Reading,
     is_open: bool,
-) -> tuple[Any, Any, Any]:
-    """What the cell returns for rows and states, with results of `reading.run` as its tensors.
+) -> tuple[Any, Any, Any, bool]:
+    """What the cell returns for rows and states, with results of `reading.run` as its tensors;
+    then what it leaves at its places, and whether the state that it returns is the dict or list
+    that it was given, changed in place.
 
     Args:
         places: where the cell keeps tensors besides, which are None after the call.
-        kept: what it finds there; what it leaves there is returned, too.
+        kept: what it finds there.
         is_open: whether stand-ins leave sizes open; others never meet what was read so.
 
     Raises:
@@ -81,7 +83,8 @@ def read(
     except TorchDynamoException as error:
         _free_frames(error)
         text = str(error)
-        reason = PAIR if PAIR in text else reason_of(text)
+        reason = next((known for known in (PAIR, CHANGED) if known in text), None)
+        reason = reason or reason_of(text)
         if torch._C._are_functorch_transforms_active() and "functorch" in text:
             reason = "torch.func in a cell is not supported where torch.func is around scan"
         raise CompileError(user_line(text, _name(cell)), reason) from error
@@ -145,19 +148,23 @@ def _step(
     places: Sequence[Any],
     kept: Sequence[Any],
     inside: bool,
-) -> tuple[Any, Any, Any]:
+) -> tuple[Any, Any, Any, bool]:
     if inside:  # transforms that were there first know tensors that are met in the cell's own
         pytree.tree_map(_dtype_of, (rows, states, kept))
     for (owner, key), value in zip(places, kept, strict=True):
         put(owner, key, pytree.tree_map(_copy_or_constant, value))  # it may change that in place
-    result = cell(rows, states)
+    given = copied(states)
+    result = cell(copied(rows), given)
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise TypeError(PAIR)
     y, new = result
+    in_place = isinstance(new, (dict, list)) and new is given  # TorchDynamo compares no tuples
+    if not in_place and not is_as_before(given, states):
+        raise TypeError(CHANGED)
     new, after = _marked((in_order_of(states, new), [get(owner, key) for owner, key in places]))
     for owner, key in places:
         put(owner, key, None)
-    return pytree.tree_map(_row_or_none, y), new, after
+    return pytree.tree_map(_row_or_none, y), new, after, in_place
 
 
 def _reader(

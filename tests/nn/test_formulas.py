@@ -17,6 +17,7 @@ from rnncc.ir.interpreter import run
 from rnncc.nn import arithmetic, indexing, normalisation, pooling, reduction
 from rnncc.nn.convolution import Window, convolution, transposed_convolution
 from rnncc.passes.differentiate import differentiate
+from rnncc.passes.simplify import Simplify
 from rnncc.passes.split_windows import SplitWindows
 from tests.passes.gradients import check_gradients
 from tests.passes.helpers import applied, count
@@ -267,6 +268,33 @@ def test_pads_of_a_low_image_are_not_computed(size: int, window: Window, product
     arrays = {"x": RNG.standard_normal(shape), "w": RNG.standard_normal((3, 64, 3, 3))}
     want = run(whole, arrays, np.float64)["y"]
     np.testing.assert_allclose(run(program, arrays, np.float64)["y"], want, 1e-9, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("shape", "weights", "windows", "sums"),
+    [
+        ([2, 16, "T"], [3, 16, 3], [Window(3, 1, 2, (4, 0))], 0),
+        ([1, 16, 9, 10], [5, 16, 3, 2], [Window(3, pads=(1, 1)), Window(2, 1, 3, (1, 2))], 0),
+        ([1, 32, 9, 8], [16, 32, 3, 3], [Window(3, pads=(1, 1))] * 2, 2),
+        ([2, 16, 8, 9, 9], [4, 16, 1, 3, 2], [Window(1), Window(3), Window(2, pads=(1, 0))], 4),
+        ([1, 16, 9, 9], [4, 16, 3, 2], [Window(3, 2), Window(2, pads=(1, 0))], 3),
+        ([1, 8, 9, 9], [4, 8, 3, 3], [Window(3, pads=(1, 1))] * 2, 2),
+    ],
+)
+def test_gradients_of_convolutions_by_inputs(
+    shape: Sequence[Any], weights: Sequence[int], windows: Sequence[Window], sums: int
+) -> None:
+    """Convolutions, too, along axes that windows cover one by one, where they have few pads and
+    channels fill a vector; else sums of taps, beside those of a product for each run of taps."""
+    b = Builder.net("m")
+    x, w = b.input("x", shape), b.input("w", weights)
+    program = b.finish({"y": convolution(b, x, w, None, windows)})
+    applied(SplitWindows())(program)
+    for change in (applied(Simplify()), lambda _: None):
+        check_gradients(program, {"T": 8}, change)
+    both = differentiate(program, ["y"], ["x"])
+    applied(Simplify())(both)
+    assert count(both.net.body.block).get("add", 0) == sums
 
 
 POOLS: dict[str, Formula] = {

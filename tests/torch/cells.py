@@ -18,8 +18,8 @@ def zeros(count: int, batch: int, units: int) -> tuple[Any, ...]:
     return tuple(torch.zeros(batch, units) for _ in range(count))
 
 
-def lstm_states(z: Any, c: Any) -> tuple[Any, Any]:
-    i, f, g, o = z.chunk(4, -1)
+def lstm_states(z: Any, c: Any, axis: int = -1) -> tuple[Any, Any]:
+    i, f, g, o = z.chunk(4, axis)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return torch.sigmoid(o) * torch.tanh(c), c
 

@@ -143,8 +143,16 @@ library.impl("fire", fire, "CompositeImplicitAutograd")
 
 
 @pytest.mark.parametrize("in_python", [False, True])
-def test_loops_with_operators_of_others(in_python: bool) -> None:
-    """A loop within one, as libraries of spiking nets have them, and one in a loop."""
+def test_loops_with_operators_of_others(in_python: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop within one, as libraries of spiking nets have them, and one in a loop, which is traced
+    once, not at each step."""
+    traced, own = list[int](), made.aten_graph
+
+    def trace(module: Any, *args: Any) -> Any:
+        traced.append(len(module.graph.nodes))
+        return own(module, *args)
+
+    monkeypatch.setattr(made, "aten_graph", trace)
 
     class Firing(nn.Module):
         def __init__(self) -> None:
@@ -166,6 +174,7 @@ def test_loops_with_operators_of_others(in_python: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
+    assert max(traced) < len(x)
 
 
 def test_repeats_that_are_no_loop_are_named() -> None:

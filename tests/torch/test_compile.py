@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import random
 import re
 import warnings
+from collections import deque
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -184,16 +186,18 @@ def test_parts_that_are_replaced() -> None:
     torch.testing.assert_close(torch.func.functional_call(net, values, (x,)), theirs, **CLOSE)
 
 
-def test_normalisation_in_training() -> None:
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_normalisation_in_training(momentum: float | None) -> None:
     """Batch norm counts its batches and keeps its averages."""
     torch.manual_seed(0)
-    module = nn.Sequential(nn.Conv1d(3, 4, 1), nn.BatchNorm1d(4))
+    module = nn.Sequential(nn.Conv1d(3, 4, 1), nn.BatchNorm1d(4, momentum=momentum))
     peer = copy.deepcopy(module)
     compiled = rt.compile(module, (torch.randn(4, 3, 5),), dynamic_shapes=({0: N},))
-    for _ in range(2):
-        x = torch.randn(6, 3, 5)
-        torch.testing.assert_close(compiled(x), peer(x), **CLOSE)
+    x = torch.randn(6, 3, 5)
+    for batch in (x, x.sin()):
+        torch.testing.assert_close(compiled(batch), peer(batch), **CLOSE)
     torch.testing.assert_close(module.state_dict(), peer.state_dict(), **CLOSE)
+    torch.testing.assert_close(compiled.eval()(x), peer.eval()(x), **CLOSE)
 
 
 class PackedNet(nn.Module):
@@ -416,13 +420,14 @@ class Remembering(nn.Module):
         super().__init__()
         self.linear, self.keep, self.reads = nn.Linear(2, 2), keep, reads
         self.kept: dict[str, Any] = {"h": None}
+        self.last = deque([torch.zeros(3, 2)], maxlen=1)
         self.h: Any = None
 
     def forward(self, x: Any) -> Any:
         last = self.h if self.kept["h"] is None else self.kept["h"]
         y = self.linear(x)
-        if last is not None and self.reads:
-            y = y + last
+        if self.reads:
+            y = y + self.last[0] + (0 if last is None else last)
         self.keep(self, y)
         return y
 
@@ -430,6 +435,7 @@ class Remembering(nn.Module):
 KEEPING: dict[str, Any] = {
     "Remembering.h": lambda m, y: setattr(m, "h", y),
     "['h']": lambda m, y: m.kept.update(h=(y * 2).detach()),
+    "[0]": lambda m, y: m.last.append(y.detach()),
 }
 
 
@@ -475,6 +481,36 @@ def test_calls_that_a_module_counts(use: Any) -> None:
     assert (net.calls, net.counts) == (0, [0])
 
 
+class Elsewhere(nn.Module):
+    """Keeps numbers where no attribute shows that they change."""
+
+    calls = 0
+
+    def __init__(self, number: Any) -> None:
+        super().__init__()
+        self.number, self.numbers, self.array = number, itertools.count(1), np.zeros(1)
+
+    def count(self) -> int:
+        type(self).calls += 1
+        return type(self).calls
+
+    def add(self) -> float:
+        self.array += 1
+        return float(self.array[0])
+
+    def forward(self, x: Any) -> Any:
+        return torch.tanh(x * self.number(self))
+
+
+@pytest.mark.parametrize(
+    "number",
+    [Elsewhere.count, Elsewhere.add, lambda m: next(m.numbers), lambda m: torch.tensor(m.count())],
+)
+def test_what_no_attribute_shows(number: Any) -> None:
+    with pytest.raises(CompileError, match="Elsewhere: the next call may compute with what it kee"):
+        rt.compile(Elsewhere(number), (torch.ones(3, 2),))
+
+
 @pytest.mark.parametrize("draw", [random.random, lambda: float(np.random.rand())])
 def test_random_numbers_of_python(draw: Any) -> None:
     """As of teacher forcing: one drawn while exporting would be that of all calls."""
@@ -516,9 +552,70 @@ def test_loops_of_pytorch_run_as_ever_after_an_export() -> None:
     assert (last.tolist(), ys.tolist()) == ([3, 3], [[0, 0], [1, 1], [2, 2]])
 
 
-def test_buffers_of_other_types() -> None:
-    net = Buffered(lambda m, x: setattr(m, "k", m.k > 0))
-    with pytest.raises(CompileError, match=r"k: a buffer is float32 .2. before a call and bool"):
+class Within(nn.Module):
+    """Gives buffers of its own and of modules within it other tensors, and what was there."""
+
+    def __init__(self, change: Any) -> None:
+        super().__init__()
+        self.change, self.first, self.second = change, Buffered(None), Buffered(None)
+        for name, buffer in {"none": None, "a": torch.ones(2), "b": torch.zeros(2)}.items():
+            self.register_buffer(name, buffer)
+
+    def forward(self, x: Any) -> Any:
+        before = self.first.k, self.a
+        self.change(self, x)
+        return before, self.second(x) * self.first.k
+
+
+def swap(m: Any, x: Any) -> None:
+    m.first.k, m.second.k = m.second.k * 2, m.first.k
+    m.a, m.b = m.b + x[0].detach(), m.a
+
+
+def assign_twice(m: Any, x: Any) -> None:
+    for row in x.detach():
+        m.first.k = m.first.k * 0.5 + row
+        m.a.copy_(m.first.k)
+
+
+@pytest.mark.parametrize("change", [swap, assign_twice])
+def test_buffers_of_parts_that_are_given_other_tensors(change: Any) -> None:
+    nets: list[Any] = [Within(change) for _ in range(2)]
+    run = rt.compile(nets[0], (torch.ones(3, 2),))
+    for _ in range(2):
+        x = torch.randn(3, 2)
+        torch.testing.assert_close(run(x), nets[1](x), **CLOSE)
+        torch.testing.assert_close(nets[0].state_dict(), nets[1].state_dict(), **CLOSE)
+    assert [*nets[0]._buffers] == ["none", "a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m, x: setattr(m, "a", m.a > 0), r"a: a buffer is float32 .2. before a .* and bool"),
+        (
+            lambda m, x: setattr(m.first, "k", x),
+            r"first.k: a buffer is .* and float32 .3, 2. after",
+        ),
+        (lambda m, x: setattr(m, "b", None), r"b: a buffer is .* and None after it"),
+        (
+            lambda m, x: setattr(m.first, "weight", nn.Parameter(m.first.weight * 2)),
+            r"first.weight: a parameter is given another tensor",
+        ),
+        (lambda m, x: setattr(m, "none", x[0] * 2), r"none: a buffer is None .* \(call the module"),
+    ],
+)
+def test_buffers_of_other_types(change: Any, message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        rt.compile(Within(change), (torch.ones(3, 2),))
+
+
+def test_buffers_that_modules_share() -> None:
+    net = Within(lambda m, x: setattr(m.first, "k", m.first.k * 2))
+    net.second.k = net.first.k
+    with pytest.raises(
+        CompileError, match=r"first\.k: a buffer that another module has, too, is gi"
+    ):
         rt.compile(net, (torch.ones(3, 2),))
 
 

@@ -187,6 +187,22 @@ def test_another_structure() -> None:
         rt.scan(lambda x, s: (x, {"b": s["a"]}), X, {"a": H})
 
 
+def change(x: Any, state: Any) -> Any:
+    state["a"] = x + state["a"]
+    return x, dict(state)
+
+
+def test_changed_states_that_are_not_returned() -> None:
+    """Who gives the dict would find other values there after a loop."""
+    module = torch.nn.Module()
+    module.forward = lambda x, h: rt.scan(change, x, {"a": h})
+    for run in (module, lambda x, h: rt.compile(module, (x, h))):
+        with pytest.raises(
+            CompileError, match="changes the nest of its state, and returns another"
+        ):
+            run(X, H)
+
+
 def test_batch_first_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     """In one line, without PyTorch's own traces; not where the first axis may well be time."""
     with pytest.raises(CompileError, match="the first axis of xs is time, not the batch") as caught:

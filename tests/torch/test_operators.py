@@ -86,6 +86,19 @@ OPERATORS: dict[str, Operator] = {
     "scatter of a number": lambda x, y, n: x.scatter(0, (y[:1] > 0).long(), 2.5),
     "scatter and add": lambda x, y, n: x.scatter_add(1, n.expand(4, 6) // 2, y),
     "scatter of the largest": lambda x, y, n: x.scatter_reduce(1, n.expand(4, 6) // 2, y, "amax"),
+    "scatter of means": lambda x, y, n: (
+        x.scatter_reduce(1, n.expand(4, 6) // 2, y, "mean")
+        + x.scatter_reduce(0, n.expand(4, 6) // 3, y, "mean", include_self=False)
+    ),
+    "scatter of products": lambda x, y, n: x.scatter_reduce(1, n.expand(4, 6) // 2, y, "prod"),
+    "scatter without what is there": lambda x, y, n: (
+        x.scatter_reduce(1, n.expand(4, 6) // 3, y, "sum", include_self=False)
+        + x.scatter_reduce(1, n.expand(4, 6) // 2, y, "amin", include_self=False)
+        + x.scatter_reduce(0, n.expand(4, 6) // 2, y, "prod", include_self=False)
+    ),
+    "leaky by random slopes": lambda x, y, n: (
+        F.rrelu(x, 0.2, 0.2, training=True) + F.rrelu(y, 0.1, 0.3)
+    ),
     "two numbers": lambda x, y, n: x[n[:4].clamp(max=3), n[2:]],
     "two numbers that broadcast": lambda x, y, n: y[torch.tensor([[0], [-1]]), n],
     "numbers around an axis": lambda x, y, n: x.view(4, 2, 3)[n[:2], :, n[1:2]],
@@ -285,6 +298,7 @@ def test_operators(dtype: Any, one_in: Callable[[int], slice]) -> None:
 
 
 REFUSED: dict[str, Operator] = {
+    "scatter_reduce of i64 to a mean, or": lambda x, y, n: n.scatter_reduce(0, n, n, "mean"),
     "norm of order 0.5 is not supported": lambda x, y, n: x.norm(0.5),
     "ranking 6 elements of i1": lambda x, y, n: (x > 0).sort()[0],
     "a complete q": lambda x, y, n: torch.linalg.qr(x.T, mode="complete")[0],

@@ -6,6 +6,7 @@ import copy
 import gc
 import threading
 import weakref
+from collections import OrderedDict
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -339,6 +340,49 @@ def test_states_whose_keys_come_in_another_order() -> None:
     torch.testing.assert_close((y, last), (want, {key: right[key] for key in last}), **CLOSE)
     exported = torch.export.export(Whole(), (xs, start)).module()
     torch.testing.assert_close(exported(xs, start), (y, last["h"], *last["pair"]), **CLOSE)
+
+
+def rewrite(x: Any, state: Any) -> Any:
+    x["x"] = x.pop("x") * 2
+    state["h"] = torch.tanh(x["x"] + state["h"])
+    state["counts"][0] = state["counts"][0] + 1
+    return state["h"], state
+
+
+class Rewriting(nn.Module):
+    """What it gives a loop is what the loop gives back."""
+
+    def __init__(self, run: Any) -> None:
+        super().__init__()
+        self.run = run
+
+    def forward(self, xs: Any) -> Any:
+        state = {"h": xs[0] * 0, "counts": [torch.zeros(())]}
+        ys, last = self.run(rewrite, {"x": xs}, state)
+        return ys, last["h"], state["h"], state["counts"][0]
+
+
+def loop_over_dicts(cell: Any, xs: Any, state: Any) -> Any:
+    return loop(lambda x, state: cell({"x": x}, state), xs["x"], state)
+
+
+def test_dicts_and_lists_that_steps_change() -> None:
+    """The rows' are each step's own; the state's holds what a loop leaves there."""
+    xs = torch.randn(5, 2, 3)
+    want = Rewriting(loop_over_dicts)(xs)
+    for run in (Rewriting(rt.scan), rt.compile(Rewriting(rt.scan), (xs,))):
+        torch.testing.assert_close(run(xs), want, **CLOSE)
+
+
+def test_orders_of_ordered_dicts() -> None:
+    def step(x: Any, state: Any) -> Any:
+        new = {key: torch.tanh(x * (key == "a") + value) for key, value in state.items()}
+        return new["a"], OrderedDict(reversed(new.items()))
+
+    start = OrderedDict(a=torch.zeros(2, 3), b=torch.ones(2, 3))
+    ours, theirs = (run(step, torch.randn(4, 2, 3) * 0 + 1, start) for run in (rt.scan, loop))
+    torch.testing.assert_close(ours[0], theirs[0], **CLOSE)
+    torch.testing.assert_close(dict(ours[1]), dict(theirs[1]), **CLOSE)
 
 
 def test_unread_rows_of_other_types() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rnncc import CompileError
-from tests.torch.cells import F, nn, torch
+from tests.torch.cells import CLOSE, F, loop, lstm_states, nn, results, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
@@ -51,6 +51,8 @@ OPERATORS: dict[str, Operator] = {
     "nearest of 41": lambda x, w: F.interpolate(x[:1, 0], scale_factor=41.0),
     "between four": lambda x, w: F.interpolate(x, scale_factor=1.7, mode="bilinear"),
     "from end to end": lambda x, w: F.interpolate(x, (9, 3), mode="bilinear", align_corners=True),
+    "between sixteen": lambda x, w: F.interpolate(x, scale_factor=1.5, mode="bicubic"),
+    "between eight": lambda x, w: F.interpolate(x[None], (3, 9, 5), mode="trilinear"),
     "samples": lambda x, w: F.grid_sample(
         x, 2 * x.view(2, 14, 6, 2), "bilinear", "reflection", align_corners=False
     ),
@@ -117,6 +119,26 @@ def test_open_sizes() -> None:
     x = torch.randn(3, 3, 7, 8)
     for one, other in zip(compiled(x), net(x), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=3e-5)
+
+
+class ConvolutionalLstm(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.gates = nn.Conv2d(2 + channels, 4 * channels, 3, padding=1)
+        self.start = tuple(torch.randn(2, channels, 5, 9) for _ in range(2))
+
+    def forward(self, x: Any, state: Any) -> Any:
+        h, c = lstm_states(self.gates(torch.cat([x, state[0]], 1)), state[1], 1)
+        return h, (h, c)
+
+
+@pytest.mark.parametrize("channels", [4, 16])
+def test_convolutional_cells(channels: int) -> None:
+    """States of few channels stay as they are; others are turned round, and gradients with them."""
+    cell, xs = ConvolutionalLstm(channels), torch.randn(4, 2, 2, 5, 9)
+    ours, theirs = (results(run, cell, xs, cell.start) for run in (rt.scan, loop))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, **CLOSE)
 
 
 REFUSED: dict[str, Operator] = {

@@ -180,9 +180,13 @@ def decompositions() -> dict[Any, Any]:
 def beside_core() -> dict[Any, Any]:
     """How operators fall apart that PyTorch counts among the core ones."""
     ops = torch.ops.aten
-    names = [ops.upsample_bilinear2d, ops.linspace, ops.addmv, ops.ldexp]
-    known = torch._decomp.get_decompositions(names)
-    own = {ops.one_hot.default: _one_hot, ops.cosine_similarity.default: _cosine_similarity}
+    resized = [ops.upsample_bilinear2d, ops.upsample_bicubic2d, ops.upsample_trilinear3d]
+    known = torch._decomp.get_decompositions([*resized, ops.linspace, ops.addmv, ops.ldexp])
+    own = {
+        ops.one_hot.default: _one_hot,
+        ops.cosine_similarity.default: _cosine_similarity,
+        ops.rrelu_with_noise_functional.default: _rrelu,
+    }
     return {**known, **own}
 
 
@@ -201,6 +205,17 @@ def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any
     norms = [torch.linalg.vector_norm(x, 2, dim, keepdim=True).clamp_min(eps) for x in pair]
     one, other = (x / norm for x, norm in zip(pair, norms, strict=True))
     return (one * other).sum(dim)
+
+
+def _rrelu(
+    x: Any, noise: Any, lower: float, upper: float, training: bool = False, generator: Any = None
+) -> tuple[Any, Any]:
+    """Below 0 times a random number, of which backward reads the noise."""
+    if not training:
+        return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
+    factors = torch.rand_like(x) * (upper - lower) + lower
+    noise = torch.where(x <= 0, factors, torch.ones_like(x))
+    return x * noise, noise
 
 
 def _rms_norm(x: Any, shape: Any, weight: Any = None, eps: float | None = None) -> Any:

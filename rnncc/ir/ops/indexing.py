@@ -1,4 +1,4 @@
-"""Ops that choose elements along one axis: by numbers known at run time, or evenly spaced."""
+"""Ops that choose elements along one axis by numbers known at run time."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from xdsl.dialects.builtin import IntAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
-from rnncc.ir.attributes import get_dim, get_int
+from rnncc.ir.attributes import get_int
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents, View
+from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents
 from rnncc.ir.ops.checks import expect, expect_equal, expect_kind, expect_number, expect_one_type
 from rnncc.ir.ops.linear import Accumulating
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
@@ -187,94 +187,4 @@ def _chosen(x: Tensor, index: Tensor, axis: int) -> list[Dim]:
     return [*dims[:axis], *dims_of(index), *dims[axis + 1 :]]
 
 
-@irdl_op_definition
-class Windows(View):
-    """y[a..., i, k, c...] = x[a..., start + i·stride + k·dilation, c...], `count` by `taps`
-
-    What a convolution multiplies with its weights; with one tap, elements at even distances.
-    """
-
-    name = "rnn.windows"
-    SIZES: ClassVar[tuple[str, ...]] = ("start", "count")
-    axis = prop_def(IntAttr)
-    start = prop_def(StringAttr)
-    count = prop_def(StringAttr)
-    stride = prop_def(IntAttr)
-    taps = prop_def(IntAttr)
-    dilation = prop_def(IntAttr)
-
-    @classmethod
-    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
-        dims, axis = dims_of(types[0]), get_int(properties["axis"])
-        expect(0 <= axis < len(dims), f"axis {axis} of a tensor of rank {len(dims)}")
-        start, count = get_dim(properties["start"]), get_dim(properties["count"])
-        stride, taps, dilation = (get_int(properties[n]) for n in ("stride", "taps", "dilation"))
-        expect(min(stride, taps, dilation) > 0, "stride, taps and dilation are at least 1")
-        rest = dims[axis] - start - (count - 1) * stride - (taps - 1) * dilation - 1
-        empty = count == 0
-        inside = empty or not any(d.is_static and int(d) < 0 for d in (start, count, rest))
-        expect(inside, f"{count} windows of {taps} do not fit an axis of {dims[axis]}")
-        return tensor([*dims[:axis], count, taps, *dims[axis + 1 :]], dtype_of(types[0]))
-
-    @property
-    def steps(self) -> tuple[int, int]:
-        """From one window to the next, and from one tap to the next."""
-        return self.stride.data, self.dilation.data
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        start, count = (get_dim(d).evaluate(context.sizes) for d in (self.start, self.count))
-        stride, dilation = self.steps
-        first = start + np.arange(count)[:, None] * stride
-        return np.take(arrays[0], first + np.arange(self.taps.data) * dilation, self.axis.data)
-
-    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        axis = self.axis.data
-        total = dims_of(self.x)[axis]
-        return [overlap_add(b, dy, axis, get_dim(self.start), total, self.steps)]
-
-    def operand_axes(self, axis: int) -> Axes | None:
-        front = self.axis.data
-        return None if axis in (front, front + 1) else (axis if axis < front else axis - 1,)
-
-    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
-        return b.like(self, operands, axis=IntAttr(self.axis.data + 1))
-
-    def bounds(self) -> Sequence[Dim]:
-        """Where the first one starts, and what is left behind the last one."""
-        start, (stride, dilation) = get_dim(self.start), self.steps
-        reach = (get_dim(self.count) - 1) * stride + (self.taps.data - 1) * dilation + 1
-        return start, dims_of(self.x)[self.axis.data] - start - reach
-
-
-def overlap_add(
-    b: Builder, y: SSAValue, axis: int, start: Dim, total: Dim, steps: tuple[int, int]
-) -> SSAValue:
-    """The sum of windows laid over each other, the opposite of `rnn.windows`.
-
-    Args:
-        y: windows along `axis`, their taps along the axis behind it; taps of known number.
-        start: where the first window begins.
-        total: how long the result is along `axis`.
-        steps: from one window to the next, and from one tap to the next.
-    """
-    count, taps = dims_of(y)[axis], int(dims_of(y)[axis + 1])
-    stride, dilation = steps
-    # taps that lie in one stride meet no others of their own: all of them are one term of the sum
-    together = stride if dilation == 1 else 1
-    sums = None
-    for tap in range(0, taps, together):
-        number = min(together, taps - tap)
-        row = b.slice(y, axis + 1, tap, number)
-        if stride > number:
-            # x + -0.0 is x for every x, which x + 0.0 is not.
-            row = b.pad(row, axis + 1, 0, Dim.of(stride), -0.0)
-        dims = dims_of(row)
-        row = b.reshape(row, (*dims[:axis], count * stride, *dims[axis + 2 :]))
-        row = b.slice(row, axis, 0, (count - 1) * stride + number)
-        placed = b.pad(row, axis, start + tap * dilation, total, -0.0)
-        sums = placed if sums is None else b.add(sums, placed)
-    assert sums is not None
-    return sums
-
-
-OPS = [Gather, Scatter, Windows]
+OPS = [Gather, Scatter]

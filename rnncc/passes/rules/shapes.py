@@ -15,6 +15,7 @@ from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.ops.source import Fill
+from rnncc.ir.ops.windows import Windows
 from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of, dtype_of
 
@@ -102,7 +103,85 @@ def slice_of(op: Slice) -> SSAValue | None:
         return b.fill(inner.value.value.data, dims_of(op.y), dtype_of(op.y))
     if isinstance(inner, Broadcast):
         return _slice_of_broadcast(b, inner, op)
+    if op.x.has_one_use():
+        return _slice_of_window_product(b, op.x, (axis, start, size))
     return None
+
+
+def _slice_of_window_product(
+    b: Builder, x: SSAValue, place: tuple[int, Dim, Dim]
+) -> SSAValue | None:
+    """A product of rows that are windows, of fewer of them, or by fewer columns."""
+    axis, start, size = place
+    op = x.owner
+    if isinstance(op, Transpose) and op.x.has_one_use():
+        perm = get_ints(op.perm)
+        part = _slice_of_window_product(b, op.x, (perm[axis], start, size))
+        return None if part is None else b.transpose(part, perm)
+    if not isinstance(op, Matmul) or op.transpose_a or len(dims_of(op.b)) != 2:
+        return None
+    view, before = op.a.owner, dims_of(op.a)[:-1]
+    if not isinstance(view, Reshape) or dims_of(view.x)[: len(before)] != before:
+        return None
+    if not _are_windows(view.x):
+        return None
+    if axis == len(before):
+        return b.like(op, [op.a, b.slice(op.b, 0 if op.transpose_b else 1, start, size)])
+    part = _fewer_windows(b, view.x, place)
+    if part is None:
+        return None
+    return b.like(op, [b.reshape(part, (*dims_of(part)[: len(before)], dims_of(op.a)[-1])), op.b])
+
+
+def _are_windows(x: SSAValue) -> bool:
+    while isinstance(op := x.owner, Transpose):
+        x = op.x
+    return isinstance(op, Windows)
+
+
+def _fewer_windows(b: Builder, x: SSAValue, place: tuple[int, Dim, Dim]) -> SSAValue | None:
+    """A part along an axis that counts windows; None where an axis does not."""
+    axis, start, size = place
+    match x.owner:
+        case Transpose() as op:
+            perm = get_ints(op.perm)
+            part = _fewer_windows(b, op.x, (perm[axis], start, size))
+            return None if part is None else b.transpose(part, perm)
+        case Windows() as op if axis == op.axis.data:
+            stride, dilation = op.steps
+            taps, first = op.taps.data, get_dim(op.start) + start * stride
+            reach = (size - 1) * stride + (taps - 1) * dilation + 1
+            kept = _trimmed(b, op.x, (axis, first, reach))
+            return b.windows(kept, axis, 0, size, stride, taps, dilation)
+        case Windows() as op if axis != op.axis.data + 1:
+            behind = axis > op.axis.data
+            part = _fewer_windows(b, op.x, (axis - behind, start, size))
+            return None if part is None else b.like(op, [part])
+        case _:
+            return None
+
+
+def _trimmed(b: Builder, x: SSAValue, place: tuple[int, Dim, Dim]) -> SSAValue:
+    """A part along an axis; of what is padded there, with as much less of the pads."""
+    axis, start, size = place
+    match x.owner:
+        case Windows() as op if axis not in (op.axis.data, op.axis.data + 1):
+            behind = axis > op.axis.data
+            return b.like(op, [_trimmed(b, op.x, (axis - behind, start, size))])
+        case Concat() as op if op.axis.data == axis and size.is_static and start.is_static:
+            parts, at = list[SSAValue](), Dim.of(0)
+            for part in op.xs:
+                first, end = (start - at).excess(), at + dims_of(part)[axis]
+                left = dims_of(part)[axis] - first - (end - start - size).excess()
+                if not left.is_static:
+                    return b.slice(x, axis, start, size)
+                parts += [b.slice(part, axis, first, left)] if int(left) > 0 else []
+                at = end
+            return b.concat(parts, axis)
+        case Concat() as op if op.axis.data != axis:
+            return b.concat([_trimmed(b, part, place) for part in op.xs], op.axis.data)
+        case _:
+            return b.slice(x, axis, start, size)
 
 
 def _slice_of_concat(b: Builder, concat: Concat, start: Dim, size: Dim) -> SSAValue | None:

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.indexing import overlap_add
+from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import shape_text
 from rnncc.nn.axes import move_axis

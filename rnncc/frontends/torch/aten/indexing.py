@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from rnncc.frontends.torch.node_context import (
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.shape import inverse
-from rnncc.ir.types import dims_of, dtype_of
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.axes import move_axis
 from rnncc.nn.indexing import diagonal as diagonal_of
 from rnncc.nn.indexing import (
@@ -265,10 +266,26 @@ def scatter_reduce(
     include_self: bool = True,
 ) -> Value:
     """x with new[i, j] folded in at [index[i, j], j] along axis 0, and so on"""
-    kinds = {"sum": "sum", "amax": "max", "amin": "min"}
-    if reduce not in kinds or not include_self:
-        at.refuse(f"scatter_reduce by {reduce!r} is not supported", "sum, amax and amin are")
-    return _scattered(at, x, dim, index, new, kinds[reduce])
+    kinds = {"sum": "sum", "mean": "sum", "prod": "mul", "amax": "max", "amin": "min"}
+    b, dtype, kind = at.b, dtype_of(x), kinds[reduce]
+    if dtype not in FLOATS and (reduce == "mean" or not include_self):
+        at.refuse(f"scatter_reduce of {dtype} to a mean, or without x, is not supported")
+    if reduce != "mean" and include_self:
+        return _scattered(at, x, dim, index, new, kind)
+    ones = b.cast(b.full_like(index, 1), dtype)
+    count = _scattered(at, b.full_like(x, 0.0), dim, index, ones, "sum")
+    empty = b.compare("eq", count, b.full_like(x, 0.0))
+    if not include_self:
+        x = b.select(empty, x, b.full_like(x, _NOTHING[kind]))
+    total = _scattered(at, x, dim, index, new, kind)
+    if reduce != "mean":
+        return total
+    terms = b.add(count, b.full_like(x, float(include_self)))
+    return b.div(total, b.select(empty, b.full_like(x, 1.0), terms))
+
+
+_NOTHING = {"sum": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
+"""What a fold begins with where nothing is folded into."""
 
 
 def _scattered(at: NodeContext, x: Value, dim: int, index: Value, new: Operand, kind: str) -> Value:

@@ -168,6 +168,7 @@ class _Memories:
         for node in module.graph.nodes:
             for key in _keys(value_of(node)):
                 self.sharing[key].append(node)
+        self._plain, self._whole = dict[int, bool](), dict[Node, bool]()
         self.newest = dict[int, Node]()
         """The tensor that a memory holds by now."""
         self.added = {node for node in changes if self._is_written_back(node)}
@@ -184,16 +185,31 @@ class _Memories:
             return True
         if not isinstance(value_of(target), torch.Tensor) or target is node:
             return False
-        nodes = self.sharing[self.key(target)]
-        if nodes[0].op not in ("call_function", "call_method") or not self._is_whole(target):
+        key = self.key(target)
+        if not self._is_whole(target):
+            return False
+        if key not in self._plain:
+            self._plain[key] = self._changes_are_plain(key)
+        return self._plain[key]
+
+    def _changes_are_plain(self, key: int) -> bool:
+        """Whether all changes of a memory that a call has made are of whole tensors."""
+        nodes = self.sharing[key]
+        if nodes[0].op not in ("call_function", "call_method"):
             return False
         when = [self.at[n] for n in nodes if n in self.changes and n not in self.added]
-        when += [self.at[n] for n, t in self.changes.items() if t in nodes and n not in self.added]
+        among = set(nodes)
+        when += [self.at[n] for n, t in self.changes.items() if t in among and n not in self.added]
         return all(self._is_whole(n) or self._is_over(n, when) for n in nodes)
 
     def _is_whole(self, node: Node) -> bool:
-        first = self.sharing[self.key(node)][0]
-        return node is first or (node in self.changes and self._is_whole(self.changes[node]))
+        first, chain = self.sharing[self.key(node)][0], list[Node]()
+        while node is not first and node in self.changes and node not in self._whole:
+            chain.append(node)
+            node = self.changes[node]
+        is_whole = self._whole.get(node, node is first)
+        self._whole |= dict.fromkeys(chain, is_whole)
+        return is_whole
 
     def _is_over(self, view: Node, changes: Iterable[int]) -> bool:
         """Whether a view is read before the next change alone."""
