@@ -12,7 +12,6 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from typing import Any, Generic, TypeVar
 
-from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.emit import Emit
@@ -200,7 +199,7 @@ class Walk(ABC, Generic[E]):
             if op.extent is not None:
                 rest = b.sub(count, first)
                 short = b.icmp_signed("<", rest, size)
-                by_steps = isinstance(size, ir.Constant)  # step by step, each is whole
+                by_steps = op.chunk is not None and op.chunk.data == 1  # then each is whole
                 symbols[op.extent.data] = size if by_steps else b.select(short, rest, size)
             if op.iteration is not None:
                 symbols[op.iteration.data] = number
