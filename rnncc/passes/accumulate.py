@@ -53,7 +53,7 @@ def _rewrite(op: Operation) -> bool:
     match op:
         case Matmul() if _sums_rows(op):
             new = _contract(op, _zeros(op.y))
-        case Reduce() if _adds_rows(op):
+        case Reduce() if adds_rows(op):
             new = _sum_rows(op, _zeros(op.y), _runs_back([op.x]))
         case _:
             return False
@@ -70,7 +70,7 @@ def _rewrite_carries(scan: Scan) -> bool:
         if not isinstance(op, Add) or op.a is not arg or not op.b.has_one_use():
             continue
         match op.b.owner:
-            case Reduce() as term if _adds_rows(term):
+            case Reduce() as term if adds_rows(term):
                 replace(op, [_sum_rows(term, arg, bool(scan.reverse))])
             case Matmul() as term if _is_fixed(term):
                 replace(op, [_contract(term, arg)])
@@ -99,7 +99,7 @@ def _is_fixed(op: Matmul) -> bool:
     return dtype_of(op.y) in FLOATS and len(dims) == 2 and all(size.is_static for size in dims)
 
 
-def _adds_rows(op: Reduce) -> bool:
+def adds_rows(op: Reduce) -> bool:
     """Whether a sum is over leading axes of unknown size, and leaves others."""
     dims, axes = dims_of(op.x), get_ints(op.axes)
     leading = axes == tuple(range(len(axes))) and 0 < len(axes) < len(dims)

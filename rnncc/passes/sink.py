@@ -18,6 +18,7 @@ from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, is_zero
 from rnncc.ir.ops.shape import Reshape, Slice, Transpose
 from rnncc.ir.rewriting import Loop, NetPass, Yielded, run_all, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.passes.accumulate import adds_rows
 from rnncc.passes.dependence import kinds_of
 from rnncc.passes.materialise_outside import Outside
 from rnncc.passes.sink_plan import VIEWS, plan_sink
@@ -138,8 +139,14 @@ def _zero(b: Builder, like: SSAValue) -> SSAValue:
 
 
 def _rows(outside: Outside, op: Reduce | SumRows) -> SSAValue:
-    """What a sum adds in all steps: the steps join the axes that are summed over."""
+    """What a sum adds in all steps: the steps join the axes that are summed over.
+
+    Where a loop adds up each step's terms by themselves, in an order that is free, so is it here:
+    no bit may hang on whether a sum could leave the loop.
+    """
     x, b = outside.all_steps(op.x), outside.build(op)
+    if isinstance(op, Reduce) and not adds_rows(op):
+        return b.reduce("sum", x, [axis + 1 for axis in get_ints(op.axes)])
     axes = [0, 1] if isinstance(op, SumRows) else [0, *(a + 1 for a in get_ints(op.axes))]
     dims = dims_of(x)
     kept = [axis for axis in range(len(dims)) if axis not in axes]

@@ -12,11 +12,12 @@ from hypothesis import given
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2 import import_net
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.control import Scan
-from rnncc.ir.ops.linear import Contract, SumRows
+from rnncc.ir.ops.linear import Contract, Reduce, SumRows
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import NetPass
 from rnncc.ir.types import dims_of
@@ -141,6 +142,19 @@ def test_sums_leave_where_their_rows_are_there() -> None:
         return [h, b.add(carry[1], known), b.add(carry[2], unknown)], [h]
 
     check(net_of(body, {"h": ["N", 3], "s": [3], "r": [3]}), 2, 1, reduce=1)
+
+
+def test_a_step_s_sum_in_a_free_order_stays_one() -> None:
+    """As the loop would add it up, if its rows were not there: no bit may hang on that."""
+
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        return [b.add(carry[0], b.reduce("sum", rows[0], [1]))], []
+
+    program = net_of(body, {"s": ["N"]})
+    check(program, 0, 0)
+    [own] = [op for op in program.net.walk() if isinstance(op, Reduce)]
+    [total] = [op for op in program.net.walk() if isinstance(op, SumRows)]
+    assert (get_ints(own.axes), total.x) == ((2,), own.y)
 
 
 def test_products_that_only_feed_sequences_leave() -> None:
