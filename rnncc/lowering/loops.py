@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,10 @@ from rnncc.ir.naming import state_name
 from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Transpose
-from rnncc.ir.types import dims_of, dtype_of
+from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.kern import dialect as kern
 from rnncc.kern import kernels
-from rnncc.kern.access import Access
+from rnncc.kern.access import Access, buffer_dtype
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.moves import ContinuedSum
 from rnncc.lowering import compute
@@ -227,8 +228,12 @@ def _emit_steps(
         lowering.builder.insert(kern.Gate(flag, op.open in carry))
     finals = _emit_body(lowering, op, homes, sequences, Dim.of(index))
     is_short = _most_steps(lowering, op.steps) == 1
-    for home, buffer in zip(homes, body.args, strict=True):
-        _set_ring(home, buffer, is_short)
+    skips = op.open is not None and op.open not in carry
+    for home, value, buffer in zip(homes, carry, body.args, strict=True):
+        copied = skips and not is_short and _is_in_ring(home) and not _in_place(home, buffer)
+        if copied:
+            _read_copy(lowering, body, buffer, dims_of(value))
+        _set_ring(home, buffer, is_short or copied)
     lowering.builder.insert(Yield(finals))
     lowering.builders.pop()
     loop = kern.For(index, first, count, inits, body, bool(op.reverse))
@@ -257,15 +262,38 @@ def _emit_body(
     return [home.row for home in homes if home.row]
 
 
-def _set_ring(home: Home, previous: SSAValue, is_short: bool) -> None:
+def _read_copy(lowering: Lowering, body: Block, previous: SSAValue, dims: Sequence[Dim]) -> None:
+    """Let a step read a copy of the state, whose place the next one takes.
+
+    Where steps are skipped, the state may be in either of two rows, also in that of the next one.
+    """
+    size, gate = product(dims), next(op for op in body.ops if isinstance(op, kern.Gate))
+    copy = lowering.declare("state", "scratch", buffer_dtype(previous), [size]).buffer
+    for use in list(previous.uses):
+        if not isinstance(use.operation, Yield):
+            use.operation.operands[use.index] = copy
+    value = Block(arg_types=[tensor((), buffer_dtype(previous))])
+    value.add_op(Yield([value.args[0]]))
+    along = Access(ZERO, (Dim.of(1),))
+    body.insert_op_after(kernels.Map([size], [(previous, along)], [(copy, along)], value), gate)
+
+
+def _is_in_ring(home: Home) -> bool:
+    """Whether a state has fewer rows than there are steps, or may have."""
+    buffer = home.place.buffer.owner
+    return isinstance(buffer, Buffer) and buffer.role.data != "scratch"
+
+
+def _set_ring(home: Home, previous: SSAValue, one_does: bool) -> None:
     """Keep one row of a state where it can be updated in place, else two.
 
-    One will do where there is one step at most (`is_short`): that reads the state where it starts.
+    One will do where there is one step at most, which reads the state where it starts, and where
+    steps read a copy of it (`one_does`).
     """
     buffer = home.place.buffer.owner
-    if not isinstance(buffer, Buffer) or buffer.role.data == "scratch":
+    if not isinstance(buffer, Buffer) or not _is_in_ring(home):
         return
-    rows = 1 if is_short or _in_place(home, previous) else 2
+    rows = 1 if one_does or _in_place(home, previous) else 2
     buffer.properties["ring"] = IntAttr(rows)
     if buffer.role.data == "state":
         assert home.size is not None
