@@ -156,6 +156,14 @@ def spread(b: ir.IRBuilder, value: Any, lanes: int) -> Any:
     return b.shuffle_vector(b.insert_element(other, value, I32(0)), other, selection(*[0] * lanes))
 
 
+def vector_of(b: ir.IRBuilder, values: Sequence[Any]) -> Any:
+    """Values of one type as the lanes of a vector."""
+    vector: Any = ir.Constant(ir.VectorType(values[0].type, len(values)), None)
+    for lane, value in enumerate(values):
+        vector = b.insert_element(vector, value, I32(lane))
+    return vector
+
+
 def _typed(value: Any) -> str:
     return f"{value.type} {value.get_reference()}"
 

@@ -10,6 +10,7 @@ from math import gcd
 
 from llvmlite import ir
 
+from rnncc.codegen.llvm.text_builder import vector_of
 from rnncc.codegen.llvm.values import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
@@ -203,8 +204,4 @@ def joined(emit: GpuEmit, halves: list[Value]) -> list[Value]:
 
 def store_words(emit: GpuEmit, words: list[Value], place: Pointer) -> None:
     """The opposite of `two_words`."""
-    b = emit.b
-    two: Value = ir.Constant(ir.VectorType(I32, 2), None)
-    for i, word in enumerate(words):
-        two = b.insert_element(two, word, I64(i))
-    b.store(two, place.base, align=8)
+    emit.b.store(vector_of(emit.b, words), place.base, align=8)

@@ -16,6 +16,7 @@ from typing import Any
 from llvmlite import ir
 
 from rnncc.codegen.llvm.builder import FoldingBuilder
+from rnncc.codegen.llvm.text_builder import vector_of
 from rnncc.codegen.llvm.values import FLOAT, I8, I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.limits import POINTERS, WARP
@@ -103,10 +104,7 @@ class Primitives:
         text = f"ld.shared.v4.f32 {{$0, $1, $2, $3}}, [$4+{offset}];"
         type_ = ir.LiteralStructType([FLOAT] * 4)
         words = self._asm(text, type_, "=f,=f,=f,=f,l,~{memory}", [_cast(self.b, place, SHARED)])
-        four: Value = ir.Constant(ir.VectorType(FLOAT, 4), None)
-        for i in range(4):
-            four = self.b.insert_element(four, self.b.extract_value(words, i), I64(i))
-        return four
+        return vector_of(self.b, [self.b.extract_value(words, i) for i in range(4)])
 
     def shared_bytes(self) -> Value:
         """How much of it the launch gave, as an i32."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
+from rnncc.codegen.llvm.text_builder import vector_of
 from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.words import Words
@@ -230,14 +231,13 @@ class StagedTile:
             if self.step.awaits is not None:
                 return Words(emit).floats(place)
             return b.load(place, typ=type_, align=16)
-        values: Value = ir.Constant(type_, None)
+        values: list[Value] = []
         for i in range(RUN):
             number = b.add(first, I32(i))
             inside = b.icmp_unsigned("<", number, I32(gemm.depth))
             known = b.zext(b.select(inside, number, first), I64)
-            value = emit.load(emit.along(row, [gemm.k_step], [known]))
-            values = b.insert_element(values, value, I64(i))
-        return values
+            values.append(emit.load(emit.along(row, [gemm.k_step], [known])))
+        return vector_of(b, values)
 
     # Sums
 

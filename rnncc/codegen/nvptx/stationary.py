@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.text_builder import vector_of
+from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit, lane_place
 from rnncc.codegen.nvptx.gemm import DeviceWeights, Product
 from rnncc.codegen.nvptx.held import HeldLoop
@@ -228,16 +228,15 @@ class Stationary(HeldLoop):
             unit = b.add(b.mul(b.add(first, group), I64(GROUP_UNITS)), lane)
             inside = b.icmp_signed("<", unit, I64(op.units))
             at, step = source.place(b.select(inside, unit, I64(op.units - 1)))
-            values: Value = ir.Constant(ir.VectorType(FLOAT, RUN), None)
+            values: list[Value] = []
             for k in range(RUN):
                 number = b.add(b.mul(run, I64(RUN)), I64(k))
                 known = number
                 if depth % RUN:
                     known = b.select(b.icmp_signed("<", number, I64(depth)), number, I64(0))
                 place = b.add(b.mul(known, I64(slots)), slot)
-                value = source.load(b.add(at, b.mul(place, step)))
-                values = b.insert_element(values, value, I64(k))
-            b.store(values, emit.at(target, b.mul(i, I64(RUN))).base, align=16)
+                values.append(source.load(b.add(at, b.mul(place, step))))
+            b.store(vector_of(b, values), emit.at(target, b.mul(i, I64(RUN))).base, align=16)
 
         emit.strided(emit.thread64, count, I64(emit.threads), four)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
+from rnncc.codegen.llvm.text_builder import vector_of
 from rnncc.codegen.llvm.values import I1, I32, I64, VALUE, Pointer, Value
 from rnncc.codegen.nvptx.fragments import COLUMNS, QUAD
 from rnncc.codegen.nvptx.gemm import Product
@@ -279,9 +280,7 @@ class PairLoop:
         ]
         words = Words(emit).written(known, first)
         for i, (inside, k) in enumerate(zip(insides, places, strict=True)):
-            run: Value = ir.Constant(ir.VectorType(I64, 2), None)
-            for j, word in enumerate(words[2 * i :][:2]):
-                run = b.insert_element(run, b.select(inside, word, I64(0)), I64(j))
+            run = vector_of(b, [b.select(inside, word, I64(0)) for word in words[2 * i :][:2]])
             place = emit.at(tile.shared.rows, tile.place(row, k))
             # Products read zeros behind the depth, up to a whole number of their tiles.
             padded = b.icmp_unsigned("<", k, I32(tile.shared.depth))

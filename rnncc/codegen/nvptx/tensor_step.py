@@ -19,6 +19,7 @@ from rnncc.codegen.nvptx.fragments import (
     SIDE,
     ZERO,
     RowReader,
+    store_words,
 )
 from rnncc.codegen.nvptx.gemm import Finish, Product
 from rnncc.codegen.nvptx.held import Shares
@@ -172,11 +173,8 @@ class StepTile:
             places.append(exchange.place(iteration, b.add(self.start, row), pair))
         words = iter(Words(emit).marked(places, iteration))
         for own, (row, k) in zip(insides, runs, strict=True):
-            two: Value = ir.Constant(ir.VectorType(I32, 2), None)
-            for i in range(2):
-                two = b.insert_element(two, b.select(own, next(words), I32(0)), I64(i))
-            place = emit.at(self.shared.rows, self.place(row, k))
-            b.store(two, place.base, align=8)
+            two = [b.select(own, next(words), I32(0)) for _ in range(2)]
+            store_words(emit, two, emit.at(self.shared.rows, self.place(row, k)))
 
     def _stage(self, most: int) -> None:
         """A warp copies rows, a lane every 32nd run of four k; `most` runs before it writes."""

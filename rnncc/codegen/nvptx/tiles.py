@@ -12,6 +12,7 @@ from typing import Protocol
 
 from llvmlite import ir
 
+from rnncc.codegen.llvm.text_builder import vector_of
 from rnncc.codegen.llvm.values import FLOAT, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit, lane_place
 from rnncc.records import record
@@ -188,10 +189,7 @@ def read_quad(emit: GpuEmit, place: Pointer) -> list[Value]:
 
 def write_quad(emit: GpuEmit, values: list[Value], place: Pointer) -> None:
     """The opposite."""
-    four: Value = ir.Constant(ir.VectorType(FLOAT, QUAD), None)
-    for i, value in enumerate(values):
-        four = emit.b.insert_element(four, value, I64(i))
-    emit.b.store(four, place.base, align=16)
+    emit.b.store(vector_of(emit.b, values), place.base, align=16)
 
 
 def clamped(emit: GpuEmit, value: Value, count: Value) -> Value:

@@ -7,6 +7,7 @@ from functools import reduce
 
 from llvmlite import ir
 
+from rnncc.codegen.llvm.text_builder import vector_of
 from rnncc.codegen.llvm.values import FLOAT, I32, I64, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.emit import GpuEmit
@@ -76,10 +77,7 @@ class Words:
         return [self._joined(words[i : i + 4]) for i in range(0, len(words), 4)]
 
     def _joined(self, words: Sequence[Value]) -> Value:
-        four: Value = ir.Constant(ir.VectorType(I32, 4), None)
-        for i, word in enumerate(words):
-            four = self.b.insert_element(four, word, I64(i))
-        return self.b.bitcast(four, ir.VectorType(FLOAT, 4))
+        return self.b.bitcast(vector_of(self.b, words), ir.VectorType(FLOAT, 4))
 
     def _pairs(self, places: Sequence[Value], has_come: HasCome) -> list[Value]:
         """Those that have not come are looked at again together, so that their reads overlap."""
