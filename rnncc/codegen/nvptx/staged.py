@@ -30,6 +30,9 @@ COPIED, COPIED_OF_FEW = 8, 2
 MOST_AHEAD = 12
 """Runs that a lane reads ahead of their use, of weights and rows together: a read of shared memory
 takes as long as some tens of multiply-adds."""
+MOST_TOGETHER = 2
+"""Products of a loop that read ahead: each holds addresses, which three of them spill (attention
+for sm_120: 5,764 bytes, 3,812 without)."""
 Reader = Callable[[Value, int], list[list[Value]]]
 """What a lane reads of so many runs from a number on: weights, a slot after the other, then each
 row's."""
@@ -282,7 +285,7 @@ class StagedTile:
         """The terms of runs that are not cut off, some of which are read ahead of their use."""
         emit, b = self.emit, self.emit.b
         fours = self.height + self.slots
-        if fours > MOST_AHEAD:
+        if fours > MOST_AHEAD or len(self.step.around.gemms) > MOST_TOGETHER:
             return emit.loop(whole, lambda i, carried: self._multiply(read(i, 1)[0], carried), sums)
         ahead = 1 << (MOST_AHEAD // fours).bit_length() - 1
         size, shift = fours * ahead, ahead.bit_length()
