@@ -34,7 +34,7 @@ from xdsl.traits import Pure
 from rnncc.ir.attributes import dim_attr, get_dim
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.checks import expect
-from rnncc.ir.ops.control import terminator
+from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.access import BufferType, buffer_dtype, buffer_type
 from rnncc.kern.kernels import Contract, Gemm, Index, Map, Reduce
@@ -236,6 +236,19 @@ class For(IRDLOperation):
     @property
     def yields(self) -> tuple[SSAValue, ...]:
         return terminator(self.body.block)
+
+    @property
+    def kernels(self) -> list[Operation]:
+        """What an iteration does, but for saying where rows are and what it yields."""
+        ops = self.body.block.ops
+        return [op for op in ops if not isinstance(op, Row | ShiftedRow | Yield)]
+
+    @property
+    def edges(self) -> tuple[Dim, Dim]:
+        """The index in the first iteration and in the last one, if there are any."""
+        low = get_dim(self.start)
+        high = low + get_dim(self.count) - 1
+        return (high, low) if bool(self.reverse) else (low, high)
 
 
 @irdl_op_definition

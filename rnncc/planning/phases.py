@@ -246,6 +246,12 @@ def _starts(buffer: Buffer) -> tuple[Dim, ...]:
     return () if buffer.offset is None else Largest.parse(buffer.offset.data).formulas
 
 
+def lie_apart(a: Buffer, b: Buffer) -> bool:
+    """Whether two buffers, at their offsets, surely share no memory at any sizes."""
+    ours, theirs = (list(_places_of(buffer, placed=True)) for buffer in (a, b))
+    return not any(_meet(x, y) for x in ours for y in theirs)
+
+
 def _meet(x: _Place, y: _Place) -> bool:
     if x.name != y.name:
         return False

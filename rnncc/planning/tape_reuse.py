@@ -12,8 +12,7 @@ from itertools import pairwise
 
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.control import Yield
-from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
+from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Gemm, Map
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.footprint import ONE, Footprint
@@ -49,11 +48,7 @@ def reuse_tape(program: KernelProgram, slots: Collection[str], waits_are_dear: b
 def _is_handed_on(uses: Sequence[Use]) -> bool:
     """Whether the product of a loop that has one other kernel reads rows of a buffer."""
     rows = (use for use in uses if isinstance(use.op, Gemm) and use.value is use.op.a)
-    return any(use.loops and _kernels(use.loops[-1]) == 2 for use in rows)
-
-
-def _kernels(loop: For) -> int:
-    return sum(not isinstance(op, Row | ShiftedRow | Yield) for op in loop.body.block.ops)
+    return any(use.loops and len(use.loops[-1].kernels) == 2 for use in rows)
 
 
 _Kind = tuple[Dim, str, tuple[For, ...]]

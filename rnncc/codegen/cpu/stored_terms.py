@@ -5,7 +5,7 @@ Such are exp and its sum in a softmax: the sum waits for its last term meanwhile
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from xdsl.ir import Operation, SSAValue
 
@@ -14,12 +14,10 @@ from rnncc.codegen.cpu.reduce import ReduceCode
 from rnncc.codegen.cpu.shared_rows import Place
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.llvm.values import Pointer, Value
-from rnncc.ir.dims import Dim
-from rnncc.ir.size_proofs import at_most
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.kernels import Map, Reduce
-from rnncc.kern.largest import Largest
+from rnncc.planning.phases import lie_apart
 from rnncc.records import record
 
 LONG = 256
@@ -115,22 +113,6 @@ def _is_apart(first: Map, then: Reduce) -> bool:
         if buffer.role.data in ("input", "param") and buffer.default is None:
             continue
         instead = buffer.offset == out.offset and buffer.dtype == out.dtype and access == by_row
-        if not _is_scratch(value) or not (instead or _are_apart(buffer, out)):
+        if not _is_scratch(value) or not (instead or lie_apart(buffer, out)):
             return False
     return True
-
-
-def _are_apart(a: Buffer, b: Buffer) -> bool:
-    """Whether one lies behind the other, at all sizes."""
-    return _is_below(a, b) or _is_below(b, a)
-
-
-def _is_below(low: Buffer, high: Buffer) -> bool:
-    starts = list(_formulas(high))
-    return all(any(at_most(end + low.bytes, start) for start in starts) for end in _formulas(low))
-
-
-def _formulas(buffer: Buffer) -> Iterator[Dim]:
-    """An offset is the largest of them."""
-    assert buffer.offset is not None
-    yield from Largest.parse(buffer.offset.data).formulas

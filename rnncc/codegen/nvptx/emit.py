@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import reduce
 from typing import Any
@@ -82,6 +82,14 @@ class GpuEmit(Emit):
         goal = self.room(I32, 4)
         self.b.store(I32(0), goal, align=4)
         return goal
+
+    def put(self, values: list[Value], places: list[Pointer], posted: Collection[int]) -> None:
+        """Store results; `posted`: numbers of those that other blocks wait for."""
+        for number, (value, place) in enumerate(zip(values, places, strict=True)):
+            if number in posted:
+                self.gpu.post_float(place.base, value)
+            else:
+                self.store(value, place)
 
     # Sharing
 

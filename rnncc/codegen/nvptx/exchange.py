@@ -22,7 +22,6 @@ from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import QUAD
 from rnncc.codegen.nvptx.limits import EXCHANGED_ROWS
 from rnncc.ir.dims import product
-from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import Access, get_access
 from rnncc.kern.dialect import For, Row, ShiftedRow
 from rnncc.kern.kernels import Gemm
@@ -30,13 +29,11 @@ from rnncc.kern.kernels import Gemm
 
 def handed_on(loop: For, gemms: Sequence[Gemm]) -> int | None:
     """Which result of the loop's one product its next iteration reads as rows; None if none."""
-    *ops, end = loop.body.block.ops
-    others = [op for op in ops if not isinstance(op, Row | ShiftedRow)]
     # Any other kernel would read rows that have not been stored yet, without a wait.
-    if len(gemms) != 1 or others != list(gemms) or not isinstance(end, Yield):
+    if len(gemms) != 1 or loop.kernels != list(gemms):
         return None
     [op] = gemms
-    following: dict[SSAValue, SSAValue] = dict(zip(loop.body.block.args, end.values, strict=True))
+    following: dict[SSAValue, SSAValue] = dict(zip(loop.body.block.args, loop.yields, strict=True))
     outs = list(zip(op.outs, op.out_accesses, strict=True))
     if op.a not in following:
         return None

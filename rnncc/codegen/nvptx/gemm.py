@@ -5,7 +5,7 @@ Neighbouring threads have neighbouring units of a panel, so that they read weigh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 from typing import Protocol
 
@@ -75,7 +75,7 @@ class Product:
     """What a product reads and writes, by row and unit.
 
     Attributes:
-        posted: the result that others wait for, if one is.
+        posted: the results that other blocks wait for.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Product:
         self.pointers = begins(emit, [a, *ins, *outs], accesses)
         self.steps = unit_steps(accesses)
         self.rows = KernelRows(emit, op, accesses, len(op.dims) - 1, listed)
-        self.posted: int | None = None
+        self.posted: Collection[int] = ()
 
     @property
     def is_dense(self) -> bool:
@@ -146,11 +146,7 @@ class Product:
             values = values_of(emit, block, known, by_axis)
             first(values)
             with nullcontext() if condition is None else emit.when(condition):
-                for number, (value, place) in enumerate(zip(values, others[count:], strict=True)):
-                    if number == posted:
-                        emit.gpu.post_float(place.base, value)
-                    else:
-                        emit.store(value, place)
+                emit.put(values, others[count:], posted)
 
         return finish
 

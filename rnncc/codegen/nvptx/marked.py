@@ -22,7 +22,6 @@ from rnncc.codegen.nvptx.pairs import Pair, row_of
 from rnncc.codegen.nvptx.primitives import UNWRITTEN
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.control import Yield
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.dialect import For, Row
 from rnncc.kern.kernels import Gemm
@@ -41,27 +40,27 @@ class MarkedRows:
     Args:
         loop: whose product `gemm` is.
         rows: what is read, a row of a sequence, and `first` what the first iteration reads instead.
-        out: the product's result that the rows are; None where a map writes them.
+        posted: numbers of the product's results that the rows are; none where a map writes them.
     """
 
     loop: For
     gemm: Gemm
     rows: Row
     first: SSAValue | None
-    out: int | None
+    posted: tuple[int, ...]
 
     @staticmethod
     def of(loop: For, gemms: Sequence[Gemm], pair: Pair | None) -> MarkedRows | None:
         """Those of fp32 that a loop's one product reads; None if there are none."""
         if pair is not None:
-            return MarkedRows(loop, pair.gemm, pair.rows, None, None)
-        out, end = handed_on(loop, gemms), loop.body.block.last_op
-        if out is None or not isinstance(end, Yield):
+            return MarkedRows(loop, pair.gemm, pair.rows, None, ())
+        out = handed_on(loop, gemms)
+        if out is None:
             return None
         [op] = gemms
         number = list[SSAValue](loop.body.block.args).index(op.a)
-        rows = row_of(loop, op, end.values[number], "f32", if_wanted=True)
-        return None if rows is None else MarkedRows(loop, op, rows, loop.inits[number], out)
+        rows = row_of(loop, op, loop.yields[number], "f32", if_wanted=True)
+        return None if rows is None else MarkedRows(loop, op, rows, loop.inits[number], (out,))
 
     def begin(self, emit: GpuEmit, pointers: dict[SSAValue, Pointer], holds: Value) -> Value:
         """Nothing is written yet; returns whether rows are marked, the same for all blocks.
@@ -86,10 +85,8 @@ class MarkedRows:
         """Whether rows of this iteration were written in the loop."""
         if self.first is None:
             return I1(1)
-        start, count = (emit.dim(get_dim(d)) for d in (self.loop.start, self.loop.count))
-        last = emit.b.sub(emit.b.add(start, count), I64(1))
-        first = last if bool(self.loop.reverse) else start
-        return emit.b.icmp_signed("!=", emit.symbols[self.loop.index.data], first)
+        first, _ = self.loop.edges
+        return emit.b.icmp_signed("!=", emit.symbols[self.loop.index.data], emit.dim(first))
 
     @property
     def _row(self) -> Dim:

@@ -14,10 +14,9 @@ from rnncc.codegen.nvptx.rows import KernelRows, begins, unit_steps, values_of
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.casts import Cast
-from rnncc.ir.ops.control import Yield
 from rnncc.ir.types import dtype_of
 from rnncc.kern.access import Access, dense, get_access
-from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
+from rnncc.kern.dialect import Buffer, For, Row
 from rnncc.kern.kernels import Gemm, Map
 from rnncc.records import record
 
@@ -69,17 +68,15 @@ def paired(loop: For, gemms: Sequence[Gemm], dtype: str) -> Pair | None:
     Args:
         dtype: of the rows.
     """
-    *ops, end = loop.body.block.ops
-    others = [op for op in ops if not isinstance(op, Row | ShiftedRow)]
-    if len(others) != 2 or len(gemms) != 1 or not isinstance(end, Yield):
+    if len(loop.kernels) != 2 or len(gemms) != 1:
         return None
-    first, op = others[0], gemms[0]
-    if not isinstance(first, Map) or others[1] is not op or first.dims != op.dims:
+    (first, last), op = loop.kernels, gemms[0]
+    if not isinstance(first, Map) or last is not op or first.dims != op.dims:
         return None
     slots, rows = _slots(first, op, dtype), row_of(loop, op, op.a, dtype)
     if first.rows is not None or op.rows is not None or slots is None or rows is None:
         return None
-    following: dict[SSAValue, SSAValue] = dict(zip(loop.body.block.args, end.values, strict=True))
+    following: dict[SSAValue, SSAValue] = dict(zip(loop.body.block.args, loop.yields, strict=True))
     written = {whole(value) for kernel in (first, op) for value in kernel.outs}
     outs = [pair for o in (first, op) for pair in zip(o.outs, o.out_accesses, strict=True)]
     for kernel in (first, op):
@@ -171,8 +168,4 @@ class PointMap:
         places = self.places(row, unit)
         inputs = [emit.load(place) for place in places[:count]]
         values = self.values(self.op.yields, inputs, row, unit)
-        for number, (value, place) in enumerate(zip(values, places[count:], strict=True)):
-            if number in posted:
-                emit.gpu.post_float(place.base, value)
-            else:
-                emit.store(value, place)
+        emit.put(values, places[count:], posted)

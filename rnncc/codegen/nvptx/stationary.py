@@ -251,9 +251,9 @@ class Stationary(HeldLoop):
         with b.if_else(holds) as (resident, plain):
             with resident:
                 if self.marked is not None:
-                    gemm.posted = self.marked.out
+                    gemm.posted = self.marked.posted
                 StationaryStep(self, gemm, dense).write()
-                gemm.posted = None
+                gemm.posted = ()
             with plain:
                 gemm.write()
 

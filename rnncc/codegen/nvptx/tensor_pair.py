@@ -30,8 +30,7 @@ from rnncc.codegen.nvptx.pairs import RUN, Pair, PointMap
 from rnncc.codegen.nvptx.tensor_product import TensorProduct
 from rnncc.codegen.nvptx.tensor_step import StepTile, TensorStep
 from rnncc.codegen.nvptx.words import Words
-from rnncc.ir.attributes import get_dim
-from rnncc.ir.dims import product
+from rnncc.ir.dims import Dim, product
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Gemm, Map
@@ -87,9 +86,10 @@ class PairLoop:
 
     def begin(self, on: Value) -> None:
         """Nothing is written yet; `on`: whether blocks have weights for all units."""
-        emit, b, loop = self.emit, self.emit.b, self.around.loop
+        emit, b, loop, shares = self.emit, self.emit.b, self.around.loop, self.resident.shares
+        assert shares is not None
         rows = emit.dim(product(self.pair.gemm.dims[:-1]))
-        ranks = b.zext(b.udiv(emit.blocks, I32(self.resident.blocks)), I64)
+        ranks = b.zext(shares.ranks, I64)
         self.on = b.and_(on, b.icmp_signed("<=", rows, b.mul(ranks, I64(MOST_SHARED))))
         with emit.when(self.on):
             with emit.members():
@@ -125,7 +125,8 @@ class PairLoop:
         """
         emit, b, here = self.emit, self.emit.b, self._map()
         numbers = range(len(self.pair.map.ins))
-        with emit.when(self._is_first()):
+        first, _ = self.around.loop.edges
+        with emit.when(self._is_at(first)):
             self._read(here, points[0], self.inputs[0], numbers)
         with emit.when(every.has_points(emit.thread)):
             self._run_map(here, every, points[0], self.inputs[0])
@@ -289,25 +290,18 @@ class PairLoop:
 
     # Along the loop
 
-    def _around(self) -> tuple[Value, Value, Value]:
-        """The loop's index, the first one and the last."""
-        emit, b, loop = self.emit, self.emit.b, self.around.loop
-        first = emit.dim(get_dim(loop.start))
-        last = b.sub(b.add(first, emit.dim(get_dim(loop.count))), I64(1))
-        now = emit.symbols[loop.index.data]
-        return (now, last, first) if bool(loop.reverse) else (now, first, last)
-
-    def _is_first(self) -> Value:
-        now, first, _ = self._around()
-        return self.emit.b.icmp_signed("==", now, first)
+    def _is_at(self, iteration: Dim) -> Value:
+        emit = self.emit
+        now = emit.symbols[self.around.loop.index.data]
+        return emit.b.icmp_signed("==", now, emit.dim(iteration))
 
     def _read_ahead(self, points: Sequence[_Point]) -> None:
         """What the next map reads and nobody writes; of the last iteration again behind it."""
         emit, b, loop = self.emit, self.emit.b, self.around.loop
         numbers = [i for i in range(len(self.pair.map.ins)) if self.pair.next_of(i) is None]
-        now, _, last = self._around()
+        now, (_, last) = emit.symbols[loop.index.data], loop.edges
         after = b.sub(now, I64(1)) if bool(loop.reverse) else b.add(now, I64(1))
-        following = b.select(b.icmp_signed("==", now, last), now, after)
+        following = b.select(self._is_at(last), now, after)
         rows = [op for op in loop.body.block.ops if isinstance(op, Row | ShiftedRow)]
         before: dict[SSAValue, Pointer] = {op.y: self.pointers[op.y] for op in rows}
         with emit.symbols_set({loop.index.data: following}):
