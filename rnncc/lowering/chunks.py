@@ -17,7 +17,7 @@ from rnncc.ir.ops.linear import Contract, SumRows
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.kern import dialect as kern
 from rnncc.lowering.anchors import is_lazy
-from rnncc.lowering.groups import Item
+from rnncc.lowering.items import Item
 from rnncc.lowering.maps import ZERO, Placed, base_of, strip_units
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from rnncc.kern import kernels
 from rnncc.kern.access import Access
 from rnncc.kern.active_rows import ListedRows
 from rnncc.lowering.active_rows import Ahead, list_of
-from rnncc.lowering.groups import Group, Item
+from rnncc.lowering.items import Group, Item
 from rnncc.lowering.maps import ZERO, Placed, aligned, identity
 from rnncc.lowering.region import CannotFuse
 from rnncc.lowering.window_rows import left_operand

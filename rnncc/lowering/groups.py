@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -27,7 +26,8 @@ from rnncc.lowering.anchors import (
     turns_bytes,
     turns_many,
 )
-from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view
+from rnncc.lowering.items import Group, Item, Schedule
+from rnncc.lowering.maps import base_of, is_unit_reshape, is_view
 
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""
@@ -44,38 +44,6 @@ Kind = tuple[int, tuple[Dim, ...]]
 """What values of one kernel have in common: their level, and their shape."""
 Terminal = SSAValue | Operation
 """Who reads a value in the end: a value with a buffer, or an op that stands alone."""
-
-
-@dataclass
-class Item:
-    """A value that gets a buffer; `dest` where one is given already.
-
-    `part`: the concatenation that it is a part of, and where it starts there, if that is its place.
-    """
-
-    value: SSAValue
-    dest: Placed | None = None
-    part: tuple[Concat, Dim] | None = None
-
-
-@dataclass
-class Group:
-    """Values of one shape and level, computed by one kernel, with at most one product in it."""
-
-    level: int
-    dims: tuple[Dim, ...]
-    items: list[Item] = field(default_factory=list[Item])
-    product: Matmul | None = None
-    alone: bool = False
-    """Whether it only stores its product."""
-
-
-@dataclass
-class Schedule:
-    """What to emit, in order; `chunked`: a scan -> groups computed in its chunks of time."""
-
-    steps: list[Operation | Group]
-    chunked: dict[Scan, list[Group]]
 
 
 def schedule(

@@ -19,7 +19,7 @@ from rnncc.ir.naming import state_name
 from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Transpose
-from rnncc.ir.types import dims_of, dtype_of, tensor
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.kern import dialect as kern
 from rnncc.kern import kernels
 from rnncc.kern.access import Access, buffer_dtype
@@ -27,8 +27,8 @@ from rnncc.kern.dialect import Buffer
 from rnncc.kern.moves import ContinuedSum
 from rnncc.lowering import compute
 from rnncc.lowering.active_rows import Ahead
-from rnncc.lowering.groups import Group, Item
-from rnncc.lowering.maps import ZERO, Placed, strip_units
+from rnncc.lowering.items import Group, Item
+from rnncc.lowering.maps import ZERO, Placed, copying, strip_units
 from rnncc.sizes import TIME
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _homes(lowering: Lowering, op: Scan, sequences: list[Home | None]) -> list[H
             size = product(dims_of(final))
             label = state_name(value, final)
             # Two rows: a product reads all of the old state while the new one is written.
-            # `_set_ring` takes one back where no kernel does.
+            # `_set_rows` takes one back where no kernel does.
             place = lowering.declare(label, "state", dtype_of(final), [Dim.of(2), size])
             homes.append(Home(place, size))
     return homes
@@ -227,13 +227,18 @@ def _emit_steps(
         flag = lowering.pointer(op.open)
         lowering.builder.insert(kern.Gate(flag, op.open in carry))
     finals = _emit_body(lowering, op, homes, sequences, Dim.of(index))
+    # A single step reads the state where it starts.
     is_short = _most_steps(lowering, op.steps) == 1
     skips = op.open is not None and op.open not in carry
     for home, value, buffer in zip(homes, carry, body.args, strict=True):
-        copied = skips and not is_short and _is_in_ring(home) and not _in_place(home, buffer)
-        if copied:
+        ring = _ring_of(home)
+        if ring is None:
+            continue
+        one_does = is_short or _in_place(home, buffer)
+        if skips and not one_does:
             _read_copy(lowering, body, buffer, dims_of(value))
-        _set_ring(home, buffer, is_short or copied)
+            one_does = True
+        _set_rows(ring, home, 1 if one_does else 2)
     lowering.builder.insert(Yield(finals))
     lowering.builders.pop()
     loop = kern.For(index, first, count, inits, body, bool(op.reverse))
@@ -267,33 +272,22 @@ def _read_copy(lowering: Lowering, body: Block, previous: SSAValue, dims: Sequen
 
     Where steps are skipped, the state may be in either of two rows, also in that of the next one.
     """
-    size, gate = product(dims), next(op for op in body.ops if isinstance(op, kern.Gate))
-    copy = lowering.declare("state", "scratch", buffer_dtype(previous), [size]).buffer
+    size, gate = [product(dims)], next(op for op in body.ops if isinstance(op, kern.Gate))
+    copy = lowering.declare("state", "scratch", buffer_dtype(previous), size)
     for use in list(previous.uses):
         if not isinstance(use.operation, Yield):
-            use.operation.operands[use.index] = copy
-    value = Block(arg_types=[tensor((), buffer_dtype(previous))])
-    value.add_op(Yield([value.args[0]]))
-    along = Access(ZERO, (Dim.of(1),))
-    body.insert_op_after(kernels.Map([size], [(previous, along)], [(copy, along)], value), gate)
+            use.operation.operands[use.index] = copy.buffer
+    body.insert_op_after(copying(size, Placed.densely(previous, size), copy), gate)
 
 
-def _is_in_ring(home: Home) -> bool:
-    """Whether a state has fewer rows than there are steps, or may have."""
+def _ring_of(home: Home) -> Buffer | None:
+    """The buffer of a state that has fewer rows than there are steps, or may have."""
     buffer = home.place.buffer.owner
-    return isinstance(buffer, Buffer) and buffer.role.data != "scratch"
+    return buffer if isinstance(buffer, Buffer) and buffer.role.data != "scratch" else None
 
 
-def _set_ring(home: Home, previous: SSAValue, one_does: bool) -> None:
-    """Keep one row of a state where it can be updated in place, else two.
-
-    One will do where there is one step at most, which reads the state where it starts, and where
-    steps read a copy of it (`one_does`).
-    """
-    buffer = home.place.buffer.owner
-    if not isinstance(buffer, Buffer) or not _is_in_ring(home):
-        return
-    rows = 1 if one_does or _in_place(home, previous) else 2
+def _set_rows(buffer: Buffer, home: Home, rows: int) -> None:
+    """Keep as many rows of a state: one where it is replaced in place, else two."""
     buffer.properties["ring"] = IntAttr(rows)
     if buffer.role.data == "state":
         assert home.size is not None

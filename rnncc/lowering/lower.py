@@ -16,17 +16,16 @@ from xdsl.rewriter import InsertPoint
 
 from rnncc.codegen.target import Target
 from rnncc.ir.active_rows import Needed, active_rows, row_masks
-from rnncc.ir.attributes import get_ints
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.naming import name_of
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.linear import Accumulating, Matmul
-from rnncc.ir.ops.shape import Shift, Transpose
+from rnncc.ir.ops.shape import Shift
 from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.ports import Role
 from rnncc.ir.program import Program
-from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.kern import dialect as kern
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer
@@ -37,12 +36,12 @@ from rnncc.lowering.absent_outputs import set_fallbacks
 from rnncc.lowering.active_rows import Ahead
 from rnncc.lowering.anchors import is_product
 from rnncc.lowering.chunks import emit_chunks
-from rnncc.lowering.groups import Group, Item, schedule
+from rnncc.lowering.groups import schedule
+from rnncc.lowering.items import Group, Item
 from rnncc.lowering.loops import emit_scan
-from rnncc.lowering.maps import ZERO, AxisIndex, IndexMap, Placed, is_view, strip_units, view_placed
+from rnncc.lowering.maps import AxisIndex, IndexMap, Placed, is_view, strip_units, view_placed
 from rnncc.lowering.region import Region
 from rnncc.lowering.weights import WeightTable
-from rnncc.platforms import LINE
 
 EMITTERS = {**moves.EMITTERS, **sums.EMITTERS}
 """Of the ops that stand alone, loops aside."""
@@ -141,7 +140,7 @@ class Lowering:
             place = self.declare(port.name, "output", port.dtype, port.dims)
             value = strip_units(value)
             dest = Placed.densely(place.buffer, dims_of(value))
-            if not self.direct(value, dest) and not self._direct_sequence(value, dest):
+            if not self.direct(value, dest) and not rows.direct(self, value, dest):
                 live_out.append(Item(value, dest))
         self.lower_block(net.body.block, live_out)
         self.builder.insert(Yield([]))
@@ -178,23 +177,6 @@ class Lowering:
             self.output_of[op.init] = dest
             op = before
         return True
-
-    def _direct_sequence(self, value: SSAValue, dest: Placed) -> bool:
-        """Let a loop put rows of a sequence where its transpose wants them; whether it does.
-
-        Of shorter rows each would write a part of a line, and the next one come back to it.
-        """
-        op, dims = value.owner, dims_of(value)
-        if not isinstance(op, Transpose) or self.target.waits_are_dear or not op.x.has_one_use():
-            return False
-        perm, row = get_ints(op.perm), dims[-1]
-        long = row.is_static and int(row) * ITEM_BYTES[dtype_of(value)] >= LINE
-        if perm[-1] != len(perm) - 1 or perm[0] == 0 or not long:
-            return False
-        strides = dict(zip(perm, dest.access.strides, strict=True))
-        access = Access(ZERO, tuple(strides[axis] for axis in range(len(perm))))
-        is_scan = isinstance(op.x.owner, Scan)
-        return is_scan and self.direct(op.x, Placed(dest.buffer, access))
 
     @property
     def builder(self) -> OpBuilder:

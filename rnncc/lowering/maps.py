@@ -10,10 +10,12 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.attributes import get_dim, get_ints
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import View
+from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.ops.windows import Windows
-from rnncc.ir.types import dims_of
-from rnncc.kern.access import Access, dense
+from rnncc.ir.types import dims_of, tensor
+from rnncc.kern.access import Access, buffer_dtype, dense
+from rnncc.kern.kernels import Map
 from rnncc.records import record
 
 ZERO = Dim.of(0)
@@ -173,3 +175,11 @@ def merged(access: Access, old: Sequence[Dim], new: Sequence[Dim]) -> Access | N
             covered, stride = covered * inner, step
         strides.append(stride)
     return None if pending else Access(access.offset, tuple(strides))
+
+
+def copying(dims: Sequence[Dim], source: Placed, dest: Placed) -> Map:
+    """The kernel that copies a value of these dims from one place to another."""
+    body = Block(arg_types=[tensor((), buffer_dtype(source.buffer))])
+    body.add_op(Yield(body.args))
+    ends = (source.buffer, source.access), (dest.buffer, dest.access)
+    return Map(dims, ends[:1], ends[1:], body)

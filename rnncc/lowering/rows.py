@@ -1,4 +1,4 @@
-"""Rows of sequences that do not stand in the sequence itself: shifted ones, and absent ones."""
+"""Rows of sequences that do not stand in the sequence itself: shifted, absent and turned ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
+from rnncc.ir.attributes import get_ints
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.control import Yield
-from rnncc.ir.ops.shape import Shift
-from rnncc.ir.types import dims_of, dtype_of, tensor
+from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.shape import Shift, Transpose
+from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
 from rnncc.kern import dialect as kern
-from rnncc.kern import kernels
-from rnncc.lowering.maps import ZERO, Placed
+from rnncc.kern.access import Access
+from rnncc.lowering.maps import ZERO, Placed, copying
+from rnncc.platforms import LINE
 
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
@@ -68,15 +70,12 @@ def copy_shift(lowering: Lowering, op: Shift) -> Placed:
     """A dense copy of a shifted sequence, row by row."""
     steps, *dims = dims_of(op.y)
     dest, t, iteration = lowering.scratch(op.y), lowering.fresh_index("t"), Block()
-    scalar = Block(arg_types=[tensor((), dtype_of(op.y))])
-    scalar.add_op(Yield(scalar.args))
     assert op.parent is not None
     with lowering.at(op.parent):
         lowering.builders.append(OpBuilder(InsertPoint.at_end(iteration)))
         source = _shifted(lowering, op, Dim.of(t))
         row = lowering.builder.insert(kern.Row(dest.buffer, Dim.of(t), product(dims))).y
-        ends = (source.buffer, source.access), (row, source.access)
-        lowering.builder.insert(kernels.Map(dims, ends[:1], ends[1:], scalar))
+        lowering.builder.insert(copying(dims, source, Placed(row, source.access)))
         lowering.builder.insert(Yield([]))
         lowering.builders.pop()
         lowering.builder.insert(kern.For(t, ZERO, steps, [], iteration))
@@ -92,3 +91,21 @@ def _shifted(lowering: Lowering, op: Shift, t: Dim) -> Placed:
     x, init = lowering.pointer(op.x), lowering.pointer(op.init)
     row = kern.ShiftedRow(x, init, t, product(dims), edge, step)
     return Placed.densely(lowering.builder.insert(row).y, dims)
+
+
+def direct(lowering: Lowering, value: SSAValue, dest: Placed) -> bool:
+    """Let a loop put rows of a sequence where its transpose wants them; whether it does.
+
+    Of shorter rows each would write a part of a line, and the next one come back to it.
+    """
+    op, dims = value.owner, dims_of(value)
+    if not isinstance(op, Transpose) or lowering.target.waits_are_dear or not op.x.has_one_use():
+        return False
+    perm, row = get_ints(op.perm), dims[-1]
+    long = row.is_static and int(row) * ITEM_BYTES[dtype_of(value)] >= LINE
+    if perm[-1] != len(perm) - 1 or perm[0] == 0 or not long:
+        return False
+    strides = dict(zip(perm, dest.access.strides, strict=True))
+    access = Access(ZERO, tuple(strides[axis] for axis in range(len(perm))))
+    is_scan = isinstance(op.x.owner, Scan)
+    return is_scan and lowering.direct(op.x, Placed(dest.buffer, access))
