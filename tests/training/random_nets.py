@@ -19,6 +19,8 @@ from tests.training.models import SIZES, assert_same_bits, run_guarded, with_gra
 Array = np.ndarray
 Given = Callable[[Array], Array]
 Near = Callable[[Arrays, Arrays, str], None]
+SENSITIVE = 8
+"""Times what a rounding of the inputs changes that a result may be off by."""
 
 
 def check_trained(
@@ -40,12 +42,34 @@ def check_trained(
     for sizes in all_sizes:
         _, inputs = make_inputs(both, sizes, sizes["T"])
         want = run(both, inputs, np.float64, sizes)
+        moved = run(both, _moved(inputs, given), np.float64, sizes)
         results = [_trained(model, inputs, sizes, given) for model in models]
         outputs, grads = results[0]
-        near(outputs, {name: want[name] for name in outputs}, f"{sizes} ")
-        near(grads, {name: want[f"grad:{name}"] for name in grads}, f"{sizes} ")
+        for name, array in [*outputs.items(), *((f"grad:{n}", g) for n, g in grads.items())]:
+            try:
+                near({name: array}, {name: want[name]}, f"{sizes} ")
+            except AssertionError:
+                # Of sums that cancel, rounding the inputs leaves no more digits.
+                if _off(array, want[name]) > SENSITIVE * _off(moved[name], want[name]):
+                    raise
         for one, other in zip(*results, strict=True):
             assert_same_bits(one, other, f"{recompute} at {sizes}")
+
+
+def _moved(inputs: Arrays, given: Given) -> Arrays:
+    """Inputs that are off by as much as a model's rounding of them is."""
+    rng = np.random.default_rng(0)
+
+    def moved(array: Array) -> Array:
+        if array.dtype.kind != "f":
+            return array
+        return array * (1 + np.finfo(given(array).dtype).eps / 2 * rng.standard_normal(array.shape))
+
+    return {name: moved(array) for name, array in inputs.items()}
+
+
+def _off(one: Array, other: Array) -> float:
+    return float(np.abs(one - other).max(initial=0))
 
 
 def _trained(
