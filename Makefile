@@ -47,9 +47,9 @@ lint: .venv/installed-test
 # Wheels and sources of both distributions, into dist/.
 dist: .venv/bin/python
 	rm -rf dist
-	$(BIN)/python -m pip install --quiet build
-	$(BIN)/python -m build --outdir dist runtime
-	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m pip install --quiet build "setuptools>=77"
+	$(BIN)/python -m build --no-isolation --outdir dist runtime
+	$(BIN)/python -m build --no-isolation --outdir dist .
 
 # The documentation as a site in build/site; fails on warnings.
 site: .venv/installed-docs

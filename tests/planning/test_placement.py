@@ -6,7 +6,7 @@ from itertools import combinations
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rnncc.ir.dims import Dim
@@ -41,6 +41,7 @@ def assert_apart(blocks: Sequence[PlannedBlock]) -> None:
                 assert apart or starts[i] == ends[i] or starts[j] == ends[j]
 
 
+@settings(max_examples=30)  # a tenth of a second each
 @given(st.lists(blocks, max_size=12))
 def test_what_lives_at_once_lies_apart(blocks: list[PlannedBlock]) -> None:
     assert_apart(blocks)
@@ -85,6 +86,7 @@ def test_blocks_of_one_size_take_no_more_than_live_at_once(
     assert total.formulas == (unit * most,)
 
 
+@settings(max_examples=30)  # a tenth of a second each
 @given(st.lists(blocks, max_size=12))
 def test_blocks_start_at_multiples_of_their_elements(blocks: list[PlannedBlock]) -> None:
     offsets, _ = place(blocks)
