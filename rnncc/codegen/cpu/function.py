@@ -187,7 +187,7 @@ class _Body(Walk[CpuEmit]):
         part = _Body(
             inner, self.program, function.args[:blocks], self.shared, self.orders, self.slots
         )
-        part.labelled = self.labelled
+        part.labelled, part.serving = self.labelled, self.serving
         write(part)
         inner.b.ret(I32(OK))
         code = b.call(function, given)
@@ -241,6 +241,21 @@ class _Body(Walk[CpuEmit]):
         self.emit.iteration = around
 
     def loop(self, op: For) -> None:
+        unwanted = self.unwanted(op)
+        if unwanted is None:
+            self._loop(op)
+            return
+
+        def ends() -> list[Pointer]:
+            self._loop(op)
+            return self.all(op.finals)
+
+        begins = [self.pointers[v].base for v in op.inits]
+        bases = self.where(self.emit.b.not_(unwanted), ends, begins)
+        for final, base in zip(op.finals, bases, strict=True):
+            self.pointers[final] = Pointer(base, buffer_dtype(final))
+
+    def _loop(self, op: For) -> None:
         match self.orders.get(op):
             case None:
                 super().loop(op)
@@ -286,6 +301,8 @@ class _Body(Walk[CpuEmit]):
         if first is None or then is None or not one_pass:
             return None
         if self.shared.is_function(first) or self.shared.is_function(then):
+            return None
+        if self.serving.get(first) != self.serving.get(then):
             return None
         return StoredTerms.of(first, then)
 

@@ -7,9 +7,9 @@ what a kernel is, and how those who compute together wait, is the target's.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Generic, TypeVar
 
 from xdsl.ir import Operation, SSAValue
@@ -23,6 +23,7 @@ from rnncc.kern.kernels import Kernel
 from rnncc.kern.largest import Largest
 from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.program import KernelProgram
+from rnncc.planning.serving import serving
 
 E = TypeVar("E", bound=Emit)
 Ops = Callable[[Iterable[Operation]], list[Pointer]]
@@ -41,6 +42,7 @@ class Walk(ABC, Generic[E]):
         self.weights, self.workspace = weights, workspace
         self.pointers: dict[SSAValue, Pointer] = {}
         self.labelled: dict[str, Buffer] = {}
+        self.serving: Mapping[Operation, Sequence[Buffer]] = {}
 
     # What a target says
 
@@ -77,6 +79,7 @@ class Walk(ABC, Generic[E]):
         """Pointers of all buffers."""
         buffers = self.program.buffers
         self.labelled = {op.label.data: op for op in reversed(buffers)}  # the first of a name
+        self.serving = serving(self.program)
         self.declare_some(buffers)
 
     def declare_some(self, buffers: Sequence[Buffer]) -> None:
@@ -166,15 +169,24 @@ class Walk(ABC, Generic[E]):
         return Pointer(b.select(at_edge, self.pointers[op.init].base, row.base), row.dtype)
 
     def _guarded(self, op: Operation) -> None:
-        """A kernel; skipped when nothing that it writes is wanted."""
-        outs = self.all(op.outs) if isinstance(op, Kernel | ContinuedSum) else []
-        absent = [p.absent for p in outs if p.skippable and p.absent is not None]
-        if absent and len(absent) == len(outs):
-            with self.emit.when(self.emit.b.not_(reduce(self.emit.b.and_, absent))):
-                self.kernel(op)
-        else:
+        """A kernel; skipped when nothing that it serves is wanted."""
+        unwanted = self.unwanted(op)
+        if unwanted is None:
             self.kernel(op)
+        else:
+            with self.emit.when(self.emit.b.not_(unwanted)):
+                self.kernel(op)
         self.behind(op)
+
+    def unwanted(self, op: Operation) -> Value | None:
+        """Whether all outputs that an op serves are absent; None if it is needed in any case."""
+        if op in self.serving:
+            absent = [self.pointers[output.y].absent for output in self.serving[op]]
+        else:
+            outs = self.all(op.outs) if isinstance(op, Kernel | ContinuedSum) else []
+            absent = [p.absent if p.skippable else None for p in outs]
+        known = [value for value in absent if value is not None]
+        return reduce(self.emit.b.and_, known) if known and known == absent else None
 
     def loop(self, op: For) -> None:
         """A loop over single steps or over chunks of steps."""
@@ -210,7 +222,7 @@ class Walk(ABC, Generic[E]):
                     return [p.base for p in block(before)]
                 block(before)
                 opened.append(self._flag(gate.flag))
-                return self._where(opened[-1], after, carried)
+                return self.where(opened[-1], partial(self.block, after), carried)
 
         goes_on = (lambda: opened[-1]) if gate is not None and bool(gate.last) else None
         finals = emit.loop(iterations, iteration, [p.base for p in types], goes_on)
@@ -223,15 +235,15 @@ class Walk(ABC, Generic[E]):
         self.together()
         return flag
 
-    def _where(
-        self, condition: Value, ops: Sequence[Operation], otherwise: Sequence[Value]
+    def where(
+        self, condition: Value, write: Callable[[], list[Pointer]], otherwise: Sequence[Value]
     ) -> list[Value]:
-        """What ops end with where a condition holds, else some other pointers."""
+        """What code ends with where a condition holds, else some other pointers."""
         b, before = self.emit.b, self.emit.b.block
         run, join = b.append_basic_block("run"), b.append_basic_block("join")
         b.cbranch(condition, run, join)
         b.position_at_end(run)
-        then_values, after = [p.base for p in self.block(ops)], b.block
+        then_values, after = [p.base for p in write()], b.block
         b.branch(join)
         b.position_at_end(join)
         values: list[Value] = []

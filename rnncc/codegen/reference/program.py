@@ -20,6 +20,7 @@ from rnncc.kern.largest import Largest
 from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.program import KernelProgram
 from rnncc.names import c_names
+from rnncc.planning.serving import serving
 
 NULL_POINTER, PAST_LIMIT = 1, 4
 """Codes of rnncc.h."""
@@ -60,10 +61,12 @@ class ProgramWriter:
         members = [port.name for port in (*program.inputs, *program.outputs)]
         names = c_names(members)
         self.inputs, self.outputs = names[: len(program.inputs)], names[len(program.inputs) :]
+        self.serving: Mapping[Operation, Sequence[Buffer]] = {}
         self._count = 0
 
     def write(self) -> list[str]:
         """All that the program is in C."""
+        self.serving = serving(self.program)
         begin = self._declarations()
         body, _ = self._block(self.program.func.body.block.ops)
         body = c.resolved([*begin, *body, "return 0;"], self.symbols)
@@ -257,11 +260,12 @@ class ProgramWriter:
         if function.fails:
             call = [f"error = {call[0]}", *call[1:], "if (error != 0)", "    return error;"]
         # Others have memory that stands in for them, and are computed in any case.
-        absent = [out.owner for out in outs if _is_skippable(out)]
-        if outs and len(absent) == len(outs):
-            requested = " || ".join(f"{self.names[out]} != NULL" for out in outs)
-            return [f"if ({requested}) {{", *c.indented(call), "}"]
-        return call
+        alone = outs if all(_is_skippable(out) for out in outs) else []
+        served = [output.y for output in self.serving.get(op, ())] or alone
+        if not served:
+            return call
+        requested = [f"{self._argument(output)} != NULL" for output in served]
+        return [*_condition(requested), *c.indented(call), "}"]
 
     def _reserved_names(self) -> set[str]:
         """Names that no parameter of a kernel may have."""
@@ -370,6 +374,15 @@ def _joined(head: str, lines: list[str]) -> list[str]:
     if len(lines) == 1 and len(head) + len(lines[0].lstrip()) < 88:
         return [head + lines[0].lstrip()]
     return [head, *lines]
+
+
+def _condition(any_of: Sequence[str]) -> list[str]:
+    """The head of what is done if one of some conditions holds, on one line where that is short."""
+    line = f"if ({' || '.join(any_of)}) {{"
+    if len(line) < 88:
+        return [line]
+    first, *others, last = any_of
+    return [f"if ({first}", *(f"    || {other}" for other in others), f"    || {last}) {{"]
 
 
 def _wrapped(words: Sequence[str], end: str) -> list[str]:

@@ -1,0 +1,53 @@
+"""Which outputs work is for: a caller who wants none of them lets it be skipped.
+
+In: a kernel program. Out: for each of its ops that serve some of the outputs, but not all, which
+ones. Such are, of a gradient that nobody asked for, the map that brings it into place, which writes
+nothing else, but also the product that the map reads, and the packing of that product's weights.
+"""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation
+
+from rnncc.kern.dialect import Buffer, Limit
+from rnncc.kern.program import KernelProgram
+from rnncc.planning.uses import accesses, targets
+
+MOST = 16
+"""Outputs that are asked about before an op: what serves more is run in any case."""
+
+Outputs = frozenset[Buffer] | None
+"""What is served; None: more than can be asked about, or what a caller cannot do without."""
+
+NOTHING: Outputs = frozenset()
+
+
+def serving(program: KernelProgram) -> dict[Operation, tuple[Buffer, ...]]:
+    """The outputs that ops outside of loops serve, and the loops, where the program has others."""
+    outputs = [op for op in program.buffers if op.role.data == "output"]
+    # Backward wants all of a tape.
+    asked = {port.name for port in program.outputs if port.kind in (None, "grad")}
+    optional = frozenset(op for op in outputs if op.label.data in asked)
+    if len(optional) < 2:
+        return {}
+    served: dict[Buffer, Outputs] = {op: frozenset([op]) & optional or None for op in outputs}
+    found: dict[Operation, tuple[Buffer, ...]] = {}
+    names, ops = targets(program.func), list(program.func.body.block.ops)
+    # Who reads a value stands behind the op that writes it, or in the same loop.
+    for op in reversed(ops):
+        touched = [(w, b) for o in op.walk() for v, w, *_ in accesses(o) for b in names[v]]
+        here = NOTHING
+        for buffer in (buffer for writes, buffer in touched if writes):
+            here = _joined(here, served.get(buffer, NOTHING))
+        if any(isinstance(inner, Limit) for inner in op.walk()):
+            here = None
+        for buffer in (buffer for writes, buffer in touched if not writes):
+            served[buffer] = _joined(served.get(buffer, NOTHING), here)
+        if here and here != optional:
+            found[op] = tuple(b for b in outputs if b in here)
+    return found
+
+
+def _joined(a: Outputs, b: Outputs) -> Outputs:
+    both = None if a is None or b is None else a | b
+    return None if both is None or len(both) > MOST else both
