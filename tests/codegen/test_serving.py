@@ -9,14 +9,20 @@ import numpy as np
 import pytest
 from xdsl.ir import SSAValue
 
+from rnncc.codegen.cpu.function import emit_kernel
+from rnncc.codegen.cpu.loop_orders import loop_orders
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.outlined import OutlinedKernels
+from rnncc.codegen.cpu.resident import PlacesFirst
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Gemm, Map, Reduce
 from rnncc.kern.moves import Pack
 from rnncc.kern.program import KernelProgram
+from rnncc.planning.interchange import Interchange
 from rnncc.planning.serving import MOST, serving
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import Guards, guards
@@ -57,7 +63,35 @@ def two_loops() -> Program:
     return b.finish({**ends, "last": b.neg(last)})
 
 
-PROGRAMS = [turned, softmax, two_loops]
+def averages() -> Program:
+    """A light loop, whose elements go through its steps one by one, and what is none of it."""
+    b = Builder.net("averages")
+    x, h = b.input("x", ("T", "N", 64)), b.input("h", ("N", 64))
+
+    def body(inner: Builder, _: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        new = inner.add(inner.mul(carry[0], inner.sigmoid(rows[0])), rows[0])
+        return [new], [new]
+
+    (last,), (ys,) = b.scan([], [h], [x], body)
+    return b.finish({"y": b.reduce("sum", ys, [2]), "last": b.neg(last), "z": b.relu(x)})
+
+
+def matrices() -> Program:
+    """States that are matrices, which go through runs of steps one by one."""
+    b = Builder.net("matrices")
+    s, x = b.input("s", ("N", 64, 64)), b.input("x", ("T", "N", 64))
+
+    def body(inner: Builder, _: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        dims = dims_of(carry[0])
+        column, row = inner.broadcast(rows[0], dims, [0, 1]), inner.broadcast(rows[0], dims, [0, 2])
+        new = inner.add(inner.mul(carry[0], inner.sigmoid(column)), inner.mul(column, row))
+        return [new], [inner.reduce("sum", inner.mul(new, row), [2])]
+
+    (last,), (ys,) = b.scan([], [s], [x], body)
+    return b.finish({"y": b.tanh(ys), "last": b.neg(last), "z": b.relu(x)})
+
+
+PROGRAMS = [turned, softmax, two_loops, averages, matrices]
 
 
 @pytest.mark.parametrize("make", PROGRAMS)
@@ -75,6 +109,15 @@ def test_what_is_absent_changes_no_bit(make: Callable[[], Program]) -> None:
                     [alone] = code.run(inputs, sizes, memory, absent=want.keys() - {name}).values()
                     np.testing.assert_array_equal(alone, every[name], err_msg=name)
                 assert code.run(inputs, sizes, memory, absent=want.keys()) == {}
+
+
+@pytest.mark.parametrize(("make", "kind"), [(averages, Interchange), (matrices, PlacesFirst)])
+def test_loops_in_other_orders_are_asked(make: Callable[[], Program], kind: type) -> None:
+    """As `test_what_is_absent_changes_no_bit` has them."""
+    kernels, target = as_it_is(make()), resolve_target()
+    shared = OutlinedKernels([kernels], target, emit_kernel)
+    [(loop, order)] = loop_orders(kernels.func, target, shared, several=False).items()
+    assert isinstance(order, kind) and loop in serving(kernels)
 
 
 def found(kernels: KernelProgram) -> dict[str, list[set[str]]]:
