@@ -95,17 +95,37 @@ class _Parts:
     def __init__(self, module: torch.nn.Module) -> None:
         own = list(module.modules())
         self._modules = [(x, dict(x._modules), set(x._parameters)) for x in own]
+        self._shared = _shared(own)
 
     def are_of(self, module: torch.nn.Module) -> bool:
-        """Whether these are still the same, and have parameters of the same names."""
-        return self._modules[0][0] is module and all(
-            x._modules == modules and x._parameters.keys() == names
-            for x, modules, names in self._modules
+        """Whether these are still the same, have parameters of the same names, and share those
+        tensors that the code takes for one."""
+        return (
+            self._modules[0][0] is module
+            and all(
+                x._modules == modules and x._parameters.keys() == names
+                for x, modules, names in self._modules
+            )
+            and all(
+                getattr(*place) is getattr(*places[0])
+                for places in self._shared
+                for place in places[1:]
+            )
         )
 
     def modes(self) -> tuple[bool, ...]:
         """Which ones are in `train()` mode."""
         return tuple([x.training for x, _, _ in self._modules])
+
+
+def _shared(modules: Iterable[torch.nn.Module]) -> list[list[tuple[torch.nn.Module, str]]]:
+    """The places of each tensor that modules have more than once."""
+    places = dict[int, list[tuple[torch.nn.Module, str]]]()
+    for module in modules:
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None:
+                places.setdefault(id(tensor), []).append((module, name))
+    return [found for found in places.values() if len(found) > 1]
 
 
 class _Form:

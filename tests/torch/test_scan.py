@@ -46,6 +46,17 @@ def test_equals_loop(kind: Any) -> None:
         torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
 
 
+def test_a_loop_within_a_step_that_makes_its_masks() -> None:
+    """A factorisation is one, and of a single matrix its masks are of one element."""
+
+    def cell(x: Any, h: Any) -> tuple[Any, Any]:
+        return torch.linalg.qr(x.view(-1, 2, 3).mT)[0], torch.tanh(x + h)
+
+    xs, h = sequence(4, 1)[..., :6].requires_grad_(), torch.zeros(1, 6)
+    ours, theirs = (with_gradients(run(cell, xs, h), [xs]) for run in (rt.scan, loop))
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
 def test_cells_of_pytorch(kind: str) -> None:
     class Cell(torch.nn.Module):

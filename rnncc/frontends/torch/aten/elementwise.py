@@ -195,6 +195,7 @@ OPERATORS: Table = {
     "erfc": unary(special.erfc),
     "erfinv": unary(special.erfinv),
     "special_erfcx": unary(special.scaled_erfc),
+    "special_log_ndtr": unary(special.log_normal_cdf),
     "lgamma": unary(special.log_gamma),
     "digamma": unary(special.digamma),
     "signbit": signbit,
