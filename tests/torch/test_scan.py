@@ -57,6 +57,29 @@ def test_a_loop_within_a_step_that_makes_its_masks() -> None:
     torch.testing.assert_close(ours, theirs, **CLOSE)
 
 
+def test_what_no_loss_hangs_on_has_no_gradient() -> None:
+    """None, not zeros, by which an optimiser with weight decay would shrink it."""
+    w, u, v = (torch.randn(WIDTH, WIDTH, requires_grad=True) for _ in range(3))
+
+    def cell(x: Any, state: Any) -> tuple[Any, Any]:
+        h = torch.tanh(x @ w + state[0])
+        return h @ u, (h, (h.sgn() + x.sign()) @ v)
+
+    xs, start = sequence(4).requires_grad_(), (torch.zeros(3, WIDTH), torch.zeros(3, WIDTH))
+    found = []
+    for run in (rt.scan, loop):
+        one, (_, other) = run(cell, xs, start)
+        sources, options = (xs, w, u, v), {"allow_unused": True, "retain_graph": True}
+        grads = [torch.autograd.grad(y.sum(), sources, **options) for y in (one, other)]
+        (slopes,) = torch.autograd.grad(one.sum(), u, create_graph=True)
+        grads.append(torch.autograd.grad(slopes.sum(), sources, **options))
+        found.append(grads)
+    ours, theirs = ([[x is None for x in grads] for grads in every] for every in found)
+    assert ours == theirs == [[0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 1, 1]]
+    flat = [[x for grads in every for x in grads if x is not None] for every in found]
+    torch.testing.assert_close(*flat, **CLOSE)
+
+
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
 def test_cells_of_pytorch(kind: str) -> None:
     class Cell(torch.nn.Module):
