@@ -201,7 +201,7 @@ class _Walk:
                 yield from ((function, n) for n in range(len(function.__closure__ or ())))
 
     def _own(self, owner: Any) -> None:
-        if id(owner) in self.owners or not isinstance(getattr(owner, "__dict__", None), dict):
+        if id(owner) in self.owners or not _has_dict(owner):
             return
         self.owners[id(owner)] = owner
         for kind in type(owner).__mro__:
@@ -216,7 +216,8 @@ class _Walk:
         """Something that the code names."""
         if isinstance(value, property):
             value = value.fget
-        value = getattr(value, "__func__", value)
+        if isinstance(value, MethodType | staticmethod | classmethod):
+            value = value.__func__
         if isinstance(value, FunctionType):
             self._function(value, name)
         elif isinstance(value, type):
@@ -244,6 +245,14 @@ class _Walk:
         """Whether it is of the packages of the module's parts, or of PyTorch's a `forward`."""
         package = _package(function)
         return package in self._packages or (package == "torch" and name == "forward")
+
+
+def _has_dict(x: Any) -> bool:
+    """Whether an object has attributes of its own; some answer any name with something else."""
+    try:
+        return isinstance(object.__getattribute__(x, "__dict__"), dict)
+    except AttributeError:
+        return False
 
 
 def _names_of(owner: Any) -> set[str]:

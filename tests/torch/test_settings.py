@@ -159,3 +159,24 @@ def test_what_is_frozen_stays_as_it_was() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert torch.equal(net(x), before)
+
+
+class Refusing:
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+
+def test_objects_that_answer_no_name() -> None:
+    class Holding(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.odd: Any = Refusing()
+
+        def forward(self, x: Any) -> Any:
+            return x * 2 if self.odd is not None else x
+
+    module, x = Holding(), torch.ones(3)
+    net = rt.compile(module, (x,))
+    assert torch.equal(net(x), 2 * x)
+    module.odd = None
+    assert torch.equal(net(x), x)
