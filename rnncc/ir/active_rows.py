@@ -102,7 +102,7 @@ def _share_of_scan(scan: Scan, number: int, inner: dict[Scan, Needed]) -> Active
         inner[scan] = active_rows(scan.body.block, masks)
     args = list(scan.groups[2])
     rows = inner[scan].get(args[number])
-    if rows is None or scan.steps == 1:
+    if rows is None or rows.mask not in args or scan.steps == 1:  # a step may compute a mask itself
         return None
     axes = (0, *(axis + 1 for axis in rows.axes))
     return ActiveRows(scan.xs[args.index(rows.mask)], axes, rows.where)

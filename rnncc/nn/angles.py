@@ -75,9 +75,10 @@ def sinh(b: Builder, x: SSAValue) -> SSAValue:
 
 
 def cosh(b: Builder, x: SSAValue) -> SSAValue:
-    """(e^x + e^-x) / 2"""
-    e = b.exp(b.minimum(b.abs(x), b.full_like(x, range_of(x).huge)))
-    return _or_half_exp(b, x, times(b, b.add(e, b.div(b.full_like(x, 1.0), e)), 0.5))
+    """(e^x + e^-x) / 2, with e^|x| - 1 = m : 1 + m²/(m + 1)/2, with its slope near 0"""
+    m = b.expm1(b.minimum(b.abs(x), b.full_like(x, range_of(x).huge)))
+    above_one = times(b, b.mul(m, b.div(m, plus(b, m, 1.0))), 0.5)
+    return _or_half_exp(b, x, plus(b, above_one, 1.0))
 
 
 def asinh(b: Builder, x: SSAValue) -> SSAValue:

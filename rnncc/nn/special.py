@@ -19,6 +19,8 @@ from rnncc.nn.arithmetic import plus, reciprocal, times, with_sign
 Function = Callable[[Builder, SSAValue], SSAValue]
 _SHIFT = 8
 """Where Stirling's series is used: with seven terms it has all digits of a double there."""
+_SINE_TERMS = 8
+"""Of its series at 1/2, for all digits of a double."""
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 """B₂, B₄, ..."""
 # Cody 1969, "Rational Chebyshev approximations for the error function", tables II and III.
@@ -148,11 +150,14 @@ def _turn(b: Builder, low: SSAValue, x: SSAValue) -> SSAValue:
 
 
 def sinc(b: Builder, x: SSAValue) -> SSAValue:
-    """sin(πx) / (πx); 1 at 0, and flat."""
-    one = b.full_like(x, 1.0)
-    none = b.compare("eq", x, b.full_like(x, 0.0))
-    angle = b.select(none, one, times(b, x, math.pi))
-    return b.select(none, one, b.div(b.sin(angle), angle))
+    """sin(πx) / (πx); near 0 by a series, since its slope is a difference of large numbers."""
+    angle = times(b, x, math.pi)
+    near = b.compare("lt", b.abs(angle), b.full_like(x, 0.5))
+    small = b.select(near, angle, b.full_like(x, 0.0))
+    terms = [(-1) ** k / math.factorial(2 * k + 1) for k in range(_SINE_TERMS)]
+    series = _polynomial(b, b.mul(small, small), terms[::-1])
+    angle = b.select(near, b.full_like(x, 1.0), angle)
+    return b.select(near, series, b.div(b.sin(angle), angle))
 
 
 def erfc(b: Builder, x: SSAValue) -> SSAValue:
@@ -163,6 +168,21 @@ def erfc(b: Builder, x: SSAValue) -> SSAValue:
     negative = b.compare("lt", x, b.full_like(x, 0.0))
     tail = b.select(negative, b.sub(b.full_like(x, 2.0), tail), tail)
     return b.select(small, b.sub(b.full_like(x, 1.0), b.erf(x)), tail)
+
+
+def log_normal_cdf(b: Builder, x: SSAValue) -> SSAValue:
+    """ln Φ(x), the logarithm of the normal distribution's cumulative one.
+
+    Below 1 it is ln(erfcx(-t) / 2) - t² with t = x/√2, above ln(1 - erfc(t) / 2); each is computed
+    where it is finite alone, so that no slope is NaN.
+    """
+    below = b.compare("lt", x, b.full_like(x, 1.0))
+    t = times(b, x, math.sqrt(0.5))
+    low = b.select(below, t, b.full_like(x, 0.0))
+    high = b.select(below, b.full_like(x, 1.0), t)
+    tail = b.log(times(b, scaled_erfc(b, b.neg(low)), 0.5))
+    near_one = b.log1p(times(b, erfc(b, high), -0.5))
+    return b.select(below, b.sub(tail, b.mul(low, low)), near_one)
 
 
 def scaled_erfc(b: Builder, x: SSAValue) -> SSAValue:

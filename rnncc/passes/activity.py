@@ -34,11 +34,46 @@ def dependent_values(ops: Iterable[Operation], sources: Iterable[SSAValue]) -> F
     return dependent
 
 
-def sources_of(program: Program, name: str) -> frozenset[str]:
-    """The inputs of a program that an output has gradients for."""
-    net, leading = program.net, {program.net.outputs[name]}
-    _trace(net.body.block.ops, leading)
-    return frozenset(key for key, value in net.inputs.items() if value in leading)
+def sources_of_outputs(program: Program) -> dict[str, frozenset[str]]:
+    """The inputs of a program that each output has gradients for."""
+    net = program.net
+    bits = {value: 1 << number for number, value in enumerate(net.inputs.values())}
+    _gather(list(net.body.block.ops), bits)
+    return {
+        key: frozenset(name for name, x in net.inputs.items() if bits.get(value, 0) & bits[x])
+        for key, value in net.outputs.items()
+    }
+
+
+def _gather(ops: Iterable[Operation], bits: dict[SSAValue, int]) -> None:
+    """Add the inputs, a bit each, that values have gradients for."""
+    for op in ops:
+        if isinstance(op, Scan):
+            _gather_scan(op, bits)
+        elif isinstance(op, RnnOp):
+            bits[op.y] = _union(bits, _floats(op.differentiable))
+
+
+def _gather_scan(scan: Scan, bits: dict[SSAValue, int]) -> None:
+    for arg, value in zip(scan.body.block.args, scan.operands, strict=True):
+        bits[arg] = bits.get(value, 0)
+    _, carry, _ = scan.groups
+    nexts, rows = scan.yields
+    ops, settled = list(scan.body.block.ops), False
+    while not settled:  # as below: sets only grow
+        _gather(ops, bits)
+        known = [_union(bits, pair) for pair in zip(carry, nexts, strict=True)]
+        settled = known == [bits[arg] for arg in carry]
+        bits.update(zip(carry, known, strict=True))
+    bits.update((final, bits[arg]) for final, arg in zip(scan.finals, carry, strict=True))
+    bits.update((y, bits.get(row, 0)) for y, row in zip(scan.ys, rows, strict=True))
+
+
+def _union(bits: dict[SSAValue, int], values: Iterable[SSAValue]) -> int:
+    found = 0
+    for value in values:
+        found |= bits.get(value, 0)
+    return found
 
 
 def _floats(values: Iterable[SSAValue]) -> list[SSAValue]:

@@ -117,6 +117,11 @@ class _Call:
             i for i, sources in enumerate(self.net.sources) if not sources & frozenset(requested)
         ]
 
+    def reached(self, grads: _Optionals) -> frozenset[int]:
+        """The numbers of the inputs that outputs with a gradient hang on."""
+        pairs = zip(self.net.sources, grads, strict=True)
+        return frozenset().union(*(sources for sources, grad in pairs if grad is not None))
+
     def gradients(
         self, tensors: _Tensors, grads: _Optionals, requested: Sequence[bool]
     ) -> list[torch.Tensor | None]:
@@ -179,10 +184,11 @@ class _Net(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         tensors: tuple[torch.Tensor, ...] = ctx.saved_tensors  # an error if they were changed
-        requested = ctx.needs_input_grad[1:]
-        seeds = [grad for grad in grads if grad is not None]
-        if not seeds:
+        reached = ctx.call.reached(grads)
+        requested = [needs and i in reached for i, needs in enumerate(ctx.needs_input_grad[1:])]
+        if not any(requested):
             return (None,) * (1 + len(tensors))
+        seeds = [grad for grad in grads if grad is not None]
         call = _Gradients(ctx.call, grads, requested)
         every = [*tensors, *seeds]
         known = torch.is_grad_enabled() or _is_transformed(every)

@@ -22,7 +22,11 @@ from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exports import exported
 from rnncc.torch.nets import TorchNet
+from rnncc.torch.settings import Settings
 from rnncc.torch.transforms import outside_of_transforms
+
+MOST_FORMS = 8
+"""Of a module in one mode, for other settings; each is compiled."""
 
 
 @record
@@ -39,7 +43,8 @@ class Example:
 class CompiledModule(torch.nn.Module):
     """A module whose forward is compiled; its parameters are those of the one it came from.
 
-    It is compiled once for each mode of its parts, and anew when it consists of other ones.
+    It is compiled once for each mode of its parts and for other settings, and anew when it consists
+    of other parts.
 
     Attributes:
         module: the one it came from.
@@ -52,7 +57,7 @@ class CompiledModule(torch.nn.Module):
         self._example: Example | None = example
         self._frozen = example.frozen
         self._parts = _Parts(module)
-        self._forms = dict[tuple[bool, ...], _Form]()
+        self._forms = dict[tuple[bool, ...], list[_Form]]()
         self.form()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModule:
@@ -73,16 +78,28 @@ class CompiledModule(torch.nn.Module):
         """The module, compiled as it is now."""
         if not (self._frozen or self._parts.are_of(self.module)):
             self._parts, self._forms = _Parts(self.module), {}
-        modes = () if self._frozen else self._parts.modes()
-        return self._forms.get(modes) or self._made(modes)
+        forms = self._forms.setdefault(() if self._frozen else self._parts.modes(), [])
+        changed = None
+        for form in forms:
+            changed = None if self._frozen else form.settings.changed()
+            if changed is None:
+                return form
+        return self._made(forms, changed)
 
-    def _made(self, modes: tuple[bool, ...]) -> _Form:
+    def _made(self, forms: list[_Form], changed: str | None) -> _Form:
         if self._example is None:
-            what = "its parts, or their modes, are others than where it was compiled and pickled"
-            raise CompileError(type(self.module).__name__, what, "compile the module again")
+            what = "its parts, their modes or settings are others than where it was compiled and "
+            raise CompileError(
+                type(self.module).__name__, what + "pickled", "compile the module again"
+            )
         with outside_of_transforms():
-            made = self._forms[modes] = _Form(self.module, self._example)
-        return made
+            form = _Form(self.module, self._example)
+        forms.insert(0, form)
+        if len(forms) > MOST_FORMS:
+            forms.pop()
+            what = f"{type(self.module).__name__} is compiled for each value of {changed}"
+            warnings.warn(f"{what}; as a buffer, or as an argument, it is read", stacklevel=4)
+        return form
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes."""
@@ -94,18 +111,54 @@ class _Parts:
 
     def __init__(self, module: torch.nn.Module) -> None:
         own = list(module.modules())
-        self._modules = [(x, dict(x._modules), set(x._parameters)) for x in own]
+        self._modules = [(x, dict(x._modules), _names(x), _hooks(x)) for x in own]
+        self._shared = _shared(own)
 
     def are_of(self, module: torch.nn.Module) -> bool:
-        """Whether these are still the same, and have parameters of the same names."""
-        return self._modules[0][0] is module and all(
-            x._modules == modules and x._parameters.keys() == names
-            for x, modules, names in self._modules
+        """Whether these are still the same, have parameters of the same names and the same hooks,
+        and share those tensors that the code takes for one."""
+        return (
+            self._modules[0][0] is module
+            and all(
+                x._modules == modules and _names(x) == names and _hooks(x) == hooks
+                for x, modules, names, hooks in self._modules
+            )
+            and all(
+                getattr(*place) is getattr(*places[0])
+                for places in self._shared
+                for place in places[1:]
+            )
         )
 
     def modes(self) -> tuple[bool, ...]:
         """Which ones are in `train()` mode."""
-        return tuple([x.training for x, _, _ in self._modules])
+        return tuple([x.training for x, *_ in self._modules])
+
+
+def _names(module: torch.nn.Module) -> list[str]:
+    """Of the parameters that a module has."""
+    return [name for name, tensor in module._parameters.items() if tensor is not None]
+
+
+def _hooks(module: torch.nn.Module) -> tuple[int, ...]:
+    """The numbers of a module's hooks."""
+    own = module.__dict__
+    return (
+        *own["_forward_pre_hooks"],
+        *own["_forward_hooks"],
+        *own["_backward_pre_hooks"],
+        *own["_backward_hooks"],
+    )
+
+
+def _shared(modules: Iterable[torch.nn.Module]) -> list[list[tuple[torch.nn.Module, str]]]:
+    """The places of each tensor that modules have more than once."""
+    places = dict[int, list[tuple[torch.nn.Module, str]]]()
+    for module in modules:
+        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
+            if tensor is not None:
+                places.setdefault(id(tensor), []).append((module, name))
+    return [found for found in places.values() if len(found) > 1]
 
 
 class _Form:
@@ -113,9 +166,11 @@ class _Form:
 
     Attributes:
         net: what it computes.
+        settings: what else its code reads, and what that was.
     """
 
     def __init__(self, module: torch.nn.Module, example: Example) -> None:
+        self.settings = Settings(module)
         own = example.args, example.kwargs, example.dynamic_shapes
         graph, names = exported(module, *own, not example.frozen)
         self._frozen = example.frozen

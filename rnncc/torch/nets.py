@@ -22,7 +22,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.options import PRECISIONS
-from rnncc.passes.activity import sources_of
+from rnncc.passes.activity import sources_of_outputs
 from rnncc.passes.gradient_program import gradient_program
 from rnncc.passes.instances import instances
 from rnncc.passes.outputs import fresh_prefix, fresh_symbol, keep_outputs
@@ -94,7 +94,8 @@ class TorchNet:
         own = {n: _DTYPES[dtype_of(v)] for n, v in ends}
         kinds = {**own, **dtypes.outputs}
         outputs = [Output(n, dims_of(v), own[n], kinds[n]) for n, v in ends]
-        sources = [frozenset(numbers[n] for n in sources_of(program, o.name)) for o in outputs]
+        names = sources_of_outputs(program)
+        sources = [frozenset(numbers[n] for n in names[o.name]) for o in outputs]
         converted = {n: dtype for n, dtype in enumerate(dtypes.inputs) if dtype in NARROW}
         places = _places(net.inputs.values())
         return TorchNet(program, code, list(net.inputs), outputs, sources, places, converted)

@@ -52,6 +52,11 @@ def bell(x: float) -> float:
     return 2 / math.sqrt(math.pi) * math.exp(-x * x)
 
 
+def cdf(x: float) -> float:
+    """Of the normal distribution."""
+    return math.erfc(-x / math.sqrt(2)) / 2
+
+
 CASES: dict[str, tuple[Formula, Callable[[float], float], Callable[[float], float], Array]] = {
     "log gamma": (special.log_gamma, math.lgamma, psi, np.concatenate([NEAR, SMALL, 1e10 * SMALL])),
     "erfc": (special.erfc, math.erfc, lambda x: -bell(x), np.concatenate([NEAR / 1.5, SMALL])),
@@ -66,6 +71,22 @@ CASES: dict[str, tuple[Formula, Callable[[float], float], Callable[[float], floa
         lambda x: math.exp(x * x) * math.erfc(x),
         lambda x: 2 * x * math.exp(x * x) * math.erfc(x) - 2 / math.sqrt(math.pi),
         RNG.uniform(-3, 5, 200),
+    ),
+    "sinc": (
+        special.sinc,
+        lambda x: math.sin(math.pi * x) / (math.pi * x),
+        lambda x: (
+            (math.cos(math.pi * x) - math.sin(math.pi * x) / (math.pi * x)) / x
+            if abs(x) > 1e-4
+            else -(math.pi**2) * x / 3
+        ),
+        np.concatenate([NEAR / 15, SMALL]),
+    ),
+    "log normal cdf": (
+        special.log_normal_cdf,
+        lambda x: math.log1p(-math.erfc(x / math.sqrt(2)) / 2) if x > 0 else math.log(cdf(x)),
+        lambda x: bell(x / math.sqrt(2)) / math.sqrt(8) / cdf(x),
+        RNG.uniform(-30, 2, 300),
     ),
 }
 

@@ -107,10 +107,25 @@ def test_gradients() -> None:
     assert_nearer(found, gradients(lambda xs: loop(cell, xs, h), cell.parameters(), xs))
 
 
-@pytest.mark.parametrize("make", [lambda: Within(torch.bfloat16), Gated])
+class Readout(Unrolled):
+    """A layer behind the loop, within autocast, of tensors with more axes than two."""
+
+    def __init__(self) -> None:
+        super().__init__(Gated())
+        self.out = nn.Linear(3, 2)
+
+    def forward(self, xs: Any) -> Any:
+        with torch.autocast("cpu", torch.bfloat16):
+            ys, h = super().forward(xs)
+            return self.out(ys), h
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Unrolled(Within(torch.bfloat16)), lambda: Unrolled(Gated()), Readout]
+)
 def test_loops_of_the_back_end(make: Any) -> None:
     torch.manual_seed(0)
-    net, xs = Unrolled(make()), sequence(20)
+    net, xs = make(), sequence(20)
     torch._dynamo.reset()
     compiled = torch.compile(net, backend="rnncc")
     with torch.autocast("cpu", torch.bfloat16), warnings.catch_warnings():

@@ -186,6 +186,20 @@ def test_parts_that_are_replaced() -> None:
     torch.testing.assert_close(torch.func.functional_call(net, values, (x,)), theirs, **CLOSE)
 
 
+def test_weights_that_are_tied_no_more() -> None:
+    words, out = nn.Embedding(5, 4), nn.Linear(4, 5, bias=False)
+    out.weight = words.weight
+    module, x = nn.Sequential(words, out), torch.tensor([1, 3])
+    net = rt.compile(module, (x,))
+    torch.testing.assert_close(net(x), module(x), **CLOSE)
+    out.weight = nn.Parameter(torch.randn(5, 4))
+    net(x).sum().backward()
+    torch.testing.assert_close(net(x), module(x), **CLOSE)
+    torch.testing.assert_close(out.weight.grad, words(x).sum(0).expand(5, 4), **CLOSE)
+    words.weight = out.weight
+    torch.testing.assert_close(net(x), module(x), **CLOSE)
+
+
 @pytest.mark.parametrize("momentum", [0.1, None])
 def test_normalisation_in_training(momentum: float | None) -> None:
     """Batch norm counts its batches and keeps its averages."""

@@ -63,8 +63,8 @@ def test_gradients_within_a_cell_of_an_exported_module() -> None:
     net, h = Looped(Learning(), False), H.clone().requires_grad_()
     compiled = rt.compile(net, (XS, H), dynamic_shapes=({0: torch.export.Dim("T")}, {}))
     found = []
-    net.run = loop
-    for module in (compiled, net):
+    for module, run in ((compiled, rt.scan), (net, loop)):
+        net.run = run
         ys, last = module(XS[1:], h)
         grads = torch.autograd.grad(ys.sum() + last.square().sum(), [h, *net.parameters()])
         found.append((ys, last, *grads))

@@ -54,6 +54,10 @@ OPERATORS: dict[str, Operator] = {
         (x - x + 3).std(1) + torch.std_mean(y - y, 1)[0] + x[:, 0]
     ),
     "slope of sinc": lambda x, y, n: torch.sinc(x * (y > 0)) + torch.sinc(y),
+    "slopes far out": lambda x, y, n: F.celu(200 * x) + torch.special.log_ndtr(15 * y),
+    "slope of sinc and cosh near 0": lambda x, y, n: (
+        1e4 * (x * 1e-6).sinc() + 1e6 * (y / 1e6).cosh()
+    ),
     "slope of the norm of zeros": lambda x, y, n: (x - x).norm(dim=1) + x[:, 0],
     "running sum": lambda x, y, n: x.cumsum(0) * y.cumsum(-1),
     "running sum of whole numbers": lambda x, y, n: n.cumsum(0) + (n > 2).cumsum(0),

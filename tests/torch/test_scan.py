@@ -46,6 +46,40 @@ def test_equals_loop(kind: Any) -> None:
         torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
 
 
+def test_a_loop_within_a_step_that_makes_its_masks() -> None:
+    """A factorisation is one, and of a single matrix its masks are of one element."""
+
+    def cell(x: Any, h: Any) -> tuple[Any, Any]:
+        return torch.linalg.qr(x.view(-1, 2, 3).mT)[0], torch.tanh(x + h)
+
+    xs, h = sequence(4, 1)[..., :6].requires_grad_(), torch.zeros(1, 6)
+    ours, theirs = (with_gradients(run(cell, xs, h), [xs]) for run in (rt.scan, loop))
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
+def test_what_no_loss_hangs_on_has_no_gradient() -> None:
+    """None, not zeros, by which an optimiser with weight decay would shrink it."""
+    w, u, v = (torch.randn(WIDTH, WIDTH, requires_grad=True) for _ in range(3))
+
+    def cell(x: Any, state: Any) -> tuple[Any, Any]:
+        h = torch.tanh(x @ w + state[0])
+        return h @ u, (h, (h.sgn() + x.sign()) @ v)
+
+    xs, start = sequence(4).requires_grad_(), (torch.zeros(3, WIDTH), torch.zeros(3, WIDTH))
+    found = []
+    for run in (rt.scan, loop):
+        one, (_, other) = run(cell, xs, start)
+        sources, options = (xs, w, u, v), {"allow_unused": True, "retain_graph": True}
+        grads = [torch.autograd.grad(y.sum(), sources, **options) for y in (one, other)]
+        (slopes,) = torch.autograd.grad(one.sum(), u, create_graph=True)
+        grads.append(torch.autograd.grad(slopes.sum(), sources, **options))
+        found.append(grads)
+    ours, theirs = ([[x is None for x in grads] for grads in every] for every in found)
+    assert ours == theirs == [[0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 1, 1]]
+    flat = [[x for grads in every for x in grads if x is not None] for every in found]
+    torch.testing.assert_close(*flat, **CLOSE)
+
+
 @pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
 def test_cells_of_pytorch(kind: str) -> None:
     class Cell(torch.nn.Module):

@@ -42,7 +42,7 @@ from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
 from rnncc.frontends.torch.watch import watching
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
-from rnncc.passes.activity import sources_of
+from rnncc.passes.activity import sources_of_outputs
 from rnncc.records import record
 
 MOST_REPEATS = 16
@@ -200,7 +200,8 @@ def _import(
     leaving = given_out(b, outputs)
     program = b.finish(leaving, {target: _array(exported, target) for target in fixed}, name)
     kept = [target for target in held.values() if target not in fixed]
-    sources = [sources_of(program, f"new_{target}") for target in changed]
+    known = sources_of_outputs(program)
+    sources = [known[f"new_{target}"] for target in changed]
     leaves = (s.arg.name for s in specs if isinstance(s.arg, TensorArgument))
     made_as = {name: tensors[leaf].dtype for name, leaf in zip(outputs, leaves, strict=True)}
     input_dtypes = [tensors[key].dtype for key in values if held.get(key) not in fixed]

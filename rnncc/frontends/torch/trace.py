@@ -268,6 +268,20 @@ _OWN: dict[Any, Any] = {
 """Functions that PyTorch takes apart before decompositions are asked for."""
 
 
+def _linear(x: Any, weight: Any, bias: Any) -> Any:
+    """In one piece, functionalization would fix the sizes of x.
+
+    A sum of 16 bits is rounded once, as it is of rows.
+    """
+    if bias is None:
+        return torch.nn.functional.linear(x, weight)
+    product = torch.nn.functional.linear(x, weight)
+    if product.dtype.itemsize < 4:
+        rows = torch.nn.functional.linear(x.flatten(0, -2), weight, bias)
+        return rows.view(product.shape)
+    return product + bias
+
+
 class _Whole(Interpreter):
     """Recurrent layers become one operator each; open sizes stay open."""
 
@@ -281,9 +295,7 @@ class _Whole(Interpreter):
         if target is torch.ops.higher_order.scan:
             args = (_Whole(args[0]).run, *args[1:])
         if target is torch.nn.functional.linear and len(args) == 3 and args[0].dim() > 2:
-            x, weight, bias = args  # in one piece, functionalization would fix the sizes of x
-            product = target(x, weight)
-            return product if bias is None else product + bias
+            return _linear(*args)
         if target is autograd_function_apply:
             return with_graphs(lambda part, *operands: _Whole(part).run(*operands), *args, **kwargs)
         return super().call_function(target, args, kwargs)

@@ -24,6 +24,11 @@ def elu(
     return activations.elu(at.b, x, alpha, scale, input_scale)
 
 
+def celu(at: NodeContext, x: Value, alpha: Number = 1) -> Value:
+    """x above 0, alpha · (e^(x / alpha) - 1) below"""
+    return activations.elu(at.b, x, alpha, 1, 1 / alpha)
+
+
 def hardtanh(at: NodeContext, x: Value, low: Number = -1, high: Number = 1) -> Value:
     """x held within two numbers; flat from them on"""
     held = at.b.select(at.b.compare("ge", x, at.value(high)), at.value(high), x)
@@ -95,6 +100,7 @@ OPERATORS: Table = {
     "relu": relu,
     "leaky_relu": leaky_relu,
     "elu": elu,
+    "celu": celu,
     "hardtanh": hardtanh,
     "hardsigmoid": hardsigmoid,
     "hardswish": hardswish,

@@ -115,6 +115,14 @@ def rsqrt(at: NodeContext, x: Value) -> Value:
     return reciprocal(at.b, at.b.sqrt(at.value(x)))
 
 
+def sign_of(at: NodeContext, x: Value) -> Value:
+    """-1, 0 or 1; of floats with a gradient, of zeros"""
+    b, y = at.b, sign(at.b, x)
+    if at.dtype not in FLOATS:
+        return y
+    return b.round("even", b.select(b.compare("eq", x, at.value(0)), b.abs(x), y))
+
+
 def square(at: NodeContext, x: Value) -> Value:
     """x²"""
     return at.b.mul(x, x)
@@ -179,7 +187,7 @@ OPERATORS: Table = {
     "rsqrt": rsqrt,
     "square": square,
     "pow": power,
-    "sign": unary(sign),
+    "sign": sign_of,
     **{name: rounded(name) for name in ("floor", "ceil", "trunc")},
     "round.default": rounded("even"),
     "sin": unary(Builder.sin),
@@ -195,6 +203,7 @@ OPERATORS: Table = {
     "erfc": unary(special.erfc),
     "erfinv": unary(special.erfinv),
     "special_erfcx": unary(special.scaled_erfc),
+    "special_log_ndtr": unary(special.log_normal_cdf),
     "lgamma": unary(special.log_gamma),
     "digamma": unary(special.digamma),
     "signbit": signbit,
