@@ -147,6 +147,16 @@ CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
         {"a": (3, 4)},
         r"a has shape \[3, 4\]: axis 1 is 4, expected 5",
     ),
+    "as many rows as the parts have": (
+        over(
+            [node("Split", "x parts", "a b"), node("Add", "a b", "y")],
+            {"x": ["T", 2]},
+            parts=np.array([3, 3]),
+        ),
+        {"x": (6, 2)},
+        {"x": (5, 2)},
+        "x has shape \\[5, 2\\]: axis 0 is 5, expected 6",
+    ),
     "a formula": (
         halved(),
         {"x": (2, 2, 9), "z": (2, 2, 5)},

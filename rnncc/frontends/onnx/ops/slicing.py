@@ -45,8 +45,9 @@ def _split_sizes(n: Node) -> tuple[int, list[Dim]]:
             n.b.require(total - part * count)  # the parts are equal
             return axis, [part] * count
         parts = [part] * (count - 1) + [total - part * (count - 1)]
-    if sum(parts, Dim.of(0)) != total or any(d.is_static and int(d) < 0 for d in parts):
-        raise n.error(f"splits {total} into {', '.join(str(p) for p in parts)}")
+    whole = sum(parts, Dim.of(0))
+    if whole != total or any(d.is_static and int(d) < 0 for d in parts):
+        raise n.differ([total], [whole], f"splits {total} into {', '.join(map(str, parts))}")
     if len(parts) < len(n.op.output):
         raise n.error(f"has {len(n.op.output)} outputs for {len(parts)} parts")
     return axis, parts
