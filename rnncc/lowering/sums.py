@@ -71,8 +71,8 @@ def _turned(
 ) -> tuple[list[int], Placed | None]:
     """The axes of a reduction's domain, and where its results lie if not as its axes stand.
 
-    Where elements are neighbours along another axis than the last one that is kept, as in windows
-    over planes of channels, vectors run along that one, and so do the results.
+    Where the last axis that is kept is short, or elements are neighbours along another one, as in
+    windows over planes of channels, vectors run along that one, and so do the results.
     """
     plain = [*kept, *reduced], None
     dims = dims_of(op.x)
@@ -89,7 +89,7 @@ def _turned(
         )
 
     wide = [a for a in kept if near(a) and not (dims[a].is_static and int(dims[a]) < WIDE)]
-    if near(kept[-1]) or near(reduced[-1], 1) or not wide:
+    if kept[-1] in wide or near(reduced[-1], 1) or not wide:
         return plain
     widest = max(reads, key=lambda strides: sum(s != 0 for s in strides))
     order = sorted(kept, key=lambda a: (a == wide[-1], -_large(widest[a])))
