@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xdsl.dialects.builtin import StringAttr
@@ -16,12 +16,20 @@ from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Reshape, Shift, Transpose
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.kern import kernels
-from rnncc.kern.access import Access, dense
+from rnncc.kern.access import Access
+from rnncc.kern.access import dense as row_major
 from rnncc.lowering.compute import some_rows
 from rnncc.lowering.maps import ZERO, AxisIndex, Placed, identity, merged
 
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
+
+FAR = 4
+"""Elements so far apart are still read as vectors."""
+LARGE = 1 << 10
+"""An open size, to tell steps along axes apart."""
+WIDE = 8
+"""An axis of fewer elements fills too little of a vector."""
 
 
 def emit_reduce(lowering: Lowering, op: Reduce) -> None:
@@ -41,17 +49,59 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
     dims = dims_of(op.x)
     kept = [a for a in range(len(dims)) if a not in axes]
     # Vectors run along the last axis that is kept, so that it must not be one of size 1.
-    order = [a for a in kept if dims[a] != 1] + _reduced_order(lowering, op)
+    kept_order, reduced = [a for a in kept if dims[a] != 1], _reduced_order(lowering, op)
+    order, turned = _turned(lowering, op, kept_order, reduced)
     domain = [dims[a] for a in order]
     at = dict(zip(order, identity(domain), strict=True))
     region = lowering.region(len(domain))
     value = region.value(op.x, tuple(at.get(a, AxisIndex()) for a in range(len(dims))))
-    dest = lowering.alone(op.y)
+    dest = lowering.alone(op.y) if turned is None else turned
     out = (dest.buffer, dest.over(tuple(at.get(a, AxisIndex()) for a in kept), len(domain)))
     body = region.finish([value])
     listing = some_rows(lowering, op.y, domain)
     kernel = kernels.Reduce(op.kind.data, len(axes), domain, region.ins, out, body, some=listing)
     lowering.builder.insert(kernel)
+    lowering.places[op.y] = dest
+    if turned is not None and (wanted := lowering.output_of.get(op.y)) is not None:
+        lowering.emit_map([(op.y, wanted)], dims_of(op.y))
+
+
+def _turned(
+    lowering: Lowering, op: Reduce, kept: Sequence[int], reduced: Sequence[int]
+) -> tuple[list[int], Placed | None]:
+    """The axes of a reduction's domain, and where its results lie if not as its axes stand.
+
+    Where the last axis that is kept is short, or elements are neighbours along another one, as in
+    windows over planes of channels, vectors run along that one, and so do the results.
+    """
+    plain = [*kept, *reduced], None
+    dims = dims_of(op.x)
+    if len(kept) < 2 or op.y in lowering.needed:
+        return plain
+    region = lowering.region(len(dims))
+    region.value(op.x, identity(dims))
+    reads = [access.strides for _, access in region.ins]
+
+    def near(axis: int, most: int = FAR) -> bool:
+        steps = [strides[axis] for strides in reads]
+        return all(s.is_static and 0 <= int(s) <= most for s in steps) and any(
+            s != 0 for s in steps
+        )
+
+    wide = [a for a in kept if near(a) and not (dims[a].is_static and int(dims[a]) < WIDE)]
+    if kept[-1] in wide or near(reduced[-1], 1) or not wide:
+        return plain
+    widest = max(reads, key=lambda strides: sum(s != 0 for s in strides))
+    order = sorted(kept, key=lambda a: (a == wide[-1], -_large(widest[a])))
+    steps = dict(zip(order, row_major([dims[a] for a in order]), strict=True))
+    whole = [a for a in range(len(dims)) if a not in get_ints(op.axes)]
+    access = Access(ZERO, tuple(steps.get(axis, ZERO) for axis in whole))
+    return [*order, *reduced], Placed(lowering.scratch(op.y).buffer, access)
+
+
+def _large(step: Dim) -> int:
+    """A step where open sizes are large."""
+    return step.evaluate(dict.fromkeys(step.symbols, LARGE))
 
 
 def _reduced_order(lowering: Lowering, op: Reduce) -> list[int]:
@@ -117,7 +167,7 @@ def _set_place(lowering: Lowering, value: SSAValue) -> None:
     # Vectors run along the last axis.
     if not isinstance(joined, Reshape) or perm[-1] != len(perm) - 1:
         return
-    strides = dense(dims_of(value))
+    strides = row_major(dims_of(value))
     access = Access(ZERO, tuple(strides[source] for source in perm))
     if merged(access, dims_of(turned.y), dims_of(joined.y)) is None:
         room = lowering.scratch(turned.y)

@@ -155,6 +155,12 @@ def by_unit(b: Builder, x: SSAValue, weights: SSAValue) -> SSAValue:
     return b.matmul(x, weights, transpose_b=True)
 
 
+def is_depthwise(channels: int, outputs: int) -> bool:
+    """Whether groups of so many channels and outputs are sums over taps, lanes running along the
+    groups, rather than a product each."""
+    return channels == 1 and outputs <= FEW
+
+
 def convolution(
     b: Builder,
     x: SSAValue,
@@ -193,11 +199,14 @@ def convolution(
     x = _windows(b, channels_last(b, x), windows, pad)
     batch, *counts = dims_of(x)[: rank + 1]
     by_tap = b.transpose(weights, [0, *range(2, rank + 2), 1])
-    # Depthwise: rows of one channel would be products of depth `taps`, one unit wide.
-    if channels == outputs == 1 < groups:
-        kernel = b.reshape(b.transpose(weights, [*range(2, rank + 2), 1, 0]), (*taps, groups))
+    # Rows of one channel would be products of depth `taps`, a few units wide.
+    if groups > 1 and is_depthwise(channels, outputs):
+        several = () if outputs == 1 else (outputs,)
+        kernel = b.transpose(weights, [*range(2, rank + 2), 1, 0])
+        kernel = b.reshape(kernel, (*taps, groups, *several))
+        x = b.reshape(x, (*dims_of(x), 1)) if several else x
         sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))
-        return _with_bias(b, sums, bias)
+        return _with_bias(b, b.reshape(sums, (batch, *counts, groups * outputs)), bias)
     rows = b.reshape(by_tap, (groups * outputs, depth * channels))
     parts = list[SSAValue]()
     for group in range(groups):

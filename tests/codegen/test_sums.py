@@ -17,6 +17,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of
 from rnncc.kern import interpreter as kern_interpreter
 from rnncc.kern import kernels
 from rnncc.kern.dialect import For
@@ -184,6 +185,31 @@ def test_vectors_run_along_the_last_axis_that_is_not_1() -> None:
     made = as_it_is(b.finish({"y": b.reduce("sum", x, [0])}))
     [op] = [op for op in made.func.walk() if isinstance(op, kernels.Reduce)]
     assert lanes_of(op) is Lanes.ACROSS
+
+
+def over_planes(b: Builder, stride: int) -> SSAValue:
+    """Sums of weighted windows of planes [N, 5, T, 20], channels last."""
+    x = b.transpose(b.input("x", [N, 5, T, 20]), (0, 2, 3, 1))
+    windows = b.windows(x, 2, 0, 18 // stride, stride, 3)
+    weights = b.broadcast(b.input("w", [3, 5]), dims_of(windows), (3, 4))
+    return b.reduce("sum", b.mul(windows, weights), [3])
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("turned", [False, True], ids=["channels last", "planes"])
+def test_vectors_run_along_planes(stride: int, turned: bool) -> None:
+    """As of depthwise convolutions whose input has planes of channels; results may be either."""
+    b = Builder.net("planes")
+    y = b.exp(over_planes(b, stride))
+    program = b.finish({"y": b.transpose(y, (0, 3, 1, 2)) if turned else y})
+    [op] = [op for op in as_it_is(program).func.walk() if isinstance(op, kernels.Reduce)]
+    assert lanes_of(op) is Lanes.ACROSS
+    check(program)
+
+
+def test_results_of_planes_become_an_output_with_channels_last() -> None:
+    b = Builder.net("planes")
+    check(b.finish({"y": over_planes(b, 1)}))
 
 
 @pytest.mark.parametrize(

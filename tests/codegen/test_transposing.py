@@ -93,6 +93,35 @@ def turned_in_a_long_body(b: Builder, x: SSAValue) -> SSAValue:
 
 
 @pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("times", [2, 3, 4])
+@pytest.mark.parametrize("dtype", ["f32", "i8", "f64"])
+def test_repeated(cpu: str | None, times: int, dtype: str) -> None:
+    """Each element several times, as of an image that grows; known and open sizes."""
+
+    def make(b: Builder, x: SSAValue) -> SSAValue:
+        dims = (*dims_of(x), times)
+        y = b.broadcast(x, dims, (0, 1))
+        return y if dtype == "i8" else b.add(b.mul(y, y), b.iota(dims, 2, dtype))
+
+    for columns in (5, 32, 37, "N"):
+        check(cpu, (3, columns), {"N": 21}, make, dtype)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+def test_put_between_each_other(cpu: str | None) -> None:
+    """Planes, whose elements become neighbours; and one pair for all."""
+
+    def make(b: Builder, x: SSAValue) -> SSAValue:
+        pairs = b.transpose(x, (1, 2, 0))
+        same = b.slice(b.slice(x, 1, 0, 1), 2, 0, 1)
+        one = b.broadcast(b.reshape(same, (4,)), dims_of(pairs), (2,))
+        return b.concat([b.add(b.exp(pairs), b.iota(dims_of(pairs), 1, "f32")), one], 0)
+
+    for columns in (19, "N"):
+        check(cpu, (4, 3, columns), {"N": 37}, make)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
 @pytest.mark.parametrize("stride", [2, 3, 4])
 @pytest.mark.parametrize("kind", ["sum", "max", "map"])
 def test_apart(cpu: str | None, stride: int, kind: str) -> None:

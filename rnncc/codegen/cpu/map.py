@@ -7,6 +7,7 @@ from functools import partial
 from math import gcd
 from typing import cast
 
+from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.active_rows import RowList
@@ -14,11 +15,15 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.transposing import TransposeTiling, TransposingMap
 from rnncc.codegen.llvm.nest import Nest, indexed_axes, joined, make_nest, split_nest
 from rnncc.codegen.llvm.region import RegionCode
-from rnncc.codegen.llvm.values import FAR, I64, Pointer, Value
+from rnncc.codegen.llvm.values import FAR, I64, Pointer, Value, selection
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Map
 
+REPEATED = (2, 4)
+"""Steps of an innermost loop that are put between each other by shuffles."""
+_State = tuple[list[Pointer], dict[SSAValue, Value], dict[int, Value]]
+"""Of a row: pointers to its first elements, what does not vary along it, indices by axis."""
 LINE = 16
 """Elements of which no two threads write some each: those of a line of the cache."""
 
@@ -66,6 +71,10 @@ def _emit_nest(emit: CpuEmit, op: Map, nest: Nest, pointers: list[Pointer]) -> N
     if tiling is not None:
         TransposingMap(emit, op, nest, pointers, tiling).run()
         return
+    pairs = _Interleaved.of(emit, op, nest, pointers)
+    if pairs is not None:
+        emit.nest([emit.dim(d) for d in nest.dims[:-2]], pairs.row, shared=True)
+        return
     code = _MapCode(emit, op, nest, pointers)
     counts = [emit.dim(d) for d in nest.dims[:-1]]
     # Threads share the outermost loop; where there is none, the row.
@@ -108,20 +117,7 @@ class _MapCode:
         Args:
             shared: whether threads share them; else the row is one thread's.
         """
-        emit, nest = self.emit, self.nest
-        pointers = list(self.bases)
-        for loop, index in enumerate(indices):
-            for i, access in enumerate(nest.accesses):
-                if access.strides[loop] != 0:
-                    step = emit.b.mul(index, emit.dim(access.strides[loop]))
-                    pointers[i] = emit.at(pointers[i], step)
-        by_axis = dict(zip(nest.axes, indices, strict=False))
-        known = {
-            v: emit.load(pointers[i])
-            for i, v in enumerate(self.arguments)
-            if v not in self.code.varying
-        }
-        scalars = self.code.invariants(known, lambda axis: by_axis.get(axis, I64(0)))
+        emit, nest, state = self.emit, self.nest, self.state(indices)
         count = emit.dim(nest.dims[-1]) if nest.dims else I64(1)
 
         first, mine = I64(0), count
@@ -130,9 +126,32 @@ class _MapCode:
             first, mine = emit.team.share(count, LINE)
 
         def vector(start: Value, lanes: int, mask: Value | None) -> None:
-            self._vector(pointers, scalars, by_axis, emit.b.add(first, start), lanes, mask)
+            values, here = self.values(state, emit.b.add(first, start), lanes, mask)
+            for value, pointer in zip(values, here, strict=True):
+                emit.store(value, pointer, lanes, mask)
 
         self._along(mine, vector)
+
+    def state(self, indices: list[Value], more: Mapping[int, Value] | None = None) -> _State:
+        """What is computed once a row.
+
+        Args:
+            more: the indices of axes that are no loops.
+        """
+        emit, nest = self.emit, self.nest
+        pointers = list(self.bases)
+        for loop, index in enumerate(indices):
+            for i, access in enumerate(nest.accesses):
+                if access.strides[loop] != 0:
+                    step = emit.b.mul(index, emit.dim(access.strides[loop]))
+                    pointers[i] = emit.at(pointers[i], step)
+        by_axis = dict(zip(nest.axes, indices, strict=False)) | dict(more or {})
+        known = {
+            v: emit.load(pointers[i])
+            for i, v in enumerate(self.arguments)
+            if v not in self.code.varying
+        }
+        return pointers, self.code.invariants(known, lambda a: by_axis.get(a, I64(0))), by_axis
 
     def _along(self, count: Value, vector: Callable[[Value, int, Value | None], None]) -> None:
         """Whole vectors, then a rest in shorter ones, if the count tells that it fills them."""
@@ -165,16 +184,11 @@ class _MapCode:
         step = self.steps[number]
         return self.emit.spaced(pointer, int(step) if lanes > 1 else 1, lanes, mask)
 
-    def _vector(
-        self,
-        pointers: list[Pointer],
-        scalars: dict[SSAValue, Value],
-        by_axis: dict[int, Value],
-        start: Value,
-        lanes: int,
-        mask: Value | None,
-    ) -> None:
-        emit = self.emit
+    def values(
+        self, state: _State, start: Value, lanes: int, mask: Value | None
+    ) -> tuple[list[Value], list[Pointer]]:
+        """A vector of each result, and where it belongs."""
+        emit, (pointers, scalars, by_axis) = self.emit, state
         here = [
             emit.at(p, emit.b.mul(start, emit.dim(s)) if s != 1 else start) if s != 0 else p
             for p, s in zip(pointers, self.steps, strict=True)
@@ -190,6 +204,78 @@ class _MapCode:
                 return emit.lane_numbers(start, lanes)
             return emit.splat(by_axis.get(axis, I64(0)), lanes)
 
-        values = self.code.vectors(scalars, known, index, lanes)
-        for value, pointer in zip(values, here[self.count :], strict=True):
-            emit.store(value, pointer, lanes, mask)
+        return self.code.vectors(scalars, known, index, lanes), here[self.count :]
+
+
+class _Interleaved:
+    """Rows of pairs or fours, such as elements that are repeated: vectors run along the pairs.
+
+    Args:
+        parts: the code of the first of each pair, and so on.
+        pairs: of the last axis, for what is left.
+    """
+
+    def __init__(
+        self, emit: CpuEmit, nest: Nest, parts: Sequence[_MapCode], pairs: _MapCode
+    ) -> None:
+        self.emit, self.parts, self.pairs, self.lanes = emit, parts, pairs, emit.target.lanes
+        self.size, self.axis = nest.dims[-2], nest.axes[-1]
+
+    @staticmethod
+    def of(emit: CpuEmit, op: Map, nest: Nest, pointers: list[Pointer]) -> _Interleaved | None:
+        """The code of a map whose innermost loop is so short, and whose results are dense."""
+        if len(nest.dims) < 2 + (emit.team is not None) or nest.dims[-1] not in REPEATED:
+            return None
+        size, ins = int(nest.dims[-1]), len(op.ins)
+        steps = [a.strides[-2] for a in nest.accesses]
+        near = all(s in (0, 1) for s in steps[:ins])
+        dense = all(a.strides[-2:] == (size, 1) for a in nest.accesses[ins:])
+        short = nest.dims[-2].is_static and int(nest.dims[-2]) < emit.target.lanes
+        if not near or not dense or short or emit.target.lanes < 2 or emit.target.compact:
+            return None
+        parts = [
+            _MapCode(emit, op, Nest(nest.dims[:-1], nest.axes[:-1], _part(nest, n)), pointers)
+            for n in range(size)
+        ]
+        return _Interleaved(emit, nest, parts, _MapCode(emit, op, nest, pointers))
+
+    def row(self, indices: list[Value]) -> None:
+        """The points along the last two axes."""
+        emit, b, lanes = self.emit, self.emit.b, self.lanes
+        states = [part.state(indices, {self.axis: I64(n)}) for n, part in enumerate(self.parts)]
+        full, rest = emit.divided(self.size, lanes)
+
+        def block(i: Value, carried: list[Value]) -> list[Value]:
+            start = b.mul(i, I64(lanes))
+            found = [
+                part.values(state, start, lanes, None)
+                for part, state in zip(self.parts, states, strict=True)
+            ]
+            for number, first in enumerate(found[0][1]):
+                vectors = _interleaved(b, [values[number] for values, _ in found])
+                for n, vector in enumerate(vectors):
+                    emit.store(vector, emit.at(first, I64(n * lanes)), lanes)
+            return []
+
+        def single(i: Value, carried: list[Value]) -> list[Value]:
+            self.pairs.row([*indices, b.add(b.mul(full, I64(lanes)), i)])
+            return []
+
+        emit.loop(full, block)
+        emit.loop(rest, single)
+
+
+def _part(nest: Nest, number: int) -> tuple[Access, ...]:
+    """The accesses of one step of the innermost loop, over the others."""
+    return tuple(Access(a.offset + a.strides[-1] * number, a.strides[:-1]) for a in nest.accesses)
+
+
+def _interleaved(b: ir.IRBuilder, vectors: Sequence[Value]) -> list[Value]:
+    """The first element of each vector, then the second of each, and so on; there are 2ⁿ."""
+    if len(vectors) == 1:
+        return list(vectors)
+    lanes = cast(ir.VectorType, vectors[0].type).count
+    halves = (_interleaved(b, vectors[first::2]) for first in (0, 1))
+    both = [n for lane in range(lanes) for n in (lane, lanes + lane)]
+    parts = (selection(*both[:lanes]), selection(*both[lanes:]))
+    return [b.shuffle_vector(x, y, part) for x, y in zip(*halves, strict=True) for part in parts]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import gcd
 from typing import Any
 
@@ -119,14 +120,14 @@ def magnitude(x: Dim) -> Dim:
     return larger(x, -x)
 
 
-def smaller(x: Dim, y: Dim) -> Dim:
-    """min(x, y)"""
-    return _settled(size_proofs.smaller(x, y))
+def smaller(x: Dim, y: Dim, facts: Sequence[Dim] = ()) -> Dim:
+    """min(x, y), knowing formulas that are not negative."""
+    return _settled(size_proofs.smaller(x, y, facts))
 
 
-def larger(x: Dim, y: Dim) -> Dim:
-    """max(x, y)"""
-    return _settled(size_proofs.larger(x, y))
+def larger(x: Dim, y: Dim, facts: Sequence[Dim] = ()) -> Dim:
+    """max(x, y), knowing formulas that are not negative."""
+    return _settled(size_proofs.larger(x, y, facts))
 
 
 def _settled(formula: Dim) -> Dim:
@@ -136,29 +137,29 @@ def _settled(formula: Dim) -> Dim:
     return formula
 
 
-def decide(kind: str, x: Dim, y: Dim) -> bool:
-    """A comparison, knowing that symbols are at least 0.
+def decide(kind: str, x: Dim, y: Dim, facts: Sequence[Dim] = ()) -> bool:
+    """A comparison, knowing that symbols are at least 0, and so are some formulas.
 
     Raises:
         Undecided: it depends on the symbols.
     """
     if kind in ("eq", "ne"):
-        return _equal(x, y) == (kind == "eq")
+        return _equal(x, y, facts) == (kind == "eq")
     if kind in ("gt", "ge"):
-        return not decide({"gt": "le", "ge": "lt"}[kind], x, y)
+        return not decide({"gt": "le", "ge": "lt"}[kind], x, y, facts)
     rest = y - x if kind == "le" else y - x - 1
-    if is_natural(rest):
+    if is_natural(rest, facts):
         return True
-    if is_natural(-rest - 1):
+    if is_natural(-rest - 1, facts):
         return False
     raise Undecided
 
 
-def _equal(x: Dim, y: Dim) -> bool:
+def _equal(x: Dim, y: Dim, facts: Sequence[Dim]) -> bool:
     rest = x - y
     if rest.is_static:
         return int(rest) == 0
-    if is_natural(rest - 1) or is_natural(-rest - 1):
+    if is_natural(rest - 1, facts) or is_natural(-rest - 1, facts):
         return False
     if rest.coefficient() % gcd(*(factor for monomial, factor in rest.terms if monomial)):
         return False  # 2*N is never 1
@@ -181,6 +182,6 @@ def may_be_natural(dim: Dim) -> bool:
         return True
 
 
-def comparison(kind: str) -> Callable[[Dim, Dim], bool]:
-    """A comparison of two sizes."""
-    return lambda x, y: decide(kind, x, y)
+def comparison(kind: str) -> Callable[..., bool]:
+    """A comparison of two sizes, knowing formulas that are not negative."""
+    return partial(decide, kind)

@@ -50,15 +50,21 @@ def size_models(draw: Any) -> Any:
         elif kind in ("Neg", "Abs"):
             nodes.append(node(kind, x, made))
         elif kind in ROUNDED:
-            factor = draw(st.sampled_from([0.25, 0.5, 1.5, 2.0, -2.0, 3.0]))
+            factor = draw(st.sampled_from([0.25, 0.5, 1.5, 2.0, -2.0, 3.0, 7.0]))
             operator = draw(st.sampled_from(["Mul", "Div", "Add"]))
             held = constant(np.float32(factor))
             nodes += [
                 node("Cast", x, f"{made}f", to=1),
                 node(operator, f"{made}f {held}", f"{made}g"),
             ]
-            nodes += [node(kind, f"{made}g", f"{made}r")] if kind else []
-            nodes.append(node("Cast", f"{made}{'r' if kind else 'g'}", made, to=7))
+            moved, rounded = f"{made}g", f"{made}r" if kind else f"{made}g"
+            if draw(st.booleans()):
+                whole = constant(np.float32(draw(st.integers(-4, 4))))
+                order = f"{moved} {whole}" if draw(st.booleans()) else f"{whole} {moved}"
+                moved, rounded = f"{made}h", f"{made}r" if kind else f"{made}h"
+                nodes.append(node(draw(st.sampled_from(["Add", "Sub"])), order, moved))
+            nodes += [node(kind, moved, rounded)] if kind else []
+            nodes.append(node("Cast", rounded, made, to=7))
         elif kind in LIMITED[2:]:
             nodes += [node(kind, pair, f"{made}b"), node("Where", f"{made}b {x} N", made)]
         else:

@@ -52,6 +52,16 @@ def positions() -> Any:
     return over(nodes, {"x": ["N", "T", 2]}, p=drawn(5, 2), s=np.array([0]))
 
 
+def widened_by_shapes() -> Any:
+    """A column repeated to the shape that it has with others, as the maximum of shapes."""
+    nodes = [
+        node("Shape", "x", "one"),
+        node("Max", "one other", "both"),
+        node("Expand", "x both", "y"),
+    ]
+    return over(nodes, {"x": ["N", 1]}, other=np.array([1, 3]))
+
+
 def windows() -> Any:
     """Starts of windows by Range; there are (T + 1) / 2 - 1, of which a state is made."""
     nodes = [
@@ -137,6 +147,16 @@ CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
         {"a": (3, 4)},
         r"a has shape \[3, 4\]: axis 1 is 4, expected 5",
     ),
+    "as many rows as the parts have": (
+        over(
+            [node("Split", "x parts", "a b"), node("Add", "a b", "y")],
+            {"x": ["T", 2]},
+            parts=np.array([3, 3]),
+        ),
+        {"x": (6, 2)},
+        {"x": (5, 2)},
+        "x has shape \\[5, 2\\]: axis 0 is 5, expected 6",
+    ),
     "a formula": (
         halved(),
         {"x": (2, 2, 9), "z": (2, 2, 5)},
@@ -161,6 +181,12 @@ CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
         {"x": (2, 7, 2)},
         {"x": (2, 2, 2)},
         "T - 3 would be -1",
+    ),
+    "rows of which there are some": (
+        widened_by_shapes(),
+        {"x": (2, 1)},
+        {"x": (0, 1)},
+        "N - 1 would be -1",
     ),
     "no more rows than there are": (
         positions(),

@@ -247,6 +247,18 @@ EXACT = {
     "a part, cut off": [node("Div", "t c2", "r")],
     "half, rounded down": [node("Mul", "t half", "b"), node("Floor", "b", "r")],
     "half, cut off": [node("Mul", "half t", "r")],
+    "windows of EnCodec": [
+        node("Sub", "t c2", "a"),
+        node("Div", "a c3", "b"),
+        node("Add", "b c1", "q"),
+        node("Ceil", "q", "r"),
+    ],
+    "a whole number less a third, rounded down": [
+        node("Div", "t c3", "b"),
+        node("Sub", "m b", "q"),
+        node("Floor", "q", "r"),
+    ],
+    "1 and half, cut off": [node("Mul", "t half", "b"), node("Add", "c1 b", "r")],
     "3/2, rounded up": [
         node("Add", "half c1", "a"),
         node("Mul", "a t", "b"),
@@ -259,7 +271,7 @@ EXACT = {
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("name", EXACT)
 def test_arithmetic_of_sizes_as_floats(name: str, dtype: Any) -> None:
-    constants = {f"c{n}": np.array(n, dtype) for n in (1, 2)} | {"half": np.array(0.5, dtype)}
+    constants = {f"c{n}": np.array(n, dtype) for n in (1, 2, 3)} | {"half": np.array(0.5, dtype)}
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     made = counted_up_to(as_floats(*EXACT[name], kind=kind), **constants)
     compiled: Any = rnncc.compile(made)

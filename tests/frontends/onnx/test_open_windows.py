@@ -29,6 +29,13 @@ def windowed(op: str, inputs: str = "x", **attributes: Any) -> Any:
     return model(made, [info("x", ["N", 2, "W"])], [info("y", None)], constants)
 
 
+def depthwise(outputs: int, **attributes: Any) -> Any:
+    """A convolution of each of the 2 channels of x alone, to several."""
+    nodes = [node("Conv", "x w b", "a", group=2, **attributes), node("Relu", "a", "y")]
+    constants = {"w": drawn(2 * outputs, 1, 3), "b": drawn(2 * outputs)}
+    return model(nodes, [info("x", ["N", 2, "W"])], [info("y", None)], constants)
+
+
 def convolutions() -> Any:
     """Two convolutions and a pool, as audio front ends have them, and a loop over what is left."""
     nodes = [
@@ -148,6 +155,11 @@ MODELS: dict[str, tuple[Any, int]] = {
         windowed("Conv", "x w", strides=[3], auto_pad="SAME_LOWER"),
         1,
     ),
+    "one output of each channel": (depthwise(1), 3),
+    "two outputs of each channel": (depthwise(2), 3),
+    "two outputs of each channel, pads": (depthwise(2, pads=[1, 1], strides=[2]), 1),
+    "three outputs of each channel": (depthwise(3, dilations=[2]), 5),
+    "five outputs of each channel": (depthwise(5), 3),
     "pool": (windowed("MaxPool", **POOL), 3),
     "pool, rounded up": (windowed("MaxPool", **POOL, pads=[1, 1], ceil_mode=1), 1),
     "pool, the one window beyond x": (windowed("MaxPool", **POOL, ceil_mode=1), 2),
@@ -185,7 +197,11 @@ def test_equals_onnxruntime_at_every_size(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["convolutions, a pool and a loop", "halves", "laid over", "as long as x"]
+    "name",
+    [
+        *["convolutions, a pool and a loop", "halves", "laid over", "as long as x"],
+        "two outputs of each channel, pads",
+    ],
 )
 def test_gradients(name: str) -> None:
     made, least = MODELS[name]

@@ -244,8 +244,8 @@ def sliced(start: str, end: str, steps: str, *, count: tuple[str, str] = ("Sub",
     part = [
         *[node("Add", "k one", "k2"), node("Add", "k two", "k3")],
         *[node("Add", "k t", "kt"), node("Mod", "kt t", "km")],
-        *[node("Mul", "k two", "e"), node("Add", "e two", "e2")],
-        *[node("Unsqueeze", f"{name} zero0", f"{name}_") for name in "k k2 k3 km e e2".split()],
+        *[node("Mul", "k two", "e"), node("Add", "e two", "e2"), node("Add", "e2 one", "e3")],
+        *[node("Unsqueeze", f"{name} zero0", f"{name}_") for name in "k k2 k3 km e e2 e3".split()],
         node("Slice", f"x {start} {end} one0 {steps}", "part"),
         node("ReduceSum", "part one0", "row", keepdims=0),
         *[node("MatMul", "v w", "p"), node("Add", "p row", "q"), node("Tanh", "q", "v2")],
@@ -258,8 +258,8 @@ def sliced(start: str, end: str, steps: str, *, count: tuple[str, str] = ("Sub",
         node("Loop", "n yes first h", "k9 y ys", body=inside),
     ]
     numbers = {
-        **{"zero0": np.array([0]), "one0": np.array([1]), "w": W, "yes": np.array(True)},
-        **{"one": np.array(1), "two": np.array(2), "first": np.array(0)},
+        **{"zero0": np.array([0]), "one0": np.array([1]), "two0": np.array([2]), "w": W},
+        **{"one": np.array(1), "two": np.array(2), "first": np.array(0), "yes": np.array(True)},
         **{"far": np.array([10**9]), "end": np.array([2**31 - 1])},
     }
     inputs = [info("x", [2, "T", 3]), info("h", [2, 3])]
@@ -288,6 +288,20 @@ def test_parts_by_the_number_of_the_turn(bounds: str, count: tuple[str, str]) ->
         want = by_onnxruntime(made, {"x": x, "h": H})
         assert_close(interpreted(made, {"x": x, "h": H}), want)
         assert_close(compiled.run({"x": x, "h": H}), want)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(("bounds", "least"), [("e_ e2_ one0", 4), ("e_ e3_ two0", 5)])
+def test_parts_that_short_sequences_do_not_have(bounds: str, least: int) -> None:
+    """Two iterations, whatever the length."""
+    pytest.importorskip("onnxruntime")
+    made = sliced(*bounds.split(), count=("Identity", "two"))
+    compiled = rnncc.compile(made)
+    for steps in (least, least + 2):
+        x = np.random.default_rng(steps).standard_normal((2, steps, 3)).astype(np.float32)
+        assert_close(compiled.run({"x": x, "h": H}), by_onnxruntime(made, {"x": x, "h": H}))
+    with pytest.raises(Exception, match=rf"T - {least} would be -1"):
+        compiled.run({"x": np.zeros((2, least - 1, 3), np.float32), "h": H})
 
 
 @pytest.mark.parametrize(

@@ -86,10 +86,42 @@ class ExactTerms(RowTerms):
 
     def convert(self, source: Pointer, row: Pointer) -> None:
         """A row as it is, in numbers of the room's width."""
-        self.convert_by(source, row, lambda x: self.emit.b.sext(x, self.integers))
+        done, total = self._copied(source, row)
+        self.convert_by(source, row, lambda x: self.emit.b.sext(x, self.integers), done, total)
 
-    def convert_by(self, source: Pointer, row: Pointer, whole: Callable[[Value], Value]) -> None:
-        """Store the whole numbers of a row's values, and what its sums start at."""
+    def _copied(self, source: Pointer, row: Pointer) -> tuple[int, Value]:
+        """How many of a row's bytes are copied as words, and the sums of these."""
+        emit, b, step, wide = self.emit, self.emit.b, self.a.k_step, self.group * self.lanes
+        none = ir.Constant(self.integers, None)
+        if self.rows.item > 1 or not isinstance(step, ir.Constant) or step.constant != 1:
+            return 0, none
+        ones = self.splat(0x01010101)
+
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
+            at = b.mul(i, I64(wide))
+            numbers = emit.load(emit.at(source, at), wide)
+            b.store(numbers, emit.at(row, b.add(at, I64(HEAD))).base, align=1)
+            words = b.bitcast(numbers, self.integers)
+            return [dot(b, emit.module, emit.target, self.lanes, carried[0], ones, words)]
+
+        count = self.depth // wide
+        [total] = emit.loop(I64(count), iteration, [none])
+        return count * wide, total
+
+    def convert_by(
+        self,
+        source: Pointer,
+        row: Pointer,
+        whole: Callable[[Value], Value],
+        first: int = 0,
+        before: Value | None = None,
+    ) -> None:
+        """Store the whole numbers of a row's values, and what its sums start at.
+
+        Args:
+            first: the first value that is not stored yet.
+            before: sums of those before it.
+        """
         b, item = self.emit.b, I8 if self.rows.item == 1 else I16
 
         def add(values: Value, at: Value, total: Value) -> Value:
@@ -99,7 +131,8 @@ class ExactTerms(RowTerms):
             b.store(narrow, to.base, align=self.rows.item)
             return b.add(total, numbers)
 
-        total = self._reduced("add", self.over_row(source, add))
+        sums = self.over_row(source, add, first)
+        total = self._reduced("add", sums if before is None else b.add(before, sums))
         # Each unsigned weight is too large by OFFSET, and each term by OFFSET times the row's
         # number.
         self.emit.store(b.mul(total, I32(-OFFSET)), self._field(row, WORD, "i32"))

@@ -59,18 +59,19 @@ class RowTerms(Terms):
     def _field(self, row: Pointer, offset: int, dtype: str) -> Pointer:
         return replace(self.emit.at(row, I64(offset)), dtype=dtype)
 
-    def over_row(self, source: Pointer, add: Gather) -> Value:
-        """`add` for each vector of a row, from zeros; zeros also fill the last one."""
+    def over_row(self, source: Pointer, add: Gather, first: int = 0) -> Value:
+        """`add` for each vector of a row from its value `first` on, from zeros; zeros also fill the
+        last one."""
         emit, b, lanes = self.emit, self.emit.b, self.lanes
-        full, rest = divmod(self.depth, lanes)
+        full, rest = divmod(self.depth - first, lanes)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            at = b.mul(i, I64(lanes))
+            at = b.add(I64(first), b.mul(i, I64(lanes)))
             return [add(self._values(source, at, lanes), at, carried[0])]
 
         [value] = emit.loop(I64(full), iteration, [ir.Constant(self.integers, None)])
         if rest:
-            at = I64(full * lanes)
+            at = I64(first + full * lanes)
             value = add(self._values(source, at, rest), at, value)
         return value
 

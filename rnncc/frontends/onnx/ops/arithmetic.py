@@ -20,7 +20,7 @@ from rnncc.nn import unsigned
 from rnncc.nn.arithmetic import MOST_FACTORS, modulo, power, whole_power
 
 Binary = Callable[[Builder, SSAValue, SSAValue], SSAValue]
-OfSizes = Callable[[Dim, Dim], Any]
+OfSizes = Callable[..., Any]
 
 
 def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = True) -> FoldOne:
@@ -28,6 +28,7 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = T
 
     Args:
         rounds: whether the result is another number than the operands, which float32 may not hold.
+            A function for which it is not is told what is known of sizes, too.
     """
 
     def fold(n: Node, arrays: list[Array]) -> Array | None:
@@ -40,11 +41,12 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = T
             return None
         if exact and rounds:
             return _of_exact_floats(n, of_sizes, a, b, exact)
-        beyond = not rounds and any(map(_stands_for_the_end, (a, b)))
-        found = None if exact or beyond else sizes.by_element(of_sizes, a, b)
-        if found is not None or rounds:
-            return found
-        return _within(n, of_sizes, a, b, exact or NEAR)
+        if rounds:
+            return sizes.by_element(of_sizes, a, b)
+        of_known = partial(of_sizes, facts=n.scope.model.known.facts)
+        beyond = any(map(_stands_for_the_end, (a, b)))
+        found = None if exact or beyond else sizes.by_element(of_known, a, b)
+        return _within(n, of_known, a, b, exact or NEAR) if found is None else found
 
     return fold
 

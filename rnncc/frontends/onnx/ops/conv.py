@@ -13,11 +13,11 @@ from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import shape_text
 from rnncc.nn.axes import move_axis
-from rnncc.nn.convolution import Window, convolution, transposed_convolution
+from rnncc.nn.convolution import Window, convolution, is_depthwise, transposed_convolution
 
 Pads = list[tuple[Dim | int, Dim | int]]
 MAX_GROUPS = 256
-"""Each is a product of its own, unless each has one channel."""
+"""Each is a product of its own, unless each has one channel and few outputs."""
 MAX_TAPS = 1024
 """Along an axis of ConvTranspose, which adds up one shifted tensor a tap."""
 AUTO = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
@@ -108,7 +108,7 @@ def windows_of(n: Node, index: int = 1) -> tuple[list[Window], int]:
     geometry, dims, groups = Geometry(n, _kernel(n, index)), n.dims(0), n.integer("group", 1)
     geometry.fit(dims[2:])
     outputs, channels = n.static(index)[:2]
-    if groups > MAX_GROUPS and (channels, outputs) != (1, groups):
+    if groups > MAX_GROUPS and not is_depthwise(channels, -(-outputs // groups)):
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     if groups < 1 or outputs % groups or dims[1] != channels * groups:
         what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(index))}"

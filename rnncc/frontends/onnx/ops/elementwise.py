@@ -22,10 +22,11 @@ from rnncc.frontends.onnx.node import (
     Node,
     OnnxOperator,
 )
+from rnncc.frontends.onnx.quotients import rounded_quotient
 from rnncc.frontends.onnx.reading import onnx_package
-from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, Value, as_objects
+from rnncc.frontends.onnx.values import EXACT, Array, Value, as_objects
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import MOST_DIVISOR, Dim
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import NARROW_FLOATS, NUMPY, WIDE, dtype_of
 from rnncc.nn import angles, unsigned
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
@@ -72,54 +73,12 @@ def rounded(numpy: Callable[[Array], Any]) -> FoldOne:
     )
 
 
-def _rounded_quotient(n: Node, rounded: Callable[[Dim, Dim], Dim]) -> Array | None:
-    """The input as integers, where it is a quotient of sizes as floats, or a fraction of them.
-
-    Of sizes up to where floats hold all integers, a rounded quotient is an integer only if the
-    exact one is, and lies between the same two.
-    """
-    op = n.scope.writer(n.op.input[0])
-    if op is None or op.op_type not in ("Div", "Mul") or op.domain:
-        return None
-    x, y = (n.scope.find(name) for name in op.input)
-    if x is None or y is None or x.known is None or y.known is None or x.dtype not in EXACT:
-        return None
-    try:
-        both = x.known, y.known
-        above, below = _product(*both) if op.op_type == "Mul" else map(as_objects, both)
-        found = sizes.by_element(rounded, above, below)
-        formulas = [*above.flat, *below.flat]
-    except NoFormula:
-        return None
-    exact = found is not None and n.scope.model.within(EXACT[x.dtype], formulas)
-    return found if exact else None
-
-
-def _product(x: Array, y: Array) -> tuple[Array, Array]:
-    """x · y as a quotient of sizes; raises `NoFormula`.
-
-    One operand has fractions, such as 0.5: floats are integers over powers of two. Where a float
-    holds the numerator, it holds the product.
-    """
-    one, other = (x, y) if x.dtype == object else (y, x)
-    if one.dtype != object or other.dtype.kind != "f" or not np.isfinite(other).all():
-        raise NoFormula
-    ratios = [float(number).as_integer_ratio() for number in other.flat]
-    if any(denominator > MOST_DIVISOR for _, denominator in ratios):
-        raise NoFormula
-    above, below = (
-        np.array([Dim.of(ratio[i]) for ratio in ratios], object).reshape(other.shape)
-        for i in (0, 1)
-    )
-    return np.asarray(one * above, object), below
-
-
 def _floor(n: Node) -> SSAValue | Array:
     """⌊X⌋.
 
     Refused: elements other than floats.
     """
-    found = _rounded_quotient(n, sizes.floored)
+    found = rounded_quotient(n, sizes.floored)
     return n.b.round("floor", n.x(0, FLOATS)) if found is None else found
 
 
@@ -128,7 +87,7 @@ def _ceil(n: Node) -> SSAValue | Array:
 
     Refused: elements other than floats.
     """
-    found = _rounded_quotient(n, sizes.raised)
+    found = rounded_quotient(n, sizes.raised)
     return n.b.round("ceil", n.x(0, FLOATS)) if found is None else found
 
 
@@ -218,7 +177,7 @@ def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
         return n.b.cast(unsigned.to_float(n.b, n.bits(0), WIDE.get(dtype, dtype)), dtype)
     if dtype == "u64" and value.dtype in (*FLOATS, *NARROW_FLOATS):
         return n.b.cast(unsigned.of_float(n.b, n.x(0, FLOATS)), "u64")
-    quotient = _rounded_quotient(n, sizes.divide) if dtype in INTEGERS else None
+    quotient = rounded_quotient(n, sizes.divide) if dtype in INTEGERS else None
     return n.b.cast(n.x(0), dtype) if quotient is None else Value.of(quotient, dtype=dtype)
 
 

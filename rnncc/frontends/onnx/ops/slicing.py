@@ -45,8 +45,9 @@ def _split_sizes(n: Node) -> tuple[int, list[Dim]]:
             n.b.require(total - part * count)  # the parts are equal
             return axis, [part] * count
         parts = [part] * (count - 1) + [total - part * (count - 1)]
-    if sum(parts, Dim.of(0)) != total or any(d.is_static and int(d) < 0 for d in parts):
-        raise n.error(f"splits {total} into {', '.join(str(p) for p in parts)}")
+    whole = sum(parts, Dim.of(0))
+    if whole != total or any(d.is_static and int(d) < 0 for d in parts):
+        raise n.differ([total], [whole], f"splits {total} into {', '.join(map(str, parts))}")
     if len(parts) < len(n.op.output):
         raise n.error(f"has {len(n.op.output)} outputs for {len(parts)} parts")
     return axis, parts
@@ -158,10 +159,13 @@ def _is_settled(place: Place) -> TypeGuard[Dim]:
 
 def _moving(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue:
     """The numbers of as many elements in each iteration of a loop, all of which are there."""
-    if step == 1 and isinstance(start, Dim) and isinstance(end, Dim):
-        count, inside = end - start, map(n.scope.model.never_negative, (start, size - end))
-        if all(inside) and count.is_static and int(count) > 0:
-            return n.b.add(n.b.iota((count,), 0, "i64"), n.scope.number(start))
+    if step > 0 and isinstance(start, Dim) and isinstance(end, Dim) and (end - start).is_static:
+        count = -(-int(end - start) // step)
+        behind = size - start - step * (count - 1) - 1
+        if count > 0 and all(map(n.scope.model.never_negative, (start, behind))):
+            steps = n.b.iota((Dim.of(count),), 0, "i64")
+            steps = steps if step == 1 else n.b.mul(steps, n.full(step, steps))
+            return n.b.add(steps, n.scope.number(start))
     for index in (1, 2):
         n.known(index)
     raise n.unsupported(f"takes another part of an axis of {size} in each iteration of a loop")
