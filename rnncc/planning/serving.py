@@ -39,11 +39,12 @@ def serving(program: KernelProgram) -> dict[Operation, tuple[Buffer, ...]]:
         here = NOTHING
         for buffer in (buffer for writes, buffer in touched if writes):
             here = _joined(here, served.get(buffer, NOTHING))
-        if any(isinstance(inner, Limit) for inner in op.walk()):
+        # What serves nothing runs all the same, and may fail at what it reads.
+        if not here or any(isinstance(inner, Limit) for inner in op.walk()):
             here = None
         for buffer in (buffer for writes, buffer in touched if not writes):
             served[buffer] = _joined(served.get(buffer, NOTHING), here)
-        if here and here != optional:
+        if here is not None and here != optional:
             found[op] = tuple(b for b in outputs if b in here)
     return found
 

@@ -91,7 +91,15 @@ def matrices() -> Program:
     return b.finish({"y": b.tanh(ys), "last": b.neg(last), "z": b.relu(x)})
 
 
-PROGRAMS = [turned, softmax, two_loops, averages, matrices]
+def unused() -> Program:
+    """A kernel that may fail and serves nothing; the map that makes its indices serves y."""
+    b = Builder.net("unused")
+    x, table = b.input("x", (16,)), b.input("table", (40,))
+    b.gather(table, b.cast(b.iota((16,), 0, "i64"), "i64"), 0)
+    return b.finish({"y": b.tanh(x), "z": b.relu(table)})
+
+
+PROGRAMS = [unused, turned, softmax, two_loops, averages, matrices]
 
 
 @pytest.mark.parametrize("make", PROGRAMS)
