@@ -12,6 +12,9 @@ from rnncc.ir.attributes import dims_attr, get_dims
 from rnncc.ir.dims import Dim
 from rnncc.records import record
 
+FAR = 4
+"""How far apart elements of a vector may be that are read with those between: `Emit.spaced`."""
+
 
 @record
 class Access:
@@ -65,3 +68,8 @@ def buffer_dtype(value: SSAValue) -> str:
     """The element type of a buffer."""
     assert isinstance(value.type, BufferType)
     return value.type.dtype.data
+
+
+def are_near(steps: Sequence[Dim], most: int = FAR) -> bool:
+    """Whether no two elements, so many steps apart each, are too far apart for a vector."""
+    return all(s.is_static and 0 <= int(s) <= most for s in steps)

@@ -16,7 +16,7 @@ from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Reshape, Shift, Transpose
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.kern import kernels
-from rnncc.kern.access import Access
+from rnncc.kern.access import FAR, Access, are_near
 from rnncc.kern.access import dense as row_major
 from rnncc.lowering.compute import some_rows
 from rnncc.lowering.maps import ZERO, AxisIndex, Placed, identity, merged
@@ -24,8 +24,6 @@ from rnncc.lowering.maps import ZERO, AxisIndex, Placed, identity, merged
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
 
-FAR = 4
-"""Elements so far apart are still read as vectors."""
 LARGE = 1 << 10
 """An open size, to tell steps along axes apart."""
 WIDE = 8
@@ -84,9 +82,7 @@ def _turned(
 
     def near(axis: int, most: int = FAR) -> bool:
         steps = [strides[axis] for strides in reads]
-        return all(s.is_static and 0 <= int(s) <= most for s in steps) and any(
-            s != 0 for s in steps
-        )
+        return are_near(steps, most) and any(s != 0 for s in steps)
 
     wide = [a for a in kept if near(a) and not (dims[a].is_static and int(dims[a]) < WIDE)]
     if kept[-1] in wide or near(reduced[-1], 1) or not wide:

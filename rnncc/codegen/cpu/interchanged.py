@@ -16,10 +16,11 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.interchanged_run import InterchangedLoop, Places, Rows, Run
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
-from rnncc.codegen.llvm.values import FAR, I64, Pointer, Value
+from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Cost, cost_of
+from rnncc.kern.access import are_near
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.interchange import Interchange, places_of
@@ -86,7 +87,7 @@ def fits(target: Core, plan: Interchange, shared: OutlinedKernels) -> bool:
             return False
         steps = [access.strides[unit] for access in (*reads, *part.op.out_accesses)]
         # Elements further apart would be read one by one (`Emit.spaced`).
-        if not all(s.is_static and 0 <= int(s) <= FAR for s in steps):
+        if not are_near(steps):
             return False
     return True
 

@@ -15,9 +15,9 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.transposing import TransposeTiling, TransposingMap
 from rnncc.codegen.llvm.nest import Nest, indexed_axes, joined, make_nest, split_nest
 from rnncc.codegen.llvm.region import RegionCode
-from rnncc.codegen.llvm.values import FAR, I64, Pointer, Value, selection
+from rnncc.codegen.llvm.values import I64, Pointer, Value, selection
 from rnncc.ir.dims import Dim
-from rnncc.kern.access import Access
+from rnncc.kern.access import Access, are_near
 from rnncc.kern.kernels import Map
 
 REPEATED = (2, 4)
@@ -100,7 +100,7 @@ class _MapCode:
         ]
         self.steps = [a.strides[-1] if nest.dims else Dim.of(0) for a in nest.accesses]
         self.count = len(op.ins)
-        dense = all(s.is_static and 0 <= int(s) <= FAR for s in self.steps[: self.count])
+        dense = are_near(self.steps[: self.count])
         dense = dense and all(s == 1 for s in self.steps[self.count :])
         self.lanes = emit.target.lanes if nest.dims and dense else 1
         axis, last = (nest.axes[-1], nest.dims[-1]) if nest.dims else (None, Dim.of(1))

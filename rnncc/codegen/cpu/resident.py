@@ -7,7 +7,7 @@ passes. A team's threads share the places, and need not wait for each other befo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import reduce
 
@@ -191,11 +191,8 @@ class PlaceByPlace:
         """A kernel by itself, if somebody wants what it writes."""
         emit, operands = self.emit, self._operands(part)
         outs = operands[len(part.op.ins) :]
-        absent = [p.absent for p in outs if p.skippable and p.absent is not None]
-        if len(absent) < len(outs):
-            self._write(part, operands)
-            return
-        with emit.when(emit.b.not_(reduce(emit.b.and_, absent))):
+        unwanted = emit.all_absent([p.absent if p.skippable else None for p in outs])
+        with nullcontext() if unwanted is None else emit.when(emit.b.not_(unwanted)):
             self._write(part, operands)
 
     def _write(self, part: PlaceKernel, operands: list[Pointer]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import reduce
 from typing import Any, Self, cast
 
 from llvmlite import ir
@@ -211,6 +212,11 @@ class Emit(SizeEmit):
     def pointer_bytes(self) -> int:
         """Of an address."""
         return pointer_bytes(self.target.triple)
+
+    def all_absent(self, absent: Sequence[Value | None]) -> Value | None:
+        """Whether all outputs are absent; None if there are none, or one is never absent."""
+        known = [value for value in absent if value is not None]
+        return reduce(self.b.and_, known) if known and len(known) == len(absent) else None
 
     def is_null(self, pointer: Value) -> Value:
         return self.b.icmp_unsigned("==", pointer, ir.Constant(POINTER, None))

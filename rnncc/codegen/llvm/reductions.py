@@ -13,10 +13,10 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.text_builder import undefined
-from rnncc.codegen.llvm.values import FAR, VALUE, Value, selection
+from rnncc.codegen.llvm.values import VALUE, Value, selection
 from rnncc.codegen.llvm.vector import Real, real_of
 from rnncc.ir.types import FLOATS, ITEM_BYTES, dtype_of
-from rnncc.kern.access import Access
+from rnncc.kern.access import Access, are_near
 from rnncc.kern.kernels import Reduce
 
 
@@ -48,7 +48,7 @@ def _dense(accesses: Sequence[Access], axis: int) -> bool:
 
 def _near(accesses: Sequence[Access], axis: int) -> bool:
     steps = [a.strides[axis] for a in accesses]
-    return all(s.is_static and 0 <= int(s) <= FAR for s in steps) and any(s != 0 for s in steps)
+    return are_near(steps) and any(s != 0 for s in steps)
 
 
 class Folding:

@@ -24,9 +24,6 @@ MEMORY: dict[str, ir.Type] = {**VALUE, "i1": I8}
 OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH, PAST_LIMIT, BAD_INDEX, BAD_TAPE = range(7)
 """What generated code returns: the error codes of include/rnncc.h."""
 
-FAR = 4
-"""How far apart elements of a vector may be that are read with those between: see `spaced`."""
-
 Value = Any
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial, reduce
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from xdsl.ir import Operation, SSAValue
@@ -185,8 +185,7 @@ class Walk(ABC, Generic[E]):
         else:
             outs = self.all(op.outs) if isinstance(op, Kernel | ContinuedSum) else []
             absent = [p.absent if p.skippable else None for p in outs]
-        known = [value for value in absent if value is not None]
-        return reduce(self.emit.b.and_, known) if known and known == absent else None
+        return self.emit.all_absent(absent)
 
     def loop(self, op: For) -> None:
         """A loop over single steps or over chunks of steps."""

@@ -61,12 +61,11 @@ class ProgramWriter:
         members = [port.name for port in (*program.inputs, *program.outputs)]
         names = c_names(members)
         self.inputs, self.outputs = names[: len(program.inputs)], names[len(program.inputs) :]
-        self.serving: Mapping[Operation, Sequence[Buffer]] = {}
+        self.serving = serving(program)
         self._count = 0
 
     def write(self) -> list[str]:
         """All that the program is in C."""
-        self.serving = serving(self.program)
         begin = self._declarations()
         body, _ = self._block(self.program.func.body.block.ops)
         body = c.resolved([*begin, *body, "return 0;"], self.symbols)

@@ -273,9 +273,9 @@ def _linear(x: Any, weight: Any, bias: Any) -> Any:
 
     A sum of 16 bits is rounded once, as it is of rows.
     """
-    if bias is None:
-        return torch.nn.functional.linear(x, weight)
     product = torch.nn.functional.linear(x, weight)
+    if bias is None:
+        return product
     if product.dtype.itemsize < 4:
         rows = torch.nn.functional.linear(x.flatten(0, -2), weight, bias)
         return rows.view(product.shape)
