@@ -22,57 +22,41 @@ def active_values(
 ) -> Found:
     """The floats of a block's ops and of the bodies below on a path from `sources` to `targets`."""
     order, leading = list(ops), set(targets)
-    dependent = dependent_values(order, sources)
     _trace(order, leading)
-    return dependent & leading
+    return dependent_values(order, sources) & leading
 
 
 def dependent_values(ops: Iterable[Operation], sources: Iterable[SSAValue]) -> Found:
     """The floats, in a block's ops and in the bodies below, that change with some values."""
-    dependent = set(sources)
-    _follow(list(ops), dependent)
-    return dependent
+    return {value for value, found in _origins(ops, [sources]).items() if found}
 
 
 def sources_of_outputs(program: Program) -> dict[str, frozenset[str]]:
     """The inputs of a program that each output has gradients for."""
     net = program.net
-    bits = {value: 1 << number for number, value in enumerate(net.inputs.values())}
-    _gather(list(net.body.block.ops), bits)
+    origins = _origins(net.body.block.ops, [[value] for value in net.inputs.values()])
     return {
-        key: frozenset(name for name, x in net.inputs.items() if bits.get(value, 0) & bits[x])
+        key: frozenset(
+            name for bit, name in enumerate(net.inputs) if origins.get(value, 0) >> bit & 1
+        )
         for key, value in net.outputs.items()
     }
 
 
-def _gather(ops: Iterable[Operation], bits: dict[SSAValue, int]) -> None:
-    """Add the inputs, a bit each, that values have gradients for."""
-    for op in ops:
-        if isinstance(op, Scan):
-            _gather_scan(op, bits)
-        elif isinstance(op, RnnOp):
-            bits[op.y] = _union(bits, _floats(op.differentiable))
+def _origins(ops: Iterable[Operation], groups: Iterable[Iterable[SSAValue]]) -> dict[SSAValue, int]:
+    """Which groups of values each float depends on, as a set of bits."""
+    origins = dict[SSAValue, int]()
+    for bit, values in enumerate(groups):
+        for value in _floats(values):
+            origins[value] = origins.get(value, 0) | 1 << bit
+    _follow(list(ops), origins)
+    return origins
 
 
-def _gather_scan(scan: Scan, bits: dict[SSAValue, int]) -> None:
-    for arg, value in zip(scan.body.block.args, scan.operands, strict=True):
-        bits[arg] = bits.get(value, 0)
-    _, carry, _ = scan.groups
-    nexts, rows = scan.yields
-    ops, settled = list(scan.body.block.ops), False
-    while not settled:  # as below: sets only grow
-        _gather(ops, bits)
-        known = [_union(bits, pair) for pair in zip(carry, nexts, strict=True)]
-        settled = known == [bits[arg] for arg in carry]
-        bits.update(zip(carry, known, strict=True))
-    bits.update((final, bits[arg]) for final, arg in zip(scan.finals, carry, strict=True))
-    bits.update((y, bits.get(row, 0)) for y, row in zip(scan.ys, rows, strict=True))
-
-
-def _union(bits: dict[SSAValue, int], values: Iterable[SSAValue]) -> int:
+def _union(origins: dict[SSAValue, int], values: Iterable[SSAValue]) -> int:
     found = 0
     for value in values:
-        found |= bits.get(value, 0)
+        found |= origins.get(value, 0)
     return found
 
 
@@ -80,31 +64,31 @@ def _floats(values: Iterable[SSAValue]) -> list[SSAValue]:
     return [v for v in values if dtype_of(v) in FLOATS]
 
 
-def _follow(ops: Iterable[Operation], dependent: Found) -> None:
+def _follow(ops: list[Operation], origins: dict[SSAValue, int]) -> None:
     """Add what depends on the values that are there."""
     for op in ops:
         if isinstance(op, Scan):
-            _follow_scan(op, dependent)
+            _follow_scan(op, origins)
         # Through the others, such as indices and conditions, no gradient flows.
-        elif isinstance(op, RnnOp) and not dependent.isdisjoint(op.differentiable):
-            dependent.update(_floats([op.y]))
+        elif isinstance(op, RnnOp) and dtype_of(op.y) in FLOATS:
+            # A parameter that is a source keeps its own bit.
+            origins[op.y] = _union(origins, [op.y, *_floats(op.differentiable)])
 
 
-def _follow_scan(scan: Scan, dependent: Found) -> None:
-    args = scan.body.block.args
-    dependent.update(arg for arg, v in zip(args, scan.operands, strict=True) if v in dependent)
+def _follow_scan(scan: Scan, origins: dict[SSAValue, int]) -> None:
+    for arg, value in zip(scan.body.block.args, scan.operands, strict=True):
+        origins[arg] = origins.get(value, 0)
     _, carry, _ = scan.groups
     nexts, rows = scan.yields
-    # Sets only grow, so that a round which adds nothing is the last.
-    before = -1
-    while before < len(dependent):
-        before = len(dependent)
-        _follow(scan.body.block.ops, dependent)
-        dependent.update(arg for arg, value in zip(carry, nexts, strict=True) if value in dependent)
-    dependent.update(
-        final for final, arg in zip(scan.finals, carry, strict=True) if arg in dependent
-    )
-    dependent.update(y for y, row in zip(scan.ys, rows, strict=True) if row in dependent)
+    ops, settled = list(scan.body.block.ops), False
+    # Sets only grow, so that an iteration which adds nothing is the last.
+    while not settled:
+        _follow(ops, origins)
+        met = [_union(origins, pair) for pair in zip(carry, nexts, strict=True)]
+        settled = met == [origins[arg] for arg in carry]
+        origins.update(zip(carry, met, strict=True))
+    origins.update((final, origins[arg]) for final, arg in zip(scan.finals, carry, strict=True))
+    origins.update((y, origins.get(row, 0)) for y, row in zip(scan.ys, rows, strict=True))
 
 
 def _trace(ops: Iterable[Operation], leading: Found) -> None:
@@ -122,7 +106,7 @@ def _trace_scan(scan: Scan, leading: Found) -> None:
     nexts, rows = scan.yields
     leading.update(arg for arg, final in zip(carry, scan.finals, strict=True) if final in leading)
     leading.update(row for row, y in zip(rows, scan.ys, strict=True) if y in leading)
-    # As forward: the set only grows.
+    # As forward: sets only grow.
     before = -1
     while before < len(leading):
         before = len(leading)
