@@ -6,6 +6,7 @@ import os
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -76,6 +77,7 @@ def test_found_without_compiling(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     first = rnncc.compile(net(), init())
     assert len(entries(folder)) == 1
     monkeypatch.setattr(reading, "import_source", never)
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))  # what fails leaves its IR there
     again = rnncc.compile(net(), init())
     assert result(again) == result(first)
     assert list(again.inputs.values()) == list(first.inputs.values())
