@@ -25,6 +25,11 @@ class Arguments:
     def __contains__(self, name: str) -> bool:
         return name in self._named
 
+    def unequal(self, other: Arguments) -> list[str]:
+        """The arguments that another operator lacks, has besides, or gives another value."""
+        names = sorted(self._named.keys() | other._named.keys())
+        return [name for name in names if self._named.get(name) != other._named.get(name)]
+
     def float(self, name: str, default: float, allow_nan: bool = False) -> float:
         """A float; NaN is an error unless it makes sense."""
         value: float = self._single(name, "f", default)

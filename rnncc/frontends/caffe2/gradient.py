@@ -18,6 +18,9 @@ from rnncc.ir.types import FLOATS, dims_of
 from rnncc.netdef import Arguments
 from rnncc.passes.vjp_of_region import ops_between, vjp_of_region
 
+_ADDED = ("no_bias",)
+"""Arguments that Caffe2's gradient makers add."""
+
 Pairs = list[tuple[Blob, Blob]]
 Formula = Callable[[Builder, SSAValue, SSAValue, int], SSAValue]
 
@@ -88,25 +91,27 @@ class PlainGradient(Gradient):
     are all, `y0` is its first output, `dx0` and `dy0` their gradients; what it lacks is left out.
 
     Attributes:
-        settings: the arguments that both must agree in, with their defaults.
+        kind: the type of the forward operator, or several.
+        settings: the arguments that both must agree in, with their defaults; None for all.
     """
 
     inputs = (2, ANY)
-    outputs = (1, 3)
+    outputs = (1, ANY)
     kind: ClassVar[str]
     read: ClassVar[str]
     written: ClassVar[str]
-    settings: ClassVar[dict[str, int | float]] = {}
+    settings: ClassVar[dict[str, int | float] | None] = {}
 
     def find_forward(self, earlier: ForwardIndex) -> None:
         known = next(i for i, word in enumerate(self.read.split()) if word[0] != "d")
-        candidates = earlier.of(self.kind, self.xs[known]) if known < len(self.xs) else []
+        read = self.xs[known : known + 1]
+        candidates = [c for kind in self.kind.split() for x in read for c in earlier.of(kind, x)]
         wrong = [(self._difference(c), c) for c in candidates]
         match = next((c for text, c in wrong if text is None), None)
         if match is not None:
             self._attach(match)
         else:
-            self._without_forward(earlier, wrong[0] if wrong else None, self.xs[known : known + 1])
+            self._without_forward(earlier, wrong[0] if wrong else None, read)
 
     def _attach(self, forward: Operator) -> None:
         forward.has_gradient = True
@@ -128,6 +133,9 @@ class PlainGradient(Gradient):
                 if value.name == x.name:
                     return f'input {position} is another version of "{x.name}"'
                 return f'input {position} is "{x.name}", expected "{value.name}"'
+        if self.settings is None:
+            names = [name for name in self.args.unequal(forward.args) if name not in _ADDED]
+            return f"argument {names[0]!r} is not that of the other" if names else None
         for name, default in self.settings.items():
             mine, its = (setting(op.args, name, default) for op in (self, forward))
             if mine != its:
@@ -140,9 +148,10 @@ class PlainGradient(Gradient):
         if nearest is not None:
             raise self.error(f"differs from {nearest[1].text}: {nearest[0]}")
         name = read[0].name if read else ""
-        old = earlier.namesake(self.kind, name)
+        old = next((op for kind in self.kind.split() if (op := earlier.namesake(kind, name))), None)
         if old is None:
-            raise self.error(f'is the gradient of no operator: no {self.kind} has "{name}"')
+            kinds = " or ".join(self.kind.split())
+            raise self.error(f'is the gradient of no operator: no {kinds} has "{name}"')
         raise self.error(f'reads another version of "{name}" than {old.text}')
 
 
@@ -171,7 +180,7 @@ class OutputGradient(PlainGradient):
             super().build(e)
             return
         y, dy = (e[x] for x in self.xs)
-        axis = self.axis("axis", 1, len(dims_of(y))) if "axis" in self.settings else 0
+        axis = self.axis("axis", 1, len(dims_of(y))) if "axis" in (self.settings or {}) else 0
         e[self.ys[0]] = type(self).formula(e.b, y, dy, axis)
 
 
@@ -184,8 +193,8 @@ def _operands(text: str, forward: Operator) -> list[tuple[str, Blob]]:
     """The words of a text, each with the forward operator's blob that it is about."""
     operands = list[tuple[str, Blob]]()
     for word in text.split():
-        if word == "x*":
-            operands += [(word, x) for x in forward.reads]
+        if word in ("x*", "dx*"):
+            operands += [(word, x) for x in (forward.reads if word == "x*" else forward.xs)]
             continue
         group = forward.ys if "y" in word else forward.xs if word[0] == "d" else forward.reads
         operands += [(word, blob) for blob in group[int(word.strip("dxy")) :][:1]]

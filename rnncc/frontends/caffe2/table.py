@@ -66,6 +66,30 @@ def _spatial() -> Table:
     return spatial.OPERATORS
 
 
+def _rows() -> Table:
+    from rnncc.frontends.caffe2.ops import rows
+
+    return rows.OPERATORS
+
+
+def _reductions() -> Table:
+    from rnncc.frontends.caffe2.ops import reductions
+
+    return reductions.OPERATORS
+
+
+def _norms() -> Table:
+    from rnncc.frontends.caffe2.ops import norms
+
+    return norms.OPERATORS
+
+
+def _losses() -> Table:
+    from rnncc.frontends.caffe2.ops import losses
+
+    return losses.OPERATORS
+
+
 def _control_gradients() -> Table:
     from rnncc.frontends.caffe2.ops import control_gradient
 
@@ -84,13 +108,18 @@ FAMILIES: dict[str, Table] = {
 }
 
 _PLAIN = {kind: operator for family in FAMILIES.values() for kind, operator in family.items()}
-OPERATORS: Table = Late(lambda: _PLAIN, _gradients, _layers, _functions, _spatial)
+_SELDOM = (_gradients, _layers, _functions, _rows, _reductions, _spatial, _norms, _losses)
+OPERATORS: Table = Late(lambda: _PLAIN, *_SELDOM)
 """Operator type -> the class that imports it; its docstring is the formula, and ends with the forms
 that are refused."""
 
 FAMILIES["Cells"] = Late(lambda: cells.OPERATORS, _layers)
 FAMILIES["Activations and angles"] = Late(_functions)
+FAMILIES["Rows and layouts"] = Late(_rows)
+FAMILIES["Reductions and distances"] = Late(_reductions)
 FAMILIES["Windows and extremes"] = Late(_spatial)
+FAMILIES["Norms of channels"] = Late(_norms)
+FAMILIES["Losses"] = Late(_losses)
 FAMILIES["Sums and gradients"] = Late(_gradients)
 
 GRADIENTS: Table = Late(_control_gradients)

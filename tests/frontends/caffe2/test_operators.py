@@ -12,6 +12,7 @@ from rnncc.frontends.caffe2 import OPERATORS, import_net
 from rnncc.ir.interpreter import run
 from tests.frontends.caffe2.applied import RANDOM, Array, apply, real
 from tests.frontends.caffe2.nets import net, op
+from tests.frontends.caffe2.test_real_operators import CASES as REAL
 
 
 def positive(*shape: int) -> Array:
@@ -327,6 +328,7 @@ def test_split_takes_sizes_from_concat() -> None:
 def test_every_operator_is_tested() -> None:
     tested = {kind for kind, *_ in CASES}
     tested |= {"LayerNorm", "SequenceMask", "ReversePackedSegs", "VariableLengthSequencePadding"}
+    tested |= {name.partition("-")[2] for name in REAL}
     tested |= {"LSTMUnit", "GRUUnit", "InferenceLSTM", "GivenTensorInt64Fill", "RecurrentNetwork"}
     tested |= {"Conv", "ConvTranspose", "TopK"}  # test_spatial.py
     same = {"CopyCPUToGPU", "CopyGPUToCPU", "EnsureCPUOutput", "ZeroGradient"}

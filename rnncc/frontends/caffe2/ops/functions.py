@@ -1,14 +1,24 @@
-"""Functions of one number that few nets use: activations, and those of angles."""
+"""Functions of elements that few nets use: activations, and those of angles."""
 
 from __future__ import annotations
 
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
-from rnncc.frontends.caffe2.ops.elementwise import Unary, unary
+from rnncc.frontends.caffe2.ops.elementwise import Nary, Unary, unary
+from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn import angles
-from rnncc.nn.activations import cube, elu, hard_sigmoid, leaky_relu, soft_sign, softplus
-from rnncc.nn.arithmetic import reciprocal
+from rnncc.nn.activations import (
+    cube,
+    elu,
+    gelu,
+    hard_sigmoid,
+    leaky_relu,
+    soft_sign,
+    softplus,
+)
+from rnncc.nn.arithmetic import clamp, modulo, reciprocal, sign, times
 
 
 class Elu(Unary):
@@ -58,7 +68,166 @@ class HardSigmoid(Unary):
         e[self.ys[0]] = hard_sigmoid(e.b, self.operand(e), self.alpha, self.beta)
 
 
+class Gelu(Unary):
+    """Y = X times the normal distribution function of X; `fast_gelu` computes it by a tanh.
+
+    Refused: tensors of integers or bools.
+    """
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = gelu(e.b, self.operand(e), self.args.flag("fast_gelu"))
+
+
+class Logit(Unary):
+    """Y = log(X / (1 - X)), of X held within `eps` and 1 - `eps`.
+
+    Refused: tensors of integers or bools.
+    """
+
+    def setup(self, maker: Resolver) -> None:
+        self.least = self.args.float("eps", 1e-6)
+        if not 0 < self.least < 0.5:
+            raise self.error(f"argument 'eps' is {self.least:g}, expected one within 0 and 0.5")
+
+    def build(self, e: Emitter) -> None:
+        b = e.b
+        x = clamp(b, self.operand(e), self.least, 1 - self.least)
+        e[self.ys[0]] = b.log(b.div(x, b.sub(b.fill(1.0, ()), x)))
+
+
+class Mod(Unary):
+    """Y = the remainder of X / `divisor`, with X's sign, or with `sign_follow_divisor` the
+    divisor's.
+
+    Refused: tensors of floats or bools.
+    """
+
+    takes_integers = True
+
+    def setup(self, maker: Resolver) -> None:
+        self.divisor = self.args.int("divisor", 0)
+        if not 0 < abs(self.divisor) < 1 << 31:
+            raise self.error(f"argument 'divisor' is {self.divisor}")
+
+    def build(self, e: Emitter) -> None:
+        x = self.operand(e)
+        if dtype_of(x) not in ("i32", "i64"):
+            raise self.error(f'"{self.xs[0].name}" is {dtype_of(x)}, expected integers')
+        divisor = e.b.fill(self.divisor, (), dtype_of(x))
+        follows = self.args.flag("sign_follow_divisor")
+        e[self.ys[0]] = (modulo if follows else Builder.rem)(e.b, x, divisor)
+
+
+class Mean(Nary):
+    """Y = (X0 + X1 + ...) / their number, of one shape.
+
+    Refused: operands of several shapes or element types; tensors of integers or bools.
+    """
+
+    function = staticmethod(Builder.add)
+
+    def build(self, e: Emitter) -> None:
+        super().build(e)
+        y = e[self.ys[0]]
+        if dtype_of(y) not in FLOATS:
+            raise self.error(f'"{self.xs[0].name}" is {dtype_of(y)}, expected a float')
+        e[self.ys[0]] = times(e.b, y, 1 / len(self.xs))
+
+
+class PRelu(Operator):
+    """Y = X above 0, X1 X below: X1 is one number, or one for each channel of X [N, C, ...], with
+    `order` NHWC of X [N, ..., C].
+
+    Refused: elements other than float32.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        x, slope = self.xs
+        s.same_shape(x, self.ys[0])
+        for blob in (x, slope, self.ys[0]):
+            s.expect_dtype(blob, "f32")
+        dims, slopes = s.dims(x), s.dims(slope)
+        if dims is not None and slopes is not None:
+            one = len(slopes) < 2 and all(d == 1 for d in slopes)
+            if not one:
+                s.expect(slope, (dims[self._channels(len(dims))],))
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and self.xs[1].shape is None:
+            s.expect(self.xs[1], (1,))
+
+    def _channels(self, rank: int) -> int:
+        if rank < 2:
+            raise self.error(f"data of rank {rank}, expected channels")
+        return rank - 1 if self.args.str("order", "NCHW") == "NHWC" else 1
+
+    def build(self, e: Emitter) -> None:
+        x, slope = (e[blob] for blob in self.xs)
+        dims, count = dims_of(x), dims_of(slope)
+        if all(d == 1 for d in count):
+            slope = e.b.reshape(slope, ())
+        else:
+            behind = len(dims) - 1 - self._channels(len(dims))
+            slope = e.b.reshape(slope, (*count, *[1] * behind))
+        above = e.b.compare("gt", x, e.b.full_like(x, 0.0))  # at 0 the slope is that below
+        e[self.ys[0]] = e.b.select(above, x, e.b.mul(x, slope))
+
+
+class RowMul(Operator):
+    """Y[n] = X0[n] X1[n], one number for each row of X0.
+
+    Refused: elements other than float32.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        x, factors = self.xs
+        s.same_shape(x, self.ys[0])
+        for blob in (x, factors, self.ys[0]):
+            s.expect_dtype(blob, "f32")
+        dims = s.dims(x)
+        if dims is not None:
+            if not dims:
+                raise self.error("data without axes, expected rows")
+            s.expect(factors, dims[:1])
+
+    def build(self, e: Emitter) -> None:
+        x, factors = (e[blob] for blob in self.xs)
+        dims = dims_of(x)
+        e[self.ys[0]] = e.b.mul(x, e.b.reshape(factors, (dims[0], *[1] * (len(dims) - 1))))
+
+
+class MakeTwoClass(Operator):
+    """Y = 1 - X and X side by side, along a new last axis.
+
+    Refused: elements other than float32.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        for blob in (self.xs[0], self.ys[0]):
+            s.expect_dtype(blob, "f32")
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            s.expect(self.ys[0], (*dims, 2))
+
+    def build(self, e: Emitter) -> None:
+        x = e[self.xs[0]]
+        pair = [e.b.reshape(v, (*dims_of(x), 1)) for v in (e.b.sub(e.b.fill(1.0, ()), x), x)]
+        e[self.ys[0]] = e.b.concat(pair, len(dims_of(x)))
+
+
 OPERATORS: dict[str, type[Operator]] = {
+    "Sign": unary("-1, 0 or 1, as X is below, at or above 0", sign, "nothing"),
+    "Gelu": Gelu,
+    "Logit": Logit,
+    "Mod": Mod,
+    "Mean": Mean,
+    "PRelu": PRelu,
+    "RowMul": RowMul,
+    "MakeTwoClass": MakeTwoClass,
     "Elu": Elu,
     "Selu": Selu,
     "LeakyRelu": LeakyRelu,

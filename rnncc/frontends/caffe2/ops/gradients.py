@@ -7,11 +7,14 @@ from collections.abc import Mapping
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.gradient import Formula, OutputGradient, PlainGradient
-from rnncc.frontends.caffe2.operator import Emitter, Operator
-from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.frontends.caffe2.graph import Resolver
+from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
+from rnncc.frontends.caffe2.ops.reductions import Reduced
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import product
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of
+from rnncc.nn.arithmetic import times
 
 Settings = Mapping[str, int | float]
 
@@ -52,11 +55,116 @@ _NO_FORWARD = (
 )
 
 
-def _of(kind: str, read: str, written: str, settings: Settings | None = None) -> type[Operator]:
-    """The gradient of one type of operator."""
+class ToEquals(PlainGradient):
+    """The gradient of an extreme, all of which every element has that is equal to it."""
+
+    def build(self, e: Emitter) -> None:
+        assert self.forward is not None
+        [(result, gradient)] = self.output_grads
+        lined_up = [self._lined_up(e, e[blob]) for blob in (result, gradient)]
+        for blob, written in self.input_grads:
+            x = e.read(self.forward, blob)
+            y, dy = (e.b.broadcast_together(v, x)[0] for v in lined_up)
+            e[written] = e.b.select(e.b.compare("eq", x, y), dy, e.b.full_like(x, 0.0))
+
+    def _lined_up(self, e: Emitter, y: SSAValue) -> SSAValue:
+        """With the reduced axes of size 1, where there are such."""
+        if not isinstance(self.forward, Reduced):
+            return y
+        dims = e.dims(self.forward.xs[0])
+        axes = self.forward.axes(len(dims))
+        return e.b.reshape(y, [1 if i in axes else d for i, d in enumerate(dims)])
+
+
+class TileGradient(Operator):
+    """dX = the sum of dY's copies along `axis`.
+
+    Refused: numbers in blobs.
+    """
+
+    is_gradient = True
+
+    def setup(self, maker: Resolver) -> None:
+        self.tiles = self.args.int("tiles", 1)
+        if self.tiles < 1:
+            raise self.error(f"argument 'tiles' is {self.tiles}, expected 1 or more")
+
+    def infer(self, s: Shapes) -> None:
+        for blob in (self.xs[0], self.ys[0]):
+            s.expect_dtype(blob, "f32")
+        dims = s.dims(self.xs[0])
+        if dims is not None and not any(s.is_open(d) for d in dims):
+            s.expect(self.ys[0], self._wide(dims)[1])
+
+    def _wide(self, dims: Dims) -> tuple[int, Dims]:
+        """The axis, and the shape of one copy."""
+        axis = self.axis("axis", 0, len(dims))
+        size = dims[axis].divide(self.tiles)
+        if size is None:
+            raise self.error(f"an axis of {dims[axis]} elements is not {self.tiles} copies")
+        return axis, (*dims[:axis], size, *dims[axis + 1 :])
+
+    def build(self, e: Emitter) -> None:
+        axis, one = self._wide(e.dims(self.xs[0]))
+        copies = e.b.reshape(e[self.xs[0]], (*one[:axis], self.tiles, *one[axis:]))
+        e[self.ys[0]] = e.b.reduce("sum", copies, [axis])
+
+
+class MakeTwoClassGradient(Operator):
+    """dX = dY1 - dY0, along the last axis.
+
+    Refused: nothing.
+    """
+
+    is_gradient = True
+
+    def infer(self, s: Shapes) -> None:
+        for blob in (self.xs[0], self.ys[0]):
+            s.expect_dtype(blob, "f32")
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            if not dims or not s.equal(dims[-1], Dim.of(2)):
+                raise self.error(f"data of shape {s.text(dims)}, expected pairs")
+            s.expect(self.ys[0], dims[:-1])
+
+    def build(self, e: Emitter) -> None:
+        last = len(e.dims(self.xs[0])) - 1
+        zero, one = (e.b.slice(e[self.xs[0]], last, Dim.of(i), Dim.of(1)) for i in range(2))
+        e[self.ys[0]] = e.b.reshape(e.b.sub(one, zero), e.dims(self.ys[0]))
+
+
+class MeanGradient(Operator):
+    """dX0 = dX1 = ... = dY / the number of outputs.
+
+    Refused: nothing.
+    """
+
+    outputs = (1, ANY)
+    is_gradient = True
+
+    def infer(self, s: Shapes) -> None:
+        s.same_shape(self.xs[0], *self.ys)
+        for blob in (self.xs[0], *self.ys):
+            s.expect_dtype(blob, "f32")
+
+    def build(self, e: Emitter) -> None:
+        each = times(e.b, e[self.xs[0]], 1 / len(self.ys))
+        for y in self.ys:
+            e[y] = each
+
+
+def _of(
+    kind: str,
+    read: str,
+    written: str = "dx0",
+    settings: Settings | None = None,
+    base: type[PlainGradient] = PlainGradient,
+) -> type[Operator]:
+    """The gradient of one type of operator; the arguments in `settings` must be equal, or all."""
     text = f"The gradient of {kind}: {written} from {read}.\n\nRefused: {_NO_FORWARD}."
-    members = {"kind": kind, "read": read, "written": written, "settings": dict(settings or {})}
-    return type("PlainGradient", (PlainGradient,), {**members, "__doc__": text})
+    known = None if settings is None else dict(settings)
+    members = {"kind": kind, "read": read, "written": written, "settings": known}
+    return type("PlainGradient", (base,), {**members, "__doc__": text})
 
 
 def _of_output(
@@ -91,6 +199,25 @@ def _softmax(b: Builder, y: SSAValue, dy: SSAValue, axis: int) -> SSAValue:
     return b.reshape(b.mul(y, b.sub(dy, b.reshape(total, (*rows[:-1], 1)))), dims)
 
 
+_READ = {
+    "x0 dy0": "Abs Erf Softsign Sin Cos Tan Asin Acos Atan Logit AveragedLoss Normalize Slice",
+    "y0 dy0": "Reciprocal Elu Selu LeakyRelu HardSigmoid Softplus Clip",
+    "dy0 x0": "Cube Sinh Cosh Gelu ReduceFrontSum ReduceFrontMean ReduceBackSum ReduceBackMean",
+    "dy0 y0": "Rsqrt",
+    "x0 y0 dy0": "Swish AveragePool",
+    "dy0 x0 y0": "ReduceSum ReduceMean ReduceL1 ReduceL2",
+    "x0 x1 dy0": "LabelCrossEntropy CrossEntropy",
+    "dy0 y1 x0": "TopK",
+    "dy0 x0 x1": "SigmoidCrossEntropyWithLogits",
+    "x* y0 dy1": "SoftmaxWithLoss",
+}
+"""Of gradients to the first input: what they read, and whose they are."""
+
+_EXTREMES = {
+    "dy0 x0 y0": "ReduceMax ReduceMin ReduceFrontMax ReduceBackMax",
+    "x0 y0 dy0": "RowwiseMax ColwiseMax",
+}
+
 _BROADCAST = {"broadcast": 0, "axis": -1}
 _UNIT = {"sequence_lengths": 1, "drop_states": 0}
 _NORM = {"axis": 1, "epsilon": 1e-5, "elementwise_affine": 0}
@@ -113,4 +240,25 @@ OPERATORS: dict[str, type[Operator]] = {
     "TanhGradient": _of_output("Tanh", "dY (1 - Y²)", _tanh),
     "ReluGradient": _of_output("Relu", "dY where Y > 0, else 0", _relu),
     "SoftmaxGradient": _of_output("Softmax", "Y (dY - sum dY Y)", _softmax, {"axis": 1}),
+    "DivGradient": _of("Div", "dy0 x0 x1 y0", "dx0 dx1", _BROADCAST),
+    **{
+        f"{kind}Gradient": _of(kind, read, base=base)
+        for base, table in ((PlainGradient, _READ), (ToEquals, _EXTREMES))
+        for read, kinds in table.items()
+        for kind in kinds.split()
+    },
+    "MaxGradient": _of("Max", "y0 dy0 x*", "dx*", base=ToEquals),
+    "MinGradient": _of("Min", "y0 dy0 x*", "dx*", base=ToEquals),
+    "MeanGradient": MeanGradient,
+    "TileGradient": TileGradient,
+    "MakeTwoClassGradient": MakeTwoClassGradient,
+    "BatchGatherGradient": _of("BatchGather Gather", "x0 x1 dy0"),
+    **{
+        f"{kind}Gradient": _of(kind, "x0 x1 dy0", "dx0 dx1")
+        for kind in ("DotProduct", "SquaredL2Distance", "L1Distance", "CosineSimilarity")
+    },
+    "PReluGradient": _of("PRelu", "y0 dy0 x0 x1", "dx0 dx1"),
+    "ConvGradient": _of("Conv", "x0 x1 dy0", "dx1 dx2 dx0"),
+    "ConvTransposeGradient": _of("ConvTranspose", "x0 x1 dy0", "dx1 dx2 dx0"),
+    "InstanceNormGradient": _of("InstanceNorm", "x0 x1 x2 dy0", "dx0 dx1 dx2"),
 }

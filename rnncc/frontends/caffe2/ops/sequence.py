@@ -26,8 +26,8 @@ class SequenceMask(Operator):
         for name in ("batch", "repeat_from_axis"):
             if name in self.args:
                 raise self.error(f"argument {name!r} is not supported")
-        fill = 0.0 if self.args.flag("grad") else -inf
-        self.fill = self.args.float("fill_val", fill)
+        # Where it is its own gradient, nothing comes back from what was filled in.
+        self.fill = 0.0 if self.args.flag("grad") else self.args.float("fill_val", -inf)
 
     def infer(self, s: Shapes) -> None:
         x, lengths = self.xs

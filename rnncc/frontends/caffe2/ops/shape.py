@@ -15,7 +15,8 @@ MAX_RANK = 16
 
 
 class Split(Operator):
-    """Y0, Y1, ... = X cut along an axis: in equal parts, or of sizes given.
+    """Y0, Y1, ... = X cut along an axis: in equal parts, or of sizes given; with `add_axis` in
+    parts of one row each, without that axis.
 
     Refused: sizes in a blob whose content is not known at compile time; a negative size.
     """
@@ -31,9 +32,13 @@ class Split(Operator):
             )
         if min(self.parts, default=0) < 0:
             raise self.error(f"argument 'split' has a negative size: {self.parts}")
+        self.drops = self.args.flag("add_axis") and "axis" in self.args  # as of Concat
 
     def infer(self, s: Shapes) -> None:
         s.same_dtype(self.xs[0], *self.ys)
+        if self.drops:
+            self._infer_rows(s)
+            return
         known = next((d for b in (self.xs[0], *self.ys) if (d := s.dims(b)) is not None), None)
         if known is None:
             return
@@ -42,6 +47,21 @@ class Split(Operator):
         for y, size in zip(self.ys, sizes, strict=True):
             s.expect(y, (*known[:axis], size, *known[axis + 1 :]))
         s.expect(self.xs[0], (*known[:axis], sum(sizes, Dim.of(0)), *known[axis + 1 :]))
+
+    def _infer_rows(self, s: Shapes) -> None:
+        known, count = s.dims(self.xs[0]), Dim.of(len(self.ys))
+        if (self.parts or len(self.xs) == 2) and any(size != 1 for size in self._sizes(s, 0)):
+            raise self.error("has 'add_axis', but other parts than one row each")
+        if known is None:
+            row = next((d for y in self.ys if (d := s.dims(y)) is not None), None)
+            if row is None:
+                return
+            axis = _ordered_axis(self, len(row) + 1)
+            known = (*row[:axis], count, *row[axis:])
+        axis = _ordered_axis(self, len(known))
+        s.expect(self.xs[0], (*known[:axis], count, *known[axis + 1 :]))
+        for y in self.ys:
+            s.expect(y, (*known[:axis], *known[axis + 1 :]))
 
     def _sizes(self, s: Shapes, axis: int) -> Sequence[Dim]:
         if self.parts:
@@ -64,8 +84,8 @@ class Split(Operator):
         axis = _ordered_axis(self, len(e.dims(self.xs[0])))
         start = Dim.of(0)
         for y in self.ys:
-            size = e.dims(y)[axis]
-            e[y] = e.b.slice(e[self.xs[0]], axis, start, size)
+            size = Dim.of(1) if self.drops else e.dims(y)[axis]
+            e[y] = e.b.reshape(e.b.slice(e[self.xs[0]], axis, start, size), e.dims(y))
             start = start + size
 
 
@@ -79,7 +99,8 @@ class Concat(Operator):
     outputs = (1, 2)
 
     def setup(self, maker: Resolver) -> None:
-        self.adds = self.args.flag("add_axis")
+        # Without `axis` Caffe2 takes that of the channels, and reads no `add_axis`.
+        self.adds = self.args.flag("add_axis") and "axis" in self.args
 
     def infer(self, s: Shapes) -> None:
         s.same_dtype(*self.xs, self.ys[0])
@@ -182,15 +203,15 @@ class Reshape(Operator):
 class Squeeze(Operator):
     """Y = X without the axes `dims`, each of size 1.
 
-    Refused: `dims` that are empty, negative or not in rising order.
+    Refused: `dims` that are empty or negative.
     """
 
     adds: ClassVar[bool] = False
 
     def setup(self, maker: Resolver) -> None:
-        axes = [int(axis) for axis in self.args.ints("dims")]
-        if not axes or axes != sorted(set(axes)) or axes[0] < 0 or axes[-1] >= MAX_RANK:
-            raise self.error(f"argument 'dims' is {axes}, expected axes in rising order")
+        axes = sorted({int(axis) for axis in self.args.ints("dims")})
+        if not axes or axes[0] < 0 or axes[-1] >= MAX_RANK:
+            raise self.error(f"argument 'dims' is {axes}, expected numbers of axes")
         self.axes = axes
 
     def infer(self, s: Shapes) -> None:
@@ -252,7 +273,7 @@ class Slice(Operator):
     """Y = X[starts : ends] axis by axis; a negative bound -k stands for size + 1 - k.
 
     Refused: bounds in blobs whose content is not known at compile time; a part of an axis of
-    symbolic size; a slice without elements.
+    symbolic size that ends at a number counted from the front; a slice without elements.
     """
 
     inputs = (1, 3)
@@ -273,7 +294,7 @@ class Slice(Operator):
         s.expect(self.ys[0], [size for _, size in ranges])
         value = s.value(self.xs[0])
         if value is not None:
-            start, size = (int(d) for d in ranges[0])
+            start, size = (int(d) for d in ranges[0])  # of a vector of sizes: they are static
             s.expect_value(self.ys[0], value[start : start + size], self.xs[0].dtype or "i64")
 
     def _bounds(self, s: Shapes) -> tuple[list[int], list[int]] | None:
@@ -302,15 +323,16 @@ class Slice(Operator):
             size = dims[axis]
             if start == 0 and end == -1:
                 continue
-            if not size.is_static:
+            low, high = (size + (bound + 1) if bound < 0 else bound for bound in (start, end))
+            if size.is_static:
+                low, high = (min(int(Dim.of(bound)), int(size)) for bound in (low, high))
+            elif end >= 0:  # where the axis is shorter, Caffe2 stops at its end
                 what = f"slices axis {axis} of size {size} from {start} to {end}"
-                raise self.error(
-                    what, "an axis of symbolic size is sliced as a whole or not at all"
-                )
-            low, high = (min(b + int(size) + 1 if b < 0 else b, int(size)) for b in (start, end))
-            if not 0 <= low < high:
+                raise self.error(what, "count the end of a symbolic axis from behind, as -1 does")
+            low, count = Dim.of(low), Dim.of(high) - Dim.of(low)
+            if (low.is_static and int(low) < 0) or (count.is_static and int(count) < 1):
                 raise self.error(f"slices axis {axis} of size {size} from {start} to {end}")
-            ranges[axis] = (Dim.of(low), Dim.of(high - low))
+            ranges[axis] = (low, count)
         return ranges
 
     def build(self, e: Emitter) -> None:

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
+from xdsl.ir import SSAValue
+
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.dims import Dim
-from rnncc.nn.convolution import Window, convolution, transposed_convolution
-from rnncc.nn.indexing import MAX_RANKED, extremum_place, top_k
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.types import dims_of
+from rnncc.nn.convolution import (
+    Window,
+    channels_first,
+    channels_last,
+    convolution,
+    transposed_convolution,
+)
+from rnncc.nn.indexing import MAX_RANKED, element_places, extremum_place, top_k
 from rnncc.nn.pooling import average_pool, max_pool
 from rnncc.nn.reduction import largest, mean
 
@@ -19,15 +29,16 @@ MAX_GROUPS = 256
 
 
 class Spatial(Operator):
-    """An operator over windows of X [N, C, size of each axis...]."""
+    """An operator over windows of X [N, C, size of each axis...], or of all that with the channels
+    last, where `order` is NHWC."""
 
     def setup(self, maker: Resolver) -> None:
-        for name, plain in (("order", "NCHW"), ("legacy_pad", 0)):
-            if name in self.args:
-                read = self.args.str if isinstance(plain, str) else self.args.int
-                if read(name, plain) != plain:  # type: ignore[arg-type]  # of the type of `plain`
-                    what = f"argument {name!r} is not {plain}, which is not supported"
-                    raise self.error(what)
+        order = self.args.str("order", "NCHW")
+        if order not in ("NCHW", "NHWC"):
+            raise self.error(f"argument 'order' is {order!r}, expected NCHW or NHWC")
+        self.channels_last = order == "NHWC"
+        if self.args.int("legacy_pad", 0) != 0:
+            raise self.error("argument 'legacy_pad' is not 0, which is not supported")
         whole = self.args.flag("global_pooling")
         taps = [] if whole else self._each("kernel", ("h", "w"), None)
         rank = len(taps)
@@ -56,11 +67,32 @@ class Spatial(Operator):
             return [start] * count
         return [self.args.int(f"{name}_{end}", start) for end in ends]
 
+    def dims(self, s: Shapes, blob: Blob) -> Dims | None:
+        """A blob's shape as in NCHW."""
+        dims = s.dims(blob)
+        if dims is None or not self.channels_last or len(dims) < 2:
+            return dims
+        return dims[0], dims[-1], *dims[1:-1]
+
+    def expect(self, s: Shapes, blob: Blob, dims: Sequence[Dim | int]) -> None:
+        """State a blob's shape, told as in NCHW."""
+        if self.channels_last and len(dims) > 1:
+            dims = (dims[0], *dims[2:], dims[1])
+        s.expect(blob, dims)
+
+    def operand(self, e: Emitter, blob: Blob) -> SSAValue:
+        """A blob's value as in NCHW."""
+        return channels_first(e.b, e[blob]) if self.channels_last else e[blob]
+
+    def give(self, e: Emitter, y: SSAValue) -> None:
+        """Set the result, which is as in NCHW."""
+        e[self.ys[0]] = channels_last(e.b, y) if self.channels_last else y
+
     def sizes(self, s: Shapes, dims: Dims) -> list[Dim]:
         """The result's sizes along the axes of space; variables while those of X are open."""
         if len(dims) != len(self.windows) + 2:
             raise self.error(f"data of shape {s.text(dims)}, expected {len(self.windows) + 2} axes")
-        known = s.dims(self.ys[0]) or [s.fresh() for _ in dims]
+        known = self.dims(s, self.ys[0]) or [s.fresh() for _ in dims]
         by_axis = enumerate(zip(self.windows, dims[2:], strict=True))
         return [known[k + 2] if s.is_open(d) else self._size(w, d) for k, (w, d) in by_axis]
 
@@ -72,9 +104,10 @@ class Spatial(Operator):
 
 
 class Conv(Spatial):
-    """Y = windows of X times W [M, C / group, kernels...] + b [M], in groups of channels.
+    """Y = windows of X times W [M, C / group, kernels...] + b [M], in groups of channels; with
+    `order` NHWC the channels of X, W and Y come last.
 
-    Refused: `order` other than NCHW; `legacy_pad`; more than 256 groups, unless each has one
+    Refused: `legacy_pad`; more than 256 groups, unless each has one
     channel; weights of symbolic sizes; elements other than float32.
     """
 
@@ -89,23 +122,25 @@ class Conv(Spatial):
     def infer(self, s: Shapes) -> None:
         x, w, *bias = self.xs
         if s.dims(w) is None:
-            s.expect(w, (s.fresh(), s.fresh(), *(window.taps for window in self.windows)))
+            taps = [window.taps for window in self.windows]
+            self.expect(s, w, (s.fresh(), s.fresh(), *taps))
         weights = self._weights(s)
         for blob in (*self.xs, self.ys[0]):
             s.expect_dtype(blob, "f32")
         for blob in bias:
             s.expect(blob, (self._outputs(weights),))
-        dims = s.dims(x)
+        dims = self.dims(s, x)
         if dims is None:
             s.expect(x, [s.fresh() for _ in range(len(self.windows) + 2)])
             return
         sizes = self.sizes(s, dims)
         if not s.equal(dims[1], self._channels(weights)):
             raise self.error(f"data of shape {s.text(dims)} for weights {s.text(weights)}")
-        s.expect(self.ys[0], (dims[0], self._outputs(weights), *sizes))
+        self.expect(s, self.ys[0], (dims[0], self._outputs(weights), *sizes))
 
     def _weights(self, s: Shapes) -> Dims:
-        dims, taps = s.known(self.xs[1]), [window.taps for window in self.windows]
+        dims, taps = self.dims(s, self.xs[1]), [window.taps for window in self.windows]
+        assert dims is not None, "stated before"
         if len(dims) != len(taps) + 2 or not all(map(s.equal, dims[2:], map(Dim.of, taps))):
             raise self.error(f"weights of shape {s.text(dims)} for the kernels {taps}")
         first = dims[0]
@@ -125,9 +160,9 @@ class Conv(Spatial):
         return s.known(self.xs[1])
 
     def build(self, e: Emitter) -> None:
-        x, w, *bias = (e[blob] for blob in self.xs)
-        own = bias[0] if bias else None
-        e[self.ys[0]] = convolution(e.b, x, w, own, self.windows, self.group)
+        x, w = (self.operand(e, blob) for blob in self.xs[:2])
+        bias = e[self.xs[2]] if len(self.xs) > 2 else None
+        self.give(e, convolution(e.b, x, w, bias, self.windows, self.group))
 
 
 class ConvTranspose(Conv):
@@ -140,6 +175,10 @@ class ConvTranspose(Conv):
         self.extra = self._each("adj", ("h", "w"), 0, rank)
         if any(window.dilation != 1 for window in self.windows) or min(self.extra, default=0) < 0:
             raise self.error(f"has dilations, or the argument 'adj' {self.extra}")
+        if any(adj >= window.stride for adj, window in zip(self.extra, self.windows, strict=True)):
+            strides = [window.stride for window in self.windows]
+            what = f"argument 'adj' {self.extra} is not less than the strides {strides}"
+            raise self.error(f"{what}: Caffe2 leaves elements unset")
 
     def sizes(self, s: Shapes, dims: Dims) -> list[Dim]:
         if len(dims) != len(self.windows) + 2:
@@ -154,19 +193,19 @@ class ConvTranspose(Conv):
         return weights[1] * self.group
 
     def build(self, e: Emitter) -> None:
-        x, w, *bias = (e[blob] for blob in self.xs)
-        sizes = [
-            (size, window.pads[0])
-            for size, window in zip(e.dims(self.ys[0])[2:], self.windows, strict=True)
-        ]
-        own = bias[0] if bias else None
-        e[self.ys[0]] = transposed_convolution(e.b, x, w, own, self.windows, sizes, self.group)
+        x, w = (self.operand(e, blob) for blob in self.xs[:2])
+        bias = e[self.xs[2]] if len(self.xs) > 2 else None
+        before = [window.pads[0] for window in self.windows]
+        sizes = zip(self.sizes(e.shapes, dims_of(x)), before, strict=True)
+        y = transposed_convolution(e.b, x, w, bias, self.windows, list(sizes), self.group)
+        self.give(e, y)
 
 
 class MaxPool(Spatial):
-    """Y = the largest element of each window of X, or with `global_pooling` of each channel.
+    """Y = the largest element of each window of X, or with `global_pooling` of each channel; with
+    `order` NHWC the channels come last.
 
-    Refused: `order` other than NCHW; `legacy_pad`; elements other than float32.
+    Refused: `legacy_pad`; elements other than float32.
     """
 
     def setup(self, maker: Resolver) -> None:
@@ -177,33 +216,42 @@ class MaxPool(Spatial):
     def infer(self, s: Shapes) -> None:
         for blob in (self.xs[0], self.ys[0]):
             s.expect_dtype(blob, "f32")
-        dims = s.dims(self.xs[0])
+        dims = self.dims(s, self.xs[0])
         if dims is None:
             return
         if self.args.flag("global_pooling"):
-            s.expect(self.ys[0], (*dims[:2], *[1] * (len(dims) - 2)))
+            self.expect(s, self.ys[0], (*dims[:2], *[1] * (len(dims) - 2)))
         else:
-            s.expect(self.ys[0], (*dims[:2], *self.sizes(s, dims)))
+            self.expect(s, self.ys[0], (*dims[:2], *self.sizes(s, dims)))
 
     def build(self, e: Emitter) -> None:
-        x, axes = e[self.xs[0]], range(2, len(e.dims(self.xs[0])))
-        whole = self.args.flag("global_pooling")
-        y = largest(e.b, x, axes) if whole else max_pool(e.b, x, self.windows)
-        e[self.ys[0]] = e.b.reshape(y, e.dims(self.ys[0]))
+        x = self.operand(e, self.xs[0])
+        dims = dims_of(x)
+        if self.args.flag("global_pooling"):
+            y = self.whole(e.b, x, range(2, len(dims)))
+            y = e.b.reshape(y, (*dims[:2], *[1] * (len(dims) - 2)))
+        else:
+            y = self.pooled(e.b, x)
+        self.give(e, y)
+
+    def whole(self, b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+        """Of each channel."""
+        return largest(b, x, axes)
+
+    def pooled(self, b: Builder, x: SSAValue) -> SSAValue:
+        """Of each window."""
+        return max_pool(b, x, self.windows)
 
 
 class AveragePool(MaxPool):
     """Y = the mean of each window of X without the pads, which `count_include_pad` counts too, or
     with `global_pooling` of each channel."""
 
-    def build(self, e: Emitter) -> None:
-        x, axes = e[self.xs[0]], range(2, len(e.dims(self.xs[0])))
-        if self.args.flag("global_pooling"):
-            y = mean(e.b, x, axes)
-        else:
-            counts_pads = self.args.flag("count_include_pad")
-            y = average_pool(e.b, x, self.windows, counts_pads)
-        e[self.ys[0]] = e.b.reshape(y, e.dims(self.ys[0]))
+    def whole(self, b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+        return mean(b, x, axes)
+
+    def pooled(self, b: Builder, x: SSAValue) -> SSAValue:
+        return average_pool(b, x, self.windows, self.args.flag("count_include_pad"))
 
 
 class ArgMax(Operator):
@@ -237,17 +285,19 @@ class ArgMin(ArgMax):
 
 
 class TopK(Operator):
-    """Y0, Y1 = the `k` largest elements along `axis`, largest first, and their places.
+    """Y0, Y1 = the `k` largest elements along `axis`, largest first, and their places; Y2 = their
+    places among all of X's elements, in a vector.
 
-    Refused: a third output; an axis of symbolic size; more than 4096 elements along it.
+    Refused: an axis of symbolic size; more than 4096 elements along it.
     """
 
-    outputs = (2, 2)
+    outputs = (2, 3)
 
     def infer(self, s: Shapes) -> None:
         s.same_dtype(self.xs[0], self.ys[0])
-        s.expect_dtype(self.ys[1], "i64")
-        s.same_shape(*self.ys)
+        for places in self.ys[1:]:
+            s.expect_dtype(places, "i64")
+        s.same_shape(*self.ys[:2])
         dims = s.dims(self.xs[0])
         if dims is None:
             return
@@ -258,14 +308,20 @@ class TopK(Operator):
                 f"takes {count} of {size} elements, at most {MAX_RANKED} are supported"
             )
         s.expect(self.ys[0], (*dims[:axis], count, *dims[axis + 1 :]))
+        for flat in self.ys[2:]:
+            s.expect(flat, (product(s.known(self.ys[0])),))
 
     def fixed(self, s: Shapes) -> Iterable[Dim]:
         dims = s.known(self.xs[0])
         return [dims[self.axis("axis", -1, len(dims))]]
 
     def build(self, e: Emitter) -> None:
-        x, axis = e[self.xs[0]], self.axis("axis", -1, len(e.dims(self.xs[0])))
+        dims = e.dims(self.xs[0])
+        x, axis = e[self.xs[0]], self.axis("axis", -1, len(dims))
         e[self.ys[0]], e[self.ys[1]] = top_k(e.b, x, self.args.int("k", 0), axis, largest=True)
+        for flat in self.ys[2:]:
+            numbers = element_places(e.b, e[self.ys[1]], dims, axis)
+            e[flat] = e.b.reshape(numbers, e.dims(flat))
 
 
 OPERATORS: dict[str, type[Operator]] = {

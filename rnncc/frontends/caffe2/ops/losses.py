@@ -1,0 +1,201 @@
+"""What training minimises: cross entropies, and means over a batch."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.caffe2.graph import Resolver
+from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import product
+from rnncc.ir.types import dims_of
+from rnncc.nn.activations import softplus
+from rnncc.nn.arithmetic import times
+from rnncc.nn.indexing import gather_elements
+from rnncc.nn.normalisation import log_softmax
+from rnncc.nn.reduction import count, mean, total
+
+LEAST = 1e-20
+"""The least probability whose logarithm Caffe2 takes."""
+
+
+class AveragedLoss(Operator):
+    """Y = the mean of X's elements, a scalar.
+
+    Refused: elements other than float32.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.expect(self.ys[0], (), "f32")
+        s.expect_dtype(self.xs[0], "f32")
+
+    def build(self, e: Emitter) -> None:
+        x = e[self.xs[0]]
+        e[self.ys[0]] = mean(e.b, x, range(len(dims_of(x))))
+
+
+class LabelCrossEntropy(Operator):
+    """Y[n] = -log X0[n, X1[n]], of probabilities of 1e-20 at least.
+
+    Refused: labels other than int32; elements other than float32.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        x, labels = self.xs
+        s.expect_dtype(x, "f32")
+        s.expect_dtype(labels, "i32")
+        dims = s.dims(x)
+        if dims is None:
+            s.expect(x, (s.fresh(), s.fresh()))
+        elif len(dims) != 2:
+            raise self.error(f"probabilities of shape {s.text(dims)}, expected two axes")
+        else:
+            s.expect(self.ys[0], dims[:1], "f32")
+            if s.dims(labels) is None:
+                s.expect(labels, dims[:1])
+            elif s.known(labels)[1:] not in ((), (1,)):
+                raise self.error(f"labels of shape {s.text(s.known(labels))}, expected a vector")
+
+    def build(self, e: Emitter) -> None:
+        x, labels = (e[blob] for blob in self.xs)
+        found = _picked(e.b, x, labels)
+        e[self.ys[0]] = e.b.neg(_log(e.b, found))
+
+
+class CrossEntropy(Operator):
+    """Y[n] = -sum X1[n] log X0[n], of probabilities of 1e-20 at least.
+
+    Refused: elements other than float32.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        for blob in (*self.xs, self.ys[0]):
+            s.expect_dtype(blob, "f32")
+        s.same_shape(*self.xs)
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            if len(dims) != 2:
+                raise self.error(f"probabilities of shape {s.text(dims)}, expected two axes")
+            s.expect(self.ys[0], dims[:1])
+
+    def build(self, e: Emitter) -> None:
+        x, labels = (e[blob] for blob in self.xs)
+        e[self.ys[0]] = e.b.neg(total(e.b, e.b.mul(labels, _log(e.b, x)), [1]))
+
+
+class SigmoidCrossEntropyWithLogits(Operator):
+    """Y = the mean along the last axis of -X1 log p - (1 - X1) log (1 - p), p = 1 / (1 + exp(-X0)).
+
+    Refused: `log_D_trick`; `unjoined_lr_loss`; elements other than float32.
+    """
+
+    inputs = (2, 2)
+
+    def setup(self, maker: Resolver) -> None:
+        for name in ("log_D_trick", "unjoined_lr_loss"):
+            if self.args.flag(name):
+                raise self.error(f"argument {name!r} is not supported")
+
+    def infer(self, s: Shapes) -> None:
+        for blob in (*self.xs, self.ys[0]):
+            s.expect_dtype(blob, "f32")
+        s.same_shape(*self.xs)
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            s.expect(self.ys[0], dims[:-1])
+
+    def build(self, e: Emitter) -> None:
+        x, labels = (e[blob] for blob in self.xs)
+        loss = e.b.sub(softplus(e.b, x), e.b.mul(x, labels))
+        e[self.ys[0]] = mean(e.b, loss, [len(dims_of(loss)) - 1][: len(dims_of(loss))])
+
+
+class SoftmaxWithLoss(Operator):
+    """Y0 = Softmax of X0, rows from `axis` on; Y1 = the mean of -log Y0[n, X1[n]], times `scale`:
+    weighted by X2[n] if there is one, then divided by the weights' sum; with `label_prob` the rows
+    of X1 are probabilities.
+
+    Refused: `average_by_batch_size`; labels other than int32; elements other than float32.
+    """
+
+    inputs = (2, 3)
+    outputs = (2, 2)
+    takes_opaque: ClassVar[bool] = False
+
+    def setup(self, maker: Resolver) -> None:
+        if self.args.flag("average_by_batch_size"):
+            raise self.error("argument 'average_by_batch_size' is not supported")
+        self.of_rows = self.args.flag("label_prob")
+        self.scale = self.args.float("scale", 1.0)
+
+    def infer(self, s: Shapes) -> None:
+        x, labels, *weights = self.xs
+        s.same_shape(x, self.ys[0])
+        for blob in (x, *weights, *self.ys):
+            s.expect_dtype(blob, "f32")
+        s.expect_dtype(labels, "f32" if self.of_rows else "i32")
+        s.expect(self.ys[1], ())
+        dims = s.dims(x)
+        if dims is None:
+            return
+        rows = self._rows(dims)
+        for blob in weights:
+            s.expect(blob, dims[: self._axis(dims)])
+        if self.of_rows:
+            s.same_shape(x, labels)
+        elif s.dims(labels) is None:
+            s.expect(labels, dims[: self._axis(dims)])
+        elif not s.equal(product(s.known(labels)), rows[0]):
+            raise self.error(f"labels of shape {s.text(s.known(labels))} for {s.text(dims)}")
+
+    def _axis(self, dims: Dims) -> int:
+        return self.axis("axis", 1, len(dims))
+
+    def _rows(self, dims: Dims) -> Dims:
+        return product(dims[: self._axis(dims)]), product(dims[self._axis(dims) :])
+
+    def build(self, e: Emitter) -> None:
+        b, dims = e.b, e.dims(self.xs[0])
+        rows = self._rows(dims)
+        logs = log_softmax(b, b.reshape(e[self.xs[0]], rows), 1)
+        e[self.ys[0]] = b.reshape(b.exp(logs), dims)
+        labels = e[self.xs[1]]
+        if self.of_rows:
+            losses = total(b, b.mul(b.reshape(labels, rows), logs), [1])
+        else:
+            losses = _picked(b, logs, labels)
+        if len(self.xs) == 3:
+            weights = b.reshape(e[self.xs[2]], rows[:1])
+            losses, among = b.mul(losses, weights), total(b, weights, [0])
+        else:
+            among = count(b, losses, [0])
+        e[self.ys[1]] = times(b, b.div(total(b, losses, [0]), among), -self.scale)
+
+
+def _log(b: Builder, x: SSAValue) -> SSAValue:
+    """log max(x, 1e-20), whose slope is 1 / max(x, 1e-20) below, too, as in Caffe2."""
+    missing = b.sub(b.maximum(x, b.fill(LEAST, ())), x)
+    return b.log(b.add(x, b.stop_gradient(missing)))
+
+
+def _picked(b: Builder, x: SSAValue, labels: SSAValue) -> SSAValue:
+    """x[n, labels[n]]"""
+    rows = dims_of(x)[:1]
+    found = gather_elements(b, x, b.reshape(labels, (*rows, 1)), 1)
+    return b.reshape(found, rows)
+
+
+OPERATORS: dict[str, type[Operator]] = {
+    "AveragedLoss": AveragedLoss,
+    "LabelCrossEntropy": LabelCrossEntropy,
+    "CrossEntropy": CrossEntropy,
+    "SigmoidCrossEntropyWithLogits": SigmoidCrossEntropyWithLogits,
+    "SoftmaxWithLoss": SoftmaxWithLoss,
+}

@@ -1,0 +1,236 @@
+"""Sums, means and extremes along axes; products and distances of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.caffe2.graph import Resolver
+from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of
+from rnncc.nn.arithmetic import times
+from rnncc.nn.axes import kept_dims
+from rnncc.nn.normalisation import lp_normalise
+from rnncc.nn.reduction import largest, mean, root_of_powers, smallest, total
+
+Reduction = Callable[[Builder, SSAValue, Sequence[int]], SSAValue]
+OfRows = Callable[[Builder, SSAValue, SSAValue, Sequence[int]], SSAValue]
+
+TINY = 1e-12
+"""The least norm, and the least square of one, that Caffe2 divides by."""
+
+
+class Reduced(Operator):
+    """Y = what a function makes of X along some axes, which `axes` tells of X's rank."""
+
+    function: ClassVar[Reduction]
+
+    def axes(self, rank: int) -> Sequence[int]:
+        """Those that are reduced."""
+        raise NotImplementedError
+
+    def keeps(self) -> bool:
+        """Whether they stay, with size 1."""
+        return False
+
+    def infer(self, s: Shapes) -> None:
+        for blob in (self.xs[0], self.ys[0]):
+            s.expect_dtype(blob, "f32")
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            s.expect(self.ys[0], self._shape(dims))
+
+    def _shape(self, dims: Dims) -> list[Dim]:
+        axes, one = self.axes(len(dims)), Dim.of(1)
+        kept = [one if i in axes else d for i, d in enumerate(dims)]
+        return kept if self.keeps() else [d for i, d in enumerate(dims) if i not in axes]
+
+    def build(self, e: Emitter) -> None:
+        x, dims = e[self.xs[0]], e.dims(self.xs[0])
+        y = type(self).function(e.b, x, self.axes(len(dims)))
+        e[self.ys[0]] = e.b.reshape(y, self._shape(dims))
+
+
+class OfAxes(Reduced):
+    """Y = a reduction of X along `axes`, all without it; they stay unless `keepdims` is 0."""
+
+    def axes(self, rank: int) -> Sequence[int]:
+        axes = [int(axis) for axis in self.args.ints("axes")] or range(rank)
+        if any(not -rank <= axis < rank for axis in axes):
+            raise self.error(f"argument 'axes' is {list(axes)}, but the tensor has rank {rank}")
+        return sorted({axis % rank for axis in axes})
+
+    def keeps(self) -> bool:
+        return self.args.flag("keepdims", default=True)
+
+
+class OfFront(Reduced):
+    """Y = a reduction of X along its first axes, so many as `num_reduce_dim` says."""
+
+    def setup(self, maker: Resolver) -> None:
+        self.count = self.args.int("num_reduce_dim", 1)
+
+    def axes(self, rank: int) -> Sequence[int]:
+        return range(self._checked(rank))
+
+    def _checked(self, rank: int) -> int:
+        if not 0 <= self.count <= rank:
+            raise self.error(f"argument 'num_reduce_dim' is {self.count}, for a rank of {rank}")
+        return self.count
+
+
+class OfBack(OfFront):
+    """Y = a reduction of X along its last axes, so many as `num_reduce_dim` says."""
+
+    def axes(self, rank: int) -> Sequence[int]:
+        return range(rank - self._checked(rank), rank)
+
+
+class OfTail(Reduced):
+    """Y = a reduction of X along all axes but the first."""
+
+    def axes(self, rank: int) -> Sequence[int]:
+        return range(1, rank)
+
+
+class OfMatrices(Reduced):
+    """Y = a reduction of the matrices [rows, columns] of X [N, rows, columns] along an axis."""
+
+    axis: ClassVar[int]  # type: ignore[assignment]  # in place of the argument
+
+    def axes(self, rank: int) -> Sequence[int]:
+        if rank != 3:
+            raise self.error(f"data of rank {rank}, expected matrices in a batch")
+        return [type(self).axis]
+
+
+class PairedRows(Operator):
+    """Y[n] = what a function makes of the rows X0[n] and X1[n], which run over all axes behind the
+    first."""
+
+    inputs = (2, 2)
+    function: ClassVar[OfRows]
+
+    def infer(self, s: Shapes) -> None:
+        for blob in (*self.xs, self.ys[0]):
+            s.expect_dtype(blob, "f32")
+        s.same_shape(*self.xs)
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            if not dims:
+                raise self.error("data without axes, expected rows")
+            s.expect(self.ys[0], dims[:1])
+
+    def build(self, e: Emitter) -> None:
+        x, y = (e[blob] for blob in self.xs)
+        e[self.ys[0]] = type(self).function(e.b, x, y, range(1, len(dims_of(x))))
+
+
+class Normalize(Operator):
+    """Y = X / sqrt(sum X²) along `axis`, of norms of 1e-12 at least.
+
+    Refused: elements other than float32.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.same_shape(self.xs[0], self.ys[0])
+        for blob in (self.xs[0], self.ys[0]):
+            s.expect_dtype(blob, "f32")
+
+    def build(self, e: Emitter) -> None:
+        axis = self.axis("axis", -1, len(e.dims(self.xs[0])))
+        e[self.ys[0]] = self.normalised(e.b, e[self.xs[0]], axis)
+
+    def normalised(self, b: Builder, x: SSAValue, axis: int) -> SSAValue:
+        """Y, of X."""
+        norm = b.reshape(root_of_powers(b, x, [axis]), kept_dims(x, [axis]))
+        return b.div(x, b.maximum(norm, b.fill(TINY, ())))
+
+
+class NormalizeL1(Normalize):
+    """Y = X / sum |X| along `axis`; zeros stay."""
+
+    def normalised(self, b: Builder, x: SSAValue, axis: int) -> SSAValue:
+        return lp_normalise(b, x, 1, axis)
+
+
+def _l1(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    return total(b, b.abs(x), axes)
+
+
+def _dot(b: Builder, x: SSAValue, y: SSAValue, axes: Sequence[int]) -> SSAValue:
+    return total(b, b.mul(x, y), axes)
+
+
+def _half_square(b: Builder, x: SSAValue, y: SSAValue, axes: Sequence[int]) -> SSAValue:
+    difference = b.sub(x, y)
+    return times(b, total(b, b.mul(difference, difference), axes), 0.5)
+
+
+def _distance(b: Builder, x: SSAValue, y: SSAValue, axes: Sequence[int]) -> SSAValue:
+    return total(b, b.abs(b.sub(x, y)), axes)
+
+
+def _cosine(b: Builder, x: SSAValue, y: SSAValue, axes: Sequence[int]) -> SSAValue:
+    squares = [b.maximum(_dot(b, v, v, axes), b.fill(TINY, ())) for v in (x, y)]
+    return b.div(_dot(b, x, y, axes), b.sqrt(b.mul(*squares)))
+
+
+def _reduced(base: type[Reduced], formula: str, function: Reduction, **members: int) -> type:
+    text = f"Y = {formula}.\n\nRefused: elements other than float32."
+    return type(base.__name__, (base,), {"__doc__": text, "function": function, **members})
+
+
+def _paired(formula: str, function: OfRows) -> type[Operator]:
+    text = f"Y[n] = {formula} over all axes but the first.\n\nRefused: elements other than float32."
+    members = {"__doc__": text, "function": staticmethod(function)}
+    return type("PairedRows", (PairedRows,), members)
+
+
+_AXES = {
+    "Sum": ("sum of X", total),
+    "Mean": ("mean of X", mean),
+    "Max": ("largest element of X", largest),
+    "Min": ("smallest element of X", smallest),
+    "L1": ("sum of |X|", _l1),
+    "L2": ("sqrt of the sum of X²", root_of_powers),
+}
+_BY_AXES = "along `axes`, all by default, which stay unless `keepdims` is 0"
+_FIRST = "along the first axes, `num_reduce_dim` of them"
+_LAST = "along the last axes, `num_reduce_dim` of them"
+
+OPERATORS: dict[str, type[Operator]] = {
+    **{
+        f"Reduce{name}": _reduced(OfAxes, f"the {text} {_BY_AXES}", staticmethod(function))
+        for name, (text, function) in _AXES.items()
+    },
+    **{
+        f"Reduce{side}{name}": _reduced(base, f"the {_AXES[name][0]} {where}", function)
+        for side, base, where in (("Front", OfFront, _FIRST), ("Back", OfBack, _LAST))
+        for name in ("Sum", "Mean", "Max")
+        for function in [staticmethod(_AXES[name][1])]
+    },
+    "ReduceTailSum": _reduced(
+        OfTail, "the sum of X along all axes but the first", staticmethod(total)
+    ),
+    "RowwiseMax": _reduced(
+        OfMatrices, "the largest element of each row of the matrices X[n]", largest, axis=2
+    ),
+    "ColwiseMax": _reduced(
+        OfMatrices, "the largest element of each column of the matrices X[n]", largest, axis=1
+    ),
+    "DotProduct": _paired("the sum of X0[n] X1[n]", _dot),
+    "SquaredL2Distance": _paired("half the sum of (X0[n] - X1[n])²", _half_square),
+    "L1Distance": _paired("the sum of |X0[n] - X1[n]|", _distance),
+    "CosineSimilarity": _paired(
+        "the sum of X0[n] X1[n], divided by the root of the product of their sums of squares",
+        _cosine,
+    ),
+    "Normalize": Normalize,
+    "NormalizeL1": NormalizeL1,
+}

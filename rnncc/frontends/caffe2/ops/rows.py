@@ -1,0 +1,222 @@
+"""Operators that pick rows, repeat them, or lay elements out anew: Gather, Tile, Flatten, Where."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rnncc.frontends.caffe2.graph import Resolver
+from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.ir.dims import product
+from rnncc.nn.convolution import channels_first, channels_last
+
+INDICES = ("i32", "i64")
+
+
+class Gather(Operator):
+    """Y = the slices of X0 along `axis` that X1 numbers, from 0 on; a call with another number
+    fails.
+
+    Refused: indices other than int32 and int64.
+    """
+
+    inputs = (2, 2)
+    default_axis: ClassVar[int] = 0
+
+    def infer(self, s: Shapes) -> None:
+        x, index = self.xs
+        s.same_dtype(x, self.ys[0])
+        if index.dtype not in (None, *INDICES):
+            raise self.error(f'"{index.name}" is {index.dtype}, expected int32 or int64')
+        dims, places, whole = s.dims(x), s.dims(index), s.dims(self.ys[0])
+        if dims is None:
+            return
+        axis = self._axis(dims)
+        if places is None and whole is not None:
+            count = len(whole) - len(dims) + 1
+            if count >= 0:
+                places = tuple(s.fresh() for _ in range(count))
+                s.expect(index, places)
+        if places is not None:
+            s.expect(self.ys[0], (*dims[:axis], *places, *dims[axis + 1 :]))
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 1 and self.xs[1].dtype is None:
+            s.expect_dtype(self.xs[1], "i32")
+
+    def _axis(self, dims: Dims) -> int:
+        return self.axis("axis", self.default_axis, len(dims))
+
+    def build(self, e: Emitter) -> None:
+        axis = self._axis(e.dims(self.xs[0]))
+        e[self.ys[0]] = e.b.gather(e[self.xs[0]], e[self.xs[1]], axis)
+
+
+class BatchGather(Gather):
+    """Y = of each row of X0 the elements that X1 numbers, from 0 on; a call with another number
+    fails."""
+
+    default_axis = 1
+
+
+class Tile(Operator):
+    """Y = X `tiles` times, one copy behind another along `axis`.
+
+    Refused: numbers in blobs; a number of copies below 1.
+    """
+
+    def setup(self, maker: Resolver) -> None:
+        if "tiles" not in self.args or "axis" not in self.args:
+            raise self.error("lacks the argument 'tiles' or 'axis'")
+        self.tiles = self.args.int("tiles", 1)
+        if self.tiles < 1:
+            raise self.error(f"argument 'tiles' is {self.tiles}, expected 1 or more")
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(self.xs[0], self.ys[0])
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            axis = self.axis("axis", 0, len(dims))
+            s.expect(self.ys[0], (*dims[:axis], dims[axis] * self.tiles, *dims[axis + 1 :]))
+
+    def build(self, e: Emitter) -> None:
+        dims = e.dims(self.xs[0])
+        axis = self.axis("axis", 0, len(dims))
+        wide = (*dims[:axis], self.tiles, *dims[axis:])
+        copies = e.b.broadcast(e[self.xs[0]], wide, [a for a in range(len(wide)) if a != axis])
+        e[self.ys[0]] = e.b.reshape(copies, e.dims(self.ys[0]))
+
+
+class Flatten(Operator):
+    """Y = X as a matrix: the axes before `axis` are its rows.
+
+    Refused: nothing.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(self.xs[0], self.ys[0])
+        dims = s.dims(self.xs[0])
+        if dims is not None and not any(s.is_open(d) for d in dims):
+            s.expect(self.ys[0], self._shape(dims))
+
+    def _shape(self, dims: Dims) -> Dims:
+        axis = self.axis("axis", 1, len(dims), extra=1)
+        return product(dims[:axis]), product(dims[axis:])
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.reshape(e[self.xs[0]], e.dims(self.ys[0]))
+
+
+class FlattenToVec(Flatten):
+    """Y = X's elements as a vector."""
+
+    def _shape(self, dims: Dims) -> Dims:
+        return (product(dims),)
+
+
+class ResizeLike(Operator):
+    """Y = X0's elements in the shape of X1, which has as many.
+
+    Refused: nothing.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        x, like = self.xs
+        s.same_dtype(x, self.ys[0])
+        s.same_shape(like, self.ys[0])
+        dims, new = s.dims(x), s.dims(like)
+        if dims is not None and new is not None and not s.equal(product(dims), product(new)):
+            raise self.error(f"{s.text(dims)} does not reshape to {s.text(new)}")
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.reshape(e[self.xs[0]], e.dims(self.ys[0]))
+
+
+class Where(Operator):
+    """Y = X1 where X0 is true, else X2; with `broadcast_on_rows` X0 is a vector that tells it of
+    rows.
+
+    Refused: nothing.
+    """
+
+    inputs = (3, 3)
+
+    def infer(self, s: Shapes) -> None:
+        condition, *values = self.xs
+        s.expect_dtype(condition, "i1")
+        s.same_dtype(*values, self.ys[0])
+        s.same_shape(*values, self.ys[0])
+        dims = s.dims(self.ys[0])
+        if not self._of_rows():
+            s.same_shape(condition, self.ys[0])
+        elif dims is not None:
+            s.expect(condition, dims[:1])
+
+    def _of_rows(self) -> bool:
+        return self.args.flag("broadcast_on_rows")
+
+    def build(self, e: Emitter) -> None:
+        condition, left, right = (e[x] for x in self.xs)
+        dims = e.dims(self.ys[0])
+        if self._of_rows():
+            condition = e.b.reshape(condition, (*dims[:1], *[1] * (len(dims) - 1)))
+        e[self.ys[0]] = e.b.select(condition, left, right)
+
+
+class Conditional(Where):
+    """Y = the rows of X1 where the vector X0 is true, else those of X2."""
+
+    def _of_rows(self) -> bool:
+        return True
+
+
+class ToChannelsLast(Operator):
+    """Y = X [N, C, ...] as [N, ..., C].
+
+    Refused: nothing.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(self.xs[0], self.ys[0])
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            if len(dims) < 2:
+                raise self.error(f"data of shape {s.text(dims)}, expected channels")
+            s.expect(self.ys[0], (dims[0], *dims[2:], dims[1]))
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = channels_last(e.b, e[self.xs[0]])
+
+
+class ToChannelsFirst(Operator):
+    """Y = X [N, ..., C] as [N, C, ...].
+
+    Refused: nothing.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(self.xs[0], self.ys[0])
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            if len(dims) < 2:
+                raise self.error(f"data of shape {s.text(dims)}, expected channels")
+            s.expect(self.ys[0], (dims[0], dims[-1], *dims[1:-1]))
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = channels_first(e.b, e[self.xs[0]])
+
+
+OPERATORS: dict[str, type[Operator]] = {
+    "Gather": Gather,
+    "BatchGather": BatchGather,
+    "Tile": Tile,
+    "Flatten": Flatten,
+    "FlattenToVec": FlattenToVec,
+    "ResizeLike": ResizeLike,
+    "Where": Where,
+    "Conditional": Conditional,
+    "NCHW2NHWC": ToChannelsLast,
+    "NHWC2NCHW": ToChannelsFirst,
+}

@@ -1,0 +1,203 @@
+# pyright: basic, reportMissingImports=false
+"""Single operators as the real Caffe2 runs them: writes tests/data/caffe2_operators.npz.
+
+    python3.9 -m venv caffe2 && caffe2/bin/pip install torch==1.10.2 numpy==1.22.4 \
+        protobuf==3.20.3 future six
+    caffe2/bin/python tests/frontends/caffe2/real_operators.py
+
+For each case its net, its inputs, its outputs and, where Caffe2 has gradients of all, the net with
+gradient operators and what that computes from a weight for each output.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FILE = Path(__file__).parents[2] / "data" / "caffe2_operators.npz"
+RANDOM = np.random.RandomState(11)
+
+
+def real(*shape: int) -> Any:
+    return RANDOM.randn(*shape).astype(np.float32) if shape else np.float32(RANDOM.randn())
+
+
+def halves(*shape: int) -> Any:
+    """Multiples of a half, of which many are equal and some are 0."""
+    return (RANDOM.randint(-2, 3, shape) / 2).astype(np.float32)
+
+
+def rows(*shape: int) -> Any:
+    """Probabilities, 0 among them."""
+    x = np.exp(RANDOM.randn(*shape)) * (RANDOM.rand(*shape) < 0.8)
+    return (x / np.maximum(x.sum(-1, keepdims=True), 1e-9)).astype(np.float32)
+
+
+def whole(*values: int) -> Any:
+    return np.array(values, np.int32)
+
+
+def truth(*shape: int) -> Any:
+    return RANDOM.rand(*shape) < 0.5
+
+
+IMAGE, LAST = real(2, 4, 5, 6), real(2, 5, 6, 4)
+X = real(3, 4, 5)
+ROWS = (real(3, 4), real(3, 4))
+
+CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
+    ("Gather", [real(6, 3), np.array([[1, 5], [0, 1]])], 1, {}),
+    ("Gather", [X, whole(3, 0, 3)], 1, {"axis": 1}),
+    ("BatchGather", [X, whole(3, 0, 3)], 1, {}),
+    ("Tile", [X], 1, {"tiles": 3, "axis": 1}),
+    ("Tile", [X], 1, {"tiles": 2, "axis": -1}),
+    ("Flatten", [X], 1, {}),
+    ("Flatten", [X], 1, {"axis": 2}),
+    ("FlattenToVec", [X], 1, {}),
+    ("ResizeLike", [X, real(5, 12)], 1, {}),
+    ("Where", [truth(3, 4), *ROWS], 1, {}),
+    ("Where", [truth(3), *ROWS], 1, {"broadcast_on_rows": 1}),
+    ("Conditional", [truth(3), *ROWS], 1, {}),
+    ("NCHW2NHWC", [IMAGE], 1, {}),
+    ("NHWC2NCHW", [LAST], 1, {}),
+    ("ReduceSum", [X], 1, {"axes": [2, 0]}),
+    ("ReduceSum", [X], 1, {}),
+    ("ReduceMean", [X], 1, {"axes": [1], "keepdims": 0}),
+    ("ReduceMax", [halves(3, 4, 5)], 1, {"axes": [-1]}),
+    ("ReduceMin", [halves(3, 4, 5)], 1, {"axes": [0, 1], "keepdims": 0}),
+    ("ReduceL1", [X], 1, {"axes": [1]}),
+    ("ReduceL2", [X], 1, {"axes": [1, 2]}),
+    ("ReduceFrontSum", [X], 1, {}),
+    ("ReduceFrontMean", [X], 1, {"num_reduce_dim": 2}),
+    ("ReduceFrontMax", [halves(3, 4, 5)], 1, {}),
+    ("ReduceBackSum", [X], 1, {"num_reduce_dim": 2}),
+    ("ReduceBackMean", [X], 1, {}),
+    ("ReduceBackMax", [halves(3, 4, 5)], 1, {}),
+    ("RowwiseMax", [halves(3, 4, 5)], 1, {}),
+    ("ColwiseMax", [halves(3, 4, 5)], 1, {}),
+    ("DotProduct", [*ROWS], 1, {}),
+    ("SquaredL2Distance", [*ROWS], 1, {}),
+    ("L1Distance", [*ROWS], 1, {}),
+    ("CosineSimilarity", [*ROWS], 1, {}),
+    ("Normalize", [halves(6, 2)], 1, {}),
+    ("Normalize", [X], 1, {"axis": 1}),
+    ("NormalizeL1", [X], 1, {"axis": 0}),
+    ("AveragedLoss", [ROWS[0]], 1, {}),
+    ("LabelCrossEntropy", [rows(4, 3), whole(2, 0, 1, 1)], 1, {}),
+    ("CrossEntropy", [rows(4, 3), rows(4, 3)], 1, {}),
+    ("SigmoidCrossEntropyWithLogits", [real(4, 3) * 9, rows(4, 3)], 1, {}),
+    ("SigmoidCrossEntropyWithLogits", [real(4), rows(4)], 1, {}),
+    ("SoftmaxWithLoss", [real(4, 3), whole(2, 0, 1, 1)], 2, {}),
+    ("SoftmaxWithLoss", [real(2, 2, 3), whole(5, 0)], 2, {"scale": 0.5}),
+    ("SoftmaxWithLoss", [real(4, 3), rows(4, 3)], 2, {"label_prob": 1}),
+    ("SoftmaxWithLoss", [real(4, 3), whole(2, 0, 1, 1), real(4) ** 2], 2, {}),
+    ("SpatialBN", [IMAGE, *(real(4) for _ in range(3)), real(4) ** 2], 1, {"is_test": 1}),
+    (
+        *("SpatialBN", [LAST, *(real(4) for _ in range(3)), real(4) ** 2], 1),
+        {"is_test": 1, "order": "NHWC", "epsilon": 1e-3},
+    ),
+    ("InstanceNorm", [IMAGE, real(4), real(4)], 1, {}),
+    ("InstanceNorm", [LAST, real(4), real(4)], 1, {"order": "NHWC", "epsilon": 0.1}),
+    ("GroupNorm", [IMAGE, real(4), real(4)], 1, {"group": 2, "is_test": 1}),
+    ("Sign", [halves(9)], 1, {}),
+    ("Gelu", [X], 1, {}),
+    ("Gelu", [X], 1, {"fast_gelu": 1}),
+    ("Logit", [RANDOM.rand(9).astype(np.float32)], 1, {"eps": 0.1}),
+    ("Mod", [whole(7, -7, 3, 0)], 1, {"divisor": 3}),
+    ("Mod", [np.array([7, -7, 3])], 1, {"divisor": 3, "sign_follow_divisor": 1}),
+    ("Mean", [*ROWS, real(3, 4)], 1, {}),
+    ("PRelu", [halves(2, 3, 4), real(3)], 1, {}),
+    ("PRelu", [halves(2, 3, 4), real(4)], 1, {"order": "NHWC"}),
+    ("PRelu", [halves(2, 3, 4), real(1)], 1, {}),
+    ("RowMul", [X, real(3)], 1, {}),
+    ("MakeTwoClass", [rows(4)], 1, {}),
+    # forms of operators that test_operators.py has, and gradients
+    ("Concat", [X, X], 2, {"add_axis": 1}),
+    ("Concat", [X, X], 2, {"add_axis": 1, "axis": -1}),
+    ("Split", [real(3, 2, 4)], 2, {"add_axis": 1}),
+    ("Split", [real(3, 2, 4)], 2, {"add_axis": 1, "axis": 1}),
+    ("ReduceTailSum", [X], 1, {}),
+    ("Slice", [X], 1, {"starts": [0, -3], "ends": [-1, -1]}),
+    ("Squeeze", [real(1, 3, 1)], 1, {"dims": [2, 0]}),
+    ("ExpandDims", [real(3)], 1, {"dims": [2, 0]}),
+    ("TopK", [X], 3, {"k": 2, "axis": 1}),
+    ("SequenceMask", [real(3, 4), whole(2, 0, 4)], 1, {"mode": "sequence", "fill_val": -2.0}),
+    ("Conv", [LAST, real(3, 2, 3, 4), real(3)], 1, {"kernels": [2, 3], "order": "NHWC"}),
+    ("Conv", [IMAGE, real(3, 4, 3, 3)], 1, {"kernel": 3, "pad": 1, "stride": 2}),
+    ("ConvTranspose", [LAST, real(4, 2, 2, 3)], 1, {"kernel": 2, "stride": 2, "order": "NHWC"}),
+    ("MaxPool", [LAST], 1, {"kernel": 2, "stride": 2, "order": "NHWC"}),
+    ("AveragePool", [LAST], 1, {"kernel": 3, "pad": 1, "order": "NHWC"}),
+    ("AveragePool", [LAST], 1, {"global_pooling": 1, "order": "NHWC"}),
+    ("Max", [halves(3, 4), halves(3, 4), halves(3, 4)], 1, {}),
+    ("Min", [halves(3, 4), halves(3, 4)], 1, {}),
+    ("Div", [X, real(5) ** 2 + 1], 1, {}),
+    *((kind, [X], 1, {}) for kind in "Erf Swish Elu Selu LeakyRelu Softplus Softsign".split()),
+    *((kind, [X], 1, {}) for kind in "Sin Cos Tan Atan Sinh Cosh Cube Reciprocal".split()),
+    ("Abs", [halves(3, 4)], 1, {}),
+    ("HardSigmoid", [X], 1, {"alpha": 0.3}),
+    ("Clip", [X], 1, {"min": -0.5, "max": 1.0}),
+    ("Asin", [X / 9], 1, {}),
+    ("Acos", [X / 9], 1, {}),
+    ("Rsqrt", [X * X], 1, {}),
+]
+
+WITHOUT_WEIGHT = {("SoftmaxWithLoss", 0)}
+"""Outputs through which Caffe2 takes no gradient."""
+
+OTHERS = {"SpatialBN", "MaxPool"}
+"""Gradients that rnncc does not read: of training, whatever `is_test` says, and of each equal
+element of a window."""
+
+
+def run(kind: str, inputs: list[Any], outputs: int, args: dict[str, Any]) -> dict[str, Any]:
+    """The nets, as bytes, and all arrays of one case."""
+    from caffe2.python import core, workspace
+
+    workspace.ResetWorkspace()
+    xs, ys = [f"x{i}" for i in range(len(inputs))], [f"y{i}" for i in range(outputs)]
+    plain = core.Net("plain")
+    plain.Proto().op.extend([core.CreateOperator(kind, xs, ys, **args)])
+    plain.Proto().external_input.extend(xs)
+    plain.Proto().external_output.extend(ys)
+    for number, array in enumerate(inputs):
+        workspace.FeedBlob(xs[number], np.asarray(array))
+    workspace.RunNetOnce(plain)
+    results = {y: workspace.FetchBlob(y) for y in ys}
+    found: dict[str, Any] = {"net": np.frombuffer(plain.Proto().SerializeToString(), np.uint8)}
+    found.update({f"in:{xs[i]}": np.asarray(array) for i, array in enumerate(inputs)})
+    found.update({f"out:{y}": array for y, array in results.items()})
+    floats = [y for y, array in results.items() if array.dtype == np.float32]
+    floats = [y for y in floats if (kind, int(y[1:])) not in WITHOUT_WEIGHT]
+    if not floats or kind in OTHERS:
+        return found
+    trained = core.Net(plain.Proto())
+    trained.Proto().external_input.extend(f"{y}_w" for y in floats)
+    try:
+        gradients = trained.AddGradientOperators({y: f"{y}_w" for y in floats})
+    except Exception:  # there are none
+        return found
+    names = {x: str(gradients[x]) for x in xs if isinstance(gradients.get(x), core.BlobReference)}
+    weights = {f"{y}_w": np.asarray(real(*results[y].shape), np.float32) for y in floats}
+    for name, array in weights.items():
+        workspace.FeedBlob(name, array)
+    workspace.RunNetOnce(trained)
+    trained.Proto().external_output.extend(set(names.values()) - set(ys))
+    found["train"] = np.frombuffer(trained.Proto().SerializeToString(), np.uint8)
+    found.update({f"in:{name}": array for name, array in weights.items()})
+    found.update({f"grad:{name}": workspace.FetchBlob(name) for name in names.values()})
+    return found
+
+
+def main() -> None:
+    """Write the file."""
+    arrays = dict[str, Any]()
+    for number, (kind, inputs, outputs, args) in enumerate(CASES):
+        for name, array in run(kind, inputs, outputs, args).items():
+            arrays[f"{number:02}-{kind}/{name}"] = array
+    np.savez_compressed(FILE, **arrays)
+
+
+if __name__ == "__main__":
+    main()
