@@ -179,6 +179,15 @@ OPERATORS: dict[str, Operator] = {
     "error functions": lambda x, y, n: (
         (3 * x).erfc() + torch.erfinv(y / 4) + torch.special.log_ndtr(3 * y)
     ),
+    "derivatives of digamma": lambda x, y, n: (
+        torch.polygamma(0, x.detach()) + torch.polygamma(2, x) + torch.polygamma(3, y.abs() + 0.1)
+    ),
+    "Bessel functions": lambda x, y, n: (
+        torch.special.i0(9 * x)
+        + torch.special.i1(y)
+        + torch.special.i0e(x) * torch.special.i1e(30 * y)
+    ),
+    "quantiles": lambda x, y, n: torch.special.ndtri(x.sigmoid()),
     "norms of other orders": lambda x, y, n: (
         x.norm(3) + torch.linalg.vector_norm(y, 1.5, 0) + torch.dist(x, y, 3) + y.norm(-torch.inf)
     ),
