@@ -11,6 +11,7 @@ from rnncc.codegen import targets
 from rnncc.driver.trace import run
 from rnncc.driver.versions import cpus_of, write_versions
 from rnncc.errors import CompileError
+from rnncc.garbage import only_among_new_objects
 from rnncc.kern.library import Library
 from rnncc.options import Options
 from rnncc.packaging.compiled import CompiledModel
@@ -153,7 +154,8 @@ def with_tuning(net: Any, init: Any, options: Options) -> Options:
 
 def make_image(compilation: Compilation) -> Image:
     """Compile for this process."""
-    run_from_net(compilation, pipeline.LOWERING, pipeline.CODE)
+    with only_among_new_objects():
+        run_from_net(compilation, pipeline.LOWERING, pipeline.CODE)
     return _image(compilation)
 
 

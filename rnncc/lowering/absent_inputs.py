@@ -43,10 +43,11 @@ def set_default_zeros(program: KernelProgram, names: Collection[str]) -> None:
         map i in N: y = p
     """
     known: dict[tuple[str, Dim], Buffer] = {}
+    labelled = {b.label.data: b for b in reversed(program.buffers)}  # the first of a name
     for number, port in enumerate(program.inputs):
         if port.name not in names:
             continue
-        buffer = next(b for b in program.buffers if b.label.data == port.name)
+        buffer = labelled[port.name]
         size = _room(buffer)
         if size is not None:
             key = buffer.dtype, size

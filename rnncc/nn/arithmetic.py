@@ -98,9 +98,11 @@ def hypotenuse(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
 
 
 def x_log_y(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
-    """x · ln y; 0 where x is 0, unless y is NaN."""
+    """x · ln y; 0 where x is 0, unless y is NaN. There the slope by x is ln y, if it is finite."""
     x, y = b.broadcast_together(x, y)
-    none = b.logical("and", b.compare("eq", x, b.full_like(x, 0.0)), b.compare("eq", y, y))
+    zero = b.full_like(y, 0.0)
+    endless = [b.compare("le", y, zero), b.compare("eq", y, b.full_like(y, math.inf))]
+    none = b.logical("and", b.compare("eq", x, zero), b.logical("or", *endless))
     argument = b.select(none, b.full_like(y, 1.0), y)
     return b.mul(x, b.log(argument))
 

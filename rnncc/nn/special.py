@@ -1,7 +1,8 @@
 """Special functions: sinc, and those of gamma and of the error function.
 
-Those of gamma, and the inverse of the error function, are computed in double precision, where sums
-that cancel keep float32's digits; targets without float64 refuse them.
+Those of gamma, and the inverses of the error function and of the normal distribution, are computed
+in double precision, where sums that cancel keep float32's digits; targets without float64 refuse
+them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _SHIFT = 8
 """Where Stirling's series is used: with seven terms it has all digits of a double there."""
 _SINE_TERMS = 8
 """Of its series at 1/2, for all digits of a double."""
+_QUANTILE_STEPS = 6
+"""From a start with the right order of magnitude, for all digits of a double."""
 _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 """B₂, B₄, ..."""
 # Cody 1969, "Rational Chebyshev approximations for the error function", tables II and III.
@@ -71,7 +74,7 @@ def _in_doubles(function: Function) -> Function:
     return rounded
 
 
-def _polynomial(b: Builder, x: SSAValue, coefficients: Sequence[float]) -> SSAValue:
+def polynomial(b: Builder, x: SSAValue, coefficients: Sequence[float]) -> SSAValue:
     """Horner's scheme, the highest power first."""
     total = b.full_like(x, coefficients[0])
     for number in coefficients[1:]:
@@ -80,7 +83,7 @@ def _polynomial(b: Builder, x: SSAValue, coefficients: Sequence[float]) -> SSAVa
 
 
 def _ratio(b: Builder, x: SSAValue, of: tuple[Sequence[float], Sequence[float]]) -> SSAValue:
-    return b.div(_polynomial(b, x, of[0]), _polynomial(b, x, of[1]))
+    return b.div(polynomial(b, x, of[0]), polynomial(b, x, of[1]))
 
 
 @_in_doubles
@@ -123,16 +126,67 @@ def digamma(b: Builder, x: SSAValue) -> SSAValue:
     return b.select(low, b.sub(series, cotangent), series)
 
 
+def polygamma(b: Builder, x: SSAValue, order: int) -> SSAValue:
+    """The derivative of that order, 1 or more, of `digamma`: by the same shift and reflection.
+
+    Series of higher orders need larger numbers for the same digits.
+    """
+    if order == 0:
+        return digamma(b, x)
+    return _in_doubles(lambda b, x: _polygamma(b, x, order))(b, x)
+
+
+def _polygamma(b: Builder, x: SSAValue, order: int) -> SSAValue:
+    low, y = _above_a_half(b, x)
+    shift = _SHIFT + 2 * order
+    near, z = _shifted(b, y, shift)
+    inverse = reciprocal(b, z)
+    scale = math.factorial(order)
+    terms = [
+        number * math.factorial(2 * k + order - 1) / math.factorial(2 * k)
+        for k, number in enumerate(_BERNOULLI, start=1)
+    ]
+    rest = polynomial(b, b.mul(inverse, inverse), [*terms[::-1], scale / order])
+    total = b.mul(_power(b, inverse, order), b.add(rest, times(b, inverse, scale / 2)))
+    for k in range(shift):
+        term = times(b, _power(b, reciprocal(b, plus(b, y, k)), order + 1), scale)
+        total = b.add(total, b.select(near, term, b.full_like(y, 0.0)))
+    value = times(b, total, (-1) ** (order + 1))
+    angle = _turn(b, low, x)
+    cotangent = b.div(b.cos(angle), b.sin(angle))
+    mirrored = b.sub(
+        times(b, value, (-1) ** order), polynomial(b, cotangent, _slope_of_cotangent(order))
+    )
+    return b.select(low, mirrored, value)
+
+
+def _power(b: Builder, x: SSAValue, exponent: int) -> SSAValue:
+    product = x
+    for _ in range(exponent - 1):
+        product = b.mul(product, x)
+    return product
+
+
+def _slope_of_cotangent(order: int) -> list[float]:
+    """That derivative of π cot πx as a polynomial in c = cot πx, for c' = -π (1 + c²)."""
+    polynomial = [math.pi, 0.0]
+    for _ in range(order):
+        degree = len(polynomial) - 1
+        slope = [-math.pi * c * (degree - i) for i, c in enumerate(polynomial[:-1])]
+        polynomial = [p + q for p, q in zip([*slope, 0, 0], [0, 0, *slope], strict=True)]
+    return polynomial
+
+
 def _above_a_half(b: Builder, x: SSAValue) -> tuple[SSAValue, SSAValue]:
     """Where x is below 1/2, and x or 1 - x."""
     low = b.compare("lt", x, b.full_like(x, 0.5))
     return low, b.select(low, b.sub(b.full_like(x, 1.0), x), x)
 
 
-def _shifted(b: Builder, y: SSAValue) -> tuple[SSAValue, SSAValue]:
+def _shifted(b: Builder, y: SSAValue, shift: int = _SHIFT) -> tuple[SSAValue, SSAValue]:
     """Where the series is not good yet, and where it is to be taken."""
-    near = b.compare("lt", y, b.full_like(y, _SHIFT))
-    return near, b.select(near, plus(b, y, _SHIFT), y)
+    near = b.compare("lt", y, b.full_like(y, shift))
+    return near, b.select(near, plus(b, y, shift), y)
 
 
 def _series(b: Builder, z: SSAValue, divisor: Callable[[int], int], power: int) -> SSAValue:
@@ -140,7 +194,7 @@ def _series(b: Builder, z: SSAValue, divisor: Callable[[int], int], power: int) 
     terms = [number / divisor(k) for k, number in enumerate(_BERNOULLI, start=1)]
     inverse = reciprocal(b, z)
     square = b.mul(inverse, inverse)
-    return b.mul(_polynomial(b, square, terms[::-1]), square if power else inverse)
+    return b.mul(polynomial(b, square, terms[::-1]), square if power else inverse)
 
 
 def _turn(b: Builder, low: SSAValue, x: SSAValue) -> SSAValue:
@@ -155,7 +209,7 @@ def sinc(b: Builder, x: SSAValue) -> SSAValue:
     near = b.compare("lt", b.abs(angle), b.full_like(x, 0.5))
     small = b.select(near, angle, b.full_like(x, 0.0))
     terms = [(-1) ** k / math.factorial(2 * k + 1) for k in range(_SINE_TERMS)]
-    series = _polynomial(b, b.mul(small, small), terms[::-1])
+    series = polynomial(b, b.mul(small, small), terms[::-1])
     angle = b.select(near, b.full_like(x, 1.0), angle)
     return b.select(near, series, b.div(b.sin(angle), angle))
 
@@ -242,3 +296,28 @@ def _start(b: Builder, y: SSAValue) -> SSAValue:
     rest = b.select(outer, b.sub(b.full_like(y, 1.0), size), b.full_like(y, 1.0))
     root = b.sqrt(b.sub(b.full_like(y, math.log(2)), b.log(rest)))
     return b.select(outer, with_sign(b, _ratio(b, root, _OUTER), y), middle)
+
+
+@_in_doubles
+def normal_quantile(b: Builder, p: SSAValue) -> SSAValue:
+    """The x below which the normal distribution has p: infinite at 0 and 1, NaN beyond.
+
+    Newton's steps on ln Φ(x) = ln p, of p or 1 - p, whichever is smaller; as in `erfinv` only the
+    last one is differentiated.
+    """
+    one, zero = b.full_like(p, 1.0), b.full_like(p, 0.0)
+    inside = b.logical("and", b.compare("gt", p, zero), b.compare("lt", p, one))
+    safe = b.select(inside, p, b.full_like(p, 0.5))
+    upper = b.compare("gt", safe, b.full_like(p, 0.5))
+    target = b.log(b.select(upper, b.sub(one, safe), safe))
+    fixed = b.stop_gradient(target)
+    x = b.neg(b.sqrt(plus(b, times(b, fixed, -2.0), -2 * math.log(2))))
+    for left in reversed(range(_QUANTILE_STEPS)):
+        known = b.stop_gradient(log_normal_cdf(b, x))
+        density = plus(b, times(b, b.mul(x, x), -0.5), -0.5 * math.log(2 * math.pi))
+        slope = b.stop_gradient(b.exp(b.sub(density, known)))
+        x = b.sub(x, b.div(b.sub(known, fixed if left else target), slope))
+    x = b.select(upper, b.neg(x), x)
+    ends = b.select(b.compare("eq", p, zero), b.full_like(p, -math.inf), b.full_like(p, math.nan))
+    ends = b.select(b.compare("eq", p, one), b.full_like(p, math.inf), ends)
+    return b.select(inside, x, ends)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import inf
+from typing import TypeVar
 
-Node = Hashable
-Residual = dict[Node, dict[Node, float]]
+Node = TypeVar("Node", bound=Hashable)
+Residual = dict[int, dict[int, float]]
 
 
 def sink_side(edges: Mapping[tuple[Node, Node], float], source: Node, sink: Node) -> set[Node]:
@@ -18,6 +19,15 @@ def sink_side(edges: Mapping[tuple[Node, Node], float], source: Node, sink: Node
         edges: from, to -> capacity; infinite ones are never cut, and do not lead from source to
             sink on their own.
     """
+    names = list(dict.fromkeys((source, sink, *chain.from_iterable(edges))))
+    numbers = {name: number for number, name in enumerate(names)}  # found faster than values are
+    between = {(numbers[a], numbers[b]): capacity for (a, b), capacity in edges.items()}
+    return {names[number] for number in _sink_side(between)}
+
+
+def _sink_side(edges: Mapping[tuple[int, int], float]) -> set[int]:
+    """The same for nodes of which 0 is the source and 1 the sink."""
+    source, sink = 0, 1
     residual: Residual = defaultdict(dict)
     residual[source], residual[sink] = {}, {}
     for (a, b), capacity in edges.items():
@@ -35,7 +45,7 @@ def sink_side(edges: Mapping[tuple[Node, Node], float], source: Node, sink: Node
     return side
 
 
-def _levels(residual: Residual, source: Node) -> dict[Node, int]:
+def _levels(residual: Residual, source: int) -> dict[int, int]:
     """How many edges lead from the source to each node that it reaches."""
     levels, reached = {source: 0}, [source]
     for node in reached:
@@ -46,7 +56,7 @@ def _levels(residual: Residual, source: Node) -> dict[Node, int]:
     return levels
 
 
-def _fill(residual: Residual, levels: Mapping[Node, int], source: Node, sink: Node) -> None:
+def _fill(residual: Residual, levels: Mapping[int, int], source: int, sink: int) -> None:
     """Push flow along shortest paths until each has an edge that is full."""
     untried = {node: list(residual[node]) for node in levels}
     path = [source]
@@ -69,7 +79,7 @@ def _fill(residual: Residual, levels: Mapping[Node, int], source: Node, sink: No
                 untried[node].pop()
 
 
-def _push(residual: Residual, path: list[Node]) -> int:
+def _push(residual: Residual, path: list[int]) -> int:
     """Push what fits along a path; the place of the first edge that is full then."""
     steps = list(pairwise(path))
     flow = min(residual[a][b] for a, b in steps)

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.exported import held_tensor, import_exported
+from rnncc.garbage import only_among_new_objects
 from rnncc.records import record
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
@@ -92,7 +93,7 @@ class CompiledModule(torch.nn.Module):
             raise CompileError(
                 type(self.module).__name__, what + "pickled", "compile the module again"
             )
-        with outside_of_transforms():
+        with outside_of_transforms(), only_among_new_objects():
             form = _Form(self.module, self._example)
         forms.insert(0, form)
         if len(forms) > MOST_FORMS:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,6 +25,7 @@ from torch.utils import _pytree as pytree
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import reason_of, user_line
 from rnncc.frontends.torch.watch import watching
+from rnncc.garbage import only_among_new_objects
 from rnncc.torch.captured import Reading, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before
@@ -77,9 +78,9 @@ def read(
             reading_gradients(),
         ):
             try:
-                return _reader(cell, kind)(*key)
+                return _read_by(cell, kind, key)
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use
-                return _reader(cell, kind, anew=True)(*key)
+                return _read_by(cell, kind, key, anew=True)
     except TorchDynamoException as error:
         _free_frames(error)
         text = str(error)
@@ -167,17 +168,24 @@ def _step(
     return pytree.tree_map(_row_or_none, y), new, after, in_place
 
 
+def _read_by(cell: Any, kind: tuple[Any, ...], given: tuple[Any, ...], anew: bool = False) -> Any:
+    reader, is_new = _reader(cell, kind, anew)
+    with only_among_new_objects() if is_new else nullcontext():
+        return reader(*given)
+
+
 def _reader(
-    cell: Callable[..., Any], kind: tuple[Any, ...], anew: bool = False
-) -> Callable[..., Any]:
-    """`_step` with guards of its own for each cell, and each kind of reading."""
+    cell: Callable[..., Any], kind: tuple[Any, ...], anew: bool
+) -> tuple[Callable[..., Any], bool]:
+    """`_step` with guards of its own for each cell, and each kind of reading; whether it is new."""
     key = kind, tuple(number for hooks in _HOOKS for number in hooks)
     with _lock:
         known = _readers.setdefault(code_of(cell), {})
-        if anew or key not in known:
+        is_new = anew or key not in known
+        if is_new:
             own = FunctionType(_step.__code__.replace(co_name=_name(cell)), globals())
             known[key] = compile_often(own, captured)
-        return known[key]
+        return known[key], is_new
 
 
 def code_of(cell: Any) -> Any:

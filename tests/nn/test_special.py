@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from xdsl.ir import SSAValue
 import rnncc
 from rnncc.ir.builder import Builder
 from rnncc.nn import factors, special
+from rnncc.nn.bessel import bessel_i
 from rnncc.passes.differentiate import differentiate
 
 Array = np.ndarray[Any, Any]
@@ -46,6 +48,40 @@ def inverse_erf(y: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if math.erf(middle) < y else (low, middle)
     return low
+
+
+def bessel(order: int, x: float) -> float:
+    """The modified function of the first kind, by its power series."""
+    terms, k = [(x / 2) ** order / math.factorial(order)], 1
+    while abs(terms[-1]) > 1e-18 * abs(terms[0]) and k < 200:
+        terms.append(terms[-1] * x * x / (4 * k * (k + order)))
+        k += 1
+    return math.fsum(terms)
+
+
+def bessel_slope(order: int, x: float) -> float:
+    if order == 0:
+        return bessel(1, x)
+    return (bessel(0, x) + bessel(2, x)) / 2
+
+
+def quantile(p: float) -> float:
+    low, high = -40.0, 40.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if cdf(middle) < p else (low, middle)
+    return low
+
+
+def psi_slope(order: int, x: float) -> float:
+    """That derivative of `psi`, by the recurrence far out to its series."""
+    sign, scale = (-1) ** (order + 1), math.factorial(order)
+    if x < 60:
+        return psi_slope(order, x + 1) + sign * scale / x ** (order + 1)
+    far = [scale / (order * x**order), scale / (2 * x ** (order + 1))]
+    far += [scale * (order + 1) / (12 * x ** (order + 2))]
+    far += [-scale * (order + 1) * (order + 2) * (order + 3) / (720 * x ** (order + 4))]
+    return sign * sum(far)
 
 
 def bell(x: float) -> float:
@@ -88,6 +124,36 @@ CASES: dict[str, tuple[Formula, Callable[[float], float], Callable[[float], floa
         lambda x: bell(x / math.sqrt(2)) / math.sqrt(8) / cdf(x),
         RNG.uniform(-30, 2, 300),
     ),
+    "normal quantile": (
+        special.normal_quantile,
+        quantile,
+        lambda p: math.sqrt(2 * math.pi) * math.exp(quantile(p) ** 2 / 2),
+        np.concatenate([abs(INSIDE), 10 ** RNG.uniform(-35, -1, 50)]),
+    ),
+    **{
+        f"I{order}": (
+            partial(bessel_i, order=order),
+            partial(bessel, order),
+            partial(bessel_slope, order),
+            np.concatenate([RNG.uniform(-60, 60, 200), SMALL]),
+        )
+        for order in (0, 1)
+    },
+    "scaled I0": (
+        partial(bessel_i, order=0, scaled=True),
+        lambda x: bessel(0, x) * math.exp(-abs(x)),
+        lambda x: (bessel(1, x) - math.copysign(bessel(0, x), x)) * math.exp(-abs(x)),
+        RNG.uniform(-60, 60, 200),
+    ),
+    **{
+        f"derivative {order} of digamma": (
+            partial(special.polygamma, order=order),
+            partial(psi_slope, order),
+            partial(psi_slope, order + 1),
+            RNG.uniform(-5, 30, 200),
+        )
+        for order in (1, 2, 5, 8)
+    },
 }
 
 
@@ -129,6 +195,13 @@ def test_edges() -> None:
     np.testing.assert_array_equal(y, np.array([0, 2, np.nan, 0, 2], np.float32))
     y, _ = compiled(special.erfinv, np.array([1, -1, 1.5, np.nan, 0], np.float32))
     np.testing.assert_array_equal(y, np.array([np.inf, -np.inf, np.nan, np.nan, 0], np.float32))
+
+
+def test_edges_of_quantiles_and_derivatives_of_digamma() -> None:
+    y, _ = compiled(special.normal_quantile, np.array([0, 1, 0.5, -0.1, 1.1, np.nan]))
+    np.testing.assert_array_equal(y, [-np.inf, np.inf, 0, np.nan, np.nan, np.nan])
+    y, _ = compiled(partial(special.polygamma, order=1), np.array([0, np.inf, 1e300]))
+    np.testing.assert_array_equal(y, [np.inf, 0, 1e-300])
 
 
 @pytest.mark.parametrize("angle", [0.1, 3.0, 100.0, 3000.0, 1e5])

@@ -861,6 +861,27 @@ def test_exporting_grows_with_regions_not_with_their_square(
     assert counts[1] < 2.2 * counts[0]
 
 
+def test_what_falls_apart_in_steps_does_so_in_one_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Masked(nn.Module):
+        def forward(self, x: Any) -> Any:
+            window = torch.hann_window(8)
+            bins = torch.stft(x, 8, 4, window=window, return_complex=True)
+            return torch.istft(bins * bins.abs().sigmoid(), 8, 4, window=window)
+
+    runs = list[int]()
+    run = torch.export.ExportedProgram.run_decompositions
+
+    def counted(*args: Any) -> Any:
+        runs.append(1)
+        return run(*args)
+
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", counted)
+    masked, x = Masked(), torch.randn(2, 32)
+    compiled = rt.compile(masked, (x,))
+    assert len(runs) == 1
+    torch.testing.assert_close(compiled(x), masked(x))
+
+
 def test_another_structure() -> None:
     compiled = rt.compile(Wrapped(nn.GRU(3, 4)), (torch.ones(2, 1, 3),))
     with pytest.raises(CompileError, match="compiled for"):

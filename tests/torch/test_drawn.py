@@ -169,3 +169,15 @@ REFUSED = {
 def test_refusals(reason: str) -> None:
     with pytest.raises(CompileError, match=rf"test_drawn.py:\d+: .*{reason}"):
         rt.scan(lambda x, h: (REFUSED[reason](x), h), ROW.expand(3, 40, 4), torch.zeros(40))
+
+
+def test_chances_have_gradients_of_zeros() -> None:
+    """As in PyTorch, where what is drawn by them alone can be differentiated, too."""
+    logits = torch.zeros(4, requires_grad=True)
+    drawn, _ = rt.scan(lambda x, _: (torch.bernoulli(torch.sigmoid(logits)), x), ROW, ROW[0])
+    drawn.sum().backward()
+    assert set(drawn.unique().tolist()) == {0, 1}
+    assert not drawn.signbit().any() and not logits.grad.any()
+    certain = torch.tensor([0.0, 1.0, 0.0, 1.0])
+    drawn, _ = rt.scan(lambda x, _: (torch.bernoulli(certain), x), ROW, ROW[0])
+    torch.testing.assert_close(drawn, certain.expand(40, 4))

@@ -128,7 +128,10 @@ OPERATORS: dict[str, Operator] = {
     "hypotenuse": lambda x, y, n: torch.hypot(x * 1e25, y * 1e25) / 1e25 + torch.hypot(x - x, y),
     "signs": lambda x, y, n: x.copysign(y) + torch.ones(6).copysign(0 * y.detach()),
     "logarithms": lambda x, y, n: x.abs().log2() + y.abs().log10() + x.exp2() + x.erfc(),
-    "x log y": lambda x, y, n: torch.xlogy(x.relu(), y.abs()),
+    "x log y": lambda x, y, n: (
+        torch.xlogy(x.relu(), y.abs())
+        + torch.xlogy(x - x.detach(), torch.cat([y[:2], x[2:].abs()]))
+    ),
     "decimals": lambda x, y, n: x.round(decimals=1) + (100 * y).round(decimals=-2),
     "more norms": lambda x, y, n: (
         F.group_norm(x[None], 2, y[:, 0], y[:, 1])[0] + F.rms_norm(x, (6,))
@@ -179,6 +182,15 @@ OPERATORS: dict[str, Operator] = {
     "error functions": lambda x, y, n: (
         (3 * x).erfc() + torch.erfinv(y / 4) + torch.special.log_ndtr(3 * y)
     ),
+    "derivatives of digamma": lambda x, y, n: (
+        torch.polygamma(0, x.detach()) + torch.polygamma(2, x) + torch.polygamma(3, y.abs() + 0.1)
+    ),
+    "Bessel functions": lambda x, y, n: (
+        torch.special.i0(9 * x)
+        + torch.special.i1(y)
+        + torch.special.i0e(x) * torch.special.i1e(30 * y)
+    ),
+    "quantiles": lambda x, y, n: torch.special.ndtri(x.sigmoid()),
     "norms of other orders": lambda x, y, n: (
         x.norm(3) + torch.linalg.vector_norm(y, 1.5, 0) + torch.dist(x, y, 3) + y.norm(-torch.inf)
     ),

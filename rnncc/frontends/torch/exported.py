@@ -234,21 +234,25 @@ def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
     """The same without changes in place; what has no translation falls apart, where it can.
 
-    Each time PyTorch runs the whole graph: what it shows to be missing before goes at once.
+    Each time PyTorch runs the whole graph: what it shows to be missing before, and all that this
+    falls apart into, goes at once.
     """
-    known = dict[Any, Any]()
-
-    def table(missing: set[Any]) -> dict[Any, Any]:
-        if missing and not known:  # to make it takes a third of a second at first
-            known.update({**torch.export.default_decompositions(), **beside_core()})
-        return {op: known.pop(op) for op in missing if op in known}
-
-    plain = write_constants(exported)
-    missing = {op for op in _untranslated(plain) if not op._schema.is_mutable}
-    plain = _decompose(plain, table(missing))
-    while further := table(_untranslated(plain)):  # which the last ones have left
-        plain = _decompose(plain, further)
+    plain, table = write_constants(exported), dict[Any, Any]()
+    if any(not op._schema.is_mutable for op in _untranslated(plain)):
+        table = _decompositions()
+    plain = _decompose(plain, table)
+    if not table and _untranslated(plain):
+        table = _decompositions()
+    while further := {op: table.pop(op) for op in _untranslated(plain) if op in table}:
+        plain = _decompose(plain, {**table, **further})
     return plain
+
+
+def _decompositions() -> dict[Any, Any]:
+    """How operators that have no translation fall apart; to make it takes a third of a second at
+    first."""
+    known = {**torch.export.default_decompositions(), **beside_core()}
+    return {op: function for op, function in known.items() if translation_of(op) is None}
 
 
 def _untranslated(exported: ExportedProgram) -> set[Any]:

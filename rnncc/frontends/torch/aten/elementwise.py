@@ -12,6 +12,7 @@ from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.nn import arithmetic, special
 from rnncc.nn.angles import acos, acosh, asin, asinh, atan, atan2, atanh, cosh, sinh, tan
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
+from rnncc.nn.bessel import bessel_i
 
 
 def add(at: NodeContext, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
@@ -153,6 +154,13 @@ def rounded(kind: str) -> Callable[[NodeContext, Value], Value]:
     return lambda at, x: at.b.round(kind, x) if at.dtype in FLOATS else x
 
 
+def polygamma(at: NodeContext, n: int, x: Value) -> Value:
+    """The derivative of order n of the digamma function"""
+    if not 0 <= n <= MOST_DERIVATIVES:
+        at.refuse(f"orders beyond {MOST_DERIVATIVES} are not supported")
+    return special.polygamma(at.b, at.value(x), n)
+
+
 def unary(function: Callable[[Builder, Value], Value]) -> Callable[[NodeContext, Value], Value]:
     """The translation of f(x), computed in floats."""
     return lambda at, x: function(at.b, at.value(x))
@@ -163,6 +171,8 @@ def to_copy(at: NodeContext, x: Value, **_: Any) -> Value:
     return at.value(x)
 
 
+MOST_DERIVATIVES = 20
+"""Of the digamma function."""
 ANGLES = (tan, atan, asin, acos, sinh, cosh, asinh, acosh, atanh)
 OPERATORS: Table = {
     "add": add,
@@ -206,6 +216,12 @@ OPERATORS: Table = {
     "special_log_ndtr": unary(special.log_normal_cdf),
     "lgamma": unary(special.log_gamma),
     "digamma": unary(special.digamma),
+    "polygamma": polygamma,
+    "special_ndtri": unary(special.normal_quantile),
+    "i0": unary(lambda b, x: bessel_i(b, x, 0)),
+    "special_i0e": unary(lambda b, x: bessel_i(b, x, 0, scaled=True)),
+    "special_i1": unary(lambda b, x: bessel_i(b, x, 1)),
+    "special_i1e": unary(lambda b, x: bessel_i(b, x, 1, scaled=True)),
     "signbit": signbit,
     "tanh": unary(Builder.tanh),
     "sigmoid": unary(Builder.sigmoid),

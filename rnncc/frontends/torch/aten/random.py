@@ -1,7 +1,7 @@
 """Random numbers: which ones are drawn follows from a seed, an input of the net.
 
-The distributions are PyTorch's, the numbers are others. Nothing has a gradient with respect to the
-parameters of a distribution, as in PyTorch; `torch.distributions` reparameterises by itself.
+The distributions are PyTorch's, the numbers are others. No gradient of the parameters of a
+distribution is other than zeros, as in PyTorch; `torch.distributions` reparameterises by itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from rnncc.frontends.torch.aten.comparisons import place_among
 from rnncc.frontends.torch.node_context import NodeContext, Operand, Table, Value, rank_of
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import FLOATS, dims_of
 from rnncc.nn.arithmetic import negative
 from rnncc.nn.reduction import cumulate
 
@@ -61,11 +61,16 @@ def rand(at: NodeContext, *_: Any, **__: Any) -> Value:
 
 
 def bernoulli(at: NodeContext, x: Value, p: Operand | None = None, **_: Any) -> Value:
-    """1 with a probability, else 0; x holds the probabilities where p is not given"""
-    chances = x if p is None else at.b.fill(p, ()) if isinstance(p, (int, float)) else p
-    drawn = at.random.uniform(at.b, at.dims)
-    below = at.b.compare("lt", drawn, at.b.cast(at.b.stop_gradient(at.value(chances)), "f32"))
-    return at.b.cast(below, at.dtype)
+    """1 with a probability, else 0; x holds the probabilities where p is not given, and they have
+    a gradient, of zeros"""
+    b = at.b
+    chances = x if p is None else b.fill(p, ()) if isinstance(p, (int, float)) else p
+    drawn = at.random.uniform(b, at.dims)
+    below = b.compare("lt", drawn, b.cast(b.stop_gradient(at.value(chances)), "f32"))
+    if isinstance(p, (int, float)) or at.dtype not in FLOATS:
+        return b.cast(below, at.dtype)
+    quarter = at.scaled(chances, 0.25)
+    return b.round("even", b.select(below, b.full_like(quarter, 1.0), quarter))
 
 
 def randn(at: NodeContext, *_: Any, **__: Any) -> Value:
