@@ -9,10 +9,11 @@ from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.dims import Dim
-from rnncc.nn.convolution import Window, convolution, transposed_convolution
+from rnncc.nn.convolution import Window, convolution
 from rnncc.nn.indexing import MAX_RANKED, extremum_place, top_k
 from rnncc.nn.pooling import average_pool, max_pool
 from rnncc.nn.reduction import largest, mean
+from rnncc.nn.transposed_convolution import transposed_convolution
 
 MAX_GROUPS = 256
 """Each is a product of its own, unless each has one channel."""
