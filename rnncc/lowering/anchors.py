@@ -15,7 +15,7 @@ from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, Transpose, squeezed
 from rnncc.ir.ops.source import Param
 from rnncc.ir.ops.windows import Windows
-from rnncc.ir.types import dims_of, dtype_of
+from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
 from rnncc.lowering.maps import is_unit_reshape
 
 TURNED = 3
@@ -68,9 +68,10 @@ def read_each_step(op: Operation) -> list[SSAValue]:
     return [*op.consts, *op.xs] if isinstance(op, Scan) else []
 
 
-def turns_many(op: Transpose) -> bool:
-    """Whether an elementwise value, of many others of its shape, gets another innermost axis."""
-    perm, dims = get_ints(op.perm), squeezed(dims_of(op.x))
+def is_turned_later(op: Transpose) -> bool:
+    """Whether an elementwise value gets another innermost axis once it is computed: one of many
+    others of its shape, or of fewer bytes than what it is computed from."""
+    perm, dims, bytes = get_ints(op.perm), squeezed(dims_of(op.x)), ITEM_BYTES[dtype_of(op.x)]
     if perm[-1] == len(perm) - 1 or not isinstance(op.x.owner, Elementwise):
         return False
     found, seen, queue = set[SSAValue](), set[SSAValue](), [op.x]
@@ -83,7 +84,7 @@ def turns_many(op: Transpose) -> bool:
             queue += value.owner.operands
         elif squeezed(dims_of(value)) == dims and not isinstance(value.owner, Broadcast | Source):
             found.add(value)
-    return len(found) > TURNED
+    return len(found) > TURNED or any(ITEM_BYTES[dtype_of(v)] > bytes for v in found)
 
 
 def turns_bytes(value: SSAValue) -> bool:

@@ -22,9 +22,9 @@ from rnncc.lowering.anchors import (
     addressed,
     is_anchor,
     is_lazy,
+    is_turned_later,
     read_each_step,
     turns_bytes,
-    turns_many,
 )
 from rnncc.lowering.items import Group, Item, Schedule
 from rnncc.lowering.maps import base_of, is_unit_reshape, is_view
@@ -127,7 +127,7 @@ class _Scheduler:
             read = (bases.get(value, value) for value in read_each_step(op))
             roots = [base for base in places if is_lazy(base.owner) or turns_bytes(base)]
             roots += [base for base in read if isinstance(base.owner, Elementwise)]
-            if isinstance(op, Transpose) and turns_many(op):
+            if isinstance(op, Transpose) and is_turned_later(op):
                 roots.append(op.x)
             self.roots |= dict.fromkeys(roots)
             if isinstance(op, Elementwise):

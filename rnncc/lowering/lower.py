@@ -39,7 +39,7 @@ from rnncc.lowering.chunks import emit_chunks
 from rnncc.lowering.groups import schedule
 from rnncc.lowering.items import Group, Item
 from rnncc.lowering.loops import emit_scan
-from rnncc.lowering.maps import AxisIndex, IndexMap, Placed, is_view, strip_units, view_placed
+from rnncc.lowering.maps import AxisIndex, IndexMap, Placed, in_its_order, is_view, view_placed
 from rnncc.lowering.region import Region
 from rnncc.lowering.weights import WeightTable
 
@@ -138,7 +138,7 @@ class Lowering:
         live_out: list[Item] = []
         for port, value in zip(self.result.outputs, net.outputs.values(), strict=True):
             place = self.declare(port.name, "output", port.dtype, port.dims)
-            value = strip_units(value)
+            value = in_its_order(value)
             dest = Placed.densely(place.buffer, dims_of(value))
             if not self.direct(value, dest) and not rows.direct(self, value, dest):
                 live_out.append(Item(value, dest))

@@ -90,6 +90,13 @@ def strip_units(value: SSAValue) -> SSAValue:
     return value
 
 
+def in_its_order(value: SSAValue) -> SSAValue:
+    """The value whose elements, in their order, are those of another: the one under reshapes."""
+    while isinstance(op := value.owner, Reshape):
+        value = op.x
+    return value
+
+
 def base_of(value: SSAValue) -> SSAValue:
     """The value under all views."""
     while is_view(op := value.owner):

@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
 
 
+VECTOR = 16
+"""Bytes that the runs of rows of bytes are a multiple of: these are copied in whole vectors."""
+
+
 def reads_windows(target: Target, precision: str) -> bool:
-    """Whether a target's products read rows of several runs: none that converts its rows does."""
+    """Whether a target's products read rows of floats in several runs: none that converts them
+    does."""
     return target.reads_windows and precision == "fp32"
 
 
@@ -43,15 +48,25 @@ def left_operand(lowering: Lowering, op: Matmul) -> tuple[Placed, Sequence[Dim]]
         isinstance(view, Reshape)
         and not op.transpose_a
         and lowering.find(op.a) is None
-        and dtype_of(op.a) in FLOATS
-        and reads_windows(lowering.target, lowering.weights.precision)
+        and _can_read(lowering, dtype_of(op.a))
     ):
         below = lowering.place(view.x)
         runs = _in_runs(below.access, dims_of(view.x), dims_of(view.y))
-        if runs is not None:
+        if runs is not None and (dtype_of(op.a) in FLOATS or _are_whole(*runs)):
             access, sizes = runs
             return Placed(below.buffer, access), sizes
     return lowering.place(op.a), ()
+
+
+def _can_read(lowering: Lowering, dtype: str) -> bool:
+    if dtype in FLOATS:
+        return reads_windows(lowering.target, lowering.weights.precision)
+    return lowering.target.reads_windows
+
+
+def _are_whole(access: Access, sizes: Sequence[Dim]) -> bool:
+    """Whether runs of bytes are whole vectors."""
+    return access.strides[-1] == 1 and int(sizes[-1]) % VECTOR == 0
 
 
 def _in_runs(

@@ -1,4 +1,4 @@
-"""Windows along axes, and convolutions over one axis or more, forth and back."""
+"""Windows along axes, and convolutions over one axis or more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 from rnncc.records import record
@@ -188,14 +187,14 @@ def convolution(
     for axis in range(rank - 1 if plain else 0):  # tiles of rows run along the last one
         y = _without_pads(b, x, weights, windows, axis)
         if y is not None:
-            return _with_bias(b, y, bias)
+            return with_bias(b, y, bias)
     taps = [window.taps for window in windows]
     depth, channels = math.prod(taps), int(dims_of(weights)[1])
     outputs = int(dims_of(weights)[0]) // groups
     if groups == 1 and channels <= FEW:
         rows = _by_channel(b, x, windows, pad)
         own = b.reshape(weights, (outputs, channels * depth))
-        return _with_bias(b, product(b, rows, own), bias)
+        return with_bias(b, product(b, rows, own), bias)
     x = _windows(b, channels_last(b, x), windows, pad)
     batch, *counts = dims_of(x)[: rank + 1]
     by_tap = b.transpose(weights, [0, *range(2, rank + 2), 1])
@@ -206,7 +205,7 @@ def convolution(
         kernel = b.reshape(kernel, (*taps, groups, *several))
         x = b.reshape(x, (*dims_of(x), 1)) if several else x
         sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))
-        return _with_bias(b, b.reshape(sums, (batch, *counts, groups * outputs)), bias)
+        return with_bias(b, b.reshape(sums, (batch, *counts, groups * outputs)), bias)
     rows = b.reshape(by_tap, (groups * outputs, depth * channels))
     parts = list[SSAValue]()
     for group in range(groups):
@@ -214,10 +213,10 @@ def convolution(
         own = b.slice(rows, 0, group * outputs, outputs)
         flat = b.reshape(group_x, (batch, *counts, depth * channels))
         parts.append(product(b, flat, own))
-    return _with_bias(b, b.concat(parts, rank + 1), bias)
+    return with_bias(b, b.concat(parts, rank + 1), bias)
 
 
-def _with_bias(b: Builder, y: SSAValue, bias: SSAValue | None) -> SSAValue:
+def with_bias(b: Builder, y: SSAValue, bias: SSAValue | None) -> SSAValue:
     """y [N, ..., M] + bias as [N, M, ...]: the sum comes first, so that the product takes it in."""
     return channels_first(b, y if bias is None else b.add(y, bias))
 
@@ -267,92 +266,6 @@ def _windows(b: Builder, x: SSAValue, windows: Sequence[Window], pad: float | SS
     x = windowed(b, x, windows, 1, pad)
     places = [1 + 2 * i for i in range(rank)]
     return b.transpose(x, [0, *places, *(p + 1 for p in places), 2 * rank + 1])
-
-
-def transposed_convolution(
-    b: Builder,
-    x: SSAValue,
-    weights: SSAValue,
-    bias: SSAValue | None,
-    windows: Sequence[Window],
-    sizes: Sequence[tuple[Dim, Dim | int]],
-    groups: int = 1,
-) -> SSAValue:
-    """The opposite of a convolution: each element times weights is a window, laid over each other.
-
-    Args:
-        x: [N, C, size of each axis...].
-        weights: [C, M / groups, taps of each axis...].
-        bias: [M], or None.
-        windows: of each axis; what they say of pads does not count.
-        sizes: of each axis of the result its size, and how much is cut off in front of it.
-    Returns:
-        [N, M, sizes...].
-    """
-    if groups == 1 and all(w.dilation == 1 and w.taps % w.stride == 0 for w in windows):
-        y = _by_phases(b, x, weights, windows)
-        for axis, (size, before) in enumerate(sizes, 1):
-            y = _cut(b, y, axis, size, before)
-        return _with_bias(b, y, bias)
-    taps = [window.taps for window in windows]
-    inputs, outputs = int(dims_of(weights)[0]) // groups, int(dims_of(weights)[1])
-    x, channels = channels_last(b, x), len(windows) + 1
-    parts = list[SSAValue]()
-    for group in range(groups):
-        group_x = b.slice(x, channels, group * inputs, inputs)
-        own = b.slice(weights, 0, group * inputs, inputs)
-        y = b.matmul(group_x, b.reshape(own, (inputs, outputs * math.prod(taps))))
-        parts.append(b.reshape(y, (*dims_of(y)[:-1], outputs, *taps)))
-    y = b.concat(parts, channels)
-    for axis, (window, (size, before)) in enumerate(zip(windows, sizes, strict=True), 1):
-        y = _laid_over(b, move_axis(b, y, channels + 1, axis + 1), axis, window, size, before)
-    return _with_bias(b, y, bias)
-
-
-def _laid_over(
-    b: Builder, y: SSAValue, axis: int, window: Window, size: Dim, before: Dim | int
-) -> SSAValue:
-    """Windows along an axis and their taps behind it as one axis, cut to a size."""
-    whole = (dims_of(y)[axis] - 1) * window.stride + window.reach
-    y = overlap_add(b, y, axis, Dim.of(0), whole, (window.stride, window.dilation))
-    return _cut(b, y, axis, size, before)
-
-
-def _cut(b: Builder, y: SSAValue, axis: int, size: Dim, before: Dim | int) -> SSAValue:
-    """An axis from so many elements on; zeros behind its end."""
-    whole = dims_of(y)[axis]
-    behind = size + before - whole
-    if behind.is_static and int(behind) > 0:
-        y = b.pad(y, axis, 0, whole + behind, 0.0)
-    return b.slice(y, axis, before, size)
-
-
-def _by_phases(b: Builder, x: SSAValue, weights: SSAValue, windows: Sequence[Window]) -> SSAValue:
-    """Windows laid over each other, where each stride has as many taps, as one convolution.
-
-    y[q·s + p] = Σⱼ x[q - j] · w[p + s·j], and all p < s have the same windows of x.
-
-    Returns:
-        [N, sizes..., M].
-    """
-    rank, strides = len(windows), [window.stride for window in windows]
-    inputs, outputs = dims_of(weights)[:2]
-    taps = [window.taps // window.stride for window in windows]
-    apart = [size for pair in zip(taps, strides, strict=True) for size in pair]
-    weights = b.reshape(weights, (inputs, outputs, *apart))
-    runs, phases = range(2, 2 * rank + 2, 2), range(3, 2 * rank + 2, 2)
-    for axis, count in zip(runs, taps, strict=True):
-        weights = b.concat([b.slice(weights, axis, j, 1) for j in reversed(range(count))], axis)
-    weights = b.transpose(weights, [*phases, 1, 0, *runs])
-    weights = b.reshape(weights, (outputs * math.prod(strides), inputs, *taps))
-    around = [Window(count, pads=(count - 1, count - 1)) for count in taps]
-    y = channels_last(b, convolution(b, x, weights, None, around))
-    batch, *counts = dims_of(y)[:-1]
-    y = b.reshape(y, (batch, *counts, *strides, outputs))
-    places = [axis for i in range(rank) for axis in (1 + i, 1 + rank + i)]
-    y = b.transpose(y, [0, *places, 2 * rank + 1])
-    sizes = [count * stride for count, stride in zip(counts, strides, strict=True)]
-    return b.reshape(y, (batch, *sizes, outputs))
 
 
 def channels_last(b: Builder, x: SSAValue) -> SSAValue:

@@ -93,7 +93,21 @@ def turned_in_a_long_body(b: Builder, x: SSAValue) -> SSAValue:
 
 
 @pytest.mark.parametrize("cpu", CPUS)
-@pytest.mark.parametrize("times", [2, 3, 4])
+@pytest.mark.parametrize("dtype", ["i8", "f16", "i1", "f32"])
+def test_moved(cpu: str | None, dtype: str) -> None:
+    """Elements that nothing computes with, more than a lane holds one of: windows, and fills."""
+
+    def make(b: Builder, x: SSAValue) -> SSAValue:
+        size = dims_of(x)[2]
+        rows = b.reshape(b.windows(x, 1, 0, 3, 1, 2), (3, 3, 2, size))
+        return b.concat([rows, b.fill(1, (3, 3, 1, size), dtype)], 2)
+
+    for columns in (5, 64, 205, "N"):
+        check(cpu, (3, 4, columns), {"N": 93}, make, dtype)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("times", [2, 3, 4, 7, 8])
 @pytest.mark.parametrize("dtype", ["f32", "i8", "f64"])
 def test_repeated(cpu: str | None, times: int, dtype: str) -> None:
     """Each element several times, as of an image that grows; known and open sizes."""

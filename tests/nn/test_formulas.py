@@ -15,7 +15,8 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.nn import arithmetic, indexing, normalisation, pooling, reduction
-from rnncc.nn.convolution import Window, convolution, transposed_convolution
+from rnncc.nn.convolution import Window, convolution
+from rnncc.nn.transposed_convolution import transposed_convolution
 from rnncc.passes.differentiate import differentiate
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.split_windows import SplitWindows
@@ -206,11 +207,22 @@ def test_gather_by_places() -> None:
         run(program, {"x": array, "index": np.array([[0, 3], [0, 0]])}, np.float64)
 
 
-def test_a_transposed_convolution_is_the_gradient_of_a_convolution() -> None:
-    windows = [Window(3, 2, 1, (1, 0)), Window(2, 1, 2, (0, 1))]
-    b = Builder.net("m")
-    x, w = b.input("x", IMAGE.shape), b.input("w", [6, 2, 3, 2])
-    y = convolution(b, x, w, None, windows, groups=2)
+@pytest.mark.parametrize(
+    ("weights", "groups", "windows"),
+    [
+        ([6, 2, 3, 2], 2, [Window(3, 2, 1, (1, 0)), Window(2, 1, 2, (0, 1))]),
+        ([4, 1, 3, 3], 4, [Window(3, 2, 1, (1, 0)), Window(3, 2, 1, (1, 1))]),
+        ([2, 16, 5, 3], 1, [Window(5, 3, 1, (2, 2)), Window(3, 2, 1, (0, 0))]),
+        ([4, 16, 1, 4], 2, [Window(1), Window(4, 3, 1, (1, 0))]),
+    ],
+    ids=["laid over", "depthwise", "by phases", "by phases of groups"],
+)
+def test_a_transposed_convolution_is_the_gradient_of_a_convolution(
+    weights: list[int], groups: int, windows: list[Window]
+) -> None:
+    b, image = Builder.net("m"), [2, weights[1] * groups, 5, 6]
+    x, w = b.input("x", image), b.input("w", weights)
+    y = convolution(b, x, w, None, windows, groups=groups)
     program = b.finish({"y": y})
     check_gradients(program, {})
     sizes, arrays = make_inputs(program, {})
@@ -218,9 +230,9 @@ def test_a_transposed_convolution_is_the_gradient_of_a_convolution() -> None:
     outside = RNG.standard_normal(run(program, arrays, np.float64)["y"].shape)
     want = run(both, {**arrays, "grad:y": outside}, np.float64, sizes)["grad:x"]
     b = Builder.net("t")
-    dy, w = b.input("dy", outside.shape), b.input("w", [6, 2, 3, 2])
-    cut = [(Dim.of(5), 1), (Dim.of(6), 0)]
-    net = b.finish({"x": transposed_convolution(b, dy, w, None, windows, cut, groups=2)})
+    dy, w = b.input("dy", outside.shape), b.input("w", weights)
+    cut = [(Dim.of(n), w.pads[0]) for n, w in zip((5, 6), windows, strict=True)]
+    net = b.finish({"x": transposed_convolution(b, dy, w, None, windows, cut, groups=groups)})
     got = run(net, {"dy": outside, "w": arrays["w"]}, np.float64)["x"]
     np.testing.assert_allclose(got, want, 1e-9, 1e-12)
 

@@ -157,6 +157,21 @@ def test_a_size_in_a_narrow_type_is_another_number(through: str):
     assert run(program, inputs)["y"] == want
 
 
+@pytest.mark.parametrize("stored", [True, False])
+def test_what_grows_along_two_axes_grows_at_once(stored: bool):
+    """Where it is stored in the end; else the smaller one is, of fewer elements."""
+    b = Builder.net("grows")
+    x = b.input("x", ("T", "N"))
+    rows = b.reshape(b.broadcast(x, ("T", 2, "N"), (0, 2)), (Dim.of("T") * 2, "N"))
+    wide = b.broadcast(rows, (Dim.of("T") * 2, "N", 3), (0, 1))
+    y = b.reshape(wide, (Dim.of("T") * 2, Dim.of("N") * 3)) if stored else b.exp(wide)
+    program = b.finish({"y": y})
+    assert_same_meaning(program, applied(Simplify()))
+    Simplify().rewrite(program.net)
+    found = count(program.net.body.block)
+    assert (found["broadcast"], found["reshape"]) == ((1, 1) if stored else (2, 1))
+
+
 def test_a_negative_zero_keeps_its_sign_below_a_broadcast():
     b = Builder.net("zero")
     v = b.broadcast(b.input("v", (3,)), (4, 3), (1,))

@@ -22,6 +22,12 @@ Part = tuple[Value, Value]
 """Where a part of something starts, and how much it is."""
 
 
+def chosen_part(b: ir.IRBuilder, condition: Value, chosen: Part, other: Part) -> Part:
+    """The first part where a condition holds, else the other one."""
+    first, count = (b.select(condition, x, y) for x, y in zip(chosen, other, strict=True))
+    return first, count
+
+
 def stack_size(target: Core) -> int:
     """Elements on the stack: room for `SUMS` vectors of sums, or for packed rows."""
     return max(SUMS * target.lanes, MOST_HEIGHT * DEPTH)

@@ -17,11 +17,18 @@ from rnncc.codegen.llvm.nest import Nest, indexed_axes, joined, make_nest, split
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value, selection
 from rnncc.ir.dims import Dim
+from rnncc.ir.ops.control import Yield
+from rnncc.ir.ops.source import Fill
+from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.kern.access import Access, are_near
 from rnncc.kern.kernels import Map
 
-REPEATED = (2, 4)
-"""Steps of an innermost loop that are put between each other by shuffles."""
+MOST_REPEATED = 8
+"""Steps of an innermost loop, up to so many are put between each other by shuffles."""
+WORD = 4
+"""Bytes of a lane."""
+MOST_OPS = 64
+"""Of all these steps, of which there is code for vectors of several lengths."""
 _State = tuple[list[Pointer], dict[SSAValue, Value], dict[int, Value]]
 """Of a row: pointers to its first elements, what does not vary along it, indices by axis."""
 LINE = 16
@@ -103,6 +110,8 @@ class _MapCode:
         dense = are_near(self.steps[: self.count])
         dense = dense and all(s == 1 for s in self.steps[self.count :])
         self.lanes = emit.target.lanes if nest.dims and dense else 1
+        moves = self.lanes > 1 and all(s in (0, 1) for s in self.steps)
+        self.wide = self.lanes * _elements_in_word(op) if moves else 1
         axis, last = (nest.axes[-1], nest.dims[-1]) if nest.dims else (None, Dim.of(1))
         # What divides the last axis, whatever its symbols are: a rest in whole shorter vectors
         # needs no mask, whose stores reach a later load 4 ns later than others.
@@ -156,6 +165,9 @@ class _MapCode:
     def _along(self, count: Value, vector: Callable[[Value, int, Value | None], None]) -> None:
         """Whole vectors, then a rest in shorter ones, if the count tells that it fills them."""
         emit, lanes = self.emit, self.lanes
+        if self.wide > lanes:
+            first = self._pieces(I64(0), count, self.wide, vector)
+            count, vector = emit.b.sub(count, first), partial(_behind, emit, first, vector)
         short = gcd(self.factor, lanes)
         # No length of vectors divides the axis at all sizes.
         if short not in emit.target.lane_counts:
@@ -207,30 +219,50 @@ class _MapCode:
         return self.code.vectors(scalars, known, index, lanes), here[self.count :]
 
 
+def _behind(
+    emit: CpuEmit,
+    first: Value,
+    vector: Callable[[Value, int, Value | None], None],
+    start: Value,
+    lanes: int,
+    mask: Value | None,
+) -> None:
+    vector(emit.b.add(first, start), lanes, mask)
+
+
+def _elements_in_word(op: Map) -> int:
+    """How many elements a lane holds where they are moved and not computed with."""
+    if not all(isinstance(inner, Fill | Yield) for inner in op.body.block.ops):
+        return 1
+    return min(WORD // ITEM_BYTES[dtype_of(v)] for v in (*op.body.block.args, *op.yields)) or 1
+
+
 class _Interleaved:
-    """Rows of pairs or fours, such as elements that are repeated: vectors run along the pairs.
+    """Rows of a few steps, such as elements that are repeated: vectors run along the axis around.
 
     Args:
-        parts: the code of the first of each pair, and so on.
-        pairs: of the last axis, for what is left.
+        parts: the code of the first step, and so on.
+        steps: of the last axis, for what is left.
     """
 
     def __init__(
-        self, emit: CpuEmit, nest: Nest, parts: Sequence[_MapCode], pairs: _MapCode
+        self, emit: CpuEmit, nest: Nest, parts: Sequence[_MapCode], steps: _MapCode
     ) -> None:
-        self.emit, self.parts, self.pairs, self.lanes = emit, parts, pairs, emit.target.lanes
+        self.emit, self.parts, self.steps = emit, parts, steps
         self.size, self.axis = nest.dims[-2], nest.axes[-1]
 
     @staticmethod
     def of(emit: CpuEmit, op: Map, nest: Nest, pointers: list[Pointer]) -> _Interleaved | None:
         """The code of a map whose innermost loop is so short, and whose results are dense."""
-        if len(nest.dims) < 2 + (emit.team is not None) or nest.dims[-1] not in REPEATED:
+        if len(nest.dims) < 2 + (emit.team is not None) or not nest.dims[-1].is_static:
             return None
         size, ins = int(nest.dims[-1]), len(op.ins)
+        if not 1 < size <= MOST_REPEATED or size * len(op.body.block.ops) > MOST_OPS:
+            return None
         steps = [a.strides[-2] for a in nest.accesses]
         near = all(s in (0, 1) for s in steps[:ins])
         dense = all(a.strides[-2:] == (size, 1) for a in nest.accesses[ins:])
-        short = nest.dims[-2].is_static and int(nest.dims[-2]) < emit.target.lanes
+        short = nest.dims[-2].is_static and int(nest.dims[-2]) < emit.target.lane_counts[0]
         if not near or not dense or short or emit.target.lanes < 2 or emit.target.compact:
             return None
         parts = [
@@ -241,28 +273,35 @@ class _Interleaved:
 
     def row(self, indices: list[Value]) -> None:
         """The points along the last two axes."""
-        emit, b, lanes = self.emit, self.emit.b, self.lanes
+        emit, b = self.emit, self.emit.b
         states = [part.state(indices, {self.axis: I64(n)}) for n, part in enumerate(self.parts)]
-        full, rest = emit.divided(self.size, lanes)
-
-        def block(i: Value, carried: list[Value]) -> list[Value]:
-            start = b.mul(i, I64(lanes))
-            found = [
-                part.values(state, start, lanes, None)
-                for part, state in zip(self.parts, states, strict=True)
-            ]
-            for number, first in enumerate(found[0][1]):
-                vectors = _interleaved(b, [values[number] for values, _ in found])
-                for n, vector in enumerate(vectors):
-                    emit.store(vector, emit.at(first, I64(n * lanes)), lanes)
-            return []
+        count, done = emit.dim(self.size), cast(Value, I64(0))
+        # the rest in shorter vectors, then one by one
+        for lanes in reversed(emit.target.lane_counts):
+            pieces = emit.quotient(b.sub(count, done), I64(lanes))
+            emit.loop(pieces, partial(self._vectors, states, done, lanes))
+            done = b.add(done, b.mul(pieces, I64(lanes)))
 
         def single(i: Value, carried: list[Value]) -> list[Value]:
-            self.pairs.row([*indices, b.add(b.mul(full, I64(lanes)), i)])
+            self.steps.row([*indices, b.add(done, i)])
             return []
 
-        emit.loop(full, block)
-        emit.loop(rest, single)
+        emit.loop(b.sub(count, done), single)
+
+    def _vectors(
+        self, states: Sequence[_State], first: Value, lanes: int, i: Value, carried: list[Value]
+    ) -> list[Value]:
+        emit, b = self.emit, self.emit.b
+        start = b.add(first, b.mul(i, I64(lanes)))
+        found = [
+            part.values(state, start, lanes, None)
+            for part, state in zip(self.parts, states, strict=True)
+        ]
+        for number, place in enumerate(found[0][1]):
+            vectors = _interleaved(b, [values[number] for values, _ in found])
+            for n, vector in enumerate(vectors):
+                emit.store(vector, emit.at(place, I64(n * lanes)), lanes)
+        return []
 
 
 def _part(nest: Nest, number: int) -> tuple[Access, ...]:
@@ -271,11 +310,18 @@ def _part(nest: Nest, number: int) -> tuple[Access, ...]:
 
 
 def _interleaved(b: ir.IRBuilder, vectors: Sequence[Value]) -> list[Value]:
-    """The first element of each vector, then the second of each, and so on; there are 2ⁿ."""
-    if len(vectors) == 1:
-        return list(vectors)
-    lanes = cast(ir.VectorType, vectors[0].type).count
-    halves = (_interleaved(b, vectors[first::2]) for first in (0, 1))
-    both = [n for lane in range(lanes) for n in (lane, lanes + lane)]
-    parts = (selection(*both[:lanes]), selection(*both[lanes:]))
-    return [b.shuffle_vector(x, y, part) for x, y in zip(*halves, strict=True) for part in parts]
+    """The first element of each vector, then the second of each, and so on."""
+    count, lanes = len(vectors), cast(ir.VectorType, vectors[0].type).count
+    made = list[Value]()
+    for first in range(0, count * lanes, lanes):
+        found = vectors[0]
+        # lane i takes element at of vector number % count; what is taken already stays
+        for number, vector in enumerate(vectors[1:], 1):
+            chosen = list[int]()
+            for lane in range(lanes):
+                at, source = divmod(first + lane, count)
+                before = at if number == 1 else lane
+                chosen.append(lanes + at if source == number else before)
+            found = b.shuffle_vector(found, vector, selection(*chosen))
+        made.append(found)
+    return made

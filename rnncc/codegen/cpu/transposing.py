@@ -100,6 +100,9 @@ class TransposingMap:
         varying = {v for i, v in enumerate(arguments) if self._step(i, self.last) is not None}
         self.code = RegionCode(emit, op.body.block, varying, nest.axes[self.last])
         fits = 2 * self.lanes <= emit.target.registers and not emit.target.compact
+        # What is read where results are written may be in place, and is not what it was then.
+        count = len(op.ins)
+        self.may_come_twice = not set(nest.accesses[:count]) & set(nest.accesses[count:])
         self.in_registers = self.code.is_short(FEW) and fits and len(tiling.columns) == 1
 
     def _step(self, number: int, loop: int) -> Value | None:
@@ -117,7 +120,7 @@ class TransposingMap:
         self.emit.nest(counts, body, shared=True)
 
     def _tiles(self, at: dict[int, Value]) -> None:
-        """All tiles; those at the ends have fewer rows or columns."""
+        """All tiles; those at the ends have fewer rows or columns, where axes are short."""
         emit, b, lanes = self.emit, self.emit.b, I64(self.lanes)
         dims = [self.nest.dims[i] for i in (self.axis, self.last)]
         sizes = [emit.dim(d) for d in dims]
@@ -128,10 +131,19 @@ class TransposingMap:
             self._exact_tiles(bases, at, [int(d) for d in dims])
             return
 
+        # The last tile begins further in front, where what it writes again may come twice: but no
+        # thread writes what another one does.
+        again = [self.may_come_twice and bool(at or emit.team is None), self.may_come_twice]
+        long = [b.icmp_signed(">=", size, lanes) for size in sizes]
+
         def tile(i: Value, j: Value) -> None:
             starts = [b.mul(i, lanes), b.mul(j, lanes)]
             rests = [b.sub(size, start) for size, start in zip(sizes, starts, strict=True)]
             fits = [b.icmp_signed(">=", rest, lanes) for rest in rests]
+            for n in (n for n in range(2) if again[n]):
+                last = b.and_(long[n], b.not_(fits[n]))
+                starts[n] = b.select(last, b.sub(sizes[n], lanes), starts[n])
+                fits[n] = long[n]
             with b.if_else(b.and_(fits[0], fits[1])) as (whole, part):
                 with whole:
                     self._tile(bases, at, starts, None)

@@ -25,6 +25,7 @@ def captured(graphs: Sequence[GraphProto], defined: Sequence[str] = ()) -> list[
     found = dict[str, None]()
     for graph in graphs:
         own = {*defined, *(i.name for i in graph.input), *(t.name for t in graph.initializer)}
+        own |= {sparse.values.name for sparse in graph.sparse_initializer}
         for node in graph.node:
             read = [*node.input, *captured(list(graphs_in(node)))]
             found.update((name, None) for name in read if name and name not in own)

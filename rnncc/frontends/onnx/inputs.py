@@ -16,7 +16,7 @@ from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.lists import Names, flat_names
 from rnncc.frontends.onnx.node import STORED, TEXT
 from rnncc.frontends.onnx.reading import onnx_package
-from rnncc.frontends.onnx.values import Array, Dims, name_of
+from rnncc.frontends.onnx.values import MAX_RANK, Array, Dims, name_of
 from rnncc.frontends.shapes import Shape, Sizes, parse_shape
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import shape_text
@@ -88,6 +88,8 @@ class Inputs:
             raise Unsupported(place, f"holds {TEXT.get(dtype, dtype)}; supported: {supported}")
         if not type_.HasField("shape"):
             return None, dtype
+        if len(type_.shape.dim) > MAX_RANK:
+            raise CompileError(place, f"has {len(type_.shape.dim)} axes, at most {MAX_RANK}")
         return [self._dim(d, info.name, i) for i, d in enumerate(type_.shape.dim)], dtype
 
     def _dim(self, dim: Any, name: str, axis: int) -> Dim:

@@ -41,7 +41,12 @@ ORDERING = {"Less", "LessOrEqual", "Greater", "GreaterOrEqual"}
 """Operators that take uint64 less 2^63, which orders them as signed integers."""
 MAX_FOLDED = 1 << 26
 """How many numbers are computed at import."""
-ATTRIBUTES = {"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8}
+MAX_SIZES = 1 << 14
+"""Of a vector, such as the parts of a Split; a tensor's axes are fewer."""
+ATTRIBUTES = {
+    **{"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8},
+    "sparse_tensor": 11,
+}
 """Field of an attribute -> the type of attributes whose value it holds."""
 
 Pairs = Iterable[tuple[Dim, Dim]]
@@ -204,6 +209,8 @@ class Node:
         array = self.known(index)
         if array.ndim > 1 or (array.dtype != object and array.dtype.kind not in "iu"):
             raise self.error(f"{self._shown(index)} is no vector of integers")
+        if array.size > MAX_SIZES:
+            raise self.error(f"{self._shown(index)} holds {array.size} sizes, at most {MAX_SIZES}")
         return [Dim.of(d if isinstance(d, Dim) else int(d)) for d in array.reshape(-1)]
 
     def places(self, index: int) -> list[Dim | SSAValue]:
@@ -276,6 +283,11 @@ class Node:
     def tensor(self, name: str) -> Array:
         """Numbers with a shape."""
         return self.scope.model.tensors.array(self._get(name, "t"), self.location)
+
+    def dense(self, name: str) -> Array:
+        """Numbers with a shape, most of them zeros that the file does not hold."""
+        sparse = self._get(name, "sparse_tensor")
+        return self.scope.model.tensors.dense(sparse, self.location)
 
     def graph(self, name: str) -> GraphProto:
         """A graph."""

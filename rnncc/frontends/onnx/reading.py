@@ -30,12 +30,14 @@ from rnncc.sources import (
 )
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, SparseTensorProto, TensorProto
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 MAX_STORED = 1 << 31
 """How many elements one tensor may have."""
+MAX_SPARSE = 1 << 26
+"""How many elements a sparse tensor may have, zeros among them: its file holds none of these."""
 MAX_DEPTH = 24
 """How many graphs may stand inside each other."""
 OLDEST_OPSET = 7
@@ -134,6 +136,7 @@ def _check_text(graph: Any, name: str) -> None:
     for part in ("initializer", "input", "output"):
         entries = getattr(graph, part, ())
         lists.append([e if isinstance(e, (str, bytes)) else e.name for e in entries])
+    lists.append([sparse.values.name for sparse in getattr(graph, "sparse_initializer", ())])
     for text in (text for names in lists for text in names):
         check_name(text, name)
 
@@ -214,6 +217,28 @@ class Tensors:
             return self._helper.to_array(tensor)
         except (ValueError, TypeError, OverflowError) as error:
             raise CompileError(location, f"{shown} is damaged: {error}") from error
+
+    def dense(self, sparse: SparseTensorProto, location: Location | str) -> Array:
+        """A sparse tensor's array, with its zeros.
+
+        Raises:
+            CompileError: damaged, or too large.
+        """
+        shown, dims = f'sparse tensor "{sparse.values.name}"', list(sparse.dims)
+        if min(dims, default=0) < 0 or prod(dims) > MAX_SPARSE:
+            raise CompileError(location, f"{shown} of shape {dims} is too large, or negative")
+        values = self.array(sparse.values, location).reshape(-1)
+        places = self.array(sparse.indices, location)
+        made = np.zeros(dims, values.dtype)
+        try:
+            if places.ndim == 2:
+                places = np.ravel_multi_index(list(places.T), dims)
+            if len(np.unique(places)) < len(values) or np.min(places, initial=0) < 0:
+                raise ValueError(f"{len(values)} values have fewer places, or some below 0")
+            made.reshape(-1)[places] = values
+        except (ValueError, TypeError, IndexError) as error:
+            raise CompileError(location, f"{shown} is damaged: {error}") from error
+        return made
 
     def _external(self, tensor: TensorProto, location: Location | str, shown: str) -> Array:
         entries: dict[Any, Any] = {entry.key: entry.value for entry in tensor.external_data}

@@ -24,13 +24,7 @@ from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.reading import opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.unread import BY_DEFINITION, CONTRIBUTED, REFUSED, UNVERSIONED
-from rnncc.frontends.onnx.values import (
-    Array,
-    NoFormula,
-    SizeOverflow,
-    Value,
-    is_step,
-)
+from rnncc.frontends.onnx.values import MAX_RANK, Array, NoFormula, SizeOverflow, Value, is_step
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import NARROW_FLOATS, NUMPY, WIDE, dims_of, dtype_of, shape_text
@@ -164,13 +158,14 @@ class Scope:
 
     def initialise(self, graph: GraphProto, where: str = "") -> None:
         """Give the graph's initialisers their names."""
-        if graph.sparse_initializer:
-            what = f"{where}holds sparse initialisers, which are not supported"
-            raise Unsupported(self.model.file, what)
         for tensor in graph.initializer:
             place = Location(self.model.file, f'{where}initialiser "{tensor.name}"')
             if tensor.name not in self.names:
                 self.define(tensor.name, self.constant(tensor, place), place)
+        for sparse in graph.sparse_initializer:
+            name = sparse.values.name
+            place = Location(self.model.file, f'{where}initialiser "{name}"')
+            self.define(name, Value.of(self.model.tensors.dense(sparse, place), name), place)
 
     def constant(self, tensor: Any, place: Location | str) -> Value:
         """A tensor's numbers."""
@@ -305,6 +300,8 @@ class Scope:
         if self.model.training and value.dtype in NARROW_FLOATS:
             what = f"computes {TEXT[value.dtype]}, of which there are no gradients"
             raise node.unsupported(what, "train the model in float32")
+        if value.rank > MAX_RANK:
+            raise node.error(f"gives a tensor of {value.rank} axes, at most {MAX_RANK}")
         elements = product(value.dims)
         if any(abs(factor) > MAX_ELEMENTS for _, factor in elements.terms):
             what = f"gives a tensor of shape {shape_text(value.dims)}, which is too large"

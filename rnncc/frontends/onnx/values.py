@@ -19,6 +19,9 @@ NAMES = {np.dtype(numpy): name for name, numpy in NUMPY.items() if name != "bf16
 """Our element types by NumPy's."""
 
 
+MAX_RANK = 64
+"""The most axes of a tensor, which is NumPy's limit too."""
+
 NEAR = 10**9 - 1
 """Beyond it a number is one that stands for the end of any axis."""
 

@@ -58,7 +58,8 @@ def _transpose_of_parts(b: Builder, concat: Concat, perm: Sequence[int]) -> SSAV
 
 
 def broadcast(op: Broadcast) -> SSAValue | None:
-    """Of a broadcast → one; of a fill → fill; of no growth → reshape; of unit axes → without"""
+    """Of a broadcast → one, axes that were joined between them in the end; of a fill → fill; of no
+    growth → reshape; of unit axes → without"""
     dims, axes, inner = dims_of(op.y), get_ints(op.axes), op.x.owner
     b = Builder.before(op)
     if isinstance(inner, Broadcast):
@@ -75,7 +76,38 @@ def broadcast(op: Broadcast) -> SSAValue | None:
     kept = _added_units(dims_of(inner.x), dims_of(op.x)) if isinstance(inner, Reshape) else None
     if isinstance(inner, Reshape) and kept is not None:
         return b.broadcast(inner.x, dims, [axes[axis] for axis in kept])
+    if isinstance(inner, Reshape) and isinstance(inner.x.owner, Broadcast):
+        return _of_joined(b, inner, op)
     return None
+
+
+def _of_joined(b: Builder, joined: Reshape, op: Broadcast) -> SSAValue | None:
+    """A tensor that grows along two axes, as an image does, is stored once: where it is reshaped
+    anyway, the first growth would be stored before the second."""
+    runs = _runs(dims_of(joined.x), dims_of(joined.y))
+    stored = all(isinstance(use.operation, Reshape) for use in op.y.uses)
+    if runs is None or not stored:
+        return None
+    wide, axes, places = list[Dim](), list[int](), dict(zip(get_ints(op.axes), runs, strict=True))
+    for axis, size in enumerate(dims_of(op.y)):
+        run = places.get(axis, ())
+        axes += range(len(wide), len(wide) + len(run))
+        wide += run if axis in places else [size]
+    return b.reshape(b.broadcast(joined.x, wide, axes), dims_of(op.y))
+
+
+def _runs(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> list[tuple[Dim, ...]] | None:
+    """The runs of old axes that new axes are; None where these are not."""
+    runs, first = list[tuple[Dim, ...]](), 0
+    for size in new:
+        last = first
+        while last < len(old) and product(old[first:last]) != size:
+            last += 1
+        if product(old[first:last]) != size:
+            return None
+        runs.append(old[first:last])
+        first = last
+    return runs if first == len(old) else None
 
 
 def _added_units(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> list[int] | None:

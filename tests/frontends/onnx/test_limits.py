@@ -34,6 +34,7 @@ CONSTANTS = {
     "row": np.ones((1, 1000, 1, 1), np.float32),
     "cube": np.ones((1, 1, 100, 1000), np.float32),
     "numbers": np.zeros(2**20, np.int64),
+    "axes": np.ones(2**13, np.int64),
     "rows": np.zeros((1, 2**14), np.float32),
 }
 CASES: dict[str, tuple[list[Any], str]] = {
@@ -54,6 +55,14 @@ CASES: dict[str, tuple[list[Any], str]] = {
         "node 'm1' (Mul): computes a size beyond int64",
     ),
     "products of known numbers": (WIDE, "node 'b' (Mul): gives a tensor of shape 1000 x 1000"),
+    "sizes without number": (
+        [node("Expand", "x numbers", "y")],
+        "node 'y' (Expand): input \"numbers\" holds 1048576 sizes, at most 16384",
+    ),
+    "axes without number": (
+        [node("Expand", "x axes", "y")],
+        "node 'y' (Expand): gives a tensor of 8192 axes, at most 64",
+    ),
     "rows of known numbers": (
         [node("Gather", "rows numbers", "y", axis=0)],
         "node 'y' (Gather): gives a tensor of shape 1048576 x 16384, which is too large",
@@ -75,6 +84,12 @@ def test_refused(name: str) -> None:
         tracemalloc.stop()
     assert message in str(caught.value)
     assert peak < 512 << 20
+
+
+def test_an_input_of_too_many_axes() -> None:
+    made = model([node("Relu", "x", "y")], [info("x", ["N"] * 65)], [info("y", None)])
+    with pytest.raises(CompileError, match='input "x": has 65 axes, at most 64'):
+        imported(made)
 
 
 def test_joins_of_joins_stay_few() -> None:

@@ -17,6 +17,7 @@ from rnncc.frontends.onnx.table import OPERATORS
 from tests.frontends.onnx.models import info, model, node
 
 F, WHOLE, B = np.ones((2, 3), np.float32), np.ones((2, 3), np.int64), np.ones((2, 3), bool)
+BYTES = np.ones((2, 3), np.uint8)
 EMPTY = np.zeros(0, bool)
 
 
@@ -80,6 +81,15 @@ CASES = {
         of("InstanceNormalization", np.ones(1, np.float32), np.ones(3, np.float32)),
         "has 1 numbers for the channels of 2 x 3",
     ),
+    "channels of a vector": (
+        model(
+            [node("BatchNormalization", "x c c c c", "y")],
+            [info("x", [3])],
+            [info("y", None)],
+            {"c": np.ones(3, np.float32)},
+        ),
+        "has 3 numbers for the channels of 3",
+    ),
     "repeats below zero": (of("Tile", np.array([-1, 1])), "has the repeats -1, 1"),
     "size below zero": (of("Expand", np.array([2, -1])), "cannot expand 2 x 3 to 2 x -1"),
     "equation": (of("Einsum", equation="1j->j"), "has the equation '1j->j', which holds more"),
@@ -112,6 +122,10 @@ FOLDED = {
     "end": (
         *("Range", [np.float32(0), np.float32("nan"), np.float32(1)], {}),
         "counts from 0.0 to nan in steps of 1.0",
+    ),
+    "zero points": (
+        *("MatMulInteger", [BYTES, BYTES.T, BYTES[0, 0], BYTES[:, :1]], {}),
+        "has zero points (2, 1) for data (3, 2)",
     ),
     "places": ("ScatterND", [F, np.array([[0, 3]]), F[0, :1]], {}, "has an index outside of -3"),
 }

@@ -19,6 +19,7 @@ from rnncc.ir.bounds import bounds_of, check_bounds
 from rnncc.ir.interpreter import run
 from tests.frontends.onnx.exact_sums import exact_session
 from tests.frontends.onnx.models import (
+    assert_close,
     by_onnxruntime,
     graph,
     info,
@@ -385,6 +386,31 @@ def test_statistics_of_a_batch_of_any_size() -> None:
     del made.graph.node[0].attribute[:]
     with pytest.raises(CompileError, match="statistics outside of the training mode of opset 14"):
         import_model(made)
+
+
+@pytest.mark.peers
+def test_a_vector_is_a_batch_of_one_channel() -> None:
+    outputs = [info(name, None) for name in ("y", "mean", "var")]
+    constants = {name: np.array([0.5 + i], np.float32) for i, name in enumerate("sbmv")}
+    for trains in (0, 1):
+        names = "y mean var" if trains else "y"
+        nodes = [node("BatchNormalization", "x s b m v", names, training_mode=trains)]
+        made = model(nodes, [info("x", ["N"])], outputs[: len(names.split())], constants)
+        x = np.arange(5, dtype=np.float32)
+        assert_close(interpreted(made, {"x": x}), by_onnxruntime(made, {"x": x}))
+
+
+@pytest.mark.peers
+def test_channels_that_the_numbers_tell() -> None:
+    """Those of a normalisation and of scales: the open size of the input is theirs."""
+    nodes = [
+        node("BatchNormalization", "x s b m v", "n"),
+        node("QuantizeLinear", "n v", "y", axis=1),
+    ]
+    constants = {name: np.arange(1, 4, dtype=np.float32) for name in "sbmv"}
+    made = model(nodes, [info("x", ["N", "C", "T"])], [info("y", None, "u8")], constants)
+    x = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float32)
+    assert_close(interpreted(made, {"x": x}), by_onnxruntime(made, {"x": x}))
 
 
 @pytest.mark.peers

@@ -37,6 +37,8 @@ ROUNDER = 1.5 * 2.0**23
 ROUNDER_BITS = 0x4B400000
 INFINITY_BITS = 0x7F800000
 LEAST_BITS = int(LEAST.view("int32"))
+Whole = Callable[[Value], Value]
+"""The whole numbers of some values, as i32."""
 
 
 class ExactTerms(RowTerms):
@@ -86,15 +88,20 @@ class ExactTerms(RowTerms):
 
     def convert(self, source: Pointer, row: Pointer) -> None:
         """A row as it is, in numbers of the room's width."""
-        done, total = self._copied(source, row)
-        self.convert_by(source, row, lambda x: self.emit.b.sext(x, self.integers), done, total)
 
-    def _copied(self, source: Pointer, row: Pointer) -> tuple[int, Value]:
-        """How many of a row's bytes are copied as words, and the sums of these."""
+        def run(here: Pointer, first: Value, before: Value) -> Value:
+            to = self.emit.at(row, self.emit.b.mul(first, I64(self.rows.item)))
+            done, total = self._copied(here, to, before)
+            whole: Whole = lambda x: self.emit.b.sext(x, self.integers)  # noqa: E731
+            return self._stored(here, to, whole, total, done)
+
+        self._start_at(row, self.over_runs(source, run))
+
+    def _copied(self, source: Pointer, row: Pointer, before: Value) -> tuple[int, Value]:
+        """How many of a run's bytes are copied as words, and the sums of these."""
         emit, b, step, wide = self.emit, self.emit.b, self.a.k_step, self.group * self.lanes
-        none = ir.Constant(self.integers, None)
         if self.rows.item > 1 or not isinstance(step, ir.Constant) or step.constant != 1:
-            return 0, none
+            return 0, before
         ones = self.splat(0x01010101)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
@@ -104,24 +111,14 @@ class ExactTerms(RowTerms):
             words = b.bitcast(numbers, self.integers)
             return [dot(b, emit.module, emit.target, self.lanes, carried[0], ones, words)]
 
-        count = self.depth // wide
-        [total] = emit.loop(I64(count), iteration, [none])
+        count = self.run // wide
+        [total] = emit.loop(I64(count), iteration, [before])
         return count * wide, total
 
-    def convert_by(
-        self,
-        source: Pointer,
-        row: Pointer,
-        whole: Callable[[Value], Value],
-        first: int = 0,
-        before: Value | None = None,
-    ) -> None:
-        """Store the whole numbers of a row's values, and what its sums start at.
-
-        Args:
-            first: the first value that is not stored yet.
-            before: sums of those before it.
-        """
+    def _stored(
+        self, source: Pointer, row: Pointer, whole: Whole, before: Value, first: int = 0
+    ) -> Value:
+        """Store the whole numbers of a run's values from one on; their sums with those before."""
         b, item = self.emit.b, I8 if self.rows.item == 1 else I16
 
         def add(values: Value, at: Value, total: Value) -> Value:
@@ -131,11 +128,13 @@ class ExactTerms(RowTerms):
             b.store(narrow, to.base, align=self.rows.item)
             return b.add(total, numbers)
 
-        sums = self.over_row(source, add, first)
-        total = self._reduced("add", sums if before is None else b.add(before, sums))
-        # Each unsigned weight is too large by OFFSET, and each term by OFFSET times the row's
-        # number.
-        self.emit.store(b.mul(total, I32(-OFFSET)), self._field(row, WORD, "i32"))
+        return self.over_run(source, add, before, first)
+
+    def _start_at(self, row: Pointer, sums: Value) -> None:
+        """Each unsigned weight is too large by OFFSET, and each term by OFFSET times the row's
+        number: sums start below zero."""
+        total = self._reduced("add", sums)
+        self.emit.store(self.emit.b.mul(total, I32(-OFFSET)), self._field(row, WORD, "i32"))
 
     def _reduced(self, kind: str, value: Value) -> Value:
         if self.lanes == 1:
@@ -182,7 +181,8 @@ class ScaledTerms(ExactTerms):
             bits = b.bitcast(b.fadd(b.fmul(values, factors), rounder), self.integers)
             return b.sub(bits, self.splat(ROUNDER_BITS))
 
-        self.convert_by(source, row, rounded)
+        none = ir.Constant(self.integers, None)
+        self._start_at(row, self._stored(source, row, rounded, none))
         emit.store(scale, self._field(row, 0, "f32"))
 
     def _largest(self, source: Pointer) -> Value:

@@ -13,10 +13,10 @@ from typing import Any, cast
 from llvmlite import ir
 
 from rnncc.codegen.cpu.active_rows import RowList
-from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
+from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part, chosen_part
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.kinds import terms_of
-from rnncc.codegen.cpu.gemm.row_axes import RowAxes
+from rnncc.codegen.cpu.gemm.row_axes import RowAxes, indices_apart
 from rnncc.codegen.cpu.gemm.runs import Run
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.sums import ZERO, Sums, Width
@@ -71,16 +71,19 @@ class _GemmCode:
         self.emit, self.op = emit, op
         self.lanes, self.slots, self.panel = emit.target.lanes, op.slots.data, op.panel.data
         offset, strides, k_steps = _split(op)
-        accesses = [*op.in_accesses, *op.out_accesses]
-        rows = [Access(x.offset, x.strides[:-1]) for x in accesses]
-        nest = make_nest(op.dims[:-1], [Access(offset, strides), *rows], self._row_axes())
-        steps = nest.accesses[0].strides
+        both = (*op.in_accesses, *op.out_accesses)
+        rows = [Access(x.offset, x.strides[:-1]) for x in both]
+        # Windows that are copied row by row need no loops of their own, wherever they lie.
+        apart = op.k_sizes is not None and len(weights) > 1 and listed is None
+        read = (Dim.of(0),) * len(strides) if apart else strides
+        nest = make_nest(op.dims[:-1], [Access(offset, read), *rows], self._row_axes())
+        steps = strides if apart else nest.accesses[0].strides
         *k_outer, k_step = [emit.dim(step) for step in k_steps]
         left = LeftOperand(
             emit.at(a, emit.dim(offset)),
             steps,
             k_step,
-            self._indices,
+            partial(self._apart, nest.axes) if apart else self._indices,
             list(zip(map(int, op.k_dims), k_outer, strict=False)),
         )
         self.terms = terms = terms_of(emit, op, left, weights)
@@ -103,6 +106,9 @@ class _GemmCode:
 
     def _indices(self, outer: list[Value], number: Value) -> list[Value]:
         return self.rows.indices(outer, number)
+
+    def _apart(self, axes: Sequence[int], outer: list[Value], number: Value) -> list[Value]:
+        return indices_apart(self.emit, self.op.dims[:-1], axes, self._indices(outer, number))
 
     def run(self) -> None:
         self.rows.nest(self._rows)
@@ -219,8 +225,8 @@ class _GemmCode:
         fewer = b.icmp_signed("<", b.mul(by_rows, panels), b.mul(by_panels, tiles))
         of_rows, of_panels = team.share(count, height), team.share(panels)
         return (
-            _chosen(b, fewer, of_rows, (I64(0), count)),
-            _chosen(b, fewer, all_panels, of_panels),
+            chosen_part(b, fewer, of_rows, (I64(0), count)),
+            chosen_part(b, fewer, all_panels, of_panels),
         )
 
     def _panel(self, outer: list[Value], rows: Part, panel: Value, width: Width) -> None:
@@ -389,8 +395,3 @@ def _split(op: Gemm) -> tuple[Dim, tuple[Dim, ...], tuple[Dim, ...]]:
 
 def _of(sums: list[list[Value]], panel: int, number: int) -> Value:
     return sums[panel][number]
-
-
-def _chosen(b: ir.IRBuilder, condition: Value, chosen: Part, other: Part) -> Part:
-    first, count = (b.select(condition, x, y) for x, y in zip(chosen, other, strict=True))
-    return first, count

@@ -55,3 +55,22 @@ class RowAxes:
     def _in_turn(self, turned: Value, one: Value, two: Value) -> tuple[Value, Value]:
         b = self.emit.b
         return b.select(turned, two, one), b.select(turned, one, two)
+
+
+def indices_apart(
+    emit: CpuEmit, dims: Sequence[Dim], axes: Sequence[int], indices: Sequence[Value]
+) -> list[Value]:
+    """The index along each axis, given those of loops that run along several.
+
+    Args:
+        axes: the last one of each loop's.
+    """
+    b, found = emit.b, list[Value]()
+    for axis, index in zip(axes, indices, strict=True):
+        inner, rest = list[Value](), index
+        for size in reversed(dims[len(found) + 1 : axis + 1]):
+            around = b.udiv(rest, emit.dim(size))
+            inner.append(b.sub(rest, b.mul(around, emit.dim(size))))
+            rest = around
+        found += [rest, *reversed(inner)]
+    return found + [I64(0)] * (len(dims) - len(found))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 
 from llvmlite import ir
 
@@ -15,7 +16,9 @@ from rnncc.codegen.llvm.values import I32, I64, Pointer, Value, vector_type
 from rnncc.kern.kernels import Gemm
 
 Gather = Callable[[Value, Value, Value], Value]
-"""Of a vector of a row, the number of its first value, and what was gathered so far."""
+"""Of a vector of a run, the number of its first value, and what was gathered so far."""
+Run = Callable[[Pointer, Value, Value], Value]
+"""Of a run of a row: where it lies, the number of its first value, what was gathered so far."""
 
 
 class RowTerms(Terms):
@@ -59,21 +62,52 @@ class RowTerms(Terms):
     def _field(self, row: Pointer, offset: int, dtype: str) -> Pointer:
         return replace(self.emit.at(row, I64(offset)), dtype=dtype)
 
-    def over_row(self, source: Pointer, add: Gather, first: int = 0) -> Value:
-        """`add` for each vector of a row from its value `first` on, from zeros; zeros also fill the
-        last one."""
+    @property
+    def outer(self) -> Sequence[tuple[int, Value]]:
+        """None: in the room a row is one run."""
+        return ()
+
+    @property
+    def run(self) -> int:
+        """How many values of a row lie side by side, where the caller has it."""
+        return self.depth // prod(size for size, _ in self.a.outer)
+
+    def over_runs(self, source: Pointer, add: Run) -> Value:
+        """`add` for each run of a row, in order, from zeros on."""
+        emit, b, axes = self.emit, self.emit.b, list(self.a.outer)
+
+        def along(axis: int, here: Pointer, first: Value, before: Value) -> Value:
+            if axis == len(axes):
+                return add(here, first, before)
+            size, step = axes[axis]
+            inside = I64(self.run * prod(size for size, _ in axes[axis + 1 :]))
+
+            def iteration(i: Value, carried: list[Value]) -> list[Value]:
+                run, number = emit.at(here, b.mul(i, step)), b.add(first, b.mul(i, inside))
+                return [along(axis + 1, run, number, carried[0])]
+
+            return emit.loop(I64(size), iteration, [before])[0]
+
+        return along(0, source, I64(0), ir.Constant(self.integers, None))
+
+    def over_run(self, source: Pointer, add: Gather, before: Value, first: int = 0) -> Value:
+        """`add` for each vector of a run from a value on; zeros also fill the last one."""
         emit, b, lanes = self.emit, self.emit.b, self.lanes
-        full, rest = divmod(self.depth - first, lanes)
+        full, rest = divmod(self.run - first, lanes)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             at = b.add(I64(first), b.mul(i, I64(lanes)))
             return [add(self._values(source, at, lanes), at, carried[0])]
 
-        [value] = emit.loop(I64(full), iteration, [ir.Constant(self.integers, None)])
+        [value] = emit.loop(I64(full), iteration, [before])
         if rest:
             at = I64(first + full * lanes)
             value = add(self._values(source, at, rest), at, value)
         return value
+
+    def over_row(self, source: Pointer, add: Gather) -> Value:
+        """`add` for each vector of a row that is one run, from zeros."""
+        return self.over_run(source, add, ir.Constant(self.integers, None))
 
     def _values(self, source: Pointer, first: Value, count: int) -> Value:
         """Neighbours along k; zeros beyond their count."""

@@ -114,7 +114,7 @@ class Sums:
         """All words in order; those of k's last axis lie in runs, from one place for each of the
         other axes' indices on."""
         emit, b, terms = self.emit, self.emit.b, self.terms
-        outer = list(terms.a.outer)
+        outer = list(terms.outer)
         run = terms.words // prod(size for size, _ in outer)
 
         def words(rows: Sequence[Pointer], first: Value, carried: list[Value]) -> list[Value]:

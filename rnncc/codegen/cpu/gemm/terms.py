@@ -80,6 +80,11 @@ class Terms:
         self.block = op.slots.data * self.group
         self.bytes = self.block * ITEM_BYTES[weights.dtype]
 
+    @property
+    def outer(self) -> Sequence[tuple[int, Value]]:
+        """Sizes and steps of k's axes but the last one, along which a row is read."""
+        return self.a.outer
+
     def size(self, units: Value) -> Value:
         """Bytes of the weights of so many units."""
         b = self.emit.b

@@ -18,11 +18,11 @@ from rnncc.nn.convolution import (
     channels_first,
     channels_last,
     convolution,
-    transposed_convolution,
 )
 from rnncc.nn.indexing import MAX_RANKED, element_places, extremum_place, top_k
 from rnncc.nn.pooling import average_pool, max_pool
 from rnncc.nn.reduction import largest, mean
+from rnncc.nn.transposed_convolution import transposed_convolution
 
 MAX_GROUPS = 256
 """Each is a product of its own, unless each has one channel."""

@@ -13,7 +13,8 @@ from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import shape_text
 from rnncc.nn.axes import move_axis
-from rnncc.nn.convolution import Window, convolution, is_depthwise, transposed_convolution
+from rnncc.nn.convolution import Window, convolution, is_depthwise
+from rnncc.nn.transposed_convolution import transposed_convolution
 
 Pads = list[tuple[Dim | int, Dim | int]]
 MAX_GROUPS = 256

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.values import Value
-from rnncc.ir.dims import product
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.arithmetic import plus, power, reciprocal, times
 from rnncc.nn.axes import by_channel, kept_dims
@@ -106,23 +106,26 @@ def _batch_norm(n: Node) -> list[SSAValue]:
         raise n.unsupported("gives statistics outside of the training mode of opset 14")
     if n.opset < 9 and not n.flag("spatial", 1):
         raise n.unsupported("is not spatial")
-    b, x, epsilon = n.b, n.x(0, FLOATS), n.real("epsilon", 1e-5)
+    b, epsilon = n.b, n.real("epsilon", 1e-5)
     scale, bias, average, variance = (_channels(n, i) for i in range(1, 5))
+    x = b.reshape(n.x(0, FLOATS), n.dims() if len(n.dims()) > 1 else (*n.dims(), 1))
     if not trains:
-        return [batch_norm(b, x, average, variance, scale, bias, epsilon)]
+        return [b.reshape(batch_norm(b, x, average, variance, scale, bias, epsilon), n.dims())]
     own, kept = channel_moments(b, x), n.real("momentum", float(np.float32(0.9)))
     running = [
         b.add(times(b, given, kept), times(b, new, 1 - kept))
         for given, new in zip((average, variance), own, strict=True)
     ]
-    return [batch_norm(b, x, *own, scale, bias, epsilon), *running]
+    return [b.reshape(batch_norm(b, x, *own, scale, bias, epsilon), n.dims()), *running]
 
 
 def _channels(n: Node, index: int) -> SSAValue:
-    """An input that has one number for each channel of X."""
+    """An input that has one number for each channel of X, of which a vector has one."""
     dims, shape = n.dims(), n.dims(index)
-    if len(dims) < 2 or shape != (dims[1],):
-        raise n.error(f"has {shape_text(shape)} numbers for the channels of {shape_text(dims)}")
+    channels = dims[1:2] if len(dims) > 1 else (Dim.of(1),)
+    if not dims or shape != channels:
+        what = f"has {shape_text(shape)} numbers for the channels of {shape_text(dims)}"
+        raise n.differ(shape, channels if dims else (), what)
     return n.x(index, FLOATS)
 
 
@@ -132,6 +135,8 @@ def _instance_norm(n: Node) -> SSAValue:
     Refused: elements other than floats.
     """
     x = n.x(0, FLOATS)
+    if len(dims_of(x)) < 2:
+        raise n.error(f"has data of shape {shape_text(dims_of(x))}, which has no channels")
     scale, bias = (by_channel(n.b, _channels(n, i), x) for i in (1, 2))
     return layer_norm(n.b, x, scale, bias, 2, n.real("epsilon", 1e-5))[0]
 

@@ -44,7 +44,8 @@ def _spread(n: Node, values: SSAValue, axis: int, block: int) -> SSAValue:
         fits = own == (*dims[:axis], -(-rows // block), *dims[axis + 1 :])
     if not fits:
         shapes = ", ".join(shape_text(value.dims) for value in n.inputs if value is not None)
-        raise n.error(f"has data, scale and zero point of shapes {shapes}")
+        pairs = zip(own, dims[axis : axis + 1], strict=False) if len(own) == 1 else ()
+        raise n.error(f"has data, scale and zero point of shapes {shapes}", differ=pairs)
     if not block:
         return along(b, values, axis, len(dims))
     wide = b.reshape(values, (*own[: axis + 1], 1, *own[axis + 1 :]))

@@ -17,7 +17,7 @@ SMALL = 1 << 20
 def _constant(n: Node) -> Value:
     """The numbers of an attribute.
 
-    Refused: texts; sparse tensors.
+    Refused: texts.
     """
     for name, kind in (("value_int", np.int64), ("value_float", np.float32)):
         if n.given(name):
@@ -27,8 +27,10 @@ def _constant(n: Node) -> Value:
         return Value.of(np.array(n.integers("value_ints"), np.int64))
     if n.given("value_floats"):
         return Value.of(np.array(n.reals("value_floats"), np.float32))
+    if n.given("sparse_value"):
+        return Value.of(n.dense("sparse_value"), n.op.output[0])
     if not n.given("value"):
-        raise n.unsupported("holds a text or a sparse tensor, which is not supported")
+        raise n.unsupported("holds a text, which is not supported")
     return Value.of(n.tensor("value"), n.op.output[0])
 
 

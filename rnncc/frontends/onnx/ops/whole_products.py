@@ -61,7 +61,8 @@ def _moved(n: Node, numbers: Array, zero: Array, axis: int) -> Array | None:
         wide[axis] = zero.size
         zero = zero.reshape(wide)
     zero = zero.reshape(()) if zero.size == 1 else zero
-    if np.broadcast_shapes(numbers.shape, zero.shape) != numbers.shape:
+    sizes = zip(zero.shape[::-1], numbers.shape[::-1], strict=False)
+    if zero.ndim > numbers.ndim or any(own not in (1, size) for own, size in sizes):
         raise n.error(f"has zero points {zero.shape} for data {numbers.shape}")
     apart = numbers.astype(np.int32) - zero
     fits = apart.size == 0 or (apart.min() >= -128 and apart.max() <= 127)

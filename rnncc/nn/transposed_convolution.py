@@ -1,0 +1,148 @@
+"""Transposed convolutions: windows of results that are laid over each other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.windows import overlap_add
+from rnncc.ir.types import dims_of
+from rnncc.nn.axes import move_axis
+from rnncc.nn.convolution import Window, channels_last, convolution, with_bias
+
+VECTOR = 16
+"""Units of a phase from which on a product of its own gains more than laying windows over each
+other costs."""
+
+
+def transposed_convolution(
+    b: Builder,
+    x: SSAValue,
+    weights: SSAValue,
+    bias: SSAValue | None,
+    windows: Sequence[Window],
+    sizes: Sequence[tuple[Dim, Dim | int]],
+    groups: int = 1,
+) -> SSAValue:
+    """The opposite of a convolution: each element times weights is a window, laid over each other.
+
+    Args:
+        x: [N, C, size of each axis...].
+        weights: [C, M / groups, taps of each axis...].
+        bias: [M], or None.
+        windows: of each axis; what they say of pads does not count.
+        sizes: of each axis of the result its size, and how much is cut off in front of it.
+    Returns:
+        [N, M, sizes...].
+    """
+    if _are_phases(windows, dims_of(weights), groups):
+        y = _by_phases(b, x, weights, windows, groups)
+        for axis, (size, before) in enumerate(sizes, 1):
+            y = _cut(b, y, axis, size, before)
+        return with_bias(b, y, bias)
+    taps = [window.taps for window in windows]
+    inputs, outputs = int(dims_of(weights)[0]) // groups, int(dims_of(weights)[1])
+    x, channels = channels_last(b, x), len(windows) + 1
+    parts = list[SSAValue]()
+    for group in range(groups):
+        group_x = b.slice(x, channels, group * inputs, inputs)
+        own = b.slice(weights, 0, group * inputs, inputs)
+        y = b.matmul(group_x, b.reshape(own, (inputs, outputs * math.prod(taps))))
+        parts.append(b.reshape(y, (*dims_of(y)[:-1], outputs, *taps)))
+    y = b.concat(parts, channels)
+    for axis, (window, (size, before)) in enumerate(zip(windows, sizes, strict=True), 1):
+        y = _laid_over(b, move_axis(b, y, channels + 1, axis + 1), axis, window, size, before)
+    return with_bias(b, y, bias)
+
+
+def _laid_over(
+    b: Builder, y: SSAValue, axis: int, window: Window, size: Dim, before: Dim | int
+) -> SSAValue:
+    """Windows along an axis and their taps behind it as one axis, cut to a size."""
+    whole = (dims_of(y)[axis] - 1) * window.stride + window.reach
+    y = overlap_add(b, y, axis, Dim.of(0), whole, (window.stride, window.dilation))
+    return _cut(b, y, axis, size, before)
+
+
+def _cut(b: Builder, y: SSAValue, axis: int, size: Dim, before: Dim | int) -> SSAValue:
+    """An axis from so many elements on; zeros behind its end."""
+    whole = dims_of(y)[axis]
+    behind = size + before - whole
+    if behind.is_static and int(behind) > 0:
+        y = b.pad(y, axis, 0, whole + behind, 0.0)
+    return b.slice(y, axis, before, size)
+
+
+def _are_phases(windows: Sequence[Window], weights: Sequence[Dim], groups: int) -> bool:
+    """Whether windows laid over each other are products for each phase: where phases have as many
+    taps, all are one; else not where a phase of several inputs has fewer units than a vector."""
+    if any(w.dilation > 1 or w.taps < w.stride for w in windows):
+        return False
+    even = groups == 1 and all(w.taps % w.stride == 0 for w in windows)
+    return even or weights[0] == groups or int(weights[1]) >= VECTOR
+
+
+def _by_phases(
+    b: Builder, x: SSAValue, weights: SSAValue, windows: Sequence[Window], groups: int
+) -> SSAValue:
+    """Windows laid over each other, as a convolution for all phases of as many taps.
+
+    y[q·s + p] = Σⱼ x[q - j] · w[p + s·j], and all p < s of as many j have the same windows of x.
+
+    Returns:
+        [N, sizes..., M].
+    """
+    y = _of_phases(b, x, weights, windows, groups, [])
+    rank, strides = len(windows), [window.stride for window in windows]
+    batch, *counts = dims_of(y)[: rank + 1]
+    # [N, windows..., groups, phases..., outputs of a group]
+    places = [axis for i in range(rank) for axis in (1 + i, 2 + rank + i)]
+    y = b.transpose(y, [0, *places, rank + 1, 2 * rank + 2])
+    sizes = [count * stride for count, stride in zip(counts, strides, strict=True)]
+    return b.reshape(y, (batch, *sizes, groups * dims_of(weights)[1]))
+
+
+def _of_phases(
+    b: Builder,
+    x: SSAValue,
+    weights: SSAValue,
+    windows: Sequence[Window],
+    groups: int,
+    chosen: Sequence[tuple[int, int, int]],
+) -> SSAValue:
+    """The phases of some axes, as far as they are chosen, and all of the others, joined.
+
+    Args:
+        chosen: of each axis the first phase, how many there are, and their taps.
+    Returns:
+        [N, windows of each axis..., groups, phases of each axis..., outputs of a group].
+    """
+    axis, rank = len(chosen), len(windows)
+    if axis < rank:
+        taps, stride = windows[axis].taps, windows[axis].stride
+        most, more = -(-taps // stride), taps % stride or stride
+        kinds = [(0, more, most), (more, stride - more, most - 1)][: 1 + (more < stride)]
+        parts = [_of_phases(b, x, weights, windows, groups, [*chosen, k]) for k in kinds]
+        return b.concat(parts, rank + 2 + axis)
+    inputs, outputs = int(dims_of(weights)[0]) // groups, dims_of(weights)[1]
+    kernel = b.reshape(weights, (groups, inputs, *dims_of(weights)[1:]))
+    for i, (window, (first, count, taps)) in enumerate(zip(windows, chosen, strict=True)):
+        at = 3 + 2 * i  # the taps of a phase, and then the phases, take an axis' place
+        runs = [b.slice(kernel, at, first + window.stride * j, count) for j in range(taps)]
+        dims = dims_of(runs[0])
+        kernel = b.concat([b.reshape(r, (*dims[:at], 1, *dims[at:])) for r in reversed(runs)], at)
+    taps, phases = range(3, 2 * rank + 3, 2), range(4, 2 * rank + 4, 2)
+    kernel = b.transpose(kernel, [0, *phases, 2, 1, *taps])
+    several = [count for _, count, _ in chosen]
+    units = groups * math.prod(several) * outputs
+    kernel = b.reshape(kernel, (units, inputs, *(count for *_, count in chosen)))
+    around = [
+        Window(count, pads=(count - 1, -(-window.taps // window.stride) - 1))
+        for window, (_, _, count) in zip(windows, chosen, strict=True)
+    ]
+    y = channels_last(b, convolution(b, x, kernel, None, around, groups))
+    return b.reshape(y, (*dims_of(y)[: rank + 1], groups, *several, outputs))
