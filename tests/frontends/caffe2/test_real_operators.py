@@ -18,17 +18,32 @@ FILE = Path(__file__).parents[2] / "data" / "caffe2_operators.npz"
 FILLS = {"f": "GivenTensorFill", "i": "GivenTensorIntFill", "b": "GivenTensorBoolFill"}
 
 
-def cases() -> dict[str, dict[str, Array]]:
-    """The arrays of each."""
+def arrays_by_case(path: Path) -> dict[str, dict[str, Array]]:
+    """What a file of golden data holds of each case."""
     found: dict[str, dict[str, Array]] = {}
-    with np.load(FILE) as arrays:
+    with np.load(path) as arrays:
         for name in arrays.files:
             case, _, member = name.partition("/")
             found.setdefault(case, {})[member] = arrays[name]
     return found
 
 
-CASES = cases()
+CASES = arrays_by_case(FILE)
+
+
+def filled(arrays: Mapping[str, Array]) -> NetDef:
+    """An init net."""
+    init = NetDef(name="init")
+    for name, array in arrays.items():
+        kind = "GivenTensorInt64Fill" if array.dtype == np.int64 else FILLS[array.dtype.kind]
+        fill = init.op.add(type=kind, output=[name])
+        fill.arg.add(name="shape").ints.extend(array.shape)
+        values = fill.arg.add(name="values")
+        if array.dtype.kind == "f":
+            values.floats.extend(array.ravel())
+        else:
+            values.ints.extend(array.astype(int).ravel())
+    return init
 
 
 def results(case: Mapping[str, Array], net: str) -> dict[str, Array]:
@@ -36,14 +51,9 @@ def results(case: Mapping[str, Array], net: str) -> dict[str, Array]:
     made = NetDef.FromString(case[net].tobytes())
     given = {x: case[f"in:{x}"] for x in made.external_input}
     held = {x: array for x, array in given.items() if array.dtype != np.float32}
-    init = NetDef(name="init")
-    for name, array in held.items():
-        kind = "GivenTensorInt64Fill" if array.dtype == np.int64 else FILLS[array.dtype.kind]
-        fill = init.op.add(type=kind, output=[name])
-        fill.arg.add(name="shape").ints.extend(array.shape)
-        fill.arg.add(name="values").ints.extend(array.astype(int).ravel())
     inputs = {x: array for x, array in given.items() if x not in held}
-    program = import_net(made, init, shapes={x: array.shape for x, array in inputs.items()})
+    shapes = {x: array.shape for x, array in inputs.items()}
+    program = import_net(made, filled(held), shapes=shapes)
     return run(program, inputs)
 
 
