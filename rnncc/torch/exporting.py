@@ -27,8 +27,9 @@ from torch.utils import _pytree as pytree
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import drop_checks, fake_mode, has_transforms
 from rnncc.frontends.torch.node_context import reason_of, user_line
+from rnncc.frontends.torch.prepared import without_checkpoints
 from rnncc.frontends.torch.readings import location, refuse
-from rnncc.frontends.torch.trace import aten_graph, without_checkpoints
+from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.watch import unasked
 from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before, put_into
 

@@ -26,6 +26,7 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
 from rnncc.frontends.torch.constant_op import content_of, write_constants
+from rnncc.frontends.torch.decompositions import beside_core
 from rnncc.frontends.torch.exported_transforms import settle_transforms
 from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
@@ -35,7 +36,7 @@ from rnncc.frontends.torch.memories import settle_memories
 from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
-from rnncc.frontends.torch.trace import beside_core, refused_by
+from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.types import LARGEST_CONSTANT, as_computed, type_name
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled

@@ -130,6 +130,7 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
     ("MaxPool", [LAST], 1, {"kernel": 2, "stride": 2, "order": "NHWC"}),
     ("AveragePool", [LAST], 1, {"kernel": 3, "pad": 1, "order": "NHWC"}),
     ("AveragePool", [LAST], 1, {"global_pooling": 1, "order": "NHWC"}),
+    ("MatMul", [real(3, 4), real(5, 4)], 1, {"trans_b": 1}),
     ("Max", [halves(3, 4), halves(3, 4), halves(3, 4)], 1, {}),
     ("Min", [halves(3, 4), halves(3, 4)], 1, {}),
     ("Div", [X, real(5) ** 2 + 1], 1, {}),

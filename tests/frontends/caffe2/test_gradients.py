@@ -12,7 +12,7 @@ from rnncc.ir.interpreter import run
 from rnncc.ir.types import dims_of
 from rnncc.netdef import NetDef
 from tests.frontends.caffe2.nets import net, op
-from tests.frontends.caffe2.test_real_operators import CASES as REAL
+from tests.frontends.caffe2.real import OPERATORS as REAL
 from tests.frontends.caffe2.training_nets import (
     both,
     forward,

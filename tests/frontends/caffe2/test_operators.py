@@ -12,7 +12,7 @@ from rnncc.frontends.caffe2 import OPERATORS, import_net
 from rnncc.ir.interpreter import run
 from tests.frontends.caffe2.applied import RANDOM, Array, apply, real
 from tests.frontends.caffe2.nets import net, op
-from tests.frontends.caffe2.test_real_operators import CASES as REAL
+from tests.frontends.caffe2.real import OPERATORS as REAL
 
 
 def positive(*shape: int) -> Array:

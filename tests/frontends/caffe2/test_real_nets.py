@@ -11,11 +11,10 @@ import pytest
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from rnncc.netdef import NetDef
-from tests.frontends.caffe2.real_nets import FILE
-from tests.frontends.caffe2.test_real_operators import arrays_by_case, filled
+from tests.frontends.caffe2.real import NETS as CASES
+from tests.frontends.caffe2.real import filled
 
 Array = np.ndarray[Any, Any]
-CASES = arrays_by_case(FILE)
 
 
 def results(case: Mapping[str, Array], net: str) -> dict[str, Array]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,38 +11,10 @@ import pytest
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from rnncc.netdef import NetDef
+from tests.frontends.caffe2.real import OPERATORS as CASES
+from tests.frontends.caffe2.real import filled
 
 Array = np.ndarray[Any, Any]
-FILE = Path(__file__).parents[2] / "data" / "caffe2_operators.npz"
-FILLS = {"f": "GivenTensorFill", "i": "GivenTensorIntFill", "b": "GivenTensorBoolFill"}
-
-
-def arrays_by_case(path: Path) -> dict[str, dict[str, Array]]:
-    """What a file of golden data holds of each case."""
-    found: dict[str, dict[str, Array]] = {}
-    with np.load(path) as arrays:
-        for name in arrays.files:
-            case, _, member = name.partition("/")
-            found.setdefault(case, {})[member] = arrays[name]
-    return found
-
-
-CASES = arrays_by_case(FILE)
-
-
-def filled(arrays: Mapping[str, Array]) -> NetDef:
-    """An init net."""
-    init = NetDef(name="init")
-    for name, array in arrays.items():
-        kind = "GivenTensorInt64Fill" if array.dtype == np.int64 else FILLS[array.dtype.kind]
-        fill = init.op.add(type=kind, output=[name])
-        fill.arg.add(name="shape").ints.extend(array.shape)
-        values = fill.arg.add(name="values")
-        if array.dtype.kind == "f":
-            values.floats.extend(array.ravel())
-        else:
-            values.ints.extend(array.astype(int).ravel())
-    return init
 
 
 def results(case: Mapping[str, Array], net: str) -> dict[str, Array]:

@@ -163,18 +163,24 @@ class BatchMatMul(Operator):
 
 
 class MatMul(BatchMatMul):
-    """C = A B of two matrices; each may be transposed.
+    """C = A B of two matrices; each may be transposed; a third input has C's shape.
 
     Refused: operands that have not two axes; `axis_a` and `axis_b` other than 1.
     """
 
+    inputs = (2, 3)
     batched = False
 
     def setup(self, maker: Resolver) -> None:
         super().setup(maker)
+        self.like, self.xs = self.xs[2:], self.xs[:2]
         for name in ("axis_a", "axis_b"):
             if self.args.int(name, 1) != 1:
                 raise self.error(f"argument {name!r} is not 1, which is not supported")
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        s.same_shape(self.ys[0], *self.like)
 
 
 class ElementwiseLinear(Operator):

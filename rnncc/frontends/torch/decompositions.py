@@ -1,0 +1,115 @@
+# pyright: basic, reportMissingImports=false
+"""How operators and functions of PyTorch fall apart into those that have translations."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import Any
+
+import torch
+import torch._decomp
+
+from rnncc.frontends.torch.lower import translation_of
+
+
+@cache
+def decompositions() -> dict[Any, Any]:
+    """How PyTorch takes operators apart, of those that have no translation."""
+    known = {**torch._decomp.core_aten_decompositions(), **beside_core()}.items()
+    found = {op: function for op, function in known if translation_of(op) is None}
+    ops = torch.ops.aten
+    copies = {
+        ops.slice_copy.Tensor: ops.slice.Tensor,
+        ops.split_copy.Tensor: ops.split.Tensor,
+        ops.split_with_sizes_copy.default: ops.split_with_sizes.default,
+    }
+    own = {copy: partial(_copied_view, view) for copy, view in copies.items()}
+    return {**found, **own, ops.native_batch_norm.default: _batch_norm}
+
+
+@cache
+def beside_core() -> dict[Any, Any]:
+    """How operators fall apart that PyTorch counts among the core ones."""
+    ops = torch.ops.aten
+    resized = [ops.upsample_bilinear2d, ops.upsample_bicubic2d, ops.upsample_trilinear3d]
+    known = torch._decomp.get_decompositions([*resized, ops.linspace, ops.addmv, ops.ldexp])
+    own = {
+        ops.one_hot.default: _one_hot,
+        ops.cosine_similarity.default: _cosine_similarity,
+        ops.rrelu_with_noise_functional.default: _rrelu,
+    }
+    return {**known, **own}
+
+
+def _one_hot(index: Any, classes: int) -> Any:
+    """PyTorch checks the classes on the CPU, not in all traces; here a lookup does it."""
+    known = torch.arange(classes, device=index.device)
+    if index.device.type == "cpu":
+        index = known.index_select(0, index.flatten()).view(index.shape)
+    return (index.unsqueeze(-1) == known).long()
+
+
+def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+    """PyTorch's own changes norms in place, so that all would have to be traced again."""
+    dtype = torch.promote_types(x1.dtype, x2.dtype)
+    pair = [x.to(dtype) for x in torch.broadcast_tensors(x1, x2)]
+    norms = [torch.linalg.vector_norm(x, 2, dim, keepdim=True).clamp_min(eps) for x in pair]
+    one, other = (x / norm for x, norm in zip(pair, norms, strict=True))
+    return (one * other).sum(dim)
+
+
+def _rrelu(
+    x: Any, noise: Any, lower: float, upper: float, training: bool = False, generator: Any = None
+) -> tuple[Any, Any]:
+    """Below 0 times a random number, of which backward reads the noise."""
+    if not training:
+        return torch.nn.functional.leaky_relu(x, (lower + upper) / 2), noise
+    factors = torch.rand_like(x) * (upper - lower) + lower
+    noise = torch.where(x <= 0, factors, torch.ones_like(x))
+    return x * noise, noise
+
+
+def _rms_norm(x: Any, shape: Any, weight: Any = None, eps: float | None = None) -> Any:
+    """PyTorch's own changes the mean in place, so that all would have to be traced three times."""
+    if x.dtype not in (torch.float32, torch.float64):
+        return torch.rms_norm(x, shape, weight, eps)
+    axes = list(range(x.dim() - len(shape), x.dim()))
+    least = torch.finfo(x.dtype).eps if eps is None else eps
+    scaled = x * torch.rsqrt(x.pow(2).mean(axes, keepdim=True).add(least))
+    return scaled if weight is None else scaled * weight
+
+
+def _copied_view(view: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
+    """What a view gives, copied: PyTorch's own, which functionalization calls, takes no open sizes.
+
+    Where all sizes are known it stays as it is.
+    """
+    if all(isinstance(size, int) for size in x.shape):
+        return NotImplemented
+    found = view(x, *args, **kwargs)
+    return found.clone() if isinstance(found, torch.Tensor) else [part.clone() for part in found]
+
+
+def _batch_norm(
+    x: Any, w: Any, b: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """PyTorch's own changes the statistics without saying so."""
+    ops = torch.ops.aten
+    if mean is None:
+        return ops._native_batch_norm_legit.no_stats(x, w, b, training, momentum, eps)
+    if not training:
+        return ops._native_batch_norm_legit_no_training(x, w, b, mean, var, momentum, eps)
+    functional = ops._native_batch_norm_legit_functional
+    *normalised, new_mean, new_var = functional(x, w, b, mean, var, training, momentum, eps)
+    mean.copy_(new_mean)
+    var.copy_(new_var)
+    return tuple(normalised)
+
+
+FUNCTIONS: dict[Any, Any] = {
+    torch.nn.functional.one_hot: _one_hot,
+    torch.nn.functional.cosine_similarity: _cosine_similarity,
+    torch.rms_norm: _rms_norm,
+    torch.nn.functional.rms_norm: _rms_norm,
+}
+"""Functions that PyTorch takes apart before decompositions are asked for."""

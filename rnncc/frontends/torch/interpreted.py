@@ -1,0 +1,50 @@
+# pyright: basic, reportMissingImports=false
+"""The run of a graph of calls that is traced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch._functorch.autograd_function import autograd_function_apply
+from torch.fx import Interpreter
+
+from rnncc.frontends.torch.decompositions import FUNCTIONS
+from rnncc.frontends.torch.function_op import with_graphs
+from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
+
+_IN_PARTS = {operator: function for function, operator in CELLS.items()}
+"""Cells whose products alone are computed in 16 bits under autocast."""
+
+
+class Whole(Interpreter):
+    """Recurrent layers become one operator each; open sizes stay open."""
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        kind = recurrent_kind(target)
+        if kind is not None:
+            return call_whole(kind, *args, **kwargs)
+        if target in _IN_PARTS and torch.is_autocast_enabled(args[0].device.type):
+            target = _IN_PARTS[target]
+        target = FUNCTIONS.get(target, target)
+        if target is torch.ops.higher_order.scan:
+            args = (Whole(args[0]).run, *args[1:])
+        if target is torch.nn.functional.linear and len(args) == 3 and args[0].dim() > 2:
+            return _linear(*args)
+        if target is autograd_function_apply:
+            return with_graphs(lambda part, *operands: Whole(part).run(*operands), *args, **kwargs)
+        return super().call_function(target, args, kwargs)
+
+
+def _linear(x: Any, weight: Any, bias: Any) -> Any:
+    """In one piece, functionalization would fix the sizes of x.
+
+    A sum of 16 bits is rounded once, as it is of rows.
+    """
+    product = torch.nn.functional.linear(x, weight)
+    if bias is None:
+        return product
+    if product.dtype.itemsize < 4:
+        rows = torch.nn.functional.linear(x.flatten(0, -2), weight, bias)
+        return rows.view(product.shape)
+    return product + bias
