@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
@@ -127,7 +125,6 @@ class SoftmaxWithLoss(Operator):
 
     inputs = (2, 3)
     outputs = (2, 2)
-    takes_opaque: ClassVar[bool] = False
 
     def setup(self, maker: Resolver) -> None:
         if self.args.flag("average_by_batch_size"):

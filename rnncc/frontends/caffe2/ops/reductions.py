@@ -101,12 +101,12 @@ class OfTail(Reduced):
 class OfMatrices(Reduced):
     """Y = a reduction of the matrices [rows, columns] of X [N, rows, columns] along an axis."""
 
-    axis: ClassVar[int]  # type: ignore[assignment]  # in place of the argument
+    reduced: ClassVar[int]
 
     def axes(self, rank: int) -> Sequence[int]:
         if rank != 3:
             raise self.error(f"data of rank {rank}, expected matrices in a batch")
-        return [type(self).axis]
+        return [self.reduced]
 
 
 class PairedRows(Operator):
@@ -219,10 +219,10 @@ OPERATORS: dict[str, type[Operator]] = {
         OfTail, "the sum of X along all axes but the first", staticmethod(total)
     ),
     "RowwiseMax": _reduced(
-        OfMatrices, "the largest element of each row of the matrices X[n]", largest, axis=2
+        OfMatrices, "the largest element of each row of the matrices X[n]", largest, reduced=2
     ),
     "ColwiseMax": _reduced(
-        OfMatrices, "the largest element of each column of the matrices X[n]", largest, axis=1
+        OfMatrices, "the largest element of each column of the matrices X[n]", largest, reduced=1
     ),
     "DotProduct": _paired("the sum of X0[n] X1[n]", _dot),
     "SquaredL2Distance": _paired("half the sum of (X0[n] - X1[n])²", _half_square),
