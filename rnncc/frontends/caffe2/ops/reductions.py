@@ -183,7 +183,8 @@ def _cosine(b: Builder, x: SSAValue, y: SSAValue, axes: Sequence[int]) -> SSAVal
 
 def _reduced(base: type[Reduced], formula: str, function: Reduction, **members: int) -> type:
     text = f"Y = {formula}.\n\nRefused: elements other than float32."
-    return type(base.__name__, (base,), {"__doc__": text, "function": function, **members})
+    own = {"__doc__": text, "function": staticmethod(function)}
+    return type(base.__name__, (base,), {**own, **members})
 
 
 def _paired(formula: str, function: OfRows) -> type[Operator]:
@@ -206,18 +207,15 @@ _LAST = "along the last axes, `num_reduce_dim` of them"
 
 OPERATORS: dict[str, type[Operator]] = {
     **{
-        f"Reduce{name}": _reduced(OfAxes, f"the {text} {_BY_AXES}", staticmethod(function))
+        f"Reduce{name}": _reduced(OfAxes, f"the {text} {_BY_AXES}", function)
         for name, (text, function) in _AXES.items()
     },
     **{
-        f"Reduce{side}{name}": _reduced(base, f"the {_AXES[name][0]} {where}", function)
+        f"Reduce{side}{name}": _reduced(base, f"the {_AXES[name][0]} {where}", _AXES[name][1])
         for side, base, where in (("Front", OfFront, _FIRST), ("Back", OfBack, _LAST))
         for name in ("Sum", "Mean", "Max")
-        for function in [staticmethod(_AXES[name][1])]
     },
-    "ReduceTailSum": _reduced(
-        OfTail, "the sum of X along all axes but the first", staticmethod(total)
-    ),
+    "ReduceTailSum": _reduced(OfTail, "the sum of X along all axes but the first", total),
     "RowwiseMax": _reduced(
         OfMatrices, "the largest element of each row of the matrices X[n]", largest, reduced=2
     ),
