@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rnncc.errors import CompileError
 from rnncc.frontends.caffe2 import OPERATORS, import_net
 from rnncc.ir.interpreter import run
 from tests.frontends.caffe2.applied import RANDOM, Array, apply, real
@@ -297,6 +298,13 @@ def test_inference_lstm(batch_first: int, both: int, biases: int) -> None:
     want += [np.array(states) for states in zip(*lasts, strict=True)]
     for array, expected in zip(got, want, strict=True):
         np.testing.assert_allclose(array, expected, 1e-5, 1e-6)
+
+
+def test_states_of_inference_lstm_have_three_axes() -> None:
+    names = "x h c w u"
+    made = net([op("InferenceLSTM", names, "y hn cn", has_biases=0)], names, "y")
+    with pytest.raises(CompileError, match=r"a state of shape \[\], expected 3 axes"):
+        import_net(made, shapes={"h": ()})
 
 
 def test_sizes_flow_through_shape_slice_and_fill() -> None:

@@ -44,6 +44,8 @@ class InferenceLSTM(Operator):
         for blob in self.xs:
             s.expect_dtype(blob, "f32")
         t, n, d = self._sizes(s)
+        if len(s.known(h)) != 3:
+            raise self.error(f"a state of shape {s.text(s.known(h))}, expected 3 axes")
         hidden = s.known(h)[-1]
         s.expect(x, (n, t, d) if self.batch_first else (t, n, d))
         states = (self.layers * self.directions, n, hidden)
