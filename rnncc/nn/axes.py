@@ -16,6 +16,13 @@ def by_channel(b: Builder, vector: SSAValue, x: SSAValue) -> SSAValue:
     return b.reshape(vector, (*dims_of(vector), *[1] * (len(dims_of(x)) - 2)))
 
 
+def along(b: Builder, values: SSAValue, axis: int, rank: int) -> SSAValue:
+    """One value for all, or [C] for the elements along an axis of a tensor of that rank."""
+    if all(d == 1 for d in dims_of(values)):
+        return b.reshape(values, ())
+    return b.reshape(values, [*[1] * axis, dims_of(values)[0], *[1] * (rank - axis - 1)])
+
+
 def kept_dims(x: SSAValue, axes: Iterable[int]) -> list[Dim]:
     """The shape of x with size 1 along some axes."""
     return [Dim.of(1) if axis in axes else size for axis, size in enumerate(dims_of(x))]

@@ -149,13 +149,6 @@ def _sums(b: Builder, x: SSAValue, axis: int) -> SSAValue:
     return reduce_keepdims(b, "sum", b.cast(x, "i32"), [axis])
 
 
-def along(b: Builder, values: SSAValue, axis: int, rank: int) -> SSAValue:
-    """One value for all, or [C] for the elements along an axis of a tensor of that rank."""
-    if all(d == 1 for d in dims_of(values)):
-        return b.reshape(values, ())
-    return b.reshape(values, [*[1] * axis, dims_of(values)[0], *[1] * (rank - axis - 1)])
-
-
 def dynamic_matmul(
     b: Builder, x: SSAValue, w: SSAValue, w_scale: SSAValue, w_zero: Zero
 ) -> SSAValue:

@@ -229,6 +229,13 @@ class Operator(ABC):
         """An error at this operator."""
         return CompileError(self.location, what, hint)
 
+    def has_channels_last(self) -> bool:
+        """Whether the argument `order` says that channels are the last axis, not axis 1."""
+        order = self.args.str("order", "NCHW")
+        if order not in ("NCHW", "NHWC"):
+            raise self.error(f"argument 'order' is {order!r}, expected NCHW or NHWC")
+        return order == "NHWC"
+
     def axis(self, name: str, default: int, rank: int, extra: int = 0) -> int:
         """An axis argument, counted from the front; `extra` more positions than axes."""
         axis = self.args.int(name, default)

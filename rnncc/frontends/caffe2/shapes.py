@@ -99,6 +99,11 @@ class Shapes:
                 self.location, f'"{blob.name}" has elements of type {blob.dtype}, expected {dtype}'
             )
 
+    def expect_dtypes(self, dtype: str, *blobs: Blob) -> None:
+        """State the element type of several blobs."""
+        for blob in blobs:
+            self.expect_dtype(blob, dtype)
+
     def expect_value(self, blob: Blob, value: Sequence[Dim | int], dtype: str) -> None:
         """State the content of a vector of sizes."""
         self.expect(blob, (len(value),), dtype)

@@ -92,10 +92,12 @@ class ExactTerms(RowTerms):
         def run(here: Pointer, first: Value, before: Value) -> Value:
             to = self.emit.at(row, self.emit.b.mul(first, I64(self.rows.item)))
             done, total = self._copied(here, to, before)
-            whole: Whole = lambda x: self.emit.b.sext(x, self.integers)  # noqa: E731
-            return self._stored(here, to, whole, total, done)
+            return self._stored(here, to, self._widened, total, done)
 
         self._start_at(row, self.over_runs(source, run))
+
+    def _widened(self, x: Value) -> Value:
+        return self.emit.b.sext(x, self.integers)
 
     def _copied(self, source: Pointer, row: Pointer, before: Value) -> tuple[int, Value]:
         """How many of a run's bytes are copied as words, and the sums of these."""

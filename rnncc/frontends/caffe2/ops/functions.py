@@ -19,6 +19,7 @@ from rnncc.nn.activations import (
     softplus,
 )
 from rnncc.nn.arithmetic import clamp, modulo, reciprocal, sign, times
+from rnncc.nn.axes import along
 
 
 class Elu(Unary):
@@ -146,8 +147,7 @@ class PRelu(Operator):
     def infer(self, s: Shapes) -> None:
         x, slope = self.xs
         s.same_shape(x, self.ys[0])
-        for blob in (x, slope, self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", x, slope, self.ys[0])
         dims, slopes = s.dims(x), s.dims(slope)
         if dims is not None and slopes is not None:
             one = len(slopes) < 2 and all(d == 1 for d in slopes)
@@ -161,16 +161,12 @@ class PRelu(Operator):
     def _channels(self, rank: int) -> int:
         if rank < 2:
             raise self.error(f"data of rank {rank}, expected channels")
-        return rank - 1 if self.args.str("order", "NCHW") == "NHWC" else 1
+        return rank - 1 if self.has_channels_last() else 1
 
     def build(self, e: Emitter) -> None:
         x, slope = (e[blob] for blob in self.xs)
-        dims, count = dims_of(x), dims_of(slope)
-        if all(d == 1 for d in count):
-            slope = e.b.reshape(slope, ())
-        else:
-            behind = len(dims) - 1 - self._channels(len(dims))
-            slope = e.b.reshape(slope, (*count, *[1] * behind))
+        rank, one = len(dims_of(x)), all(d == 1 for d in dims_of(slope))
+        slope = along(e.b, slope, 0 if one else self._channels(rank), rank)
         above = e.b.compare("gt", x, e.b.full_like(x, 0.0))  # at 0 the slope is that below
         e[self.ys[0]] = e.b.select(above, x, e.b.mul(x, slope))
 
@@ -186,8 +182,7 @@ class RowMul(Operator):
     def infer(self, s: Shapes) -> None:
         x, factors = self.xs
         s.same_shape(x, self.ys[0])
-        for blob in (x, factors, self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", x, factors, self.ys[0])
         dims = s.dims(x)
         if dims is not None:
             if not dims:
@@ -196,8 +191,7 @@ class RowMul(Operator):
 
     def build(self, e: Emitter) -> None:
         x, factors = (e[blob] for blob in self.xs)
-        dims = dims_of(x)
-        e[self.ys[0]] = e.b.mul(x, e.b.reshape(factors, (dims[0], *[1] * (len(dims) - 1))))
+        e[self.ys[0]] = e.b.mul(x, along(e.b, factors, 0, len(dims_of(x))))
 
 
 class MakeTwoClass(Operator):
@@ -207,8 +201,7 @@ class MakeTwoClass(Operator):
     """
 
     def infer(self, s: Shapes) -> None:
-        for blob in (self.xs[0], self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", self.xs[0], self.ys[0])
         dims = s.dims(self.xs[0])
         if dims is not None:
             s.expect(self.ys[0], (*dims, 2))

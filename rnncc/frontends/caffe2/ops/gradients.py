@@ -1,4 +1,4 @@
-"""The gradients of plain operators, and the sum that a loss is."""
+"""The gradients of plain operators."""
 
 from __future__ import annotations
 
@@ -15,38 +15,9 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import times
+from rnncc.nn.axes import kept_dims
 
 Settings = Mapping[str, int | float]
-
-
-class SumElements(Operator):
-    """Y = the sum of X's elements, a scalar; with `average` their mean.
-
-    Refused: elements other than float32.
-    """
-
-    def infer(self, s: Shapes) -> None:
-        s.expect(self.ys[0], (), "f32")
-        s.expect_dtype(self.xs[0], "f32")
-
-    def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = self.total(e, e[self.xs[0]])
-
-    def total(self, e: Emitter, x: SSAValue) -> SSAValue:
-        """The sum or the mean."""
-        dims = dims_of(x)
-        total = e.b.reduce("sum", x, range(len(dims)))
-        if not self.args.flag("average"):
-            return total
-        return e.b.div(total, e.b.cast(e.b.size(product(dims)), "f32"))
-
-
-class SumSqrElements(SumElements):
-    """Y = the sum of the squares of X's elements, a scalar; with `average` their mean."""
-
-    def build(self, e: Emitter) -> None:
-        x = e[self.xs[0]]
-        e[self.ys[0]] = self.total(e, e.b.mul(x, x))
 
 
 _NO_FORWARD = (
@@ -71,9 +42,8 @@ class ToEquals(PlainGradient):
         """With the reduced axes of size 1, where there are such."""
         if not isinstance(self.forward, Reduced):
             return y
-        dims = e.dims(self.forward.xs[0])
-        axes = self.forward.axes(len(dims))
-        return e.b.reshape(y, [1 if i in axes else d for i, d in enumerate(dims)])
+        x = e[self.forward.xs[0]]
+        return e.b.reshape(y, kept_dims(x, self.forward.axes(len(dims_of(x)))))
 
 
 class TileGradient(Operator):
@@ -90,8 +60,7 @@ class TileGradient(Operator):
             raise self.error(f"argument 'tiles' is {self.tiles}, expected 1 or more")
 
     def infer(self, s: Shapes) -> None:
-        for blob in (self.xs[0], self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", self.xs[0], self.ys[0])
         dims = s.dims(self.xs[0])
         if dims is not None and not any(s.is_open(d) for d in dims):
             s.expect(self.ys[0], self._wide(dims)[1])
@@ -119,8 +88,7 @@ class MakeTwoClassGradient(Operator):
     is_gradient = True
 
     def infer(self, s: Shapes) -> None:
-        for blob in (self.xs[0], self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", self.xs[0], self.ys[0])
         dims = s.dims(self.xs[0])
         if dims is not None:
             if not dims or not s.equal(dims[-1], Dim.of(2)):
@@ -144,8 +112,7 @@ class MeanGradient(Operator):
 
     def infer(self, s: Shapes) -> None:
         s.same_shape(self.xs[0], *self.ys)
-        for blob in (self.xs[0], *self.ys):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", self.xs[0], *self.ys)
 
     def build(self, e: Emitter) -> None:
         each = times(e.b, e[self.xs[0]], 1 / len(self.ys))
@@ -224,8 +191,6 @@ _NORM = {"axis": 1, "epsilon": 1e-5, "elementwise_affine": 0}
 _LSTM = {**_UNIT, "forget_bias": 0.0}
 
 OPERATORS: dict[str, type[Operator]] = {
-    "SumElements": SumElements,
-    "SumSqrElements": SumSqrElements,
     "SumElementsGradient": _of("SumElements", "x0 dy0", "dx0", {"average": 0}),
     "FCGradient": _of("FC", "x0 x1 dy0", "dx1 dx2 dx0", {"axis": 1}),
     "FCTransposedGradient": _of("FCTransposed", "x0 x1 dy0", "dx1 dx2 dx0", {"axis": 1}),

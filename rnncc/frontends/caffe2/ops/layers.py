@@ -41,8 +41,7 @@ class InferenceLSTM(Operator):
         for blob in (x, h):
             if s.dims(blob) is None:
                 s.expect(blob, [s.fresh() for _ in range(3)])
-        for blob in self.xs:
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", *self.xs)
         t, n, d = self._sizes(s)
         if len(s.known(h)) != 3:
             raise self.error(f"a state of shape {s.text(s.known(h))}, expected 3 axes")

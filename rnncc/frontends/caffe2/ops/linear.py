@@ -232,8 +232,7 @@ class LayerNorm(Operator):
 
     def infer(self, s: Shapes) -> None:
         s.same_shape(self.xs[0], self.ys[0])
-        for blob in (*self.xs, *self.ys):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", *self.xs, *self.ys)
         dims = s.dims(self.xs[0])
         if dims is None:
             return
@@ -271,8 +270,7 @@ class Softmax(Operator):
 
     def infer(self, s: Shapes) -> None:
         s.same_shape(self.xs[0], self.ys[0])
-        for blob in (self.xs[0], self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", self.xs[0], self.ys[0])
 
     def build(self, e: Emitter) -> None:
         dims = e.dims(self.xs[0])

@@ -20,8 +20,8 @@ LEAST = 1e-20
 """The least probability whose logarithm Caffe2 takes."""
 
 
-class AveragedLoss(Operator):
-    """Y = the mean of X's elements, a scalar.
+class SumElements(Operator):
+    """Y = the sum of X's elements, a scalar; with `average` their mean.
 
     Refused: elements other than float32.
     """
@@ -31,8 +31,30 @@ class AveragedLoss(Operator):
         s.expect_dtype(self.xs[0], "f32")
 
     def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = self.total(e, e[self.xs[0]])
+
+    def averages(self) -> bool:
+        """Whether it is a mean."""
+        return self.args.flag("average")
+
+    def total(self, e: Emitter, x: SSAValue) -> SSAValue:
+        """The sum or the mean."""
+        return (mean if self.averages() else total)(e.b, x, range(len(dims_of(x))))
+
+
+class SumSqrElements(SumElements):
+    """Y = the sum of the squares of X's elements, a scalar; with `average` their mean."""
+
+    def build(self, e: Emitter) -> None:
         x = e[self.xs[0]]
-        e[self.ys[0]] = mean(e.b, x, range(len(dims_of(x))))
+        e[self.ys[0]] = self.total(e, e.b.mul(x, x))
+
+
+class AveragedLoss(SumElements):
+    """Y = the mean of X's elements, a scalar."""
+
+    def averages(self) -> bool:
+        return True
 
 
 class LabelCrossEntropy(Operator):
@@ -74,8 +96,7 @@ class CrossEntropy(Operator):
     inputs = (2, 2)
 
     def infer(self, s: Shapes) -> None:
-        for blob in (*self.xs, self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", *self.xs, self.ys[0])
         s.same_shape(*self.xs)
         dims = s.dims(self.xs[0])
         if dims is not None:
@@ -102,8 +123,7 @@ class SigmoidCrossEntropyWithLogits(Operator):
                 raise self.error(f"argument {name!r} is not supported")
 
     def infer(self, s: Shapes) -> None:
-        for blob in (*self.xs, self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", *self.xs, self.ys[0])
         s.same_shape(*self.xs)
         dims = s.dims(self.xs[0])
         if dims is not None:
@@ -135,8 +155,7 @@ class SoftmaxWithLoss(Operator):
     def infer(self, s: Shapes) -> None:
         x, labels, *weights = self.xs
         s.same_shape(x, self.ys[0])
-        for blob in (x, *weights, *self.ys):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", x, *weights, *self.ys)
         s.expect_dtype(labels, "f32" if self.of_rows else "i32")
         s.expect(self.ys[1], ())
         dims = s.dims(x)
@@ -190,6 +209,8 @@ def _picked(b: Builder, x: SSAValue, labels: SSAValue) -> SSAValue:
 
 
 OPERATORS: dict[str, type[Operator]] = {
+    "SumElements": SumElements,
+    "SumSqrElements": SumSqrElements,
     "AveragedLoss": AveragedLoss,
     "LabelCrossEntropy": LabelCrossEntropy,
     "CrossEntropy": CrossEntropy,

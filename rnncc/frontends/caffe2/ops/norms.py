@@ -23,10 +23,7 @@ class ChannelNorm(Operator):
     epsilon: ClassVar[float] = 1e-5
 
     def setup(self, maker: Resolver) -> None:
-        order = self.args.str("order", "NCHW")
-        if order not in ("NCHW", "NHWC"):
-            raise self.error(f"argument 'order' is {order!r}, expected NCHW or NHWC")
-        self.last = order == "NHWC"
+        self.last = self.has_channels_last()
         self.variance_added = self.args.float("epsilon", self.epsilon)
         if self.variance_added < 0:
             raise self.error(f"argument 'epsilon' is {self.variance_added:g}")
@@ -34,8 +31,7 @@ class ChannelNorm(Operator):
     def infer(self, s: Shapes) -> None:
         x, *per_channel = self.xs
         s.same_shape(x, self.ys[0])
-        for blob in (*self.xs, self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", *self.xs, self.ys[0])
         dims = s.dims(x)
         if dims is None:
             return

@@ -39,8 +39,7 @@ class Reduced(Operator):
         return False
 
     def infer(self, s: Shapes) -> None:
-        for blob in (self.xs[0], self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", self.xs[0], self.ys[0])
         dims = s.dims(self.xs[0])
         if dims is not None:
             s.expect(self.ys[0], self._shape(dims))
@@ -117,8 +116,7 @@ class PairedRows(Operator):
     function: ClassVar[OfRows]
 
     def infer(self, s: Shapes) -> None:
-        for blob in (*self.xs, self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", *self.xs, self.ys[0])
         s.same_shape(*self.xs)
         dims = s.dims(self.xs[0])
         if dims is not None:
@@ -139,8 +137,7 @@ class Normalize(Operator):
 
     def infer(self, s: Shapes) -> None:
         s.same_shape(self.xs[0], self.ys[0])
-        for blob in (self.xs[0], self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", self.xs[0], self.ys[0])
 
     def build(self, e: Emitter) -> None:
         axis = self.axis("axis", -1, len(e.dims(self.xs[0])))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
+
+from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.nn.convolution import channels_first, channels_last
 
@@ -178,23 +182,7 @@ class ToChannelsLast(Operator):
     Refused: nothing.
     """
 
-    def infer(self, s: Shapes) -> None:
-        s.same_dtype(self.xs[0], self.ys[0])
-        dims = s.dims(self.xs[0])
-        if dims is not None:
-            if len(dims) < 2:
-                raise self.error(f"data of shape {s.text(dims)}, expected channels")
-            s.expect(self.ys[0], (dims[0], *dims[2:], dims[1]))
-
-    def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = channels_last(e.b, e[self.xs[0]])
-
-
-class ToChannelsFirst(Operator):
-    """Y = X [N, ..., C] as [N, C, ...].
-
-    Refused: nothing.
-    """
+    function: ClassVar[Callable[[Builder, SSAValue], SSAValue]] = staticmethod(channels_last)
 
     def infer(self, s: Shapes) -> None:
         s.same_dtype(self.xs[0], self.ys[0])
@@ -202,10 +190,22 @@ class ToChannelsFirst(Operator):
         if dims is not None:
             if len(dims) < 2:
                 raise self.error(f"data of shape {s.text(dims)}, expected channels")
-            s.expect(self.ys[0], (dims[0], dims[-1], *dims[1:-1]))
+            s.expect(self.ys[0], self._moved(dims))
+
+    def _moved(self, dims: Dims) -> Dims:
+        return (dims[0], *dims[2:], dims[1])
 
     def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = channels_first(e.b, e[self.xs[0]])
+        e[self.ys[0]] = type(self).function(e.b, e[self.xs[0]])
+
+
+class ToChannelsFirst(ToChannelsLast):
+    """Y = X [N, ..., C] as [N, C, ...]."""
+
+    function = staticmethod(channels_first)
+
+    def _moved(self, dims: Dims) -> Dims:
+        return (dims[0], dims[-1], *dims[1:-1])
 
 
 OPERATORS: dict[str, type[Operator]] = {

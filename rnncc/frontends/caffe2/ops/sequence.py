@@ -32,8 +32,7 @@ class SequenceMask(Operator):
     def infer(self, s: Shapes) -> None:
         x, lengths = self.xs
         s.same_shape(x, self.ys[0])
-        for blob in (x, self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", x, self.ys[0])
         dims = s.dims(x)
         if dims is not None:
             s.expect(lengths, (product(dims[: self.axis("axis", 1, len(dims))]),), "i32")

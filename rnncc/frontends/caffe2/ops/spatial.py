@@ -33,10 +33,7 @@ class Spatial(Operator):
     last, where `order` is NHWC."""
 
     def setup(self, maker: Resolver) -> None:
-        order = self.args.str("order", "NCHW")
-        if order not in ("NCHW", "NHWC"):
-            raise self.error(f"argument 'order' is {order!r}, expected NCHW or NHWC")
-        self.channels_last = order == "NHWC"
+        self.channels_last = self.has_channels_last()
         if self.args.int("legacy_pad", 0) != 0:
             raise self.error("argument 'legacy_pad' is not 0, which is not supported")
         whole = self.args.flag("global_pooling")
@@ -125,8 +122,7 @@ class Conv(Spatial):
             taps = [window.taps for window in self.windows]
             self.expect(s, w, (s.fresh(), s.fresh(), *taps))
         weights = self._weights(s)
-        for blob in (*self.xs, self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", *self.xs, self.ys[0])
         for blob in bias:
             s.expect(blob, (self._outputs(weights),))
         dims = self.dims(s, x)
@@ -214,8 +210,7 @@ class MaxPool(Spatial):
             raise self.error("has dilations, which pooling does not")
 
     def infer(self, s: Shapes) -> None:
-        for blob in (self.xs[0], self.ys[0]):
-            s.expect_dtype(blob, "f32")
+        s.expect_dtypes("f32", self.xs[0], self.ys[0])
         dims = self.dims(s, self.xs[0])
         if dims is None:
             return

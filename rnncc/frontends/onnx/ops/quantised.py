@@ -19,9 +19,9 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.activations import leaky_relu
-from rnncc.nn.axes import kept_dims
+from rnncc.nn.axes import along, kept_dims
 from rnncc.nn.normalisation import softmax
-from rnncc.nn.quantisation import LIMITS, Zero, along, dequantise, level, range_of
+from rnncc.nn.quantisation import LIMITS, Zero, dequantise, level, range_of
 from rnncc.nn.reduction import mean
 
 QUANTISED = (*LIMITS, "i32")

@@ -18,12 +18,11 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.arithmetic import times
-from rnncc.nn.axes import row
+from rnncc.nn.axes import along, row
 from rnncc.nn.cells import CellWeights
 from rnncc.nn.quantisation import (
     WholeWeights,
     Zero,
-    along,
     dynamic_matmul,
     whole_convolution,
     whole_matmul,
