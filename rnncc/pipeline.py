@@ -11,6 +11,7 @@ from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.merge_matmuls import MergeMatmuls
 from rnncc.passes.multiply_adds import MultiplyAdds
 from rnncc.passes.reassociate_sums import ReassociateSums
+from rnncc.passes.separate_parts import SeparateParts
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.sink import Sink
 from rnncc.passes.sink_transposes import SinkTransposes
@@ -57,7 +58,12 @@ INFERENCE = [
     Step("simplify-hoisted", Simplify(), "what the others left behind"),
     Step("fold-joined", reading.fold, "joined weights, added biases"),
     Step("mask-rows", MaskRows(), "the active rows are known before a loop runs"),
-    Step("split-windows", lowering.split_windows, "where a product reads one run of a row"),
+    Step(
+        "split-windows",
+        SplitWindows(),
+        "where a product reads one run of a row",
+        only=lowering.copies_windows,
+    ),
     Step("simplify-last", Simplify(), "what folding left behind"),
 ]
 
@@ -98,6 +104,12 @@ TRAINING = [
     # from here on each half for itself; nothing changes a bit
     Step("strip-stop-gradient", StripStopGradient(), "they have done their work"),
     Step("simplify-phases", Simplify(), "what the choice left behind"),
+    Step(
+        "keep-rows",
+        Sink(keeps_rows=True),
+        "on a GPU: a sum in a step is one more kernel to wait for",
+        only=lowering.waits_are_dear,
+    ),
     Step("sink", Sink(), "a weight's gradient becomes one sum over all rows"),
     Step("accumulate", Accumulate(), "so do the gradients of what stands outside of loops"),
     Step("sum-late", SumLate(), "the sums of memory-bound steps go into their one kernel"),
@@ -110,13 +122,20 @@ TRAINING = [
     Step("checkpoint", training.checkpoint, "only what is left has to fit into the budget"),
     Step(
         "split-windows-of-gradients",
-        lowering.split_windows,
+        SplitWindows(),
         "a convolution's gradient is one, and may have long runs",
+        only=lowering.copies_windows,
     ),
     Step("number-trip-counts", training.number_trip_counts, "loops of known length cost less"),
 ]
 
 LOWERING = [
+    Step(
+        "separate-parts",
+        SeparateParts(),
+        "on a GPU: no kernel waits for gates to stand together",
+        only=lowering.waits_are_dear,
+    ),
     Step("lower", lowering.lower, "everything between products becomes their epilogue"),
     Step(
         "round-rows",

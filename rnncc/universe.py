@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
@@ -27,7 +28,8 @@ def _kern() -> Dialect:
 
 def _passes() -> Iterator[type[NetPass]]:
     """Those of the pipeline, and those that `Simplify` is made of."""
-    for step in (*pipeline.STREAMING, *pipeline.INFERENCE, *pipeline.TRAINING):
+    lists = pipeline.STREAMING, pipeline.INFERENCE, pipeline.TRAINING, pipeline.LOWERING
+    for step in chain.from_iterable(lists):
         if isinstance(step.action, NetPass):
             yield type(step.action)
     yield from map(type, simplify.PASSES)

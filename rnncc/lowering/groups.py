@@ -16,7 +16,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Cost, Elementwise, cost_of
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Broadcast, Concat, Shift, Transpose, squeezed
+from rnncc.ir.ops.shape import Broadcast, Concat, Shift, Slice, Transpose, squeezed
 from rnncc.ir.types import dims_of
 from rnncc.lowering.anchors import (
     addressed,
@@ -51,6 +51,7 @@ def schedule(
     live_out: Sequence[Item],
     known: Iterable[SSAValue],
     is_product: Callable[[Operation], TypeGuard[Matmul]],
+    waits_are_dear: bool,
 ) -> Schedule:
     """Group a block's work.
 
@@ -74,8 +75,10 @@ def schedule(
     Args:
         known: values that have a place already: arguments, parameters.
         is_product: whether `kern.gemm` computes an op.
+        waits_are_dear: a product's kernel stores what of its columns is part of a concat, which
+            on CPUs another kernel copies as fast.
     """
-    return _Scheduler(block, live_out, known, is_product).run()
+    return _Scheduler(block, live_out, known, is_product, waits_are_dear).run()
 
 
 class _Scheduler:
@@ -85,8 +88,9 @@ class _Scheduler:
         live_out: Sequence[Item],
         known: Iterable[SSAValue],
         is_product: Callable[[Operation], TypeGuard[Matmul]],
+        waits_are_dear: bool,
     ) -> None:
-        self._is_product = is_product
+        self._is_product, self._waits_are_dear = is_product, waits_are_dear
         self.ops = [op for op in block.ops if op.results]  # a loop without results does nothing
         self.wanted = live_out
         self.known = set(known)
@@ -118,7 +122,7 @@ class _Scheduler:
                 # A view has no buffer of its own: what addresses it needs one for what it is a view
                 # of.
                 bases[op.y] = op.x if turns_bytes(op.x) else bases.get(op.x, op.x)
-            for item in _parts(op):
+            for item in self._parts(op):
                 self.parts[item.value].append(item)
                 self.roots[item.value] = None
             if isinstance(op, Reduce) and not dims_of(op.y) and _has_readers(op.x):
@@ -136,6 +140,22 @@ class _Scheduler:
                     self.roots[op.y], depth[op.y] = None, 0
             elif is_view(op):
                 depth[op.results[0]] = depth[op.operands[0]]
+
+    def _parts(self, op: Operation) -> Iterator[Item]:
+        """The operands of a concatenation that kernels may write straight to their places."""
+        if isinstance(op, Concat):
+            start = Dim.of(0)
+            for value in op.xs:
+                made = value.owner
+                if isinstance(made, Elementwise) or self._are_columns(made):
+                    yield Item(value, part=(op, start))
+                start = start + dims_of(value)[op.axis.data]
+
+    def _are_columns(self, op: Operation | Block) -> bool:
+        """Whether an op takes columns of a product, that are in registers of its kernel."""
+        if not self._waits_are_dear or not isinstance(op, Slice):
+            return False
+        return isinstance(op.x.owner, Operation) and self._is_product(op.x.owner)
 
     def _measure(self) -> None:
         """Levels, forwards; final readers, backwards."""
@@ -361,13 +381,3 @@ def _epilogue_fits(op: Matmul, group: Group) -> bool:
     rows, units = dims_of(op.y)[:-1], group.dims[-1:]
     same_rows = squeezed(group.dims[:-1]) == squeezed(rows)
     return bool(units) and units[0].is_static and same_rows
-
-
-def _parts(op: Operation) -> Iterator[Item]:
-    """The operands of a concatenation that kernels may write straight to their places."""
-    if isinstance(op, Concat):
-        start = Dim.of(0)
-        for value in op.xs:
-            if isinstance(value.owner, Elementwise):
-                yield Item(value, part=(op, start))
-            start = start + dims_of(value)[op.axis.data]

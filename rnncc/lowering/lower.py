@@ -348,7 +348,8 @@ class Lowering:
         self.masks.update(masks)
         self.needed |= active_rows(block, masks)
         known = [*block.args, *(op.y for op in block.ops if isinstance(op, Param))]
-        plan = schedule(block, live_out, known, self._is_product)
+        dear = self.target.waits_are_dear
+        plan = schedule(block, live_out, known, self._is_product, dear)
         for step in plan.steps:
             match step:
                 case Group():

@@ -39,6 +39,9 @@ class Sink(NetPass):
     the order of the steps, one term after another. What the loop then still does for nothing is
     simplify's to drop.
 
+    Attributes:
+        keeps_rows: whether rows become a sequence for a sum, where they are none yet.
+
     Before:
 
         for t in reversed 0..T, c from 0:
@@ -60,15 +63,16 @@ class Sink(NetPass):
     """
 
     name = "rnn-sink"
+    keeps_rows: bool = False
 
     def rewrite(self, net: Net) -> bool:
-        return run_all(_sink(scan) for scan in scans_of(net.body.block))
+        return run_all(_sink(scan, self.keeps_rows) for scan in scans_of(net.body.block))
 
 
-def _sink(scan: Scan) -> bool:
+def _sink(scan: Scan, keeps_rows: bool) -> bool:
     if scan.gate is not None:
         return False  # steps that do not run have no rows
-    plan = plan_sink(scan)
+    plan = plan_sink(scan, keeps_rows)
     if not plan.sums and not plan.rows:
         return False
     loop = Loop(scan)

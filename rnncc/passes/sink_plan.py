@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.ops.base import Cost, Elementwise, cost_of
+from rnncc.ir.ops.base import Cost, Elementwise, RnnOp, cost_of
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
@@ -72,8 +73,12 @@ class SinkPlan:
         return can_batch(op, self.kinds) and self.kinds[op.results[0]] != Kind.CONST
 
 
-def plan_sink(scan: Scan) -> SinkPlan:
-    """Choose what of a scan leaves it."""
+def plan_sink(scan: Scan, keeps_rows: bool = False) -> SinkPlan:
+    """Choose what of a scan leaves it.
+
+    Args:
+        keeps_rows: whether rows become a sequence for a sum that can leave so.
+    """
     plan = SinkPlan(kinds_of(scan))
     _plan_rows(plan, scan)
     sums = {i: terms for i in range(len(scan.finals)) if (terms := _terms(scan, i))}
@@ -83,7 +88,10 @@ def plan_sink(scan: Scan) -> SinkPlan:
         if all(plan.is_product(term) for term in terms):
             _read_factors(plan, terms)
     # in a light loop a sum costs nothing beside the step's memory traffic: `SumLate` has it there
-    available = set[SSAValue]() if is_light(scan, plan.kinds) else _available_rows(plan, scan)
+    light = is_light(scan, plan.kinds)
+    if keeps_rows and not light:
+        _keep_rows(plan, scan, sums.values())
+    available = set[SSAValue]() if light else _available_rows(plan, scan)
     for index, terms in sums.items():
         if all(plan.is_product(term) or plan.is_sum(term, available) for term in terms):
             _read_factors(plan, [term for term in terms if plan.is_product(term)])
@@ -128,10 +136,34 @@ def _available_rows(plan: SinkPlan, scan: Scan) -> set[SSAValue]:
     available = {*plan.leaving, *ys, *scan.groups[2]}
     available.update(value for value, kind in plan.kinds.items() if kind == Kind.CONST)
     for op in scan.body.block.ops:
-        cheap = isinstance(op, (Elementwise, Broadcast, *VIEWS)) and cost_of(op) < Cost.FUNCTION
-        if cheap and available.issuperset(op.operands):
+        if _is_cheap(op) and available.issuperset(op.operands):
             available.update(op.results)
     return available
+
+
+def _is_cheap(op: Operation | Block) -> TypeGuard[RnnOp]:
+    """Whether to compute an op once more costs less than to keep its result."""
+    return isinstance(op, (Elementwise, Broadcast, *VIEWS)) and cost_of(op) < Cost.FUNCTION
+
+
+def _keep_rows(plan: SinkPlan, scan: Scan, sums: Iterable[Sequence[SSAValue]]) -> None:
+    """Let sums leave whose rows nobody else wants: with what these are cheaply made of."""
+    for terms in sums:
+        ops = [_base(term).owner for term in terms if not plan.is_product(term)]
+        if not all(isinstance(op, (Reduce, SumRows)) for op in ops):
+            continue
+        available = _available_rows(plan, scan)
+        for op in ops:
+            assert isinstance(op, (Reduce, SumRows))
+            work = [op.x]
+            while work:
+                value = work.pop()
+                if value in available:
+                    continue
+                if _is_cheap(value.owner):
+                    work += value.owner.operands
+                else:
+                    plan.read(value)
 
 
 def _terms(scan: Scan, index: int) -> list[SSAValue]:

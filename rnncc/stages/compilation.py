@@ -121,14 +121,18 @@ class Step:
         name: unique among the steps of a product: what --stop-after and dumps call it.
         action: a pass over every net, or what is done to the compilation.
         why: why it stands where it stands.
+        only: of which compilations it is a step; without it of all.
     """
 
     name: str
     action: NetPass | Callable[[Compilation], None]
     why: str
+    only: Callable[[Compilation], bool] | None = None
 
     def run(self, compilation: Compilation) -> None:
         """Take a compilation one step further."""
+        if self.only is not None and not self.only(compilation):
+            return
         if isinstance(self.action, NetPass):
             for program in compilation.programs.values():
                 self.action.rewrite(program.net)

@@ -14,7 +14,6 @@ from rnncc.lowering.absent_outputs import drop_fallbacks
 from rnncc.lowering.lower import lower as lower_net
 from rnncc.lowering.rounded_rows import copy_inputs, store_rounded
 from rnncc.lowering.window_rows import reads_windows
-from rnncc.passes.split_windows import SplitWindows
 from rnncc.planning.layout import plan as plan_memory
 from rnncc.planning.replaced_states import in_place
 from rnncc.planning.tape_reuse import reuse_tape as take_over_slots
@@ -26,13 +25,15 @@ if TYPE_CHECKING:
     from rnncc.passes.streaming import Streamed
 
 
-def split_windows(compilation: Compilation) -> None:
-    """Let products read windows in runs where a kernel of theirs cannot."""
+def copies_windows(compilation: Compilation) -> bool:
+    """Whether no kernel of a product reads windows in runs where they lie."""
     c = compilation
-    if reads_windows(c.target, c.options.precision):
-        return
-    for program in c.programs.values():
-        SplitWindows().rewrite(program.net)
+    return not reads_windows(c.target, c.options.precision)
+
+
+def waits_are_dear(compilation: Compilation) -> bool:
+    """Whether memory is spent so that kernels need not wait for each other."""
+    return compilation.target.waits_are_dear
 
 
 def lower(compilation: Compilation) -> None:
@@ -72,7 +73,7 @@ def plan(compilation: Compilation) -> None:
 
 
 def lower_and_plan(compilation: Compilation) -> None:
-    """All of the above."""
+    """All of the above; parts that are not separate take no less memory than those that are."""
     for step in (lower, round_rows, absent_outputs, reuse_tape, plan):
         step(compilation)
 

@@ -29,7 +29,7 @@ LAYERS: dict[str, Callable[[], Layer]] = {
 }
 MARKED = {
     "lstm": ["run", "forward", "backward"],
-    "gru": ["run", "forward"],  # backward has a product in the middle of a step
+    "gru": ["run", "forward", "backward"],
     "backwards": ["run", "forward", "backward"],
 }
 SIZES = {"T": 7, "N": 5}

@@ -21,6 +21,7 @@ from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.merge_matmuls import MergeMatmuls
 from rnncc.passes.multiply_adds import MultiplyAdds
 from rnncc.passes.reassociate_sums import ReassociateSums
+from rnncc.passes.separate_parts import SeparateParts
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.simplify_scans import SimplifyScans
 from rnncc.passes.sink import Sink
@@ -216,6 +217,19 @@ def taps(b: Builder) -> Values:
     return [b.matmul(b.reshape(x, ["N", 3, 64]), w, transpose_b=True)]
 
 
+def gated(b: Builder) -> Values:
+    """A step whose product leaves it, and whose gates stand together for what scales them."""
+    h, x = b.input("h", ["N", 2]), b.input("x", ["T", "N", 4])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        product = i.matmul(carry[0], consts[0])
+        left, right = (i.slice(product, 1, start, 2) for start in (0, 2))
+        gates = i.mul(i.concat([i.sigmoid(left), i.tanh(right)], 1), rows[0])
+        return [i.mul(left, right)], [product, gates]
+
+    return b.scan([b.param("w", [2, 4])], [h], [x], step)[1]
+
+
 EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
     Canonicalize: twice,
     Simplify: repeated,
@@ -230,6 +244,7 @@ EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
     ReassociateSums: biases,
     SplitScans: stack,
     SplitWindows: taps,
+    SeparateParts: gated,
     MaskRows: masked,
     Sink: gradient,
     Accumulate: total,

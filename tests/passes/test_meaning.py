@@ -14,13 +14,21 @@ from rnncc.passes.hoist import Hoist
 from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.merge_matmuls import MergeMatmuls
 from rnncc.passes.reassociate_sums import ReassociateSums
+from rnncc.passes.separate_parts import SeparateParts
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.split_scans import SplitScans
 from tests.passes.helpers import applied, quick, whole_sequence
 from tests.strategies import assert_same_meaning, programs, ragged_programs
 
 Values = list[SSAValue]
-PASSES = [Hoist(), MergeMatmuls(), ReassociateSums(), SplitScans(), MaskRows()]
+PASSES = [
+    Hoist(),
+    MergeMatmuls(),
+    ReassociateSums(),
+    SplitScans(),
+    MaskRows(),
+    SeparateParts(),
+]
 
 
 @pytest.mark.parametrize("a_pass", PASSES, ids=lambda p: p.name)

@@ -40,10 +40,11 @@ def test_random_programs(program: Program) -> None:
     assert_same_meaning(program, applied(Sink()), rtol=1e-9)
 
 
+@pytest.mark.parametrize("keeps_rows", [False, True])
 @quick
-@given(programs())
-def test_gradients_of_random_programs(program: Program) -> None:
-    assert_same_meaning(gradients(program), applied(Sink()), rtol=1e-9)
+@given(program=programs())
+def test_gradients_of_random_programs(keeps_rows: bool, program: Program) -> None:
+    assert_same_meaning(gradients(program), applied(Sink(keeps_rows)), rtol=1e-9)
 
 
 @quick
@@ -53,6 +54,25 @@ def test_gradients_of_simplified_random_programs(program: Program) -> None:
     both = gradients(program)
     assert_same_meaning(both, sunk, rtol=1e-9)
     assert not Sink().rewrite(both.net)  # a second run finds nothing
+
+
+@pytest.mark.parametrize("keeps_rows", [False, True])
+def test_sums_of_what_a_step_makes(keeps_rows: bool) -> None:
+    """A scale's gradient: its loop adds it up, or keeps what it is a sum of, for all steps."""
+
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        scaled = b.mul(b.matmul(carry[0], ks[0]), b.broadcast(ks[1], [N, 3], [1]))
+        return [b.tanh(b.add(scaled, rows[0]))], []
+
+    b = Builder.net("net")
+    consts = [b.param("w", [3, 3]), b.param("scale", [3])]
+    (last,), _ = b.scan(consts, [b.input("h", ["N", 3])], [b.input("x", ["T", "N", 3])], body)
+    both = differentiate(b.finish({"last": last}), ["last"], ["scale", "w"])
+    sink = applied(Simplify(), Sink(keeps_rows), Simplify())
+    assert_same_meaning(both, sink, rtol=1e-9)
+    *_, back = loops_of(both)
+    gathered = [dims for dims in shapes(back.finals) if N not in dims]
+    assert gathered == ([] if keeps_rows else [(Dim.of(3),)])
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
