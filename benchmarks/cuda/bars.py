@@ -136,13 +136,14 @@ def _way_ratio(row: Row, way: str, times: Mapping[str, Any], theirs: str) -> flo
 
 
 def _peer_ratio(custom: Sequence[Row], row: Row) -> float | None:
-    """Ours on the same cell at the same size; theirs as they are called."""
+    """Ours on the same cell at the same size, as many steps; theirs as they are called."""
     theirs = row.get("us", {}).get("both")
-    same = ("cell", "units", "batch", "steps")
+    same = ("cell", "units", "batch")
     for own in custom:
         if theirs is not None and all(own[name] == row[name] for name in same):
-            times = {"both": {**own.get("us", {}).get("both", {}), "peer": theirs}}
-            return _way_ratio(own, "both", times, "peer")
+            way = "both" if own["steps"] == row["steps"] else "unrolled"
+            times = {way: {**own.get("us", {}).get(way, {}), "peer": theirs}}
+            return _way_ratio(own, way, times, "peer")
     return None
 
 

@@ -18,7 +18,8 @@ CELLS = ("milstm", "layernorm_lstm", OWN)
 NAMES = {"milstm": "MI-LSTM", "layernorm_lstm": "layer-norm LSTM", OWN: "a user's own"}
 SIZES = ((256, 32), (512, 64))
 STEPS = 64
-"""As many as torch.compile unrolls in bearable time."""
+UNROLLED = 16
+"""As many as torch.compile unrolls, forward and backward, in bearable time."""
 GATES = {OWN: 2}
 
 Arrays = dict[str, np.ndarray[Any, Any]]

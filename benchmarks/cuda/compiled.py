@@ -17,14 +17,15 @@ from typing import Any
 from benchmarks.cuda import cells
 
 ROUNDS = 9
-PEERS = ("JAX", "torch.compile")
+PEERS = {"JAX": cells.STEPS, "torch.compile": cells.UNROLLED}
+"""Each with the steps of its calls."""
 
 
 def cases() -> list[dict[str, Any]]:
     """Each cell at each size, by each peer."""
     return [
-        {"peer": peer, "cell": cell, "units": units, "batch": batch, "steps": cells.STEPS}
-        for peer in PEERS
+        {"peer": peer, "cell": cell, "units": units, "batch": batch, "steps": steps}
+        for peer, steps in PEERS.items()
         for cell in cells.CELLS
         for units, batch in cells.SIZES
     ]

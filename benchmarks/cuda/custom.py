@@ -12,7 +12,15 @@ import torch
 
 import rnncc.torch
 from benchmarks.cuda import checks
-from benchmarks.cuda.cells import CELLS, SIZES, STEPS, arrays_of, loop_of, step_of
+from benchmarks.cuda.cells import (
+    CELLS,
+    SIZES,
+    STEPS,
+    UNROLLED,
+    arrays_of,
+    loop_of,
+    step_of,
+)
 from benchmarks.cuda.clock import Work, alternate, graph_times, one_line
 
 SECONDS = 0.3
@@ -64,18 +72,22 @@ def both(function: Forward, p: dict[str, Any], gradient: Any, x: Any) -> list[An
     return [y, *torch.autograd.grad(y, leaves, gradient)]
 
 
+def ways(cell: str) -> dict[str, Forward]:
+    """Ours, in both precisions, and PyTorch's."""
+    low = partial(ours, cell, precision="bf16")
+    return {"rnncc": partial(ours, cell), "eager": partial(plain, cell), LOW: low}
+
+
 def run(case: dict[str, Any]) -> dict[str, Any]:
-    """Microseconds a step of both ways, forward and with gradients; errors against float64."""
+    """Microseconds a step of all ways, forward and with gradients; errors against float64."""
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     cell, steps = case["cell"], case["steps"]
     p, xs, gradient = drawn(case)
     exact = {name: tensor.double() for name, tensor in p.items()}
     want = both(partial(plain, cell), exact, gradient.double(), xs[0].double())
     row: dict[str, Any] = {"us": {}, "graph_us": {}, "off": {}, "errors": {}}
-    ways: dict[str, Forward] = {"rnncc": partial(ours, cell), "eager": partial(plain, cell)}
-    ways[LOW] = partial(ours, cell, precision="bf16")
     calls: dict[str, dict[str, list[Work]]] = {"forward": {}, "both": {}}
-    for name, function in ways.items():
+    for name, function in ways(cell).items():
         try:
             once = {
                 "forward": [partial(forward, function, p, x) for x in xs],
@@ -94,7 +106,16 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
         times, refused = graph_times(firsts, SECONDS / 3)
         row["graph_us"][way] = {name: us / steps for name, us in times.items()}
         row["errors"] |= {f"{name} {way} in a graph": why for name, why in refused.items()}
+    if "rnncc" in calls["both"]:
+        row["us"]["unrolled"] = {"rnncc": _unrolled(case, p, gradient, xs)}
     return row
+
+
+def _unrolled(case: Mapping[str, Any], p: dict[str, Any], gradient: Any, xs: list[Any]) -> float:
+    """Ours with gradients, of as many steps as a peer unrolls."""
+    function, steps = partial(ours, case["cell"]), UNROLLED
+    calls = [partial(both, function, p, gradient[:steps], x[:steps]) for x in xs]
+    return alternate({"both": calls}, SECONDS)["both"] / steps
 
 
 def _check(row: dict[str, Any], name: str, calls: dict[str, list[Work]], want: Any) -> list[float]:

@@ -20,9 +20,11 @@ from rnncc.bench.cases import Case
 SECONDS = 0.06
 INPUTS = 3
 OURS = ("fp32", "tf32", "bf16")
+KNOWN = ("fp32", "bf16")
+"""Of ours what there is."""
 FLASH = ("lstm", 768, 16, 1024)
 """The case with a published time: cuDNN's fp16, 1.96 us a step."""
-GRID = product(("lstm", "gru"), (256, 512, 1024), (1, 16, 64), (100, 512))
+GRID = tuple(product(("lstm", "gru"), (256, 512, 1024), (1, 16, 64), (100, 512)))
 
 
 def cases() -> list[dict[str, Any]]:

@@ -52,6 +52,7 @@ class Section:
 SECTIONS = {
     section.name: section
     for section in (
+        Section("warm", "Compiling ahead", 100, 90, workers=12),
         Section("golden", "Golden nets: the bits of the CPU", 100, 60, workers=10),
         Section("sanitizer", "compute-sanitizer", 75, 70, workers=4),
         Section("load", "Cold load", 30, 25),

@@ -152,7 +152,16 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:MOST]) + more
 
 
+def _warm(rows: Sequence[Row]) -> str:
+    seconds = [row["seconds"] for row in rows if "seconds" in row]
+    longest = max(seconds, default=0.0)
+    return (
+        f"{len(seconds)} of {len(rows)} libraries, {sum(seconds):.0f} s, at most {longest:.0f} s."
+    )
+
+
 _TABLES: dict[str, Callable[[Sequence[Row]], str]] = {
+    "warm": _warm,
     "load": _load,
     "golden": _golden,
     "sanitizer": _sanitizer,

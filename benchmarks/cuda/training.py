@@ -20,7 +20,7 @@ SECONDS = 0.12
 INPUTS = 3
 FLASH = (768, 16, 1024)
 """The case with a published time: cuDNN's fp16, 5.1 us a step."""
-GRID = product((256, 512, 1024), (1, 16, 64), (100, 512))
+GRID = tuple(product((256, 512, 1024), (1, 16, 64), (100, 512)))
 OURS = {"rnncc": "fp32", "rnncc bf16": "bf16"}
 KINDS = ("fp32", "tf32", "bf16", "fp16")
 """Of cuDNN, for the published case; `IN_GRID` for the others."""
@@ -37,7 +37,7 @@ def cases() -> list[dict[str, Any]]:
 def run(case: dict[str, Any]) -> dict[str, Any]:
     """Microseconds a step; errors of y and of the gradients against float64."""
     units, batch, steps = (case[name] for name in ("units", "batch", "steps"))
-    module = torch_cells.module_of(torch, Case("lstm", units)).cuda()
+    module = module_of(units)
     shape = (steps, batch, units)
     xs = [torch.randn(shape, device="cuda") for _ in range(INPUTS)]
     gradient = torch.randn(shape, device="cuda")
@@ -46,7 +46,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {"us": {}, "off": {}, "errors": {}}
     for kind in (*OURS, *(KINDS if (units, batch, steps) == FLASH else IN_GRID)):
         try:
-            calls = [_call(kind, module, gradient, x) for x in xs]
+            calls = [call_of(kind, module, gradient, x) for x in xs]
             row["off"][kind] = _check(row, kind, calls[0](), want)
             ways[kind] = calls
         except Exception as error:
@@ -68,7 +68,13 @@ def _check(row: dict[str, Any], kind: str, got: Any, want: Any) -> list[float]:
     return found
 
 
-def _call(kind: str, module: Any, gradient: Any, x: Any) -> Work:
+def module_of(units: int) -> Any:
+    """PyTorch's LSTM, whose parameters all kinds have."""
+    return torch_cells.module_of(torch, Case("lstm", units)).cuda()
+
+
+def call_of(kind: str, module: Any, gradient: Any, x: Any) -> Work:
+    """Y and its gradients, by one of the kinds."""
     if kind in OURS:
         return partial(_ours, _leaves(module), OURS[kind], gradient, x)
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(kind, torch.float32)

@@ -14,10 +14,10 @@ from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.records import record
+from rnncc.torch.trees import leaves
 
 _PLAIN = (str, bytes, int, float, complex, type(None), type, ModuleType, BuiltinFunctionType)
 _HOLDERS = (dict, list, deque)
@@ -139,7 +139,7 @@ def together(known: Iterable[StatePlace], more: Iterable[StatePlace]) -> list[St
 
 def tensors_of(value: Any) -> list[torch.Tensor]:
     """The tensors in a nest of tuples, lists and dicts."""
-    return [x for x in pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]
+    return [x for x in leaves(value) if isinstance(x, torch.Tensor)]
 
 
 def _is_registered(place: StatePlace) -> bool:

@@ -29,6 +29,7 @@ from rnncc.torch.nests import put_into
 from rnncc.torch.nets import TorchNet, check_precision
 from rnncc.torch.tracing import code_of, read
 from rnncc.torch.transforms import within_transforms
+from rnncc.torch.trees import alike, leaves, mapped
 
 MOST_APART = 2
 """Steps that PyTorch does before a loop that is to be compiled."""
@@ -94,7 +95,7 @@ class Manner:
 
 def _scanned(cell: Callable[..., Any], xs: Any, state: Any, how: Manner) -> tuple[Any, Any]:
     code = code_of(cell)
-    if code not in _keeping and not any(x is None for x in pytree.tree_leaves(state)):
+    if code not in _keeping and not any(x is None for x in leaves(state)):
         try:
             return _all_steps(cell, xs, state, how)
         except KeepsTensors:
@@ -154,7 +155,7 @@ def _first_steps_apart(
 
 
 def _steps(xs: Any) -> int:
-    return len(pytree.tree_leaves(xs)[0])
+    return len(leaves(xs)[0])
 
 
 def _parted(xs: Any, reverse: bool) -> tuple[Any, Any]:
@@ -218,7 +219,7 @@ def _loop(
     places: Sequence[StatePlace] = (),
 ) -> tuple[Any, Any, Any]:
     """The ys, the last state, and what the cell keeps at its places after the last step."""
-    sequences, carried = pytree.tree_leaves(xs), (state, list(kept))
+    sequences, carried = leaves(xs), (state, list(kept))
     states = tensors_of(carried)
     names = [f"state {i}" for i in range(len(tensors_of(state)))]
     for place, value in zip(places, kept, strict=True):
@@ -287,13 +288,12 @@ def _without_gradients(
 def _in_place_of(tensors: Sequence[torch.Tensor], tree: Any) -> Any:
     """A tree with other tensors in the place of its own."""
     left = iter(tensors)
-    return pytree.tree_map(lambda x: next(left) if isinstance(x, torch.Tensor) else x, tree)
+    return mapped(lambda x: next(left) if isinstance(x, torch.Tensor) else x, tree)
 
 
 def _check_same(name: str, before: Any, after: Any) -> None:
     """Refuse what is another nest after a step, or has tensors elsewhere."""
-    (old, old_spec), (new, new_spec) = map(pytree.tree_flatten, (before, after))
-    if old_spec != new_spec or not all(map(_alike, old, new)):
+    if not alike(before, after, _alike):
         texts = [pytree.tree_map(_shown, x) for x in (before, after)]
         raise CompileError("", f"{name} is {texts[0]} before a step and {texts[1]} after it")
 
@@ -328,14 +328,13 @@ def _open_or_fixed(
 
 def _leaves(tree: Any, name: str, optional: bool = False) -> list[torch.Tensor]:
     """The tensors in a tree; `optional`: None may stand in the place of some."""
-    tree_leaves: list[Any] = pytree.tree_leaves(tree)
-    leaves: list[Any] = [x for x in tree_leaves if x is not None or not optional]
-    for leaf in leaves:
+    found: list[Any] = [x for x in leaves(tree) if x is not None or not optional]
+    for leaf in found:
         if not isinstance(leaf, torch.Tensor):
             what = f"{name}: {type(leaf).__name__} {leaf!r:.40} stands where a tensor should"
             raise CompileError("", what, "torch.tensor(n), for a number that steps count")
         check_tensor(leaf)
-    return leaves
+    return found
 
 
 def _device(xs: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> torch.device:

@@ -236,6 +236,25 @@ def test_compiled_by_torch(on_cpu: Any, cell: str, monkeypatch: pytest.MonkeyPat
     assert row["compile_s"] > 0
 
 
+@pytest.mark.peers
+def test_warm(on_cpu: Any) -> None:
+    """What is compiled ahead is what the sections that are timed load."""
+    from benchmarks.cuda import warm
+
+    least = {"units": 8, "batch": 2, "kind": "rnncc"}
+    cases = [
+        {**least, "of": "custom", "cell": "own"},
+        {**least, "of": "training"},
+        {"of": "forward", "cell": "gru", "units": 8, "kind": "fp32"},
+    ]
+    rows = [warm.run(case) for case in cases]
+    assert all(row["seconds"] > 0 for row in rows)
+    assert "3 of 4 libraries" in table.markdown(results({"warm": [*rows, {"error": "no"}]}))
+    named = [tuple(case.values()) for case in warm.cases()]
+    assert len(set(named)) == len(named)
+    assert {case["of"] for case in warm.cases()} == {"custom", "training", "forward"}
+
+
 def test_all_cases_of_the_issue() -> None:
     pytest.importorskip("torch")
     counts = {name: len(sections.cases_of(name)) for name in sections.SECTIONS}

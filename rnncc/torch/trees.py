@@ -1,0 +1,46 @@
+# pyright: basic
+"""Nests of tuples and lists, taken apart in less time than PyTorch's trees take: a call of `scan`
+looks at its arguments a dozen times. Whatever else a nest is of is left to PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+_PLAIN = (tuple, list)
+_ENDS = (torch.Tensor, torch.nn.Parameter, type(None))
+"""Types, not their subclasses, that are leaves."""
+
+
+def leaves(tree: Any) -> list[Any]:
+    """As `tree_leaves`."""
+    kind = type(tree)
+    if kind in _ENDS:
+        return [tree]
+    if kind in _PLAIN:
+        return [leaf for part in tree for leaf in leaves(part)]
+    return pytree.tree_leaves(tree)
+
+
+def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
+    """As `tree_map`."""
+    kind = type(tree)
+    if kind in _ENDS:
+        return function(tree)
+    if kind in _PLAIN:
+        return kind([mapped(function, part) for part in tree])
+    return pytree.tree_map(function, tree)
+
+
+def alike(one: Any, other: Any, leaf: Callable[[Any, Any], bool]) -> bool:
+    """Whether two nests are the same but for their leaves, and these are alike."""
+    kind = type(one)
+    if kind in _PLAIN and type(other) is kind and len(one) == len(other):
+        return all(alike(a, b, leaf) for a, b in zip(one, other, strict=True))
+    if kind in _ENDS and type(other) in _ENDS:
+        return leaf(one, other)
+    (ends, spec), (other_ends, other_spec) = map(pytree.tree_flatten, (one, other))
+    return spec == other_spec and all(map(leaf, ends, other_ends))
