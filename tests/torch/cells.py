@@ -125,10 +125,16 @@ def sequence(steps: int, batch: int = 3) -> Any:
     return torch.randn(steps, batch, WIDTH, generator=torch.Generator().manual_seed(1))
 
 
+def _weights_of(output: Any) -> Any:
+    """What an output's numbers count in a sum that is differentiated."""
+    count, options = output.numel(), {"dtype": output.dtype, "device": output.device}
+    return torch.linspace(-1, 1, count, **options).view(output.shape)
+
+
 def with_gradients(outputs: Any, sources: list[Any]) -> list[Any]:
     """The tensors of outputs, and what sources have of a weighted sum of them: zeros, or more."""
     leaves = leaves_of(outputs)
-    weights = [torch.linspace(-1, 1, o.numel(), dtype=o.dtype).view(o.shape) for o in leaves]
+    weights = [_weights_of(o) for o in leaves]
     total: Any = sum((o * w).sum() for o, w in zip(leaves, weights, strict=True))
     grads = [None] * len(sources)
     if total.requires_grad:
@@ -144,7 +150,7 @@ def results(run: Any, cell: Any, xs: Any, state: Any, **options: Any) -> list[An
     cell.zero_grad()
     ys, finals = run(cell, xs, state, **options)
     outputs = [ys, *leaves_of(finals)]
-    weights = [torch.linspace(-1, 1, o.numel(), dtype=o.dtype).view(o.shape) for o in outputs]
+    weights = [_weights_of(o) for o in outputs]
     torch.autograd.backward(outputs, weights)
     return [*outputs, *(t.grad for t in (xs, *leaves_of(state), *cell.parameters()))]
 
