@@ -65,6 +65,12 @@ INFERENCE = [
         only=lowering.copies_windows,
     ),
     Step("simplify-last", Simplify(), "what folding left behind"),
+    Step(
+        "separate-parts",
+        SeparateParts(),
+        "on a GPU: no kernel waits for gates to stand together",
+        only=lowering.waits_are_dear,
+    ),
 ]
 
 TRAINING = [
@@ -127,15 +133,15 @@ TRAINING = [
         only=lowering.copies_windows,
     ),
     Step("number-trip-counts", training.number_trip_counts, "loops of known length cost less"),
-]
-
-LOWERING = [
     Step(
         "separate-parts",
         SeparateParts(),
         "on a GPU: no kernel waits for gates to stand together",
         only=lowering.waits_are_dear,
     ),
+]
+
+LOWERING = [
     Step("lower", lowering.lower, "everything between products becomes their epilogue"),
     Step(
         "round-rows",

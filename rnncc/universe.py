@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import chain
 
 from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
@@ -28,8 +27,7 @@ def _kern() -> Dialect:
 
 def _passes() -> Iterator[type[NetPass]]:
     """Those of the pipeline, and those that `Simplify` is made of."""
-    lists = pipeline.STREAMING, pipeline.INFERENCE, pipeline.TRAINING, pipeline.LOWERING
-    for step in chain.from_iterable(lists):
+    for step in (*pipeline.STREAMING, *pipeline.INFERENCE, *pipeline.TRAINING):
         if isinstance(step.action, NetPass):
             yield type(step.action)
     yield from map(type, simplify.PASSES)

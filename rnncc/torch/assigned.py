@@ -88,7 +88,8 @@ def _judge(
     given, keywords = pytree.tree_map(fake, (tuple(args), dict(kwargs)))
     follower = _Follower([*held.values(), *pytree.tree_leaves((given, keywords))])
     failed = False
-    with mode, follower, kept_whole(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    drawing = torch.random.fork_rng(devices=[])
+    with mode, follower, kept_whole(), torch.no_grad(), drawing, _as_they_lie(module):
         try:
             functional_call(module, dict(held), given, keywords)
             known = {str(place) for place in before.assigned() if follower.knows(place.value)}
@@ -106,6 +107,22 @@ def _judge(
         raise CompileError(name, what, "register_buffer, or take it as an argument and return it")
     if names:
         warnings.warn(f"{name}: compiled code leaves {names} as it was", stacklevel=7)
+
+
+@contextmanager
+def _as_they_lie(module: torch.nn.Module) -> Generator[None]:
+    """Meanwhile recurrent layers leave their weights where they are: once these are on a GPU, the
+    first call moves them to where cuDNN wants them, and the second does not."""
+    name, layers = "flatten_parameters", list[dict[str, Any]]()
+    for layer in module.modules():
+        if isinstance(layer, torch.nn.RNNBase) and name not in layer.__dict__:
+            layers.append(layer.__dict__)
+            layer.__dict__[name] = lambda: None
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer[name]
 
 
 def _assigned(module: torch.nn.Module, before: Snapshot) -> list[StatePlace]:

@@ -36,7 +36,7 @@ CELLS = {
 }
 GRIDS = [(256, 3), (64, 3), (256, 20)]
 """Threads of a block, and blocks: too few to hold all weights, then enough."""
-HANDED_ON = ("lstm", "rnn")
+HANDED_ON = ("lstm", "gru", "graves", "rnn")
 """Cells whose backward loop is a map and its product, of rows that are fours of k."""
 
 
