@@ -118,6 +118,7 @@ class _Entry:
         self._name = program.name
         self._waited, self._late = errors_of(gpu, True), errors_of(gpu, False)
         self._known: dict[Any, Sizes] = {}
+        self._bytes: dict[Any, int] = {}
 
     def table(self, group: str, tensors: Named) -> list[int]:
         """Where tensors lie, in the order of a struct; 0 for what is not there.
@@ -158,7 +159,11 @@ class _Entry:
 
     def memory(self, name: str, sizes: Sizes) -> torch.Tensor:
         """As many bytes as `tape_bytes` or `workspace_bytes` tells, in the current stream."""
-        return self._gpu.memory(getattr(self._model, name)(sizes))
+        key = name, *sizes.values()
+        known = self._bytes.get(key)
+        if known is None:
+            known = remember(self._bytes, key, getattr(self._model, name)(sizes))
+        return self._gpu.memory(known)
 
     def call(self, name: str, blocks: Mapping[str, Any], sizes: Sizes, waits: bool) -> None:
         """Put a call on the stream.

@@ -27,7 +27,7 @@ class Gpu:
 
     def stream(self) -> int:
         """What the calling thread has chosen for its work, as CUDA knows it."""
-        return torch.cuda.current_stream(self.number).cuda_stream
+        return torch._C._cuda_getCurrentRawStream(self.number)
 
     def is_capturing(self) -> bool:
         """Whether that stream's work becomes part of a CUDA graph, and is not done yet."""

@@ -15,6 +15,7 @@ from rnncc.torch.devices import Gpu
 
 WORDS = 1024
 """Calls whose errors are awaited: as many as PyTorch lets wait in a stream."""
+_NONE = bytes(4 * WORDS)
 
 
 def can_fail(program: Program) -> bool:
@@ -65,7 +66,7 @@ class Errors:
 
     def raise_any(self) -> None:
         """Raise an error that some earlier call has left, and forget it."""
-        if self._array.any():
+        if self._array.tobytes() != _NONE:  # a tenth of what `any` takes
             self.raise_found(int(self._array.argmax()), "an earlier call on the GPU: ")
 
     def raise_found(self, word: int, which: str = "") -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from rnncc_runtime.compiled import remember
 from torch._C._functorch import is_legacy_batchedtensor
 from xdsl.ir import SSAValue
 
@@ -108,6 +109,11 @@ class TorchNet:
     def differentiated(self) -> frozenset[int]:
         """The numbers of the inputs that some output has gradients for."""
         return frozenset().union(*self.sources)
+
+    @cached_property
+    def _shapes(self) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
+        """Those of the outputs, by the values of the sizes."""
+        return {}
 
     def derived(self, key: Hashable, make: Callable[[Program], Program]) -> TorchNet:
         """Another net, of what a pass makes of this program; made once for each key.
@@ -211,11 +217,17 @@ class TorchNet:
         return common_device(self.inputs, tensors)
 
     def _make_outputs(self, tensors: Tensors, device: torch.device) -> list[torch.Tensor]:
-        sizes = {
-            symbol: (tensors[number].shape[axis] - add) // factor
-            for symbol, (number, axis, factor, add) in self.sizes.items()
-        }
-        shapes = [tuple(d.evaluate(sizes) for d in o.dims) for o in self.outputs]
+        values = tuple(
+            [
+                (tensors[number].shape[axis] - add) // factor
+                for number, axis, factor, add in self.sizes.values()
+            ]
+        )
+        shapes = self._shapes.get(values)
+        if shapes is None:
+            sizes = dict(zip(self.sizes, values, strict=True))
+            made = [tuple(d.evaluate(sizes) for d in o.dims) for o in self.outputs]
+            shapes = remember(self._shapes, values, made)
         pairs = zip(shapes, self.outputs, strict=True)
         return [torch.empty(shape, dtype=o.dtype, device=device) for shape, o in pairs]
 

@@ -226,7 +226,7 @@ def _loop(
         names += [str(place)] * len(tensors_of(value))
     device = _device(sequences, states)
     row_types = _row_types(sequences)
-    kinds = [*row_types, *((x.shape, x.dtype) for x in states)]
+    kinds = *row_types, *((x.shape, x.dtype) for x in states)
     first_kept = len(states) - len(tensors_of(list(kept)))
     plain = None if _is_transformed() else frozenset(_without_gradients(places, kept, first_kept))
 
@@ -338,6 +338,9 @@ def _leaves(tree: Any, name: str, optional: bool = False) -> list[torch.Tensor]:
 
 
 def _device(xs: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> torch.device:
+    several = {x.device for x in (*xs, *states)}
+    if len(several) == 1:
+        return several.pop()
     names = [f"{n} {i}" for n, group in (("xs", xs), ("state", states)) for i in range(len(group))]
     return common_device(names, [*xs, *states])
 
@@ -358,9 +361,10 @@ def _batches(row_types: Iterable[_Type]) -> frozenset[int]:
     return frozenset(shape[0] for shape, _ in row_types if len(shape) > 1)
 
 
+@lru_cache(maxsize=1024)
 def _stand_ins(
-    types: Iterable[_Type], batches: frozenset[int], device: torch.device
-) -> list[torch.Tensor]:
+    types: tuple[_Type, ...], batches: frozenset[int], device: torch.device
+) -> Sequence[torch.Tensor]:
     """A tensor of each type; all differ, and the same call gets the same ones.
 
     The batch's size is left open, where one axis has it: the last one, behind others, has units.

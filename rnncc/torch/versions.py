@@ -61,9 +61,9 @@ def reading_gradients() -> Generator[None]:
 @contextmanager
 def quiet() -> Generator[None]:
     """Until the end of the block PyTorch logs no traces of what it cannot read."""
-    before = [logger.disabled for logger in _LOGGERS]
+    before, quietly = [logger.disabled for logger in _LOGGERS], "TORCH_LOGS" not in os.environ
     for logger in _LOGGERS:
-        logger.disabled = "TORCH_LOGS" not in os.environ
+        logger.disabled = quietly
     try:
         yield
     finally:
