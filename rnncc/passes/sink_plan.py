@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.dims import product
 from rnncc.ir.ops.base import Cost, Elementwise, RnnOp, cost_of
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.elementwise import Add
@@ -15,6 +16,7 @@ from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.ops.windows import Windows
 from rnncc.ir.rewriting import is_used
+from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
@@ -147,23 +149,32 @@ def _is_cheap(op: Operation | Block) -> TypeGuard[RnnOp]:
 
 
 def _keep_rows(plan: SinkPlan, scan: Scan, sums: Iterable[Sequence[SSAValue]]) -> None:
-    """Let sums leave whose rows nobody else wants: with what these are cheaply made of."""
+    """Let sums leave whose rows nobody else wants: with what these are cheaply made of, where that
+    is no larger than what there is for all steps."""
+    there = [product(dims_of(row)) for row in (*scan.yields[1], *scan.groups[2])]
     for terms in sums:
-        ops = [_base(term).owner for term in terms if not plan.is_product(term)]
-        if not all(isinstance(op, (Reduce, SumRows)) for op in ops):
-            continue
+        summed = [_base(term).owner for term in terms if not plan.is_product(term)]
+        ops = [op for op in summed if isinstance(op, (Reduce, SumRows))]
         available = _available_rows(plan, scan)
-        for op in ops:
-            assert isinstance(op, (Reduce, SumRows))
-            work = [op.x]
-            while work:
-                value = work.pop()
-                if value in available:
-                    continue
-                if _is_cheap(value.owner):
-                    work += value.owner.operands
-                else:
-                    plan.read(value)
+        made_of = [value for op in ops for value in _made_of(op.x, available)]
+        sizes = [product(dims_of(value)) for value in made_of]
+        fit = all(any(at_most(size, most) for most in there) for size in sizes)
+        if ops == summed and fit:
+            for value in made_of:
+                plan.read(value)
+
+
+def _made_of(value: SSAValue, available: set[SSAValue]) -> Iterator[SSAValue]:
+    """The values that are not available, and that a value is cheaply made of."""
+    work = [value]
+    while work:
+        value = work.pop()
+        if value in available:
+            continue
+        if _is_cheap(value.owner):
+            work += value.owner.operands
+        else:
+            yield value
 
 
 def _terms(scan: Scan, index: int) -> list[SSAValue]:
