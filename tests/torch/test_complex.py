@@ -157,7 +157,7 @@ def test_a_complex_state(reverse: bool) -> None:
     torch.manual_seed(0)
     cell = LinearRecurrence(4, 6)
     for batch in (3, 5):
-        x = torch.randn(20, batch, 4, requires_grad=True)
+        x = torch.ops.aten._neg_view(torch.randn(20, batch, 4)).requires_grad_()
         h = torch.randn(batch, 6, dtype=torch.complex64).conj().requires_grad_()
         sources = [x, h, *cell.parameters()]
         found = []
