@@ -70,9 +70,9 @@ class PlainOps(ABC):
     def erf(self, x: SSAValue) -> SSAValue:
         """y = 2/√π ∫₀ˣ e^(-t²) dt"""
     def sin(self, x: SSAValue) -> SSAValue:
-        """y = sin x; NaN where |x| > 2²³, beyond which float32 does not resolve a period"""
+        """y = sin x; of float64 NaN from |x| = 2⁶³ on"""
     def cos(self, x: SSAValue) -> SSAValue:
-        """y = cos x; NaN where |x| > 2²³, as of sin"""
+        """y = cos x; of float64 NaN from |x| = 2⁶³ on"""
     def uniform(self, seed: SSAValue, index: SSAValue, stream: int) -> SSAValue:
         """y = one of the multiples of 2⁻²⁴ in [0, 1), each as likely: Philox-2x32-10 of index and seed"""
     def reverse_segments(self, x: SSAValue, lengths: SSAValue) -> SSAValue:

@@ -88,7 +88,7 @@ def elu(
     """scale · x above 0, scale · alpha · (e^(input_scale · x) - 1) below"""
     low = scaled(b, b.minimum(x, b.full_like(x, 0.0)), input_scale)
     below = scaled(b, b.expm1(low), scale * alpha)
-    return b.select(_positive(b, x), scaled(b, x, scale), below)
+    return b.select(b.compare("le", x, b.full_like(x, 0.0)), below, scaled(b, x, scale))
 
 
 def selu(b: Builder, x: SSAValue) -> SSAValue:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import warnings
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -25,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.recurrent_op import kept_whole
+from rnncc.records import record
 from rnncc.torch.kept import Snapshot, StatePlace, tensors_of
 
 
@@ -91,17 +92,17 @@ def _judge(
     drawing = torch.random.fork_rng(devices=[])
     with mode, follower, kept_whole(), torch.no_grad(), drawing, _as_they_lie(module):
         try:
-            functional_call(module, dict(held), given, keywords)
+            follower.end(functional_call(module, dict(held), given, keywords))
             known = {str(place) for place in before.assigned() if follower.knows(place.value)}
             listed = [name for name in listed if name in known]
             follower.begin_second()
-            functional_call(module, dict(held), given, keywords)
+            follower.end(functional_call(module, dict(held), given, keywords))
         except Exception:  # a part that PyTorch exports in another way, such as a loop of `scan`
             failed = True
         finally:
             _put_back(before, _assigned(module, before))
-    names, differs = ", ".join(listed), follower.carries or follower.differs
-    if (failed and names) or (differs and not failed):
+    names = ", ".join(listed)
+    if names if failed else follower.carries or follower.differs:
         with_what = names or "what it keeps somewhere (an iterator, a class, a variable)"
         what = f"the next call may compute with {with_what}, which compiled code does not keep"
         raise CompileError(name, what, "register_buffer, or take it as an argument and return it")
@@ -157,6 +158,23 @@ def _is_made_up(value: Any) -> bool:
     return any(isinstance(x, (FakeTensor, FunctionalTensor)) for x in tensors_of(value))
 
 
+@record
+class _Operation:
+    """An operator that was called.
+
+    Attributes:
+        what: which, and with which numbers.
+        read: the tensors that it took, by id.
+        made: those that it gave.
+        changes: whether it changes one.
+    """
+
+    what: Any
+    read: Set[int]
+    made: Set[int]
+    changes: bool
+
+
 class _Follower(TorchDispatchMode):
     """Follows what is computed of some tensors.
 
@@ -171,17 +189,28 @@ class _Follower(TorchDispatchMode):
         self.carries = False
         self._given = tensors
         self._known, self._earlier = {id(x): x for x in tensors}, dict[int, Any]()
-        self._calls, self._earlier_calls = list[Any](), list[Any]()
+        self._calls, self._needed = list[_Operation](), list[list[Any]]()
 
     @property
     def differs(self) -> bool:
-        """Whether the second part calls other operators of them than the first, or with other
-        numbers."""
-        return self._calls != self._earlier_calls
+        """Whether the second part calls other operators of them for its results than the first, or
+        with other numbers."""
+        first, second = self._needed
+        return first != second
+
+    def end(self, results: Any) -> None:
+        """A part ends with results; what others it has computed, and changed nothing with, was not
+        needed: such as weights that are made anew to see whether they are still the same."""
+        live, needed = set(map(id, pytree.tree_leaves(results))), list[Any]()
+        for call in reversed(self._calls):
+            if call.changes or live & call.made:
+                live |= call.read
+                needed.append(call.what)
+        self._needed.append(needed)
 
     def begin_second(self) -> None:
         """The second part begins."""
-        self._earlier, self._earlier_calls, self._calls = self._known, self._calls, []
+        self._earlier, self._calls = self._known, []
         self._known = {id(x): x for x in self._given}
         for number in self._known:
             self._earlier.pop(number, None)
@@ -199,7 +228,10 @@ class _Follower(TorchDispatchMode):
         self.carries |= any(number in self._earlier for number in read)
         made = tensors_of(result)
         if made and any(number in self._known for number in read):
-            self._calls.append((func, [x for x in map(_number, leaves) if x is not None]))
+            what = func, [x for x in map(_number, leaves) if x is not None]
+            schema = getattr(func, "_schema", None)  # operators with bodies have none
+            changes = schema is None or schema.is_mutable
+            self._calls.append(_Operation(what, read, {id(x) for x in made}, changes))
             self._known |= {id(x): x for x in made}
         return result
 

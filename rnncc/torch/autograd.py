@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from rnncc_runtime.errors import ArrayError
+from torch._C._functorch import is_legacy_batchedtensor
 from torch.autograd import forward_ad
 
 from rnncc.errors import CompileError
@@ -189,6 +190,9 @@ class _Net(torch.autograd.Function):
         if not any(requested):
             return (None,) * (1 + len(tensors))
         seeds = [grad for grad in grads if grad is not None]
+        if any(map(is_legacy_batchedtensor, seeds)):
+            batch = iter(_of_batch(ctx.call.net, tensors, grads, requested))
+            return (None, *(next(batch) if is_requested else None for is_requested in requested))
         call = _Gradients(ctx.call, grads, requested)
         every = [*tensors, *seeds]
         known = torch.is_grad_enabled() or _is_transformed(every)
@@ -226,6 +230,25 @@ class _Transformed(_Net):
         pairs = zip(tensors, dims, strict=True)
         batched = [x if dim is None else x.movedim(dim, 0) for x, dim in pairs]
         return tuple(_called(call.net.instances(own), batched)), 0
+
+
+def _of_batch(
+    net: TorchNet, tensors: _Tensors, grads: _Optionals, requested: Sequence[bool]
+) -> list[torch.Tensor]:
+    """The gradients for several gradients of outputs at once, which `is_grads_batched` gives along
+    an axis that it hides: those of as many instances, which are run forward once more."""
+    level = torch._C._vmapmode_increment_nesting() - 1
+    torch._C._vmapmode_decrement_nesting()
+    seeded = [i for i, grad in enumerate(grads) if grad is not None]
+    seeds = [grad for grad in grads if grad is not None]
+    hidden = [i for i, seed in enumerate(seeds) if is_legacy_batchedtensor(seed)]
+    for i in hidden:
+        seeds[i] = torch.ops.aten._remove_batch_dim(seeds[i], level, 1, 0)
+    single = net.gradients(seeded, [i for i, is_wanted in enumerate(requested) if is_wanted])
+    several = single.instances([len(tensors) + i for i in hidden])
+    return [
+        torch.ops.aten._add_batch_dim(x, 0, level) for x in _called(several, [*tensors, *seeds])
+    ]
 
 
 def _prepare(ctx: Any, call: _Call, tensors: _Tensors, outputs: _Tensors) -> None:

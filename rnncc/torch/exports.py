@@ -52,6 +52,7 @@ def _export(
     differentiable: bool,
 ) -> ExportedProgram:
     name, keywords = type(module).__name__, dict(kwargs or {})
+    _refuse_scripts(module, name)
     leaves = pytree.tree_leaves((args, keywords, *module.parameters()))
     for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
         check_mode(device)
@@ -73,6 +74,14 @@ def _export(
         program = torch.export.export(module, args, keywords, dynamic_shapes=shapes)
         programs.append(program)
     return program
+
+
+def _refuse_scripts(module: torch.nn.Module, name: str) -> None:
+    """Refuse modules of TorchScript, whose code PyTorch does not show to `torch.export`."""
+    for place, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            what = f"{place or 'it'} is a module of torch.jit.script, which cannot be read"
+            raise CompileError(name, what, "the module that it was made of")
 
 
 _TRANSFORMS = [

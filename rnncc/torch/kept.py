@@ -122,7 +122,7 @@ class Snapshot:
             now = _entries(owner)
             for key, (value, _) in before.items():
                 if key not in now or now[key][0] is not value:
-                    if isinstance(now.get(key, (None, 0))[0], torch.nn.Parameter):
+                    if isinstance(owner, torch.nn.Module) and key in owner._parameters:
                         delattr(owner, key)  # or it could be nothing else
                     put(owner, key, value)
 

@@ -12,7 +12,6 @@ from weakref import WeakValueDictionary
 
 import torch
 from rnncc_runtime.compiled import remember
-from torch._C._functorch import is_legacy_batchedtensor
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
@@ -253,14 +252,8 @@ def _restored(precision: str, others: dict[str, Any]) -> TorchNet:
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor's memory; one that is not contiguous is copied.
-
-    Raises:
-        CompileError: it has an axis that autograd hides, for several gradients at once.
-    """
-    if is_legacy_batchedtensor(tensor):
-        raise CompileError("", "is_grads_batched is not supported", "torch.func.vmap of a vjp")
-    return tensor.detach().contiguous()
+    """A tensor's memory; one that is not contiguous, or not negated yet, is copied."""
+    return tensor.detach().resolve_neg().contiguous()
 
 
 def check_precision(precision: str, frozen: bool = False) -> None:

@@ -118,8 +118,8 @@ EDGES = {
     "tanh": [(np.inf, 1), (-np.inf, -1), (0, 0), (-0.0, -0.0), (20, 1), (1e-45, 1e-45)],
     "sigmoid": [(np.inf, 1), (-np.inf, 0), (0, 0.5), (-0.0, 0.5), (100, 1), (-1e30, 0)],
     "erf": [(np.inf, 1), (-np.inf, -1), (0, 0), (-0.0, -0.0), (4, 1), (1e30, 1)],
-    "sin": [(np.inf, np.nan), (0, 0), (-0.0, -0.0), (2.0**24, np.nan)],
-    "cos": [(np.inf, np.nan), (0, 1), (-0.0, 1), (-(2.0**24), np.nan)],
+    "sin": [(np.inf, np.nan), (0, 0), (-0.0, -0.0)],
+    "cos": [(np.inf, np.nan), (0, 1), (-0.0, 1)],
 }
 
 
@@ -149,7 +149,7 @@ def normal_results(name: str, x: NDArray[Any], got: NDArray[Any], exact: NDArray
         wanted = exact.astype(got.dtype)
     nan = np.isnan(wanted)
     if name in ("sin", "cos"):
-        nan |= np.abs(x) > 2.0**23
+        nan |= (np.abs(x) >= 2.0**63) & (got.dtype == np.float64)
     np.testing.assert_array_equal(np.isnan(got), nan)
     infinite = np.isinf(wanted) & ~nan
     np.testing.assert_array_equal(got[infinite], wanted[infinite])

@@ -55,7 +55,8 @@ def doubles(count: int, seed: int) -> Doubles:
     rng = np.random.default_rng(seed)
     bits = rng.integers(0, 1 << 64, count, np.uint64, endpoint=False).view(np.float64)
     near = rng.uniform(-1, 1, count) * np.exp2(rng.uniform(-30, 10, count))
-    return np.concatenate([SPECIAL, bits, near, rng.uniform(-1, 1, count) * 2.0**23])
+    far = rng.uniform(-1, 1, count) * np.exp2(rng.uniform(20, 64, count))
+    return np.concatenate([SPECIAL, bits, near, rng.uniform(-1, 1, count) * 2.0**23, far])
 
 
 def padded(values: Doubles) -> Doubles:

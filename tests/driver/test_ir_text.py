@@ -111,7 +111,7 @@ def test_xdsl_opt_runs_passes_on_a_dump(tmp_path: Path) -> None:
 
 @both
 def test_compiling_goes_on_from_every_step(train: bool, tmp_path: Path) -> None:
-    net = cells.lstm(3, 4, layers=2)
+    net = cells.lstm(3, 4)
     code = code_of(net, None, train=train)
     for step in pipeline.net_steps(Options(train=train)):
         files = emitted(net, None, tmp_path, train=train, stop_after=step.name)

@@ -79,6 +79,12 @@ def timed(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str], float]) -> l
     return seen
 
 
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer candidates: each is compiled."""
+    monkeypatch.setattr(tuning, "CANDIDATES", {"vectors": tuning.CANDIDATES["vectors"]})
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_the_fastest_is_taken(train: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = timed(monkeypatch, lambda name: 0.5 if '"vectors": 8' in name else 1.0)
@@ -88,12 +94,14 @@ def test_the_fastest_is_taken(train: bool, monkeypatch: pytest.MonkeyPatch) -> N
     assert len(seen) >= 4
 
 
-def test_what_gains_little_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_gains_little_is_not_taken(few: None, monkeypatch: pytest.MonkeyPatch) -> None:
     timed(monkeypatch, lambda name: 1.0 if name == "{}" else 0.99)
     assert not compiling.with_tuning(layer(), None, Options.of(None, {"tune": True})).tuning
 
 
-def test_what_was_found_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_found_is_remembered(
+    few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RNNCC_CACHE", "1")
     monkeypatch.setenv("RNNCC_CACHE_DIR", str(tmp_path))
     seen = timed(monkeypatch, lambda name: 0.5 if '"vectors": 8' in name else 1.0)
@@ -115,7 +123,7 @@ def test_junk_is_measured_anew(entry: bytes, monkeypatch: pytest.MonkeyPatch) ->
     assert options.tuning == {"vectors": 8}
 
 
-def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_from_the_command_line(few: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = timed(monkeypatch, lambda name: 1.0)
     words = ["compile", "examples/lstm.pbtxt", "--init", "examples/lstm_init.pbtxt", "--tune"]
     done = CliRunner().invoke(cli, [*words, "-v", "-o", str(tmp_path), "--plan-for", "3,2"])

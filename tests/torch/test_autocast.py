@@ -120,8 +120,26 @@ class Readout(Unrolled):
             return self.out(ys), h
 
 
+class Elman(nn.Module):
+    """A cell of PyTorch's, whose state has 16 bits from the first step on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.RNNCell(UNITS, UNITS, nonlinearity="relu")
+
+    def forward(self, x: Any, h: Any) -> Any:
+        h = self.cell(x, h)
+        return h, h
+
+
 @pytest.mark.parametrize(
-    "make", [lambda: Unrolled(Within(torch.bfloat16)), lambda: Unrolled(Gated()), Readout]
+    "make",
+    [
+        lambda: Unrolled(Within(torch.bfloat16)),
+        lambda: Unrolled(Gated()),
+        lambda: Unrolled(Elman()),
+        Readout,
+    ],
 )
 def test_loops_of_the_back_end(make: Any) -> None:
     torch.manual_seed(0)

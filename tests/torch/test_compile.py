@@ -469,6 +469,48 @@ def test_tensors_that_a_module_keeps(place: str) -> None:
     assert (net.h, net.kept) == (None, {"h": None})
 
 
+class Looking(nn.Module):
+    """Computes what it needs not, in its first call or in later ones, such as to look for changes;
+    a change of what it was given is needed."""
+
+    def __init__(self, change: Any) -> None:
+        super().__init__()
+        self.linear, self.change = nn.Linear(2, 2), change
+        self.register_buffer("total", torch.zeros(2))
+        self.seen: list[Any] = [None]
+
+    def forward(self, x: Any) -> Any:
+        if self.seen[0] is self.linear.weight:
+            self.change(self.total, self.linear.weight.exp().sum(0))
+        self.seen[0] = self.linear.weight
+        return self.linear(x)
+
+
+def test_what_only_some_calls_compute() -> None:
+    x = torch.randn(3, 2)
+    net = Looking(lambda total, x: total + x)
+    torch.testing.assert_close(rt.compile(net, (x,))(x), net(x), **CLOSE)
+    with pytest.raises(CompileError, match="the next call may compute with what it"):
+        rt.compile(Looking(lambda total, x: total.view(1, 2).add_(x.detach())), (x,))
+
+
+@pytest.mark.filterwarnings("ignore:.*_flat_weights as it was")
+def test_layers_with_weights_that_are_made_at_each_call() -> None:
+    layer, x = (
+        nn.utils.parametrizations.weight_norm(nn.GRU(3, 4), "weight_hh_l0"),
+        torch.randn(5, 2, 3),
+    )
+    compiled = rt.compile(layer, (x,))
+    for _ in range(2):
+        ours, theirs = (
+            torch.autograd.grad(net(x)[0].square().sum(), [*layer.parameters()])
+            for net in (compiled, layer)
+        )
+        torch.testing.assert_close(ours, theirs, **CLOSE)
+        with torch.no_grad():
+            layer.parametrizations.weight_hh_l0.original0.mul_(2)
+
+
 class Counting(nn.Module):
     """Counts its calls, and may compute with their number."""
 

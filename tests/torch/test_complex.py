@@ -12,6 +12,7 @@ from tests.torch.cells import CLOSE, loop, nn, torch
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
 F: Any = torch.fft
+TAPS = torch.hamming_window(6)
 
 FUNCTIONS = {
     "mul": lambda x, z, w: z * z,
@@ -84,6 +85,17 @@ FUNCTIONS = {
     "irfft_of_odd": lambda x, z, w: F.irfft(z, n=7, norm="forward"),
     "fft2": lambda x, z, w: F.ifft2(F.fft2(x) * z),
     "rfft2": lambda x, z, w: F.irfft2(F.rfft2(x) * z[:, :3], s=(3, 4)),
+    "stft": lambda x, z, w: torch.stft(x.repeat(1, 3), 6, 2, window=TAPS, return_complex=True),
+    "stft_of_complex": lambda x, z, w: z.stft(
+        4, 1, 3, TAPS[:3], center=False, normalized=True, return_complex=True
+    ),
+    "istft": lambda x, z, w: torch.istft(z, 4, 2, window=TAPS[:4], length=7),
+    "istft_of_two_sides": lambda x, z, w: z.mT.istft(
+        4, window=TAPS[:4], center=False, normalized=True, onesided=False
+    ),
+    "istft_of_complex": lambda x, z, w: torch.istft(
+        w, 4, 2, window=TAPS[:4].to(w.dtype), onesided=False, return_complex=True
+    ),
 }
 
 
@@ -157,7 +169,7 @@ def test_a_complex_state(reverse: bool) -> None:
     torch.manual_seed(0)
     cell = LinearRecurrence(4, 6)
     for batch in (3, 5):
-        x = torch.randn(20, batch, 4, requires_grad=True)
+        x = torch.ops.aten._neg_view(torch.randn(20, batch, 4)).requires_grad_()
         h = torch.randn(batch, 6, dtype=torch.complex64).conj().requires_grad_()
         sources = [x, h, *cell.parameters()]
         found = []

@@ -264,7 +264,22 @@ def test_random_numbers_of_instances() -> None:
         func.vmap(whole)(ones)
 
 
-def test_gradients_that_come_in_a_batch() -> None:
-    ys, _ = rt.scan(tanh_cell(W), xs := XS.clone().requires_grad_(), H)
-    with pytest.raises(CompileError, match="is_grads_batched is not supported"):
-        torch.autograd.grad(ys, xs, torch.stack([ys, ys]), is_grads_batched=True)
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_that_come_in_a_batch(create_graph: bool) -> None:
+    """Of one output and of both."""
+    found = list[Any]()
+    for run in (rt.scan, loop):
+        xs, w = XS.clone().requires_grad_(), W.clone().requires_grad_()
+        ys, last = run(tanh_cell(w), xs, H)
+        several = torch.stack([ys, ys.exp()]).detach()
+        rows = [torch.autograd.grad(last, xs, last.expand(3, 2, 4), True, is_grads_batched=True)]
+        pair, seeds = (last.sum(), ys), (torch.tensor([1.0, -2.0], **F64), several)
+        rows.append(
+            torch.autograd.grad(
+                pair, (xs, w), seeds, is_grads_batched=True, create_graph=create_graph
+            )
+        )
+        if create_graph:
+            rows.append(torch.autograd.grad(sum(x.square().sum() for x in rows[1]), (xs, w)))
+        found.append(rows)
+    torch.testing.assert_close(*found)

@@ -215,10 +215,9 @@ def test_a_budget_is_kept() -> None:
     roomy = train_within(whole)
     assert taken(roomy, sizes) == whole
     assert roomy.metadata["checkpoints"].startswith("no checkpoints")
-    for part in (3, 10):
-        model = train_within(whole // part)
-        assert taken(model, sizes) <= whole // part
-        assert model.metadata["checkpoints"].startswith("checkpoints every ")
+    model = train_within(whole // 5)
+    assert taken(model, sizes) <= whole // 5
+    assert model.metadata["checkpoints"].startswith("checkpoints every ")
 
 
 def test_a_library_keeps_a_budget(tmp_path: Path) -> None:

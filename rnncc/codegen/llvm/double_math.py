@@ -9,8 +9,9 @@ import math
 
 from llvmlite import ir
 
+from rnncc.codegen.llvm.far_turns import far_turns, parts_of
 from rnncc.codegen.llvm.math import INF, MathEmitter
-from rnncc.codegen.llvm.vector import Vector, declared
+from rnncc.codegen.llvm.vector import Vector
 
 NEAR_ERF = (
     *(1.1283791670955126, -0.3761263890318375, 0.11283791670954879, -0.026866170645076792),
@@ -30,6 +31,10 @@ ERF_END = 6.0
 # pi / 2: three parts of 29 bits, whose product with a quarter turn's number is exact up to
 # TURNS_END, and the rest.
 QUARTER = (1.570796325802803, 9.920935774287987e-10, 2.2517417706346578e-18, 3.5215598651832e-27)
+# 2 / pi for what lies beyond, with halves of 27 bits of what is smaller than FAR_END.
+TURNS = parts_of(26, 9)
+FAR_END = 2.0**63
+HALF_BITS = -1 << 27
 # Adding this leaves a sum's nearest whole number in its low bits.
 ROUNDER, ROUNDER_BITS = 1.5 * 2.0**52, 0x4338000000000000
 # Binary digits of a quotient that are found at a time, beside the 53 of a divisor.
@@ -109,14 +114,6 @@ class DoubleMath(MathEmitter):
         b.position_at_end(done)
         return following
 
-    def _any(self, b: ir.IRBuilder, flags: ir.Value) -> ir.Value:
-        """Whether one of the lanes is true."""
-        lanes = self.vector.lanes
-        if lanes == 1:
-            return flags
-        name = f"llvm.vector.reduce.or.v{lanes}i1"
-        return b.call(declared(self.module, name, ir.IntType(1), [flags.type]), [flags])
-
     def _scaled(self, b: ir.IRBuilder, whole: ir.Value, exponent: ir.Value) -> ir.Value:
         """whole * 2**exponent, which is a float64: in two steps, of which the first is normal."""
         least = self.splat_bits(LEAST_POWER)
@@ -140,6 +137,13 @@ class DoubleMath(MathEmitter):
         for part in QUARTER:
             r = self.fma(b, n, self.splat(-part), r)
         return self.bits(b, biased), r
+
+    def _far_turns(self, b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """As `_quarter_turns`, up to FAR_END; NaN beyond."""
+        head = self.from_bits(b, b.and_(self.bits(b, x), self.splat_bits(HALF_BITS)))
+        quarter, r = far_turns(self, b, [head, b.fsub(x, head)], TURNS)
+        inside = b.fcmp_ordered("<", self.abs(b, x), self.splat(FAR_END))
+        return quarter, b.select(inside, r, self.splat(math.nan))
 
     def _whole(self, b: ir.IRBuilder, k: ir.Value) -> ir.Value:
         """By way of bits: few machines have vectors of such conversions."""

@@ -1,17 +1,21 @@
 """Elementary functions on float vectors as LLVM IR: exp, log, tanh, sigmoid, erf and relatives.
 
 In: values of `MathEmitter.type`. Out: the results, within the bounds that docs/math.md states; NaN
-gives NaN. No branch, no table, no library call; no result depends on the lane count. Coefficients
-come from tools/fit_polynomials.py, the reduction by ln 2 in two parts is Cody and Waite's (1980).
+gives NaN. No table, no library call, and a branch only to what rare numbers need; no result depends
+on the lane count. Coefficients come from tools/fit_polynomials.py, the reduction by ln 2 in two
+parts is Cody and Waite's (1980).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from llvmlite import ir
 
 from rnncc.codegen.llvm.coefficients import TABLES
+from rnncc.codegen.llvm.far_turns import far_turns, parts_of
 from rnncc.codegen.llvm.vector import Vector, VectorEmitter, declared
 
 INF = math.inf
@@ -36,6 +40,8 @@ ERF_END = 3.95
 QUARTER_HIGH = 1.570796325802803
 QUARTER_LOW = 9.920935796805404e-10
 TURNS_END = 2.0**23
+# 2 / pi for what lies beyond, down to a rest that no float32 makes large.
+TURNS = parts_of(29, 7)
 # From the least denormal float to beyond the largest.
 FLOAT_BINADES = 149 + 128
 # A digit's bits; 24 more for a float32, and the product still fits into float64's 53.
@@ -133,16 +139,18 @@ class MathEmitter(VectorEmitter):
         return self.copy_sign(b, self._log_edges(b, x, result, -1.0), x)
 
     def sin(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-        """sin x from the remainder by a quarter turn; NaN where |x| > 2**23."""
+        """sin x from the remainder by a quarter turn."""
         return self._circular(b, x, 0)
 
     def cos(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-        """cos x = sin(x + a quarter turn); NaN where |x| > 2**23."""
+        """cos x = sin(x + a quarter turn)."""
         return self._circular(b, x, 1)
 
     def _circular(self, b: ir.IRBuilder, x: ir.Value, ahead: int) -> ir.Value:
         """sin(x + ahead quarter turns)."""
-        quarter, r = self._quarter_turns(b, x)
+        far = b.fcmp_ordered(">", self.abs(b, x), self.splat(TURNS_END))
+        near = self._quarter_turns(b, x)
+        quarter, r = self._where_rare(b, far, lambda: self._far_turns(b, x), near)
         quarter = b.add(quarter, self.splat_bits(ahead))
         square = b.fmul(r, r)
         sine = self._sine(b, r, square)
@@ -151,9 +159,7 @@ class MathEmitter(VectorEmitter):
         bits = self.bits(b, b.select(odd, cosine, sine))
         # In the third and fourth quarter the sign turns: bit 1 becomes the sign's.
         half = b.shl(b.and_(quarter, self.splat_bits(2)), self.splat_bits(self.table.bits - 2))
-        result = self.from_bits(b, b.xor(bits, half))
-        far = b.fcmp_ordered(">", self.abs(b, x), self.splat(TURNS_END))
-        return b.select(far, self.splat(math.nan), result)
+        return self.from_bits(b, b.xor(bits, half))
 
     def _sine(self, b: ir.IRBuilder, r: ir.Value, square: ir.Value) -> ir.Value:
         """sin r within an eighth of a turn."""
@@ -170,6 +176,44 @@ class MathEmitter(VectorEmitter):
         r = b.fsub(x, b.fmul(n, self.constant(wide, QUARTER_HIGH)))
         r = b.fsub(r, b.fmul(n, self.constant(wide, QUARTER_LOW)))
         return b.trunc(b.bitcast(biased, long), self.integer), b.fptrunc(r, self.type)
+
+    def _far_turns(self, b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """As `_quarter_turns`, of any number; NaN of infinity."""
+        wide = b.fpext(x, self.like(ir.DoubleType()))
+        quarter, r = far_turns(self, b, [wide], TURNS)
+        finite = b.fcmp_ordered("<", self.abs(b, x), self.splat(INF))
+        r = b.select(finite, b.fptrunc(r, self.type), self.splat(math.nan))
+        return b.trunc(quarter, self.integer), r
+
+    def _where_rare(
+        self,
+        b: ir.IRBuilder,
+        flags: ir.Value,
+        make: Callable[[], Sequence[ir.Value]],
+        others: Sequence[ir.Value],
+    ) -> Sequence[ir.Value]:
+        """What `make` gives where flags are true, `others` elsewhere; not made where none is."""
+        before, rare, done = b.block, b.append_basic_block("rare"), b.append_basic_block("others")
+        branch: Any = b.cbranch(self._any(b, flags), rare, done)  # its type stubs lack set_weights
+        branch.set_weights([1, 1 << 16])
+        b.position_at_end(rare)
+        chosen = [b.select(flags, *pair) for pair in zip(make(), others, strict=True)]
+        after = b.block
+        b.branch(done)
+        b.position_at_end(done)
+        merged = [b.phi(value.type) for value in others]
+        for phi, one, other in zip(merged, chosen, others, strict=True):
+            phi.add_incoming(one, after)
+            phi.add_incoming(other, before)
+        return merged
+
+    def _any(self, b: ir.IRBuilder, flags: ir.Value) -> ir.Value:
+        """Whether one of the lanes is true."""
+        lanes = self.vector.lanes
+        if lanes == 1:
+            return flags
+        name = f"llvm.vector.reduce.or.v{lanes}i1"
+        return b.call(declared(self.module, name, ir.IntType(1), [flags.type]), [flags])
 
     def rem(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
         """x - y trunc(x / y), exactly; NaN if x is infinite or y is 0.

@@ -72,16 +72,16 @@ static {real} rnncc_sigmoid{ending}({real} x)
     return 1.0{letter} / (1.0{letter} + exp{letter}(-x));
 }}
 
-/* NaN where float tells a turn's parts no more. */
+/* Of double NaN from 2**63 on, as other code has it. */
 static {real} rnncc_sin{ending}({real} x)
 {{
-    return fabs{letter}(x) > 8388608.0{letter} ? NAN : sin{letter}(x);
+    return sizeof x > sizeof(float) && fabs(x) >= 9223372036854775808.0 ? NAN : sin{letter}(x);
 }}
 
-/* NaN where float tells a turn's parts no more. */
+/* Of double NaN from 2**63 on, as other code has it. */
 static {real} rnncc_cos{ending}({real} x)
 {{
-    return fabs{letter}(x) > 8388608.0{letter} ? NAN : cos{letter}(x);
+    return sizeof x > sizeof(float) && fabs(x) >= 9223372036854775808.0 ? NAN : cos{letter}(x);
 }}
 """
 

@@ -10,6 +10,7 @@ import torch
 import torch._decomp
 
 from rnncc.frontends.torch.lower import translation_of
+from rnncc.frontends.torch.spectra import istft, stft
 
 
 @cache
@@ -111,5 +112,7 @@ FUNCTIONS: dict[Any, Any] = {
     torch.nn.functional.cosine_similarity: _cosine_similarity,
     torch.rms_norm: _rms_norm,
     torch.nn.functional.rms_norm: _rms_norm,
+    torch.functional.stft: stft,
+    torch.istft: istft,
 }
 """Functions that PyTorch takes apart before decompositions are asked for."""

@@ -13,7 +13,22 @@ from rnncc.frontends.torch.decompositions import FUNCTIONS
 from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
 
-_IN_PARTS = {operator: function for function, operator in CELLS.items()}
+
+def _rnn_cell(activation: Any) -> Any:
+    """PyTorch's own has another type in the body of a loop, where its state has 16 bits."""
+
+    def step(x: Any, h: Any, w: Any, u: Any, b: Any = None, c: Any = None) -> Any:
+        linear = torch.nn.functional.linear
+        return activation(linear(x, w, b) + linear(h, u, c))
+
+    return step
+
+
+_IN_PARTS = {
+    **{operator: function for function, operator in CELLS.items()},
+    CELLS[torch.rnn_tanh_cell]: _rnn_cell(torch.tanh),
+    CELLS[torch.rnn_relu_cell]: _rnn_cell(torch.relu),
+}
 """Cells whose products alone are computed in 16 bits under autocast."""
 
 

@@ -24,8 +24,8 @@ def call_instead(module: GraphModule) -> None:
             for node in list(part.graph.find_nodes(op="call_function", target=function)):
                 node.target = replacement
         for node in list(part.graph.nodes):
-            if node.op == "call_method" and node.target == "fill_diagonal_":
-                node.op, node.target = "call_function", _fill_diagonal_
+            if node.op == "call_method" and node.target in _METHODS:
+                node.op, node.target = "call_function", _METHODS[node.target]
             if node.target in _WRITTEN_DOWN:
                 with part.graph.inserting_after(node):
                     copy = part.graph.call_method("clone", (node,))
@@ -42,6 +42,12 @@ def _fill_diagonal_(x: Any, fill_value: Any, wrap: bool = False) -> Any:
     return x
 
 
+_METHODS: dict[Any, Any] = {
+    "fill_diagonal_": _fill_diagonal_,
+    "stft": torch.functional.stft,
+    "istft": torch.istft,
+}
+"""Methods that are functions here."""
 _WRITTEN_DOWN = (torch.tensor, torch.Tensor.new_tensor, "new_tensor")
 """They detach what they make: functionalization would detach what is written there later, too."""
 

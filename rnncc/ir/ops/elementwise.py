@@ -76,10 +76,10 @@ class Abs(Unary):
     """y = |x|"""
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        """0 at 0."""
+        """0 at 0 and NaN."""
         zero = b.full_like(dy, 0.0)
-        signed = b.select(b.compare("lt", self.x, zero), b.neg(dy), dy)
-        return [b.select(b.compare("eq", self.x, zero), zero, signed)]
+        below = b.select(b.compare("lt", self.x, zero), b.neg(dy), zero)
+        return [b.select(b.compare("gt", self.x, zero), dy, below)]
 
 
 @elementwise("relu", _relu)
@@ -87,9 +87,9 @@ class Relu(Unary):
     """y = max(x, 0)"""
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        """0 at 0."""
+        """0 at 0, dy at NaN."""
         zero = b.full_like(dy, 0.0)
-        return [b.select(b.compare("gt", self.y, zero), dy, zero)]
+        return [b.select(b.compare("le", self.y, zero), zero, dy)]
 
 
 @elementwise("add", np.add)

@@ -17,8 +17,8 @@ from rnncc.ir.ops.base import Array, Cost, Elementwise, Grads, Unary, elementwis
 if TYPE_CHECKING:
     from rnncc.ir.builder import Builder
 
-FARTHEST = 2.0**23
-"""The largest number of which code computes the sine."""
+FARTHEST = 2.0**63
+"""Below it code computes the sine of float64, and of float32 that of all."""
 _ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -31,7 +31,7 @@ def _erf(x: Array) -> Array:
 
 
 def _of_near_angles(f: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    return lambda x: np.where(np.abs(x) > FARTHEST, np.nan, f(x))
+    return lambda x: np.where((np.abs(x) >= FARTHEST) & (x.dtype == np.float64), np.nan, f(x))
 
 
 @elementwise("sqrt", np.sqrt, Cost.ROOT)
@@ -105,7 +105,7 @@ class Erf(Unary):
 
 @elementwise("sin", _of_near_angles(np.sin), Cost.FUNCTION)
 class Sin(Unary):
-    """y = sin x; NaN where |x| > 2²³, beyond which float32 does not resolve a period"""
+    """y = sin x; of float64 NaN from |x| = 2⁶³ on"""
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.mul(dy, b.cos(self.x))]
@@ -113,7 +113,7 @@ class Sin(Unary):
 
 @elementwise("cos", _of_near_angles(np.cos), Cost.FUNCTION)
 class Cos(Unary):
-    """y = cos x; NaN where |x| > 2²³, as of sin"""
+    """y = cos x; of float64 NaN from |x| = 2⁶³ on"""
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.neg(b.mul(dy, b.sin(self.x)))]
