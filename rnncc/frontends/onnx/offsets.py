@@ -62,3 +62,9 @@ def _part_at(op: Concat, at: Dim) -> SSAValue | None:
             return part
         behind = behind + dims_of(part)[0] if len(dims_of(part)) == 1 else behind
     return None
+
+
+def formula_of(value: SSAValue) -> Dim | None:
+    """The formula of sizes that a number is, if it is one."""
+    base, formula = _parted(value, MOST)
+    return formula if base is None else None

@@ -296,7 +296,7 @@ def _fold_scatter_elements(n: Node, arrays: list[Array]) -> Array | None:
         return None
     axis = _elements_axis(n)
     _check_updates(n, n.dims(1))
-    places = list(np.indices(index.shape))
+    places = [np.broadcast_to(i, index.shape) for i in np.ix_(*map(np.arange, index.shape))]
     places[axis] = checked(n, index, x.shape[axis])
     return _updated(n, x, tuple(places), updates)
 
