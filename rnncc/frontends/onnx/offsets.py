@@ -18,9 +18,14 @@ MOST = 64
 
 def distance(start: SSAValue, end: SSAValue) -> Dim | None:
     """end - start, of numbers by themselves, if it is a formula of sizes."""
-    first, less = _parted(start, MOST)
-    last, more = _parted(end, MOST)
+    first, less = parted(start)
+    last, more = parted(end)
     return more - less if first is last else None
+
+
+def parted(value: SSAValue) -> tuple[SSAValue | None, Dim]:
+    """A number as another one plus a formula; None of a formula alone."""
+    return _parted(value, MOST)
 
 
 def _parted(value: SSAValue, left: int) -> tuple[SSAValue | None, Dim]:
@@ -66,5 +71,5 @@ def _part_at(op: Concat, at: Dim) -> SSAValue | None:
 
 def formula_of(value: SSAValue) -> Dim | None:
     """The formula of sizes that a number is, if it is one."""
-    base, formula = _parted(value, MOST)
+    base, formula = parted(value)
     return formula if base is None else None
