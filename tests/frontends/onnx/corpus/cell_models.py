@@ -7,6 +7,7 @@ Fourier transforms, dynamic programming, messages along edges, branches by the l
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -84,6 +85,9 @@ class Closed(nn.Module):
 
 class Legendre(nn.Module):
     """A memory of polynomials, whose matrices are fixed, beside a plain state."""
+
+    a: Tensor
+    b: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,8 +247,8 @@ class OfLengths(nn.Module):
         self.q, self.k, self.v = (nn.Linear(D, D) for _ in range(3))
 
     def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
-        y = self.rnn(x)[0]
-        beyond = torch.arange(0, lengths.max())[None] >= lengths[:, None]
+        y, longest = self.rnn(x)[0], cast(int, lengths.max())
+        beyond = torch.arange(0, longest)[None] >= lengths[:, None]
         scores = self.q(y) @ self.k(y).transpose(1, 2) / math.sqrt(D)
         weights = scores.masked_fill(beyond[:, None], -1e9).softmax(-1)
         return (weights @ self.v(y)).masked_fill(beyond[:, :, None], 0.0)
