@@ -104,6 +104,24 @@ def counted_twice() -> Any:
     return over(nodes, {"x": ["N", 2, "T"]}, k=drawn(2, 2, 3), **held)
 
 
+def filled_up() -> Any:
+    """Rows up to a multiple of 4, brought into a shape that has as many as there were."""
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Split", "shape", "n t two", axis=0),
+        node("Add", "t three", "more"),
+        node("Div", "more four", "blocks"),
+        node("Mul", "blocks four", "whole"),
+        node("Sub", "whole t", "missing"),
+        node("Concat", "zeros missing zero", "pads", axis=0),
+        node("Pad", "x pads", "filled"),
+        node("Concat", "n t last", "kept", axis=0),
+        node("Reshape", "filled kept", "y"),
+    ]
+    held = {"zeros": np.zeros(4, np.int64), "zero": np.array([0]), "last": np.array([-1])}
+    return over(nodes, {"x": ["N", "T", 2]}, three=np.array([3]), four=np.array([4]), **held)
+
+
 def skipped(levels: int) -> Any:
     """A U of strided convolutions: each way up meets the way down at its size."""
     down, names = list[Any](), ["x"]
@@ -191,6 +209,7 @@ CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
         {"x": (2, 2, 0)},
         "would be -1",
     ),
+    "rows that must be kept": (filled_up(), {"x": (2, 8, 2)}, {"x": (2, 7, 2)}, "would be -1"),
     "a way down and up": (
         skipped(3),
         {"x": (2, 2, 16)},

@@ -87,7 +87,7 @@ def _rounded_up(n: Node, old: tuple[Dim, ...], rest: Dim, requested: list[Dim]) 
     divides = number <= MOST_DIVISOR and not elements.is_static
     if sides or parts is None or not divides or n.scope.model.branches:
         what = f"cannot bring {shape_text(old)} into the shape {shape_text(requested)}"
-        raise n.error(what, differ=sides)
+        raise n.error(what, differ=sides or _axes_that_differ(old, requested))
     return parts.over(number)
 
 
@@ -98,6 +98,13 @@ def _side_of_maximum(elements: Dim, divisor: Dim) -> list[tuple[Dim, Dim]]:
             if elements.substitute({atom: side}).divide(divisor) is not None:
                 return [(Dim([((atom,), 1)]), side)]
     return []
+
+
+def _axes_that_differ(old: Sequence[Dim], requested: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
+    """Sizes that are to be kept, by formulas of others, where shapes have as many axes."""
+    if len(old) != len(requested):
+        return []
+    return [(a, b) for a, b in zip(old, requested, strict=True) if b not in (-1, a)]
 
 
 def _fold_reshape(n: Node, arrays: list[Array]) -> Array | None:
