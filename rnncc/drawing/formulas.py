@@ -32,6 +32,7 @@ _INFIX: Mapping[type[Operation], tuple[str, int]] = {
     elementwise.Sub: (" - ", SUM),
     elementwise.Mul: (" · ", PRODUCT),
     elementwise.Div: (" / ", PRODUCT),
+    elementwise.Share: (" / ", PRODUCT),
     elementwise.Rem: (" mod ", PRODUCT),
 }
 _COMPARE = {"lt": "<", "le": "≤", "gt": ">", "ge": "≥", "eq": "=", "ne": "≠"}

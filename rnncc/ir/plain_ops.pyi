@@ -33,6 +33,8 @@ class PlainOps(ABC):
         """y = a · b + c (add), a · b - c (sub) or c - a · b (from), rounded once where machines can"""
     def div(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """y = a / b; of integers towards zero, where a / 0 is 0"""
+    def share(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        """y = a · (1 / b), rounded twice: many shares of one sum, which is divided by once"""
     def maximum(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """y = max(a, b); NaN if either is"""
     def minimum(self, a: SSAValue, b: SSAValue) -> SSAValue:

@@ -249,15 +249,15 @@ def _emit_body(
     lowering: Lowering, op: Scan, homes: list[Home], sequences: list[Home | None], t: Dim
 ) -> list[SSAValue]:
     """One step: every new state and row of ys goes to its place."""
-    carry, rows = ([strip_units(v) for v in group] for group in op.yields)
+    carry, rows = op.yields
     shown = [(v, s) for v, s in zip(rows, sequences, strict=True) if s and s not in homes]
     live_out: list[Item] = []
-    for value, home in [*zip(carry, homes, strict=True), *shown]:
+    for yielded, home in [*zip(carry, homes, strict=True), *shown]:
+        value = strip_units(yielded)
         if home.size is None:
             first, *strides = home.place.access.strides
-            live_out.append(
-                Item(value, Placed(home.place.buffer, Access(first * t, tuple(strides))))
-            )
+            row = Placed(home.place.buffer, Access(first * t, tuple(strides)))
+            live_out.append(Item(value, row.with_units_elsewhere(dims_of(yielded), dims_of(value))))
             continue
         home.row = lowering.builder.insert(kern.Row(home.place.buffer, t, home.size)).y
         dest = Placed.densely(home.row, dims_of(value))

@@ -51,6 +51,12 @@ class Placed:
         pairs = zip(dims, self.access.strides, dense(dims), strict=True)
         return all(size == 1 or stride == packed for size, stride, packed in pairs)
 
+    def with_units_elsewhere(self, dims: Sequence[Dim], others: Sequence[Dim]) -> Placed:
+        """The same elements, whose shape has its axes of size 1 elsewhere."""
+        wide = iter(s for s, d in zip(self.access.strides, dims, strict=True) if d != 1)
+        strides = tuple(ZERO if d == 1 else next(wide) for d in others)
+        return Placed(self.buffer, Access(self.access.offset, strides))
+
     def over(self, index: IndexMap, rank: int) -> Access:
         """The access over a domain of `rank` axes whose points map to the value's by `index`."""
         offset, strides = self.access.offset, [ZERO] * rank

@@ -22,7 +22,7 @@ from rnncc.nn.reduction import (
 def softmax(b: Builder, x: SSAValue, axis: int) -> SSAValue:
     """exp(x - max x) / sum exp(x - max x) along one axis; a row of -inf alone gives NaN."""
     exps = b.exp(b.sub(x, reduce_keepdims(b, "max", x, [axis])))
-    return b.div(exps, reduce_keepdims(b, "sum", exps, [axis]))
+    return b.share(exps, reduce_keepdims(b, "sum", exps, [axis]))
 
 
 def log_softmax(b: Builder, x: SSAValue, axis: int) -> SSAValue:

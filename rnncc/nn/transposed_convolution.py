@@ -5,14 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
-from rnncc.nn.convolution import Window, channels_last, convolution, with_bias
+from rnncc.nn.convolution import (
+    Window,
+    channels_first,
+    channels_last,
+    convolution,
+    windowed,
+    with_bias,
+)
 
 VECTOR = 16
 """Units of a phase from which on a product of its own gains more than laying windows over each
@@ -43,6 +50,8 @@ def transposed_convolution(
         y = _by_phases(b, x, weights, windows, groups)
         for axis, (size, before) in enumerate(sizes, 1):
             y = _cut(b, y, axis, size, before)
+        if _are_shared(dims_of(weights), groups) and not _are_even(windows):
+            y = _with_whole_gradients(b, y, x, weights, windows, sizes, groups)
         return with_bias(b, y, bias)
     taps = [window.taps for window in windows]
     inputs, outputs = int(dims_of(weights)[0]) // groups, int(dims_of(weights)[1])
@@ -82,8 +91,75 @@ def _are_phases(windows: Sequence[Window], weights: Sequence[Dim], groups: int) 
     taps, all are one; else not where a phase of several inputs has fewer units than a vector."""
     if any(w.dilation > 1 or w.taps < w.stride for w in windows):
         return False
-    even = groups == 1 and all(w.taps % w.stride == 0 for w in windows)
-    return even or weights[0] == groups or int(weights[1]) >= VECTOR
+    even = groups == 1 and _are_even(windows)
+    return even or not _are_shared(weights, groups) or int(weights[1]) >= VECTOR
+
+
+def _are_even(windows: Sequence[Window]) -> bool:
+    """Whether all phases have as many taps, so that one product computes them."""
+    return all(window.taps % window.stride == 0 for window in windows)
+
+
+def _are_shared(weights: Sequence[Dim], groups: int) -> bool:
+    """Whether a group has several inputs: their terms are added up by products."""
+    return weights[0] != groups
+
+
+def _with_whole_gradients(
+    b: Builder,
+    y: SSAValue,
+    x: SSAValue,
+    weights: SSAValue,
+    windows: Sequence[Window],
+    sizes: Sequence[tuple[Dim, Dim | int]],
+    groups: int,
+) -> SSAValue:
+    """y, whose gradients are of whole windows: phases of several kinds would have twice as many
+    products, each over windows of its own."""
+    inner = Builder(Block(arg_types=[y.type, x.type, weights.type]), b.loc)
+    dy, inputs, kernel = inner.block.args
+    strided = [Window(window.taps, window.stride) for window in windows]
+    for axis, (window, (size, before)) in enumerate(zip(strided, sizes, strict=True), 1):
+        whole = (dims_of(x)[axis + 1] - 1) * window.stride + window.taps
+        dy = _uncut(inner, dy, axis, size, before, whole)
+    dx = convolution(inner, channels_first(inner, dy), kernel, None, strided, groups)
+    dw = _gradient_of_weights(inner, dy, inputs, dims_of(weights), strided, groups)
+    return b.with_gradient(y, [x, weights], [x, weights], inner, [dx, dw])
+
+
+def _uncut(
+    b: Builder, dy: SSAValue, axis: int, size: Dim, before: Dim | int, whole: Dim
+) -> SSAValue:
+    """The gradient of what `_cut` has cut."""
+    behind = size + before - whole
+    if behind.is_static and int(behind) > 0:
+        dy = b.slice(dy, axis, 0, whole - before)
+    return b.pad(dy, axis, before, whole, 0.0)
+
+
+def _gradient_of_weights(
+    b: Builder,
+    dy: SSAValue,
+    x: SSAValue,
+    dims: Sequence[Dim],
+    windows: Sequence[Window],
+    groups: int,
+) -> SSAValue:
+    """Rows of x times windows of dy [N, sizes..., M], added up over all: like the weights."""
+    rank = len(windows)
+    x, parts = channels_last(b, x), list[SSAValue]()
+    inputs, outputs, taps = int(dims[0]) // groups, int(dims[1]), dims[2:]
+    places = [1 + 2 * axis for axis in range(rank)]
+    dy = windowed(b, dy, windows, 1, 0.0)
+    dy = b.transpose(dy, [0, *places, *(place + 1 for place in places), 2 * rank + 1])
+    rows = product(dims_of(x)[:-1])
+    for group in range(groups):
+        left = b.slice(x, rank + 1, group * inputs, inputs)
+        right = b.slice(dy, 2 * rank + 1, group * outputs, outputs)
+        flat = b.reshape(right, (rows, product((*taps, outputs))))
+        dw = b.matmul(b.reshape(left, (rows, inputs)), flat, transpose_a=True)
+        parts.append(move_axis(b, b.reshape(dw, (inputs, *taps, outputs)), rank + 1, 1))
+    return b.concat(parts, 0)
 
 
 def _by_phases(

@@ -24,7 +24,7 @@ Doubles = NDArray[np.float64]
 TARGETS = {
     "x86-64-v2": ("x86_64-unknown-linux-gnu", Vector(4, fma=False)),
     "x86-64-v3": ("x86_64-unknown-linux-gnu", Vector(8)),
-    "x86-64-v4": ("x86_64-unknown-linux-gnu", Vector(16)),
+    "x86-64-v4": ("x86_64-unknown-linux-gnu", Vector(16, scales=True)),
     "generic": ("aarch64-unknown-linux-gnu", Vector(4)),
 }
 
@@ -79,7 +79,7 @@ def optimised(module: ir.Module, target: llvm.TargetMachine) -> llvm.ModuleRef:
 
 @functools.cache
 def compiled(
-    name: str, lanes: int, fma: bool, inputs: int = 1, dtype: Real = "f32"
+    name: str, lanes: int, fma: bool, inputs: int = 1, dtype: Real = "f32", scales: bool = False
 ) -> Callable[[Any], Any]:
     """The function over an array whose length is a multiple of `lanes` (times `inputs`)."""
     llvm.initialize_native_target()
@@ -87,7 +87,7 @@ def compiled(
     triple = llvm.get_process_triple()
     features = llvm.get_host_cpu_features().flatten()
     target = machine(triple, llvm.get_host_cpu_name(), features, jit=True)
-    module = optimised(loop(name, Vector(lanes, fma, dtype), triple, inputs), target)
+    module = optimised(loop(name, Vector(lanes, fma, dtype, scales), triple, inputs), target)
     engine = llvm.create_mcjit_compiler(module, target)
     engine.finalize_object()
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)

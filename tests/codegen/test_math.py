@@ -6,7 +6,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from rnncc.codegen.llvm.vector import Vector
+from rnncc.codegen.llvm.vector import Real, Vector
 from tests.codegen.elementary import (
     EDGES,
     TARGETS,
@@ -152,6 +152,18 @@ def test_extrema_pass_nan_on(name: str) -> None:
     a, b = np.repeat(x, x.size), np.tile(x, x.size)
     got = compiled(name, 8, True, inputs=2)(np.concatenate([a, b]))
     np.testing.assert_array_equal(got, getattr(np, name)(a, b))
+
+
+@pytest.mark.parametrize(("lanes", "dtype"), [(16, "f32"), (8, "f64")])
+def test_scaling_by_one_instruction_gives_the_same_bits(lanes: int, dtype: Real) -> None:
+    if not llvm.get_host_cpu_features().get("avx512f"):
+        pytest.skip("this machine has no such instruction")
+    ends = np.linspace(-800, 800, 1 << 16)
+    x = padded(np.concatenate([SPECIAL, floats(0, 2**32, 65521), ends.astype(np.float32)]))
+    by_products = compiled("exp", lanes, True, dtype=dtype)
+    by_scaling = compiled("exp", lanes, True, dtype=dtype, scales=True)
+    with np.errstate(invalid="ignore"):  # of NaN as a double
+        np.testing.assert_array_equal(by_scaling(x), by_products(x))
 
 
 @pytest.mark.parametrize("lanes", [1, 8])

@@ -235,6 +235,22 @@ def test_a_transposed_convolution_is_the_gradient_of_a_convolution(
     net = b.finish({"x": transposed_convolution(b, dy, w, None, windows, cut, groups=groups)})
     got = run(net, {"dy": outside, "w": arrays["w"]}, np.float64)["x"]
     np.testing.assert_allclose(got, want, 1e-9, 1e-12)
+    check_gradients(net, {})
+
+
+@pytest.mark.parametrize("beyond", [0, 2])
+def test_gradients_of_phases_are_of_whole_windows(beyond: int) -> None:
+    """One product each for x and for weights, where phases have 2 and 1 taps; with zeros behind."""
+    b = Builder.net("m")
+    x, w = b.input("x", ["N", 3, "T"]), b.input("w", [3, 16, 3])
+    size = Dim.of("T") * 2 - 1 if not beyond else Dim.of("T") * 2 + 2
+    y = transposed_convolution(b, x, w, None, [Window(3, 2)], [(size, 1)])
+    program = b.finish({"y": y})
+    check_gradients(program, {"N": 2, "T": 4})
+    both = differentiate(program, ["y"], ["x", "w"])
+    applied(Simplify())(both)
+    assert count(program.net.body.block)["matmul"] == 2
+    assert count(both.net.body.block)["matmul"] == 2 + 2
 
 
 @pytest.mark.parametrize(("channels", "products"), [(64, 17), (32, 1)])

@@ -43,6 +43,7 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     "multiply_add, less": (lambda b, *xs: b.multiply_add("sub", *xs), [["N", 3], ["N", 3], []]),
     "multiply_add, from": (lambda b, *xs: b.multiply_add("from", *xs), [["N", 3], [3], ["N", 3]]),
     "div": (lambda b, x, y: b.div(x, positive(b, y)), [["N", 3], ["N", 3]]),
+    "share": (lambda b, x, y: b.share(x, positive(b, y)), [["N", 3], ["N", 3]]),
     "rem": (lambda b, x, y: b.rem(b.mul(x, b.fill(7.0, [])), positive(b, y)), [["N", 3], [3]]),
     "maximum": (Builder.maximum, [["N", 3], ["N", 3]]),
     "minimum": (Builder.minimum, [["N", 3], ["N", 3]]),

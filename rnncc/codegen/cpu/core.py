@@ -71,6 +71,11 @@ class Core:
         return needed(self)
 
     @property
+    def scales(self) -> bool:
+        """Whether it multiplies a vector by powers of two in one instruction: AVX-512 does."""
+        return self.architecture == "x86_64" and self.lanes * self.item == 64
+
+    @property
     def converts_halves(self) -> bool:
         """Whether there are instructions from and to float16, of vectors too."""
         return self.architecture == "x86_64" and "f16c" in self.extensions

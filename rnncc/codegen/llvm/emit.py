@@ -78,7 +78,8 @@ class Emit(SizeEmit):
         """Functions on one float of a type, or on a vector of them."""
         key = lanes, dtype
         if key not in self._math:
-            self._math[key] = math_of(self.module, Vector(lanes, self.target.fma, dtype))
+            vector = Vector(lanes, self.target.fma, dtype, self.target.scales)
+            self._math[key] = math_of(self.module, vector)
         return self._math[key]
 
     def function(self, name: str, xs: Sequence[Value], lanes: int, dtype: Real) -> Value:

@@ -32,6 +32,11 @@ class Machine(Named, Protocol):
         ...
 
     @property
+    def scales(self) -> bool:
+        """Whether it multiplies 64 bytes of floats by powers of two in one instruction."""
+        ...
+
+    @property
     def compact(self) -> bool:
         """Whether code is to be small: functions of elements stand apart, once each."""
         ...

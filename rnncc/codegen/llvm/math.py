@@ -56,23 +56,32 @@ class MathEmitter(VectorEmitter):
         self.table = TABLES[vector.dtype]
 
     def exp(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-        """e**x as 2**(n-1) * (2 * e**r), n the nearest to x / ln 2; denormal results become 0.
-
-        With n - 1 the largest results need no second factor; the smallest n then needs a denormal.
-        """
+        """e**x as 2**n * e**r, n the nearest to x / ln 2; denormal results become 0."""
         clamped = self.minimum(b, x, self.splat(self.table.exp_end))
         rounder = self.splat(self.table.rounder - 1)
         biased = self.fma(b, clamped, self.splat(LOG2_E), rounder)
-        r = self._remainder(b, clamped, b.fsub(biased, rounder), -1.0)
+        n = b.fsub(biased, rounder)
+        r = self._remainder(b, clamped, n, -1.0)
+        # Of NaN this is false.
+        vanishes = b.fcmp_ordered("<", x, self.splat(self.table.exp_start))
+        return b.select(vanishes, self.splat(0.0), self._exp_scaled(b, r, n, biased))
+
+    def _exp_scaled(self, b: ir.IRBuilder, r: ir.Value, n: ir.Value, biased: ir.Value) -> ir.Value:
+        """2**n * e**r, of the same bits either way.
+
+        By products it is 2**(n-1) * (2 * e**r): with n - 1 the largest results need no second
+        factor; the smallest n then needs a denormal.
+        """
+        if self.scales_whole:
+            halves = [term / 2 for term in self.table.exp]
+            return self.scaled(b, self.fma(b, r, self.polynomial(b, r, halves), self.splat(1.0)), n)
         twice = self.fma(b, r, self.polynomial(b, r, self.table.exp), self.splat(2.0))
         power = self.bits(b, self._power_of_two(b, biased))
         least = self.splat_bits(1 << (self.table.shift - 1))
         # 2**(n-1) of the least n is denormal, which the shift of bits does not make: it is put in
         # by hand.
         power = self.from_bits(b, b.select(b.icmp_signed(">", power, least), power, least))
-        # Of NaN this is false.
-        vanishes = b.fcmp_ordered("<", x, self.splat(self.table.exp_start))
-        return b.select(vanishes, self.splat(0.0), b.fmul(twice, power))
+        return b.fmul(twice, power)
 
     def expm1(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """e**x - 1 as 2 * (s*(e**r - 1) + (s - 1/2)), s = 2**(n-1), n the nearest to x / ln 2."""

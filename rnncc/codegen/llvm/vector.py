@@ -25,6 +25,12 @@ FORMATS: dict[Real, tuple[ir.Type, ir.IntType, str]] = {
 """Element type -> that of LLVM, the integer of its bits, its letter in `struct`."""
 
 
+ITEM = {"f32": 4, "f64": 8}
+"""Element type -> its bytes."""
+SCALED_BYTES = 64
+"""Of a vector that an instruction scales."""
+ROUNDING_AS_SET = 4
+"""To an AVX-512 instruction: the rounding that all others have."""
 MANTISSA = {"f32": 23, "f64": 52}
 """Element type -> bits behind the point of a number from 1 to 2."""
 WITHOUT_ROUNDING = {"armv7", "thumbv7em", "thumbv8m.main", "riscv32"}
@@ -46,11 +52,14 @@ class Vector:
         lanes: elements in one value; 1 is a plain scalar.
         fma: the target has fused multiply-add; without it a*b + c is a multiply and an add.
         dtype: the element type.
+        scales: the target multiplies 64 bytes of elements by powers of two in one instruction
+            (AVX-512).
     """
 
     lanes: int
     fma: bool = True
     dtype: Real = "f32"
+    scales: bool = False
 
 
 def declared(
@@ -112,6 +121,21 @@ class VectorEmitter:
         if architecture_of(self.module.triple).startswith("wasm"):
             return self._relaxed_madd(b, x, y, z)
         return self._intrinsic(b, "fma", x, y, z)
+
+    @property
+    def scales_whole(self) -> bool:
+        """Whether `scaled` is there for these vectors."""
+        return self.vector.scales and self.vector.lanes * ITEM[self.vector.dtype] == SCALED_BYTES
+
+    def scaled(self, b: ir.IRBuilder, x: ir.Value, n: ir.Value) -> ir.Value:
+        """x * 2**n of whole numbers n as floats, rounded once."""
+        lanes = ir.IntType(self.vector.lanes)
+        as_told = ir.IntType(32)
+        kind = "ps" if self.vector.dtype == "f32" else "pd"
+        name = f"llvm.x86.avx512.mask.scalef.{kind}.512"
+        types = [self.type, self.type, self.type, lanes, as_told]
+        operands = [x, n, ir.Constant(self.type, ir.Undefined), lanes(-1), as_told(ROUNDING_AS_SET)]
+        return b.call(declared(self.module, name, self.type, types), operands)
 
     def polynomial(self, b: ir.IRBuilder, x: ir.Value, terms: Sequence[float]) -> ir.Value:
         """terms[0] + terms[1]*x + terms[2]*x**2 + ...

@@ -49,6 +49,10 @@ class DeviceMachine:
         return True
 
     @property
+    def scales(self) -> bool:
+        return False
+
+    @property
     def compact(self) -> bool:
         return False
 

@@ -112,7 +112,13 @@ def read_model(
         model.known, model.stored = known, size
         scope = Scope(model, Builder.net(name or stem or message.graph.name or "net"))
         defaults = _add_inputs(scope, message, shapes or {}, bind or {}, given or Given())
-        return _finished(scope, message.graph, defaults)
+        try:
+            made = _finished(scope, message.graph, defaults)
+        except CompileError as error:
+            raise model.undecided or error from error
+        if model.undecided is not None:
+            raise model.undecided
+        return made
 
     what = f"has operators that force more than {MOST_LEARNT} sizes to be others"
     many = CompileError(file, what, "--shape gives sizes that are equal one name")

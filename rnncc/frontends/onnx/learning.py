@@ -70,6 +70,10 @@ class Known:
     facts: tuple[Dim, ...] = ()
     same: tuple[tuple[Dim, Dim], ...] = ()
 
+    def facts_hold(self, facts: Sequence[Dim]) -> bool:
+        """Whether all of some facts were learnt."""
+        return all(fact in self.facts for fact in facts)
+
     def is_more(self, size: Dim, other: Dim) -> bool:
         """Whether it was learnt that one size is larger than another one."""
         return size - other - 1 in self.facts

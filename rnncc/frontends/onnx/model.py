@@ -53,7 +53,10 @@ class ModelContext:
         trip_counts: symbol of a loop's iteration number -> how many iterations there are.
         bounds: formulas that must not be negative for what was decided at import to hold.
         known: what operators force sizes to be, as far as that is known.
-        symbols: of the sizes of inputs, in order.
+        decided: numbers that the run decides -> the sizes that they are, a symbol where that is not
+            known yet.
+        undecided: the error of a size that no other one is known to be equal to.
+        symbols: of the sizes of inputs, and of those that the run decides, in order.
         branches: how many branches a node stands in that may not be taken.
         stored: the bytes of the file.
         folded: the bytes of all that has been computed at import.
@@ -74,6 +77,8 @@ class ModelContext:
     captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     trip_counts: dict[str, Dim] = field(default_factory=dict[str, Dim])
     bounds: dict[Dim, None] = field(default_factory=dict[Dim, None])
+    decided: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
+    undecided: CompileError | None = None
     loops: int = 0
     known: Known = field(default_factory=Known)
     symbols: list[str] = field(default_factory=list[str])

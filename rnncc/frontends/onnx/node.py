@@ -205,13 +205,16 @@ class Node:
         return array
 
     def sizes(self, index: int) -> list[Dim]:
-        """A vector of sizes."""
+        """A vector of sizes, of which those that are equal to others are these."""
         array = self.known(index)
         if array.ndim > 1 or (array.dtype != object and array.dtype.kind not in "iu"):
             raise self.error(f"{self._shown(index)} is no vector of integers")
         if array.size > MAX_SIZES:
             raise self.error(f"{self._shown(index)} holds {array.size} sizes, at most {MAX_SIZES}")
-        return [Dim.of(d if isinstance(d, Dim) else int(d)) for d in array.reshape(-1)]
+        sizes = [Dim.of(d if isinstance(d, Dim) else int(d)) for d in array.reshape(-1)]
+        for kept, gone in self.scope.model.known.same:
+            sizes = [kept if size == gone else size for size in sizes]
+        return sizes
 
     def places(self, index: int) -> list[Dim | SSAValue]:
         """A vector of integers, of which those that the run decides are computed."""

@@ -57,6 +57,10 @@ def _divide(a: Array, divisor: Array) -> Array:
     return np.where(divisor == 0, 0, towards_zero).astype(a.dtype)
 
 
+def _share(a: Array, total: Array) -> Array:
+    return a * (1 / total)
+
+
 def _remainder(a: Array, divisor: Array) -> Array:
     if a.dtype.kind == "f":
         return np.fmod(a, divisor)
@@ -174,6 +178,26 @@ class Div(Arithmetic):
         """da = dy / b, db = -da · y"""
         da = b.div(dy, self.b)
         return [da, b.neg(b.mul(da, self.y))]
+
+
+@elementwise("share", _share, Cost.ROOT)
+class Share(Arithmetic):
+    """y = a · (1 / b), rounded twice: many shares of one sum, which is divided by once"""
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect_float(types[0])
+        return super().infer_element(properties, *types)
+
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
+        """da = dy · (1 / b), db = -da · y"""
+        da = b.share(dy, self.b)
+        return [da, b.neg(b.mul(da, self.y))]
+
+    def scalar(self, b: Builder, operands: Sequence[SSAValue]) -> SSAValue:
+        """What is the same for a vector leaves the loop over it."""
+        share, total = operands
+        return b.mul(share, b.div(b.full_like(total, 1.0), total))
 
 
 @elementwise("maximum", np.maximum)
@@ -339,6 +363,6 @@ def _to_one(b: Builder, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
 
 
 OPS: list[type[Elementwise]] = [
-    *(Neg, Abs, Relu, Add, Sub, Mul, MultiplyAdd, Div, Maximum, Minimum, Rem, Round),
+    *(Neg, Abs, Relu, Add, Sub, Mul, MultiplyAdd, Div, Share, Maximum, Minimum, Rem, Round),
     *(Compare, Logical, Bits, Not, Select, StopGradient),
 ]

@@ -22,7 +22,7 @@ from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Ta
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.checks import expect
 from rnncc.ir.ops.control import terminator
-from rnncc.ir.ops.elementwise import Add, Div, Mul, Neg, Select, StopGradient, Sub
+from rnncc.ir.ops.elementwise import Add, Div, Mul, Neg, Select, Share, StopGradient, Sub
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Concat
 from rnncc.ir.ops.source import Fill
@@ -120,7 +120,7 @@ def _keeps_linear(op: Operation, tracked: set[SSAValue]) -> bool:
             return True
         case Mul() | Matmul():
             return linear.count(True) == 1
-        case Div():
+        case Div() | Share():
             return linear == [True, False]
         case Reduce():
             return op.kind.data == "sum"

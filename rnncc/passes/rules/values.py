@@ -94,7 +94,7 @@ def mul(op: ew.Mul) -> SSAValue | None:
     return op.b if fill_value(op.a) == 1 else None
 
 
-def div(op: ew.Div) -> SSAValue | None:
+def div(op: ew.Div | ew.Share) -> SSAValue | None:
     """x / 1 → x"""
     return op.a if fill_value(op.b) == 1 else None
 
@@ -192,6 +192,7 @@ _OWN: dict[type[RnnOp], tuple[Rule, ...]] = {
     ew.Sub: (sub,),
     ew.Mul: (mul,),
     ew.Div: (div,),
+    ew.Share: (div,),
     ew.Neg: (neg,),
     ew.Not: (invert,),
     ew.Relu: (repeat,),

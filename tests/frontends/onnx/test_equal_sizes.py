@@ -82,6 +82,46 @@ def windows() -> Any:
     return over(nodes, {"x": ["T", 4]}, zeros=np.array([0]), four=np.array([4]), **held)
 
 
+def counted_twice() -> Any:
+    """Rows as many as the windows of a convolution, and as many as (T - 1) / 2 + 1."""
+    nodes = [
+        node("Conv", "x k", "a", strides=[2], pads=[1, 1]),
+        node("Transpose", "a", "b", perm=[0, 2, 1]),
+        node("Reshape", "b all", "flat"),
+        node("Shape", "x", "shape"),
+        node("Split", "shape", "n two t", axis=0),
+        node("Sub", "t one", "less"),
+        node("Div", "less two", "halves"),
+        node("Add", "halves one", "rows"),
+        node("ConstantOfShape", "rows", "h"),
+        node("Add", "a h", "sum"),
+        node("Concat", "n rows last", "again", axis=0),
+        node("Reshape", "flat again", "c"),
+        node("Transpose", "c", "d", perm=[0, 2, 1]),
+        node("Add", "d sum", "y"),
+    ]
+    held = {"all": np.array([-1, 2]), "one": np.array([1]), "last": np.array([-1])}
+    return over(nodes, {"x": ["N", 2, "T"]}, k=drawn(2, 2, 3), **held)
+
+
+def filled_up() -> Any:
+    """Rows up to a multiple of 4, brought into a shape that has as many as there were."""
+    nodes = [
+        node("Shape", "x", "shape"),
+        node("Split", "shape", "n t two", axis=0),
+        node("Add", "t three", "more"),
+        node("Div", "more four", "blocks"),
+        node("Mul", "blocks four", "whole"),
+        node("Sub", "whole t", "missing"),
+        node("Concat", "zeros missing zero", "pads", axis=0),
+        node("Pad", "x pads", "filled"),
+        node("Concat", "n t last", "kept", axis=0),
+        node("Reshape", "filled kept", "y"),
+    ]
+    held = {"zeros": np.zeros(4, np.int64), "zero": np.array([0]), "last": np.array([-1])}
+    return over(nodes, {"x": ["N", "T", 2]}, three=np.array([3]), four=np.array([4]), **held)
+
+
 def skipped(levels: int) -> Any:
     """A U of strided convolutions: each way up meets the way down at its size."""
     down, names = list[Any](), ["x"]
@@ -163,6 +203,13 @@ CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
         {"x": (2, 2, 9), "z": (2, 2, 4)},
         r"expected T/2 = 5 \(T = 9\)",
     ),
+    "a shape that is asked for": (
+        counted_twice(),
+        {"x": (2, 2, 9)},
+        {"x": (2, 2, 0)},
+        "would be -1",
+    ),
+    "rows that must be kept": (filled_up(), {"x": (2, 8, 2)}, {"x": (2, 7, 2)}, "would be -1"),
     "a way down and up": (
         skipped(3),
         {"x": (2, 2, 16)},

@@ -10,9 +10,11 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.errors import NeedsValue
+from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.lists import refilled, types_in
 from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.appending import aligned
+from rnncc.frontends.onnx.ops.branch_sizes import Choice, choice_of, of_one_shape
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.attributes import get_dim
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 def _if(n: Node) -> list[Any]:
     """The outputs of one of two graphs; of the other nothing is built where the condition is known,
     or where the rest of the model can only be built if an open size is equal to a number, or only
-    if it is larger: calls check that.
+    if it is larger: calls check that. Where the condition compares sizes, those of branches'
+    results may differ.
 
     Refused: other conditions where branches' results differ in shape, type or length of lists, but
     of lists to which a loop around appends.
@@ -44,13 +47,21 @@ def _if(n: Node) -> list[Any]:
     if known is not None:
         chosen_branch = n.graph("then_branch" if bool(n.scalar(0)) else "else_branch")
         return inline(n, chosen_branch, {})
-    sizes = _equal_sizes(n.value(0).made)
-    if sizes is not None and n.scope.model.known.is_more(*sizes):
+    model, condition = n.scope.model, n.value(0).made
+    sizes, choice = _equal_sizes(condition), choice_of(condition)
+    if sizes is not None and model.known.is_more(*sizes):
         return inline(n, n.graph("else_branch"), {})
+    for which, facts in () if choice is None else choice.ways:
+        if facts and model.known.facts_hold(facts):
+            return inline(n, n.graph(f"{which}_branch"), {})
     try:
-        return _either(n)
+        return _either(n, choice)
     except NeedsValue as error:
-        fork = None if sizes is None else n.scope.model.fork(error, *sizes)
+        fork = None
+        if sizes is not None:
+            fork = model.fork(error, *sizes)
+        elif choice is not None and not model.branches:
+            fork = Fork(error, *(Learnt(*facts) for _, facts in choice.ways))
         if fork is None:
             raise
         raise fork from error
@@ -76,12 +87,14 @@ def _plain(value: SSAValue) -> Operation | Block:
     return value.owner
 
 
-def _either(n: Node) -> list[Any]:
+def _either(n: Node, choice: Choice | None) -> list[Any]:
     """The outputs of the branch that the run chooses."""
     (one, first), (other, second) = _branch(n, "then"), _branch(n, "else")
     if len(first) != len(second):
         raise n.error(f"has branches with {len(first)} and {len(second)} results")
     first, second = aligned((one.scope, first), (other.scope, second))
+    if choice is not None:
+        first, second = of_one_shape(choice, (one.scope, first), (other.scope, second))
     _check_branches(n, first, second)
     gate = n.b.reshape(n.x(0, ("i1",)), ())
     tensors = tensors_in(one.scope, first), tensors_in(other.scope, second)

@@ -61,12 +61,35 @@ def _transformed(n: Node, x: SSAValue, transform: _Transform) -> SSAValue:
     return n.b.reshape(y, (*lead, transform.bins, 1 if transform.real else 2))
 
 
+def _transformed_whole(n: Node, x: SSAValue, half: bool, inverse: bool) -> SSAValue:
+    """x [..., rows, 1 or 2] of open size as [..., as many bins or half of them, 2], by sines and
+    cosines that each call computes."""
+    b, (*lead, rows, parts) = n.b, dims_of(x)
+    n.b.require(MAX_LENGTH - rows)
+    bins, last = rows.under(2) + 1 if half else rows, len(lead) + 1
+    places = b.mul(b.iota((rows, bins), 0, "i64"), b.iota((rows, bins), 1, "i64"))
+    places = b.cast(b.rem(places, b.size(rows)), dtype_of(x))
+    count = b.cast(b.size(rows), dtype_of(x))
+    angle = b.mul(b.div(places, count), n.full(2 * math.pi, places))
+    cosine, sine = b.cos(angle), b.sin(angle) if inverse else b.neg(b.sin(angle))
+    shape = (*(lead or [Dim.of(1)]), rows)
+    real, *imaginary = (b.reshape(b.slice(x, last, k, 1), shape) for k in range(int(parts)))
+    found = [b.matmul(real, cosine), b.matmul(real, sine)]
+    for side in imaginary:
+        found = [
+            b.sub(found[0], b.matmul(side, sine)),
+            b.add(found[1], b.matmul(side, cosine)),
+        ]
+    y = b.concat([b.reshape(side, (*lead, bins, 1)) for side in found], last)
+    return b.div(y, count) if inverse else y
+
+
 def _dft(n: Node) -> SSAValue:
     """The discrete Fourier transform along an axis, or its inverse; the last axis holds real and
     imaginary parts.
 
-    Refused: open or computed lengths; more than 4096 elements; half a spectrum that is shorter or
-    longer than the length says.
+    Refused: computed lengths, and others than that of an axis of open size; more than 4096
+    elements; half a spectrum of open size, or one that is shorter or longer than the length says.
     """
     b, dims = n.b, n.dims()
     x = n.x(0, FLOATS)
@@ -77,9 +100,12 @@ def _dft(n: Node) -> SSAValue:
     if axis == len(dims) - 1:
         raise n.error("transforms the axis of real and imaginary parts")
     inverse, size = n.flag("inverse"), dims[axis]
-    if not size.is_static:
-        raise n.unsupported(f"transforms an axis of {size}", "--shape gives a size")
     real = inverse and onesided
+    if not size.is_static:
+        if real or n.has(1):
+            raise n.unsupported(f"transforms an axis of {size}", "--shape gives a size")
+        x = move_axis(b, x, axis, len(dims) - 2)
+        return move_axis(b, _transformed_whole(n, x, bool(onesided), inverse), len(dims) - 2, axis)
     if real and dims[-1] != 2:
         raise n.error("goes back from half a spectrum that has no imaginary parts")
     length = int(n.scalar(1)) if n.has(1) else 2 * (int(size) - 1) if real else int(size)

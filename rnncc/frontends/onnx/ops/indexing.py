@@ -287,12 +287,27 @@ def _fold_scatter_nd(n: Node, arrays: list[Array]) -> Array | None:
     depth = _depth(n, n.dims(1), x.ndim)
     _check_updates(n, [*n.dims(1)[:-1], *n.dims()[depth:]])
     places = _checked_places(n, places, list(x.shape[:depth]))
-    if n.opset >= 16 and n.text("reduction", "none") != "none":
+    return _updated(n, x, tuple(np.moveaxis(places, -1, 0)), updates)
+
+
+def _fold_scatter_elements(n: Node, arrays: list[Array]) -> Array | None:
+    x, index, updates = arrays
+    if index.dtype == object:
+        return None
+    axis = _elements_axis(n)
+    _check_updates(n, n.dims(1))
+    places = [np.broadcast_to(i, index.shape) for i in np.ix_(*map(np.arange, index.shape))]
+    places[axis] = checked(n, index, x.shape[axis])
+    return _updated(n, x, tuple(places), updates)
+
+
+def _updated(n: Node, x: Array, places: tuple[Array, ...], updates: Array) -> Array | None:
+    """Known numbers, some of them replaced."""
+    if _reduction(n):
         return None
     both = x.dtype == object or updates.dtype == object
     updated = as_objects(x) if both else np.array(x)
-    values = as_objects(updates) if both else updates
-    updated[tuple(np.moveaxis(places, -1, 0))] = values
+    updated[places] = as_objects(updates) if both else updates
     return updated
 
 
@@ -324,8 +339,8 @@ OPERATORS: dict[str, OnnxOperator] = {
     "Gather": OnnxOperator(_gather, _fold_gather),
     "GatherElements": OnnxOperator(_gather_elements),
     "GatherND": OnnxOperator(_gather_nd),
-    "ScatterElements": OnnxOperator(_scatter_elements),
-    "Scatter": OnnxOperator(_scatter_elements),
+    "ScatterElements": OnnxOperator(_scatter_elements, _fold_scatter_elements),
+    "Scatter": OnnxOperator(_scatter_elements, _fold_scatter_elements),
     "ScatterND": OnnxOperator(_scatter_nd, _fold_scatter_nd),
     "TensorScatter": OnnxOperator(_tensor_scatter),
     "OneHot": OnnxOperator(_one_hot),

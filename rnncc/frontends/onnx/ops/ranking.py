@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.decided import decided_sizes, settled
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.sizes import may_be_natural
@@ -85,7 +86,8 @@ def _fold_sums(n: Node, arrays: list[Array]) -> Array | None:
 def _range(n: Node) -> SSAValue:
     """start, start + delta, ... below limit.
 
-    Refused: bounds that are computed at run time; elements other than floats, int32, int64.
+    Refused: bounds that are computed at run time, but a limit that must be a size of something
+    else; elements other than floats, int32, int64.
     """
     b, dtype = n.b, n.value(0).dtype
     if dtype in (*FLOATS, *NARROW_FLOATS) and not _counts_sizes(n):
@@ -93,7 +95,9 @@ def _range(n: Node) -> SSAValue:
         count = _count(n, start, limit, delta)
         number = b.cast(b.iota((count,), 0, "i32"), WIDE.get(dtype, dtype))
         return b.add(b.mul(number, n.full(delta, number)), n.full(start, number))
-    start, limit, delta = (_size(n, i) for i in range(3))
+    decided = decided_sizes(n, 1)
+    start, delta = (_size(n, index) for index in (0, 2))
+    limit = _size(n, 1) if decided is None else decided[0]
     if not delta.is_static or delta == 0:
         raise n.unsupported(f"has the step {delta}")
     step = int(delta)
@@ -102,6 +106,7 @@ def _range(n: Node) -> SSAValue:
     wide = WIDE.get(dtype, dtype)
     counted = "i64" if wide in FLOATS else wide
     number = b.mul(b.iota((whole,), 0, counted), b.fill(step, (), counted))
+    number = number if decided is None else settled(n, 1, number)
     return b.cast(b.add(number, b.size(start, counted)), wide)
 
 

@@ -8,6 +8,7 @@ from math import gcd, prod
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.decided import decided_sizes, is_undecided, settled
 from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.sizes import may_equal
 from rnncc.frontends.onnx.values import Array, Value, as_objects, size_value, sizes_value
@@ -40,6 +41,9 @@ def _reshape(n: Node) -> SSAValue:
     count = product(new)
     if count.is_static or product(old).is_static or count == product(old):
         return n.b.reshape(x, new)
+    if is_undecided(product(old)) or is_undecided(count):
+        what = f"cannot bring {shape_text(old)} into the shape {shape_text(new)}"
+        raise n.differ([count], [product(old)], what)
     # a number of elements that is rounded up: a slice of so many is refused unless it divides;
     # or one that is equal for some sizes alone: of fewer elements the rest would be lost
     n.b.require(count - product(old))
@@ -83,7 +87,7 @@ def _rounded_up(n: Node, old: tuple[Dim, ...], rest: Dim, requested: list[Dim]) 
     divides = number <= MOST_DIVISOR and not elements.is_static
     if sides or parts is None or not divides or n.scope.model.branches:
         what = f"cannot bring {shape_text(old)} into the shape {shape_text(requested)}"
-        raise n.error(what, differ=sides)
+        raise n.error(what, differ=sides or _axes_that_differ(old, requested))
     return parts.over(number)
 
 
@@ -94,6 +98,13 @@ def _side_of_maximum(elements: Dim, divisor: Dim) -> list[tuple[Dim, Dim]]:
             if elements.substitute({atom: side}).divide(divisor) is not None:
                 return [(Dim([((atom,), 1)]), side)]
     return []
+
+
+def _axes_that_differ(old: Sequence[Dim], requested: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
+    """Sizes that are to be kept, by formulas of others, where shapes have as many axes."""
+    if len(old) != len(requested):
+        return []
+    return [(a, b) for a, b in zip(old, requested, strict=True) if b not in (-1, a)]
 
 
 def _fold_reshape(n: Node, arrays: list[Array]) -> Array | None:
@@ -213,9 +224,11 @@ def _check_concat(n: Node) -> int:
 def _expand(n: Node) -> SSAValue | Value:
     """X repeated to a shape, with NumPy's broadcasting.
 
-    Refused: a shape that is computed at run time.
+    Refused: a shape that is computed at run time, but of sizes that must be those of something
+    else.
     """
-    dims, requested = n.dims(), n.sizes(1)
+    decided = decided_sizes(n, 1)
+    dims, requested = n.dims(), n.sizes(1) if decided is None else decided
     rank = max(len(dims), len(requested))
     old = [Dim.of(1)] * (rank - len(dims)) + list(dims)
     new = [Dim.of(1)] * (rank - len(requested)) + requested
@@ -224,7 +237,8 @@ def _expand(n: Node) -> SSAValue | Value:
         if b not in (1, a) or (b.is_static and int(b) < 0):
             what = f"cannot expand {shape_text(dims)} to {shape_text(requested)}"
             raise n.differ([a], [b], what)
-    return n.b.broadcast(n.x(), shape, range(rank - len(dims), rank))
+    x = n.x() if decided is None else settled(n, 1, n.x())
+    return n.b.broadcast(x, shape, range(rank - len(dims), rank))
 
 
 def _fold_expand(n: Node, arrays: list[Array]) -> Array | None:

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.node import Node, OnnxOperator
+from rnncc.frontends.onnx.offsets import distance
 from rnncc.frontends.onnx.values import NEAR, Array, varies
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import is_natural, larger, smaller
@@ -136,8 +137,8 @@ def _place(n: Node, at: Dim, size: Dim) -> Dim:
 def _slice(n: Node) -> SSAValue:
     """Elements of X from starts up to ends, in steps, along some axes.
 
-    Refused: bounds that are computed at run time, unless a step beyond the axis leaves one element;
-    an end of INT_MAX behind a negative step.
+    Refused: bounds that are computed at run time, unless they lie a known number of elements apart,
+    or a step beyond the axis leaves one; an end of INT_MAX behind a negative step.
     """
     x, dims = n.x(), n.dims()
     for axis, start, end, step in _bounds(n):
@@ -147,6 +148,8 @@ def _slice(n: Node) -> SSAValue:
             x = strided(n.b, x, axis, first if count != 0 else 0, count, step)
         elif step > NEAR:
             x = n.b.gather(x, _only(n, size, start, end, step), axis)
+        elif (span := _span(n, start, end)) is not None and step == 1:
+            x = n.b.gather(x, _from_start(n, size, start, span), axis)
         else:
             x = n.b.gather(x, _moving(n, size, start, end, step), axis)
     return x
@@ -169,6 +172,20 @@ def _moving(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue
     for index in (1, 2):
         n.known(index)
     raise n.unsupported(f"takes another part of an axis of {size} in each iteration of a loop")
+
+
+def _span(n: Node, start: Place, end: Place) -> Dim | None:
+    """How many elements lie between computed bounds, if that is known."""
+    span = distance(_number(n, start), _number(n, end))
+    return None if span is None or varies(span) or not is_natural(span) else span
+
+
+def _from_start(n: Node, size: Dim, start: Place, span: Dim) -> SSAValue:
+    """The numbers of so many elements from a computed one on: one that is not there is an error of
+    the run."""
+    b, first = n.b, _number(n, start)
+    first = b.select(b.compare("lt", first, n.full(0, first)), b.size(size), first)
+    return b.add(b.iota((span,), 0, "i64"), first)
 
 
 def _only(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue:

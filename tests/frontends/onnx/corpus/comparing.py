@@ -64,10 +64,9 @@ def compare(path: Path) -> Compared:
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         return Compared(path.stem, "not run", f"ONNX Runtime: {str(error)[:MOST_TOLD]}")
-    beside = path.with_suffix(".json")
-    told: dict[str, Any] = json.loads(beside.read_text()) if beside.exists() else {}
-    draws = list(_draws(session, told))
-    if not draws:
+    told = told_beside(path)
+    drawn = list(draws(session, told))
+    if not drawn:
         return Compared(path.stem, "not run", "ONNX Runtime takes none of the sizes")
     begun = perf_counter()
     given = {name: told[name] for name in ("shapes", "bind") if name in told}
@@ -77,7 +76,7 @@ def compare(path: Path) -> Compared:
         return Compared(path.stem, "refused", str(error).replace(str(path), ""))
     made = Compared(path.stem, "equal", seconds=perf_counter() - begun)
     made.megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    for inputs, expected in draws:
+    for inputs, expected in drawn:
         bound = {n: a for n, a in inputs.items() if n in model.inputs}
         try:
             most = told.get("tolerance", RTOL)
@@ -90,11 +89,20 @@ def compare(path: Path) -> Compared:
 
 
 def compare_into(pipe: Any, path: Path) -> None:
-    """`compare` in a process of its own."""
-    pipe.send(compare(path))
+    """`compare` in a process of its own; what fails there is told."""
+    try:
+        pipe.send(compare(path))
+    except Exception as error:
+        pipe.send(Compared(path.stem, "wrong", f"{type(error).__name__}: {error}"))
 
 
-def _draws(session: Any, told: Mapping[str, Any]) -> Iterator[tuple[Arrays, Arrays]]:
+def told_beside(path: Path) -> dict[str, Any]:
+    """What `NAME.json` holds, if it is there."""
+    beside = path.with_suffix(".json")
+    return json.loads(beside.read_text()) if beside.exists() else {}
+
+
+def draws(session: Any, told: Mapping[str, Any]) -> Iterator[tuple[Arrays, Arrays]]:
     """Inputs at several sizes, with what ONNX Runtime gives for them."""
     names = [output.name for output in session.get_outputs()]
     rng = np.random.default_rng(0)
@@ -142,8 +150,8 @@ def _array(
         return np.asarray(rng.standard_normal(shape), dtype)
     if dtype.kind == "b":
         return np.asarray(rng.integers(0, 2, shape), dtype)
-    least, largest = told.get("integers", {}).get(info.name, (1, 3))
-    largest = sizes[largest] if isinstance(largest, str) else largest
+    limits = told.get("integers", {}).get(info.name, (1, 3))
+    least, largest = (sizes[limit] if isinstance(limit, str) else limit for limit in limits)
     return np.asarray(rng.integers(least, largest + 1, shape), dtype)
 
 

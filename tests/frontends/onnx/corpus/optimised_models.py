@@ -16,11 +16,14 @@ from typing import Any
 import onnx
 import onnxruntime
 
+BASIC = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+EXTENDED = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
 
-def optimised(source: Path, target: Path) -> None:
+
+def optimised(source: Path, target: Path, level: Any = EXTENDED) -> None:
     """Save the graph that a session runs."""
     options: Any = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    options.graph_optimization_level = level
     options.optimized_model_filepath, options.log_severity_level = str(target), 4
     onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 

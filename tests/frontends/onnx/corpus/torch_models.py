@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,8 +37,8 @@ class Exported:
     module: Callable[[], nn.Module]
     inputs: dict[str, Tensor]
     axes: Axes
-    integers: dict[str, tuple[int, int | str]] = field(
-        default_factory=dict[str, tuple[int, int | str]]
+    integers: Mapping[str, tuple[int | str, int | str]] = field(
+        default_factory=dict[str, tuple[int | str, int | str]]
     )
     outputs: int = 1
     script: bool = False
@@ -491,7 +491,7 @@ def export(name: str, case: Exported, folder: Path) -> None:
     except Exception as error:
         print(f"dynamo_{name}: not exported: {str(error).splitlines()[0]}", file=sys.stderr)
     for stem in made:
-        (folder / f"{stem}.json").write_text(json.dumps({"integers": case.integers}))
+        (folder / f"{stem}.json").write_text(json.dumps({"integers": dict(case.integers)}))
 
 
 def export_all(models: dict[str, Exported]) -> None:

@@ -1,0 +1,86 @@
+"""Sizes that the run decides, such as the largest of some lengths, where they must be others.
+
+A mask is as long as the longest sequence, and what it masks as long as the batch: of a model that
+adds the two, these are equal, and each call checks it. The size is a symbol of its own until the
+rest of the model shows what it is equal to; if nothing does, it is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.frontends.onnx.errors import NeedsValue
+from rnncc.frontends.onnx.offsets import parted
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.linear import Reduce
+from rnncc.ir.types import dims_of, dtype_of
+
+if TYPE_CHECKING:
+    from rnncc.frontends.onnx.node import Node
+
+PREFIX = "decided_by_run_"
+
+
+def decided_sizes(n: Node, index: int) -> list[Dim] | None:
+    """The vector of sizes that an input is, where the run decides some; None where it is known, or
+    made of other than the largest of some numbers, numbers of the model's inputs, and formulas."""
+    value = n.value(index)
+    if value.made is None or value.rank > 1 or not all(d.is_static for d in value.dims):
+        return None
+    if dtype_of(value.made) not in ("i32", "i64"):
+        return None
+    numbers = n.places(index) if value.rank else [n.b.cast(value.made, "i64")]
+    found = [_size(n, number) for number in numbers]
+    return None if any(size is None for size in found) else [size for size in found if size]
+
+
+def _size(n: Node, number: Dim | SSAValue) -> Dim | None:
+    if isinstance(number, Dim):
+        return number
+    base, more = parted(number)
+    if base is None:
+        return more
+    if not _may_decide(n, base.owner):
+        return None
+    model = n.scope.model
+    if base not in model.decided:
+        symbol = f"{PREFIX}{len(model.decided) + 1}"
+        if symbol not in model.known.sizes:
+            model.symbols.append(symbol)
+        model.decided[base] = model.known.sizes.get(symbol, Dim.of(symbol))
+    return model.decided[base] + more
+
+
+def _may_decide(n: Node, owner: Operation | Block) -> bool:
+    """Whether it is the largest of some numbers, or an input of the model."""
+    if isinstance(owner, Reduce):
+        return owner.kind.data == "max"
+    return any(value.owner is owner for value in n.scope.model.inputs)
+
+
+def is_undecided(size: Dim) -> bool:
+    """Whether the run decides it, and nothing has shown yet which size it is."""
+    return any(symbol.startswith(PREFIX) for symbol in size.symbols)
+
+
+def settled(n: Node, index: int, x: SSAValue) -> SSAValue:
+    """x, where the numbers of an input are the sizes that they must be: else the run fails."""
+    b, value = n.b, n.value(index)
+    assert value.made is not None
+    wanted = decided_sizes(n, index)
+    assert wanted is not None
+    if any(map(is_undecided, wanted)):
+        what = "takes a size that the run decides, and nothing shows which of the others it is"
+        inputs = n.scope.model.inputs_behind(value)
+        n.scope.model.undecided = NeedsValue(n.location, what, "--bind gives it", inputs)
+        return x
+    numbers = b.reshape(b.cast(value.made, "i64"), (len(wanted),))
+    sizes = b.concat([b.reshape(b.size(size), (1,)) for size in wanted], 0)
+    same = b.compare("eq", numbers, sizes)
+    # the one row there is, or one that is not there
+    row = b.select(same, b.fill(0, (len(wanted),), "i64"), b.fill(1, (len(wanted),), "i64"))
+    row = b.reduce("max", row, [0])
+    flat = b.reshape(x, (1, product(dims_of(x))))
+    return b.reshape(b.gather(flat, b.reshape(row, (1,)), 0), dims_of(x))

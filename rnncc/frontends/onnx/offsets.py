@@ -1,0 +1,75 @@
+"""A computed number as another one plus a formula: what `start` and `start + 4` have in common."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.attributes import get_dim
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.casts import Cast
+from rnncc.ir.ops.elementwise import Add, Sub
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice
+from rnncc.ir.ops.source import Fill, Size
+from rnncc.ir.types import dims_of, dtype_of
+
+MOST = 64
+"""Ops that are looked through."""
+
+
+def distance(start: SSAValue, end: SSAValue) -> Dim | None:
+    """end - start, of numbers by themselves, if it is a formula of sizes."""
+    first, less = parted(start)
+    last, more = parted(end)
+    return more - less if first is last else None
+
+
+def parted(value: SSAValue) -> tuple[SSAValue | None, Dim]:
+    """A number as another one plus a formula; None of a formula alone."""
+    return _parted(value, MOST)
+
+
+def _parted(value: SSAValue, left: int) -> tuple[SSAValue | None, Dim]:
+    """What a number is made of, and the formula that is added to it; None of a formula alone."""
+    while left and (inner := _same_number(value)) is not None:
+        value, left = inner, left - 1
+    op = value.owner
+    if isinstance(op, Size):
+        return None, get_dim(op.dim)
+    if isinstance(op, Fill):
+        return None, Dim.of(int(op.value.value.data))
+    if left and isinstance(op, Add | Sub):
+        (one, of_one), (two, of_two) = (_parted(v, left - 1) for v in op.operands)
+        if two is None:
+            return one, of_one + of_two if isinstance(op, Add) else of_one - of_two
+        if one is None and isinstance(op, Add):
+            return two, of_one + of_two
+    return value, Dim.of(0)
+
+
+def _same_number(value: SSAValue) -> SSAValue | None:
+    """The value whose one element a number is, another one's; None if it is computed here."""
+    op = value.owner
+    if isinstance(op, Cast):
+        kinds = dtype_of(op.x), dtype_of(value)
+        return op.x if kinds == ("i32", "i64") or kinds[0] == kinds[1] else None
+    if isinstance(op, Reshape | Broadcast | Slice) and all(d == 1 for d in dims_of(op.x)):
+        return op.x
+    if isinstance(op, Slice) and isinstance(whole := op.x.owner, Concat):
+        return _part_at(whole, get_dim(op.start))
+    return None
+
+
+def _part_at(op: Concat, at: Dim) -> SSAValue | None:
+    """The vector of one element that stands at a place in several."""
+    behind = Dim.of(0)
+    for part in op.xs:
+        if behind == at and dims_of(part) == (1,):
+            return part
+        behind = behind + dims_of(part)[0] if len(dims_of(part)) == 1 else behind
+    return None
+
+
+def formula_of(value: SSAValue) -> Dim | None:
+    """The formula of sizes that a number is, if it is one."""
+    base, formula = parted(value)
+    return formula if base is None else None

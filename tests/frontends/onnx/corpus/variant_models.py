@@ -1,0 +1,93 @@
+"""What ONNX Runtime's tools make of models: `python variant_models.py MODELS OUTDIR`.
+
+MODELS is a folder of models as the other scripts make them. Of each: quantised dynamically with
+weights of int8 and of uint8, by calibration as QDQ pairs and as operators of integers, converted
+to float16, and as a session saves it after its basic optimisations. What a tool refuses or leaves
+as it was is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+from onnxruntime.quantization import CalibrationDataReader, quant_pre_process, quantize_static
+
+from tests.frontends.onnx.corpus.comparing import draws, told_beside
+from tests.frontends.onnx.corpus.optimised_models import BASIC, optimised
+from tests.frontends.onnx.corpus.quantised_models import (
+    I8,
+    INTEGERS,
+    QDQ,
+    TOLERANCE,
+    U8,
+    dynamic,
+    halves,
+    is_new,
+    load_apart,
+)
+
+
+class Drawn(CalibrationDataReader):
+    """The inputs that the model is compared with later."""
+
+    def __init__(self, source: Path) -> None:
+        session = onnxruntime.InferenceSession(source, providers=["CPUExecutionProvider"])
+        self._left: Iterator[Any] = draws(session, told_beside(source))
+
+    def get_next(self) -> Any:
+        return next(self._left, (None, None))[0]
+
+
+def static(source: Path, target: Path, **more: Any) -> None:
+    """All by calibration."""
+    with tempfile.TemporaryDirectory() as folder:
+        ready = Path(folder) / "ready.onnx"
+        quant_pre_process(source, ready, skip_symbolic_shape=True)
+        quantize_static(ready, target, Drawn(source), **more)
+
+
+KINDS: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {
+    "basic": (optimised, {"level": BASIC}),
+    "dynamic": (dynamic, I8),
+    "dynamic_u8": (dynamic, U8),
+    "qdq": (static, {"quant_format": QDQ}),
+    "qdq_by_channel": (static, {"quant_format": QDQ, "per_channel": True}),
+    "integers": (static, {"quant_format": INTEGERS}),
+    "halves": (halves, {}),
+}
+EXACT = ("basic",)
+
+
+def main() -> None:
+    """All kinds of all models of the folder, or of those kinds that follow it."""
+    models, folder = map(Path, sys.argv[1:3])
+    folder.mkdir(parents=True, exist_ok=True)
+    warnings.simplefilter("ignore")
+    logging.disable(logging.WARNING)
+    for source in sorted(models.glob("*.onnx")):
+        for kind in sys.argv[3:] or KINDS:
+            make, options = KINDS[kind]
+            target = folder / f"{kind}_{source.stem}.onnx"
+            try:
+                make(source, target, **options)
+                load_apart(target)
+                assert is_new(source, target), "as it was"
+            except Exception as error:
+                print(f"{target.stem}: {str(error).splitlines()[:1]}", file=sys.stderr)
+                target.unlink(missing_ok=True)
+                continue
+            told = told_beside(source) | ({} if kind in EXACT else {"tolerance": TOLERANCE})
+            target.with_suffix(".json").write_text(json.dumps(told))
+            print(target.stem, flush=True)
+
+
+if __name__ == "__main__":
+    main()

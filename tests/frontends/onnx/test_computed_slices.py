@@ -1,0 +1,98 @@
+"""Slices whose bounds the run decides, a known number of elements apart."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from rnncc_runtime import RunError
+
+import rnncc
+from rnncc.errors import CompileError
+from tests.frontends.onnx.models import assert_close, by_onnxruntime, info, model, node
+
+TABLE = np.arange(24, dtype=np.float32).reshape(12, 2)
+AXES: dict[str, Any] = {"zero": np.array([0]), "one": np.array(1), "four": np.array([4])}
+
+
+def positions() -> Any:
+    """As exported of `x + table[at : at + x.size(0)]`."""
+    nodes = [
+        node("Shape", "x", "shape", start=0, end=1),
+        node("Squeeze", "shape zero", "steps"),
+        node("Gather", "at zero", "start", axis=0),
+        node("Squeeze", "start zero", "from"),
+        node("Add", "from steps", "to"),
+        node("Unsqueeze", "from zero", "begin"),
+        node("Unsqueeze", "to zero", "end"),
+        node("Slice", "table begin end zero", "rows"),
+        node("Add", "x rows", "y"),
+    ]
+    return _model(nodes, [info("x", ["T", 2]), info("at", [1], "i64")])
+
+
+def window() -> Any:
+    """Four rows before a computed end, both bounds out of one vector."""
+    nodes = [
+        node("Cast", "at", "last", to=7),
+        node("Sub", "last four", "first"),
+        node("Slice", "table first last zero", "y"),
+    ]
+    return _model(nodes, [info("at", [1], "i32")])
+
+
+def of_two() -> Any:
+    """Bounds that are parts of vectors."""
+    nodes = [
+        node("Add", "at four", "to"),
+        node("Concat", "zero at", "starts", axis=0),
+        node("Concat", "four to", "ends", axis=0),
+        node("Slice", "x starts ends", "y"),
+    ]
+    return _model(nodes, [info("x", [5, "T"]), info("at", [1], "i64")])
+
+
+def apart() -> Any:
+    nodes = [node("Slice", "table at to zero", "y")]
+    return _model(nodes, [info("at", [1], "i64"), info("to", [1], "i64")])
+
+
+def _model(nodes: list[Any], inputs: list[Any]) -> Any:
+    return model(nodes, inputs, [info("y", None)], {"table": TABLE, **AXES})
+
+
+def _at(value: int, kind: type = np.int64) -> Any:
+    return np.array([value], kind)
+
+
+def _x(*shape: int) -> Any:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+CASES = {
+    "first": (positions(), {"x": _x(5, 2), "at": _at(0)}),
+    "last": (positions(), {"x": _x(5, 2), "at": _at(7)}),
+    "one": (positions(), {"x": _x(1, 2), "at": _at(11)}),
+    "window": (window(), {"at": _at(6, np.int32)}),
+    "parts": (of_two(), {"x": _x(5, 9), "at": _at(3)}),
+}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", CASES)
+def test_rows(name: str) -> None:
+    made, inputs = CASES[name]
+    assert_close(rnncc.compile(made).run(inputs), by_onnxruntime(made, inputs))
+
+
+@pytest.mark.parametrize("at", [-2, 8, 2**40])
+def test_rows_that_are_not_there(at: int) -> None:
+    """ONNX Runtime takes fewer rows, or counts from the end."""
+    with pytest.raises(RunError):
+        rnncc.compile(positions()).run({"x": _x(5, 2), "at": _at(at)})
+
+
+def test_unknown_number() -> None:
+    with pytest.raises(CompileError, match="must be known"):
+        rnncc.compile(apart())

@@ -1,0 +1,103 @@
+"""Sizes that the run decides, which the rest of a model needs to be other ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from rnncc_runtime import RunError
+
+import rnncc
+from rnncc.errors import CompileError
+from tests.frontends.onnx.models import assert_close, by_onnxruntime, info, model, node
+
+NUMBERS: dict[str, Any] = {
+    "zero": np.array(0),
+    "one": np.array(1),
+    "last": np.array([-1]),
+    "middle": np.array([1]),
+}
+X, LENGTHS = info("x", ["N", "T", 2]), info("lengths", ["N"], "i64")
+LONGEST = [
+    node("ReduceMax", "lengths", "longest", keepdims=0),
+    node("Range", "zero longest one", "steps"),
+    node("Unsqueeze", "lengths last", "ends"),
+]
+
+
+def masked() -> Any:
+    """A mask as long as the longest sequence, on steps of the batch."""
+    nodes = [
+        *LONGEST,
+        node("Less", "steps ends", "within"),
+        node("Unsqueeze", "within last", "mask"),
+        node("Where", "mask x zeros", "y"),
+    ]
+    return _model(nodes, [X, LENGTHS], zeros=np.float32(0))
+
+
+def expanded() -> Any:
+    """As the second exporter of PyTorch writes it: steps repeated for each of the batch."""
+    nodes = [
+        *LONGEST,
+        node("Shape", "lengths", "n"),
+        node("Reshape", "longest last", "t"),
+        node("Concat", "n t", "sizes", axis=0),
+        node("Expand", "steps sizes", "all"),
+        node("Less", "all ends", "within"),
+        node("Cast", "within", "floats", to=1),
+        node("Shape", "x", "shape", start=0, end=2),
+        node("Concat", "shape middle", "column", axis=0),
+        node("Reshape", "floats column", "mask"),
+        node("Mul", "x mask", "y"),
+    ]
+    return _model(nodes, [X, LENGTHS])
+
+
+def counted() -> Any:
+    """How many steps there are, as an input."""
+    nodes = [
+        node("Range", "zero count one", "steps"),
+        node("Cast", "steps", "times", to=1),
+        node("Unsqueeze", "times last", "column"),
+        node("Add", "x column", "y"),
+    ]
+    return _model(nodes, [X, info("count", [], "i64")])
+
+
+def _model(nodes: list[Any], inputs: list[Any], **constants: Any) -> Any:
+    return model(nodes, inputs, [info("y", None)], NUMBERS | constants)
+
+
+def _inputs(made: Any, steps: int, longest: int) -> dict[str, Any]:
+    x = np.random.default_rng(0).standard_normal((3, steps, 2)).astype(np.float32)
+    names = {i.name for i in made.graph.input}
+    lengths = np.array([1, longest, 2])
+    more = {"lengths": lengths} if "lengths" in names else {"count": np.array(longest)}
+    return {"x": x, **more}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("make", [masked, expanded, counted])
+def test_a_size_is_that_of_what_it_meets(make: Any) -> None:
+    made = make()
+    compiled: Any = rnncc.compile(made)
+    for steps in (2, 7):
+        inputs = _inputs(made, steps, steps)
+        assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
+
+
+@pytest.mark.parametrize("make", [masked, expanded, counted])
+@pytest.mark.parametrize("longest", [4, 6])
+def test_another_size_is_an_error_of_the_run(make: Any, longest: int) -> None:
+    """ONNX Runtime fails too, where the sizes do not broadcast."""
+    made = make()
+    with pytest.raises(RunError):
+        rnncc.compile(made).run(_inputs(made, 5, longest))
+
+
+def test_a_size_that_meets_no_other_is_refused() -> None:
+    made = _model([*LONGEST, node("Add", "steps ends", "y")], [LENGTHS])
+    with pytest.raises(CompileError, match="nothing shows which of the others it is"):
+        rnncc.compile(made)
