@@ -161,6 +161,7 @@ def text_of(net: Any, **options: Any) -> str:
 
 
 GOOD = text_of(cells.elman(2, 3))
+AFTER = f'after = "{pipeline.net_steps(Options())[-1].name}"'
 IOTA = '%i = "rnn.iota"() <{axis = #builtin.int<5>}> : () -> tensor<3xi32>\n    '
 
 
@@ -175,11 +176,11 @@ IOTA = '%i = "rnn.iota"() <{axis = #builtin.int<5>}> : () -> tensor<3xi32>\n    
         (GOOD.replace("rnn.tanh", "rnn.matmul"), "no net in rnn"),
         (GOOD.replace('["init", ', '["step", ', 1), "not as rnncc writes them"),
         (GOOD.replace("programs = [", "programs = [unit, "), "not as rnncc writes them"),
-        (GOOD.replace('after = "simplify-last"', 'after = "frob"'), "no step is named frob"),
+        (GOOD.replace(AFTER, 'after = "frob"'), "no step is named frob"),
         (GOOD.replace("after =", "again ="), "other programs than reading leaves"),
-        (GOOD.replace('after = "simplify-last"', 'after = "read"'), "other programs than read"),
-        (GOOD.replace('after = "simplify-last"', "after = 3 : i64"), "not as rnncc writes them"),
-        (GOOD.replace('after = "simplify-last"', 'after = "lower"'), "no step is named lower"),
+        (GOOD.replace(AFTER, 'after = "read"'), "other programs than read"),
+        (GOOD.replace(AFTER, "after = 3 : i64"), "not as rnncc writes them"),
+        (GOOD.replace(AFTER, 'after = "lower"'), "no step is named lower"),
         (GOOD.replace('["T", "N"], inputs', '["N", "T"], inputs'), "first symbols are T and N"),
         (GOOD.replace('["T", "N"], inputs', '["T", "N", "T/0"], inputs'), "symbols are names"),
         (
@@ -202,7 +203,7 @@ IOTA = '%i = "rnn.iota"() <{axis = #builtin.int<5>}> : () -> tensor<3xi32>\n    
         (GOOD.replace("?x", "?x" * 20_000, 1), "net.rnn.mlir"),
         ("builtin.module " + "{" * 100_000, "line 1"),
         (GOOD.replace("rnn.tanh", "rnn.t" + "a" * 100_000), "Operation rnn.ta+$"),
-        (GOOD.replace('after = "simplify-last"', f'after = "{"a" * 100_000}"'), "named a{40} "),
+        (GOOD.replace(AFTER, f'after = "{"a" * 100_000}"'), "named a{40} "),
         (
             GOOD.replace('%0 = "rnn.fill"', IOTA + '%0 = "rnn.fill"', 1),
             "axis 5 of 1",
