@@ -144,12 +144,9 @@ class _Scheduler:
     def _parts(self, op: Operation) -> Iterator[Item]:
         """The operands of a concatenation that kernels may write straight to their places."""
         if isinstance(op, Concat):
-            start = Dim.of(0)
-            for value in op.xs:
-                made = value.owner
-                if isinstance(made, Elementwise) or self._are_columns(made):
+            for start, value in op.parts:
+                if isinstance(value.owner, Elementwise) or self._are_columns(value.owner):
                     yield Item(value, part=(op, start))
-                start = start + dims_of(value)[op.axis.data]
 
     def _are_columns(self, op: Operation | Block) -> bool:
         """Whether an op takes columns of a product, that are in registers of its kernel."""

@@ -33,14 +33,12 @@ def emit_concat(lowering: Lowering, op: Concat) -> None:
         map i in N, j in 3: y[5*i + j] = relu(x)
         map i in N, j in 2: y[5*i + j + 3] = z
     """
-    start = ZERO
-    for value in op.xs:
+    for start, value in op.parts:
         dest = part(lowering, op, start)
         # Kernels of elementwise values have written to their part already, and so has what was
         # placed there.
         if not isinstance(value.owner, Elementwise) and lowering.places.get(value) != dest:
             lowering.emit_map([(value, dest)], dims_of(value))
-        start = start + dims_of(value)[op.axis.data]
 
 
 def part(lowering: Lowering, op: Concat, start: Dim) -> Placed:

@@ -63,15 +63,16 @@ def _piece(value: SSAValue) -> _Piece | None:
     concat = value.owner
     if not isinstance(concat, Concat):
         return None
-    axis, start, parts = concat.axis.data, Dim.of(0), list[tuple[Dim, SSAValue]]()
-    for x in concat.xs:
-        if not (isinstance(x.owner, Fill) and x.owner.value.value.data == 0):
-            parts.append((start, x))
-        start = start + dims_of(x)[axis]
+    axis = concat.axis.data
+    parts = [(start, x) for start, x in concat.parts if not _is_zeros(x)]
     if len(parts) != 1 or not parts[0][0].is_static:
         return None  # pieces are sorted by where they start
     (at, part), *_ = parts
     return _Piece(axis, int(at), part, value) if dims_of(part)[axis].is_static else None
+
+
+def _is_zeros(value: SSAValue) -> bool:
+    return isinstance(value.owner, Fill) and value.owner.value.value.data == 0
 
 
 def _joined(b: Builder, row: list[_Piece]) -> SSAValue:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from xdsl.ir import Block, SSAValue
 
@@ -99,25 +99,17 @@ def _joined(op: Elementwise) -> Concat | None:
 def _of_parts(op: Elementwise, concat: Concat) -> SSAValue:
     b, axis = Builder.before(op), concat.axis.data
     parts = list[SSAValue]()
-    for start, joined in _parts(concat):
+    for start, joined in concat.parts:
         size = dims_of(joined)[axis]
         operands = [_part(b, x, axis, start, size) for x in op.operands]
         parts.append(b.like(op, operands))
     return b.concat(parts, axis)
 
 
-def _parts(concat: Concat) -> Iterator[tuple[Dim, SSAValue]]:
-    """Where each operand starts, and itself."""
-    start = Dim.of(0)
-    for part in concat.xs:
-        yield start, part
-        start = start + dims_of(part)[concat.axis.data]
-
-
 def _part(b: Builder, x: SSAValue, axis: int, start: Dim, size: Dim) -> SSAValue:
     """A slice; what was joined there, if it is one of its operands."""
     if isinstance(concat := x.owner, Concat) and concat.axis.data == axis:
-        for at, joined in _parts(concat):
+        for at, joined in concat.parts:
             if at == start and dims_of(joined)[axis] == size:
                 return joined
     return b.slice(x, axis, start, size)
@@ -126,27 +118,19 @@ def _part(b: Builder, x: SSAValue, axis: int, start: Dim, size: Dim) -> SSAValue
 def _separate_products(block: Block) -> bool:
     changed = False
     for op in list(block.ops):
-        if isinstance(op, Matmul) and (sizes := _sizes_read(op)):
+        if isinstance(op, Matmul) and (runs := _runs_read(op)):
             leaving = [use for use in op.y.uses if isinstance(use.operation, Yield)]
-            whole = _joined_again(Builder.before(leaving[0].operation), op.y, sizes)
+            b, last = Builder.before(leaving[0].operation), len(dims_of(op.y)) - 1
+            whole = b.concat([b.slice(op.y, last, *run) for run in runs], last)
             for use in leaving:
                 use.operation.operands[use.index] = whole
             changed = True
     return changed
 
 
-def _joined_again(b: Builder, y: SSAValue, sizes: Sequence[Dim]) -> SSAValue:
-    """A product as the concat of its parts."""
-    last, start, parts = len(dims_of(y)) - 1, Dim.of(0), list[SSAValue]()
-    for size in sizes:
-        parts.append(b.slice(y, last, start, size))
-        start = start + size
-    return b.concat(parts, last)
-
-
-def _sizes_read(op: Matmul) -> Sequence[Dim]:
-    """The sizes of the runs of columns that a body reads of a product that leaves the loop, if it
-    reads nothing else of it, elementwise ops aside."""
+def _runs_read(op: Matmul) -> Sequence[tuple[Dim, Dim]]:
+    """The runs of columns, each from where and how many, that a body reads of a product that leaves
+    the loop, if it reads nothing else of it, elementwise ops aside."""
     last, found = len(dims_of(op.y)) - 1, dict[Dim, Dim]()
     work, seen, leaves = [op.y], set[SSAValue](), False
     while work:
@@ -162,8 +146,8 @@ def _sizes_read(op: Matmul) -> Sequence[Dim]:
                     found[get_dim(part.start)] = get_dim(part.size)
                 case _:
                     return ()
-    sizes, start = list[Dim](), Dim.of(0)
+    runs, start = list[tuple[Dim, Dim]](), Dim.of(0)
     while leaves and start in found:
-        sizes.append(found[start])
+        runs.append((start, found[start]))
         start = start + found[start]
-    return sizes if len(sizes) > 1 and start == dims_of(op.y)[last] else ()
+    return runs if len(runs) > 1 and start == dims_of(op.y)[last] else ()

@@ -13,6 +13,7 @@ from typing import Literal
 from llvmlite import ir
 
 from rnncc.codegen.llvm.text_builder import spread
+from rnncc.ir.types import ITEM_BYTES
 from rnncc.platforms import architecture_of
 from rnncc.records import record
 
@@ -25,8 +26,6 @@ FORMATS: dict[Real, tuple[ir.Type, ir.IntType, str]] = {
 """Element type -> that of LLVM, the integer of its bits, its letter in `struct`."""
 
 
-ITEM = {"f32": 4, "f64": 8}
-"""Element type -> its bytes."""
 SCALED_BYTES = 64
 """Of a vector that an instruction scales."""
 ROUNDING_AS_SET = 4
@@ -125,7 +124,9 @@ class VectorEmitter:
     @property
     def scales_whole(self) -> bool:
         """Whether `scaled` is there for these vectors."""
-        return self.vector.scales and self.vector.lanes * ITEM[self.vector.dtype] == SCALED_BYTES
+        return (
+            self.vector.scales and self.vector.lanes * ITEM_BYTES[self.vector.dtype] == SCALED_BYTES
+        )
 
     def scaled(self, b: ir.IRBuilder, x: ir.Value, n: ir.Value) -> ir.Value:
         """x * 2**n of whole numbers n as floats, rounded once."""

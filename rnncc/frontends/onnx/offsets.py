@@ -61,12 +61,7 @@ def _same_number(value: SSAValue) -> SSAValue | None:
 
 def _part_at(op: Concat, at: Dim) -> SSAValue | None:
     """The vector of one element that stands at a place in several."""
-    behind = Dim.of(0)
-    for part in op.xs:
-        if behind == at and dims_of(part) == (1,):
-            return part
-        behind = behind + dims_of(part)[0] if len(dims_of(part)) == 1 else behind
-    return None
+    return next((x for start, x in op.parts if start == at and dims_of(x) == (1,)), None)
 
 
 def formula_of(value: SSAValue) -> Dim | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -232,12 +232,17 @@ class Concat(Variadic):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.concatenate(arrays, self.axis.data)
 
-    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        axis, start, grads = self.axis.data, Dim.of(0), list[SSAValue]()
+    @property
+    def parts(self) -> Iterator[tuple[Dim, SSAValue]]:
+        """Where each operand starts along the axis, and itself."""
+        start = Dim.of(0)
         for x in self.xs:
-            grads.append(b.slice(dy, axis, start, dims_of(x)[axis]))
-            start = start + dims_of(x)[axis]
-        return grads
+            yield start, x
+            start = start + dims_of(x)[self.axis.data]
+
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
+        axis = self.axis.data
+        return [b.slice(dy, axis, start, dims_of(x)[axis]) for start, x in self.parts]
 
     def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
         return self.of_tangents(b, tangents)

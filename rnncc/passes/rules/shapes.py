@@ -201,14 +201,13 @@ def _trimmed(b: Builder, x: SSAValue, place: tuple[int, Dim, Dim]) -> SSAValue:
             behind = axis > op.axis.data
             return b.like(op, [_trimmed(b, op.x, (axis - behind, start, size))])
         case Concat() as op if op.axis.data == axis and size.is_static and start.is_static:
-            parts, at = list[SSAValue](), Dim.of(0)
-            for part in op.xs:
+            parts = list[SSAValue]()
+            for at, part in op.parts:
                 first, end = (start - at).excess(), at + dims_of(part)[axis]
                 left = dims_of(part)[axis] - first - (end - start - size).excess()
                 if not left.is_static:
                     return b.slice(x, axis, start, size)
                 parts += [b.slice(part, axis, first, left)] if int(left) > 0 else []
-                at = end
             return b.concat(parts, axis)
         case Concat() as op if op.axis.data != axis:
             return b.concat([_trimmed(b, part, place) for part in op.xs], op.axis.data)
@@ -218,14 +217,13 @@ def _trimmed(b: Builder, x: SSAValue, place: tuple[int, Dim, Dim]) -> SSAValue:
 
 def _slice_of_concat(b: Builder, concat: Concat, start: Dim, size: Dim) -> SSAValue | None:
     """The part that holds the slice, or a concat of whole parts that are the slice."""
-    axis, offset, whole = concat.axis.data, Dim.of(0), list[SSAValue]()
-    for part in concat.xs:
+    axis, whole = concat.axis.data, list[SSAValue]()
+    for offset, part in concat.parts:
         extent = dims_of(part)[axis]
         if is_natural(start - offset) and is_natural(offset + extent - start - size):
             return b.slice(part, axis, start - offset, size)
         if is_natural(offset - start) and is_natural(start + size - offset - extent):
             whole.append(part)
-        offset = offset + extent
     total = sum((dims_of(part)[axis] for part in whole), Dim.of(0))
     return b.concat(whole, axis) if whole and total == size else None
 
