@@ -1,4 +1,4 @@
-"""What the ports that training adds to a net are for: a kind, and what of the net each is of.
+"""What the ports that passes add to a net are for: a kind, and what of the net each is of.
 
 A net's own inputs and outputs have no role. The names of added ports are labels, which only have
 to differ from others: a net's own blob may be called as one of them would be.
@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, get_args
 
 from xdsl.utils.exceptions import VerifyException
 
-Kind = Literal["grad", "saved", "kept"]
+Kind = Literal["grad", "saved", "kept", "state", "next"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -21,9 +21,10 @@ class Role(NamedTuple):
 
     Attributes:
         kind: `grad`, a gradient; `saved`, a slot of the tape; `kept`, an output that backward
-            reads where the caller has it.
-        of: the input, output or parameter that a gradient or kept output is of; of what is saved,
-            the name for people.
+            reads where the caller has it; `state` and `next`, what a step of a stream reads of
+            the state and leaves there, which may be one place in memory.
+        of: the input, output or parameter that a gradient or kept output is of; of what is saved
+            or of the state, the name for people.
     """
 
     kind: Kind

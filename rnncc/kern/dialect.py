@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr, UnitAttr
 from xdsl.ir import (
     Attribute,
     Block,
@@ -74,6 +74,8 @@ class Buffer(IRDLOperation):
     write nothing else are skipped.
     default: of an input, the `param` or `scratch` buffer that takes its place when the caller's
     pointer is null; with a ring of one row, for each row.
+    of_state: of a port, that a stream's state is there, before a step or behind it: next values may
+    take the memory of those before.
     within: of scratch, the input buffer whose memory it takes: a part of the tape.
     offset: bytes from the start of the workspace (or of the packed weights), given by planning: the
     largest of some formulas.
@@ -86,6 +88,7 @@ class Buffer(IRDLOperation):
     ring = opt_prop_def(IntAttr)
     fallback = opt_prop_def(StringAttr)
     default = opt_prop_def(StringAttr)
+    of_state = opt_prop_def(UnitAttr)
     within = opt_prop_def(StringAttr)
     offset = opt_prop_def(StringAttr)
     y = result_def(BufferType)

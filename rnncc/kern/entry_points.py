@@ -367,7 +367,7 @@ def _training_call(library: Library, name: str) -> Call:
                 return Stored(Place("tape", training.pointer_to(port.of)))
             case "grad":
                 return of_gradients[port.of]
-            case None:
+            case _:
                 return own[port.name]
 
     return Call(

@@ -21,7 +21,7 @@ from rnncc.records import record
 class Port:
     """An input or output: blob name, shape, element type.
 
-    An `optional` input has a default, which the library holds. One that training added to the
+    An `optional` input has a default, which the library holds. One that a pass added to the
     model's own has a `role`.
     """
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TypeGuard
 
 from xdsl.builder import Builder as OpBuilder
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
@@ -130,14 +130,14 @@ class Lowering:
         entry = Block()
         self.builders.append(OpBuilder(InsertPoint.at_end(entry)))
         for port, value in zip(self.result.inputs, net.inputs.values(), strict=False):
-            self.places[value] = self.declare(port.name, "input", port.dtype, port.dims)
+            self.places[value] = self._declare_port(port, "input")
             if port.name in self.program.zeros:
                 self.absent.add(value)
             if port.optional:
                 self._keep_default(port, self.places[value])
         live_out: list[Item] = []
         for port, value in zip(self.result.outputs, net.outputs.values(), strict=True):
-            place = self.declare(port.name, "output", port.dtype, port.dims)
+            place = self._declare_port(port, "output")
             value = in_its_order(value)
             dest = Placed.densely(place.buffer, dims_of(value))
             if not self.direct(value, dest) and not rows.direct(self, value, dest):
@@ -194,6 +194,13 @@ class Lowering:
         op = Buffer(unique, role, dtype, product(dims).substitute(self.bounds))
         self._buffers.append(op)
         return Placed.densely(op.y, dims)
+
+    def _declare_port(self, port: Port, role: str) -> Placed:
+        """The buffer of an input or output."""
+        place = self.declare(port.name, role, port.dtype, port.dims)
+        if port.kind in ("state", "next"):
+            self._buffers[-1].of_state = UnitAttr()
+        return place
 
     def _fresh_label(self, label: str) -> str:
         """A label that no buffer has; one with a number behind it may be a parameter's name."""

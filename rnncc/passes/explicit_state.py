@@ -16,7 +16,7 @@ from rnncc.ir.ops.base import Array
 from rnncc.ir.ports import fresh
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, shape_text
-from rnncc.passes.streaming import StateValue, Streamed
+from rnncc.passes.streaming import StateValue, Streamed, name_state
 
 
 def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
@@ -55,6 +55,7 @@ def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
     initial = {n: a for n, a in program.arrays.items() if n in pairs}
     init = begin.finish(firsts, initial, program.source)
     step = _step(program, titles, pairs, arrays)
+    name_state(step, state)
     return Streamed(init, step, state, dict.fromkeys(pairs, 0))
 
 

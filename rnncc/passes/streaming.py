@@ -6,6 +6,8 @@ steps and the state, and gives outputs and the next state.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
@@ -15,7 +17,7 @@ from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Reshape, Transpose
 from rnncc.ir.ops.source import Iota, Param
 from rnncc.ir.order import post_order
-from rnncc.ir.ports import fresh
+from rnncc.ir.ports import Role, fresh
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.passes.causality import Availability, NotCausal, availability_of, time_axis
@@ -60,6 +62,15 @@ class Streamed:
     step: Program
     state: list[StateValue]
     defaults: dict[str, int | None]
+
+
+def name_state(step: Program, state: Iterable[StateValue]) -> None:
+    """Tell which ports of a step are of the state, and which of the state that follows."""
+    inputs, outputs = step.net.inputs, step.net.outputs
+    read = {kept.name: Role("state", kept.name) for kept in state}
+    written = {kept.next: Role("next", kept.name) for kept in state if kept.next is not None}
+    step.net.name_inputs(inputs, read)
+    step.net.give(outputs, written)
 
 
 def split_stream(program: Program) -> Streamed:
@@ -154,7 +165,9 @@ class _Split:
             state.append(StateValue(kept.name, following, kept.initial_input))
         arrays, source = self.program.arrays, self.program.source
         init = self.init.finish(self.firsts, arrays, source)
-        return Streamed(init, self.step.finish(outputs, arrays, source), state, self.defaults)
+        step = self.step.finish(outputs, arrays, source)
+        name_state(step, state)
+        return Streamed(init, step, state, self.defaults)
 
     def _repeat(self, op: Operation) -> None:
         """An op of every step; a loop over time starts from the state and leaves the next."""

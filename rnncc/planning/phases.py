@@ -226,9 +226,7 @@ def _places_of(buffer: Buffer, placed: bool) -> Iterator[_Place]:
         yield _Place(f"port {buffer.within.data}")
         return
     if buffer.role.data in ("input", "output"):
-        label = buffer.label.data
-        # A stream's next states may take the memory of those before.
-        yield _Place("states" if label.startswith(("state:", "next:")) else f"port {label}")
+        yield _Place("states" if buffer.of_state else f"port {buffer.label.data}")
     elif buffer.role.data == "param":
         yield _Place(f"param {buffer.label.data}")
         return

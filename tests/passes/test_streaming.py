@@ -32,6 +32,15 @@ def test_chunks_are_the_whole(case: Path, chunks: tuple[int, ...]) -> None:
     check(program, chunks or (0,), random_inputs(program, {"T": sum(chunks), "N": 3, "S": 4}))
 
 
+def test_ports_of_the_state_are_of_their_kinds() -> None:
+    case = GOLDEN / "caffe2" / "lstm"
+    streamed = split(import_net(case / "net.pb", case / "init.pb"))
+    step, nexts = streamed.step.net, [k.next for k in streamed.state if k.next is not None]
+    assert list(step.inputs_of("state")) == [kept.name for kept in streamed.state]
+    assert list(step.outputs_of("next")) == nexts
+    assert {role.of for role in step.output_roles.values()} <= step.inputs_of("state").keys()
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_cut(name: str) -> None:
     case = GOLDEN / "caffe2" / name

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import StringAttr, UnitAttr
 from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access
-from rnncc.kern.dialect import For
+from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Map, Reduce
 from rnncc.planning.layout import plan
 from rnncc.planning.phases import MOST_PENDING, MOST_WIDTH, Memory, Wait, phases, row_points
@@ -179,11 +179,15 @@ def test_groups_are_bounded() -> None:
     assert waits == [*[NONE] * (MOST_PENDING - 1), ALL, ALL]
 
 
-def test_states_of_a_stream_may_share_memory() -> None:
+@pytest.mark.parametrize(("of_state", "wait"), [((), NONE), (("h", "next"), ALL)])
+def test_states_of_a_stream_may_share_memory(of_state: Sequence[str], wait: Wait) -> None:
     k = Kern()
-    names = {"h": "state:h", "next": "next:h", "y": "y"}
     roles = {"h": "input", "next": "output", "y": "output"}
-    values = {name: k.buffer(names[name], roles[name], N * H) for name in names}
+    values = {name: k.buffer(name, role, N * H) for name, role in roles.items()}
+    for name in of_state:
+        buffer = values[name].owner
+        assert isinstance(buffer, Buffer)
+        buffer.of_state = UnitAttr()
 
     def body(inner: Kern) -> Sequence[SSAValue]:
         inner.map([N, H], [(values["h"], TURNED)], [(values["y"], OWN)], lambda b, v: [v])
@@ -193,7 +197,7 @@ def test_states_of_a_stream_may_share_memory() -> None:
     k.loop("t", T, [], body)
     func = k.program().func
     first = next(op for op in func.walk() if isinstance(op, Map))
-    assert phases(func, Memory.of(func)).behind(first) is ALL
+    assert phases(func, Memory.of(func)).behind(first) is wait
 
 
 @pytest.mark.parametrize(("spread", "waits"), [(False, [ROWS, ALL, ROWS]), (True, [ROWS] * 3)])

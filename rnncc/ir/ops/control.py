@@ -81,12 +81,12 @@ class Net(IRDLOperation):
 
     @property
     def input_roles(self) -> dict[str, Role]:
-        """Of the inputs that training added."""
+        """Of the inputs that passes added."""
         return _roles(self.added_inputs)
 
     @property
     def output_roles(self) -> dict[str, Role]:
-        """Of the outputs that training added."""
+        """Of the outputs that passes added."""
         return _roles(self.added_outputs)
 
     def inputs_of(self, kind: Kind | None) -> dict[str, SSAValue]:
