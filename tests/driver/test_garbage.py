@@ -8,6 +8,7 @@ from collections.abc import Generator
 
 import pytest
 
+from rnncc import garbage
 from rnncc.garbage import only_among_new_objects
 
 
@@ -17,8 +18,9 @@ class Ring:
 
 
 @pytest.fixture(autouse=True)
-def _unfrozen() -> Generator[None]:
+def _unfrozen(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     """As in a process that has frozen nothing; those of the tests are frozen again."""
+    monkeypatch.setattr(garbage._Frozen, "elsewhere", False)
     gc.unfreeze()
     yield
     gc.freeze()
@@ -49,3 +51,15 @@ def test_nothing_stays_frozen_behind_an_error() -> None:
     with pytest.raises(ValueError, match="inside"), only_among_new_objects():
         raise ValueError("inside")
     assert gc.get_freeze_count() == 0
+
+
+def test_frozen_objects_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither in a block inside of another nor again where somebody else has frozen some."""
+    counts = iter([0, 1])
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: next(counts))
+    with only_among_new_objects(), only_among_new_objects():
+        pass
+    for _ in range(2):
+        with only_among_new_objects():
+            pass
+    assert next(counts, None) is None
