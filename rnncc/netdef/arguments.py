@@ -30,6 +30,10 @@ class Arguments:
         names = sorted(self._named.keys() | other._named.keys())
         return [name for name in names if self._named.get(name) != other._named.get(name)]
 
+    def holds(self, name: str, field: str) -> bool:
+        """Whether an argument is there that has such a field: `f`, `i`, `s` or `n`."""
+        return name in self._named and self._named[name].HasField(field)
+
     def float(self, name: str, default: float, allow_nan: bool = False) -> float:
         """A float; NaN is an error unless it makes sense."""
         value: float = self._single(name, "f", default)

@@ -85,8 +85,9 @@ def fill_shape(args: Arguments) -> tuple[int, ...]:
 
 
 def fill_constant(args: Arguments) -> tuple[np.dtype[Any], float]:
-    """ConstantFill's element type and value."""
-    kind = args.int("dtype", TensorProto.FLOAT)
+    """ConstantFill's element type and value: an integer's is int64 where nothing else is said."""
+    whole = "dtype" not in args and args.holds("value", "i")
+    kind = args.int("dtype", TensorProto.INT64 if whole else TensorProto.FLOAT)
     if kind not in DTYPES:
         names = ", ".join(TensorProto.DataType.Name(k) for k in DTYPES)
         raise CompileError(args.location, f"element type {kind} is not supported", names)

@@ -1,8 +1,8 @@
 """Nets inside operators: which blobs of the workspace around them they read and write by name.
 
 The branches of If and the nets of While run in the operator's own workspace, whatever it declares.
-The net of Do sees what is bound, but may write what is declared as an input alone. A step net sees
-and writes nothing but what is declared.
+The net of Do sees what is bound, but may write what is declared as an input alone. A step net
+sees all of the workspace, and writes nothing but what is declared.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ BY_NAME = {"If": ("then_net", "else_net"), "While": ("cond_net", "loop_net")}
 
 CONTROL = {*BY_NAME, "Do"}
 """The operators in which an input and an output of one name are one blob."""
+
+_STEPS = "RecurrentNetwork"
 
 _TEXTS = {"step_net", "backward_step_net", *(name for names in BY_NAME.values() for name in names)}
 """Arguments where a net may stand as text."""
@@ -60,7 +62,8 @@ def names_in(net: NetDef) -> set[str]:
 
 
 def expose(net: NetDef) -> NetDef:
-    """A copy in which If, While and Do declare all that their nets read and write.
+    """A copy in which If, While, Do and RecurrentNetwork declare all that their nets read, and the
+    first three what these write.
 
     What is added stands after what was declared, so that positions stay. A blob that is only
     written is read as well if it is there before, because a branch that is not taken leaves it.
@@ -68,9 +71,11 @@ def expose(net: NetDef) -> NetDef:
     copy = copy_of(net)
     known = set(net.external_input)
     for op in copy.op:
-        if op.type in CONTROL:
+        if op.type in CONTROL or op.type == _STEPS:
             reads, writes = _beside(op, 1)
-            rebound = [name for name in (*op.output, *writes) if name in known]
+            rebound = [
+                name for name in (*op.output, *writes) if name in known and op.type != _STEPS
+            ]
             _add(op.input, [*reads, *rebound])
             _add(op.output, list(writes))
         known.update(op.input)
@@ -88,7 +93,8 @@ def _io(net: NetDef, before: Names, depth: int) -> tuple[Names, Names]:
     _check_depth(net, depth)
     reads, writes = Names(), Names()
     for op in net.op:
-        more_reads, more_writes = _beside(op, depth + 1) if op.type in CONTROL else ({}, {})
+        holds = op.type in CONTROL or op.type == _STEPS
+        more_reads, more_writes = _beside(op, depth + 1) if holds else ({}, {})
         for name in (*op.input, *more_reads):
             if name not in before and name not in writes:
                 reads[name] = None
@@ -105,6 +111,8 @@ def _beside(op: OperatorDef, depth: int) -> tuple[Names, Names]:
         bound = _bindings(op)
         reads.update(dict.fromkeys(bound[name] for name in inner_reads if name in bound))
         writes.update(dict.fromkeys(bound[name] for name in inner_writes if name in bound))
+    if op.type == _STEPS:
+        reads = _io(nets.get("step_net", NetDef()), _linked(op), depth)[0]
     for name in BY_NAME.get(op.type, ()):
         if name in nets:
             # of If one branch runs, of While the condition's net and then the body
@@ -113,6 +121,14 @@ def _beside(op: OperatorDef, depth: int) -> tuple[Names, Names]:
             reads.update(more_reads)
             writes.update(more_writes)
     return reads, writes
+
+
+def _linked(op: OperatorDef) -> Names:
+    """What a step net reads that is its own: rows of sequences and states, and the timestep."""
+    args = {arg.name: arg for arg in op.arg}
+    rows = args["link_internal"].strings if "link_internal" in args else ()
+    step = args["timestep"].s if "timestep" in args else b"timestep"
+    return dict.fromkeys(name.decode(errors="replace") for name in (*rows, step))
 
 
 def _bindings(op: OperatorDef) -> dict[str, str]:

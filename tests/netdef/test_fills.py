@@ -87,7 +87,7 @@ def test_random_fills_have_the_spread_they_say() -> None:
             "'values' holds a list of integers",
         ),
         (op("ConstantFill", "", "w", shape=[-1]), "negative size"),
-        (op("ConstantFill", "", "w", shape=[1], value=1), "'value' holds an integer"),
+        (op("ConstantFill", "", "w", shape=[1], dtype=1, value=1), "'value' holds an integer"),
         (op("ConstantFill", "", "w", shape=[1], dtype=4, value=1), "element type 4"),
         (op("UniformFill", "", "w", shape=[1], min=1.0, max=1.0), "min 1 is not below max 1"),
         (op("UniformFill", "", "w", shape=[1], min=float("nan")), "'min' is NaN"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 
 from rnncc.errors import CompileError, Location
@@ -39,6 +39,7 @@ class Resolver:
         protected: names that operators of this net must not write.
         word: how an operator is called in messages.
         forward: in a backward step net, the operators of the step net.
+        around: of a net inside, what names stand for in the net around where it runs.
     """
 
     operators: Mapping[str, type[Operator]]
@@ -51,6 +52,7 @@ class Resolver:
     protected: frozenset[str] = frozenset()
     word: str = "op"
     forward: tuple[Operator, ...] = ()
+    around: Mapping[str, Blob] = field(default_factory=dict[str, Blob])
 
     def inside(
         self,
@@ -73,16 +75,24 @@ class Resolver:
             absent=absent,
         )
 
-    def operators_of(self, net: NetDef, scope: Scope) -> list[Operator]:
+    def operators_of(
+        self, net: NetDef, scope: Scope, unused: Collection[int] = ()
+    ) -> list[Operator]:
         """Resolve each operator's blobs in `scope`, which ends with every blob's last version.
+
+        The operators in `unused` are left out, and their outputs hold nothing.
 
         Those that stand in no net are marked as implied; an operator of a backward step net that
         only repeats one of the step net is that one.
         """
         operators = list[Operator]()
         earlier = ForwardIndex(self.forward)
+        maker = replace(self, around=scope)
         for index, op in enumerate(net.op):
             location = self._locate(index, op)
+            if index in unused:
+                scope.update({name: Blob(name, opaque=True) for name in op.output})
+                continue
             operator_type = self._type(op, location)
             inputs = [
                 self._read(net, index, name, scope, location, operator_type) for name in op.input
@@ -98,12 +108,12 @@ class Resolver:
             if not operator_type.is_gradient and not issubclass(operator_type, Control):
                 copies = self._copies(inputs, location)
             xs = [copies[i].ys[0] if i in copies else x for i, x in enumerate(inputs)]
-            operator = operator_type(op, xs, outputs, location, self)
+            operator = operator_type(op, xs, outputs, location, maker)
             operator.reads = inputs
             operator.find_forward(earlier)
             operators += [*copies.values(), operator]
             if isinstance(operator, Control):
-                operator.resolve(self, scope)
+                operator.resolve(maker, scope)
             else:
                 scope.update(zip(op.output, self._outputs(operator, outputs), strict=True))
                 scope.update(operator.beside)

@@ -20,6 +20,7 @@ from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.frontends.caffe2.solve import solve, walk
 from rnncc.frontends.caffe2.table import GRADIENTS, OPERATORS, REFUSED
 from rnncc.frontends.caffe2.trip_count import Loops
+from rnncc.frontends.caffe2.unused import unused_unknown
 from rnncc.frontends.shapes import Sizes, parse_shape
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
@@ -211,7 +212,9 @@ class ResolvedNet:
         maker = Resolver(
             OPERATORS, REFUSED, location, loops, absent=absent.blob, gradients=GRADIENTS
         )
-        self.operators: list[Operator] = maker.operators_of(net, scope)
+        asked = {*net.external_output, *(f"{name}_grad" for name in self.starts)}
+        unused = unused_unknown(net, lambda kind: kind in OPERATORS or kind in GRADIENTS, asked)
+        self.operators: list[Operator] = maker.operators_of(net, scope, unused)
         names = [*net.external_output, *self._gradients(net, scope, absent.blobs)]
         self.outputs = {name: self._output(name, scope) for name in names}
         if not self.outputs:

@@ -48,6 +48,9 @@ class Blob:
         lacks: what it does instead of holding a tensor, in words.
         shared: it shares its memory with another blob.
         uses: how many operators and outputs read it.
+        end: of a vector, or one row, of which a run decides how many elements there are: what
+            holds the number, counted from behind where it is negative. The shape is that of all
+            that there may be.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Blob:
     lacks: str = "holds nothing at inference"
     shared: bool = False
     uses: int = 0
+    end: Blob | None = None
 
 
 @dataclass
@@ -129,6 +133,9 @@ class Emitter:
         sizes = self.shapes.value(blob)
         assert sizes is not None, f"{blob.name} was not built"
         dtype = blob.dtype or "i64"
+        if not sizes:
+            what = f'"{blob.name}" holds the sizes of a scalar, which are none'
+            raise CompileError(self.shapes.location, what)
         parts = [self.b.reshape(self.b.size(size, dtype), (1,)) for size in sizes]
         return self.b.concat(parts, 0)
 
@@ -146,6 +153,8 @@ class Operator(ABC):
     """Whether it may read what only gradient operators need."""
     takes_opaque: ClassVar[bool] = False
     """Whether its inputs may be blobs that hold no tensor."""
+    takes_ends: ClassVar[bool] = False
+    """Whether its first input may end where a run decides."""
 
     def __init__(
         self,
@@ -228,6 +237,13 @@ class Operator(ABC):
     def error(self, what: str, hint: str | None = None) -> CompileError:
         """An error at this operator."""
         return CompileError(self.location, what, hint)
+
+    def unknown_content(self, blob: Blob) -> CompileError:
+        """An error: what a blob holds decides sizes, and only a run shows it."""
+        hint = "an init net or --bind can give it"
+        return self.error(
+            f'needs the content of "{blob.name}", which is not known at compile time', hint
+        )
 
     def has_channels_last(self) -> bool:
         """Whether the argument `order` says that channels are the last axis, not axis 1."""

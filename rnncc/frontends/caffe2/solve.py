@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rnncc.errors import CompileError, Location
@@ -150,12 +151,23 @@ def _finish(s: Shapes, ops: Sequence[Operator], inputs: Mapping[str, Blob]) -> N
     for op in ops:
         s.location = op.location
         for blob in op.produced():
-            if blob.opaque:
+            if blob.opaque or blob.value == ():  # the sizes of a scalar, of which there are none
                 continue
             blob.dtype = blob.dtype or "f32"
             if blob.shape is None or any(s.is_open(d) for d in s.known(blob)):
                 raise op.error(f'the shape of "{blob.name}" cannot be inferred')
             s.check(blob)
+    _check_ends(ops)
+
+
+def _check_ends(ops: Iterable[Operator]) -> None:
+    """Who reads what ends where a run decides knows of it."""
+    known = Counter(op.xs[0] for op in ops if op.takes_ends)
+    for op in ops:
+        for blob in op.ys:
+            if blob.end is not None and blob.uses != known[blob]:
+                what = f'a run decides how many elements "{blob.name}" has, by "{blob.end.name}"'
+                raise op.error(what, "only TopK may read it, by way of Reshape")
 
 
 def _symbols(s: Shapes, inputs: Mapping[str, Blob]) -> set[str]:

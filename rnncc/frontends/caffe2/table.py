@@ -72,6 +72,12 @@ def _rows() -> Table:
     return rows.OPERATORS
 
 
+def _segments() -> Table:
+    from rnncc.frontends.caffe2.ops import segments
+
+    return segments.OPERATORS
+
+
 def _reductions() -> Table:
     from rnncc.frontends.caffe2.ops import reductions
 
@@ -108,7 +114,17 @@ FAMILIES: dict[str, Table] = {
 }
 
 _PLAIN = {kind: operator for family in FAMILIES.values() for kind, operator in family.items()}
-_SELDOM = (_gradients, _layers, _functions, _rows, _reductions, _spatial, _norms, _losses)
+_SELDOM = (
+    _gradients,
+    _layers,
+    _functions,
+    _rows,
+    _segments,
+    _reductions,
+    _spatial,
+    _norms,
+    _losses,
+)
 OPERATORS: Table = Late(lambda: _PLAIN, *_SELDOM)
 """Operator type -> the class that imports it; its docstring is the formula, and ends with the forms
 that are refused."""
@@ -116,6 +132,7 @@ that are refused."""
 FAMILIES["Cells"] = Late(lambda: cells.OPERATORS, _layers)
 FAMILIES["Activations and angles"] = Late(_functions)
 FAMILIES["Rows and layouts"] = Late(_rows)
+FAMILIES["Paddings and segments"] = Late(_segments)
 FAMILIES["Reductions and distances"] = Late(_reductions)
 FAMILIES["Windows and extremes"] = Late(_spatial)
 FAMILIES["Norms of channels"] = Late(_norms)

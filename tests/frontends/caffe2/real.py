@@ -42,3 +42,4 @@ def filled(arrays: Mapping[str, Array]) -> NetDef:
 
 OPERATORS = arrays_by_case(DATA / "caffe2_operators.npz")
 NETS = arrays_by_case(DATA / "caffe2_nets.npz")
+MODELS = arrays_by_case(DATA / "caffe2_models.npz")

@@ -142,14 +142,31 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
     ("Asin", [X / 9], 1, {}),
     ("Acos", [X / 9], 1, {}),
     ("Rsqrt", [X * X], 1, {}),
+    ("WeightedSum", [X, real(1), real(3, 4, 5), real(1)], 1, {}),
+    ("WeightedSum", [X, real(1), real(3, 4, 5), real(1)], 1, {"grad_on_w": 1}),
+    ("OneHot", [np.array([2, 0, 1, 1]), np.array([4])], 1, {}),
+    ("SparseToDense", [whole(2, 0, 2), real(3, 4), real(5, 2)], 1, {}),
+    ("GatherPadding", [real(7, 2), whole(4, 3)], 2, {"padding_width": 2, "end_padding_width": 1}),
+    ("GatherPadding", [real(5, 2), whole(5)], 1, {}),
+    ("LengthsRangeFill", [whole(3, 2)], 1, {}),
+    ("AddPadding", [real(6, 2)], 1, {"padding_width": 2, "end_padding_width": 1}),
+    ("AddPadding", [real(6, 2), whole(4, 2), real(2), real(2)], 2, {}),
+    ("AddPadding", [np.arange(3)], 1, {}),
+    ("RemovePadding", [real(6, 2)], 1, {"padding_width": 2, "end_padding_width": 1}),
+    ("RemovePadding", [real(6, 2), whole(4, 2)], 2, {"end_padding_width": 0}),
+    *(
+        (f"SortedSegmentRange{kind}", [real(5, 2), whole(0, 0, 1, 1, 1)], 1, {})
+        for kind in ("Sum", "Mean", "Max", "LogSumExp", "LogMeanExp")
+    ),
+    ("ConstantFill", [], 1, {"shape": [2], "value": 3}),
 ]
 
 WITHOUT_WEIGHT = {("SoftmaxWithLoss", 0)}
 """Outputs through which Caffe2 takes no gradient."""
 
-OTHERS = {"SpatialBN", "MaxPool"}
-"""Gradients that rnncc does not read: of training, whatever `is_test` says, and of each equal
-element of a window."""
+OTHERS = {"SpatialBN", "MaxPool", "SortedSegmentRangeMax", "SparseToDense"}
+"""Gradients that rnncc does not read: of training, whatever `is_test` says, of each equal element
+of a window or a segment, and by a Gather of which nothing tells that it is one."""
 
 
 def run(kind: str, inputs: list[Any], outputs: int, args: dict[str, Any]) -> dict[str, Any]:

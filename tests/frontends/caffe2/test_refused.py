@@ -145,6 +145,9 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("Scale", one(cast=DOUBLE, scale=2.0), "f64"),
         ("LayerNorm Softmax SumElements SumSqrElements", one(cast=DOUBLE), "f64"),
         ("SequenceMask", one("x n", cast=DOUBLE, mode="sequence"), "f64"),
+        ("WeightedSum", one("x w", cast=DOUBLE), "f64"),
+        ("GatherPadding", one("x n", cast=DOUBLE), "f64"),
+        ("SparseToDense", one("n x z", cast=DOUBLE), "f64"),
         ("LSTMUnit GRUUnit", unit(cast=DOUBLE), "f64"),
         ("Conv ConvTranspose", one("x w", shapes=IMAGE, cast=DOUBLE, kernel=2), "f64"),
         ("MaxPool AveragePool", one(shapes={"x": (1, 2, 4, 4)}, cast=DOUBLE, kernel=2), "f64"),
@@ -191,9 +194,8 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("Transpose", one(axes=[-1, 0]), "do not permute"),
         ("Shape", one(axes=[-1]), "of a tensor of rank 2"),
     ],
-    "bounds in blobs whose content is not known at compile time": [
-        ("Slice", one("x s e"), RUN_TIME)
-    ],
+    "bounds in blobs whose content is not known at compile time, but for the end of a vector of"
+    " which TopK takes the first elements": [("Slice", one("x s e"), RUN_TIME)],
     "a part of an axis of symbolic size that ends at a number counted from the front": [
         ("Slice", one(shapes={"x": ("N", 3)}, starts=[0, 0], ends=[2, -1]), "from behind")
     ],
@@ -234,7 +236,38 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
     ],
     "tensors of floats or bools": [("Mod", one(divisor=2), "is f32, expected integers")],
     "indices other than int32 and int64": [
-        ("*", with_cast(BOOL), "is i1, expected int32 or int64")
+        ("Gather BatchGather", with_cast(BOOL), "is i1, expected int32 or int64"),
+        (
+            "SparseToDense",
+            lambda kind: (
+                net([op("Cast", "x", "cast", to=BOOL), op(kind, "cast x z", "y")], "x z", "y"),
+                {"x": (2,), "z": (3,)},
+            ),
+            "is i1, expected int32 or int64",
+        ),
+    ],
+    "indices other than int64": [("OneHot", one("x s", cast=INT), "i32, expected i64")],
+    "a number of zeros that is not known at compile time": [
+        ("OneHot", one("n s", shapes={"n": (2,), "s": (1,)}), RUN_TIME)
+    ],
+    "no X2": [("SparseToDense", one("n x"), "has 2 inputs, expected 3")],
+    "an odd number of inputs": [("WeightedSum", one("x w z"), "expected pairs of a tensor")],
+    "several lengths that are not known at compile time": [
+        (
+            "AddPadding RemovePadding GatherPadding",
+            one("x n", shapes={"x": (6, 2), "n": (2,)}),
+            RUN_TIME,
+        )
+    ],
+    "lengths that are not known at compile time": [
+        ("LengthsRangeFill", one("n", shapes={"n": (2,)}), RUN_TIME)
+    ],
+    "numbers of segments that are not known at compile time": [
+        (
+            " ".join(f"SortedSegmentRange{k}" for k in "Sum Mean Max LogSumExp LogMeanExp".split()),
+            one("x n", shapes={"x": (6, 2), "n": (6,)}),
+            RUN_TIME,
+        )
     ],
     "numbers in blobs": [("*", one("x n", tiles=2, axis=0), "has 2 inputs, expected 1")],
     "a number of copies below 1": [("Tile", one(tiles=0, axis=0), "is 0, expected 1 or more")],
@@ -282,9 +315,8 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
     ],
     "links to what is no state and no input": [("*", bad("dangling_link"), "dangling link")],
     "links that read past the end": [("*", bad("link_past_the_end"), "past the end")],
-    "reading blobs of the net around that are not among the inputs": [
-        ("*", bad("step_reads_what_nothing_gives"), "is no input and no operator writes")
-    ],
+    "reading a blob of the net around that is not among the inputs and that the step writes as"
+    " well": [("*", bad("step_reads_what_it_hides"), "before operator 1 writes it")],
     "nets nested too deep": [("*", bad("nets_nested_deeply"), "deep in each other")],
     "a net in which no earlier operator of that type has these blobs in the same versions": [
         ("FCGradient", bad("gradient_without_its_operator"), "is the gradient of no operator"),

@@ -60,8 +60,7 @@ class ConstantFill(Operator):
 
     def assume(self, s: Shapes, level: int) -> None:
         if level == 2 and self.ys[0].shape is None and self._dims(s) is None:
-            what = f'needs the content of "{self.xs[0].name}", which is not known at compile time'
-            raise self.error(what)
+            raise self.unknown_content(self.xs[0])
 
     def evaluate(self, values: Sequence[Known | None]) -> Known | None:
         one = not self.xs and prod(self.shape) == 1

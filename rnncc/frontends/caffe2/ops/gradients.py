@@ -120,6 +120,38 @@ class MeanGradient(Operator):
             e[y] = each
 
 
+class WeightedSumGradient(Operator):
+    """dX0 = X1 of the sum times dY, and so on; with `grad_on_w` then the gradients of the factors.
+
+    Refused: elements other than float32.
+    """
+
+    inputs = (3, ANY)
+    outputs = (1, ANY)
+    is_gradient = True
+
+    def setup(self, maker: Resolver) -> None:
+        pairs = (len(self.xs) - 1) / 2
+        wanted = pairs * 2 if self.args.flag("grad_on_w") else pairs
+        if len(self.ys) != wanted:
+            raise self.error(f"has {len(self.ys)} outputs for {len(self.xs)} inputs")
+
+    def infer(self, s: Shapes) -> None:
+        s.expect_dtypes("f32", *self.xs, *self.ys)
+        terms, factors = self.xs[1::2], self.xs[2::2]
+        s.same_shape(self.xs[0], *terms, *self.ys[: len(terms)])
+        for factor, y in zip(factors, self.ys[len(terms) :], strict=False):
+            s.same_shape(factor, y)
+
+    def build(self, e: Emitter) -> None:
+        dy, terms, factors = e[self.xs[0]], self.xs[1::2], self.xs[2::2]
+        for factor, y in zip(factors, self.ys, strict=False):
+            e[y] = e.b.mul(dy, e.b.reshape(e[factor], ()))
+        for x, y in zip(terms, self.ys[len(terms) :], strict=False):
+            total = e.b.reduce("sum", e.b.mul(dy, e[x]), range(len(e.dims(x))))
+            e[y] = e.b.reshape(total, e.dims(y))
+
+
 def _of(
     kind: str,
     read: str,
@@ -215,8 +247,13 @@ OPERATORS: dict[str, type[Operator]] = {
     "MaxGradient": _of("Max", "y0 dy0 x*", "dx*", base=ToEquals),
     "MinGradient": _of("Min", "y0 dy0 x*", "dx*", base=ToEquals),
     "MeanGradient": MeanGradient,
+    "WeightedSumGradient": WeightedSumGradient,
     "TileGradient": TileGradient,
     "MakeTwoClassGradient": MakeTwoClassGradient,
+    **{
+        f"SortedSegmentRange{kind}Gradient": _of(f"SortedSegmentRange{kind}", "x0 y0 dy0 x1")
+        for kind in ("Sum", "Mean", "LogSumExp", "LogMeanExp")
+    },
     "BatchGatherGradient": _of("BatchGather Gather", "x0 x1 dy0"),
     **{
         f"{kind}Gradient": _of(kind, "x0 x1 dy0", "dx0 dx1")

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import ANY, Array, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.dims import Dim, product
 from rnncc.nn.normalisation import layer_norm, softmax
@@ -262,6 +262,43 @@ class LayerNorm(Operator):
             e[blob] = e.b.reshape(value, (*dims[:axis], 1))
 
 
+class WeightedSum(Operator):
+    """Y = X0 X1 + X2 X3 + ..., where X1, X3, ... are single numbers.
+
+    Refused: an odd number of inputs; elements other than float32.
+    """
+
+    inputs = (2, ANY)
+
+    def setup(self, maker: Resolver) -> None:
+        if len(self.xs) % 2:
+            raise self.error(
+                f"has {len(self.xs)} inputs, expected pairs of a tensor and its factor"
+            )
+
+    def infer(self, s: Shapes) -> None:
+        s.expect_dtypes("f32", *self.xs, *self.ys)
+        s.same_shape(*self.xs[::2], *self.ys)
+        for factor in self.xs[1::2]:
+            dims = s.dims(factor)
+            if dims is not None and not s.equal(product(dims), Dim.of(1)):
+                what = f'"{factor.name}" of shape {s.text(dims)}'
+                raise self.error(f"{what} is a factor, expected one element")
+
+    def assume(self, s: Shapes, level: int) -> None:
+        for factor in self.xs[1::2] if level == 1 else ():
+            if s.dims(factor) is None:
+                s.expect(factor, (1,))
+
+    def build(self, e: Emitter) -> None:
+        y: SSAValue | None = None
+        for x, factor in zip(self.xs[::2], self.xs[1::2], strict=True):
+            term = e.b.mul(e[x], e.b.reshape(e[factor], ()))
+            y = term if y is None else e.b.add(y, term)
+        assert y is not None
+        e[self.ys[0]] = y
+
+
 class Softmax(Operator):
     """Y = exp(X - max) / sum exp(X - max), a row running over all axes from `axis` on.
 
@@ -290,5 +327,6 @@ OPERATORS: dict[str, type[Operator]] = {
     "MatMul": MatMul,
     "ElementwiseLinear": ElementwiseLinear,
     "LayerNorm": LayerNorm,
+    "WeightedSum": WeightedSum,
     "Softmax": Softmax,
 }

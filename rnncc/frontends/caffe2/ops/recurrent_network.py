@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.caffe2.control import read_outside
 from rnncc.frontends.caffe2.graph import Resolver, Scope
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.recurrent import (
@@ -14,11 +15,12 @@ from rnncc.frontends.caffe2.recurrent import (
     State,
     Structure,
     inputs_of,
+    names_written,
     read_structure,
 )
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of
 from rnncc.passes.vjp_of_region import ops_between
 
@@ -33,10 +35,13 @@ class RecurrentNetwork(Operator):
     Refused: a state that no step writes, or two links write; a step that does not write the row
     after those that its state starts with; a step that writes the timestep, an input or a part of
     the sequence; links to what is no state and no input; links that read past the end; reading
-    blobs of the net around that are not among the inputs; nets nested too deep.
+    a blob of the net around that is not among the inputs and that the step writes as well; nets
+    nested too deep.
 
     Attributes:
         scope: each blob of the step net by name, in its last version.
+        inherited: what the step net reads of the net around that is not among the inputs.
+        sizes: each state's N and D.
         recomputed: the blobs of the step net that the backward pass computes again.
     """
 
@@ -46,13 +51,19 @@ class RecurrentNetwork(Operator):
     def setup(self, maker: Resolver) -> None:
         self.structure: Structure = read_structure(self)
         self._extent: Dims | None = None
+        self._supposes_rows = False
         named = self.args.strings(RECOMPUTE)
         self.recomputed = {y for op in self.structure.step.op for y in op.output} & set(named)
         self.references = inputs_of(self)
         self.timestep = Blob(self.structure.timestep)
         self.internal: dict[str, Blob] = {}
+        self.sizes: dict[str, Dims] = {}
         self.targets = self._targets()
-        scope: Scope = {**self.references, self.timestep.name: self.timestep}
+        scope: Scope = {
+            **self._around(maker.around),
+            **self.references,
+            self.timestep.name: self.timestep,
+        }
         for link, _ in self.structure.sequences:
             scope[link.internal] = self.internal[link.internal] = Blob(link.internal)
         for state in self.structure.states:
@@ -66,6 +77,15 @@ class RecurrentNetwork(Operator):
             if blob.opaque:
                 raise self.error(f'state "{name}" is written by "{blob.name}", which holds nothing')
             blob.uses += 1
+        given = set(self.references.values())
+        around = set(maker.around.values()) - given
+        self.inherited = [blob for blob in read_outside(self.steps) if blob in around]
+
+    def _around(self, around: Mapping[str, Blob]) -> Scope:
+        """What the step net sees of the net around beside its inputs: the names that it does not
+        write."""
+        written = names_written(self, self.structure.step)
+        return {name: around[name] for name in around.keys() - set(written)}
 
     def nested(self) -> Sequence[Operator]:
         return self.steps
@@ -120,7 +140,8 @@ class RecurrentNetwork(Operator):
 
     def _infer_state(self, s: Shapes, state: State, t: Dim, n: Dim) -> None:
         initial = s.dims(state.initial)
-        known = s.dims(self.written[state.name])
+        written = self.written[state.name]
+        known = s.dims(written)
         size = initial[-1] if initial else known[-1] if known else s.fresh()
         if initial is not None:
             if not 1 <= len(initial) <= 3:
@@ -130,7 +151,8 @@ class RecurrentNetwork(Operator):
             if len(initial) < 3 and state.rows != 1:
                 raise self.error(f'state "{state.name}" starts with one row, not {state.rows}')
         s.expect_dtype(state.initial, "f32")
-        s.expect(self.written[state.name], (1, n, size), "f32")
+        s.expect_dtype(written, "f32")
+        self.sizes[state.name] = n, size
         for link in state.reads:
             s.expect(self.internal[link.internal], (link.window, n, size), "f32")
         for alias, of, blob in self.targets:
@@ -138,14 +160,21 @@ class RecurrentNetwork(Operator):
                 count = t + (state.rows - alias.offset)
                 count = Dim.of(-alias.offset) if alias.offset < 0 else count
                 s.expect(blob, (count, n, size), "f32")
+        # What is written into a row may have another shape of as many elements; that of a row is
+        # supposed where nothing shows one.
+        if len(known or ()) == 3 or (known is None and self._supposes_rows):
+            s.expect(written, (1, n, size))
+        elif known is not None and not s.equal(product(known), n * size):
+            what = f'state "{state.name}" has rows of shape {s.text((n, size))}'
+            raise self.error(f'{what}, and "{written.name}" has shape {s.text(known)}')
 
     def assume(self, s: Shapes, level: int) -> None:
         if level == 0:
+            self._supposes_rows = True
             t, n = self.extent(s)
             for state in self.structure.states:
                 if s.dims(state.initial) is None:
-                    size = s.known(self.written[state.name])[2]
-                    s.expect(state.initial, (state.rows, n, size))
+                    s.expect(state.initial, (state.rows, n, self.sizes[state.name][1]))
             if s.dims(self.xs[0]) is None:
                 s.expect(self.xs[0], (t, n, s.fresh()))
 
@@ -165,7 +194,7 @@ class RecurrentNetwork(Operator):
             step = Emitter(inner, e.shapes, dict(zip(consts, const, strict=True)))
             self._enter(step, rows, row)
             new = self._run(step, carry)
-            last = [step[self.written[states[i].name]] for i in kept]
+            last = [self._row(step, states[i]) for i in kept]
             return new, [inner.reshape(v, dims_of(v)[1:]) for v in last]
 
         values = [e[blob] for blob in consts]
@@ -185,8 +214,14 @@ class RecurrentNetwork(Operator):
         """The rows a state starts with, [L, N, D]."""
         value = e[state.initial]
         rank = len(dims_of(value))
-        n, size = e.dims(self.written[state.name])[1:]
-        return e.b.broadcast(value, (state.rows, n, size), range(3 - rank, 3))
+        return e.b.broadcast(value, (state.rows, *self._sizes(e, state)), range(3 - rank, 3))
+
+    def _sizes(self, e: Emitter, state: State) -> Dims:
+        return tuple(e.shapes.resolve(size) for size in self.sizes[state.name])
+
+    def _row(self, step: Emitter, state: State) -> SSAValue:
+        """The row that a step writes, [1, N, D]."""
+        return step.b.reshape(step[self.written[state.name]], (1, *self._sizes(step, state)))
 
     def _sequences(self, e: Emitter, t: Dim) -> tuple[list[Blob], list[SSAValue]]:
         """The sequences scanned: an internal blob occurs once for each row of its window."""
@@ -202,7 +237,7 @@ class RecurrentNetwork(Operator):
 
     def _consts(self) -> list[Blob]:
         """What the step net reads of the net around it."""
-        own = {id(blob) for blob in self.references.values()}
+        own = {id(blob) for blob in (*self.references.values(), *self.inherited)}
         consts: dict[Blob, None] = {}
         for op in self.steps:
             for blob in op.captured():
@@ -211,7 +246,7 @@ class RecurrentNetwork(Operator):
         return list(consts)
 
     def captured(self) -> Sequence[Blob]:
-        return [*self.xs]
+        return [*self.xs, *self.inherited]
 
     def _enter(self, step: Emitter, blobs: list[Blob], rows: list[SSAValue]) -> None:
         """Give the linked blobs their rows, windows joined."""
@@ -224,15 +259,14 @@ class RecurrentNetwork(Operator):
     def _run(self, step: Emitter, carry: list[SSAValue]) -> list[SSAValue]:
         """Build the step net; the new carry."""
         b = step.b
-        late = dict[Blob, tuple[SSAValue, Link, Blob]]()
+        late = dict[Blob, tuple[SSAValue, Link, State]]()
         for state, rows in zip(self.structure.states, carry, strict=True):
-            written = self.written[state.name]
             for link in state.reads:
                 internal = self.internal[link.internal]
                 if link.offset + link.window <= state.rows:
                     step[internal] = b.slice(rows, 0, link.offset, link.window)
                 else:
-                    late[internal] = (rows, link, written)
+                    late[internal] = (rows, link, state)
         for op in self.steps:
             for blob in op.captured():
                 if blob in late:
@@ -242,9 +276,9 @@ class RecurrentNetwork(Operator):
             self._name_recomputed(step, op)
         b.loc = self.location
         return [
-            b.concat([b.slice(r, 0, 1, s.rows - 1), step[self.written[s.name]]], 0)
+            b.concat([b.slice(r, 0, 1, s.rows - 1), self._row(step, s)], 0)
             if s.rows > 1
-            else step[self.written[s.name]]
+            else self._row(step, s)
             for s, r in zip(self.structure.states, carry, strict=True)
         ]
 
@@ -262,15 +296,15 @@ class RecurrentNetwork(Operator):
                 step.name(value, name)
 
     def _window(
-        self, step: Emitter, op: Operator, rows: SSAValue, link: Link, written: Blob
+        self, step: Emitter, op: Operator, rows: SSAValue, link: Link, state: State
     ) -> SSAValue:
         """A window that ends with the row this step writes."""
-        if written not in step.values:
+        if self.written[state.name] not in step.values:
             raise op.error(f'reads "{link.internal}" before the step has written its last row')
         if link.window == 1:
-            return step[written]
+            return self._row(step, state)
         before = step.b.slice(rows, 0, link.offset, link.window - 1)
-        return step.b.concat([before, step[written]], 0)
+        return step.b.concat([before, self._row(step, state)], 0)
 
 
 def _view(

@@ -43,6 +43,15 @@ class Gather(Operator):
                 s.expect(index, places)
         if places is not None:
             s.expect(self.ys[0], (*dims[:axis], *places, *dims[axis + 1 :]))
+        self._infer_sizes(s)
+
+    def _infer_sizes(self, s: Shapes) -> None:
+        """Of a vector of sizes, those with these numbers."""
+        sizes, index = (s.value(x) for x in self.xs)
+        if sizes is None or index is None or not all(i.is_static for i in index):
+            return
+        if all(0 <= int(i) < len(sizes) for i in index):
+            s.expect_value(self.ys[0], [sizes[int(i)] for i in index], self.ys[0].dtype or "i64")
 
     def assume(self, s: Shapes, level: int) -> None:
         if level == 1 and self.xs[1].dtype is None:
@@ -61,6 +70,64 @@ class BatchGather(Gather):
     fails."""
 
     default_axis = 1
+
+
+class SparseToDense(Operator):
+    """Y = zeros, as many rows as X2 has, with the rows of X1 added where X0 numbers, from 0 on; a
+    call with another number fails.
+
+    Refused: no X2; indices other than int32 and int64; elements other than float32.
+    """
+
+    inputs = (3, 3)
+
+    def infer(self, s: Shapes) -> None:
+        index, rows, like = self.xs
+        s.expect_dtypes("f32", rows, self.ys[0])
+        if index.dtype not in (None, *INDICES):
+            raise self.error(f'"{index.name}" is {index.dtype}, expected int32 or int64')
+        dims, all_rows = s.dims(rows), s.dims(like)
+        if dims is None:
+            return
+        s.expect(index, dims[:1])
+        if all_rows is not None:
+            s.expect(self.ys[0], (*all_rows[:1], *dims[1:]))
+
+    def build(self, e: Emitter) -> None:
+        index, rows, _ = self.xs
+        zeros = e.b.fill(0.0, e.dims(self.ys[0]))
+        e[self.ys[0]] = e.b.scatter("sum", zeros, e[rows], e[index], 0)
+
+
+class OneHot(Operator):
+    """Y[n] = X1 zeros, with a 1 where X0[n] says; without one where that is none of them.
+
+    Refused: a number of zeros that is not known at compile time; indices other than int64.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        index, size = self.xs
+        s.expect_dtypes("i64", index, size)
+        s.expect_dtype(self.ys[0], "f32")
+        dims, count = s.dims(index), s.value(size)
+        if dims is None:
+            s.expect(index, (s.fresh(),))
+        elif len(dims) != 1:
+            raise self.error(f"indices of shape {s.text(dims)}, expected a vector")
+        elif count is not None:
+            s.expect(self.ys[0], (*dims, *count))
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and s.value(self.xs[1]) is None:
+            raise self.unknown_content(self.xs[1])
+
+    def build(self, e: Emitter) -> None:
+        count, size = e.dims(self.ys[0])
+        index = e.b.reshape(e[self.xs[0]], (count, 1))
+        places = e.b.cast(e.b.iota((1, size), 1), "i64")
+        e[self.ys[0]] = e.b.cast(e.b.compare("eq", index, places), "f32")
 
 
 class Tile(Operator):
@@ -100,7 +167,8 @@ class Flatten(Operator):
     def infer(self, s: Shapes) -> None:
         s.same_dtype(self.xs[0], self.ys[0])
         dims = s.dims(self.xs[0])
-        if dims is not None and not any(s.is_open(d) for d in dims):
+        # of one unknown size the product is an equation that can be solved
+        if dims is not None and sum(s.is_open(d) for d in dims) < 2:
             s.expect(self.ys[0], self._shape(dims))
 
     def _shape(self, dims: Dims) -> Dims:
@@ -211,6 +279,8 @@ class ToChannelsFirst(ToChannelsLast):
 OPERATORS: dict[str, type[Operator]] = {
     "Gather": Gather,
     "BatchGather": BatchGather,
+    "SparseToDense": SparseToDense,
+    "OneHot": OneHot,
     "Tile": Tile,
     "Flatten": Flatten,
     "FlattenToVec": FlattenToVec,

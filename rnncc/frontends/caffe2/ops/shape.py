@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from rnncc.errors import CompileError
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
@@ -48,9 +47,15 @@ class Split(Operator):
             s.expect(y, (*known[:axis], size, *known[axis + 1 :]))
         s.expect(self.xs[0], (*known[:axis], sum(sizes, Dim.of(0)), *known[axis + 1 :]))
 
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and not self.parts and len(self.xs) == 2 and s.value(self.xs[1]) is None:
+            raise self.unknown_content(self.xs[1])
+
     def _infer_rows(self, s: Shapes) -> None:
         known, count = s.dims(self.xs[0]), Dim.of(len(self.ys))
-        if (self.parts or len(self.xs) == 2) and any(size != 1 for size in self._sizes(s, 0)):
+        if (self.parts or len(self.xs) == 2) and not all(
+            s.equal(size, Dim.of(1)) for size in self._sizes(s, 0)
+        ):
             raise self.error("has 'add_axis', but other parts than one row each")
         if known is None:
             row = next((d for y in self.ys if (d := s.dims(y)) is not None), None)
@@ -68,9 +73,9 @@ class Split(Operator):
             return [Dim.of(size) for size in self.parts]
         if len(self.xs) == 2:
             lengths = s.value(self.xs[1])
-            if lengths is None or len(lengths) != len(self.ys):
-                raise self.error("takes sizes that are not known at compile time")
-            return lengths
+            if lengths is not None and len(lengths) != len(self.ys):
+                raise self.error(f"takes {len(lengths)} sizes, for {len(self.ys)} outputs")
+            return lengths or [s.fresh() for _ in self.ys]
         known = s.dims(self.ys[0])
         whole = s.dims(self.xs[0])
         part = known[axis] if known is not None else None
@@ -145,6 +150,7 @@ class Reshape(Operator):
 
     inputs = (1, 2)
     outputs = (1, 2)
+    takes_ends = True
 
     def infer(self, s: Shapes) -> None:
         s.same_dtype(self.xs[0], self.ys[0])
@@ -157,9 +163,20 @@ class Reshape(Operator):
             if 0 not in new:
                 s.expect(self.ys[0], [s.fresh() if d == -1 else d for d in new])
             return
-        s.expect(self.ys[0], self._result(s, dims, new))
-        if len(self.ys) == 2:
+        result = self._result(s, dims, new)
+        s.expect(self.ys[0], result)
+        if self.xs[0].end is not None:
+            self._keep_end(result, new)
+        elif len(self.ys) == 2:
             s.expect_value(self.ys[1], dims, "i64")
+
+    def _keep_end(self, result: Sequence[Dim], new: Dims) -> None:
+        """Of what ends where a run decides, one row ends there too."""
+        if product(result[:-1]) != 1 or new[-1] != -1:
+            raise self.error("does not make one row of what ends where a run decides")
+        self.ys[0].end = self.xs[0].end
+        if len(self.ys) == 2 and self.ys[1].uses:
+            raise self.error(f'a run decides what "{self.ys[1].name}" holds')
 
     def _new_shape(self, s: Shapes) -> Dims | None:
         if len(self.xs) == 2:
@@ -188,7 +205,7 @@ class Reshape(Operator):
 
     def assume(self, s: Shapes, level: int) -> None:
         if level == 2 and len(self.xs) == 2 and self.xs[1].value is None:
-            raise _unknown_content(self, self.xs[1].name)
+            raise self.unknown_content(self.xs[1])
         result = s.dims(self.ys[0])
         if level == 2 and result is not None and any(s.is_open(d) for d in result):
             dims = s.dims(self.xs[0])
@@ -272,8 +289,9 @@ class Transpose(Operator):
 class Slice(Operator):
     """Y = X[starts : ends] axis by axis; a negative bound -k stands for size + 1 - k.
 
-    Refused: bounds in blobs whose content is not known at compile time; a part of an axis of
-    symbolic size that ends at a number counted from the front; a slice without elements.
+    Refused: bounds in blobs whose content is not known at compile time, but for the end of a vector
+    of which TopK takes the first elements; a part of an axis of symbolic size that ends at a number
+    counted from the front; a slice without elements.
     """
 
     inputs = (1, 3)
@@ -308,8 +326,14 @@ class Slice(Operator):
         return [int(d) for d in starts], [int(d) for d in ends]
 
     def assume(self, s: Shapes, level: int) -> None:
-        if level == 2 and self._bounds(s) is None:
-            raise _unknown_content(self, self.xs[1].name)
+        if level < 2 or self._bounds(s) is not None:
+            return
+        start, dims = s.value(self.xs[1]), s.dims(self.xs[0])
+        if start is None or dims is None or len(dims) != 1 or list(start) != [0]:
+            raise self.unknown_content(self.xs[1] if start is None else self.xs[2])
+        s.expect(self.xs[2], (1,))
+        s.expect(self.ys[0], dims)
+        self.ys[0].end = self.xs[2]
 
     def _ranges(
         self, s: Shapes, dims: Dims, bounds: tuple[list[int], list[int]]
@@ -336,9 +360,10 @@ class Slice(Operator):
         return ranges
 
     def build(self, e: Emitter) -> None:
-        bounds = self._bounds(e.shapes)
-        assert bounds is not None
-        y = e[self.xs[0]]
+        bounds, y = self._bounds(e.shapes), e[self.xs[0]]
+        if bounds is None:
+            e[self.ys[0]] = y  # its end is known to whoever reads it
+            return
         ranges = self._ranges(e.shapes, e.dims(self.xs[0]), bounds)
         for axis, (start, size) in enumerate(ranges):
             y = e.b.slice(y, axis, start, size)
@@ -371,10 +396,6 @@ def _ordered_axis(op: Operator, rank: int, extra: int = 0) -> int:
     if not -rank - extra <= axis < rank + extra:
         raise op.error(f"argument 'axis' is {axis}, but the tensor has rank {rank}")
     return axis + rank + extra if axis < 0 else axis
-
-
-def _unknown_content(op: Operator, name: str) -> CompileError:
-    return op.error(f'needs the content of "{name}", which is not known at compile time')
 
 
 OPERATORS: dict[str, type[Operator]] = {

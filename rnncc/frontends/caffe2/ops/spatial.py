@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import ClassVar
 
 from xdsl.ir import SSAValue
@@ -12,7 +13,7 @@ from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.convolution import (
     Window,
     channels_first,
@@ -287,6 +288,7 @@ class TopK(Operator):
     """
 
     outputs = (2, 3)
+    takes_ends = True
 
     def infer(self, s: Shapes) -> None:
         s.same_dtype(self.xs[0], self.ys[0])
@@ -313,10 +315,31 @@ class TopK(Operator):
     def build(self, e: Emitter) -> None:
         dims = e.dims(self.xs[0])
         x, axis = e[self.xs[0]], self.axis("axis", -1, len(dims))
+        if self.xs[0].end is not None:
+            self._build_to_end(e, x, self.xs[0].end)
+            return
         e[self.ys[0]], e[self.ys[1]] = top_k(e.b, x, self.args.int("k", 0), axis, largest=True)
         for flat in self.ys[2:]:
             numbers = element_places(e.b, e[self.ys[1]], dims, axis)
             e[flat] = e.b.reshape(numbers, e.dims(flat))
+
+    def _build_to_end(self, e: Emitter, x: SSAValue, end: Blob) -> None:
+        """Of one row that ends where a run decides; for what it lacks 0, in place -1."""
+        b, dims = e.b, e.dims(self.xs[0])
+        last = len(dims) - 1
+        if self.axis("axis", -1, len(dims)) != last or len(self.ys) == 3:
+            raise self.error(f'takes "{end.name}" elements: of the last axis alone, without Y2')
+        count = b.reshape(e[end], ())
+        behind = b.add(b.size(dims[last] + 1, dtype_of(count)), count)
+        is_behind = b.compare("lt", count, b.full_like(count, 0))
+        count = b.cast(b.select(is_behind, behind, count), "i64")
+        places = b.cast(b.iota(dims, last), "i64")
+        inside = b.compare("lt", places, count)
+        lowest = b.fill(-inf, (), dtype_of(x))
+        y, index = top_k(b, b.select(inside, x, lowest), self.args.int("k", 0), last, largest=True)
+        found = b.compare("lt", index, count)
+        e[self.ys[0]] = b.select(found, y, b.full_like(y, 0.0))
+        e[self.ys[1]] = b.select(found, index, b.full_like(index, -1))
 
 
 OPERATORS: dict[str, type[Operator]] = {

@@ -253,8 +253,19 @@ CASES: dict[str, Case] = {
     "step_writes_the_timestep": with_step(TANH, op("Copy", "timestep", "timestep")),
     "step_reads_its_own_result": with_step(op("Sum", "h_prev h", "h")),
     "step_reads_what_nothing_gives": with_step(op("Sum", "h_prev q", "h")),
+    "step_reads_what_it_hides": Case(
+        net(
+            [
+                op("Tanh", "x", "q"),
+                recurrent(step(op("Sum", "h_prev q", "h"), op("Tanh", "h", "q"))),
+            ],
+            "x h0",
+            "h_all h_last",
+        ),
+        shapes=SHAPE,
+    ),
     "step_changes_the_width": with_step(op("Concat", "h_prev x_t", "h", axis=2)),
-    "step_drops_an_axis": with_step(op("Squeeze", "h_prev", "h", dims=[0])),
+    "step_writes_rows_of_another_size": with_step(op("Split", "h_prev", "h g", axis=2)),
     "state_written_by_a_dropout_mask": with_step(op("Dropout", "h_prev", "y h", is_test=1)),
     "window_read_before_its_last_row": with_step(
         op("Split", "h_prev", "a b", axis=0),

@@ -1,0 +1,239 @@
+"""Operators on the parts of a sequence that stand one behind another: paddings and segments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import ClassVar
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.caffe2.graph import Resolver
+from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.reduction import count, largest, log_sum_exp, mean, total
+
+Reduction = Callable[[Builder, SSAValue, Sequence[int]], SSAValue]
+
+
+class Padding(Operator):
+    """What adds rows around each part of a sequence, or takes them away.
+
+    Attributes:
+        widths: the rows in front of each part, and behind it.
+        sign: 1 where they are added.
+    """
+
+    outputs = (1, 2)
+    sign: ClassVar[int]
+
+    def setup(self, maker: Resolver) -> None:
+        front = self.args.int("padding_width", 1)
+        back = self.args.int("end_padding_width", -1)
+        self.widths = front, front if back < 0 else back
+        if front < 0:
+            raise self.error(f"argument 'padding_width' is {front}, expected 0 or more")
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(self.xs[0], self.ys[0], *self.xs[2:])
+        if len(self.xs) > 1:
+            s.expect_dtype(self.xs[1], "i32")
+        dims, parts = s.dims(self.xs[0]), self._parts(s)
+        if dims is None or parts is None:
+            return
+        for pad in self.xs[2:]:
+            s.expect(pad, dims[1:])
+        if len(self.xs) > 1 and not s.equal(sum(parts, Dim.of(0)), dims[0]):
+            raise self.error(f"has parts of {s.text(parts)} rows, of {s.size_text(dims[0])}")
+        new = [part + self.sign * sum(self.widths) for part in parts]
+        if any(size.is_static and int(size) < 0 for size in new):
+            raise self.error(f"takes {sum(self.widths)} rows from parts of {s.text(parts)}")
+        s.expect(self.ys[0], (sum(new, Dim.of(0)), *dims[1:]))
+        for lengths in self.ys[1:]:
+            s.expect_value(lengths, new, "i32")
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and s.dims(self.xs[0]) is not None and self._parts(s) is None:
+            raise self.unknown_content(self.xs[1])
+
+    def _parts(self, s: Shapes) -> Dims | None:
+        """How many rows each part has."""
+        dims = s.dims(self.xs[0])
+        if len(self.xs) == 1 or s.dims(self.xs[1]) == (Dim.of(1),):
+            return None if dims is None else dims[:1]
+        return s.value(self.xs[1])
+
+    def build(self, e: Emitter) -> None:
+        parts, start, found = self._parts(e.shapes), Dim.of(0), list[SSAValue]()
+        for part in parts or ():
+            found += self.part(e, start, part)
+            start = start + part
+        e[self.ys[0]] = e.b.concat(found, 0)
+
+    def part(self, e: Emitter, start: Dim, size: Dim) -> list[SSAValue]:
+        """What becomes of so many rows."""
+        raise NotImplementedError
+
+
+class AddPadding(Padding):
+    """Y0 = X0 with `padding_width` rows in front of each part and `end_padding_width` behind it, as
+    many by default: zeros, or X2, and X3 behind. X1 has the parts' lengths; without it X0 is one
+    part. Y1 has the new lengths.
+
+    Refused: several lengths that are not known at compile time.
+    """
+
+    inputs = (1, 4)
+    sign = 1
+
+    def part(self, e: Emitter, start: Dim, size: Dim) -> list[SSAValue]:
+        x, pads = e[self.xs[0]], self.xs[2:]
+        front, back = self.widths
+        return [
+            self._rows(e, pads[0] if pads else None, front),
+            e.b.slice(x, 0, start, size),
+            self._rows(e, pads[-1] if pads else None, back),
+        ]
+
+    def _rows(self, e: Emitter, pad: Blob | None, rows: int) -> SSAValue:
+        x = e[self.xs[0]]
+        dims = (Dim.of(rows), *dims_of(x)[1:])
+        if pad is None:
+            return e.b.fill(0.0, dims, dtype_of(x))
+        return e.b.broadcast(e[pad], dims, range(1, len(dims)))
+
+
+class RemovePadding(Padding):
+    """Y0 = X0 without the first `padding_width` rows of each part and the last `end_padding_width`,
+    as many by default. X1 has the parts' lengths; without it X0 is one part. Y1 has the new ones.
+
+    Refused: several lengths that are not known at compile time.
+    """
+
+    inputs = (1, 2)
+    sign = -1
+
+    def part(self, e: Emitter, start: Dim, size: Dim) -> list[SSAValue]:
+        front, back = self.widths
+        return [e.b.slice(e[self.xs[0]], 0, start + front, size - (front + back))]
+
+
+class GatherPadding(RemovePadding):
+    """Y0 = the sum of the first `padding_width` rows of each part of X0, Y1 that of the last
+    `end_padding_width`; without Y1 Y0 is the sum of both. X1 has the parts' lengths.
+
+    Refused: several lengths that are not known at compile time; elements other than float32.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        s.expect_dtypes("f32", self.xs[0], *self.ys)
+        s.expect_dtype(self.xs[1], "i32")
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            for y in self.ys:
+                s.expect(y, dims[1:])
+
+    def build(self, e: Emitter) -> None:
+        b, start, sums = e.b, Dim.of(0), (list[SSAValue](), list[SSAValue]())
+        for part in self._parts(e.shapes) or ():
+            start = start + part
+            for found, first, rows in zip(
+                sums, (start - part, start - self.widths[1]), self.widths, strict=True
+            ):
+                found.append(total(b, b.slice(e[self.xs[0]], 0, first, Dim.of(rows)), [0]))
+        ends = [reduce(b.add, found) for found in sums]
+        for y, value in zip(self.ys, ends if len(self.ys) == 2 else [b.add(*ends)], strict=True):
+            e[y] = value
+
+
+class LengthsRangeFill(Operator):
+    """Y = 0, 1, ... X[0] - 1, 0, 1, ... X[1] - 1 and so on.
+
+    Refused: lengths that are not known at compile time.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.expect_dtype(self.xs[0], "i32")
+        s.expect_dtype(self.ys[0], "i32")
+        lengths = s.value(self.xs[0])
+        if lengths is not None:
+            s.expect(self.ys[0], (sum(lengths, Dim.of(0)),))
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and s.value(self.xs[0]) is None:
+            raise self.unknown_content(self.xs[0])
+
+    def build(self, e: Emitter) -> None:
+        lengths = e.shapes.value(self.xs[0]) or ()
+        e[self.ys[0]] = e.b.concat([e.b.iota((length,), 0) for length in lengths], 0)
+
+
+class Segments(Operator):
+    """Y[k] = what a function makes of the rows X0[i] with X1[i] = k."""
+
+    inputs = (2, 2)
+    function: ClassVar[Reduction]
+
+    def infer(self, s: Shapes) -> None:
+        x, ids = self.xs
+        s.expect_dtypes("f32", x, self.ys[0])
+        s.expect_dtype(ids, "i32")
+        dims, numbers = s.dims(x), s.value(ids)
+        if dims is not None:
+            s.expect(ids, dims[:1])
+            if numbers is not None:
+                s.expect(self.ys[0], (len(self._sizes(numbers)), *dims[1:]))
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and s.value(self.xs[1]) is None:
+            raise self.unknown_content(self.xs[1])
+
+    def _sizes(self, ids: Dims) -> list[int]:
+        """How many rows each segment has."""
+        sizes = list[int]()
+        for number in map(int, ids):
+            if number == len(sizes):
+                sizes.append(0)
+            if number != len(sizes) - 1:
+                raise self.error("the numbers of segments do not rise from 0 one by one")
+            sizes[-1] += 1
+        return sizes
+
+    def build(self, e: Emitter) -> None:
+        start, rows = 0, list[SSAValue]()
+        for size in self._sizes(e.shapes.value(self.xs[1]) or ()):
+            part = e.b.slice(e[self.xs[0]], 0, Dim.of(start), Dim.of(size))
+            row = type(self).function(e.b, part, [0])
+            rows.append(e.b.reshape(row, (1, *dims_of(row))))
+            start += size
+        e[self.ys[0]] = e.b.concat(rows, 0)
+
+
+def _log_mean_exp(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    return b.sub(log_sum_exp(b, x, axes), b.log(count(b, x, axes)))
+
+
+def _segments(formula: str, function: Reduction) -> type[Operator]:
+    text = (
+        f"Y[k] = {formula} the rows X0[i] with X1[i] = k.\n\n"
+        "Refused: numbers of segments that are not known at compile time."
+    )
+    return type("Segments", (Segments,), {"__doc__": text, "function": staticmethod(function)})
+
+
+OPERATORS: dict[str, type[Operator]] = {
+    "AddPadding": AddPadding,
+    "RemovePadding": RemovePadding,
+    "GatherPadding": GatherPadding,
+    "LengthsRangeFill": LengthsRangeFill,
+    "SortedSegmentRangeSum": _segments("the sum of", total),
+    "SortedSegmentRangeMean": _segments("the mean of", mean),
+    "SortedSegmentRangeMax": _segments("the largest elements of", largest),
+    "SortedSegmentRangeLogSumExp": _segments("the logarithm of the sum of e to", log_sum_exp),
+    "SortedSegmentRangeLogMeanExp": _segments("the logarithm of the mean of e to", _log_mean_exp),
+}

@@ -1,0 +1,65 @@
+"""Caffe2's own models against what the real Caffe2 computed (real_models.py): translators that are
+trained and that search with a beam, a conditional random field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+import rnncc
+from rnncc.frontends.caffe2 import import_net
+from rnncc.ir.interpreter import run
+from rnncc.ir.program import Program
+from rnncc.netdef import NetDef
+from tests.frontends.caffe2.real import MODELS, Array, filled
+
+STEPS = "max_output_seq_len"
+SHAPES = {
+    "train": dict.fromkeys(("decoder_inputs", "targets", "target_weights"), "U,N"),
+    "beam": {"encoder_inputs": "S,1", "encoder_lengths": "1"},
+    "crf": {},
+}
+
+
+def net_of(case: Mapping[str, Array]) -> tuple[NetDef, NetDef, dict[str, Array]]:
+    """A model's net with what it computes as outputs, the net that fills it, and its inputs."""
+    net = NetDef.FromString(case["net"].tobytes())
+    net.external_output.extend(
+        name for kind, _, name in (key.partition(":") for key in case) if kind == "grad"
+    )
+    inputs = {name[3:]: array for name, array in case.items() if name.startswith("in:")}
+    held = {name[6:]: array for name, array in case.items() if name.startswith("param:")}
+    held |= {name: inputs.pop(name) for name in (STEPS,) if name in inputs}
+    return net, filled(held), inputs
+
+
+def imported(name: str, case: Mapping[str, Array]) -> tuple[Program, dict[str, Array]]:
+    """A model as a program, with its inputs in the types that it reads."""
+    net, init, inputs = net_of(case)
+    program = import_net(net, init, shapes=SHAPES[name.partition("-")[0]])
+    # nothing tells that the labels of a field are integers
+    return program, {n: a.astype(np.float32) if n == "labels" else a for n, a in inputs.items()}
+
+
+def assert_near(got: Mapping[str, Array], case: Mapping[str, Array]) -> None:
+    for key, want in case.items():
+        kind, _, name = key.partition(":")
+        if kind in ("out", "grad"):
+            assert got[name].shape == want.shape, name
+            np.testing.assert_allclose(got[name], want, 1e-4, 1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_and_gradients(name: str) -> None:
+    program, inputs = imported(name, MODELS[name])
+    assert_near(run(program, inputs), MODELS[name])
+
+
+@pytest.mark.parametrize("name", ["beam-attention-5", "crf-6"])
+def test_compiled(name: str) -> None:
+    net, init, inputs = net_of(MODELS[name])
+    model = rnncc.compile(net, init, shapes=SHAPES[name.partition("-")[0]])
+    given = {n: array.astype(model.inputs[n].dtype) for n, array in inputs.items()}
+    assert_near(model.run(given), MODELS[name])
