@@ -212,8 +212,8 @@ class ResolvedNet:
         maker = Resolver(
             OPERATORS, REFUSED, location, loops, absent=absent.blob, gradients=GRADIENTS
         )
-        asked = {*net.external_output, *(f"{name}_grad" for name in self.starts)}
-        unused = unused_unknown(net, lambda kind: kind in OPERATORS or kind in GRADIENTS, asked)
+        known = OPERATORS.keys() | GRADIENTS.keys()
+        unused = unused_unknown(net, lambda op: op.is_gradient_op or op.type in known)
         self.operators: list[Operator] = maker.operators_of(net, scope, unused)
         names = [*net.external_output, *self._gradients(net, scope, absent.blobs)]
         self.outputs = {name: self._output(name, scope) for name in names}
@@ -221,7 +221,9 @@ class ResolvedNet:
             raise CompileError(location, "declares no external_output")
         mark_versions(walk(self.operators))
         used = {name: blob for name, blob in absent.blobs.items() if blob.uses}
-        self.inputs += used
+        forgotten = {name for index in unused for name in net.op[index].input}
+        forgotten = {n for n in forgotten & self.starts.keys() if not self.starts[n].uses}
+        self.inputs = [name for name in self.inputs if name not in forgotten] + list(used)
         self.starts = used | self.starts
         self.starts = {
             name: blob for name, blob in self.starts.items() if name in self.inputs or blob.uses
@@ -291,6 +293,8 @@ class ResolvedNet:
             return []
         names = [f"{name}_grad" for name in (*self.starts, *absent)]
         gradients = [name for name in names if name in scope and name not in self.starts]
+        # an optimiser that is left out may write its update there
+        gradients = [name for name in gradients if not scope[name].opaque]
         return [] if set(gradients) & set(net.external_output) else gradients
 
     def _output(self, name: str, scope: Scope) -> Blob:

@@ -62,6 +62,23 @@ def test_unknown_operators_that_nobody_asks_for(asked: str) -> None:
         import_net(made, shapes={"x": "3"})
 
 
+def test_what_only_an_optimiser_reads_is_no_input() -> None:
+    """It may write its update over a gradient, which then is no output unless one asks for it."""
+    update = [op("AtomicIter", "mutex", "count"), op("Momentum", "x_grad rate count", "x_grad")]
+    gradient = op("TanhGradient", "y dy", "x_grad")
+    gradient.is_gradient_op = True
+    ops = [op("Tanh", "x", "y"), gradient]
+    for more, inputs, outputs in (
+        ([], "x dy", ["y", "x_grad"]),
+        (update, "x dy mutex rate", ["y"]),
+    ):
+        program = import_net(net([*ops, *more], inputs, "y"), shapes={"x": "3"})
+        assert list(program.net.inputs) == ["x", "dy"]
+        assert list(program.net.outputs) == outputs
+    with pytest.raises(CompileError, match=r"op 2 .AtomicIter"):
+        import_net(net([*ops, *update], "x dy mutex rate", "y x_grad"), shapes={"x": "3"})
+
+
 def picked(*behind: OperatorDef, k: int = 3) -> NetDef:
     """The largest of the first elements of six, and what else reads these."""
     ops = [
