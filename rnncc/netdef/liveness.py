@@ -15,7 +15,8 @@ def remove_dead_ops(net: NetDef, nested: bool = False) -> NetDef:
     """Leave out the operators on which no external output depends.
 
     Args:
-        nested: count what the nets of If and While read, whether the operator declares it or not.
+        nested: count what the nets of If, While and RecurrentNetwork read, whether the operator
+            declares it or not.
     Raises:
         NetError: an external output that the net does not know.
     """
