@@ -260,15 +260,20 @@ def put_elements(
 
 
 def put_slices(
-    b: Builder, x: SSAValue, new: SSAValue, places: Sequence[SSAValue], kind: str = ""
+    b: Builder,
+    x: SSAValue,
+    new: SSAValue,
+    places: Sequence[SSAValue],
+    kind: str = "",
+    counted: SSAValue | None = None,
 ) -> SSAValue:
-    """x where x[places[0][i], places[1][i], ...] is new[i], i being several axes; `kind` as of
-    `put`. Places are int64, along the first axes of x."""
+    """x where x[places[0][i], places[1][i], ...] is new[i], i being several axes; `kind` and
+    `counted` as of `put`. Places are int64, along the first axes of x."""
     dims, count = dims_of(x), product(dims_of(places[0]))
     lead, rest = dims[: len(places)], dims[len(places) :]
     place = b.reshape(flat_places(b, places, lead), (count,))
     rows, new = b.reshape(x, (product(lead), *rest)), b.reshape(new, (count, *rest))
-    return b.reshape(put(b, rows, new, place, kind), dims)
+    return b.reshape(put(b, rows, new, place, kind, counted), dims)
 
 
 def first_places(b: Builder, flags: SSAValue) -> tuple[SSAValue, SSAValue]:
@@ -283,9 +288,20 @@ def first_places(b: Builder, flags: SSAValue) -> tuple[SSAValue, SSAValue]:
     return b.scatter("max", none, row, target, 0), total(b, ones, [0])
 
 
-def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue, kind: str = "") -> SSAValue:
+def put(
+    b: Builder,
+    x: SSAValue,
+    rows: SSAValue,
+    index: SSAValue,
+    kind: str = "",
+    counted: SSAValue | None = None,
+) -> SSAValue:
     """x where row index[j] along axis 0 is rows[j], of several for one row the last; or where it is
-    folded with all of them, by a kind of `rnn.scatter` or by "mul"."""
+    folded with all of them, by a kind of `rnn.scatter` or by "mul".
+
+    Args:
+        counted: how many of the rows are put, if not all.
+    """
     if kind == "mul":
         return _multiplied_at(b, x, rows, index)
     if kind:
@@ -295,11 +311,20 @@ def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue, kind: str = ""
         return x
     if not count.is_static:  # so that there is a row to read for those that nothing replaces
         rows = b.concat([rows, b.fill(0, (1, *dims_of(rows)[1:]), dtype_of(rows))], 0)
+    number = b.iota((count,), 0, "i64")
+    if counted is not None:  # the others put what no row is below
+        index, number = (_first(b, *pair, counted) for pair in ((index, 0), (number, -1)))
     none = b.fill(-1, (size,), "i64")
-    last = b.scatter("max", none, b.iota((count,), 0, "i64"), index, 0)
+    last = b.scatter("max", none, number, index, 0)
     new = b.gather(rows, b.maximum(last, b.full_like(last, 0)), 0)
     is_replaced = b.compare("ge", last, b.full_like(last, 0))
     return b.select(b.broadcast(is_replaced, dims_of(x), [0]), new, x)
+
+
+def _first(b: Builder, numbers: SSAValue, other: int, count: SSAValue) -> SSAValue:
+    """A vector of int64, and behind the first ones that count another number."""
+    counts = b.compare("lt", b.iota(dims_of(numbers), 0, "i64"), count)
+    return b.select(counts, numbers, b.fill(other, (), "i64"))
 
 
 def _multiplied_at(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue) -> SSAValue:
@@ -328,11 +353,12 @@ def one_hot(b: Builder, index: SSAValue, depth: Dim, axis: int) -> SSAValue:
     return b.compare("eq", at, b.iota(wide, axis, dtype_of(index)))
 
 
-def triangle(b: Builder, x: SSAValue, shift: int, upper: bool) -> SSAValue:
+def triangle(b: Builder, x: SSAValue, shift: Dim | int, upper: bool) -> SSAValue:
     """The upper or lower triangle of x's last two axes from a diagonal on, zeros elsewhere."""
     dims = dims_of(x)
     row, column = (b.iota(dims, len(dims) - k, "i32") for k in (2, 1))
-    kind, edge = "ge" if upper else "le", b.fill(shift, (), "i32")
+    kind, shift = "ge" if upper else "le", Dim.of(shift)
+    edge = b.fill(int(shift), (), "i32") if shift.is_static else b.size(shift, "i32")
     inside = b.compare(kind, b.sub(column, row), edge)
     if dtype_of(x) == "i1":
         return b.logical("and", inside, x)

@@ -12,9 +12,11 @@ import rnncc
 from rnncc import cells
 from rnncc.codegen.cpu import outlined
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.open_sizes import OpenedKernel
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
+from rnncc.kern.kernels import Reduce
 from rnncc.nn.normalisation import softmax
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
@@ -133,6 +135,20 @@ def test_functions_of_a_large_program_grow_with_its_kinds_of_kernels_alone(
     lines = functions(b.finish({"y": x}), target="x86_64-unknown-linux-gnu", cpu="x86-64-v4")
     packs, products = 16, 3  # of 40 into one panel; of one panel and a vector; the last as whole
     assert len(lines) <= packs + products
+
+
+def test_terms_of_a_sum_keep_their_number() -> None:
+    """Which tells how lanes lie: of queries and keys of heads they run across the keys."""
+    b = Builder.net("made")
+    q, k = b.input("q", [2, "N", 40]), b.input("k", [2, 37, 40])
+    made = as_it_is(b.finish({"y": b.matmul(q, k, transpose_b=True)}))
+    [op] = [op for op in made.func.walk() if isinstance(op, Reduce)]
+    opened = OpenedKernel.of(resolve_target().of("f32"), op)
+    assert opened is not None
+    named = opened.kernel(op)
+    assert isinstance(named, Reduce)
+    *_, columns, terms = named.dims
+    assert not columns.is_static and terms == 40
 
 
 def test_what_stands_once_keeps_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

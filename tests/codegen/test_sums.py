@@ -213,7 +213,8 @@ def test_results_of_planes_become_an_output_with_channels_last() -> None:
 
 
 @pytest.mark.parametrize(
-    ("depth", "cpu"), [(16, None), (64, None), (48, "x86-64-v3"), (20, "x86-64-v2")]
+    ("depth", "cpu"),
+    [(16, None), (64, None), (8, None), (41, None), (48, "x86-64-v3"), (21, "x86-64-v2")],
 )
 def test_products_of_rows_do_not_depend_on_their_number(depth: int, cpu: str | None) -> None:
     """From 8 rows on lanes run across columns, which are turned round; below, along the terms."""

@@ -60,8 +60,10 @@ def _opened_product(target: Core, op: Gemm) -> OpenedKernel | None:
 
 def _opened(op: Kernel) -> OpenedKernel:
     names = _Names()
+    # How many terms a sum has decides how its lanes lie.
+    kept = len(op.dims) - (op.reduced.data if isinstance(op, Reduce) else 0)
     properties: dict[str, Attribute] = {
-        "domain": dims_attr(names.dims(op.dims)),
+        "domain": dims_attr([*names.dims(op.dims[:kept]), *op.dims[kept:]]),
         "accesses": ArrayAttr(map(names.access, op.accesses)),
     }
     if isinstance(op, Gemm):

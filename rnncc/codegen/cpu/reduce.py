@@ -225,12 +225,16 @@ class ReduceCode:
             first = b.mul(i, I64(lanes))
             places = [Place([*indices, b.add(first, I64(j))]) for j in range(lanes)]
             totals = [self._start(place, 1, None) for place in places]
-            vectors = I64(int(self.op.dims[-1]) // lanes)
+            vectors, rest = divmod(int(self.op.dims[-1]), lanes)
 
             def terms(k: Value, carried: list[Value]) -> list[Value]:
                 return self._sum(places, [b.mul(k, I64(lanes))], [], carried)
 
-            total = fold_together(self.folding, emit.loop(vectors, terms, totals))
+            totals = emit.loop(I64(vectors), terms, totals)
+            if rest:
+                masked = [replace(place, mask=emit.first_lanes(rest, lanes)) for place in places]
+                totals = self._sum(masked, [I64(vectors * lanes)], [], totals)
+            total = fold_together(self.folding, totals)
             emit.store(
                 total, self._pointer(self.out, len(self.access) - 1, places[0].indices), lanes
             )

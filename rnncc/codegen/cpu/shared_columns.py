@@ -46,7 +46,7 @@ class SharedColumns:
 
     @staticmethod
     def of(emit: CpuEmit, op: Reduce, folding: Folding) -> SharedColumns | None:
-        """None for others: op is a sum of floats over one axis, which fills vectors."""
+        """None for others: op is a sum of floats over one axis of known size."""
         reads, rank = op.in_accesses, len(op.dims)
         if rank < 3 or op.init is not None or int(op.dims[-1]) > DEEPEST:
             return None
@@ -172,16 +172,25 @@ class _Tiles:
         """Vectors of columns, onto the stack: one row of them for each term."""
         emit, b, lanes, number = self.emit, self.emit.b, self.lanes, self.kernel.column
         by_column = self.steps[number][1]
-        inside = None if count is None else (I64(lanes), count)
+        full, rest = divmod(self.terms, lanes)
 
-        def square(indices: list[Value]) -> None:
-            vector, k = indices[0], b.mul(indices[1], I64(lanes))
+        def square(vector: Value, k: Value, terms: int) -> None:
+            whole = count is None and terms == lanes
+            inside = None if whole else (I64(terms), I64(lanes) if count is None else count)
             at = b.mul(b.add(first, b.mul(vector, I64(lanes))), by_column)
             base = emit.at(emit.at(self.bases[number], at), k)
-            for j, row in enumerate(turned(emit, base, by_column, lanes, inside)):
+            for j, row in enumerate(turned(emit, base, by_column, lanes, inside)[:terms]):
                 emit.store(row, self._held(b.add(k, I64(j)), vector, width), lanes)
 
-        emit.nest([I64(width), I64(self.terms // lanes)], square)
+        def squares(indices: list[Value]) -> None:
+            square(indices[0], b.mul(indices[1], I64(lanes)), lanes)
+
+        def last(indices: list[Value]) -> None:
+            square(indices[0], I64(full * lanes), rest)
+
+        emit.nest([I64(width), I64(full)], squares)
+        if rest:
+            emit.nest([I64(width)], last)
 
     def _held(self, k: Value, vector: Value, width: int) -> Pointer:
         b = self.emit.b
@@ -216,13 +225,15 @@ class _Tiles:
         """So many sums of all terms: lanes added up as a vector of terms alone would be."""
         emit, b, folding, lanes = self.emit, self.emit.b, self.folding, self.lanes
         branches = min(1 << max(self.terms // BRANCH, 1).bit_length() - 1, lanes)
+        while self.terms % lanes % branches:  # so that all branches have equally many terms
+            branches //= 2
 
         def place(branch: Value, number: int) -> Pointer:
             at = b.add(b.mul(branch, I64(count * lanes)), I64(number * lanes))
             return emit.at(self.partial, at)
 
         def iteration(j: Value, carried: list[Value]) -> list[Value]:
-            for number, value in enumerate(self._branch(terms, j, branches)):
+            for number, value in enumerate(self._branch(terms, j, 0, branches)):
                 emit.store(value, place(j, number), lanes)
             return []
 
@@ -241,18 +252,24 @@ class _Tiles:
         zero = folding.initial(lanes)
         return [folding.combined(zero, total, lanes) for total in parts[0]]
 
-    def _branch(self, terms: Terms, lane: Value, count: int) -> list[Value]:
-        """The sums of all terms as `count` lanes, of them that lane: each half was added to the
-        other until so few are left."""
+    def _branch(self, terms: Terms, lane: Value, offset: int, count: int) -> list[Value]:
+        """The sums of all terms as `count` lanes, of them that lane, which is so many behind the
+        branch's first: each half was added to the other until so few are left. None of a lane
+        without terms."""
         folding, b = self.folding, self.emit.b
         if count == self.lanes:
+            numbers = range(offset, self.terms, self.lanes)
+            if not numbers:
+                return []
             totals = [t[0] if len(t) == 1 else b.fmul(*t) for t in terms(lane)]
-            for k in range(self.lanes, self.terms, self.lanes):
-                pairs = zip(totals, terms(b.add(lane, I64(k))), strict=True)
+            for number in numbers[1:]:
+                pairs = zip(totals, terms(b.add(lane, I64(number - offset))), strict=True)
                 totals = [folding.added(total, term, self.lanes) for total, term in pairs]
             return totals
-        low = self._branch(terms, lane, 2 * count)
-        high = self._branch(terms, b.add(lane, I64(count)), 2 * count)
+        low = self._branch(terms, lane, offset, 2 * count)
+        high = self._branch(terms, b.add(lane, I64(count)), offset + count, 2 * count)
+        if not high:
+            return low
         return [folding.combined(x, y, self.lanes) for x, y in zip(low, high, strict=True)]
 
     def _of_row(self, number: int, row: Value) -> Pointer:

@@ -35,24 +35,25 @@ class StackedRows(Value):
         earlier: in the body of a loop, the list to which iterations append, whose elements so far
             nobody reads there; in the place of rows.
         front: the elements before rows or that list.
+        latest: the last elements of that list, where the body reads them.
     """
 
     stacked: Value | None = None
     items: tuple[Value, ...] = ()
     earlier: object = None
     front: tuple[Value, ...] = ()
+    latest: tuple[Value, ...] = ()
 
     @staticmethod
-    def listing(
-        items: Sequence[Value] = (), stacked: Value | None = None, earlier: object = None
-    ) -> StackedRows:
+    def listing(items: Sequence[Value] = (), stacked: Value | None = None) -> StackedRows:
         """A list of these elements."""
-        return StackedRows("list", (), stacked=stacked, items=tuple(items), earlier=earlier)
+        return StackedRows("list", (), stacked=stacked, items=tuple(items))
 
     @property
     def form(self) -> tuple[Any, ...]:
         """What must be equal for two lists to differ in their numbers alone."""
-        forms = (tuple(item.form for item in items) for items in (self.front, self.items))
+        parts = self.front, self.items, self.latest
+        forms = (tuple(item.form for item in items) for items in parts)
         return "list", self.earlier, self.stacked is None, *forms
 
     @property
@@ -75,18 +76,27 @@ class StackedRows(Value):
         """The same of a list that has elements already, which the loop does not read."""
         return isinstance(value, StackedRows)
 
+    @staticmethod
+    def has_last(value: Value) -> bool:
+        """Whether a value is a list whose last element is known."""
+        return isinstance(value, StackedRows) and bool(value.items)
+
+    @property
+    def ends(self) -> tuple[Value, ...]:
+        """The elements that are known to be its last ones."""
+        return (*self.latest, *self.items)
+
     def tensors(self) -> list[Value]:
         """The tensors that it holds."""
-        return [tensor for value in self.held for tensor in value.tensors()]
+        return [tensor for value in (*self.held, *self.latest) for tensor in value.tensors()]
 
     def holding(self, tensors: Sequence[Value]) -> StackedRows:
         """The same list of other tensors."""
         waiting = iter(tensors)
         front = tuple(_refilled(self.front, waiting))
         stacked = None if self.stacked is None else next(waiting)
-        return replace(
-            self, front=front, stacked=stacked, items=tuple(_refilled(self.items, waiting))
-        )
+        items, latest = (tuple(_refilled(values, waiting)) for values in (self.items, self.latest))
+        return replace(self, front=front, stacked=stacked, items=items, latest=latest)
 
     def holding_items(self, items: Sequence[Value]) -> StackedRows:
         """The same list with other elements behind its rows."""

@@ -52,6 +52,7 @@ class ModelContext:
         scalars: DOMAIN.NAME -> the function of numbers that an operator is.
         trip_counts: symbol of a loop's iteration number -> how many iterations there are.
         bounds: formulas that must not be negative for what was decided at import to hold.
+        shapes: the open sizes that Shape gave.
         known: what operators force sizes to be, as far as that is known.
         decided: numbers that the run decides -> the sizes that they are, a symbol where that is not
             known yet.
@@ -77,6 +78,7 @@ class ModelContext:
     captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     trip_counts: dict[str, Dim] = field(default_factory=dict[str, Dim])
     bounds: dict[Dim, None] = field(default_factory=dict[Dim, None])
+    shapes: set[Dim] = field(default_factory=set[Dim])
     decided: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
     undecided: CompileError | None = None
     loops: int = 0

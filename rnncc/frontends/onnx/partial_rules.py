@@ -14,6 +14,7 @@ from rnncc.frontends.onnx.ops import activations, arithmetic, elementwise, logic
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.ops.shape import axes_input
 from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.partial_moves import build_moved
 from rnncc.frontends.onnx.partial_sums import build_together
 from rnncc.frontends.onnx.values import Value
 
@@ -38,6 +39,8 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     together = None if x is None else build_together(n, name, operator, x)
     if together is not None:
         return together
+    if (moved := build_moved(n, name, inputs)) is not None:
+        return [moved]
     axis = RULES[name](n, inputs) if name in RULES else None
     if axis is None:
         raise n.unsupported("reads a tensor whose number of rows the run decides", _HINT)

@@ -295,5 +295,9 @@ def test_an_open_number_of_updates_may_be_none(count: int) -> None:
 
 @pytest.mark.parametrize("k", [-(1 << 63), -(1 << 31), 1 << 31, (1 << 63) - 1])
 def test_a_diagonal_beyond_any_matrix_is_empty(k: int) -> None:
-    made = model([node("EyeLike", "x", "y", k=k)], [info("x", [2, 3])], [info("y", None)])
-    np.testing.assert_array_equal(rnncc.compile(made).run({"x": X})["y"], np.zeros((2, 3)))
+    nodes = [node("EyeLike", "x", "y", k=k), node("Trilu", "x k", "z", upper=int(k > 0))]
+    made = model(
+        nodes, [info("x", [2, 3])], [info(name, None) for name in "yz"], {"k": np.array(k)}
+    )
+    for result in rnncc.compile(made).run({"x": X}).values():
+        np.testing.assert_array_equal(result, np.zeros((2, 3)))

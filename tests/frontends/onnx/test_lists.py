@@ -30,7 +30,13 @@ from tests.frontends.onnx.models import (
 from tests.frontends.onnx.random_lists import list_info, list_models
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
-PLACES = {"zero": np.array(0), "one": np.array(1), "last": np.array(-1), "far": np.array(7)}
+PLACES = {
+    "zero": np.array(0),
+    "one": np.array(1),
+    "last": np.array(-1),
+    "before": np.array(-2),
+    "far": np.array(7),
+}
 TURNS = {"two": np.array(2), "three": np.array(3), "many": np.array(100)}
 CONSTANTS = {**PLACES, **TURNS, "ones": np.array([1, 1]), "limit": np.float32(1)}
 YES = {"yes": np.array(True)}
@@ -86,6 +92,8 @@ def loop(nodes: list[Any], carried: str, iterations: str = "three") -> list[Any]
 APPENDS = [node("SequenceInsert", "s v2", "s2")]
 COUNTS = [node("SequenceLength", "s", "k"), node("Cast", "k", "q", to=1)]
 COUNTS += [node("SequenceInsert", "s q", "s2")]
+READS = [node("SequenceAt", "s last", "a"), node("SequenceAt", "s before", "b")]
+READS += [node("Sub", "a b", "c"), node("SequenceInsert", "s c", "s2")]
 SCANS = {
     "appends": loop(APPENDS, "e"),
     "appends to two": loop([*APPENDS, node("SequenceInsert", "t x", "t2")], "e e"),
@@ -119,6 +127,7 @@ SCANS = {
         ],
         "e",
     ),
+    "reads the last two": loop(READS, "d", "many"),
     "appends in either branch": loop(
         [
             node("ReduceSum", "v", "sum", keepdims=0),
@@ -316,6 +325,22 @@ def test_elements_that_decide_a_shape_are_constants() -> None:
     for shape in ([3, 4], [2, 6], [12]):
         (y,) = prepared.run([X.reshape(-1), [np.array(shape)]])
         np.testing.assert_array_equal(y, X.reshape(shape))
+
+
+@pytest.mark.peers
+def test_the_last_elements_of_a_list_until_data_ends_its_loop() -> None:
+    cell = [*READS, node("ReduceMax", "c", "most", keepdims=0), node("Less", "most limit", "go2")]
+    inside = iteration([*cell, node("Add", "v c", "v2")], "s")
+    nodes = [node("SequenceConstruct", "x h", "d"), node("Loop", "n yes x d", "y z", body=inside)]
+    nodes += [node("ConcatFromSequence", "z", "all", axis=0, new_axis=1)]
+    inputs = [info("x", ["N"]), info("h", ["N"]), info("n", [], "i64")]
+    made = model(nodes, inputs, [info("y", None), info("all", None)], CONSTANTS | YES)
+    h = np.full(3, 0.3, np.float32)
+    for x in (h / 2, -h):
+        arrays = {"x": x, "h": h, "n": np.array(9)}
+        want = list(by_onnxruntime(made, arrays).values())
+        got = rnncc.compile(made, max_iterations=20).run(arrays)
+        assert_same([got["y"], got["all"]], want)
 
 
 @pytest.mark.peers

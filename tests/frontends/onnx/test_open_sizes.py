@@ -159,6 +159,29 @@ def test_an_axis_of_open_size_is_not_empty() -> None:
         interpreted(made, {"x": np.zeros(0, np.float32)})
 
 
+def test_the_size_of_a_slice_is_not_below_0() -> None:
+    """PyTorch asks whether the size of x[1:] is -1 where it writes into the slice."""
+    nodes = [node("Slice", "x one end", "z"), node("Shape", "z", "s"), node("Neg", "one", "m")]
+    nodes += [node("Equal", "s m", "c"), node("Where", "c one s", "t"), node("Expand", "v t", "y")]
+    numbers = {"one": vector(1), "end": vector(HUGE), "v": np.float32([3])}
+    made = model(nodes, [info("x", ["N"])], [info("y", None)], numbers)
+    compiled: Any = rnncc.compile(made)
+    for size in (1, 4):
+        assert compiled.run({"x": np.zeros(size, np.float32)})["y"].tolist() == [3] * (size - 1)
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+def test_a_diagonal_by_open_sizes(upper: int) -> None:
+    nodes = [node("Shape", "x", "s", end=1), node("Sub", "s five", "k")]
+    nodes += [node("Squeeze", "k", "k0"), node("Trilu", "x k0", "y", upper=upper)]
+    inputs, numbers = [info("x", ["N", "M"])], {"five": vector(5)}
+    compiled: Any = rnncc.compile(model(nodes, inputs, [info("y", None)], numbers))
+    for shape in ((3, 4), (7, 6)):
+        x = np.ones(shape, np.float32)
+        expected = np.triu(x, shape[0] - 5) if upper else np.tril(x, shape[0] - 5)
+        np.testing.assert_array_equal(compiled.run({"x": x})["y"], expected)
+
+
 @pytest.mark.parametrize("train", [False, True])
 def test_a_slice_by_the_size_of_another_input(train: bool) -> None:
     nodes = [node("Shape", "z", "e"), node("Slice", "x s e", "t"), node("ReduceSum", "t", "y")]

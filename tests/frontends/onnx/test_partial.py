@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
+from rnncc_runtime.errors import ModelError
 
 import rnncc
 from rnncc import onnx_backend
@@ -70,6 +71,46 @@ def test_masks() -> None:
     assert told["stream"] == {"refused": "the run decides how many rows an output has"}
     (y, i, _) = onnx_backend.run_model(made, list(calls[0].values()))
     assert y.shape == (4,) and i.shape == (2, 4)
+
+
+PLACES = [node("NonZero", "m", "i"), node("Transpose", "i", "j", perm=[1, 0])]
+COUNT = [node("Reshape", "m flat", "f"), node("Cast", "f", "n", to=TensorProto.INT64)]
+COUNT += [node("ReduceSum", "n", "k", keepdims=1)]
+ALL = [node("Unsqueeze", "m last", "mu"), node("Shape", "x", "sx"), node("Expand", "mu sx", "mx")]
+ALL += [node("NonZero", "mx", "ix"), node("Transpose", "ix", "jx", perm=[1, 0])]
+ROW_COUNT = [node("Concat", "k four", "to", axis=0), node("Expand", "r to", "v")]
+CUT = [node("Shape", "j", "s1", end=1), node("Slice", "r start s1 start", "v")]
+NEGATED = [*MASK, node("Neg", "y", "r")]
+PUT = {
+    "one number": [*PLACES, *COUNT, node("Expand", "limit k", "u"), node("Reshape", "u flat", "v")],
+    "rows": [*NEGATED, *COUNT, *ROW_COUNT],
+    "rows that are cut": [*NEGATED, *CUT],
+    "elements of rows": [*NEGATED, node("Reshape", "r flat", "v"), *ALL],
+}
+
+
+@pytest.mark.parametrize("name", PUT)
+def test_rows_are_put_where_a_mask_says(name: str) -> None:
+    """y[m] = v, as PyTorch's exporters write it."""
+    pytest.importorskip("onnxruntime")
+    shape = ["N", "T"] if name == "one number" else ["N", "T", 4]
+    last = node("ScatterND", f"x {'jx' if name == 'elements of rows' else 'j'} v", "z")
+    numbers = CONSTANTS | {"four": np.array([4]), "start": np.array([0])}
+    inputs = [info("x", shape), info("m", ["N", "T"], "i1")]
+    made = model([*PUT[name], last], inputs, [info("z", None)], numbers)
+    masks = [np.array(m, bool).reshape(2, 3) for m in ([1, 0, 1, 0, 1, 1], [0] * 6, [1] * 6)]
+    x = rows(6, 4).reshape(2, 3, 4)
+    compared(made, [{"x": x[..., 0] if len(shape) == 2 else x, "m": m} for m in masks])
+
+
+def test_other_numbers_of_rows_than_places_are_errors() -> None:
+    nodes = [*PLACES, node("Compress", "v c", "r", axis=0), node("ScatterND", "x j r", "z")]
+    inputs = [info("x", ["N"]), info("v", ["N"]), info("m", ["N"], "i1"), info("c", ["N"], "i1")]
+    compiled: Any = rnncc.compile(model(nodes, inputs, [info("z", None)]))
+    arrays = {"x": rows(3, 1)[:, 0], "v": rows(4, 3)[0], "m": flags(1, 0, 1)}
+    assert compiled.run({**arrays, "c": flags(0, 1, 1)})["z"][2] == arrays["v"][2]
+    with pytest.raises(ModelError, match="outside"):
+        compiled.run({**arrays, "c": flags(0, 1, 0)})
 
 
 def test_rows_that_a_condition_chooses_are_passed_on() -> None:

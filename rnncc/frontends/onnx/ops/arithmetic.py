@@ -46,9 +46,20 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = T
         of_known = partial(of_sizes, facts=n.scope.model.known.facts)
         beyond = any(map(_stands_for_the_end, (a, b)))
         found = None if exact or beyond else sizes.by_element(of_known, a, b)
-        return _within(n, of_known, a, b, exact or NEAR) if found is None else found
+        if found is None:
+            found = _within(n, of_known, a, b, exact or NEAR)
+        return _of_tensors(n, of_sizes, a, b) if found is None and not exact else found
 
     return fold
+
+
+def _of_tensors(n: Node, of_sizes: OfSizes, a: Array, b: Array) -> Array | None:
+    """A function of sizes, knowing that those of tensors are not negative: T - 1 is not -1."""
+    model = n.scope.model
+    formulas = model.shapes.intersection([*as_objects(a).flat, *as_objects(b).flat])
+    facts = (*model.known.facts, *formulas)
+    found = sizes.by_element(partial(of_sizes, facts=facts), a, b)
+    return found if found is not None and all(map(model.never_negative, formulas)) else None
 
 
 def _of_exact_floats(n: Node, of_sizes: OfSizes, a: Array, b: Array, limit: int) -> Array | None:

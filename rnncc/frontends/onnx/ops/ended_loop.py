@@ -33,16 +33,24 @@ def ended(loop: LoopBody) -> list[Any]:
     except NeedsValue:
         if not any(map(StackedRows.may_grow_on, loop.starts)):
             raise
-    return _gated(loop, StackedRows.may_grow_on)
+    try:
+        return _gated(loop, StackedRows.may_grow_on)
+    except NeedsValue:
+        if not any(map(StackedRows.has_last, loop.starts)):
+            raise
+    return _gated(loop, StackedRows.may_grow_on, reads=True)
 
 
-def _gated(loop: LoopBody, may_grow: Callable[[Value], bool]) -> list[Any]:
+def _gated(loop: LoopBody, may_grow: Callable[[Value], bool], reads: bool = False) -> list[Any]:
     """A loop that a condition may end.
 
     Of scan outputs, and of lists that may grow, the run decides how many rows count.
+
+    Args:
+        reads: whether such a list's last elements are carried for the body to read.
     """
     n, most, grows = loop.n, given_count(loop.n), [may_grow(v) for v in loop.starts]
-    starts = emptied(loop.starts, grows)
+    starts = emptied(loop.starts, grows, reads)
     stacks = any(grows) or len(loop.graph.output) > 1 + len(loop.carried)
     length, limited = _row_limit(loop, most) if stacks else _limit(n, most)
     b, captures = n.b, loop.captures()

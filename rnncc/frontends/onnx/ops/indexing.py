@@ -175,8 +175,15 @@ def trilu(n: Node) -> SSAValue:
     """
     if len(n.dims()) < 2:
         raise n.error(f"has data of shape {shape_text(n.dims())}, expected 2 axes or more")
-    shift = int(n.scalar(1)) if n.has(1) else 0
+    shift = n.size(1) if n.has(1) else Dim.of(0)
+    shift = Dim.of(_diagonal(int(shift))) if shift.is_static else shift
     return triangle(n.b, n.x(), shift, n.flag("upper", 1))
+
+
+def _diagonal(number: int) -> int:
+    """The number of a diagonal as an int32, which is beyond any matrix where it is so."""
+    most = LARGEST["i32"]
+    return min(max(number, -most), most)
 
 
 def _reverse_sequence(n: Node) -> SSAValue:
@@ -213,13 +220,20 @@ def _scatter_nd(n: Node) -> SSAValue:
 
     Refused: places of an open number of axes.
     """
+    return scattered_rows(n, None)
+
+
+def scattered_rows(n: Node, counted: SSAValue | None) -> SSAValue:
+    """X with so many of the slices, or with all of them."""
     dims, kind = n.dims(), _reduction(n)
+    if kind and counted is not None:
+        raise n.unsupported("folds as many rows as the run decides")
     depth = _depth(n, n.dims(1), len(dims))
     lead, rest = dims[:depth], dims[depth:]
     _check_updates(n, [*n.dims(1)[:-1], *rest])
     places = _places(n, lead)
     x, updates = _folded_values(n, kind)
-    return put_slices(n.b, x, updates, places, kind)
+    return put_slices(n.b, x, updates, places, kind, counted)
 
 
 def _tensor_scatter(n: Node) -> SSAValue:
@@ -320,10 +334,9 @@ def _eye_like(n: Node) -> SSAValue:
     if len(dims) != 2:
         raise n.error(f"has data of shape {shape_text(dims)}, expected 2 axes")
     dtype = dtype_name(n.integer("dtype")) if n.given("dtype") else n.value(0).dtype
-    most = LARGEST["i32"]
-    diagonal = min(max(n.integer("k", 0), -most), most)  # beyond any matrix
     edge = b.sub(b.iota(dims, 1, "i32"), b.iota(dims, 0, "i32"))
-    on_diagonal = b.compare("eq", edge, b.fill(diagonal, (), "i32"))
+    diagonal = b.fill(_diagonal(n.integer("k", 0)), (), "i32")
+    on_diagonal = b.compare("eq", edge, diagonal)
     if dtype not in STORED:
         raise n.unsupported(f"makes {dtype}, which is not supported")
     return b.cast(on_diagonal, dtype)

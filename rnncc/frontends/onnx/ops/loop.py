@@ -73,9 +73,10 @@ def _counted(loop: LoopBody, count: Dim) -> list[Any]:
         if found is None and any(map(StackedRows.may_grow_on, loop.starts)):
             found = _scanned(loop, count, StackedRows.may_grow_on)
     except NeedsValue:
-        if not small:
+        if not small and not any(map(StackedRows.has_last, loop.starts)):
             raise
-        found = None  # the number of the iteration decides a shape
+        # the number of the iteration decides a shape, or a list is read to which each appends
+        found = None if small else _scanned(loop, count, StackedRows.may_grow_on, reads=True)
     if found is None and not small:
         what = f"carries values whose shapes, types or lengths change, over {count} iterations"
         raise loop.n.unsupported(what, f"up to {MAX_UNROLLED} known iterations are supported")
@@ -84,13 +85,18 @@ def _counted(loop: LoopBody, count: Dim) -> list[Any]:
     return found
 
 
-def _scanned(loop: LoopBody, count: Dim, may_grow: Callable[[Value], bool]) -> list[Any] | None:
+def _scanned(
+    loop: LoopBody, count: Dim, may_grow: Callable[[Value], bool], reads: bool = False
+) -> list[Any] | None:
     """A loop as a scan; None where its values do not keep their shapes, types and lengths.
 
     A list that may grow, to which each iteration appends one element, becomes rows.
+
+    Args:
+        reads: whether such a list's last elements are carried for the body to read.
     """
     n, grows = loop.n, [may_grow(v) for v in loop.starts]
-    starts = emptied(loop.starts, grows)
+    starts = emptied(loop.starts, grows, reads)
     held = [t for v in starts for t in v.tensors()]
     if any(t.dtype not in STORED for t in held):
         return None

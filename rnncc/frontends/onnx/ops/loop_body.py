@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,16 +94,25 @@ def _as_declared(scope: Scope, info: Any, value: Value) -> Value:
     return Value.computed(scope.b.reshape(scope.ssa(value), (1,)))
 
 
-def emptied(values: Sequence[Value], grows: Sequence[bool]) -> list[Value]:
-    """What a loop carries first: of lists that may grow, none of what they hold already."""
+def emptied(values: Sequence[Value], grows: Sequence[bool], reads: bool) -> list[Value]:
+    """What a loop carries first: of lists that may grow, none of what they hold already, or their
+    last elements where the body reads such."""
     pairs = zip(values, grows, strict=True)
-    return [StackedRows.listing() if grown else value for value, grown in pairs]
+    return [_emptied(value, reads) if grown else value for value, grown in pairs]
+
+
+def _emptied(value: Value, reads: bool) -> Value:
+    latest = value.items if reads and isinstance(value, StackedRows) else ()
+    return replace(StackedRows.listing(), latest=latest)
 
 
 def growing(values: Sequence[Value], grows: Sequence[bool]) -> list[Value]:
     """What the body is given: lists that may grow are others than those it appends to."""
     pairs = zip(values, grows, strict=True)
-    return [StackedRows.listing(earlier=object()) if grown else value for value, grown in pairs]
+    return [
+        replace(value, earlier=object()) if grown and isinstance(value, StackedRows) else value
+        for value, grown in pairs
+    ]
 
 
 def kept_values(
@@ -119,8 +129,15 @@ def kept_values(
     """
     columns = zip(loop.starts, before, after, grows, strict=True)
     rows[:] = [appended_by(scope, *values) for values in columns]
-    kept = [new if row is None else old for old, new, row in zip(before, after, rows, strict=True)]
+    columns = zip(before, after, rows, strict=True)
+    kept = [new if row is None else _moved_on(old, new) for old, new, row in columns]
     return kept if types_in(kept) == types_in(before) else None
+
+
+def _moved_on(old: Value, new: Value) -> Value:
+    """A list that grows, with the last elements that it has now."""
+    assert isinstance(old, StackedRows) and isinstance(new, StackedRows)
+    return replace(old, latest=new.ends[len(new.ends) - len(old.latest) :])
 
 
 def outputs_of(rows: Sequence[Appended | None]) -> list[SSAValue]:

@@ -97,15 +97,16 @@ def _at(n: Node) -> Value:
     """One element of a list.
 
     Refused: a place that is computed, unless all elements are rows that a loop appended or that an
-    axis was split into.
+    axis was split into; in an open number of iterations that append to the list, other than its
+    last elements, of which it had as many before.
     """
     rows = _rows(n)
     if rows.stacked is not None and not (rows.front or rows.items):
         row = gathered(n, n.scope.ssa(rows.stacked), 0)
         return Value.computed(n.b.reshape(row, rows.stacked.dims[1:]))
     place = int(n.scalar(1))
-    if -len(rows.items) <= place < 0 and all(item.is_tensor for item in rows.items[place:]):
-        return rows.items[place]
+    if -len(rows.ends) <= place < 0 and all(item.is_tensor for item in rows.ends[place:]):
+        return rows.ends[place]
     if 0 <= place < len(rows.front):
         return rows.front[place]
     items = elements(n.b, rows)

@@ -8,6 +8,7 @@ from math import gcd, prod
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.counted import counted_shape, repeated
 from rnncc.frontends.onnx.decided import decided_sizes, is_undecided, settled
 from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.sizes import may_equal
@@ -23,6 +24,7 @@ def _shape(n: Node) -> Value:
     """The sizes of X, from axis `start` up to `end`."""
     dims = n.dims()
     start, end = n.integer("start", 0), n.integer("end", len(dims))
+    n.scope.model.shapes.update(dims)
     return sizes_value(dims[slice(start, end)])
 
 
@@ -225,8 +227,10 @@ def _expand(n: Node) -> SSAValue | Value:
     """X repeated to a shape, with NumPy's broadcasting.
 
     Refused: a shape that is computed at run time, but of sizes that must be those of something
-    else.
+    else, or one that counts what is true in a tensor of bools.
     """
+    if (counted := counted_shape(n, 1)) and (rows := repeated(n, n.x(), counted)):
+        return rows
     decided = decided_sizes(n, 1)
     dims, requested = n.dims(), n.sizes(1) if decided is None else decided
     rank = max(len(dims), len(requested))

@@ -1,0 +1,95 @@
+"""Sizes that the run counts: how many elements of a tensor of bools are true, as a shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.offsets import parted
+from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.values import Value
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.casts import Cast
+from rnncc.ir.ops.linear import Reduce
+from rnncc.ir.ops.shape import Reshape
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.records import record
+
+
+@record
+class CountedShape:
+    """A shape, one size of which the run counts.
+
+    Attributes:
+        dims: with the most that it may be.
+        axis: where it stands.
+        count: what it is, an int64 without axes.
+    """
+
+    dims: Sequence[Dim]
+    axis: int
+    count: SSAValue
+
+
+def counted_shape(n: Node, index: int) -> CountedShape | None:
+    """The shape that an input holds, where one of its sizes is a count and the others are known."""
+    value = n.value(index)
+    if value.made is None or value.rank != 1 or not value.dims[0].is_static:
+        return None
+    if n.scope.model.training:
+        return None
+    if value.dtype not in ("i32", "i64"):
+        return None
+    dims, counts = list[Dim](), list[tuple[int, SSAValue]]()
+    for axis, place in enumerate(n.places(index)):
+        base, size = (None, place) if isinstance(place, Dim) else parted(place)
+        most = None if base is None or size != 0 else most_counted(base)
+        if base is not None:
+            if most is None:
+                return None
+            counts.append((axis, base))
+        dims.append(size if most is None else most)
+    if len(counts) != 1:
+        return None
+    [(axis, count)] = counts
+    return CountedShape(dims, axis, n.b.reshape(n.b.cast(count, "i64"), ()))
+
+
+def most_counted(number: SSAValue) -> Dim | None:
+    """The most that a number may be, if it counts what is true in a tensor of bools."""
+    op = number.owner
+    if not isinstance(op, Reduce) or op.kind.data != "sum" or product(dims_of(number)) != 1:
+        return None
+    ones = op.x
+    while isinstance(ones.owner, Reshape):
+        ones = ones.owner.x
+    cast = ones.owner
+    counts = isinstance(cast, Cast) and dtype_of(cast.x) == "i1"
+    return product(dims_of(ones)) if counts else None
+
+
+def repeated(n: Node, x: SSAValue, shape: CountedShape) -> Partial | None:
+    """x broadcast to a shape, along its counted axis from one row or from as many as may be."""
+    dims = dims_of(x)
+    rank = max(len(dims), len(shape.dims))
+    old = [Dim.of(1)] * (rank - len(dims)) + list(dims)
+    new = [Dim.of(1)] * (rank - len(shape.dims)) + list(shape.dims)
+    axis = shape.axis + rank - len(shape.dims)
+    both = [b if a == 1 else a for a, b in zip(old, new, strict=True)]
+    if both[axis] != new[axis] or any(b not in (1, a) for a, b in zip(both, new, strict=True)):
+        return None
+    made = n.b.broadcast(x, both, range(rank - len(dims), rank))
+    return Partial.counted(Value.computed(made), axis, shape.count)
+
+
+def same_count(b: Builder, one: SSAValue, other: SSAValue) -> SSAValue:
+    """A count that another one is equal to: where it is not, the run fails."""
+    if one is other:
+        return one
+    zero = b.fill(0, (), "i64")
+    # the one row there is, or one that is not there
+    row = b.select(b.compare("eq", one, other), zero, b.fill(1, (), "i64"))
+    return b.gather(b.reshape(one, (1,)), row, 0)

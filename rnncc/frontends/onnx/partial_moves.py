@@ -1,0 +1,87 @@
+"""Operators that put rows whose number the run decides elsewhere: into a tensor, one behind the
+other, or beside copies of themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rnncc.frontends.onnx.counted import CountedShape, counted_shape, repeated, same_count
+from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.ops.indexing import scattered_rows
+from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.values import Value
+from rnncc.ir.dims import Dim, product
+
+Operands = Sequence[Value | None]
+Moved = Value | None
+
+
+def build_moved(n: Node, name: str, inputs: Operands) -> Moved:
+    """The output of a node that moves such rows; None where it does not."""
+    return MOVES[name](n, inputs) if name in MOVES else None
+
+
+def _only_first(inputs: Operands) -> Partial | None:
+    """The first input, where it alone is of this kind and its rows lie along the first axis."""
+    x, *others = inputs
+    alone = not any(isinstance(value, Partial) for value in others)
+    return x if isinstance(x, Partial) and x.axis == 0 and alone else None
+
+
+def _scatter_nd(n: Node, inputs: Operands) -> Moved:
+    """Rows put where places say, as many as there are of these."""
+    x, places, rows = inputs
+    if isinstance(x, Partial) or not isinstance(places, Partial) or not isinstance(rows, Partial):
+        return None
+    if places.axis != 0 or rows.axis != 0 or places.count is None or rows.count is None:
+        return None
+    made = scattered_rows(n, same_count(n.b, places.count, rows.count))
+    return Value.computed(made)
+
+
+def _expand(n: Node, inputs: Operands) -> Moved:
+    """To a shape with as many rows."""
+    x, shape = _only_first(inputs), counted_shape(n, 1)
+    if x is None or shape is None or x.made is None or x.count is None:
+        return None
+    if len(shape.dims) != x.rank or shape.axis != 0 or shape.dims[0] != x.dims[0]:
+        return None
+    count = same_count(n.b, x.count, shape.count)
+    return repeated(n, x.made, CountedShape(shape.dims, 0, count))
+
+
+def _reshape(n: Node, inputs: Operands) -> Moved:
+    """Rows cut into parts of equal shapes."""
+    x = _only_first(inputs)
+    if x is None or x.made is None or x.count is None or n.value(1).known is None:
+        return None
+    first, *rest = n.sizes(1) or [Dim.of(1)]
+    parts = product(x.dims[1:]).divide(product(rest))
+    if first != -1 or any(size == 0 for size in rest) or parts is None:
+        return None
+    count = x.count if parts == 1 else n.b.mul(x.count, n.b.size(parts, "i64"))
+    made = n.b.reshape(x.made, (x.dims[0] * parts, *rest))
+    return Partial.counted(Value.computed(made), 0, count)
+
+
+def _slice(n: Node, inputs: Operands) -> Moved:
+    """As many of the first rows as a count says, which may be all."""
+    x, end = _only_first(inputs), counted_shape(n, 2) if n.has(2) else None
+    if x is None or end is None or x.count is None or len(end.dims) != 1:
+        return None
+    starts = n.value(1).numbers
+    axes, steps = (n.value(at).numbers if n.has(at) else None for at in (3, 4))
+    plain = starts is not None and not starts.any()
+    plain = plain and (axes is None or not axes.any()) and (steps is None or (steps == 1).all())
+    if not plain or (n.has(3) and axes is None) or (n.has(4) and steps is None):
+        return None
+    return Partial.counted(x.whole(), 0, n.b.minimum(x.count, end.count))
+
+
+MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
+    "ScatterND": _scatter_nd,
+    "Expand": _expand,
+    "Reshape": _reshape,
+    "Slice": _slice,
+}
