@@ -850,6 +850,27 @@ def test_tensors_that_a_trace_took_for_constants() -> None:
         rnncc.compile(exported)
 
 
+@pytest.mark.parametrize("name", ["none", "part", "stateless"])
+def test_ys_and_states_that_are_nothing(name: str) -> None:
+    cells: dict[str, Any] = {
+        "none": lambda x, h: (None, torch.tanh(x + h)),
+        "part": lambda x, h: ({"y": x * h, "other": None}, torch.tanh(x + h)),
+        "stateless": lambda x, _: (x * 2, ()),
+    }
+
+    class Net(nn.Module):
+        def forward(self, x: Any) -> Any:
+            start = () if name == "stateless" else x[0]
+            return rt.scan(cells[name], x, start, reverse=True)
+
+    x = torch.randn(4, 2, 3)
+    found, known = rt.compile(Net(), (x,))(x), Net()(x)
+    leaves_of = torch.utils._pytree.tree_leaves
+    assert [y is None for y in leaves_of(found)] == [y is None for y in leaves_of(known)]
+    pairs = zip(leaves_of(found), leaves_of(known), strict=True)
+    torch.testing.assert_close(*zip(*(p for p in pairs if p[0] is not None), strict=True), **CLOSE)
+
+
 class OfOtherStates(nn.Module):
     def forward(self, x: Any) -> Any:
         return rt.scan(lambda row, state: (row, (state["b"], row)), x, {"a": x[0], "b": x[0]})
