@@ -102,7 +102,8 @@ class TransposingMap:
         fits = 2 * self.lanes <= emit.target.registers and not emit.target.compact
         # What is read as results are written may be in place, and is not what it was then. Offsets
         # tell nothing: one may be in a row's own address, and in the access of the other.
-        strides, count = [access.strides for access in nest.accesses], len(op.ins)
+        moved, count = [i for i, size in enumerate(nest.dims) if size != 1], len(op.ins)
+        strides = [tuple(access.strides[i] for i in moved) for access in nest.accesses]
         self.may_come_twice = not set(strides[:count]) & set(strides[count:])
         self.in_registers = self.code.is_short(FEW) and fits and len(tiling.columns) == 1
 
