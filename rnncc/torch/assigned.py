@@ -93,7 +93,8 @@ def _judge(
     with mode, follower, kept_whole(), torch.no_grad(), drawing, _as_they_lie(module):
         try:
             follower.end(functional_call(module, dict(held), given, keywords))
-            known = {str(place) for place in before.assigned() if follower.knows(place.value)}
+            places = (place for place in before.assigned() if not _is_weights_again(place))
+            known = {str(place) for place in places if follower.knows(place.value)}
             listed = [name for name in listed if name in known]
             follower.begin_second()
             follower.end(functional_call(module, dict(held), given, keywords))
@@ -132,6 +133,11 @@ def _assigned(module: torch.nn.Module, before: Snapshot) -> list[StatePlace]:
     places = before.assigned()
     found = ((place, tensors_of(place.value)) for place in places)
     return [place for place, xs in found if not xs or any(id(x) not in own for x in xs)]
+
+
+def _is_weights_again(place: StatePlace) -> bool:
+    """Where recurrent layers list their weights, anew at each call if these are computed."""
+    return isinstance(place.owner, torch.nn.RNNBase) and place.key == "_flat_weights"
 
 
 def _put_back(before: Snapshot, places: Sequence[StatePlace]) -> None:

@@ -22,21 +22,21 @@ from rnncc.frontends.torch.graphs import GRAD, fake_mode, has_operators_of_other
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
-from rnncc.frontends.torch.recurrent_op import CELLS, recurrent_kind
+from rnncc.frontends.torch.recurrent_op import CELLS, keep_whole_where, recurrent_kind
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
-from rnncc.frontends.torch.watch_dynamo import read_class_attributes
+from rnncc.frontends.torch.watch_dynamo import read_class_attributes, read_layers
 from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.applications import trace_once
 from rnncc.torch.attributes import put_quickly
 from rnncc.torch.autograd import apply
 from rnncc.torch.devices import check_tensor
-from rnncc.torch.leaves import is_for, keep_marks, without_marks
+from rnncc.torch.leaves import is_for, is_read_for, keep_marks, without_marks
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.opening import opened
 from rnncc.torch.versions import quiet
@@ -62,6 +62,8 @@ keep_marks(backend)
 trace_once(backend)
 put_quickly(backend)
 read_class_attributes(lambda tx: is_for(backend, tx.output))
+read_layers(lambda tx: is_for(backend, tx.output))
+keep_whole_where(lambda: is_read_for(backend))
 
 
 def _left(module: GraphModule, reason: str) -> Callable[..., Any]:

@@ -37,6 +37,8 @@ _COMPILED = [part for part in scan_operator.__code__.co_consts if isinstance(par
 """The functions within PyTorch's operator, one of which it has TorchDynamo compile."""
 _CHANGES = "input mutation", "Mutating a variable from outside"
 """What PyTorch says of a step that changes what it did not make."""
+_NOTHING = (0,) * 9
+"""The shape of what stands for None."""
 _IN_PLACE = "a cell changes the dict or list of its state"
 
 
@@ -81,7 +83,8 @@ def _scanned(
         ) in _COMPILED:  # guards of what was exported before would fix sizes that are open now
             reset_code(code)
         with unasked():
-            finals, ys = scan_operator(step, _copied(starts), _copied(xs), reverse=reverse)
+            carried = _copied(starts) or [torch.zeros(())]  # PyTorch's scan has one at least
+            finals, ys = scan_operator(step, carried, _copied(xs), reverse=reverse)
     except TorchDynamoException as error:
         text = str(error).rpartition("Got graph break/error:")[2].strip()
         reason = next((known for known in (CHANGED, _IN_PLACE) if known in text), None)
@@ -93,14 +96,14 @@ def _scanned(
         raise CompileError(user_line(text, "scan"), reason, hint) from error
     finally:
         _own.exporting = before
-    return ys, pytree.tree_unflatten(finals, spec)
+    return pytree.tree_map(_or_none, ys), pytree.tree_unflatten(finals[: len(starts)], spec)
 
 
 def _step(cell: Callable[..., Any], spec: Any, in_place: bool) -> Callable[..., Any]:
     """The cell, whose states come and go as lists."""
 
     def step(carried: Any, rows: Any) -> tuple[Any, Any]:
-        states = pytree.tree_unflatten(carried, spec)
+        states = pytree.tree_unflatten(carried[: spec.num_leaves], spec)
         given = copied(states)
         y, new = cell(rows, given)
         if not is_as_before(given, states):
@@ -111,7 +114,7 @@ def _step(cell: Callable[..., Any], spec: Any, in_place: bool) -> Callable[..., 
         leaves, after = pytree.tree_flatten(in_order_of(states, new))
         if after != spec:
             raise TypeError("the state is another nest of tensors after a step")
-        return _copied(leaves), _copied(y)
+        return _copied(leaves or carried), pytree.tree_map(_given, y)
 
     return step
 
@@ -193,6 +196,15 @@ def _traced(function: GraphModule, *args: Any) -> Any:
     """Run a graph so that what is traced knows the user's lines."""
     with fx_traceback.preserve_node_meta():
         return Interpreter(function).run(*args)
+
+
+def _given(x: Any) -> Any:
+    """What a step gives: PyTorch's scan takes tensors alone."""
+    return torch.zeros(_NOTHING) if x is None else _copy(x)
+
+
+def _or_none(x: Any) -> Any:
+    return None if x.shape[1:] == _NOTHING else x
 
 
 def _copied(tree: Any) -> Any:

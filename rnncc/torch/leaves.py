@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Any
 
 import torch
+from torch._dynamo import symbolic_convert
 from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.variables import builtin
 from torch._dynamo.variables.tensor import TensorVariable
@@ -65,6 +66,12 @@ def is_for(backend: Callable[..., Any], graph: Any) -> bool:
         while hasattr(function, name):
             function = getattr(function, name)
     return function is backend
+
+
+def is_read_for(backend: Callable[..., Any]) -> bool:
+    """Whether TorchDynamo reads for a back end in this thread, now."""
+    translator = getattr(symbolic_convert.tls, "current_tx", None)
+    return translator is not None and is_for(backend, translator.output)
 
 
 def without_marks(module: GraphModule) -> None:

@@ -10,6 +10,7 @@ from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.kern import interpreter as kern_interpreter
 from rnncc.kern.program import KernelProgram
+from rnncc.nn.reduction import cumulate
 from rnncc.options import Options
 from tests.codegen.random_programs import single
 from tests.compiling import phases_of
@@ -86,3 +87,24 @@ def test_what_is_read_behind_the_loop_stays() -> None:
     _, (gate,) = b.scan([v], [h0], [x], body)
     program = b.finish({"y": b.matmul(gate, b.param("out", [3, 3]))})
     assert within(backward_of(program)) == {}
+
+
+def summed_along_units() -> Program:
+    """Gradients that lie across what was saved, in whose place they are put."""
+    b = Builder.net("across")
+    x, h0 = b.input("x", [2, "T", 6]), b.input("h0", [2, 6])
+
+    def body(inner: Builder, ks: list, carry: list, rows: list) -> tuple[list, list]:
+        y = inner.tanh(inner.add(carry[0], rows[0]))
+        for _ in range(3):
+            y = inner.sub(y, inner.mul(y, inner.mul(y, y)))
+        return [cumulate(inner, y, 1)], []
+
+    (last,), _ = b.scan([], [h0], [b.transpose(x, [1, 0, 2])], body)
+    return b.finish({"y": last})
+
+
+def test_gradients_in_place_that_are_turned_round() -> None:
+    """Tiles of the last columns are not computed twice: they would read their own results."""
+    assert within(backward_of(summed_along_units()))
+    check_trained(summed_along_units(), "auto", check_close, single, [SIZES])

@@ -74,14 +74,14 @@ class Cell(nn.Module):
 
 
 class Loop(nn.Module):
-    """A module that takes the steps in a loop of Python's."""
+    """A module that takes the steps in a loop of Python's, of sequences that lie one by one."""
 
     def __init__(self, cell: Any) -> None:
         super().__init__()
         self.cell = cell
 
     def forward(self, xs: Any, state: Any) -> Any:
-        return loop(self.cell, xs, state)
+        return loop(self.cell, xs.transpose(0, 1), state)
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def check(seed: int) -> str | None:
     one = drawn(seed)
     torch.manual_seed(seed)
     cell = Cell(one.source)
-    shapes = [(*n, one.batch, WIDTH) for n in ((one.steps,), (), ())]
+    shapes = [(one.batch, *n, WIDTH) for n in ((one.steps,), (), ())]
     arrays = [DRAWS[d](*s).requires_grad_() for d, s in zip(one.draws, shapes, strict=True)]
     try:
         theirs = _results(Loop(cell), cell, arrays)
@@ -150,7 +150,7 @@ def _compiled(way: str, cell: Cell, arrays: Sequence[Any]) -> Callable[..., Any]
     import rnncc.torch
 
     if way == "scan":
-        return lambda xs, state: rnncc.torch.scan(cell, xs, state)
+        return lambda xs, state: rnncc.torch.scan(cell, xs.transpose(0, 1), state)
     if way == "compile":
         xs, *state = (array.detach() for array in arrays)
         return rnncc.torch.compile(Loop(cell), (xs, tuple(state)))

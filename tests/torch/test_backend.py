@@ -53,6 +53,20 @@ def test_layer(kind: str, both: bool) -> None:
             torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
 
 
+def test_layers_are_read_unasked_and_for_all_lengths() -> None:
+    """TorchDynamo's own setting, which keeps layers out of graphs, is that of other back ends."""
+    net = nn.Sequential(nn.Linear(3, 4), nn.GRU(4, 5))
+    compiled = torch.compile(net, backend=made.backend, fullgraph=True)
+    torch._dynamo.utils.counters.clear()
+    with torch._dynamo.config.patch(allow_rnn=False), warnings.catch_warnings(action="error"):
+        for steps in (6, 9, 12, 7):
+            x = torch.randn(steps, 2, 3)
+            torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
+        assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 2
+        with pytest.raises(torch._dynamo.exc.Unsupported):
+            torch.compile(net, backend="eager", fullgraph=True)(torch.randn(6, 2, 3))
+
+
 def test_cell() -> None:
     net = nn.LSTMCell(3, 4)
     compiled = torch.compile(net, backend=made.backend, fullgraph=True)

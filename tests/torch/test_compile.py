@@ -500,7 +500,8 @@ def test_layers_with_weights_that_are_made_at_each_call() -> None:
         nn.utils.parametrizations.weight_norm(nn.GRU(3, 4), "weight_hh_l0"),
         torch.randn(5, 2, 3),
     )
-    compiled = rt.compile(layer, (x,))
+    with warnings.catch_warnings(action="error"):
+        compiled = rt.compile(layer, (x,))
     for _ in range(2):
         ours, theirs = (
             torch.autograd.grad(net(x)[0].square().sum(), [*layer.parameters()])
@@ -848,6 +849,27 @@ def test_tensors_that_a_trace_took_for_constants() -> None:
         setattr(part, name, torch._subclasses.FakeTensorMode().from_tensor(numbers))
     with pytest.raises(CompileError, match=r"test_compile.py:\d+: .* taken for a constant"):
         rnncc.compile(exported)
+
+
+@pytest.mark.parametrize("name", ["none", "part", "stateless"])
+def test_ys_and_states_that_are_nothing(name: str) -> None:
+    cells: dict[str, Any] = {
+        "none": lambda x, h: (None, torch.tanh(x + h)),
+        "part": lambda x, h: ({"y": x * h, "other": None}, torch.tanh(x + h)),
+        "stateless": lambda x, _: (x * 2, ()),
+    }
+
+    class Net(nn.Module):
+        def forward(self, x: Any) -> Any:
+            start = () if name == "stateless" else x[0]
+            return rt.scan(cells[name], x, start, reverse=True)
+
+    x = torch.randn(4, 2, 3)
+    found, known = rt.compile(Net(), (x,))(x), Net()(x)
+    leaves_of = torch.utils._pytree.tree_leaves
+    assert [y is None for y in leaves_of(found)] == [y is None for y in leaves_of(known)]
+    pairs = zip(leaves_of(found), leaves_of(known), strict=True)
+    torch.testing.assert_close(*zip(*(p for p in pairs if p[0] is not None), strict=True), **CLOSE)
 
 
 class OfOtherStates(nn.Module):

@@ -424,17 +424,17 @@ class Warping(nn.Module):
 
 
 class Mirrored(nn.Module):
-    """Rows are put where sizes say, which TorchDynamo leaves open and the loop then settles."""
+    """Rows are read and put where sizes say, which TorchDynamo leaves open until the loop."""
 
     def __init__(self) -> None:
         super().__init__()
         self.layer = nn.Linear(4, 4)
 
     def forward(self, x: Any) -> Any:
-        steps = x.shape[1]
+        steps, rows = x.shape[1], x.transpose(0, 1)
         out, h = x.new_zeros(steps, 2, 4), x.new_zeros(2, 4)
         for t in range(steps):
-            h = torch.tanh(self.layer(h) + x[:, t])
+            h = torch.tanh(self.layer(h) + x[:, t] + rows[steps - 1 - t])
             out[steps - 1 - t] = h
         return out
 

@@ -100,9 +100,11 @@ class TransposingMap:
         varying = {v for i, v in enumerate(arguments) if self._step(i, self.last) is not None}
         self.code = RegionCode(emit, op.body.block, varying, nest.axes[self.last])
         fits = 2 * self.lanes <= emit.target.registers and not emit.target.compact
-        # What is read where results are written may be in place, and is not what it was then.
-        count = len(op.ins)
-        self.may_come_twice = not set(nest.accesses[:count]) & set(nest.accesses[count:])
+        # What is read as results are written may be in place, and is not what it was then. Offsets
+        # tell nothing: one may be in a row's own address, and in the access of the other.
+        moved, count = [i for i, size in enumerate(nest.dims) if size != 1], len(op.ins)
+        strides = [tuple(access.strides[i] for i in moved) for access in nest.accesses]
+        self.may_come_twice = not set(strides[:count]) & set(strides[count:])
         self.in_registers = self.code.is_short(FEW) and fits and len(tiling.columns) == 1
 
     def _step(self, number: int, loop: int) -> Value | None:

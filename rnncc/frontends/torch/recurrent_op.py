@@ -79,19 +79,35 @@ class _Own(threading.local):
 
 _own = _Own()
 _patched: dict[str, Callable[..., Any]] = {}
+_readers = list[Callable[[], bool]]()
 
 
 @contextmanager
 def kept_whole() -> Generator[None]:
     """While it lasts, recurrent layers that this thread traces become one operator each."""
-    with _lock:
-        if not _patched:
-            _patch()
+    _put_in_place()
     _own.depth += 1
     try:
         yield
     finally:
         _own.depth -= 1
+
+
+def keep_whole_where(reads: Callable[[], bool]) -> None:
+    """Keep recurrent layers whole wherever this is so, too: steps of their own would ask an open
+    number of steps how many there are."""
+    _readers.append(reads)
+    _put_in_place()
+
+
+def _is_kept() -> bool:
+    return _own.depth > 0 or any(reads() for reads in _readers)
+
+
+def _put_in_place() -> None:
+    with _lock:
+        if not _patched:
+            _patch()
 
 
 def _patch() -> None:
@@ -118,7 +134,7 @@ def _instead(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[.
 
     @wraps(theirs)
     def call(x: torch.Tensor, *args: Any) -> Any:
-        return (ours if _own.depth and is_fake(x) else theirs)(x, *args)
+        return (ours if is_fake(x) and _is_kept() else theirs)(x, *args)
 
     kept: Any = torch._dynamo.allow_in_graph(call)
     skip_code(kept.__code__)

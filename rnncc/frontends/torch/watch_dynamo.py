@@ -65,17 +65,7 @@ def patch_dynamo() -> None:
     setattr(AutogradFunctionVariable, "call_method", call_method)  # noqa: B010
     read_class_attributes(lambda _: bool(readings.stack))
 
-    builder_type: Any = VariableBuilder
-    wrap = builder_type.wrap_module
-
-    def wrap_module(builder: Any, value: Any) -> Any:
-        if not (readings.stack and readings.stack[-1].guarded):
-            return wrap(builder, value)
-        with dynamo_config.patch(allow_rnn=True):  # nn.LSTM and its like are read whole
-            return wrap(builder, value)
-
-    builder_type.wrap_module = wrap_module
-
+    read_layers(lambda _: bool(readings.stack) and readings.stack[-1].guarded)
     _take_counters()
     _detach_data()
 
@@ -92,6 +82,24 @@ def patch_dynamo() -> None:
     # else a hook that a module gets later would not be noticed
     empty = "EMPTY_NN_MODULE_HOOKS_DICT"
     check_first(GuardBuilder, empty, lambda builder, guard: builder.SEQUENCE_LENGTH(guard))
+
+
+def read_layers(applies: Callable[[Any], bool]) -> None:
+    """Let nn.LSTM and its like be read whole, which TorchDynamo leaves to Python.
+
+    Args:
+        applies: whether a translator reads for one of ours.
+    """
+    builder_type: Any = VariableBuilder
+    wrap = builder_type.wrap_module
+
+    def wrap_module(builder: Any, value: Any) -> Any:
+        if not (isinstance(value, torch.nn.RNNBase) and applies(builder.tx)):
+            return wrap(builder, value)
+        with dynamo_config.patch(allow_rnn=True):
+            return wrap(builder, value)
+
+    builder_type.wrap_module = wrap_module
 
 
 def read_class_attributes(applies: Callable[[Any], bool]) -> None:

@@ -160,7 +160,7 @@ OPERATORS: Table = {
     **{f"__{way[0]}shift__": shift(way) for way in ("left", "right")},
     "logical_not": logical_not,
     "bitwise_not": bitwise_not,
-    "where": where,
+    **{f"where.{form}": where for form in ("self", "Scalar", "ScalarSelf", "ScalarOther")},
     "masked_fill": masked_fill,
     "maximum": extreme(Builder.maximum),
     "minimum": extreme(Builder.minimum),

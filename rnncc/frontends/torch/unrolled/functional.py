@@ -42,7 +42,7 @@ def without_changes(module: GraphModule) -> bool:
         return False
     if any(part is not module and _changes_inputs(part) for part in graphs_of(module)):
         return False
-    _settle_places(module)
+    _settle_sizes(module)
     _name_places(module)
     changes = {
         node: target for node in module.graph.nodes if (target := changed_by(node)) is not None
@@ -60,8 +60,8 @@ def without_changes(module: GraphModule) -> bool:
     return True
 
 
-def _settle_places(module: GraphModule) -> None:
-    """Let indices that were computed of sizes be numbers, where TorchDynamo settled the sizes."""
+def _settle_sizes(module: GraphModule) -> None:
+    """Let what was computed of sizes be numbers, where TorchDynamo settled the sizes."""
 
     def number(leaf: Node) -> Any:
         size = value_of(leaf)
@@ -69,8 +69,9 @@ def _settle_places(module: GraphModule) -> None:
         return leaf if settled is None else settled
 
     for node in module.graph.nodes:
-        if node.target in (operator.getitem, operator.setitem):
-            node.args = (node.args[0], *map_arg(node.args[1:], number))
+        if node.op != "output":
+            node.args = map_arg(node.args, number)
+            node.kwargs = map_arg(node.kwargs, number)
 
 
 def _name_places(module: GraphModule) -> None:
