@@ -163,7 +163,7 @@ def test_the_size_of_a_slice_is_not_below_0() -> None:
     """PyTorch asks whether the size of x[1:] is -1 where it writes into the slice."""
     nodes = [node("Slice", "x one end", "z"), node("Shape", "z", "s"), node("Neg", "one", "m")]
     nodes += [node("Equal", "s m", "c"), node("Where", "c one s", "t"), node("Expand", "v t", "y")]
-    numbers = {"one": vector(1), "end": vector(HUGE), "v": np.float32([3])}
+    numbers = {"one": vector(1), "end": vector(HUGE), "v": np.array([3], np.float32)}
     made = model(nodes, [info("x", ["N"])], [info("y", None)], numbers)
     compiled: Any = rnncc.compile(made)
     for size in (1, 4):
