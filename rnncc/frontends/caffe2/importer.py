@@ -24,7 +24,7 @@ from rnncc.frontends.caffe2.unused import unused_unknown
 from rnncc.frontends.shapes import Sizes, parse_shape
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
-from rnncc.netdef import Argument, Fill, NetDef, declared_fills, load, ssa
+from rnncc.netdef import Argument, Fill, NetDef, OperatorDef, declared_fills, load, ssa
 from rnncc.netdef.files import Message
 from rnncc.records import record
 from rnncc.sources import called
@@ -212,8 +212,7 @@ class ResolvedNet:
         maker = Resolver(
             OPERATORS, REFUSED, location, loops, absent=absent.blob, gradients=GRADIENTS
         )
-        known = OPERATORS.keys() | GRADIENTS.keys()
-        unused = unused_unknown(net, lambda op: op.is_gradient_op or op.type in known)
+        unused = unused_unknown(net, _must_be_known)
         self.operators: list[Operator] = maker.operators_of(net, scope, unused)
         names = [*net.external_output, *self._gradients(net, scope, absent.blobs)]
         self.outputs = {name: self._output(name, scope) for name in names}
@@ -293,7 +292,7 @@ class ResolvedNet:
             return []
         names = [f"{name}_grad" for name in (*self.starts, *absent)]
         gradients = [name for name in names if name in scope and name not in self.starts]
-        # an optimiser that is left out may write its update there
+        # What an optimiser that is left out writes over a gradient is none.
         gradients = [name for name in gradients if not scope[name].opaque]
         return [] if set(gradients) & set(net.external_output) else gradients
 
@@ -306,6 +305,10 @@ class ResolvedNet:
             raise CompileError(self.location, what)
         blob.uses += 1
         return blob
+
+
+def _must_be_known(op: OperatorDef) -> bool:
+    return op.is_gradient_op or op.type in OPERATORS or op.type in GRADIENTS
 
 
 def _external_inputs(net: NetDef) -> list[str]:

@@ -59,12 +59,8 @@ class ConstantFill(Operator):
         return s.dims(self.xs[0])
 
     def assume(self, s: Shapes, level: int) -> None:
-        unknown = self._dims(s) is None
-        if (
-            level == 2
-            and unknown
-            and (self.args.flag("input_as_shape") or s.dims(self.ys[0]) is None)
-        ):
+        decides = self.args.flag("input_as_shape") or s.dims(self.ys[0]) is None
+        if level == 2 and decides and self._dims(s) is None:
             raise self.unknown_content(self.xs[0])
 
     def evaluate(self, values: Sequence[Known | None]) -> Known | None:

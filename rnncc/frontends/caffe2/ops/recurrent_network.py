@@ -142,7 +142,8 @@ class RecurrentNetwork(Operator):
         initial = s.dims(state.initial)
         written = self.written[state.name]
         known = s.dims(written)
-        size = initial[-1] if initial else known[-1] if known else s.fresh()
+        row = known[-1] if known and len(known) == 3 else s.fresh()
+        size = initial[-1] if initial else row
         if initial is not None:
             if not 1 <= len(initial) <= 3:
                 what = f'initial state "{state.initial.name}" has shape {s.text(initial)}'
