@@ -12,6 +12,7 @@ from rnncc.frontends.caffe2.ops import (
     fill,
     linear,
     loop,
+    parts,
     recurrent_network,
     sequence,
     shape,
@@ -105,7 +106,7 @@ def _control_gradients() -> Table:
 FAMILIES: dict[str, Table] = {
     "Elementwise": elementwise.OPERATORS,
     "Products and rows": linear.OPERATORS,
-    "Shapes": shape.OPERATORS,
+    "Shapes": {**parts.OPERATORS, **shape.OPERATORS},
     "Sequences": sequence.OPERATORS,
     "Cells": cells.OPERATORS,
     "Constants and Dropout": fill.OPERATORS,
