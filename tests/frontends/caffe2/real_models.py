@@ -27,12 +27,17 @@ def numbers(*shape: int) -> Any:
     return RANDOM.randint(3, WORDS, shape).astype(np.int32)
 
 
-def translator(attention: str, encoder: dict[str, Any], layers: list[int]) -> dict[str, Any]:
-    """The parameters of one, as Caffe2's examples state them."""
+def translator(
+    attention: str, encoder: list[int], decoder: list[int], both_ways: bool = False
+) -> dict[str, Any]:
+    """The parameters of one, as Caffe2's examples state them; units of each layer."""
     return {
         "attention": attention,
-        "decoder_layer_configs": [{"num_units": units} for units in layers],
-        "encoder_type": {"encoder_layer_configs": [encoder]},
+        "decoder_layer_configs": [{"num_units": units} for units in decoder],
+        "encoder_type": {
+            "encoder_layer_configs": [{"num_units": units} for units in encoder],
+            "use_bidirectional_encoder": both_ways,
+        },
         "encoder_embedding_size": 5,
         "decoder_embedding_size": 6,
         "decoder_softmax_size": 4,
@@ -40,9 +45,9 @@ def translator(attention: str, encoder: dict[str, Any], layers: list[int]) -> di
 
 
 TRANSLATORS = {
-    "plain": translator("none", {"num_units": 6}, [6]),
-    "attention": translator("regular", {"num_units": 7}, [7]),
-    "layers": translator("regular", {"num_units": 8, "use_bidirectional": True}, [8, 4]),
+    "plain": translator("none", [6], [6]),
+    "attention": translator("regular", [7], [7]),
+    "layers": translator("regular", [4, 5], [8, 5], both_ways=True),
 }
 
 
