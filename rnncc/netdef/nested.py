@@ -21,6 +21,8 @@ CONTROL = {*BY_NAME, "Do"}
 """The operators in which an input and an output of one name are one blob."""
 
 _STEPS = "RecurrentNetwork"
+_SEEING = {*CONTROL, _STEPS}
+"""The operators whose nets read the workspace around them."""
 
 _TEXTS = {"step_net", "backward_step_net", *(name for names in BY_NAME.values() for name in names)}
 """Arguments where a net may stand as text."""
@@ -71,12 +73,10 @@ def expose(net: NetDef) -> NetDef:
     copy = copy_of(net)
     known = set(net.external_input)
     for op in copy.op:
-        if op.type in CONTROL or op.type == _STEPS:
+        if op.type in _SEEING:
             reads, writes = _beside(op, 1)
-            rebound = [
-                name for name in (*op.output, *writes) if name in known and op.type != _STEPS
-            ]
-            _add(op.input, [*reads, *rebound])
+            left = (*op.output, *writes) if op.type in CONTROL else ()
+            _add(op.input, [*reads, *(name for name in left if name in known)])
             _add(op.output, list(writes))
         known.update(op.input)
         known.update(op.output)
@@ -93,8 +93,7 @@ def _io(net: NetDef, before: Names, depth: int) -> tuple[Names, Names]:
     _check_depth(net, depth)
     reads, writes = Names(), Names()
     for op in net.op:
-        holds = op.type in CONTROL or op.type == _STEPS
-        more_reads, more_writes = _beside(op, depth + 1) if holds else ({}, {})
+        more_reads, more_writes = _beside(op, depth + 1) if op.type in _SEEING else ({}, {})
         for name in (*op.input, *more_reads):
             if name not in before and name not in writes:
                 reads[name] = None

@@ -66,11 +66,10 @@ class Streamed:
 
 def name_state(step: Program, state: Iterable[StateValue]) -> None:
     """Tell which ports of a step are of the state, and which of the state that follows."""
-    inputs, outputs = step.net.inputs, step.net.outputs
     read = {kept.name: Role("state", kept.name) for kept in state}
     written = {kept.next: Role("next", kept.name) for kept in state if kept.next is not None}
-    step.net.name_inputs(inputs, read)
-    step.net.give(outputs, written)
+    step.net.name_added([], read)
+    step.net.give(step.net.outputs, written)
 
 
 def split_stream(program: Program) -> Streamed:

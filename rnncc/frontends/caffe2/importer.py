@@ -220,8 +220,8 @@ class ResolvedNet:
             raise CompileError(location, "declares no external_output")
         mark_versions(walk(self.operators))
         used = {name: blob for name, blob in absent.blobs.items() if blob.uses}
-        forgotten = {name for index in unused for name in net.op[index].input}
-        forgotten = {n for n in forgotten & self.starts.keys() if not self.starts[n].uses}
+        unread = {name for name, blob in self.starts.items() if not blob.uses}
+        forgotten = unread.intersection(name for index in unused for name in net.op[index].input)
         self.inputs = [name for name in self.inputs if name not in forgotten] + list(used)
         self.starts = used | self.starts
         self.starts = {
@@ -292,7 +292,7 @@ class ResolvedNet:
             return []
         names = [f"{name}_grad" for name in (*self.starts, *absent)]
         gradients = [name for name in names if name in scope and name not in self.starts]
-        # What an optimiser that is left out writes over a gradient is none.
+        # what an optimiser that is left out writes over a gradient is none
         gradients = [name for name in gradients if not scope[name].opaque]
         return [] if set(gradients) & set(net.external_output) else gradients
 

@@ -245,6 +245,11 @@ class Operator(ABC):
             f'needs the content of "{blob.name}", which is not known at compile time', hint
         )
 
+    def require_content(self, s: Shapes, level: int, blob: Blob) -> None:
+        """At level 2 of `assume` raise where it is not known what a blob holds."""
+        if level == 2 and s.value(blob) is None:
+            raise self.unknown_content(blob)
+
     def has_channels_last(self) -> bool:
         """Whether the argument `order` says that channels are the last axis, not axis 1."""
         order = self.args.str("order", "NCHW")

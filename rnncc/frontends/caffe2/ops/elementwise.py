@@ -131,12 +131,10 @@ class Cast(Operator):
 
     def setup(self, maker: Resolver) -> None:
         names = {TensorProto.DataType.Name(k).lower(): k for k in TYPES}
-        argument = (
-            self.op.arg[[a.name for a in self.op.arg].index("to")] if "to" in self.args else None
-        )
-        if argument is None:
+        if "to" not in self.args:
             raise self.error("lacks the argument 'to'")
-        to = self.args.str("to").lower() if argument.HasField("s") else self.args.int("to", 0)
+        named = self.args.holds("to", "s")
+        to = self.args.str("to").lower() if named else self.args.int("to", 0)
         kind = names.get(to) if isinstance(to, str) else to
         if kind is None or kind not in TYPES:
             raise self.error(f"casts to {to}, which is not supported", ", ".join(names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
 from typing import ClassVar
 
 import numpy as np
@@ -291,12 +292,9 @@ class WeightedSum(Operator):
                 s.expect(factor, (1,))
 
     def build(self, e: Emitter) -> None:
-        y: SSAValue | None = None
-        for x, factor in zip(self.xs[::2], self.xs[1::2], strict=True):
-            term = e.b.mul(e[x], e.b.reshape(e[factor], ()))
-            y = term if y is None else e.b.add(y, term)
-        assert y is not None
-        e[self.ys[0]] = y
+        pairs = zip(self.xs[::2], self.xs[1::2], strict=True)
+        terms = [e.b.mul(e[x], e.b.reshape(e[factor], ())) for x, factor in pairs]
+        e[self.ys[0]] = reduce(e.b.add, terms)
 
 
 class Softmax(Operator):

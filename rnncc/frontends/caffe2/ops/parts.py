@@ -45,8 +45,8 @@ class Split(Operator):
         s.expect(self.xs[0], (*known[:axis], sum(sizes, Dim.of(0)), *known[axis + 1 :]))
 
     def assume(self, s: Shapes, level: int) -> None:
-        if level == 2 and not self.parts and len(self.xs) == 2 and s.value(self.xs[1]) is None:
-            raise self.unknown_content(self.xs[1])
+        if not self.parts and len(self.xs) == 2:
+            self.require_content(s, level, self.xs[1])
 
     def _infer_rows(self, s: Shapes) -> None:
         known, count = s.dims(self.xs[0]), Dim.of(len(self.ys))

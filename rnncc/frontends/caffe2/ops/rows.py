@@ -13,6 +13,7 @@ from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.nn.convolution import channels_first, channels_last
+from rnncc.nn.indexing import one_hot
 
 INDICES = ("i32", "i64")
 
@@ -120,14 +121,11 @@ class OneHot(Operator):
             s.expect(self.ys[0], (*dims, *count))
 
     def assume(self, s: Shapes, level: int) -> None:
-        if level == 2 and s.value(self.xs[1]) is None:
-            raise self.unknown_content(self.xs[1])
+        self.require_content(s, level, self.xs[1])
 
     def build(self, e: Emitter) -> None:
-        count, size = e.dims(self.ys[0])
-        index = e.b.reshape(e[self.xs[0]], (count, 1))
-        places = e.b.cast(e.b.iota((1, size), 1), "i64")
-        e[self.ys[0]] = e.b.cast(e.b.compare("eq", index, places), "f32")
+        _, size = e.dims(self.ys[0])
+        e[self.ys[0]] = e.b.cast(one_hot(e.b, e[self.xs[0]], size, 1), "f32")
 
 
 class Tile(Operator):

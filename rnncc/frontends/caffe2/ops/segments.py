@@ -165,8 +165,7 @@ class LengthsRangeFill(Operator):
             s.expect(self.ys[0], (sum(lengths, Dim.of(0)),))
 
     def assume(self, s: Shapes, level: int) -> None:
-        if level == 2 and s.value(self.xs[0]) is None:
-            raise self.unknown_content(self.xs[0])
+        self.require_content(s, level, self.xs[0])
 
     def build(self, e: Emitter) -> None:
         lengths = e.shapes.value(self.xs[0]) or ()
@@ -190,8 +189,7 @@ class Segments(Operator):
                 s.expect(self.ys[0], (len(self._sizes(numbers)), *dims[1:]))
 
     def assume(self, s: Shapes, level: int) -> None:
-        if level == 2 and s.value(self.xs[1]) is None:
-            raise self.unknown_content(self.xs[1])
+        self.require_content(s, level, self.xs[1])
 
     def _sizes(self, ids: Dims) -> list[int]:
         """How many rows each segment has."""

@@ -76,8 +76,8 @@ class Reshape(Operator):
         return result
 
     def assume(self, s: Shapes, level: int) -> None:
-        if level == 2 and len(self.xs) == 2 and self.xs[1].value is None:
-            raise self.unknown_content(self.xs[1])
+        if len(self.xs) == 2:
+            self.require_content(s, level, self.xs[1])
         result = s.dims(self.ys[0])
         if level == 2 and result is not None and any(s.is_open(d) for d in result):
             dims = s.dims(self.xs[0])
