@@ -19,7 +19,8 @@ with trying():
     from rnncc.torch.exports import export
     from rnncc.torch.modules import build, compile
     from rnncc.torch.scanning import scan
+    from rnncc.torch.scripted import unscripted
 
     prove_watching()
 
-__all__ = ["CompiledModule", "build", "compile", "elementwise", "export", "scan"]
+__all__ = ["CompiledModule", "build", "compile", "elementwise", "export", "scan", "unscripted"]

@@ -23,6 +23,7 @@ from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exports import exported
 from rnncc.torch.nets import TorchNet
+from rnncc.torch.parameters import parameter_of
 from rnncc.torch.settings import Settings
 from rnncc.torch.transforms import outside_of_transforms
 
@@ -263,7 +264,7 @@ def _owner(module: torch.nn.Module, exported: ExportedProgram, target: str) -> t
         owner = module.get_submodule(path)
         getattr(owner, name)
     except AttributeError:  # a tensor that the module's code closes over
-        return _Constant(held_tensor(exported, target)), "value"
+        return _Constant(parameter_of(held_tensor(exported, target))), "value"
     return owner, name
 
 

@@ -26,6 +26,8 @@ from rnncc.torch.assigned import refusing_state
 from rnncc.torch.autograd import check_mode
 from rnncc.torch.averages import dividing_by_tensors
 from rnncc.torch.buffers import keeping_buffers
+from rnncc.torch.parameters import join_parameters, keeping_parameters
+from rnncc.torch.scripted import refuse_scripts, unscripted
 from rnncc.torch.versions import exporting, quiet
 
 
@@ -41,7 +43,7 @@ def export(
     Raises:
         CompileError: the module cannot be exported.
     """
-    return _export(module, args, kwargs, dynamic_shapes, True)
+    return _export(unscripted(module), args, kwargs, dynamic_shapes, True)
 
 
 def _export(
@@ -52,13 +54,14 @@ def _export(
     differentiable: bool,
 ) -> ExportedProgram:
     name, keywords = type(module).__name__, dict(kwargs or {})
-    _refuse_scripts(module, name)
+    refuse_scripts(module, name)
     leaves = pytree.tree_leaves((args, keywords, *module.parameters()))
     for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
         check_mode(device)
     with (
         refusing_state(module, args, keywords) as programs,
         keeping_buffers(module),
+        keeping_parameters(),
         dividing_by_tensors(module),
         _without_transforms(name),
         watching(lambda: differentiable and torch.is_grad_enabled()),
@@ -73,15 +76,8 @@ def _export(
         warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
         program = torch.export.export(module, args, keywords, dynamic_shapes=shapes)
         programs.append(program)
+    join_parameters(program)
     return program
-
-
-def _refuse_scripts(module: torch.nn.Module, name: str) -> None:
-    """Refuse modules of TorchScript, whose code PyTorch does not show to `torch.export`."""
-    for place, part in module.named_modules():
-        if isinstance(part, torch.jit.ScriptModule):
-            what = f"{place or 'it'} is a module of torch.jit.script, which cannot be read"
-            raise CompileError(name, what, "the module that it was made of")
 
 
 _TRANSFORMS = [

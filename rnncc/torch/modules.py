@@ -16,6 +16,7 @@ from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.compiled_module import CompiledModule, Example
 from rnncc.torch.exports import exported
 from rnncc.torch.nets import check_precision
+from rnncc.torch.scripted import unscripted
 
 
 def compile(
@@ -78,13 +79,14 @@ def build(
     """Compile a module into files that need neither PyTorch nor rnncc.
 
     Args:
-        module, args, kwargs, dynamic_shapes: as for `compile`.
+        module, args, kwargs, dynamic_shapes: as for `compile`; a module of TorchScript, such as
+            `torch.jit.load` gives, will do.
         out, name, products, options: as for `rnncc.build`.
 
     Raises:
         CompileError: as for `compile` and `rnncc.build`.
     """
     train = bool(options.get("train"))
-    graph, names = exported(module, args, kwargs, dynamic_shapes, train)
+    graph, names = exported(unscripted(module), args, kwargs, dynamic_shapes, train)
     program = import_exported(graph, name, names, packed=True).program
     return rnncc.build(program, out=out, name=name, products=products, **options)

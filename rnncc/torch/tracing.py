@@ -29,6 +29,7 @@ from rnncc.garbage import only_among_new_objects
 from rnncc.torch.captured import Reading, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before
+from rnncc.torch.scripted import IS_SCRIPT, UNSCRIPTED
 from rnncc.torch.transforms import outside_of_transforms
 from rnncc.torch.versions import compile_often, quiet, reading_gradients
 
@@ -40,6 +41,8 @@ _HOOKS: list[dict[int, Any]] = [
 PAIR = (
     "a cell returns a pair, what goes out and the next state: `return h, h`, or `return h, (h, c)`"
 )
+_OF_SCRIPTS = "_CachedForward"
+"""What TorchDynamo meets where a module of TorchScript is called."""
 _readers: WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
@@ -88,6 +91,8 @@ def read(
         reason = reason or reason_of(text)
         if torch._C._are_functorch_transforms_active() and "functorch" in text:
             reason = "torch.func in a cell is not supported where torch.func is around scan"
+        if _OF_SCRIPTS in text:
+            raise CompileError(user_line(text, _name(cell)), IS_SCRIPT, UNSCRIPTED) from error
         raise CompileError(user_line(text, _name(cell)), reason) from error
     finally:
         readings.stack.pop()

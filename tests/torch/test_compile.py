@@ -268,6 +268,44 @@ def test_parameters_are_the_modules_own() -> None:
     torch.testing.assert_close(compiled(x), layer(x), **CLOSE)
 
 
+class Listed(nn.Module):
+    """Parameters that are registered and read from a list; one that is not registered at all."""
+
+    def __init__(self, other: Any) -> None:
+        super().__init__()
+        self.w, self.u = (nn.Parameter(torch.randn(3, 4) * 0.4) for _ in "wu")
+        self.layers, self.others, self.cell = [[self.w], [self.u]], {"w": other}, nn.GRUCell(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        h = torch.zeros(x.shape[1], 4)
+        for row in x:
+            for (w,) in self.layers:
+                h = self.cell(row @ w + self.others["w"], h)
+        return h + self.w.sum()
+
+
+def test_parameters_in_lists(tmp_path: Path) -> None:
+    """Each has its gradient, in a copy and in a library too."""
+    torch.manual_seed(0)
+    other = nn.Parameter(torch.randn(4))
+    module, x = Listed(other), torch.randn(5, 2, 3)
+    compiled = rt.compile(module, (x,), dynamic_shapes={"x": {1: N}})
+    places = [*module.parameters(), other]
+    want, got = (torch.autograd.grad(m(x).square().sum(), places) for m in (module, compiled))
+    torch.testing.assert_close(got, want, **CLOSE)
+    copied = copy.deepcopy(compiled)
+    with torch.no_grad():
+        copied.module.w.mul_(2)
+    torch.testing.assert_close(copied(x), copied.module(x), **CLOSE)
+    torch.testing.assert_close(compiled(x), module(x), **CLOSE)
+    rt.build(module, (x,), out=tmp_path, train=True, outputs_with_grads=["y"])
+    model = rnncc_runtime.load(tmp_path / "libnet.so", train=True)
+    _, tape = model.forward({"x": x.numpy()})
+    grads = model.backward(tape, {"y": 2 * module(x).detach().numpy()})
+    for name, p in module.named_parameters():
+        torch.testing.assert_close(torch.from_numpy(grads[name]), want[places.index(p)], **CLOSE)
+
+
 def test_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     layer, x = Wrapped(nn.GRU(3, 4)), torch.randn(2, 1, 3)
     compiled = rt.compile(layer, (x,), train=True)

@@ -17,6 +17,7 @@ import torch._dynamo
 import torch._VF as _VF
 from torch._dynamo.eval_frame import skip_code
 from torch._subclasses.fake_tensor import is_fake
+from torch.jit._builtins import _register_builtin
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.packed import Lengths, pack, unpack
@@ -119,6 +120,7 @@ def _patch() -> None:
         setattr(_VF, name, _instead(getattr(_VF, name), ours))
     own = torch.nn.RNNBase.check_forward_args
 
+    @wraps(own)  # torch.jit.script reads the source of what is wrapped
     def check_forward_args(self: Any, input: Any, hidden: Any, batch_sizes: Any) -> None:
         if not isinstance(batch_sizes, Lengths):
             own(self, input, hidden, batch_sizes)
@@ -129,7 +131,8 @@ def _patch() -> None:
 def _instead(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
     """Ours for what a thread traces to be kept whole, else theirs.
 
-    TorchDynamo leaves its frames alone, as it would the builtin's, which has none.
+    TorchDynamo leaves its frames alone, as it would the builtin's, which has none. To
+    `torch.jit.script` ours is the builtin, too.
     """
 
     @wraps(theirs)
@@ -138,6 +141,7 @@ def _instead(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[.
 
     kept: Any = torch._dynamo.allow_in_graph(call)
     skip_code(kept.__code__)
+    _register_builtin(kept, f"aten::{theirs.__name__}")
     return kept
 
 

@@ -1,0 +1,82 @@
+# pyright: basic, reportMissingImports=false
+"""Parameters that code finds elsewhere than where they are registered, as in a list of a module's.
+
+PyTorch exports the data of such a parameter, a constant, whose gradients are lost. Here it is the
+parameter, and where the module has that registered, too, its input.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._export.passes import lift_constants_pass as _lifting
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind
+from torch.fx import GraphModule
+from torch.utils.weak import WeakTensorKeyDictionary
+
+_parameters: Any = WeakTensorKeyDictionary()
+
+
+class _Own(threading.local):
+    keeping = False
+
+
+_own = _Own()
+_NAME = "lift_constants_pass"
+_theirs: Any = vars(_lifting).get(_NAME)
+
+
+def _lifted(module: GraphModule, signature: Any, attributes: Any) -> dict[str, Any]:
+    """PyTorch's constants of a graph; which parameters' data they are is noted."""
+    nodes = module.graph.find_nodes(op="get_attr") if _own.keeping else []
+    found = [getattr(module, node.target, None) for node in nodes]
+    parameters = {_memory(p): p for p in found if isinstance(p, torch.nn.Parameter) and p.numel()}
+    constants: dict[str, Any] = _theirs(module, signature, attributes)
+    for x in constants.values():
+        if (parameter := parameters.get(_memory(x))) is not None:
+            _parameters[x] = parameter
+    return constants
+
+
+def _memory(x: Any) -> Any:
+    return (x.data_ptr(), x.shape, x.stride()) if isinstance(x, torch.Tensor) else None
+
+
+if _theirs is not None:
+    setattr(_lifting, _NAME, _lifted)
+
+
+def parameter_of(x: Any) -> Any:
+    """The parameter whose data a constant is; the constant itself where it is none's."""
+    return _parameters.get(x, x)
+
+
+@contextmanager
+def keeping_parameters() -> Generator[None]:
+    """While it lasts, it is noted which constants of what this thread exports are parameters."""
+    _own.keeping = True
+    try:
+        yield
+    finally:
+        _own.keeping = False
+
+
+def join_parameters(program: ExportedProgram) -> None:
+    """Let what reads a constant that is a parameter of the module's read the parameter."""
+    places = {node.name: node for node in program.graph.find_nodes(op="placeholder")}
+    specs = program.graph_signature.input_specs
+    inputs = {
+        id(program.state_dict[spec.target]): places[spec.arg.name]
+        for spec in specs
+        if spec.kind == InputKind.PARAMETER and spec.target is not None
+    }
+    for spec in specs:
+        if spec.kind == InputKind.CONSTANT_TENSOR and spec.target is not None:
+            own = inputs.get(id(parameter_of(program.constants[spec.target])))
+            if own is not None:
+                places[spec.arg.name].replace_all_uses_with(own)

@@ -1,0 +1,102 @@
+# pyright: basic, reportMissingImports=false
+"""Modules of TorchScript as modules in Python, which can be read like any others."""
+
+from __future__ import annotations
+
+import copy
+from functools import reduce
+from typing import Any
+
+import torch
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.scripted.writing import Written
+
+IS_SCRIPT = "a module of TorchScript, which does not show its code"
+UNSCRIPTED = "rnncc.torch.unscripted(module) is the same in Python"
+"""What helps."""
+
+
+def unscripted(module: torch.nn.Module) -> torch.nn.Module:
+    """A module without TorchScript: of `torch.jit.script`, `torch.jit.trace` or `torch.jit.load`.
+
+    Args:
+        module: one of TorchScript, or one that has such parts.
+
+    Returns:
+        A module with the same parameters, buffers and methods, written in Python; the given one
+        where it has nothing of TorchScript.
+
+    Raises:
+        CompileError: TorchScript does what has no Python code here.
+    """
+    return _unscripted(module, {})
+
+
+def refuse_scripts(module: torch.nn.Module, name: str) -> None:
+    """Refuse modules of TorchScript, whose code PyTorch does not show.
+
+    Raises:
+        CompileError: the module is one, or has one.
+    """
+    for place, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise CompileError(f"{name}.{place}" if place else name, IS_SCRIPT, UNSCRIPTED)
+
+
+def _unscripted(module: torch.nn.Module, known: dict[int, torch.nn.Module]) -> torch.nn.Module:
+    if id(module) in known:
+        return known[id(module)]
+    if isinstance(module, torch.jit.ScriptModule):
+        known[id(module)] = _written(module)
+        return known[id(module)]
+    parts = {n: p and _unscripted(p, known) for n, p in module._modules.items()}
+    if all(part is module._modules[name] for name, part in parts.items()):
+        return module
+    result = known[id(module)] = copy.copy(module)
+    result.__dict__ = {**module.__dict__, "_modules": parts}
+    return result
+
+
+def _written(module: torch.jit.ScriptModule) -> torch.nn.Module:
+    """A module that does what one of TorchScript does."""
+    own: Any = module._c
+    tree = _tree(module, {})
+    kind: type[torch.nn.Module] = type(own._type().name(), (torch.nn.Module,), {})
+    tree.__class__ = kind
+    for name in own._method_names():
+        method = own._get_method(name)
+        written = Written(own, method)
+        given = [a.default_value for a in method.schema.arguments if a.has_default_value()]
+        setattr(kind, name, written.function(tuple(given)))
+        for path, attribute in written.attributes:
+            _set_attribute(tree, own, path, attribute)
+    return tree
+
+
+def _tree(module: Any, known: dict[int, torch.nn.Module]) -> torch.nn.Module:
+    """The parameters and buffers of a module and of its parts."""
+    if id(module) not in known:
+        result = known[id(module)] = torch.nn.Module()
+        result.training = getattr(module, "training", False)  # a frozen one has no modes
+        for name, x in module._parameters.items():
+            result.register_parameter(name, _parameter(x))
+        for name, x in module._buffers.items():
+            result.register_buffer(name, x)
+        for name, part in module._modules.items():
+            result.add_module(name, _tree(part, known))
+    return known[id(module)]
+
+
+def _parameter(x: Any) -> Any:
+    """What was loaded is a tensor alone."""
+    if x is None or isinstance(x, torch.nn.Parameter):
+        return x
+    return torch.nn.Parameter(x, x.requires_grad)
+
+
+def _set_attribute(tree: torch.nn.Module, own: Any, path: tuple[str, ...], name: str) -> None:
+    """Give a part what it has besides."""
+    part = reduce(getattr, path, tree)
+    if not hasattr(part, name):
+        setattr(part, name, reduce(lambda owner, n: owner.getattr(n), path, own).getattr(name))
