@@ -110,6 +110,7 @@ def matrix_states(step: Callable[..., Values], heads: int = 3) -> Program:
 NETS: dict[str, Callable[[], Program]] = {
     "units": lambda: selective_scan(16),
     "a rest of units": lambda: selective_scan(16, 2 * UNITS + 22),
+    "functions of rows": lambda: selective_scan(16, UNITS + 22, lambda i, x: i.log1p(i.exp(x))),
     "decayed": lambda: matrix_states(decayed),
     "corrected": lambda: matrix_states(corrected),
 }
@@ -159,17 +160,21 @@ def test_matrix_states(step: Callable[..., Values]) -> None:
     check_trained(matrix_states(step), "auto", near, single, SIZES)
 
 
-def selective_scan(states: int, units: int = UNITS) -> Program:
-    """h = exp(-q · x) · h + z · c over [N, units, states]; y = Σ h · c."""
+def selective_scan(
+    states: int,
+    units: int = UNITS,
+    rate: Callable[[Builder, SSAValue], SSAValue] = lambda i, x: i.relu(x),
+) -> Program:
+    """h = exp(-q · rate(x)) · h + z · c over [N, units, states]; y = Σ h · c."""
     b = Builder.net("selective")
     dims = ["N", units, states]
     rows = [b.input(name, ["T", "N", units]) for name in ("x", "z")]
     rows.append(b.input("c", ["T", "N", states]))
 
     def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
-        x, z = (i.broadcast(row, dims, [0, 1]) for row in rows[:2])
+        x, z = (i.broadcast(row, dims, [0, 1]) for row in (rate(i, rows[0]), rows[1]))
         c = i.broadcast(rows[2], dims, [0, 2])
-        a = i.exp(i.neg(i.mul(i.broadcast(consts[0], dims, [1, 2]), i.relu(x))))
+        a = i.exp(i.neg(i.mul(i.broadcast(consts[0], dims, [1, 2]), x)))
         h = i.add(i.mul(a, carry[0]), i.mul(z, c))
         return [h], [i.reduce("sum", i.mul(h, c), [2])]
 
