@@ -8,6 +8,8 @@ need not wait for each other before the end.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
@@ -31,9 +33,9 @@ ROWS = 16
 """Of sequences that a run reads and writes: as many as memory delivers as fast as one."""
 MOST_STEPS = 4
 """Of a run; more gain little, and rows a power of two apart drive each other out of the cache."""
-CHAINS, LONG_RUN = 8, 8
-"""Elements of a state that keep the pipeline busy while each waits for the step before, and the
-steps of a run then, if functions are what takes the time."""
+CHAINS = 8
+"""Elements of a state that keep the pipeline busy while each waits for the step before, if
+functions are what takes the time."""
 MANY = 64
 """Units that are worth it where functions are what takes the time, or lanes are left empty."""
 LINE = 16
@@ -46,10 +48,9 @@ def steps_of(plan: Interchange) -> int:
     Where functions take the time, steps of the same units wait for each other longer than states
     take to read and write, unless these are many more than what else a step reads and writes.
     """
-    bodies = [op for part in plan.parts for op in part.op.body.block.ops]
     moved, states = _moved(plan), sum(len(c.offsets) for c in plan.carried)
-    if sum(cost_of(op) > Cost.ARITHMETIC for op in bodies) > 1:
-        return LONG_RUN if states >= max(CHAINS, 2 * len(moved)) else 1
+    if _functions(plan.parts) > 1:
+        return MOST_STEPS if states >= max(CHAINS, 2 * len(moved)) else 1
     sequences = {value for value, _ in moved}
     return max(1, min(MOST_STEPS, ROWS // max(1, len(sequences))))
 
@@ -60,10 +61,15 @@ def ahead_of(plan: Interchange) -> list[Part]:
     A step whose functions take the time is longer than what a processor looks ahead: it would wait
     for those of its rows, one chain of operations, before it could begin those of its states.
     """
-    parts = plan.of_rows if steps_of(plan) == LONG_RUN else []
-    bodies = (op for part in parts for op in part.op.body.block.ops)
+    parts = plan.of_rows if _functions(plan.parts) > 1 and steps_of(plan) > 1 else []
     floats = all(buffer_dtype(value) in FLOATS for part in parts for value in part.op.outs)
-    return parts if floats and any(cost_of(op) > Cost.ARITHMETIC for op in bodies) else []
+    return parts if floats and _functions(parts) else []
+
+
+def _functions(parts: Iterable[Part]) -> int:
+    """How many functions kernels have, beside arithmetic."""
+    bodies = (op for part in parts for op in part.op.body.block.ops)
+    return sum(cost_of(op) > Cost.ARITHMETIC for op in bodies)
 
 
 def _moved(plan: Interchange) -> set[tuple[SSAValue, Dim]]:
