@@ -36,7 +36,9 @@ class Ceilings:
         caches: bytes of each level, from the core outwards.
         flops: of multiply-adds, by element type.
         reads: bytes of a block, and bytes read a second where such a block is read again and again.
-        cores: how many work at the same time; `flops` and `reads` are of all together.
+        cores: how many work at the same time; all figures are of all together.
+        mixed: vector instructions a second of which every other one is an addition; 0: as many as
+            multiply-adds.
     """
 
     lanes: int
@@ -44,6 +46,17 @@ class Ceilings:
     flops: dict[str, float]
     reads: list[tuple[int, float]]
     cores: int = 1
+    mixed: float = 0.0
+
+    @property
+    def multiplied(self) -> float:
+        """Vector instructions a second that multiply floats."""
+        return self.flops["f32"] / (2 * self.lanes)
+
+    @property
+    def computed(self) -> float:
+        """Vector instructions of any kind a second."""
+        return max(self.mixed, self.multiplied)
 
     def rate(self, dtype: str) -> float:
         """Of products with weights of an element type: as f32, where no instruction is faster."""
@@ -109,9 +122,10 @@ def measure(cores: Sequence[int], how: Measuring | None = None) -> Ceilings:
     with ThreadPoolExecutor(len(cores)) as pool:
         futures = [pool.submit(_measure_core, core, target, sizes, how) for core in cores]
         measured = [one.result() for one in futures]
-    reads = [(size, sum(read[i] for _, read in measured)) for i, size in enumerate(sizes)]
-    rates = {dtype: sum(rate[dtype] for rate, _ in measured) for dtype in measured[0][0]}
-    return Ceilings(target.lanes, caches, rates, reads, len(cores))
+    reads = [(size, sum(read[i] for _, _, read in measured)) for i, size in enumerate(sizes)]
+    rates = {dtype: sum(rate[dtype] for rate, _, _ in measured) for dtype in measured[0][0]}
+    mixed = sum(one for _, one, _ in measured)
+    return Ceilings(target.lanes, caches, rates, reads, len(cores), mixed)
 
 
 def block_sizes(largest: int) -> list[int]:
@@ -140,12 +154,13 @@ def find_caches(cpu: int = 0) -> dict[str, int]:
 
 def _measure_core(
     core: int, target: CpuTarget, sizes: Sequence[int], how: Measuring
-) -> tuple[dict[str, float], list[float]]:
-    """Multiply-adds and reads of one core, by the thread that this runs in."""
+) -> tuple[dict[str, float], float, list[float]]:
+    """Multiply-adds, mixed arithmetic and reads of one core, by the thread that this runs in."""
     os.sched_setaffinity(0, {core})
     code = probes(target)
     how.report("multiply-adds")
     rates = {dtype: code.flops(dtype) * _rate(f, how) for dtype, f in code.arithmetic.items()}
+    mixed = code.instructions * _rate(code.mixed, how)
     block = Memory(sizes[-1])
     block.bytes[:] = 0
     bandwidths: list[float] = []
@@ -155,7 +170,7 @@ def _measure_core(
         once = _rate(lambda n, blocks=blocks: code.read(block.address, blocks, n), how)
         twice = _rate(lambda n, blocks=blocks: code.there_and_back(block.address, blocks, n), how)
         bandwidths.append(size * max(once, 2 * twice))
-    return rates, bandwidths
+    return rates, mixed, bandwidths
 
 
 def _rate(work: Callable[[int], object], how: Measuring) -> float:

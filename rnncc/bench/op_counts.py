@@ -6,6 +6,7 @@ Gates in loops are taken as open, loops that may end early as run to their end, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -30,6 +31,8 @@ from rnncc.records import record
 
 FREE = {"bitcast", "ret", "insertelement", "shufflevector"}
 """Instructions that cost nothing next to arithmetic, or stand outside of the loop."""
+MULTIPLY = {"fmul", "fdiv", "llvm.fma", "llvm.sqrt"}
+"""Those of multipliers, which other units of a core do not do."""
 Sizes = Mapping[str, int]
 
 
@@ -45,6 +48,7 @@ class Phase:
         read: bytes read, each kernel's once.
         weights: those of them that are the same each time: matrices.
         footprint: bytes touched before the same are read again.
+        multiplied: those of the vector instructions that multiply or divide.
     """
 
     times: int
@@ -55,6 +59,7 @@ class Phase:
     read: int = 0
     weights: int = 0
     footprint: int = 0
+    multiplied: int = 0
 
     @property
     def all_flops(self) -> int:
@@ -89,7 +94,7 @@ class _Walk:
     def __init__(self, target: CpuTarget) -> None:
         self.target = target
         self.phases: list[Phase] = []
-        self._vectors: dict[Operation, int] = {}
+        self._bodies: dict[Operation, tuple[int, int]] = {}
 
     def block(self, block: Block, times: int, looped: bool, sizes: dict[str, int]) -> None:
         phase = Phase(times, looped, footprint=sum(_touched(block, sizes).values()))
@@ -104,24 +109,29 @@ class _Walk:
                 phase.weights += sum(use.bytes for use in uses if use.weights)
                 dtype, flops = _flops(op, sizes)
                 phase.flops[dtype] = phase.flops.get(dtype, 0) + flops
-                phase.vectors += self._elementwise(op, sizes)
+                vectors, multiplied = self._elementwise(op, sizes)
+                phase.vectors += vectors
+                phase.multiplied += multiplied
         if phase.kernels and times:
             self.phases.append(phase)
 
-    def _elementwise(self, op: Operation, sizes: Sizes) -> int:
-        """Vector instructions of a body over its domain, or of moves."""
+    def _elementwise(self, op: Operation, sizes: Sizes) -> tuple[int, int]:
+        """Vector instructions of a body over its domain, or of moves; those that multiply."""
         if isinstance(op, Kernel):
-            if op not in self._vectors:
-                self._vectors[op] = instructions(op.body.block, self.target)
+            if op not in self._bodies:
+                self._bodies[op] = instructions(op.body.block, self.target)
             extents = [d.evaluate(sizes) for d in op.dims] or [1]
-            return prod(extents[:-1]) * -(-extents[-1] // self.target.lanes) * self._vectors[op]
+            points = prod(extents[:-1]) * -(-extents[-1] // self.target.lanes)
+            vectors, multiplied = self._bodies[op]
+            return points * vectors, points * multiplied
         if isinstance(op, Pack | Reverse | IndexedMove):
-            return sum(use.elements for use in _uses(op, sizes) if use.written) // self.target.lanes
-        return 0
+            written = sum(use.elements for use in _uses(op, sizes) if use.written)
+            return written // self.target.lanes, 0
+        return 0, 0
 
 
-def instructions(body: Block, target: CpuTarget) -> int:
-    """How many arithmetic instructions the code of a kernel's body has."""
+def instructions(body: Block, target: CpuTarget) -> tuple[int, int]:
+    """How many arithmetic instructions the code of a kernel's body has; those that multiply."""
     values = [VALUE[dtype_of(argument)] for argument in body.args]
     types = [vector_type(value, target.lanes) for value in values]
     module = ir.Module()
@@ -133,7 +143,11 @@ def instructions(body: Block, target: CpuTarget) -> int:
     scalars = code.invariants({}, lambda axis: I64(0))
     code.vectors(scalars, known, lambda axis: emit.splat(I64(0), target.lanes), target.lanes)
     lines: list[Value] = function.entry_basic_block.instructions
-    return sum(str(line).rpartition(" = ")[2].split()[0] not in FREE for line in lines)
+    texts = [str(line).rpartition(" = ")[2] for line in lines]
+    kinds = [text.split()[0] for text in texts]
+    called = [re.search(r'@"?(llvm\.[a-z]+)', text) for text in texts]
+    names = [call[1] if call else kind for kind, call in zip(kinds, called, strict=True)]
+    return sum(kind not in FREE for kind in kinds), sum(name in MULTIPLY for name in names)
 
 
 class _AnySize(dict[str, ir.Constant]):

@@ -40,12 +40,14 @@ class Probes:
     Attributes:
         arithmetic: by the weights' element type: `f(iterations)` does `iterations` times `flops` of
             it.
+        mixed: `f(iterations)` does as many instructions on floats, every other one an addition.
         read: `read(address, blocks, sweeps)` reads so many blocks of `block_bytes` from the front,
             as often as `sweeps` says, and gives the sum of it all.
         there_and_back: twice as much, every other time from the back.
     """
 
     arithmetic: dict[str, MultiplyAdds]
+    mixed: MultiplyAdds
     read: Read
     there_and_back: Read
     target: CpuTarget
@@ -53,7 +55,12 @@ class Probes:
     def flops(self, dtype: str) -> int:
         """Of one iteration."""
         products = PRODUCTS.get(dtype, 1)
-        return 2 * products * _chains(self.target) * self.target.lanes
+        return 2 * products * self.instructions * self.target.lanes
+
+    @property
+    def instructions(self) -> int:
+        """Of one iteration."""
+        return _chains(self.target)
 
 
 @cache
@@ -64,6 +71,7 @@ def probes(target: CpuTarget) -> Probes:
     dtypes = ["f32", *(dtype for dtype, has in offered.items() if has)]
     for dtype in dtypes:
         _multiply_adds(module, target, dtype)
+    _mixed(module, target)
     _read(module, target, "read", (False,))
     _read(module, target, "there_and_back", (False, True))
     engine = objects.load(objects.optimise(str(module), target, jit=True))
@@ -75,7 +83,8 @@ def probes(target: CpuTarget) -> Probes:
         return probe
 
     arithmetic = {dtype: function(f"arithmetic_{dtype}", 1) for dtype in dtypes}
-    return Probes(arithmetic, function("read", 3), function("there_and_back", 3), target)
+    reads = function("read", 3), function("there_and_back", 3)
+    return Probes(arithmetic, function("mixed", 1), *reads, target)
 
 
 def has_bf16(target: CpuTarget) -> bool:
@@ -132,6 +141,22 @@ def _multiply_adds(module: ir.Module, target: CpuTarget, dtype: str) -> None:
         starts = [ir.Constant(whole, [i] * target.lanes) for i in range(_chains(target))]
     sums = emit.loop(b.function.args[0], iteration, starts)
     _end(emit, [b.bitcast(total, vector.type) for total in sums])
+
+
+def _mixed(module: ir.Module, target: CpuTarget) -> None:
+    """Independent chains, one of multiply-adds beside one of additions: other units do these."""
+    emit = _begin(module, "mixed", 1, target)
+    b, vector = emit.b, emit.vector
+    factor, addend = vector.splat(0.999999), vector.splat(1e-6)
+
+    def iteration(index: Value, sums: list[Value]) -> list[Value]:
+        return [
+            b.fadd(total, addend) if i % 2 else vector.fma(b, total, factor, addend)
+            for i, total in enumerate(sums)
+        ]
+
+    starts: list[Value] = [vector.splat(float(i)) for i in range(_chains(target))]
+    _end(emit, emit.loop(b.function.args[0], iteration, starts))
 
 
 def _dot_of_bf16(module: ir.Module, target: CpuTarget) -> ir.GlobalValue:

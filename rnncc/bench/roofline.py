@@ -35,9 +35,13 @@ class Bound:
 
 
 def bound(phase: Phase, ceilings: Ceilings) -> Bound:
-    """The least time of a phase; a vector instruction takes as long as a multiply-add."""
+    """The least time of a phase; a vector instruction takes as long as a multiply-add.
+
+    Where other units add while one multiplies, it takes as long as what is more.
+    """
     products = sum(flops / ceilings.rate(dtype) for dtype, flops in phase.flops.items())
-    elementwise = phase.vectors * 2 * ceilings.lanes / ceilings.rate("f32")
+    multiplied = phase.multiplied / ceilings.multiplied
+    elementwise = max(multiplied, phase.vectors / ceilings.computed)
     reading = phase.read / ceilings.bandwidth(phase.footprint)
     return Bound(phase, *(phase.times * part for part in (products, elementwise, reading)))
 

@@ -27,6 +27,8 @@ def print_ceilings(several: Sequence[Ceilings]) -> None:
         (f"multiply-adds {d}", *(f"{c.flops[d] / 1e9:.0f} GFLOP/s" for c in several))
         for d in first.flops
     ]
+    mixed = [f"{c.computed / 1e9:.2f} G vectors/s" for c in several]
+    rows.append(("multiply-adds and additions in turn", *mixed))
     for level in first.levels:
         size = f", {bytes_text(first.caches[level])}" if level in first.caches else ""
         cells = [f"{c.levels[level] / 1e9:.0f} GB/s" for c in several]

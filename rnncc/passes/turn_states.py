@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
@@ -12,7 +12,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.linear import Reduce
-from rnncc.ir.ops.shape import Broadcast, inverse
+from rnncc.ir.ops.shape import Broadcast, Reshape, inverse
 from rnncc.ir.ops.source import Fill
 from rnncc.ir.rewriting import Carry, Loop, NetPass, run_all, scans_of
 from rnncc.ir.types import dims_of, dtype_of, tensor
@@ -64,12 +64,45 @@ def _rewrite(scan: Scan) -> bool:
     kinds = kinds_of(scan)
     if scan.gate is not None or not is_light(scan, kinds):
         return False
-    for dims in dict.fromkeys(dims_of(init) for init in scan.inits):
+    squeezed = _squeezed(scan)
+    for dims in dict.fromkeys(map(dims_of, (*scan.groups[1], *(op.y for op in squeezed)))):
         perm = _order(dims)
-        if perm is not None and _gains(scan, dims) and _can_turn(scan, dims):
-            _Turn(scan, dims, perm, kinds).run()
+        if perm is not None and _gains(scan, dims) and _can_turn(scan, dims, squeezed):
+            scan = _unsqueezed(scan, [op for op in squeezed if dims_of(op.y) == dims])
+            _Turn(scan, dims, perm, kinds_of(scan)).run()
             return True
     return False
+
+
+def _squeezed(scan: Scan) -> dict[Reshape, Reshape]:
+    """Where a step gives states axes of one element and drops these again, as of a single sequence.
+
+    `Simplify` carries states without such axes.
+    """
+    found = dict[Reshape, Reshape]()
+    for arg, following in zip(scan.groups[1], scan.yields[0], strict=True):
+        uses, last = [use.operation for use in arg.uses], following.owner
+        first = uses[0] if len(uses) == 1 else None
+        if not isinstance(first, Reshape) or not isinstance(last, Reshape):
+            continue
+        if first.only_units and dims_of(first.y) == dims_of(last.x):
+            found[first] = last
+    return found
+
+
+def _unsqueezed(scan: Scan, reshapes: Sequence[Reshape]) -> Scan:
+    """The loop with states carried as steps compute with them."""
+    loop, outside = Loop(scan), Builder.before(scan)
+    for op in reshapes:
+        [carry] = [carry for carry in loop.carries if carry.arg is op.x]
+        assert isinstance(carry.next.owner, Reshape)
+        carry.init = outside.reshape(carry.init, dims_of(op.y))
+        carry.next = carry.next.owner.x
+        carry.arg = loop.add_arg(op.y.type)
+        loop.swap(op.y, carry.arg)
+        op.detach()
+        op.erase()
+    return loop.rebuild() if reshapes else scan
 
 
 def _order(dims: Dims) -> tuple[int, ...] | None:
@@ -88,14 +121,19 @@ def _gains(scan: Scan, dims: Dims) -> bool:
     return any(len(dims) - 1 in get_ints(op.axes) for op in sums)
 
 
-def _can_turn(scan: Scan, dims: Dims) -> bool:
-    """Whether all that has the state's shape, or reads it, can be had in another order."""
-    consts, _, rows = scan.groups
+def _can_turn(scan: Scan, dims: Dims, squeezed: Mapping[Reshape, Reshape]) -> bool:
+    """Whether all that has the state's shape, or reads it, can be had in another order.
+
+    Args:
+        squeezed: what goes as the state is carried as steps compute with it.
+    """
     # A sequence of that shape would be read or written across its rows in each step, which costs
     # more than the sums gain.
-    if any(dims_of(v) == dims for v in (*consts, *rows, *scan.yields[1])):
+    if any(dims_of(v) == dims for v in (*scan.groups[2], *scan.yields[1])):
         return False
     for op in scan.body.block.ops:
+        if op in squeezed or op in squeezed.values():
+            continue
         makes = any(dims_of(v) == dims for v in op.results)
         reads = any(dims_of(v) == dims for v in op.operands)
         if makes and not isinstance(op, Elementwise | Broadcast | Fill):
@@ -120,6 +158,9 @@ class _Turn:
         carried = {i: c for i, c in enumerate(loop.carries) if dims_of(c.arg) == self.dims}
         for carry in carried.values():
             self.turned[carry.arg] = loop.add_arg(tensor(self.new_dims, dtype_of(carry.arg)))
+        for const in [c for c in loop.consts if dims_of(c.arg) == self.dims]:
+            outer = Builder.before(loop.scan).transpose(const.outer, self.perm)
+            self.turned[const.arg] = loop.add_const(outer)
         for op in list(loop.body.ops):
             self._rewrite(op)
         outside = Builder.before(loop.scan)

@@ -26,7 +26,7 @@ from rnncc.planning.lifetimes import lifetimes
 from rnncc.planning.uses import Targets, targets, timeline
 from rnncc.records import record
 
-LEAST, MOST = 1 << 11, 1 << 14
+LEAST, MOST = 1 << 10, 1 << 14
 """Elements of a place's largest kernel: of fewer, what a place does besides takes the time; of
 more, threads had better share what one place does."""
 MOST_LOCAL = 1 << 10

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 
 from rnncc.bench.cases import Case
@@ -9,6 +12,9 @@ from rnncc.bench.machine import Ceilings
 from rnncc.bench.op_counts import Phase, phases, product_flops
 from rnncc.bench.roofline import bound, bounds, least, library_of
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.driver import compiling
+from rnncc.ir.builder import Builder
+from rnncc.options import Options
 
 GATES = {"lstm": 4, "gru": 3, "milstm": 4, "layernorm_lstm": 4, "peephole_lstm": 4}
 UNITS, BATCH, STEPS = 48, 3, 250
@@ -54,10 +60,23 @@ def test_smaller_weights_are_fewer_bytes() -> None:
 
 
 def test_elementwise_work_grows_with_the_batch() -> None:
-    small, large = (
-        sum(p.times * p.vectors for p in found(Case("lstm", 64, batch, 10))) for batch in (8, 16)
-    )
-    assert large == 2 * small > 0
+    small, large = (found(Case("lstm", 64, batch, 10)) for batch in (8, 16))
+    counts: list[Callable[[Phase], int]] = [lambda p: p.vectors, lambda p: p.multiplied]
+    for count in counts:
+        few, many = (sum(p.times * count(p) for p in several) for several in (small, large))
+        assert many == 2 * few > 0
+
+
+def test_what_multiplies() -> None:
+    """A product, a fused one, a quotient and a root of four; a sum and a bound, two, are none."""
+    b = Builder.net("kinds")
+    x, y, z = (b.input(name, ["N", 64]) for name in "xyz")
+    root = b.sqrt(b.div(b.multiply_add("add", b.mul(x, y), y, z), x))
+    library = compiling.build_library(b.finish({"y": b.add(root, b.relu(y))}), None, Options())
+    [phase] = phases(library.programs["run"], {"N": 1}, resolve_target())
+    vectors = -(-64 // resolve_target().lanes)
+    assert phase.multiplied == 4 * vectors
+    assert phase.vectors == 7 * vectors
 
 
 def test_a_step_of_a_stream_is_one_step() -> None:
@@ -76,3 +95,7 @@ def test_the_least_time_is_that_of_what_is_slower() -> None:
     assert computes.products == pytest.approx(2e-6)
     assert computes.elementwise == pytest.approx(10 * 32 / 1e9)
     assert least([reads, computes]) == pytest.approx(1e-3 + 2.32e-6)
+    beside = replace(ceilings, mixed=6e7)  # additions beside multiplications, of 3.1e7 a second
+    for multiplied, seconds in ((2, 10 / 6e7), (8, 8 * 32 / 1e9)):
+        phase = Phase(1, False, 1, {}, 10, 100, 0, 500, multiplied)
+        assert bound(phase, beside).elementwise == pytest.approx(seconds)

@@ -68,6 +68,28 @@ def test_the_state_stays_inside() -> None:
     assert plan.inside == plan.last == {plan.carried[0].row}
 
 
+def test_kernels_of_rows_need_no_state() -> None:
+    """The first of two whose results the step alone reads, and none that a state reaches."""
+    k = Kern()
+    x, h0 = (k.buffer(name, "input", ROW) for name in ("x", "h0"))
+    h = k.buffer("h", "state", ROW, ring=1)
+    gates = [k.buffer(name, "scratch", ROW) for name in ("gate", "both")]
+
+    def body(inner: Kern, state: SSAValue) -> Sequence[SSAValue]:
+        row, domain, (gate, both) = inner.row(h, t, ROW), [N, H], gates
+        inner.map(domain, [(x, OWN)], [(gate, OWN)], lambda b, v: [b.exp(v)])
+        inner.map(domain, [(gate, OWN), (state, OWN)], [(both, OWN)], lambda b, *v: [b.mul(*v)])
+        inner.map(domain, [(gate, OWN), (both, OWN)], [(row, OWN)], lambda b, *v: [b.add(*v)])
+        return [row]
+
+    k.loop("t", T, [h0], body)
+    func = k.program().func
+    for number, buffer in enumerate(op for op in func.walk() if isinstance(op, Buffer)):
+        buffer.properties["offset"] = StringAttr(str(number))
+    [plan] = interchanges(func).values()
+    assert plan.of_rows == list(plan.parts[:1])
+
+
 def test_a_vector_of_units_is_enough() -> None:
     assert planned(units=16) is not None
 

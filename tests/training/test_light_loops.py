@@ -93,11 +93,11 @@ def corrected(i: Builder, s: SSAValue, rows: Values, dims: Sequence[Any]) -> Val
     return [after, i.reduce("sum", i.mul(after, query), [2])]
 
 
-def matrix_states(step: Callable[..., Values], heads: int = 3) -> Program:
-    """A loop over matrices [N, heads, 40, 56]: neither size fills vectors."""
-    b, dims = Builder.net("matrices"), ["N", heads, 40, 56]
-    rows = [b.input(name, ["T", "N", heads, 40]) for name in "kra"]
-    rows.append(b.input("v", ["T", "N", heads, 56]))
+def matrix_states(step: Callable[..., Values], keys: int = 40, values: int = 56) -> Program:
+    """A loop over matrices [N, 3, keys, values]: neither size fills vectors."""
+    b, dims = Builder.net("matrices"), ["N", 3, keys, values]
+    rows = [b.input(name, ["T", "N", 3, keys]) for name in "kra"]
+    rows.append(b.input("v", ["T", "N", 3, values]))
 
     def body(i: Builder, _: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         after, y = step(i, carry[0], rows, dims)
@@ -110,8 +110,10 @@ def matrix_states(step: Callable[..., Values], heads: int = 3) -> Program:
 NETS: dict[str, Callable[[], Program]] = {
     "units": lambda: selective_scan(16),
     "a rest of units": lambda: selective_scan(16, 2 * UNITS + 22),
+    "functions of rows": lambda: selective_scan(16, UNITS + 22, lambda i, x: i.log1p(i.exp(x))),
     "decayed": lambda: matrix_states(decayed),
     "corrected": lambda: matrix_states(corrected),
+    "small matrices": lambda: matrix_states(corrected, 31, 34),
 }
 
 
@@ -159,22 +161,39 @@ def test_matrix_states(step: Callable[..., Values]) -> None:
     check_trained(matrix_states(step), "auto", near, single, SIZES)
 
 
-def selective_scan(states: int, units: int = UNITS) -> Program:
-    """h = exp(-q · x) · h + z · c over [N, units, states]; y = Σ h · c."""
+def selective_scan(
+    states: int,
+    units: int = UNITS,
+    rate: Callable[[Builder, SSAValue], SSAValue] = lambda i, x: i.relu(x),
+    batch: str | int = "N",
+) -> Program:
+    """h = exp(-q · rate(x)) · h + z · c over [N, units, states]; y = Σ h · c."""
     b = Builder.net("selective")
-    dims = ["N", units, states]
-    rows = [b.input(name, ["T", "N", units]) for name in ("x", "z")]
-    rows.append(b.input("c", ["T", "N", states]))
+    dims = [batch, units, states]
+    rows = [b.input(name, ["T", batch, units]) for name in ("x", "z")]
+    rows.append(b.input("c", ["T", batch, states]))
 
     def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
-        x, z = (i.broadcast(row, dims, [0, 1]) for row in rows[:2])
+        x, z = (i.broadcast(row, dims, [0, 1]) for row in (rate(i, rows[0]), rows[1]))
         c = i.broadcast(rows[2], dims, [0, 2])
-        a = i.exp(i.neg(i.mul(i.broadcast(consts[0], dims, [1, 2]), i.relu(x))))
+        a = i.exp(i.neg(i.mul(i.broadcast(consts[0], dims, [1, 2]), x)))
         h = i.add(i.mul(a, carry[0]), i.mul(z, c))
         return [h], [i.reduce("sum", i.mul(h, c), [2])]
 
     start = b.input("h", dims)
     return b.finish({"y": b.scan([b.param("q", [units, states])], [start], rows, step)[1][0]})
+
+
+def test_a_single_sequence_has_the_bits_of_one_of_several() -> None:
+    """Its state has no axis of the batch between steps, and is turned all the same."""
+    made, drawn = list[Arrays](), dict[str, Any]()
+    for batch in ("N", 1):
+        program = selective_scan(16, batch=batch)
+        drawn = drawn or make_inputs(with_gradients(program, ["y"]), {"T": 9, "N": 1}, 3)[1]
+        model = rnncc.compile(program, train=True)
+        outputs, tape = model.forward({name: single(drawn[name]) for name in model.inputs})
+        made.append(outputs | model.backward(tape, {"y": single(drawn["grad:y"])}))
+    assert_same_bits(made[0], made[1], "one sequence")
 
 
 @pytest.mark.parametrize(("states", "rows"), [(1, 1000), (STATES, 1000), (16, 32)])

@@ -8,30 +8,34 @@ need not wait for each other before the end.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.interchanged_run import InterchangedLoop, Places, Rows, Run
+from rnncc.codegen.cpu.interchanged_places import Places
+from rnncc.codegen.cpu.interchanged_run import InterchangedLoop, Rows, Run
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Cost, cost_of
-from rnncc.kern.access import are_near
+from rnncc.ir.types import FLOATS
+from rnncc.kern.access import are_near, buffer_dtype
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
-from rnncc.planning.interchange import Interchange, places_of
+from rnncc.planning.interchange import Interchange, Part, places_of
 
 ROWS = 16
 """Of sequences that a run reads and writes: as many as memory delivers as fast as one."""
 MOST_STEPS = 4
 """Of a run; more gain little, and rows a power of two apart drive each other out of the cache."""
-CHAINS, LONG_RUN = 8, 8
-"""Elements of a state that keep the pipeline busy while each waits for the step before, and the
-steps of a run then, if functions are what takes the time."""
+CHAINS = 8
+"""Elements of a state that keep the pipeline busy while each waits for the step before, if
+functions are what takes the time."""
 MANY = 64
 """Units that are worth it where functions are what takes the time, or lanes are left empty."""
 LINE = 16
@@ -44,12 +48,28 @@ def steps_of(plan: Interchange) -> int:
     Where functions take the time, steps of the same units wait for each other longer than states
     take to read and write, unless these are many more than what else a step reads and writes.
     """
-    bodies = [op for part in plan.parts for op in part.op.body.block.ops]
     moved, states = _moved(plan), sum(len(c.offsets) for c in plan.carried)
-    if sum(cost_of(op) > Cost.ARITHMETIC for op in bodies) > 1:
-        return LONG_RUN if states >= max(CHAINS, 2 * len(moved)) else 1
+    if _functions(plan.parts) > 1:
+        return MOST_STEPS if states >= max(CHAINS, 2 * len(moved)) else 1
     sequences = {value for value, _ in moved}
     return max(1, min(MOST_STEPS, ROWS // max(1, len(sequences))))
+
+
+def ahead_of(plan: Interchange) -> list[Part]:
+    """Kernels that are done for a whole run before its steps.
+
+    A step whose functions take the time is longer than what a processor looks ahead: it would wait
+    for those of its rows, one chain of operations, before it could begin those of its states.
+    """
+    parts = plan.of_rows if _functions(plan.parts) > 1 and steps_of(plan) > 1 else []
+    floats = all(buffer_dtype(value) in FLOATS for part in parts for value in part.op.outs)
+    return parts if floats and _functions(parts) else []
+
+
+def _functions(parts: Iterable[Part]) -> int:
+    """How many functions kernels have, beside arithmetic."""
+    bodies = (op for part in parts for op in part.op.body.block.ops)
+    return sum(cost_of(op) > Cost.ARITHMETIC for op in bodies)
 
 
 def _moved(plan: Interchange) -> set[tuple[SSAValue, Dim]]:
@@ -110,8 +130,8 @@ class _Loop(InterchangedLoop):
     def __init__(
         self, emit: CpuEmit, plan: Interchange, pointers: dict[SSAValue, Pointer], rows: Rows
     ) -> None:
-        super().__init__(emit, plan, pointers, rows)
-        self.steps, units = steps_of(plan), emit.dim(plan.frame[-1])
+        super().__init__(emit, plan, pointers, rows, steps_of(plan), ahead_of(plan))
+        units = emit.dim(plan.frame[-1])
         team = emit.team
         self.first, self.units = (I64(0), units) if team is None else team.share(units, LINE)
 

@@ -1,33 +1,29 @@
-"""A run of steps of an interchanged loop: operands, states in registers, kernels in order."""
+"""A run of steps of an interchanged loop: where its operands are, and how far steps are apart."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import field, replace
+from dataclasses import replace
 
+from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.region import RegionCode
-from rnncc.codegen.llvm.values import I64, Pointer, Value
+from rnncc.codegen.llvm.values import I64, MEMORY, Pointer, Value
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
-from rnncc.kern.access import Access
+from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
-from rnncc.planning.frames import Strides
 from rnncc.planning.interchange import Interchange, Part
 from rnncc.records import record
 
-FIXED = 12
-"""Vectors that are the same in all steps and are read once for a run of them."""
-
 ZERO = Dim.of(0)
 Rows = Callable[[Row | ShiftedRow], Pointer]
-_Moving = tuple[Strides, object]
-"""Strides along the frame, and the step from row to row."""
+Known = tuple[SSAValue, Dim]
+"""A value, and which of its elements."""
 
 
 class InterchangedLoop:
@@ -36,16 +32,35 @@ class InterchangedLoop:
     Attributes:
         pointers: of all values outside of the loop's body, and of its arguments.
         rows: the pointer of a row, where the loop's index is a symbol.
+        steps: of a run, at most.
+        ahead: kernels that are done for all steps of a run before it.
         written: what its kernels write.
     """
 
     def __init__(
-        self, emit: CpuEmit, plan: Interchange, pointers: dict[SSAValue, Pointer], rows: Rows
+        self,
+        emit: CpuEmit,
+        plan: Interchange,
+        pointers: dict[SSAValue, Pointer],
+        rows: Rows,
+        steps: int,
+        ahead: Sequence[Part],
     ) -> None:
         self.emit, self.plan, self.pointers, self.rows = emit, plan, pointers, rows
+        self.steps, self.ahead = steps, ahead
         self.back, self.lanes = bool(plan.loop.reverse), emit.target.lanes
         self.written = {value for part in plan.parts for value in part.op.outs}
-        self.codes = [self._code(part) for part in plan.parts]
+        self.codes = {part: self._code(part) for part in plan.parts}
+        self.following = [part for part in plan.parts if part not in ahead]
+        self._rooms = dict[Known, Pointer]()
+
+    def room(self, key: Known, step: Value) -> Pointer:
+        """Memory on the stack for a vector of a step of a run."""
+        if key not in self._rooms:
+            dtype = buffer_dtype(key[0])
+            room = ir.ArrayType(MEMORY[dtype], self.steps * self.lanes)
+            self._rooms[key] = Pointer(self.emit.room(room, 64), dtype)
+        return self.emit.at(self._rooms[key], self.emit.b.mul(step, I64(self.lanes)))
 
     def _code(self, part: Part) -> RegionCode:
         unit, arguments = part.axes[-1], part.op.body.block.args
@@ -66,27 +81,6 @@ class _Stream:
 
     at: Pointer | None = None
     step: Dim | Value = ZERO
-
-
-@record
-class _Element:
-    """What a place of the frame reads or writes of a value.
-
-    Attributes:
-        offset: of the frame's first place.
-        along: strides along the frame.
-        start: the access's own offset, by which a run has its stream.
-    """
-
-    value: SSAValue
-    offset: Dim
-    along: Strides
-    start: Dim = field(compare=False)
-
-    @staticmethod
-    def of(part: Part, value: SSAValue, access: Access, indices: Mapping[int, int]) -> _Element:
-        """The one at some indices beside the frame."""
-        return _Element(value, part.beside(access, indices), part.along(access), access.offset)
 
 
 class Run:
@@ -156,181 +150,6 @@ class Run:
         at = self.loop.pointers[value] if row is None else self.loop.rows(row)
         at = replace(at, ring=None)
         return self.emit.at(at, self.emit.dim(offset))
-
-
-class Places:
-    """A vector of units during a run of steps.
-
-    Attributes:
-        moving: strides and step -> where elements are at the first step, and how far apart.
-    """
-
-    def __init__(self, run: Run, indices: list[Value], unit: Value, mask: Value | None) -> None:
-        self.run, self.emit, self.loop, self.mask = run, run.emit, run.loop, mask
-        self.indices, self.unit, self.lanes = indices, unit, run.loop.lanes
-        self.shifts = dict[Strides, Value]()
-        self.fixed = dict[_Element, Value]()
-        self.moving = dict[_Moving, tuple[Value, Value]]()
-
-    def emit_steps(self) -> None:
-        """Read states, compute, write them."""
-        emit, plan, run = self.emit, self.loop.plan, self.run
-        self._prepare()
-        elements = [(c, offset) for c in plan.carried for offset in c.offsets]
-        states = [
-            emit.load(
-                self._at(self.loop.pointers[c.argument], offset, c.along), self.lanes, self.mask
-            )
-            for c, offset in elements
-        ]
-        begin = [first for first, _ in self.moving.values()]
-
-        def iteration(k: Value, carried: list[Value]) -> list[Value]:
-            places = dict(zip(self.moving, carried[len(states) :], strict=True))
-            step = _Step(self, places)
-            for (c, offset), value in zip(elements, carried, strict=False):
-                step.known[c.argument, offset] = value
-            with run.at_step(k):
-                step.compute()
-            ahead = [emit.b.add(places[key], by) for key, (_, by) in self.moving.items()]
-            return [*(step.known[c.row, offset] for c, offset in elements), *ahead]
-
-        after = emit.loop(run.steps, iteration, [*states, *begin])
-        last = {(c.row, offset): (c, v) for (c, offset), v in zip(elements, after, strict=False)}
-        for (row, offset), (c, value) in last.items():
-            # Other rows were written by their steps; a state that nobody sees between them is
-            # written once.
-            if row in plan.last:
-                emit.store(value, self._at(run.ends[row], offset, c.along), self.lanes, self.mask)
-
-    def _at(self, pointer: Pointer, offset: Dim, along: Strides) -> Pointer:
-        return self.emit.at(self.emit.at(pointer, self.emit.dim(offset)), self.shift(along))
-
-    def shift(self, along: Strides) -> Value:
-        """Where the first unit is along the frame."""
-        if along not in self.shifts:
-            b, total = self.emit.b, I64(0)
-            for index, stride in zip([*self.indices, self.unit], along, strict=True):
-                total = b.add(total, b.mul(index, self.emit.dim(stride)))
-            self.shifts[along] = total
-        return self.shifts[along]
-
-    def _prepare(self) -> None:
-        """Offsets that move on from step to step, and what is the same in each."""
-        for part in self.loop.plan.parts:
-            for number, (value, access) in enumerate(part.operands):
-                along, stream = part.along(access), self.run.streams.get((value, access.offset))
-                if stream is None or stream.at is None:
-                    continue
-                if stream.step != ZERO:
-                    by = stream.step
-                    by = self.emit.dim(by) if isinstance(by, Dim) else by
-                    self.moving[along, stream.step] = self.shift(along), by
-                elif number < len(part.op.ins) and value not in self.loop.written:
-                    self._read_fixed(part, value, access)
-
-    def _read_fixed(self, part: Part, value: SSAValue, access: Access) -> None:
-        for indices in part.points((*part.short, *part.reduced)):
-            element = _Element.of(part, value, access, indices)
-            # A few registers of those that steps leave; further ones would be spilled and read from
-            # there.
-            if element not in self.fixed and len(self.fixed) < FIXED:
-                self.fixed[element] = self.read(element, {})
-
-    def address(self, element: _Element, places: Mapping[_Moving, Value]) -> Pointer:
-        """Of the first unit's."""
-        emit, along, start = self.emit, element.along, element.start
-        stream = self.run.streams[element.value, start]
-        at = stream.at or self.run.operand_at(element.value, start)
-        moved = places.get((along, stream.step)) if stream.at is not None else None
-        at = emit.at(at, self.shift(along) if moved is None else moved)
-        return emit.at(at, emit.dim(element.offset - start))
-
-    def read(self, element: _Element, places: Mapping[_Moving, Value]) -> Value:
-        """A vector, or what is the same for all its units."""
-        at, step = self.address(element, places), int(element.along[-1])
-        if step == 0:
-            return self.emit.load(at)
-        return self.emit.spaced(at, step, self.lanes, self.mask)
-
-
-class _Step:
-    """A step of a vector of units.
-
-    Attributes:
-        known: what is in registers: states, and what kernels have written.
-    """
-
-    def __init__(self, places: Places, at: Mapping[_Moving, Value]) -> None:
-        self.places, self.emit, self.loop, self.at = places, places.emit, places.loop, at
-        self.known = dict[tuple[SSAValue, Dim], Value]()
-        self.read = dict(places.fixed)
-
-    def compute(self) -> None:
-        """All kernels, in order."""
-        for part, code in zip(self.loop.plan.parts, self.loop.codes, strict=True):
-            for indices in part.points(part.short):
-                if isinstance(part.op, Reduce):
-                    values = [self._sum(part, part.op, code, indices)]
-                else:
-                    values = self._point(part, code, indices)
-                for value, (out, access) in zip(
-                    values, part.operands[len(part.op.ins) :], strict=True
-                ):
-                    self._write(part, out, access, indices, value)
-
-    def _sum(self, part: Part, op: Reduce, code: RegionCode, indices: dict[int, int]) -> Value:
-        """The terms one after another."""
-        folding, points = Folding.of(self.emit, op), list(part.points(part.reduced))
-        total = folding.initial(self.places.lanes)
-        for point in reversed(points) if op.order.data == "down" else points:
-            term = self._point(part, code, {**indices, **point})
-            total = folding.added(total, term, self.places.lanes)
-        return total
-
-    def _point(self, part: Part, code: RegionCode, indices: dict[int, int]) -> list[Value]:
-        """What a kernel's body yields."""
-        places, arguments = self.places, part.op.body.block.args
-        read = [
-            self._read(part, *operand, indices) for operand in part.operands[: len(part.op.ins)]
-        ]
-        pairs = list(zip(arguments, read, strict=True))
-        known: dict[SSAValue, Value] = {v: x for v, x in pairs if v in code.varying}
-        fixed: dict[SSAValue, Value] = {v: x for v, x in pairs if v not in code.varying}
-        at = {axis: I64(i) for axis, i in indices.items()}
-        at |= dict(zip(part.axes, places.indices, strict=False))
-
-        def index(axis: int) -> Value:
-            if axis == part.axes[-1]:
-                return self.emit.lane_numbers(places.unit, places.lanes)
-            return self.emit.splat(at[axis], places.lanes)
-
-        scalars = code.invariants(fixed, lambda axis: at[axis])
-        return code.vectors(scalars, known, index, places.lanes)
-
-    def _read(
-        self, part: Part, value: SSAValue, access: Access, indices: Mapping[int, int]
-    ) -> Value:
-        element = _Element.of(part, value, access, indices)
-        if (value, element.offset) in self.known:
-            return self.known[value, element.offset]
-        if element not in self.read:
-            self.read[element] = self.places.read(element, self.at)
-        return self.read[element]
-
-    def _write(
-        self,
-        part: Part,
-        out: SSAValue,
-        access: Access,
-        indices: Mapping[int, int],
-        value: Value,
-    ) -> None:
-        places, element = self.places, _Element.of(part, out, access, indices)
-        self.known[out, element.offset] = value
-        if out not in self.loop.plan.inside:
-            at = places.address(element, self.at)
-            self.emit.store(value, at, places.lanes, places.mask)
 
 
 def _row_of(value: SSAValue) -> Row:
