@@ -328,6 +328,26 @@ def test_elements_that_decide_a_shape_are_constants() -> None:
 
 
 @pytest.mark.peers
+@pytest.mark.parametrize("whole", [0, 1])
+def test_a_list_of_rows_that_a_condition_chooses(whole: int) -> None:
+    """As the first exporter writes rows that a loop appended until data ended it."""
+    nodes = [
+        node("Compress", "x c", "r", axis=0),
+        node("SplitToSequence", "r", "rows", keepdims=whole),
+        node("SequenceLength", "rows", "n"),
+        node("ConcatFromSequence", "rows", "y", axis=1, new_axis=1),
+    ]
+    inputs = [info("x", ["N", 3]), info("c", ["N"], "i1")]
+    made = model(nodes, inputs, [info("y", None), info("n", None, "i64")])
+    for chosen in ([1, 0, 1], [1], [0, 0, 0, 1, 1]):
+        flags = np.array(chosen, bool)
+        arrays = {"x": np.arange(3 * len(flags), dtype=np.float32).reshape(-1, 3), "c": flags}
+        want = list(by_onnxruntime(made, arrays).values())
+        got = rnncc.compile(made).run(arrays)
+        assert_same([got["y"], got["n"]], want)
+
+
+@pytest.mark.peers
 def test_the_last_elements_of_a_list_until_data_ends_its_loop() -> None:
     cell = [*READS, node("ReduceMax", "c", "most", keepdims=0), node("Less", "most limit", "go2")]
     inside = iteration([*cell, node("Add", "v c", "v2")], "s")
