@@ -172,11 +172,12 @@ def _gemm(n: Node, inputs: Operands) -> int | None:
 
 
 def _along(n: Node, inputs: Operands) -> int | None:
-    """Along another axis, whose size stays."""
-    x = _single(inputs)
-    if x is None or n.opset < 13:
+    """Along another axis, whose size stays; before opset 13 along all from one on."""
+    x, old = _single(inputs), n.opset < 13
+    if x is None:
         return None
-    return None if n.axis(n.integer("axis", -1), x.rank) == x.axis else x.axis
+    axis = n.axis(n.integer("axis", 1 if old else -1), x.rank)
+    return None if axis == x.axis or (old and axis < x.axis) else x.axis
 
 
 def _quantised(n: Node, inputs: Operands) -> int | None:
@@ -227,7 +228,7 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_PLAIN, _elementwise),
     **{f"Reduce{name}": _without(reduced_axes) for name in _REDUCED},
     **dict.fromkeys(("ArgMax", "ArgMin"), _without(lambda n: [n.integer("axis", 0)])),
-    **dict.fromkeys(("Softmax", "LogSoftmax"), _along),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _along),
     **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
     **{f"com.microsoft.QLinear{name}": _of_numbers for name in _OF_NUMBERS},
     "QLinearMatMul": _product_of_numbers,

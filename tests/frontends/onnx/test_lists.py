@@ -328,6 +328,31 @@ def test_elements_that_decide_a_shape_are_constants() -> None:
 
 
 @pytest.mark.peers
+@pytest.mark.parametrize("appended", [1, 2])
+def test_the_last_elements_of_a_list_by_their_places(appended: int) -> None:
+    """`cells[j - 1]` of dynamic programming, over an open number of steps; of a list that gets two
+    elements in each, that is no number of elements from the end, and only known steps are built."""
+    cell = [node("Add", "i one", "j"), node("Sub", "j two", "k"), node("Add", "k one", "m")]
+    cell += [node("SequenceAt", "s m", "a"), node("Gather", "x j", "b"), node("Sub", "b a", "c")]
+    cell += [node("SequenceInsert", "s c", "s1"), node("Identity", "go", "go2")]
+    more = "SequenceInsert" if appended == 2 else "Identity"
+    cell += [node(more, "s1 b" if appended == 2 else "s1", "s2")]
+    nodes = [node("Shape", "x", "t", end=1), node("Squeeze", "t", "steps")]
+    nodes += [node("Sub", "steps one", "n"), node("Gather", "x zero", "first")]
+    nodes += [node("SequenceConstruct", "first", "d")]
+    nodes += [node("Loop", "n _ d", "z", body=iteration(cell, "s", states=""))]
+    nodes += [node("ConcatFromSequence", "z", "y", axis=0, new_axis=1)]
+    for size in ["T", 6] if appended == 1 else [6]:
+        made = model(nodes, [info("x", [size, 4])], [info("y", None)], CONSTANTS | PLACES)
+        for steps in (2, 3, 6) if size == "T" else (6,):
+            check(made, {"x": np.arange(4 * steps, dtype=np.float32).reshape(steps, 4)})
+    if appended == 2:
+        made = model(nodes, [info("x", ["T", 4])], [info("y", None)], CONSTANTS | PLACES)
+        with pytest.raises(CompileError, match="shapes, types or lengths change"):
+            rnncc.compile(made)
+
+
+@pytest.mark.peers
 @pytest.mark.parametrize("whole", [0, 1])
 def test_a_list_of_rows_that_a_condition_chooses(whole: int) -> None:
     """As the first exporter writes rows that a loop appended until data ended it."""

@@ -73,6 +73,21 @@ def test_masks() -> None:
     assert y.shape == (4,) and i.shape == (2, 4)
 
 
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_norms_of_old_opsets(op: str) -> None:
+    """Before opset 13 they reach over all axes from one on."""
+    pytest.importorskip("onnxruntime")
+    nodes = [node("Compress", "x c", "r", axis=0), node(op, "r", "y")]
+    made = model(
+        nodes, [info("x", ["N", 2, 3]), info("c", ["N"], "i1")], [info("y", None)], opset=12
+    )
+    inputs = {"x": rows(8, 3).reshape(4, 2, 3), "c": flags(1, 0, 1, 0)}
+    compared(made, [inputs])
+    made.graph.node[1].attribute.append(helper.make_attribute("axis", 0))
+    with pytest.raises(CompileError, match="number of rows the run decides"):
+        rnncc.compile(made)
+
+
 PLACES = [node("NonZero", "m", "i"), node("Transpose", "i", "j", perm=[1, 0])]
 COUNT = [node("Reshape", "m flat", "f"), node("Cast", "f", "n", to=TensorProto.INT64)]
 COUNT += [node("ReduceSum", "n", "k", keepdims=1)]

@@ -104,13 +104,23 @@ def _at(n: Node) -> Value:
     if rows.stacked is not None and not (rows.front or rows.items):
         row = gathered(n, n.scope.ssa(rows.stacked), 0)
         return Value.computed(n.b.reshape(row, rows.stacked.dims[1:]))
-    place = int(n.scalar(1))
+    place = _from_end(n, rows)
     if -len(rows.ends) <= place < 0 and all(item.is_tensor for item in rows.ends[place:]):
         return rows.ends[place]
     if 0 <= place < len(rows.front):
         return rows.front[place]
     items = elements(n.b, rows)
     return items[_place(n, 1, len(items), len(items) - 1)]
+
+
+def _from_end(n: Node, rows: StackedRows) -> int:
+    """The place of an element of a list, counted from its end where it is a formula."""
+    length, place = rows.length, n.value(1).formulas()
+    if length is not None and len(place) == 1:
+        behind = place[0] - length
+        if behind.is_static and int(behind) < 0:
+            return int(behind)
+    return int(n.scalar(1))
 
 
 def _length(n: Node) -> Value:
