@@ -328,6 +328,27 @@ def test_elements_that_decide_a_shape_are_constants() -> None:
 
 
 @pytest.mark.peers
+def test_the_length_of_a_list_that_a_loop_appends_to() -> None:
+    """`outs.append(x[t] * len(outs))`, from a list without elements and from one of two."""
+    cell = [node("SequenceLength", "s", "k"), node("Cast", "k", "f", to=TensorProto.FLOAT)]
+    cell += [
+        node("Gather", "x i", "a"),
+        node("Mul", "a f", "c"),
+        node("SequenceInsert", "s c", "s2"),
+    ]
+    cell += [node("Identity", "go", "go2")]
+    for first in ([node("SequenceEmpty", "", "d")], [node("SequenceConstruct", "h h", "d")]):
+        nodes = [*first, node("Shape", "x", "t", end=1), node("Squeeze", "t", "n")]
+        nodes += [node("Loop", "n _ d", "z", body=iteration(cell, "s", states=""))]
+        nodes += [node("ConcatFromSequence", "z", "y", axis=0, new_axis=1)]
+        inputs = [info("x", ["T", 4]), info("h", [4])]
+        made = model(nodes, inputs, [info("y", None)], CONSTANTS)
+        for steps in (1, 5):
+            x = np.arange(4 * steps, dtype=np.float32).reshape(steps, 4)
+            check(made, {"x": x, "h": x[0]})
+
+
+@pytest.mark.peers
 @pytest.mark.parametrize("appended", [1, 2])
 def test_the_last_elements_of_a_list_by_their_places(appended: int) -> None:
     """`cells[j - 1]` of dynamic programming, over an open number of steps; of a list that gets two
@@ -525,8 +546,8 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         "(in front of none that is supported)",
     ),
     "many iterations that read what they append": (
-        loop(COUNTS, "e", "many"),
-        "node 'y' (Loop): node 'k' (SequenceLength): reads a list that the iterations of a loop "
+        loop([node("SequenceAt", "s zero", "k"), *COUNTS[1:]], "e", "many"),
+        "node 'y' (Loop): node 'k' (SequenceAt): reads a list that the iterations of a loop "
         "append to (a loop of up to 64 known iterations may)",
     ),
 }

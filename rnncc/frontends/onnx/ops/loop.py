@@ -73,7 +73,7 @@ def _counted(loop: LoopBody, count: Dim) -> list[Any]:
         if found is None and any(map(StackedRows.may_grow_on, loop.starts)):
             found = _scanned(loop, count, StackedRows.may_grow_on)
     except NeedsValue:
-        if not small and not any(map(StackedRows.has_last, loop.starts)):
+        if not small and not any(map(StackedRows.may_grow_on, loop.starts)):
             raise
         # the number of the iteration decides a shape, or a list is read to which each appends
         found = None if small else _reading(loop, count)
@@ -86,7 +86,7 @@ def _counted(loop: LoopBody, count: Dim) -> list[Any]:
 
 
 def _reading(loop: LoopBody, count: Dim) -> list[Any] | None:
-    """A loop whose body reads the last elements of a list to which it appends."""
+    """A loop whose body reads the last elements of a list to which it appends, or its length."""
     for counts in (False, True):
         try:
             return _scanned(loop, count, StackedRows.may_grow_on, reads=True, counts=counts)

@@ -13,7 +13,6 @@ from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value, size_value
-from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 
@@ -126,12 +125,13 @@ def _from_end(n: Node, rows: StackedRows) -> int:
 def _length(n: Node) -> Value:
     """How many elements a list has."""
     rows = _rows(n)
-    others = len(rows.front) + len(rows.items)
     if isinstance(rows.stacked, Partial) and rows.stacked.count is not None:
+        others = len(rows.front) + len(rows.items)
         return Value.computed(n.b.add(rows.stacked.count, n.b.fill(others, (), "i64")))
-    check_readable(n.b, rows)
-    stacked = Dim.of(0) if rows.stacked is None else rows.stacked.dims[0]
-    return size_value(stacked + others)
+    if rows.length is None:
+        check_readable(n.b, rows)
+    assert rows.length is not None, "of lists that may be read it is known"
+    return size_value(rows.length)
 
 
 def _split(n: Node) -> Value:
