@@ -14,7 +14,10 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.offsets import parted
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.linear import Reduce
+from rnncc.ir.ops.shape import Reshape
+from rnncc.ir.ops.source import Fill
 from rnncc.ir.types import dims_of, dtype_of
 
 if TYPE_CHECKING:
@@ -84,3 +87,10 @@ def settled(n: Node, index: int, x: SSAValue) -> SSAValue:
     row = b.reduce("max", row, [0])
     flat = b.reshape(x, (1, product(dims_of(x))))
     return b.reshape(b.gather(flat, b.reshape(row, (1,)), 0), dims_of(x))
+
+
+def one_number(x: SSAValue) -> float | None:
+    """The number that all elements are, where a fill says so, behind what settles its sizes too."""
+    while isinstance(x.owner, Gather | Reshape):
+        x = x.owner.operands[0]
+    return x.owner.value.value.data if isinstance(x.owner, Fill) else None

@@ -15,6 +15,7 @@ from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.records import record
 
 PARTIAL_LISTS = "its length, and all elements put together, may be read"
@@ -36,6 +37,8 @@ class StackedRows(Value):
             nobody reads there; in the place of rows.
         front: the elements before rows or that list.
         latest: the last elements of that list, where the body reads them.
+        before: how many elements that list has, by the iteration's number; None where it is open
+            how many an iteration appends.
     """
 
     stacked: Value | None = None
@@ -43,6 +46,7 @@ class StackedRows(Value):
     earlier: object = None
     front: tuple[Value, ...] = ()
     latest: tuple[Value, ...] = ()
+    before: Dim | None = None
 
     @staticmethod
     def listing(items: Sequence[Value] = (), stacked: Value | None = None) -> StackedRows:
@@ -80,6 +84,16 @@ class StackedRows(Value):
     def has_last(value: Value) -> bool:
         """Whether a value is a list whose last element is known."""
         return isinstance(value, StackedRows) and bool(value.items)
+
+    @property
+    def length(self) -> Dim | None:
+        """How many elements it has; None where that is open, or the run decides it."""
+        if isinstance(self.stacked, Partial) or (self.earlier is not None and self.before is None):
+            return None
+        if not all(item.is_tensor for item in (*self.front, *self.items)):
+            return None
+        rows = Dim.of(0) if self.stacked is None else self.stacked.dims[0]
+        return (self.before or Dim.of(0)) + rows + len(self.front) + len(self.items)
 
     @property
     def ends(self) -> tuple[Value, ...]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rnncc.frontends.onnx.counted import CountedShape, counted_shape, repeated, same_count
+from rnncc.frontends.onnx.lists import StackedRows
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.indexing import scattered_rows
-from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.partial import Partial, first_rows
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim, product
 
@@ -79,9 +80,21 @@ def _slice(n: Node, inputs: Operands) -> Moved:
     return Partial.counted(x.whole(), 0, n.b.minimum(x.count, end.count))
 
 
+def _split(n: Node, inputs: Operands) -> Moved:
+    """The rows as elements of a list."""
+    x = _only_first(inputs)
+    if x is None or x.count is None or n.has(1) or n.axis(n.integer("axis", 0), x.rank):
+        return None
+    size, *dims = x.dims
+    kept = [1, *dims] if n.flag("keepdims", 1) else dims
+    rows = n.b.reshape(n.scope.ssa(x.whole()), (size, *kept))
+    return StackedRows.listing(stacked=first_rows(n.b, rows, x.count))
+
+
 MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "ScatterND": _scatter_nd,
     "Expand": _expand,
     "Reshape": _reshape,
     "Slice": _slice,
+    "SplitToSequence": _split,
 }

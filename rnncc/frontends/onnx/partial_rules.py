@@ -172,11 +172,12 @@ def _gemm(n: Node, inputs: Operands) -> int | None:
 
 
 def _along(n: Node, inputs: Operands) -> int | None:
-    """Along another axis, whose size stays."""
-    x = _single(inputs)
-    if x is None or n.opset < 13:
+    """Along another axis, whose size stays; before opset 13 along all from one on."""
+    x, old = _single(inputs), n.opset < 13
+    if x is None:
         return None
-    return None if n.axis(n.integer("axis", -1), x.rank) == x.axis else x.axis
+    axis = n.axis(n.integer("axis", 1 if old else -1), x.rank)
+    return None if axis == x.axis or (old and axis < x.axis) else x.axis
 
 
 def _quantised(n: Node, inputs: Operands) -> int | None:
@@ -201,6 +202,16 @@ def _product_of_numbers(n: Node, inputs: Operands) -> int | None:
     return x.axis if all(d == 1 for d in n.value(1).dims) else None
 
 
+def _gemm_of_numbers(n: Node, inputs: Operands) -> int | None:
+    """The same with a row of biases, which are numbers of no scale of their own."""
+    x = _single(inputs)
+    if x is None or x.axis or n.flag("transA", 0):
+        return None
+    bias = n.inputs[6] if n.has(6) else None
+    plain = all(d == 1 for d in n.value(1).dims) and (bias is None or bias.rank < 2)
+    return 0 if plain else None
+
+
 def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
     """Along other axes, which go or become 1."""
 
@@ -214,12 +225,14 @@ def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
     return rule
 
 
+_DOMAINS = ("", "com.microsoft.")
 _PLAIN = {
     *elementwise.OPERATORS,
     *activations.OPERATORS,
     *arithmetic.OPERATORS,
     *logic.OPERATORS,
 } - {"CastLike", "Dropout", "PRelu"}
+_QUANTISING = [f"{domain}{op}Linear" for domain in _DOMAINS for op in ("Quantize", "Dequantize")]
 _OF_NUMBERS = ("Add", "Mul", "Sigmoid", "LeakyRelu")
 _REDUCED = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSumExp", "SumSquare", "LogSum")
 
@@ -227,10 +240,11 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_PLAIN, _elementwise),
     **{f"Reduce{name}": _without(reduced_axes) for name in _REDUCED},
     **dict.fromkeys(("ArgMax", "ArgMin"), _without(lambda n: [n.integer("axis", 0)])),
-    **dict.fromkeys(("Softmax", "LogSoftmax"), _along),
-    **dict.fromkeys(("QuantizeLinear", "DequantizeLinear"), _quantised),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _along),
+    **dict.fromkeys(_QUANTISING, _quantised),
     **{f"com.microsoft.QLinear{name}": _of_numbers for name in _OF_NUMBERS},
     "QLinearMatMul": _product_of_numbers,
+    "com.microsoft.QGemm": _gemm_of_numbers,
     "Transpose": _transpose,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,

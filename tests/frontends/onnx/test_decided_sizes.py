@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx.numpy_helper import from_array
 from rnncc_runtime import RunError
 
 import rnncc
@@ -37,6 +38,23 @@ def masked() -> Any:
     return _model(nodes, [X, LENGTHS], zeros=np.float32(0))
 
 
+def counted_without_range() -> Any:
+    """As opset 10 writes it: the places of as many ones."""
+    nodes = [
+        node("ReduceMax", "lengths", "longest", keepdims=1),
+        node("ConstantOfShape", "longest", "ones", value=from_array(np.ones(1, np.int64))),
+        node("NonZero", "ones", "places"),
+        node("Transpose", "places", "column", perm=[1, 0]),
+        node("Squeeze", "column", "steps", axes=[1]),
+        node("Unsqueeze", "lengths", "ends", axes=[1]),
+        node("Less", "steps ends", "within"),
+        node("Unsqueeze", "within", "mask", axes=[2]),
+        node("Cast", "mask", "floats", to=1),
+        node("Mul", "x floats", "y"),
+    ]
+    return _model(nodes, [X, LENGTHS], opset=10)
+
+
 def expanded() -> Any:
     """As the second exporter of PyTorch writes it: steps repeated for each of the batch."""
     nodes = [
@@ -66,8 +84,8 @@ def counted() -> Any:
     return _model(nodes, [X, info("count", [], "i64")])
 
 
-def _model(nodes: list[Any], inputs: list[Any], **constants: Any) -> Any:
-    return model(nodes, inputs, [info("y", None)], NUMBERS | constants)
+def _model(nodes: list[Any], inputs: list[Any], opset: int = 17, **constants: Any) -> Any:
+    return model(nodes, inputs, [info("y", None)], NUMBERS | constants, opset=opset)
 
 
 def _inputs(made: Any, steps: int, longest: int) -> dict[str, Any]:
@@ -79,7 +97,7 @@ def _inputs(made: Any, steps: int, longest: int) -> dict[str, Any]:
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("make", [masked, expanded, counted])
+@pytest.mark.parametrize("make", [masked, expanded, counted, counted_without_range])
 def test_a_size_is_that_of_what_it_meets(make: Any) -> None:
     made = make()
     compiled: Any = rnncc.compile(made)
@@ -88,7 +106,7 @@ def test_a_size_is_that_of_what_it_meets(make: Any) -> None:
         assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
 
 
-@pytest.mark.parametrize("make", [masked, expanded, counted])
+@pytest.mark.parametrize("make", [masked, expanded, counted, counted_without_range])
 @pytest.mark.parametrize("longest", [4, 6])
 def test_another_size_is_an_error_of_the_run(make: Any, longest: int) -> None:
     """ONNX Runtime fails too, where the sizes do not broadcast."""

@@ -328,6 +328,72 @@ def test_elements_that_decide_a_shape_are_constants() -> None:
 
 
 @pytest.mark.peers
+def test_the_length_of_a_list_that_a_loop_appends_to() -> None:
+    """`outs.append(x[t] * len(outs))`, from a list without elements and from one of two."""
+    cell = [node("SequenceLength", "s", "k"), node("Cast", "k", "f", to=TensorProto.FLOAT)]
+    cell += [
+        node("Gather", "x i", "a"),
+        node("Mul", "a f", "c"),
+        node("SequenceInsert", "s c", "s2"),
+    ]
+    cell += [node("Identity", "go", "go2")]
+    for first in ([node("SequenceEmpty", "", "d")], [node("SequenceConstruct", "h h", "d")]):
+        nodes = [*first, node("Shape", "x", "t", end=1), node("Squeeze", "t", "n")]
+        nodes += [node("Loop", "n _ d", "z", body=iteration(cell, "s", states=""))]
+        nodes += [node("ConcatFromSequence", "z", "y", axis=0, new_axis=1)]
+        inputs = [info("x", ["T", 4]), info("h", [4])]
+        made = model(nodes, inputs, [info("y", None)], CONSTANTS)
+        for steps in (1, 5):
+            x = np.arange(4 * steps, dtype=np.float32).reshape(steps, 4)
+            check(made, {"x": x, "h": x[0]})
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("appended", [1, 2])
+def test_the_last_elements_of_a_list_by_their_places(appended: int) -> None:
+    """`cells[j - 1]` of dynamic programming, over an open number of steps; of a list that gets two
+    elements in each, that is no number of elements from the end, and only known steps are built."""
+    cell = [node("Add", "i one", "j"), node("Sub", "j two", "k"), node("Add", "k one", "m")]
+    cell += [node("SequenceAt", "s m", "a"), node("Gather", "x j", "b"), node("Sub", "b a", "c")]
+    cell += [node("SequenceInsert", "s c", "s1"), node("Identity", "go", "go2")]
+    more = "SequenceInsert" if appended == 2 else "Identity"
+    cell += [node(more, "s1 b" if appended == 2 else "s1", "s2")]
+    nodes = [node("Shape", "x", "t", end=1), node("Squeeze", "t", "steps")]
+    nodes += [node("Sub", "steps one", "n"), node("Gather", "x zero", "first")]
+    nodes += [node("SequenceConstruct", "first", "d")]
+    nodes += [node("Loop", "n _ d", "z", body=iteration(cell, "s", states=""))]
+    nodes += [node("ConcatFromSequence", "z", "y", axis=0, new_axis=1)]
+    for size in ["T", 6] if appended == 1 else [6]:
+        made = model(nodes, [info("x", [size, 4])], [info("y", None)], CONSTANTS | PLACES)
+        for steps in (2, 3, 6) if size == "T" else (6,):
+            check(made, {"x": np.arange(4 * steps, dtype=np.float32).reshape(steps, 4)})
+    if appended == 2:
+        made = model(nodes, [info("x", ["T", 4])], [info("y", None)], CONSTANTS | PLACES)
+        with pytest.raises(CompileError, match="shapes, types or lengths change"):
+            rnncc.compile(made)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("whole", [0, 1])
+def test_a_list_of_rows_that_a_condition_chooses(whole: int) -> None:
+    """As the first exporter writes rows that a loop appended until data ended it."""
+    nodes = [
+        node("Compress", "x c", "r", axis=0),
+        node("SplitToSequence", "r", "rows", keepdims=whole),
+        node("SequenceLength", "rows", "n"),
+        node("ConcatFromSequence", "rows", "y", axis=1, new_axis=1),
+    ]
+    inputs = [info("x", ["N", 3]), info("c", ["N"], "i1")]
+    made = model(nodes, inputs, [info("y", None), info("n", None, "i64")])
+    for chosen in ([1, 0, 1], [1], [0, 0, 0, 1, 1]):
+        flags = np.array(chosen, bool)
+        arrays = {"x": np.arange(3 * len(flags), dtype=np.float32).reshape(-1, 3), "c": flags}
+        want = list(by_onnxruntime(made, arrays).values())
+        got = rnncc.compile(made).run(arrays)
+        assert_same([got["y"], got["n"]], want)
+
+
+@pytest.mark.peers
 def test_the_last_elements_of_a_list_until_data_ends_its_loop() -> None:
     cell = [*READS, node("ReduceMax", "c", "most", keepdims=0), node("Less", "most limit", "go2")]
     inside = iteration([*cell, node("Add", "v c", "v2")], "s")
@@ -480,8 +546,8 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
         "(in front of none that is supported)",
     ),
     "many iterations that read what they append": (
-        loop(COUNTS, "e", "many"),
-        "node 'y' (Loop): node 'k' (SequenceLength): reads a list that the iterations of a loop "
+        loop([node("SequenceAt", "s zero", "k"), *COUNTS[1:]], "e", "many"),
+        "node 'y' (Loop): node 'k' (SequenceAt): reads a list that the iterations of a loop "
         "append to (a loop of up to 64 known iterations may)",
     ),
 }

@@ -72,6 +72,28 @@ def test_reshape_to_parts_that_may_not_divide(rows: int) -> None:
         made.run({"x": x})
 
 
+@pytest.mark.peers
+def test_numbers_of_steps_without_range() -> None:
+    """As opset 10 has none: the places of as many ones as there are steps, and of a matrix."""
+    nodes = [
+        node("Shape", "x", "s"),
+        node("ConstantOfShape", "s", "ones", value=numpy_helper.from_array(np.ones(1, np.int64))),
+        node("NonZero", "ones", "places"),
+        node("Transpose", "places", "rows", perm=[1, 0]),
+        node("ReduceSum", "places", "sums", axes=[0], keepdims=0),
+        node("Reshape", "sums s", "each"),
+        node("Cast", "each", "floats", to=TensorProto.FLOAT),
+        node("Add", "x floats", "y"),
+    ]
+    outputs = [info("y", None), info("rows", None, "i64")]
+    made = model(nodes, [info("x", ["N", "T"])], outputs, opset=10)
+    compiled: Any = rnncc.compile(made)
+    assert compiled.outputs["rows"].shape == ("T*N", 2)
+    for shape in ((2, 3), (1, 7), (5, 1)):
+        inputs = {"x": np.ones(shape, np.float32)}
+        assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
+
+
 def test_reshape_of_pairs_of_steps() -> None:
     """What is left beside an open batch, of as many steps as may not be even."""
     nodes = [node("Shape", "x", "n", end=1), node("Concat", "n rest", "s", axis=0)]

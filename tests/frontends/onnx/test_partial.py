@@ -73,6 +73,21 @@ def test_masks() -> None:
     assert y.shape == (4,) and i.shape == (2, 4)
 
 
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax", "Hardmax"])
+def test_norms_of_old_opsets(op: str) -> None:
+    """Before opset 13 they reach over all axes from one on."""
+    pytest.importorskip("onnxruntime")
+    nodes = [node("Compress", "x c", "r", axis=0), node(op, "r", "y")]
+    made = model(
+        nodes, [info("x", ["N", 2, 3]), info("c", ["N"], "i1")], [info("y", None)], opset=12
+    )
+    inputs = {"x": rows(8, 3).reshape(4, 2, 3), "c": flags(1, 0, 1, 0)}
+    compared(made, [inputs])
+    made.graph.node[1].attribute.append(helper.make_attribute("axis", 0))
+    with pytest.raises(CompileError, match="number of rows the run decides"):
+        rnncc.compile(made)
+
+
 PLACES = [node("NonZero", "m", "i"), node("Transpose", "i", "j", perm=[1, 0])]
 COUNT = [node("Reshape", "m flat", "f"), node("Cast", "f", "n", to=TensorProto.INT64)]
 COUNT += [node("ReduceSum", "n", "k", keepdims=1)]
@@ -167,30 +182,35 @@ def test_quantised_rows_are_passed_on() -> None:
     pytest.importorskip("onnxruntime")
     constants = {"s": np.float32(0.02), "z": np.array(9, np.uint8), "zw": np.array(1, np.int8)}
     constants |= {"w": np.arange(-6, 6, dtype=np.int8).reshape(4, 3)}
-    constants |= {"k": np.array([3, 5, 70, 200], np.uint8)}
+    constants |= {"k": np.array([3, 5, 70, 200], np.uint8), "b": np.array([9, -700, 40], np.int32)}
     nodes = [node("Compress", "x c", "r", axis=0), node("QuantizeLinear", "r s z", "q")]
     nodes += [node("QLinearMul", "q s z k s z s z", "m", domain="com.microsoft")]
     nodes += [node("QLinearSigmoid", "m s z s z", "g", domain="com.microsoft")]
     nodes += [node("QLinearMatMul", "g s z w s zw s z", "p")]
-    outputs = [info("m", None, "u8"), info("p", None, "u8")]
+    nodes += [node("QGemm", "g s z w s zw b s z", "h", domain="com.microsoft")]
+    outputs = [info(name, None, "u8") for name in "mph"]
     inputs = [info("x", ["N", 4]), info("c", ["N"], "i1")]
     made = model(nodes, inputs, outputs, constants, domains={"com.microsoft": 1})
     compared(made, [{"x": rows(3), "c": flags(0, 1, 1)}, {"x": rows(1), "c": flags(0)}])
 
 
+@pytest.mark.parametrize("domain", ["", "com.microsoft"])
 @pytest.mark.parametrize("scales", [1, 4])
-def test_rows_are_quantised(scales: int) -> None:
+def test_rows_are_quantised(scales: int, domain: str) -> None:
     pytest.importorskip("onnxruntime")
     numbers = {"s": np.linspace(0.1, 0.2, scales).astype("f4"), "z": np.full(scales, 7, np.uint8)}
     numbers = {k: a if scales > 1 else a[0] for k, a in numbers.items()}
-    nodes = [node("Compress", "x c", "r", axis=0), node("QuantizeLinear", "r s z", "q")]
-    nodes += [node("DequantizeLinear", "q s z", "y")]
+    nodes = [node("Compress", "x c", "r", axis=0)]
+    nodes += [node("QuantizeLinear", "r s z", "q", domain=domain)]
+    nodes += [node("DequantizeLinear", "q s z", "y", domain=domain)]
     outputs = [info("q", None, "u8"), info("y", None)]
-    made = model(nodes, [info("x", ["N", 4]), info("c", ["N"], "i1")], outputs, numbers)
+    inputs, both = [info("x", ["N", 4]), info("c", ["N"], "i1")], {"com.microsoft": 1}
+    made = model(nodes, inputs, outputs, numbers, domains=both)
     compared(made, [{"x": rows(3), "c": flags(0, 1, 1)}, {"x": rows(1), "c": flags(0)}])
-    nodes[1:] = [node(n.op_type, " ".join(n.input), n.output[0], axis=0) for n in nodes[1:]]
+    for each in nodes[1:]:
+        each.attribute.append(helper.make_attribute("axis", 0))
     if scales > 1:
-        made = model(nodes, made.graph.input, outputs, numbers)
+        made = model(nodes, inputs, outputs, numbers, domains=both)
         with pytest.raises(
             CompileError, match=r"\(QuantizeLinear\): reads a tensor whose number of"
         ):

