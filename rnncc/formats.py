@@ -17,6 +17,7 @@ _ENTRY, _MOST = b"PK\x01\x02", 10_000
 
 _LIBRARY = "`rnncc run`, `inspect`, `plan` and `bench` take libraries; this needs the net"
 _ARRAYS = "arrays go behind `rnncc run NET --input`"
+_SCRIPT = "in Python, rnncc.torch.build(torch.jit.load(file), example) compiles it"
 _EXPORT = "torch.export.save(rnncc.torch.export(module, args), file) writes the graph too"
 _BY_ONNX = "export it as ONNX"
 _UNPACK = "unpack it first"
@@ -55,7 +56,7 @@ _BEGINS = (
 """First bytes, kind, what to do."""
 
 _HOLDS = (
-    ("constants.pkl", "a program of TorchScript", _EXPORT),
+    ("constants.pkl", "a program of TorchScript", _SCRIPT),
     ("data.pkl", "a pickle of torch.save, which holds weights and no graph", _EXPORT),
     ("config.json", "a model of Keras", "model.export(file, format='onnx') writes ONNX"),
     (".npy", "arrays of NumPy (.npz)", _ARRAYS),
