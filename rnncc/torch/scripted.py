@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -66,12 +67,27 @@ def _written(module: torch.jit.ScriptModule) -> torch.nn.Module:
     tree.__class__ = kind
     for name in own._method_names():
         method = own._get_method(name)
-        written = Written(own, method)
+        try:
+            written = Written(own, method)
+        except CompileError as error:
+            if name == "forward":
+                raise
+            setattr(kind, name, _refused(error))
+            continue
         given = [a.default_value for a in method.schema.arguments if a.has_default_value()]
         setattr(kind, name, written.function(tuple(given)))
         for path, attribute in written.attributes:
             _set_attribute(tree, own, path, attribute)
     return tree
+
+
+def _refused(error: CompileError) -> Callable[..., Any]:
+    """A method that nobody may ever call."""
+
+    def refused(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return refused
 
 
 def _tree(module: Any, known: dict[int, torch.nn.Module]) -> torch.nn.Module:
