@@ -36,6 +36,7 @@ def _lifted(module: GraphModule, signature: Any, attributes: Any) -> dict[str, A
     nodes = module.graph.find_nodes(op="get_attr") if _own.keeping else []
     found = [getattr(module, node.target, None) for node in nodes]
     parameters = {_memory(p): p for p in found if isinstance(p, torch.nn.Parameter) and p.numel()}
+    parameters.pop(None, None)
     constants: dict[str, Any] = _theirs(module, signature, attributes)
     for x in constants.values():
         if (parameter := parameters.get(_memory(x))) is not None:
@@ -44,7 +45,9 @@ def _lifted(module: GraphModule, signature: Any, attributes: Any) -> dict[str, A
 
 
 def _memory(x: Any) -> Any:
-    return (x.data_ptr(), x.shape, x.stride()) if isinstance(x, torch.Tensor) else None
+    if not isinstance(x, torch.Tensor) or not torch._C._has_storage(x):
+        return None
+    return x.data_ptr(), x.shape, x.stride()
 
 
 if _theirs is not None:

@@ -183,13 +183,6 @@ def test_in_cells_within_modules(name: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-def test_modules_of_torchscript() -> None:
-    scripted = torch.jit.script(torch.nn.Linear(4, 4))
-    for module, place in ((scripted, "it"), (torch.nn.Sequential(scripted), "0")):
-        with pytest.raises(CompileError, match=f": {place} is a module of torch.jit.script"):
-            rt.compile(module, (H,))
-
-
 def test_another_structure() -> None:
     with pytest.raises(CompileError, match=r"before a step and .* after it"):
         rt.scan(lambda x, s: (x, {"b": s["a"]}), X, {"a": H})
