@@ -25,6 +25,7 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 Pool = list[SSAValue]
 T, N = Dim.of("T"), Dim.of("N")
 SIZES = {"T": 4, "N": 3}
+WIDTHS = [1, 2, 4, 5, 6, 7, 8, 9, 10, 12, 15, 16, 17, 20, 23, 31, 33, 48]
 
 
 def assert_same_meaning(
@@ -84,6 +85,30 @@ def programs(draw: Draw, scans: bool = True, known: bool = True, width: int = 3)
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     arrays = {n: rng.uniform(-0.5, 0.5, s) for n, s in shapes.items()} if known else {}
     return b.finish(outputs, arrays)
+
+
+@st.composite
+def laid_out_programs(draw: Draw) -> Program:
+    """A net whose inputs and outputs lie in any order of their axes, of widths around vectors'."""
+    b, width = Builder.net("laid_out"), draw(st.sampled_from(WIDTHS))
+    other = draw(st.sampled_from([width, 2 * width, *WIDTHS]))
+
+    def laid_out(name: str, dims: Sequence[str | int]) -> SSAValue:
+        order = draw(st.permutations(range(len(dims))))
+        x = b.input(name, [dims[axis] for axis in order])
+        return b.transpose(x, [order.index(axis) for axis in range(len(dims))])
+
+    shapes = {"x": ["T", "N", width], "h": ["N", width], "z": ["T", "N", other], "v": [width]}
+    pool = [laid_out(name, dims) for name, dims in shapes.items()]
+    pool += [laid_out("m", ["N", width, other]), b.param("w", [width, width])]
+    lengths = b.input("lengths", ["N"], "i32")
+    _grow(draw, b, pool, 5)
+    for _ in range(draw(st.integers(0, 2))):
+        draw(st.sampled_from(LOOPS))(draw, b, pool, lengths, depth=1)
+        _grow(draw, b, pool, 3)
+    outputs = [pool[-1], *draw(st.lists(st.sampled_from(pool), min_size=1, max_size=3))]
+    turned = [b.transpose(y, draw(st.permutations(range(len(dims_of(y)))))) for y in outputs]
+    return b.finish({f"y{i}": y for i, y in enumerate(turned)})
 
 
 def _grow(draw: Draw, b: Builder, pool: Pool, most: int) -> None:

@@ -16,6 +16,7 @@ from tests.codegen.random_programs import (
     examples,
     interpreted,
 )
+from tests.strategies import laid_out_programs
 
 
 @examples(40)
@@ -34,6 +35,19 @@ def test_whole_pipeline(program: Program) -> None:
 @examples(2000)
 @given(PROGRAMS, st.booleans())
 def test_many(program: Program, passes: bool) -> None:
+    check(program, after_passes if passes else as_it_is, compiled)
+
+
+@examples(12)
+@given(laid_out_programs())
+def test_layouts(program: Program) -> None:
+    check(program, after_passes, compiled)
+
+
+@pytest.mark.slow
+@examples(2000)
+@given(laid_out_programs(), st.booleans())
+def test_many_layouts(program: Program, passes: bool) -> None:
     check(program, after_passes if passes else as_it_is, compiled)
 
 
