@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.scripted.writing import Written
@@ -62,7 +63,8 @@ def _unscripted(module: torch.nn.Module, known: dict[int, torch.nn.Module]) -> t
 def _written(module: torch.jit.ScriptModule) -> torch.nn.Module:
     """A module that does what one of TorchScript does."""
     own: Any = module._c
-    tree = _tree(module, {})
+    tensors = _Tensors()
+    tree = _tree(module, {}, tensors)
     kind: type[torch.nn.Module] = type(own._type().name(), (torch.nn.Module,), {})
     tree.__class__ = kind
     for name in own._method_names():
@@ -77,7 +79,7 @@ def _written(module: torch.jit.ScriptModule) -> torch.nn.Module:
         given = [a.default_value for a in method.schema.arguments if a.has_default_value()]
         setattr(kind, name, written.function(tuple(given)))
         for path, attribute in written.attributes:
-            _set_attribute(tree, own, path, attribute)
+            _set_attribute(tree, own, path, attribute, tensors)
     return tree
 
 
@@ -90,17 +92,22 @@ def _refused(error: CompileError) -> Callable[..., Any]:
     return refused
 
 
-def _tree(module: Any, known: dict[int, torch.nn.Module]) -> torch.nn.Module:
+_Tensors = dict[int, tuple[Any, Any]]
+"""By the number of a tensor of TorchScript's: it, and the one in its place."""
+
+
+def _tree(module: Any, known: dict[int, torch.nn.Module], tensors: _Tensors) -> torch.nn.Module:
     """The parameters and buffers of a module and of its parts."""
     if id(module) not in known:
         result = known[id(module)] = torch.nn.Module()
         result.training = getattr(module, "training", False)  # a frozen one has no modes
         for name, x in module._parameters.items():
-            result.register_parameter(name, _parameter(x))
+            tensors.setdefault(id(x), (x, _parameter(x)))
+            result.register_parameter(name, tensors[id(x)][1])
         for name, x in module._buffers.items():
             result.register_buffer(name, x)
         for name, part in module._modules.items():
-            result.add_module(name, _tree(part, known))
+            result.add_module(name, _tree(part, known, tensors))
     return known[id(module)]
 
 
@@ -111,8 +118,12 @@ def _parameter(x: Any) -> Any:
     return torch.nn.Parameter(x, x.requires_grad)
 
 
-def _set_attribute(tree: torch.nn.Module, own: Any, path: tuple[str, ...], name: str) -> None:
-    """Give a part what it has besides."""
+def _set_attribute(
+    tree: torch.nn.Module, own: Any, path: tuple[str, ...], name: str, tensors: _Tensors
+) -> None:
+    """Give a part what it has besides; parameters in lists are those that it has."""
     part = reduce(getattr, path, tree)
     if not hasattr(part, name):
-        setattr(part, name, reduce(lambda owner, n: owner.getattr(n), path, own).getattr(name))
+        value = reduce(lambda owner, n: owner.getattr(n), path, own).getattr(name)
+        kept = pytree.tree_map(lambda x: tensors.get(id(x), (x, x))[1], value)
+        setattr(part, name, kept)

@@ -53,6 +53,7 @@ SCRIPTED: dict[str, tuple[Make, Callable[[], tuple[Any, ...]]]] = {
     "frozen": (lambda: torch.jit.freeze(script(scripts.Whole(4, 5).eval())), lambda: (x(),)),
     "traced": (lambda: torch.jit.trace(scripts.Whole(4, 5).eval(), x()), lambda: (x()[:, :1],)),
     "loaded": (lambda: loaded(script(scripts.Decoder(WIDTH, UNITS))), lambda: (x(),)),
+    "loaded layers": (lambda: loaded(script(scripts.Whole(WIDTH, UNITS))), lambda: (x(),)),
     "numbers": (lambda: script(scripts.Numbers()), lambda: (x(),)),
     "leaves": (lambda: script(scripts.Leaves(WIDTH, UNITS)), lambda: (x(),)),
     "leaves early": (lambda: script(scripts.Leaves(WIDTH, UNITS)), lambda: (x(), 3)),
