@@ -15,7 +15,7 @@ from rnncc.lowering.maps import identity
 from rnncc.records import record
 
 if TYPE_CHECKING:
-    from rnncc.lowering.lower import Lowering
+    from rnncc.lowering.walk import Lowering
 
 
 @record

@@ -21,7 +21,7 @@ from rnncc.lowering.items import Item
 from rnncc.lowering.maps import ZERO, Placed, base_of, strip_units
 
 if TYPE_CHECKING:
-    from rnncc.lowering.lower import Lowering
+    from rnncc.lowering.walk import Lowering
 
 
 def emit_chunks(lowering: Lowering, op: Chunks) -> None:

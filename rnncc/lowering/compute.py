@@ -27,7 +27,7 @@ from rnncc.lowering.window_rows import left_operand
 from rnncc.records import record
 
 if TYPE_CHECKING:
-    from rnncc.lowering.lower import Lowering
+    from rnncc.lowering.walk import Lowering
 
 Outs = Sequence[tuple[SSAValue, Placed]]
 

@@ -32,7 +32,7 @@ from rnncc.lowering.maps import ZERO, Placed, copying, strip_units
 from rnncc.sizes import TIME
 
 if TYPE_CHECKING:
-    from rnncc.lowering.lower import Lowering
+    from rnncc.lowering.walk import Lowering
 
 
 @dataclass(eq=False)

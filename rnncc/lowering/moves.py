@@ -16,7 +16,7 @@ from rnncc.kern import moves
 from rnncc.lowering.maps import ZERO, Placed
 
 if TYPE_CHECKING:
-    from rnncc.lowering.lower import Lowering
+    from rnncc.lowering.walk import Lowering
 
 
 def emit_concat(lowering: Lowering, op: Concat) -> None:

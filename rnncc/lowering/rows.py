@@ -19,7 +19,7 @@ from rnncc.lowering.maps import ZERO, Placed, copying
 from rnncc.platforms import LINE
 
 if TYPE_CHECKING:
-    from rnncc.lowering.lower import Lowering
+    from rnncc.lowering.walk import Lowering
 
 
 def are_apart(lowering: Lowering, sequence: SSAValue) -> bool:

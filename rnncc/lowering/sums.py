@@ -22,7 +22,7 @@ from rnncc.lowering.compute import some_rows
 from rnncc.lowering.maps import ZERO, AxisIndex, Placed, identity, merged
 
 if TYPE_CHECKING:
-    from rnncc.lowering.lower import Lowering
+    from rnncc.lowering.walk import Lowering
 
 LARGE = 1 << 10
 """An open size, to tell steps along axes apart."""

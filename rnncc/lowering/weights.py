@@ -22,7 +22,7 @@ from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.codegen.target import Target
-    from rnncc.lowering.lower import Lowering
+    from rnncc.lowering.walk import Lowering
 
 Geometry = tuple[int, int, int]
 """Depth, slots, panel: see `kern.gemm`."""

@@ -14,7 +14,7 @@ from rnncc.lowering.maps import Placed, merged
 
 if TYPE_CHECKING:
     from rnncc.codegen.target import Target
-    from rnncc.lowering.lower import Lowering
+    from rnncc.lowering.walk import Lowering
 
 
 VECTOR = 16
