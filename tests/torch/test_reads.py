@@ -424,3 +424,18 @@ def test_zeros_have_a_sign() -> None:
     divided = rt.compile(Divided(), (torch.ones(3), 0.0))
     with pytest.raises(Exception, match=r"called with -0\.0"):
         divided(torch.ones(3), -0.0)
+
+
+def test_squeezed_axes_of_open_sizes() -> None:
+    """With one row the result would have another shape."""
+
+    class Squeezed(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x.tanh().squeeze(0), x.unsqueeze(1).squeeze(1)
+
+    module = Squeezed()
+    net = rt.compile(module, (torch.ones(2, 3),), dynamic_shapes={"x": {0: torch.export.Dim("N")}})
+    x = torch.randn(5, 3)
+    torch.testing.assert_close(net(x), module(x))
+    with pytest.raises(Exception, match="N - 2"):
+        net(x[:1])
