@@ -8,9 +8,11 @@ import pickle
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from operator import eq
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
 from torch.utils import _pytree as pytree
@@ -24,7 +26,9 @@ from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exports import exported
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.parameters import parameter_of
-from rnncc.torch.settings import Settings
+from rnncc.torch.parts import Parts
+from rnncc.torch.places import is_alike
+from rnncc.torch.settings import Settings, copied
 from rnncc.torch.transforms import outside_of_transforms
 
 MOST_FORMS = 8
@@ -58,7 +62,7 @@ class CompiledModule(torch.nn.Module):
         self.training = module.training  # its parts may be in other modes
         self._example: Example | None = example
         self._frozen = example.frozen
-        self._parts = _Parts(module)
+        self._parts = Parts(module)
         self._forms = dict[tuple[bool, ...], list[_Form]]()
         self.form()
 
@@ -79,7 +83,7 @@ class CompiledModule(torch.nn.Module):
     def form(self) -> _Form:
         """The module, compiled as it is now."""
         if not (self._frozen or self._parts.are_of(self.module)):
-            self._parts, self._forms = _Parts(self.module), {}
+            self._parts, self._forms = Parts(self.module), {}
         forms = self._forms.setdefault(() if self._frozen else self._parts.modes(), [])
         changed = None
         for form in forms:
@@ -108,61 +112,6 @@ class CompiledModule(torch.nn.Module):
         return self.form().run(type(self.module).__name__, args, kwargs)
 
 
-class _Parts:
-    """The modules that one consists of, at some moment."""
-
-    def __init__(self, module: torch.nn.Module) -> None:
-        own = list(module.modules())
-        self._modules = [(x, dict(x._modules), _names(x), _hooks(x)) for x in own]
-        self._shared = _shared(own)
-
-    def are_of(self, module: torch.nn.Module) -> bool:
-        """Whether these are still the same, have parameters of the same names and the same hooks,
-        and share those tensors that the code takes for one."""
-        return (
-            self._modules[0][0] is module
-            and all(
-                x._modules == modules and _names(x) == names and _hooks(x) == hooks
-                for x, modules, names, hooks in self._modules
-            )
-            and all(
-                getattr(*place) is getattr(*places[0])
-                for places in self._shared
-                for place in places[1:]
-            )
-        )
-
-    def modes(self) -> tuple[bool, ...]:
-        """Which ones are in `train()` mode."""
-        return tuple([x.training for x, *_ in self._modules])
-
-
-def _names(module: torch.nn.Module) -> list[str]:
-    """Of the parameters that a module has."""
-    return [name for name, tensor in module._parameters.items() if tensor is not None]
-
-
-def _hooks(module: torch.nn.Module) -> tuple[int, ...]:
-    """The numbers of a module's hooks."""
-    own = module.__dict__
-    return (
-        *own["_forward_pre_hooks"],
-        *own["_forward_hooks"],
-        *own["_backward_pre_hooks"],
-        *own["_backward_hooks"],
-    )
-
-
-def _shared(modules: Iterable[torch.nn.Module]) -> list[list[tuple[torch.nn.Module, str]]]:
-    """The places of each tensor that modules have more than once."""
-    places = dict[int, list[tuple[torch.nn.Module, str]]]()
-    for module in modules:
-        for name, tensor in (*module._parameters.items(), *module._buffers.items()):
-            if tensor is not None:
-                places.setdefault(id(tensor), []).append((module, name))
-    return [found for found in places.values() if len(found) > 1]
-
-
 class _Form:
     """A module, compiled as it is at one moment.
 
@@ -174,7 +123,8 @@ class _Form:
     def __init__(self, module: torch.nn.Module, example: Example) -> None:
         self.settings = Settings(module)
         own = example.args, example.kwargs, example.dynamic_shapes
-        graph, names = exported(module, *own, not example.frozen)
+        with self.settings.exporting(module):
+            graph, names = exported(module, *own, not example.frozen)
         self._frozen = example.frozen
         self.net = import_exported(graph, names=names, packed=example.frozen)
         self._code = TorchNet.of(self.net.program, self.net.dtypes, example.precision)
@@ -215,6 +165,7 @@ class _Form:
             raise CompileError("", f"called with {spec}, compiled for {self._in}")
         pairs = zip(self._arguments, leaves, strict=True)
         passed = [leaf for argument, leaf in pairs if _is_tensor(argument, leaf)]
+        self._check_apart(passed)
         tensors = self._together([*passed, *self._held()])
         if self._frozen and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             raise CompileError("", "a frozen module has no gradients", "torch.no_grad()")
@@ -245,6 +196,13 @@ class _Form:
         device = common_device([name for name, _ in leading], [x for _, x in leading])
         return [follows(x, device) if follows else x for _, x, follows in rows]
 
+    def _check_apart(self, passed: Sequence[torch.Tensor]) -> None:
+        """Refuse arguments with the memory of a buffer that changes: code may read them later."""
+        memories = {_memory(getattr(*place)) for place in self._changed} - {0}
+        if memories and not memories.isdisjoint(map(_memory, passed)):
+            what = "an argument shares memory with a buffer that the module changes"
+            raise CompileError("", what, "give a copy, clone()")
+
     def _check_buffers(self, module: str, tensors: Sequence[torch.Tensor]) -> None:
         """Refuse what PyTorch would keep the graph of, for the gradients of later calls."""
         if not torch.is_grad_enabled() or not self._changed:
@@ -255,6 +213,11 @@ class _Form:
             if sources & trained:
                 what = f"buffer {target} is given a value that has gradients, which would be lost"
                 raise CompileError(module, what, "detach() the value")
+
+
+def _memory(x: torch.Tensor) -> int:
+    """Where a tensor's memory begins; 0 where nothing knows."""
+    return 0 if is_functorch_wrapped_tensor(x) else x.untyped_storage().data_ptr()
 
 
 def _owner(module: torch.nn.Module, exported: ExportedProgram, target: str) -> tuple[Any, str]:
@@ -286,7 +249,8 @@ def _is_tensor(argument: _Argument, value: Any) -> bool:
             raise CompileError(argument.name, what)
         return True
     fixed = argument.value
-    if type(value) is not type(fixed) or value != fixed:
+    alike = is_alike if isinstance(value, float | complex) else eq
+    if type(value) is not type(fixed) or not alike(value, fixed):
         what = f"compiled for {fixed!r}, called with {value!r}"
         raise CompileError(argument.name, what, "compile it for each value, or give tensors")
     return False
@@ -321,6 +285,10 @@ class _Constant:
     def __init__(self, value: torch.Tensor) -> None:
         self.value = value
         self._copies: dict[torch.device, tuple[int, torch.Tensor]] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Constant:
+        """For a copy of the module, which reads what was not copied along where it is."""
+        return _Constant(copied(self.value, memo))
 
     def on(self, value: torch.Tensor, device: torch.device) -> torch.Tensor:
         """The tensor on a device: what was copied once is not copied again, unless it changed."""

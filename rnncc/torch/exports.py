@@ -43,7 +43,9 @@ def export(
     Raises:
         CompileError: the module cannot be exported.
     """
-    return _export(unscripted(module), args, kwargs, dynamic_shapes, True)
+    program = _export(unscripted(module), args, kwargs, dynamic_shapes, True)
+    join_parameters(program)
+    return program
 
 
 def _export(
@@ -76,7 +78,6 @@ def _export(
         warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
         program = torch.export.export(module, args, keywords, dynamic_shapes=shapes)
         programs.append(program)
-    join_parameters(program)
     return program
 
 

@@ -16,6 +16,7 @@ from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.compiled_module import CompiledModule, Example
 from rnncc.torch.exports import exported
 from rnncc.torch.nets import check_precision
+from rnncc.torch.parameters import join_parameters
 from rnncc.torch.scripted import unscripted
 
 
@@ -88,5 +89,6 @@ def build(
     """
     train = bool(options.get("train"))
     graph, names = exported(unscripted(module), args, kwargs, dynamic_shapes, train)
+    join_parameters(graph)
     program = import_exported(graph, name, names, packed=True).program
     return rnncc.build(program, out=out, name=name, products=products, **options)

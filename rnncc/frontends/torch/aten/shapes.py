@@ -32,6 +32,16 @@ def reshape(at: NodeContext, x: Value, *_: Any, **__: Any) -> Value:
     return at.b.reshape(x, at.dims)
 
 
+def squeeze(at: NodeContext, x: Value, axes: int | Sequence[int] | None = None) -> Value:
+    """Without axes of size 1; those whose size is left open stay, and must not be of size 1"""
+    rank = rank_of(x)
+    named = range(rank) if axes is None else [axes] if isinstance(axes, int) else axes
+    for axis in named if rank else ():
+        if not (size := dims_of(x)[at.axis(axis, rank)]).is_static:
+            at.b.require(size - 2)
+    return at.b.reshape(x, at.dims)
+
+
 def expand(at: NodeContext, x: Value, *_: Any, **__: Any) -> Value:
     """Repeated along axes of size 1 and new ones in front"""
     return at.widened(x)
@@ -303,9 +313,8 @@ OPERATORS: Table = {
         "clone contiguous alias lift_fresh lift_fresh_copy lift _assert_tensor_metadata".split(),
         same,
     ),
-    **dict.fromkeys(
-        "view _unsafe_view reshape unsqueeze squeeze flatten unflatten".split(), reshape
-    ),
+    **dict.fromkeys("view _unsafe_view reshape unsqueeze flatten unflatten".split(), reshape),
+    "squeeze": squeeze,
     "expand": expand,
     "permute": permute,
     "transpose": transpose,

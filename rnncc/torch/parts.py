@@ -1,0 +1,77 @@
+# pyright: basic, reportMissingImports=false
+"""What a module consists of: when that is no longer so, it is compiled anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.nn.modules import module as modules
+
+
+class Parts:
+    """The modules that one consists of, at some moment."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        own = list(module.modules())
+        self._modules = [(x, type(x), dict(x._modules), _names(x), _hooks(x)) for x in own]
+        self._shared, self._common = _shared(own), _common()
+
+    def are_of(self, module: torch.nn.Module) -> bool:
+        """Whether these are still the same, have tensors of the same names and the same hooks,
+        and share those tensors that the code takes for one."""
+        return (
+            self._modules[0][0] is module
+            and self._common == _common()
+            and all(
+                type(x) is kind
+                and x._modules == parts
+                and _names(x) == names
+                and _hooks(x) == hooks
+                for x, kind, parts, names, hooks in self._modules
+            )
+            and all(
+                getattr(*place, None) is getattr(*places[0], None)
+                for places in self._shared
+                for place in places[1:]
+            )
+        )
+
+    def modes(self) -> tuple[bool, ...]:
+        """Which ones are in `train()` mode."""
+        return tuple([x.training for x, *_ in self._modules])
+
+
+def _names(module: torch.nn.Module) -> list[str]:
+    """Of the parameters and buffers that a module has."""
+    tensors = *module._parameters.items(), *module._buffers.items()
+    return [name for name, tensor in tensors if tensor is not None]
+
+
+def _common() -> tuple[Any, ...]:
+    """What all modules depend on."""
+    hooks = modules._global_forward_pre_hooks, modules._global_forward_hooks
+    return torch.get_default_dtype(), *(number for kind in hooks for number in kind)
+
+
+def _hooks(module: torch.nn.Module) -> tuple[int, ...]:
+    """The numbers of a module's hooks."""
+    own = module.__dict__
+    return (
+        *own["_forward_pre_hooks"],
+        *own["_forward_hooks"],
+        *own["_backward_pre_hooks"],
+        *own["_backward_hooks"],
+    )
+
+
+def _shared(modules: Iterable[torch.nn.Module]) -> list[list[tuple[torch.nn.Module, str]]]:
+    """The places of each tensor that modules have more than once."""
+    places = dict[int, list[tuple[torch.nn.Module, str]]]()
+    for module in modules:
+        own = *module._parameters.items(), *module._buffers.items(), *module.__dict__.items()
+        for name, tensor in own:
+            if isinstance(tensor, torch.Tensor):
+                places.setdefault(id(tensor), []).append((module, name))
+    return [found for found in places.values() if len(found) > 1]

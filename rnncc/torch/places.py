@@ -1,0 +1,113 @@
+# pyright: basic, reportMissingImports=false
+"""What stands at a place of Python's objects, and whether it is still the same."""
+
+from __future__ import annotations
+
+from collections import UserDict, UserList, deque
+from collections.abc import Iterator, Mapping
+from types import FunctionType, MappingProxyType, MemberDescriptorType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
+MOST_LEAVES = 100
+"""Of a container, to be looked at in each call."""
+_DICTS = dict, UserDict, MappingProxyType
+_LISTS = list, tuple, deque, UserList
+_SETS = set, frozenset
+
+
+class NOTHING:
+    """Stands where nothing is; copies of a class are the class."""
+
+
+def attributes_of(owner: Any) -> Mapping[str, Any]:
+    """Those that an object has itself; some objects answer any name with something else."""
+    if isinstance(owner, type):
+        return owner.__dict__
+    try:
+        own = object.__getattribute__(owner, "__dict__")
+    except AttributeError:
+        own = None
+    return own if isinstance(own, dict) else {}
+
+
+def value_at(owner: Any, key: Any) -> Any:
+    """What stands at a place: a global or what a function closes over, by its number, or an
+    attribute of the function's own, with a dot in front; else an attribute."""
+    if not isinstance(owner, FunctionType):
+        own = attributes_of(owner)
+        return own[key] if key in own else _in_slot(owner, key)
+    if isinstance(key, str):
+        is_own = key.startswith(".")
+        return getattr(owner, key[1:], NOTHING) if is_own else owner.__globals__.get(key, NOTHING)
+    try:
+        return owner.__closure__[key].cell_contents  # pyright: ignore
+    except ValueError:  # not there yet
+        return NOTHING
+
+
+def _in_slot(owner: Any, key: str) -> Any:
+    if not isinstance(owner, type) and is_slot(type(owner), key):
+        try:
+            return object.__getattribute__(owner, key)
+        except AttributeError:
+            pass
+    return NOTHING
+
+
+def is_slot(kind: type, key: str) -> bool:
+    """Whether objects of a class have an attribute outside of their dict."""
+    found = next((k.__dict__[key] for k in kind.__mro__ if key in k.__dict__), None)
+    return isinstance(found, MemberDescriptorType)
+
+
+def leaves_of(value: Any) -> tuple[Any, ...] | None:
+    """What a container holds, with its form; nothing of other values, None of modules and of large
+    containers."""
+    if isinstance(value, torch.nn.Module | ModuleType):
+        return None
+    if not isinstance(value, (*_DICTS, *_LISTS, *_SETS, np.ndarray)):
+        return ()
+    found = list[Any]()
+    for leaf in _flat(value):
+        if len(found) == MOST_LEAVES:
+            return None
+        found.append(leaf)
+    return tuple(found)
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if isinstance(value, _DICTS):
+        yield type(value)
+        for key, part in value.items():
+            yield key
+            yield from _flat(part)
+    elif isinstance(value, (*_LISTS, *_SETS)):
+        yield type(value)
+        yield len(value)
+        for part in value:
+            yield from _flat(part)
+    elif isinstance(value, np.ndarray):
+        yield from (value.dtype.str, *value.shape)
+        yield from value.flat
+    else:
+        yield value
+
+
+def is_equal(now: Any, value: Any, leaves: tuple[Any, ...]) -> bool:
+    """Whether what stands somewhere is what stood there, with its leaves."""
+    if not leaves:
+        return is_alike(now, value)
+    found = leaves_of(now)
+    return found is not None and len(found) == len(leaves) and all(map(is_alike, found, leaves))
+
+
+def is_alike(one: Any, other: Any) -> bool:
+    """Whether two are the same, or the same number or text: 0.0 and -0.0 are not."""
+    if one is other:
+        return True
+    plain = isinstance(one, (*_PLAIN, np.generic)) and type(one) is type(other)
+    return plain and repr(one) == repr(other)

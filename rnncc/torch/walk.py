@@ -1,0 +1,235 @@
+# pyright: basic, reportMissingImports=false
+"""Where a module's code finds what it reads of Python's objects.
+
+These are all objects that the code of `forward` leads to, and the code of what it calls, and of
+these the attributes that the same code names.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+import sysconfig
+from collections.abc import Iterator
+from functools import cache, cached_property, partial
+from inspect import getattr_static
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch.nn.modules import module as modules
+
+from rnncc.frontends.torch.readings import is_users
+from rnncc.torch.places import attributes_of, leaves_of, value_at
+
+_OWN = frozenset({"training", "_parameters", "_buffers", "_modules"}) | frozenset(
+    {"_flat_weights", "_flat_weight_refs", "_flat_weights_names"}
+)
+"""Attributes of registered modules that are looked after elsewhere."""
+_HOOKS = "_forward_pre_hooks", "_forward_hooks"
+_HOLDERS = torch.nn.ParameterDict, torch.nn.ParameterList
+"""Modules whose items are attributes."""
+_OF_MODULES = frozenset(torch.nn.Module().__dict__)
+_NOT_CALLED = frozenset(
+    f"__{name}__"
+    for name in (
+        *("init", "new", "init_subclass", "class_getitem", "repr", "str", "del", "reduce"),
+        *("reduce_ex", "getstate", "setstate", "copy", "deepcopy", "getnewargs", "sizeof", "dir"),
+    )
+)
+"""Methods that Python calls, but not where a call of the module would compute."""
+_KNOWN = frozenset(
+    {"builtins", "torch", "numpy", "collections", "functools", "rnncc", "_thread", "weakref"}
+)
+_STDLIB = sysconfig.get_paths()["stdlib"]
+_INSTALLED = tuple(
+    {sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+
+
+class Walk:
+    """The objects and functions that a module's code leads to, and the names that it loads.
+
+    Attributes:
+        stored: the names that it stores, too.
+    """
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.loaded, self.stored = {"forward", "__call__"}, set[str]()
+        self.owners, self.functions = dict[int, Any](), dict[int, FunctionType]()
+        self._by_name = False
+        self._registered = {id(part) for part in module.modules()}
+        self._packages = {_package(type(part)) for part in module.modules()} - {"torch"}
+        self._meet(module, "")
+        for hooks in (modules._global_forward_hooks, modules._global_forward_pre_hooks):
+            self._meet(dict(hooks), "")
+        before = -1
+        while before != (before := len(self.loaded) + len(self.owners) + len(self.functions)):
+            for owner in list(self.owners.values()):
+                for name in self.loaded & _names_of(owner):
+                    self._meet(getattr_static(owner, name, None), name)
+                for name in self._named_of(owner):
+                    self._meet(attributes_of(owner)[name], name)
+
+    def places(self) -> Iterator[tuple[Any, Any]]:
+        """Where the code finds what it names: an object and an attribute; a function and a global,
+        the number of what it closes over, or an attribute of its own with a dot in front."""
+        for owner in self.owners.values():
+            is_module = isinstance(owner, torch.nn.Module)
+            names = (self.loaded & _names_of(owner)) - (_OWN if is_module else set())
+            yield from ((owner, name) for name in names | self._named_of(owner))
+            if is_module:
+                yield owner, "forward"
+                if id(owner) not in self._registered:
+                    yield from ((owner, name) for name in (*_OWN, *_HOOKS))
+        for function in self.functions.values():
+            if is_users(function.__code__.co_filename):
+                loaded = _names(function.__code__).loaded
+                known = function.__globals__
+                yield from ((function, name) for name in loaded if name in known)
+                yield from ((function, n) for n in range(len(function.__closure__ or ())))
+                own = ("__defaults__", "__kwdefaults__", *(loaded & function.__dict__.keys()))
+                yield from ((function, "." + name) for name in own)
+
+    def is_registered(self, owner: Any) -> bool:
+        """Whether an object is a part of the module that PyTorch knows."""
+        return id(owner) in self._registered
+
+    def _named_of(self, owner: Any) -> set[str]:
+        """The attributes of an object that code may compute the names of."""
+        by_name = self._by_name or isinstance(owner, _HOLDERS)
+        if not by_name or isinstance(owner, type | ModuleType):
+            return set()
+        return set(attributes_of(owner)) - _OF_MODULES - _OWN
+
+    def _own(self, owner: Any) -> None:
+        if id(owner) in self.owners:
+            return
+        self.owners[id(owner)] = owner
+        for kind in type(owner).__mro__:
+            self._class(kind)
+
+    def _class(self, kind: type) -> None:
+        if id(kind) in self.owners or not is_users_class(kind):
+            return
+        self.owners[id(kind)] = kind
+        for name, value in kind.__dict__.items():
+            if isinstance(value, FunctionType) and name[:2] == "__" and name not in _NOT_CALLED:
+                self.loaded.add(name)
+
+    def _meet(self, value: Any, name: str) -> None:
+        """Something that the code names."""
+        if isinstance(value, FunctionType):
+            self._function(value, name)
+        elif isinstance(value, type):
+            self._class(value)
+        elif isinstance(value, torch.nn.Module):
+            self._module(value)
+        elif (leaves := leaves_of(value)) != () and not isinstance(value, ModuleType):
+            for leaf in leaves or ():
+                if not isinstance(leaf, type):
+                    self._meet(leaf, name)
+        elif _is_own_module(value) or is_users_class(type(value)):
+            self._own(value)
+        for part in _behind(value):
+            self._meet(part, name)
+
+    def _module(self, module: torch.nn.Module) -> None:
+        for part in module.modules():
+            self._own(part)
+            for hooks in _HOOKS:
+                self._meet(part.__dict__[hooks], hooks)
+
+    def _function(self, function: FunctionType, name: str) -> None:
+        of_module = getattr_static(torch.nn.Module, name, None) is function
+        if id(function) in self.functions or of_module or not self._is_read(function, name):
+            return
+        self.functions[id(function)] = function
+        names = _names(function.__code__)
+        self.loaded |= names.loaded
+        self.stored |= names.stored
+        if is_users(function.__code__.co_filename):
+            self._by_name |= not names.loaded.isdisjoint(("getattr", "vars", "__dict__"))
+            own = *range(len(function.__closure__ or ())), ".__defaults__", ".__kwdefaults__"
+            for key in (*names.loaded, *own):
+                self._meet(value_at(function, key), str(key))
+            for imported in names.imported:
+                self._meet(sys.modules.get(imported), imported)
+
+    def _is_read(self, function: FunctionType, name: str) -> bool:
+        """Whether it is the user's, of the packages of the module's parts, or of PyTorch's
+        modules."""
+        own = function.__module__ or ""
+        if _package(function) == "torch":
+            return name == "forward" or own.startswith("torch.nn.modules.")
+        return _package(function) in self._packages or _is_own(function.__code__.co_filename)
+
+
+def _behind(value: Any) -> Iterator[Any]:
+    """What is called, or read, where something else is."""
+    if isinstance(value, property):
+        yield value.fget
+    elif isinstance(value, MethodType):
+        yield from (value.__func__, value.__self__)
+    elif isinstance(value, staticmethod | classmethod):
+        yield value.__func__
+    elif isinstance(value, cached_property):
+        yield value.func
+    elif isinstance(value, partial):
+        yield from (value.func, *value.args, *value.keywords.values())
+    wrapped = getattr_static(value, "__wrapped__", None) if callable(value) else None
+    if isinstance(wrapped, FunctionType):
+        yield wrapped
+
+
+def _is_own(file: str) -> bool:
+    """Whether code is in a file that nobody installed."""
+    return is_users(file) and not file.startswith(_INSTALLED)
+
+
+def _is_own_module(value: Any) -> bool:
+    """Whether it is a file of Python's that nobody installed."""
+    return isinstance(value, ModuleType) and _is_own(getattr(value, "__file__", None) or _STDLIB)
+
+
+def _names_of(owner: Any) -> set[str]:
+    """Of attributes that an object or its class has."""
+    names = set(attributes_of(owner))
+    kinds = owner.__mro__ if isinstance(owner, type) else type(owner).__mro__
+    for kind in kinds:
+        if kind is not object and kind is not torch.nn.Module:
+            names |= kind.__dict__.keys()
+    return names
+
+
+def _package(x: Any) -> str:
+    return str(x.__module__).partition(".")[0]
+
+
+def is_users_class(kind: type) -> bool:
+    """Whether objects of a class have attributes that a user sets."""
+    return _package(kind) not in _KNOWN
+
+
+class _Names:
+    """The names of globals and attributes that code loads, those that it stores, and the modules
+    that it imports; texts within it may be names for `getattr`."""
+
+    def __init__(self, code: CodeType) -> None:
+        self.loaded, self.stored, self.imported = set[str](), set[str](), set[str]()
+        for step in dis.get_instructions(code):
+            if step.opname in ("STORE_ATTR", "STORE_GLOBAL", "DELETE_ATTR"):
+                self.stored.add(step.argval)
+            elif step.opname == "IMPORT_NAME":
+                self.imported.add(step.argval)
+            elif step.opcode in dis.hasname:
+                self.loaded.add(step.argval)
+        for constant in code.co_consts:
+            if isinstance(constant, CodeType):
+                inner = _names(constant)
+                self.loaded |= inner.loaded
+                self.stored |= inner.stored
+                self.imported |= inner.imported
+
+
+_names = cache(_Names)
