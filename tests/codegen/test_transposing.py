@@ -67,6 +67,8 @@ def turned(perm: list[int]) -> Make:
         ((32, 16), [1, 0]),
         ((2, 3, 5, 40), [0, 2, 3, 1]),
         ((2, 7, 33, 3), [0, 3, 1, 2]),
+        ((2, 19, 33, 37), [0, 2, 3, 1]),  # planes that are pages apart
+        ((19, 1037), [1, 0]),
         (("N", 7, 2), [0, 2, 1]),
         (("N", 5, 18), [1, 2, 0]),
     ],
@@ -82,7 +84,8 @@ def test_transposed_elements_of_other_sizes(cpu: str | None, dtype: str) -> None
     for shape in ((37, 19), ("N", 33)):
         check(cpu, shape, {"N": 21}, lambda b, x: b.transpose(x, [1, 0]), dtype)
     if dtype == "i64":
-        check(cpu, (37, 19), {}, turned_in_a_long_body, dtype)
+        for shape in ((37, 19), (19, 1037)):
+            check(cpu, shape, {}, turned_in_a_long_body, dtype)
 
 
 def turned_in_a_long_body(b: Builder, x: SSAValue) -> SSAValue:

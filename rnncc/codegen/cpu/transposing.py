@@ -22,6 +22,8 @@ from rnncc.records import record
 
 FEW = 8
 """Ops of a body that is written once for each row of a tile, which stays in registers then."""
+PAGE = 4096
+"""Bytes whose addresses a processor translates at once, and that it does not prefetch beyond."""
 
 
 @record
@@ -105,7 +107,22 @@ class TransposingMap:
         moved, count = [i for i, size in enumerate(nest.dims) if size != 1], len(op.ins)
         strides = [tuple(access.strides[i] for i in moved) for access in nest.accesses]
         self.may_come_twice = not set(strides[:count]) & set(strides[count:])
+        # Without outer loops threads share tiles of rows, of which there are more.
+        shares_rows = self.last == 1 and emit.team is not None
+        self.order = (1, 0) if self._reads_far() and not shares_rows else (0, 1)
         self.in_registers = self.code.is_short(FEW) and fits and len(tiling.columns) == 1
+
+    def _reads_far(self) -> bool:
+        """Whether tiles follow each other along what is read, not along what is written: where its
+        lines, such as those of planes, are pages apart, and further than those of the results."""
+        count = len(self.op.ins)
+        reads = [self.nest.accesses[i].strides[self.last] for i in self.tiling.columns]
+        writes = [access.strides[self.axis] for access in self.nest.accesses[count:]]
+        if not all(step.is_static for step in (*reads, *writes)):
+            return False
+        nearest = min(map(int, reads))
+        item = min(ITEM_BYTES[self.bases[i].dtype] for i in self.tiling.columns)
+        return nearest * item >= PAGE and nearest > max(map(int, writes))
 
     def _step(self, number: int, loop: int) -> Value | None:
         """From one index of a loop to the next; None where that is nothing."""
@@ -136,10 +153,11 @@ class TransposingMap:
         # The last tile begins further in front, where what it writes again may come twice: but no
         # thread writes what another one does.
         again = [self.may_come_twice and bool(at or emit.team is None), self.may_come_twice]
+        outer, inner = self.order
         long = [b.icmp_signed(">=", size, lanes) for size in sizes]
 
-        def tile(i: Value, j: Value) -> None:
-            starts = [b.mul(i, lanes), b.mul(j, lanes)]
+        def tile(numbers: dict[int, Value]) -> None:
+            starts = [b.mul(numbers[n], lanes) for n in range(2)]
             rests = [b.sub(size, start) for size, start in zip(sizes, starts, strict=True)]
             fits = [b.icmp_signed(">=", rest, lanes) for rest in rests]
             for n in (n for n in range(2) if again[n]):
@@ -157,44 +175,48 @@ class TransposingMap:
 
         def along(i: Value, carried: list[Value]) -> list[Value]:
             def iteration(j: Value, carried: list[Value]) -> list[Value]:
-                tile(i, j)
+                tile({outer: i, inner: j})
                 return []
 
-            emit.loop(emit.parts(sizes[1], lanes), iteration)
+            emit.loop(emit.parts(sizes[inner], lanes), iteration)
             return []
 
-        loop(emit.parts(sizes[0], lanes), along)
+        loop(emit.parts(sizes[outer], lanes), along)
 
     def _exact_tiles(
         self, bases: Sequence[Pointer], at: dict[int, Value], sizes: Sequence[int]
     ) -> None:
         """All tiles of known sizes: those at the ends are code of their own."""
-        emit, b, lanes = self.emit, self.emit.b, self.lanes
-        (rows, last_rows), (columns, last_columns) = (divmod(size, lanes) for size in sizes)
+        emit, lanes, (outer, inner) = self.emit, self.lanes, self.order
+        counts, rests = [size // lanes for size in sizes], [size % lanes for size in sizes]
 
-        def along(i: Value, height: int) -> None:
+        def tile(numbers: dict[int, Value], shape: dict[int, int]) -> None:
+            starts = [emit.b.mul(numbers[n], I64(lanes)) for n in range(2)]
+            self._exact_tile(bases, at, starts, shape[0], shape[1])
+
+        def along(i: Value, size: int) -> None:
             def iteration(j: Value, carried: list[Value]) -> list[Value]:
-                self._exact_tile(bases, at, [b.mul(i, I64(lanes)), b.mul(j, I64(lanes))], height)
+                tile({outer: i, inner: j}, {outer: size, inner: lanes})
                 return []
 
-            emit.loop(I64(columns), iteration)
-            if last_columns:
-                starts = [b.mul(i, I64(lanes)), I64(columns * lanes)]
-                self._exact_tile(bases, at, starts, height, last_columns)
+            emit.loop(I64(counts[inner]), iteration)
+            if rests[inner]:
+                end = I64(counts[inner])
+                tile({outer: i, inner: end}, {outer: size, inner: rests[inner]})
 
         def whole(i: Value, carried: list[Value]) -> list[Value]:
             along(i, lanes)
             return []
 
         def last() -> None:
-            along(I64(rows), last_rows)
+            along(I64(counts[outer]), rests[outer])
 
         if at:
-            emit.loop(I64(rows), whole)
-            if last_rows:
+            emit.loop(I64(counts[outer]), whole)
+            if rests[outer]:
                 last()
         else:
-            emit.shared(I64(rows), whole, last=last if last_rows else None)
+            emit.shared(I64(counts[outer]), whole, last=last if rests[outer] else None)
 
     def _exact_tile(
         self,
@@ -202,7 +224,7 @@ class TransposingMap:
         at: dict[int, Value],
         starts: Sequence[Value],
         height: int,
-        width: int | None = None,
+        width: int,
     ) -> None:
         """A tile of so many rows and columns in registers, through the body row by row."""
         emit, lanes, (row, column) = self.emit, self.lanes, starts
@@ -212,10 +234,10 @@ class TransposingMap:
         step = emit.dim(self.nest.accesses[number].strides[self.last])
         columns = [
             emit.load(emit.at(pointer, emit.b.mul(I64(j), step)), lanes, emit.mask(height, lanes))
-            for j in range(width or lanes)
+            for j in range(width)
         ]
         columns += [ir.Constant(columns[0].type, None)] * (lanes - len(columns))
-        mask = emit.mask(width or lanes, lanes)
+        mask = emit.mask(width, lanes)
         for i, vector in enumerate(transposed(emit, columns)[:height]):
             indices = {**at, self.axis: emit.b.add(row, I64(i))}
             if pointer is not here[number]:
@@ -246,7 +268,7 @@ class TransposingMap:
         row, column = starts
         here = [self._at(p, i, {self.axis: row, self.last: column}) for i, p in enumerate(bases)]
         if inside is None and self.in_registers:
-            self._exact_tile(bases, at, starts, self.lanes)
+            self._exact_tile(bases, at, starts, self.lanes, self.lanes)
             return
         for place, number in enumerate(self.tiling.columns):
             step = emit.dim(self.nest.accesses[number].strides[self.last])
