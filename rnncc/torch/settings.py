@@ -48,13 +48,13 @@ class Settings:
             and not (isinstance(value, torch.Tensor) and walk.is_registered(owner))
         ]
         self._stored = walk.stored
-        self._numbers = list[tuple[torch.Tensor, Any]]()
+        self._numbers = list[tuple[torch.Tensor, str]]()
         self._quick: _Quick | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Settings:
         """For a copy of the module; objects that are none of its own are those of both."""
         places = [copy.deepcopy(p, memo) if id(p[0]) in memo else p for p in self._places]
-        return _with(places, [(copied(x, memo), value) for x, value in self._numbers])
+        return _with(places, [(copied(x, memo), text) for x, text in self._numbers])
 
     def __reduce__(self) -> Any:
         """Without globals and attributes of classes, which another process has of its own."""
@@ -81,7 +81,7 @@ class Settings:
 
     def changed(self) -> str | None:
         """The name of something that is another one now."""
-        if not all(x.tolist() == value for x, value in self._numbers):
+        if not all(repr(x.tolist()) == text for x, text in self._numbers):
             return "a tensor"
         quick = self._quick = self._quick or _Quick(self._places)
         if quick.is_same():
@@ -115,7 +115,7 @@ def copied(x: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
 class _Numbers(TorchFunctionMode):
     """Keeps the tensors whose values code takes for numbers, and these."""
 
-    def __init__(self, found: list[tuple[torch.Tensor, Any]]) -> None:
+    def __init__(self, found: list[tuple[torch.Tensor, str]]) -> None:
         super().__init__()
         self._found = found
 
@@ -129,7 +129,7 @@ class _Numbers(TorchFunctionMode):
     def _keep(self, x: torch.Tensor) -> None:
         known = any(x is tensor for tensor, _ in self._found)
         if not known and x.numel() <= MOST_LEAVES and x.device.type != "meta":
-            self._found.append((x, x.tolist()))
+            self._found.append((x, repr(x.tolist())))  # NaN is equal to itself then
 
 
 class _Quick:

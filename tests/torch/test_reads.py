@@ -340,6 +340,12 @@ def test_changes_are_seen(name: str) -> None:
     assert not torch.equal(before, after), "the change makes no difference"
 
 
+def test_what_is_no_number_is_no_change() -> None:
+    module = Net(lambda net, x: x if net.held.item() > 0 else -x, torch.tensor(float("nan")))
+    net = rt.compile(module, (torch.randn(3, 4),))
+    assert net.form() is net.form()
+
+
 @pytest.mark.parametrize("kind", ["forward", "forward_pre"])
 def test_hooks_of_all_modules(kind: str) -> None:
     module, x = Net(lambda net, x: x), torch.randn(3, 4, requires_grad=True)
