@@ -45,8 +45,8 @@ def lowered(program: Program, options: Options = PLAIN, all_rows: bool = False) 
         return lower(program, options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rnncc.passes.mask_rows.MaskRows.rewrite", lambda self, net: False)
-        patch.setattr("rnncc.lowering.lower.active_rows", lambda block, masks: {})
-        patch.setattr("rnncc.lowering.lower.row_masks", lambda scan: [])
+        patch.setattr("rnncc.lowering.walk.active_rows", lambda block, masks: {})
+        patch.setattr("rnncc.lowering.walk.row_masks", lambda scan: [])
         return lower(program, options)
 
 

@@ -80,7 +80,7 @@ def test_within_a_place_any_element_is_read() -> None:
         {"read": strided(C, N * C, 1)},
         {"write": strided(PLACE, C + 1, 1)},
         {"stride": ROW + 1},
-        {"rows": 16},
+        {"rows": 8},
     ],
     ids=str,
 )
