@@ -35,10 +35,13 @@ def _lifted(module: GraphModule, signature: Any, attributes: Any) -> dict[str, A
     """PyTorch's constants of a graph; which parameters' data they are is noted."""
     nodes = module.graph.find_nodes(op="get_attr") if _own.keeping else []
     found = [getattr(module, node.target, None) for node in nodes]
-    parameters = {_memory(p): p for p in found if isinstance(p, torch.nn.Parameter) and p.numel()}
-    parameters.pop(None, None)
+    parameters = {
+        memory: p
+        for p in found
+        if isinstance(p, torch.nn.Parameter) and p.numel() and (memory := _memory(p))
+    }
     constants: dict[str, Any] = _theirs(module, signature, attributes)
-    for x in constants.values():
+    for x in constants.values() if parameters else ():
         if (parameter := parameters.get(_memory(x))) is not None:
             _parameters[x] = parameter
     return constants

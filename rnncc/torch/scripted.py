@@ -123,7 +123,7 @@ def _set_attribute(
 ) -> None:
     """Give a part what it has besides; parameters in lists are those that it has."""
     part = reduce(getattr, path, tree)
-    if not hasattr(part, name):
+    if not any(name in held for held in (part.__dict__, part._parameters, part._buffers)):
         value = reduce(lambda owner, n: owner.getattr(n), path, own).getattr(name)
         kept = pytree.tree_map(lambda x: tensors.get(id(x), (x, x))[1], value)
         setattr(part, name, kept)

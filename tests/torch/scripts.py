@@ -196,6 +196,17 @@ class Holder(nn.Module):
         return self.head(y), state
 
 
+class Shadowing(nn.Module):
+    """Attributes that are called as methods of all modules are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.half, self.type = 2, 1.5  # pyright: ignore
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x[..., : self.half] * self.type  # pyright: ignore
+
+
 class Guarded(nn.Module):
     """What has no Python code here."""
 

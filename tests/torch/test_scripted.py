@@ -55,6 +55,7 @@ SCRIPTED: dict[str, tuple[Make, Callable[[], tuple[Any, ...]]]] = {
     "loaded": (lambda: loaded(script(scripts.Decoder(WIDTH, UNITS))), lambda: (x(),)),
     "loaded layers": (lambda: loaded(script(scripts.Whole(WIDTH, UNITS))), lambda: (x(),)),
     "numbers": (lambda: script(scripts.Numbers()), lambda: (x(),)),
+    "shadowing": (lambda: script(scripts.Shadowing()), lambda: (x(),)),
     "leaves": (lambda: script(scripts.Leaves(WIDTH, UNITS)), lambda: (x(),)),
     "leaves early": (lambda: script(scripts.Leaves(WIDTH, UNITS)), lambda: (x(), 3)),
     "changed": (lambda: script(scripts.Changed()), lambda: (x(),)),

@@ -23,18 +23,16 @@ def write_operator(text: Text, node: Any, name: str) -> None:
         return
     schema = torch._C.parse_schema(node.schema())
     kinds = [str(argument.type) for argument in schema.arguments]
-    listed = kinds[:1] != [] and kinds[0].startswith(("List", "Dict"))
-    of_tensors = any("Tensor" in kind for kind in kinds)
+    listed = bool(kinds) and kinds[0].startswith(("List", "Dict"))
+    plain = listed or name in operators.ASKED or not any("Tensor" in kind for kind in kinds)
     values = [text.read(value) for value in node.inputs()]
-    if of_tensors and not listed and name in operators.ASKED:
-        text.assign(node, operators.ASKED[name].format(*values))
-    elif name == "size":
+    if name == "size":
         whole = len(values) == 1
         text.assign(node, f"list({values[0]}.shape)" if whole else "{}.size({})".format(*values))
     elif listed and name in operators.CHANGES:
         text.put(f"{values[0]}.{operators.CHANGES[name]}({', '.join(values[1:])})")
         text.same(node, values[0])
-    elif (of_tensors and not listed) or not _is_plain(text, node, name, schema, values):
+    elif not plain or not _is_plain(text, node, name, schema, values):
         _call(text, node, name, schema)
 
 
@@ -61,7 +59,7 @@ def _is_of_sizes(text: Text, node: Any, name: str) -> bool:
 def _is_plain(text: Text, node: Any, name: str, schema: Any, values: Sequence[str]) -> bool:
     """Write an operator of Python's own types; whether it is one."""
     if name in operators.METHODS:
-        text.assign(node, f"{values[0]}.{name}({', '.join(values[1:])})")
+        text.assign(node, f"{values[0]}.{operators.METHODS[name]}({', '.join(values[1:])})")
     elif name in operators.CALLED:
         text.assign(node, f"{operators.CALLED[name]}({', '.join(values)})")
     elif name in operators.PYTHON:

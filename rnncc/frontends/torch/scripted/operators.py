@@ -50,44 +50,21 @@ PYTHON = {
 }
 """Of numbers, lists, dicts and texts; with `{1}`, which argument stands where."""
 PYTHON |= {name: f"math.{name}({{}})" for name in ("sqrt", "exp", "log", "sin", "cos", "tanh")}
-CALLED = (
-    {"Int": "int", "Float": "float", "Bool": "bool"}
-    | {name: name for name in ("len", "list", "str", "abs", "min", "max", "ord", "chr", "sorted")}
-    | {name: name for name in ("sum", "any", "all")}
-)
+CALLED = {name: name for name in "len list str abs min max sum any all ord chr sorted".split()}
+CALLED |= {"Int": "int", "Float": "float", "Bool": "bool"}
+CALLED |= {"IntImplicit": "int", "FloatImplicit": "float"}
 """The same as functions of any number of arguments."""
-METHODS = {name: name for name in ("pop", "index", "count", "copy", "get", "format", "split")}
-METHODS |= {name: name for name in ("upper", "lower", "strip", "startswith", "endswith", "join")}
-CHANGES = {"append": "append", "extend": "extend", "insert": "insert", "clear": "clear"}
-CHANGES |= {"reverse": "reverse", "_set_item": "__setitem__", "Delete": "__delitem__"}
-CHANGES |= {"add_": "extend"}
+METHODS = {name: name for name in "pop index count copy get format split join strip".split()}
+METHODS |= {name: name for name in "upper lower startswith endswith item dim numel".split()}
+METHODS |= {"ScalarImplicit": "item"}
+"""And as methods of the first argument."""
+CHANGES = {name: name for name in ("append", "extend", "insert", "clear", "reverse")}
+CHANGES |= {"_set_item": "__setitem__", "Delete": "__delitem__", "add_": "extend"}
 """Methods that change the first argument, which is the result, if there is one."""
-ASKED = dict.fromkeys(("__contains__",), "({1} in {0})") | {
-    "Int": "int({})",
-    "IntImplicit": "int({})",
-    "Float": "float({})",
-    "FloatImplicit": "float({})",
-    "Bool": "bool({})",
-    "ScalarImplicit": "{}.item()",
-    "item": "{}.item()",
-    "len": "len({})",
-    "dim": "{}.dim()",
-    "numel": "{}.numel()",
-    "__is__": "({} is {})",
-    "__isnot__": "({} is not {})",
-}
-"""What tensors tell."""
-ATTRIBUTES = (
-    "dtype",
-    "device",
-    "shape",
-    "is_cuda",
-    "requires_grad",
-    "layout",
-    "ndim",
-    "data",
-    "type",
-)
+ASKED = {"Int", "IntImplicit", "Float", "FloatImplicit", "Bool", "ScalarImplicit", "item", "len"}
+ASKED |= {"dim", "numel", "__contains__", "__is__", "__isnot__"}
+"""Those of all these that tensors answer, too."""
+ATTRIBUTES = "dtype device shape is_cuda requires_grad layout ndim data type".split()
 """`prim::NAME` of a tensor; the last one of a device."""
 OF_SIZES = {"add": "+", "sub": "-", "mul": "*", "floor_divide": "//", "remainder": "%"}
 """What traced code computes of sizes that it takes for tensors."""

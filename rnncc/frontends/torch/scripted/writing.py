@@ -70,8 +70,9 @@ class Written(Text):
             self.assign(node, f"{self.read(node.inputsAt(0))}.{kind}")
             if kind == "dtype":
                 self.types.add(self.names[node.output().debugName()])
-        elif space == "prim" and kind in ("min", "max", "abs"):
-            self.assign(node, f"{kind}({', '.join(map(self.read, node.inputs()))})")
+        elif space == "prim" and kind in operators.CALLED:
+            call = operators.CALLED[kind]
+            self.assign(node, f"{call}({', '.join(map(self.read, node.inputs()))})")
         else:
             call = self._custom(node)
             self._refuse(node) if call is None else self.assign(node, call)
