@@ -26,6 +26,7 @@ from rnncc.torch.assigned import refusing_state
 from rnncc.torch.autograd import check_mode
 from rnncc.torch.averages import dividing_by_tensors
 from rnncc.torch.buffers import keeping_buffers
+from rnncc.torch.decisions import noting_decisions
 from rnncc.torch.parameters import join_parameters, keeping_parameters
 from rnncc.torch.scripted import refuse_scripts, unscripted
 from rnncc.torch.versions import exporting, quiet
@@ -72,12 +73,14 @@ def _export(
         exporting(),
         Questions(),
         kept_whole(),
+        noting_decisions() as deciding,
         torch.enable_grad(),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
         program = torch.export.export(module, args, keywords, dynamic_shapes=shapes)
         programs.append(program)
+        deciding.append(program)
     return program
 
 

@@ -29,6 +29,7 @@ from rnncc.frontends.torch.constant_op import content_of, write_constants
 from rnncc.frontends.torch.decompositions import beside_core
 from rnncc.frontends.torch.exported_transforms import settle_transforms
 from rnncc.frontends.torch.graphs import graphs_of
+from rnncc.frontends.torch.guards import facts_of
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor
 from rnncc.frontends.torch.lower import lower_graph, translation_of
@@ -196,6 +197,8 @@ def _import(
             _check_type(target, tensors[key], tensors[changed[target]])
     places = plain.graph.find_nodes(op="placeholder")
     inputs: list[Any] = [values.get(node.name) for node in places]
+    for fact in facts_of(exported, sizes):
+        b.require(fact)
     lowered = lower_graph(module, b, inputs, sizes, Random(b))
     outputs, results = _outputs(signature.output_specs, lowered, held)
     leaving = given_out(b, outputs)

@@ -29,23 +29,24 @@ class Sizes:
         """The formula of a size; raises `CompileError` where there is none."""
         if not isinstance(size, torch.SymInt):
             return Dim.of(int(size))
-        return self._read(size.node.expr)
+        return self.read(size.node.expr)
 
-    def _read(self, expression: Any) -> Dim:
+    def read(self, expression: Any) -> Dim:
+        """The formula of an expression of SymPy's; errors as of a call."""
         match expression:
             case sympy.Integer():
                 return Dim.of(int(expression))
             case sympy.Symbol():
                 return Dim.of(self.names.get(str(expression), str(expression)))
             case sympy.Add():
-                return sum(map(self._read, expression.args), Dim.of(0))
+                return sum(map(self.read, expression.args), Dim.of(0))
             case sympy.Mul():
                 total = Dim.of(1)
                 for factor in expression.args:
-                    total = total * self._read(factor)
+                    total = total * self.read(factor)
                 return total
             case sympy.Pow() if expression.exp.is_Integer and expression.exp > 0:
-                return self._read(
+                return self.read(
                     sympy.Mul(*[expression.base] * int(expression.exp), evaluate=False)
                 )
             case _ if (rounded := self._rounded(expression)) is not None:
@@ -58,7 +59,7 @@ class Sizes:
         function = FUNCTIONS.get(type(expression).__name__)
         if function is None:
             return None
-        return reduce(function, map(self._read, expression.args))
+        return reduce(function, map(self.read, expression.args))
 
 
 def floor_divide(size: Dim, by: Dim) -> Dim:
