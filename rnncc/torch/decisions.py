@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import wraps
+from itertools import product
+from types import FrameType
 from typing import Any
 
 import sympy
 from torch import _refs
 from torch._dynamo.source import ConstantSource
+from torch._dynamo.variables.tensor import SymNodeVariable
 from torch.export import ExportedProgram
 from torch.export.exported_program import _get_shape_env
 from torch.fx.experimental import symbolic_shapes
@@ -28,6 +32,9 @@ from rnncc.frontends.torch.readings import PYTORCH, is_users
 
 _ASKING = (PYTORCH + "__init__.py", PYTORCH + "fx/experimental/")
 """Where the code lies by which a size is asked, whoever asks."""
+_GUARDING = PYTORCH + "_dynamo/guards.py"
+_BRANCHING = SymNodeVariable.evaluate_expr.__code__
+"""Where TorchDynamo asks: of what its code was made for, and where users' code decides."""
 _SHAPES = tuple(PYTORCH + name for name in ("_prims/", "_prims_common/", "_subclasses/"))
 _RESHAPES = [f.__code__ for name, f in vars(_refs).items() if name.startswith("_reshape_view_")]
 """Where PyTorch finds out what results are like: its files, and functions of other files."""
@@ -44,32 +51,81 @@ _RELATIONS = {
 """Methods of PyTorch's that compare sizes."""
 
 
+@dataclass
+class _Questions:
+    """What was asked of sizes, as what is known by the answers.
+
+    Attributes:
+        users: by users' code.
+        operators: by operators of PyTorch's.
+        dynamo: by TorchDynamo, which takes sizes for 2 or more in the parts that it reads.
+        small: whether users' code decided there by whether sizes are 0 or 1.
+    """
+
+    users: dict[Any, None] = field(default_factory=dict)
+    operators: dict[Any, None] = field(default_factory=dict)
+    dynamo: dict[Any, None] = field(default_factory=dict)
+    small: bool = False
+
+    def note(self, test: Any, answer: Any) -> None:
+        """Note a question where it was asked."""
+        frame = sys._getframe(2)
+        while frame.f_back is not None and _is_between(frame):
+            frame = frame.f_back
+        code, file = frame.f_code, frame.f_code.co_filename
+        fact = _FACTS.get(answer, sympy.Eq)(test, answer)
+        if code is _BRANCHING:
+            self.small |= not _holds_for_small(fact)
+        elif file == _GUARDING:
+            (self.dynamo if _is_idle(fact) else self.users)[fact] = None
+        elif is_users(file):
+            self.users[fact] = None
+        elif not file.startswith(_SHAPES) and code not in _RESHAPES:
+            self.operators[fact] = None
+
+    def facts(self, guards: Collection[Any]) -> dict[Any, None]:
+        """What a program takes for granted; PyTorch's guards are those that tell something."""
+        operators = {fact: None for fact in self.operators if fact in guards and not _is_idle(fact)}
+        return {**self.users, **operators, **(self.dynamo if self.small else {})}
+
+
+def _is_between(frame: FrameType) -> bool:
+    """Whether it is code by which a size is asked, whoever asks; some is written meanwhile."""
+    return frame.f_code.co_filename.startswith(_ASKING) or "__name__" not in frame.f_globals
+
+
+def _is_idle(fact: Any) -> bool:
+    """Whether it says of a size that it is not 0, or neither 0 nor 1."""
+    match fact:
+        case sympy.Ne(args=(_, limit)):
+            return limit in (0, 1)
+        case sympy.Ge(args=(_, limit)):
+            return limit == 2
+        case sympy.Gt(args=(_, limit)):
+            return limit == 1
+        case _:
+            return False
+
+
+def _holds_for_small(fact: Any) -> bool:
+    sizes = product((0, 1), repeat=len(fact.free_symbols))
+    return all(fact.subs(dict(zip(fact.free_symbols, s, strict=True))) == True for s in sizes)  # noqa: E712
+
+
 class _Own(threading.local):
     def __init__(self) -> None:
-        self.facts: list[dict[Any, bool]] = []
+        self.questions: list[_Questions] = []
 
 
 _own = _Own()
-
-
-def _note(test: Any, answer: Any) -> None:
-    """Note what is known by an answer, and whether users' code asks."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_ASKING):
-        frame = frame.f_back
-    file = frame.f_code.co_filename
-    if not file.startswith(_SHAPES) and frame.f_code not in _RESHAPES:
-        fact = _FACTS.get(answer, sympy.Eq)(test, answer)
-        facts = _own.facts[-1]
-        facts[fact] = facts.get(fact, False) or is_users(file)
 
 
 def _deciding(theirs: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(theirs)
     def evaluate(self: Any, test: Any, *args: Any, **kwargs: Any) -> Any:
         answer = theirs(self, test, *args, **kwargs)
-        if _own.facts and (answer in _FACTS or answer.is_number):
-            _note(test, answer)
+        if _own.questions and (answer in _FACTS or answer.is_number):
+            _own.questions[-1].note(test, answer)
         return answer
 
     return evaluate
@@ -79,9 +135,9 @@ def _comparing(theirs: Callable[..., Any], relation: Callable[..., Any]) -> Call
     @wraps(theirs)
     def compare(self: Any, other: Any) -> Any:
         result = theirs(self, other)
-        if _own.facts and result.expr in _FACTS:  # PyTorch's symbols are 1 or more
+        if _own.questions and result.expr in _FACTS:  # PyTorch's symbols are 1 or more
             test = relation(_from_zero(self.expr), _from_zero(other.expr))
-            _note(test, result.expr)
+            _own.questions[-1].note(test, result.expr)
         return result
 
     return compare
@@ -105,25 +161,19 @@ for _name, _relation in _RELATIONS.items():
 def noting_decisions() -> Generator[list[ExportedProgram]]:
     """While it lasts, what users' code asks of sizes is noted: guards of the programs put here."""
     programs = list[ExportedProgram]()
-    _own.facts.append({})
+    _own.questions.append(_Questions())
     try:
         yield programs
     finally:
-        facts = _own.facts.pop()
+        questions = _own.questions.pop()
     for program in programs:
-        _write_guards(program, facts)
+        _write_guards(program, questions)
 
 
-def _write_guards(program: ExportedProgram, facts: dict[Any, bool]) -> None:
+def _write_guards(program: ExportedProgram, questions: _Questions) -> None:
     shapes: Any = _get_shape_env(program.graph_module)
     if shapes is None or not hasattr(program, "_guards_code"):
         return
-    guards = {guard.expr for guard in shapes.guards}
-    needed = [
-        fact
-        for fact, of_users in facts.items()
-        if of_users or (fact in guards and not _is_idle(fact))
-    ]
     known = {}
     for symbol, sources in shapes.var_to_sources.items():
         if not any(isinstance(source, ConstantSource) for source in sources):
@@ -131,20 +181,7 @@ def _write_guards(program: ExportedProgram, facts: dict[Any, bool]) -> None:
     printer = symbolic_shapes.ShapeGuardPythonPrinter(known, lambda source: source.name, known)
     texts = {
         printer.doprint(fact): None
-        for fact in needed
+        for fact in questions.facts({guard.expr for guard in shapes.guards})
         if fact.free_symbols and fact.free_symbols <= known.keys()
     }
     program._guards_code = [text for text in texts if "L['self']" not in text]
-
-
-def _is_idle(guard: Any) -> bool:
-    """Whether it says of a size that it is not 0, or neither 0 nor 1."""
-    match guard:
-        case sympy.Ne(args=(_, limit)):
-            return limit in (0, 1)
-        case sympy.Ge(args=(_, limit)):
-            return limit == 2
-        case sympy.Gt(args=(_, limit)):
-            return limit == 1
-        case _:
-            return False

@@ -78,7 +78,43 @@ def test_sizes_decided_otherwise_are_refused(
         if steps in right:
             torch.testing.assert_close(compiled(x), function(x))
         else:
-            with pytest.raises(ArrayError, match="= -|be -"):
+            with pytest.raises(ArrayError, match=r"= -|be -"):
+                compiled(x)
+
+
+def looped(step: Callable[[Any], Any], x: Any) -> Any:
+    return rt.scan(lambda row, h: (step(row) + h, h + 1), x, torch.zeros(()))[0]
+
+
+def repeated(step: Callable[[Any], Any], x: Any) -> Any:
+    from torch._higher_order_ops import while_loop
+
+    steps, count = torch.tensor(0), 2
+    return while_loop(lambda k, x: k < count, lambda k, x: (k + 1, step(x)), (steps, x))[1]
+
+
+WITHIN: dict[str, Callable[..., Any]] = {
+    "scan": looped,
+    "while": repeated,
+    "cond": lambda step, x: torch.cond(x.sum() > 0, step, lambda x: -step(x), (x,)),
+    "vmap": lambda step, x: torch.func.vmap(step)(x),
+}
+
+
+@pytest.mark.parametrize("within", WITHIN.values(), ids=WITHIN)
+@pytest.mark.parametrize("more", [0, 1, 3])
+def test_decisions_within_what_torchdynamo_reads(within: Callable[..., Any], more: int) -> None:
+    def step(x: Any) -> Any:
+        return x * 2 if more and x.shape[-1] > more else x * 3
+
+    net, free = Net(lambda x: within(step, x)), {0: AUTO, 1: AUTO}
+    compiled = rt.compile(net, (torch.ones(5, 4),), dynamic_shapes=(free,))
+    for size in range(1, 6):
+        x = torch.randn(5, size)
+        if size > more:
+            torch.testing.assert_close(compiled(x), net(x))
+        else:
+            with pytest.raises(ArrayError, match="be -"):
                 compiled(x)
 
 

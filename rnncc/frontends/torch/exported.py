@@ -197,7 +197,7 @@ def _import(
             _check_type(target, tensors[key], tensors[changed[target]])
     places = plain.graph.find_nodes(op="placeholder")
     inputs: list[Any] = [values.get(node.name) for node in places]
-    for fact in facts_of(exported, sizes):
+    for fact in facts_of(exported, plain, sizes):
         b.require(fact)
     lowered = lower_graph(module, b, inputs, sizes, Random(b))
     outputs, results = _outputs(signature.output_specs, lowered, held)

@@ -57,8 +57,11 @@ _LEAST = 2
 """PyTorch's own lower limit of open sizes, which it does not hold calls to."""
 
 
-def facts_of(exported: ExportedProgram, sizes: Sizes) -> Iterator[Dim]:
+def facts_of(exported: ExportedProgram, plain: ExportedProgram, sizes: Sizes) -> Iterator[Dim]:
     """Formulas of sizes, each 0 or more wherever the program is what its module does.
+
+    Args:
+        plain: what PyTorch made of it, without its guards: its inputs' names are in these.
 
     Raises:
         CompileError: there is no formula for a guard.
@@ -70,7 +73,7 @@ def facts_of(exported: ExportedProgram, sizes: Sizes) -> Iterator[Dim]:
         if limits.upper < sys.maxsize - 1:
             yield int(limits.upper) - size
     guards = getattr(exported, "_guards_code", [])
-    inputs = _inputs(exported) if guards else {}
+    inputs = _inputs(plain) if guards else {}
     for guard in guards:
         try:
             yield from _facts(ast.parse(guard, mode="eval").body, _Reader(inputs, sizes))
@@ -80,16 +83,12 @@ def facts_of(exported: ExportedProgram, sizes: Sizes) -> Iterator[Dim]:
 
 
 def _inputs(exported: ExportedProgram) -> dict[str, Any]:
-    """The tensors that the user gives, by the names and by the numbers that guards know them by."""
+    """What the user gives, as fakes, by the names and by the numbers that guards know it by."""
     specs = exported.graph_signature.input_specs
-    users = {spec.arg.name for spec in specs if spec.kind == InputKind.USER_INPUT}
-    places = [n for n in exported.graph.find_nodes(op="placeholder") if n.name in users]
-    values = [place.meta.get("val") for place in places]
-    names = [place.name for place in places]
-    return {
-        **dict(zip(names, values, strict=True)),
-        **{f"flat_args_{number}": value for number, value in enumerate(values)},
-    }
+    names = {spec.arg.name for spec in specs if spec.kind == InputKind.USER_INPUT}
+    places = exported.graph.find_nodes(op="placeholder")
+    given = {place.name: place.meta.get("val") for place in places if place.name in names}
+    return {f"flat_args_{number}": x for number, x in enumerate(given.values())} | given
 
 
 def _shown(guard: str) -> str:
