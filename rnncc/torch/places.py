@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import UserDict, UserList, deque
 from collections.abc import Iterator, Mapping
 from types import FunctionType, MappingProxyType, MemberDescriptorType, ModuleType
@@ -17,6 +18,8 @@ MOST_LEAVES = 100
 _DICTS = dict, UserDict, MappingProxyType
 _LISTS = list, tuple, deque, UserList
 _SETS = set, frozenset
+CONTAINERS = dict, UserDict, *_LISTS, *_SETS
+"""Those that pickle knows."""
 
 
 class NOTHING:
@@ -109,5 +112,24 @@ def is_alike(one: Any, other: Any) -> bool:
     """Whether two are the same, or the same number or text: 0.0 and -0.0 are not."""
     if one is other:
         return True
-    plain = isinstance(one, (*_PLAIN, np.generic)) and type(one) is type(other)
-    return plain and repr(one) == repr(other)
+    return is_plain(one) and type(one) is type(other) and repr(one) == repr(other)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether it is a number, a text or the like."""
+    return isinstance(value, (*_PLAIN, np.generic))
+
+
+def name_of(owner: Any) -> tuple[str, str] | None:
+    """What another process finds a function, a class or a module by."""
+    module = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
+    name = "" if isinstance(owner, ModuleType) else owner.__qualname__
+    return (module, name) if owner_of((module, name)) is owner else None
+
+
+def owner_of(name: tuple[str, str]) -> Any:
+    """What has this name in this process, nothing if there is none."""
+    found: Any = sys.modules.get(name[0], NOTHING)
+    for part in filter(None, name[1].split(".")):
+        found = vars(found).get(part, NOTHING) if hasattr(found, "__dict__") else NOTHING
+    return found

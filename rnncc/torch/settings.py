@@ -20,12 +20,16 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from rnncc.torch.places import (
+    CONTAINERS,
     MOST_LEAVES,
     NOTHING,
     attributes_of,
     is_equal,
+    is_plain,
     is_slot,
     leaves_of,
+    name_of,
+    owner_of,
     value_at,
 )
 from rnncc.torch.walk import Walk
@@ -57,9 +61,14 @@ class Settings:
         return _with(places, [(copied(x, memo), text) for x, text in self._numbers])
 
     def __reduce__(self) -> Any:
-        """Without globals and attributes of classes, which another process has of its own."""
-        places = [place for place in self._places if not _is_common(place)]
-        return _with, (places, self._numbers)
+        """Another process has globals and attributes of classes of its own: they go by name."""
+        places, named = list[Any](), list[Any]()
+        for place in self._places:
+            if not _is_common(place):
+                places.append(place)
+            elif all(map(_is_stored, place[3] or place[2:3])) and (name := name_of(place[0])):
+                named.append((name, *place[1:]))
+        return _with, (places, self._numbers, named)
 
     @contextmanager
     def exporting(self, module: torch.nn.Module) -> Generator[None]:
@@ -94,8 +103,9 @@ class Settings:
         return None
 
 
-def _with(places: list[Any], numbers: list[Any]) -> Settings:
+def _with(places: list[Any], numbers: list[Any], named: Iterable[Any] = ()) -> Settings:
     made = Settings.__new__(Settings)
+    places = [*places, *((owner_of(name), *place) for name, *place in named)]
     made._places, made._numbers, made._stored, made._quick = places, numbers, set(), None
     return made
 
@@ -103,6 +113,11 @@ def _with(places: list[Any], numbers: list[Any]) -> Settings:
 def _is_common(place: tuple[Any, ...]) -> bool:
     """Whether a place is none of the module's own."""
     return isinstance(place[0], FunctionType | type | ModuleType)
+
+
+def _is_stored(value: Any) -> bool:
+    """Whether pickle writes a value, and reads it as one that is alike."""
+    return is_plain(value) or value is NOTHING or any(value is kind for kind in CONTAINERS)
 
 
 def copied(x: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:

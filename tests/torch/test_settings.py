@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from rnncc import CompileError
 from tests.torch.cells import nn, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
@@ -149,6 +150,28 @@ def test_copies_and_pickles_have_settings_of_their_own() -> None:
     loaded.module.gain = 7
     with pytest.raises(Exception, match="compile the module again"):
         loaded(x)
+
+
+SCALES = {"own": 2.0, "others": [0.5, 1]}
+
+
+class Scaled(nn.Module):
+    power = 2
+
+    def forward(self, x: Any) -> Any:
+        return x**self.power * SCALES["own"]
+
+
+@pytest.mark.parametrize("owner, key, value", [(SCALES, "own", 3.0), (Scaled, "power", 3)])
+def test_what_pickles_find_in_other_processes(owner: Any, key: str, value: Any) -> None:
+    """Globals and attributes of classes there are those that the code was made for, or refused."""
+    x = torch.randn(3, 4)
+    stored = pickle.dumps(rt.compile(Scaled(), (x,)))
+    torch.testing.assert_close(pickle.loads(stored)(x), Scaled()(x))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(owner, key, value) if owner is SCALES else patch.setattr(owner, key, value)
+        with pytest.raises(CompileError, match="compile the module again"):
+            pickle.loads(stored)(x)
 
 
 def test_what_is_frozen_stays_as_it_was() -> None:
