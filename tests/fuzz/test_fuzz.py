@@ -33,6 +33,17 @@ def test_mutants_of_onnx_models_end_in_an_error_or_a_program() -> None:
     assert report.refused > 100
 
 
+@pytest.mark.peers
+def test_mutants_of_pytorch_programs_end_in_an_error_or_a_program() -> None:
+    pytest.importorskip("torch")
+    from tests.fuzz import fuzz_torch
+
+    report = fuzz_torch.run(40, seed=1)
+    assert not report.failures, report.failures[0]
+    assert report.imported > 4
+    assert report.refused > 20
+
+
 def test_a_few_models_through_passes_code_and_runs() -> None:
     tasks = drawn(list(FAMILIES), [1] * len(FAMILIES), 7, lambda index: index < 48)
     totals = campaign(tasks, 1, Totals())

@@ -15,10 +15,15 @@ from torch.fx import GraphModule, Node
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from rnncc.frontends.torch.graphs import fake_mode, graphs_of
+from rnncc.frontends.torch.trace import refused_by
 
 
 def settle_memories(exported: ExportedProgram) -> None:
-    """Let the fakes of a program share memory as its tensors do, where something is changed."""
+    """Let the fakes of a program share memory as its tensors do, where something is changed.
+
+    Raises:
+        CompileError: PyTorch cannot run the program, which was in a file that is damaged.
+    """
     for part in graphs_of(exported.graph_module):
         if not all(map(_is_shared, part.graph.nodes)):
             _make_anew(part)
@@ -42,5 +47,5 @@ def _make_anew(part: GraphModule) -> None:
     values = [node.meta.get("val") for node in part.graph.find_nodes(op="placeholder")]
     mode = fake_mode(values)
     if mode is not None:
-        with torch.no_grad():
+        with refused_by("", "PyTorch"), torch.no_grad():
             FakeTensorProp(part, mode).propagate_dont_convert_inputs(*values)
