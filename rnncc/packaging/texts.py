@@ -53,7 +53,7 @@ def header(metadata: Mapping[str, Any]) -> str:
         metadata,
         declare=partial(prototype, metadata),
         guard=f"RNNCC_MODEL_{metadata['name']}_H",
-        needs=textwrap.fill(_needs(metadata), 97).replace("\n", "\n * "),
+        needs=_filled(_needs(metadata)),
         constants=_constants(metadata) if system_of(metadata["target"]) == "bare" else [],
     )
 
@@ -115,6 +115,7 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
         "line": metadata.get("line", LINE),
         "versions": [version["cpu"] for version in metadata.get("versions", ())],
         "max_steps": metadata.get("max_steps"),
+        "bounds": _filled(", ".join(metadata.get("bounds", ()))),
         "gpu": metadata.get("device") == "cuda",
         "training": _training(metadata) if "trained" in metadata else None,
         "stream": metadata.get("stream", {}).get("state"),
@@ -123,6 +124,11 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
         **more,
     }
     return _environment().get_template(TEMPLATES[kind]).render(values)
+
+
+def _filled(text: str) -> str:
+    """Lines of a comment."""
+    return textwrap.fill(text, 97).replace("\n", "\n * ")
 
 
 def _needs(metadata: Mapping[str, Any]) -> str:
