@@ -90,8 +90,10 @@ class _Questions:
 
 
 def _is_between(frame: FrameType) -> bool:
-    """Whether it is code by which a size is asked, whoever asks; some is written meanwhile."""
-    return frame.f_code.co_filename.startswith(_ASKING) or "__name__" not in frame.f_globals
+    """Whether it is code by which a size is asked, whoever asks; TorchDynamo writes some."""
+    file, caller = frame.f_code.co_filename, frame.f_back
+    written = file == "<string>" and caller and caller.f_code.co_filename == _GUARDING
+    return bool(written or file.startswith(_ASKING))
 
 
 def _is_idle(fact: Any) -> bool:

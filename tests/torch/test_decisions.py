@@ -82,6 +82,21 @@ def test_sizes_decided_otherwise_are_refused(
                 compiled(x)
 
 
+class Scripted(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * 2 if x.shape[0] > 1 else x * 3
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_decisions_of_torchscript() -> None:
+    scripted, free = torch.jit.script(Scripted()), ({0: AUTO},)
+    program = rt.export(scripted, (torch.zeros(EXAMPLE, 3),), dynamic_shapes=free)
+    model = rnncc.compile(program)
+    np.testing.assert_array_equal(model.run({"x": np.ones((2, 3), np.float32)})["y"], 2)
+    with pytest.raises(ArrayError, match="be -"):
+        model.run({"x": np.ones((1, 3), np.float32)})
+
+
 def looped(step: Callable[[Any], Any], x: Any) -> Any:
     return rt.scan(lambda row, h: (step(row) + h, h + 1), x, torch.zeros(()))[0]
 
