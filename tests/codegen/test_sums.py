@@ -207,6 +207,28 @@ def test_vectors_run_along_planes(stride: int, turned: bool) -> None:
     check(program)
 
 
+@pytest.mark.parametrize(
+    ("channels", "row", "taps", "is_copied"),
+    [(16, 7, 3, True), (15, 7, 3, False), (40, 4, 3, True), (40, 13, 3, False), (40, 13, 5, True)],
+)
+@pytest.mark.parametrize("gated", [False, True])
+def test_planes_of_short_rows(
+    channels: int, row: int, taps: int, is_copied: bool, gated: bool
+) -> None:
+    """Vectors run along many channels, of a copy; along the rows where that is not worth it."""
+    b = Builder.net("planes")
+    x = b.input("x", [N, channels, T + taps - 1, row + taps - 1])
+    x = b.transpose(x, (0, 2, 3, 1))
+    windows = b.windows(b.windows(x, 1, 0, T, 1, taps), 3, 0, row, 1, taps)
+    weights = b.broadcast(b.input("w", [taps, taps, channels]), dims_of(windows), (2, 4, 5))
+    y = b.reduce("sum", b.mul(b.tanh(windows) if gated else windows, weights), [2, 4])
+    program = b.finish({"y": b.transpose(y, (0, 3, 1, 2))})
+    [op] = [op for op in as_it_is(program).func.walk() if isinstance(op, kernels.Reduce)]
+    assert lanes_of(op) is Lanes.ACROSS
+    assert op.dims[-3] == (channels if is_copied else row)
+    check(program)
+
+
 def test_results_of_planes_become_an_output_with_channels_last() -> None:
     b = Builder.net("planes")
     check(b.finish({"y": over_planes(b, 1)}))
