@@ -15,7 +15,7 @@ from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
-from rnncc.ir.ops.shape import Reshape, Shift, Transpose
+from rnncc.ir.ops.shape import Broadcast, Reshape, Shift, Transpose
 from rnncc.ir.ops.windows import Windows
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.kern import kernels
@@ -33,6 +33,8 @@ WIDE = 4
 """An axis of fewer elements fills too little of a vector."""
 LANES, COPIES = 16, 4
 """Of a full vector; terms of a sum that take as long as copying what it reads and gives."""
+OFTEN = 16
+"""How often an element is read that is worth a copy."""
 Strides = Sequence[Dim]
 
 
@@ -54,8 +56,7 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
     kept = [a for a in range(len(dims)) if a not in axes]
     # Vectors run along the last axis that is kept, so that it must not be one of size 1.
     kept_order, reduced = [a for a in kept if dims[a] != 1], _reduced_order(lowering, op)
-    copied = _narrow(lowering, op, kept_order, reduced)
-    lowering.places.update({value: lowering.dense(value) for value in copied})
+    copied = _copied(lowering, op, kept_order, reduced)
     order, turned = _turned(lowering, op, kept_order, reduced)
     domain = [dims[a] for a in order]
     at = dict(zip(order, identity(domain), strict=True))
@@ -72,6 +73,19 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
     lowering.places[op.y] = dest
     if turned is not None and (wanted := lowering.output_of.get(op.y)) is not None:
         lowering.emit_map([(op.y, wanted)], dims_of(op.y))
+
+
+def _copied(
+    lowering: Lowering, op: Reduce, kept: Sequence[int], reduced: Sequence[int]
+) -> list[SSAValue]:
+    """Give what a reduction reads places where vectors are neighbours, if that is worth it."""
+    copied = list[SSAValue]()
+    if len(kept) > 1 and not lowering.target.waits_are_dear:
+        for rule in (_strided, _narrow):
+            found = rule(lowering, op, kept, reduced)
+            lowering.places.update({value: lowering.dense(value) for value in found})
+            copied += found
+    return copied
 
 
 def _neighbours(
@@ -99,8 +113,8 @@ def _narrow(
 ) -> list[SSAValue]:
     """What is read by windows whose rows fill no vector, where the last axis that is kept fills
     one: in a copy elements are neighbours along that axis."""
-    dims, found = dims_of(op.x), _windowed(lowering, op)
-    if not found or lowering.target.waits_are_dear:
+    dims, found = dims_of(op.x), _below(lowering, op, Windows)
+    if not found:
         return []
     _, wide = _neighbours(lowering, op, kept, reduced)
     sizes = [dims[axis] for axis in (kept[-1], *wide[-1:], *reduced)]
@@ -112,14 +126,27 @@ def _narrow(
     return found if channels >= LANES and worth else []
 
 
-def _windowed(lowering: Lowering, op: Reduce) -> list[SSAValue]:
-    """What a reduction reads windows of, where that is no buffer yet."""
+def _strided(
+    lowering: Lowering, op: Reduce, kept: Sequence[int], _: Sequence[int]
+) -> list[SSAValue]:
+    """Views of few elements that are read again and again, such as weights turned round: vectors
+    along the last axis that is kept are worth a copy."""
+    dims, found = dims_of(op.x), _below(lowering, op, Broadcast)
+    often, last = _at_large(product(dims)), (dims[kept[-1]],)
+    along = (v for v in found if is_view(v.owner) and dims_of(v)[-1:] == last)
+    sizes = ((v, product(dims_of(v))) for v in along)
+    few = (v for v, size in sizes if size.is_static and int(size) * OFTEN <= often)
+    return [v for v in few if lowering.place(v).access.strides[-1] != 1]
+
+
+def _below(lowering: Lowering, op: Reduce, kind: type[Operation]) -> list[SSAValue]:
+    """What a reduction reads through views of a kind, where that is no buffer yet."""
     found, queue = dict[SSAValue, None](), [op.x]
     while queue:
         value, base = queue.pop(), None
         while is_view(view := value.owner) and lowering.find(value) is None:
             value = view.x
-            base = value if isinstance(view, Windows) else base
+            base = value if isinstance(view, kind) else base
         if base is not None and lowering.find(base) is None and base.owner.parent is op.parent:
             found[base] = None
         elif isinstance(below := value.owner, Elementwise) and lowering.find(value) is None:
@@ -139,14 +166,14 @@ def _turned(
     if not wide:
         return [*kept, *reduced], None
     widest = max(reads, key=lambda strides: sum(s != 0 for s in strides))
-    order = sorted(kept, key=lambda a: (a == wide[-1], -_large(widest[a])))
+    order = sorted(kept, key=lambda a: (a == wide[-1], -_at_large(widest[a])))
     steps = dict(zip(order, row_major([dims[a] for a in order]), strict=True))
     whole = [a for a in range(len(dims)) if a not in get_ints(op.axes)]
     access = Access(ZERO, tuple(steps.get(axis, ZERO) for axis in whole))
     return [*order, *reduced], Placed(lowering.scratch(op.y).buffer, access)
 
 
-def _large(step: Dim) -> int:
+def _at_large(step: Dim) -> int:
     """A step where open sizes are large."""
     return step.evaluate(dict.fromkeys(step.symbols, LARGE))
 

@@ -13,7 +13,7 @@ from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import shape_text
 from rnncc.nn.axes import move_axis
-from rnncc.nn.convolution import Window, convolution, is_depthwise
+from rnncc.nn.convolution import Window, are_sums, convolution
 from rnncc.nn.transposed_convolution import transposed_convolution
 
 Pads = list[tuple[Dim | int, Dim | int]]
@@ -109,7 +109,7 @@ def windows_of(n: Node, index: int = 1) -> tuple[list[Window], int]:
     geometry, dims, groups = Geometry(n, _kernel(n, index)), n.dims(0), n.integer("group", 1)
     geometry.fit(dims[2:])
     outputs, channels = n.static(index)[:2]
-    if groups > MAX_GROUPS and not is_depthwise(channels, -(-outputs // groups)):
+    if groups > MAX_GROUPS and not are_sums(channels, -(-outputs // groups), groups):
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     if groups < 1 or outputs % groups or dims[1] != channels * groups:
         what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(index))}"
