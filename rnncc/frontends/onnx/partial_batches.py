@@ -39,6 +39,14 @@ def _normalised(n: Node, inputs: Operands) -> Axes:
     return x.axis
 
 
+def _skipped(n: Node, inputs: Operands) -> Axes:
+    """The same of a sum of two tensors, both of such rows."""
+    x, skip = inputs[:2]
+    if not isinstance(x, Partial) or not isinstance(skip, Partial) or x.axis != skip.axis:
+        return None
+    return x.axis if x.axis < x.rank - 1 and x.rank == skip.rank else None
+
+
 def _beside(axis_of: Callable[[Node], int]) -> Callable[[Node, Operands], Axes]:
     """Along one axis, all of them of as many rows; each row of another by itself."""
 
@@ -125,11 +133,15 @@ _OF_BATCHES = (
     *("Conv", "ConvTranspose", "ConvInteger", "MaxPool", "AveragePool", "LpPool"),
     *("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", "DepthToSpace", "SpaceToDepth", "LRN"),
     *("BatchNormalization", "InstanceNormalization", "GroupNormalization"),
+    *("QLinearConv", "com.microsoft.FusedConv", "com.microsoft.QLinearAveragePool"),
+    "com.microsoft.QLinearGlobalAveragePool",
 )
+_NORMALISING = ("LayerNormalization", "RMSNormalization", "com.microsoft.QLinearSoftmax")
 
 BATCHES: dict[str, Callable[[Node, Operands], Axes]] = {
     **dict.fromkeys(_OF_BATCHES, _batch),
-    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised),
+    **dict.fromkeys(_NORMALISING, _normalised),
+    "com.microsoft.SkipLayerNormalization": _skipped,
     **dict.fromkeys(("LpNormalization", "TopK"), _beside(lambda n: n.integer("axis", -1))),
     **dict.fromkeys(("Split",), _beside(lambda n: n.integer("axis", 0))),
     **dict.fromkeys(("CumSum", "CumProd"), _cumulated),

@@ -187,6 +187,11 @@ def _product(n: Node, inputs: Operands) -> int | None:
     return _elementwise(n, inputs[:2]) if min(found) < rank - 2 else found.pop()
 
 
+def _fused_product(n: Node, inputs: Operands) -> int | None:
+    turned = any(n.flag(name, 0) for name in ("transA", "transB", "transBatchA", "transBatchB"))
+    return None if turned else _product(n, inputs)
+
+
 def _gemm(n: Node, inputs: Operands) -> int | None:
     x = only(inputs)
     if x is None or x.axis or n.flag("transA", 0):
@@ -258,6 +263,7 @@ _PLAIN = {
     *logic.OPERATORS,
 } - {"CastLike", "Dropout"}
 _QUANTISING = [f"{domain}{op}Linear" for domain in _DOMAINS for op in ("Quantize", "Dequantize")]
+_OF_ELEMENTS = [f"com.microsoft.{op}" for op in ("Gelu", "BiasGelu", "FastGelu", "QuickGelu")]
 _OF_NUMBERS = ("Add", "Mul", "Sigmoid", "LeakyRelu")
 _REDUCED = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSumExp", "SumSquare", "LogSum")
 
@@ -278,6 +284,8 @@ RULES: dict[str, Rule] = {
     "GatherND": _gather_nd,
     "Concat": _concat,
     **dict.fromkeys(("MatMul", "MatMulInteger"), _product),
-    "Gemm": _gemm,
+    "com.microsoft.FusedMatMul": _fused_product,
+    **dict.fromkeys(("Gemm", "com.microsoft.FusedGemm"), _gemm),
+    **dict.fromkeys(_OF_ELEMENTS, _elementwise),
     **BATCHES,
 }

@@ -14,6 +14,7 @@ from rnncc.errors import CompileError
 from tests.frontends.onnx.models import body, graph, info, model, node
 from tests.frontends.onnx.partial_rows import compared, flags, rows
 
+MICROSOFT = "com.microsoft"
 pytestmark = pytest.mark.peers
 
 
@@ -26,6 +27,8 @@ CONSTANTS = {
     **{"s": numbers(4), "s2": numbers(2), "wx": numbers(1, 9, 4), "wh": numbers(1, 9, 3)},
     **{"last": np.array(-1), "first": np.array(0), "one": np.array([1]), "two": np.array([2])},
     **{"nought": np.array([0]), "big": np.array([99]), "pads": np.array([0, 0, 1, 0, 0, 2])},
+    **{"w8": np.arange(-12, 12, dtype=np.int8).reshape(4, 2, 3), "z8": np.int8(0)},
+    **{"f0": np.float32(0.05), "z0": np.uint8(128)},
     **{"apart": np.array([3, 1]), "axis2": np.array([2]), "x0": numbers(2, 4)},
 }
 TURNED = [node("Flatten", "r", "f"), node("Transpose", "f", "t", perm=[1, 0])]
@@ -61,6 +64,18 @@ BATCHES = {
     "Softmax": [node("Softmax", "r", "y", axis=0)],
     "ArgMax": [node("ArgMax", "r", "i", axis=0), node("Relu", "r", "y")],
     "PRelu": [node("PRelu", "r s", "y")],
+    "FusedConv": [node("FusedConv", "r w", "y", activation="Relu", domain=MICROSOFT)],
+    "FusedMatMul": [node("FusedMatMul", "r v", "y", alpha=0.5, domain=MICROSOFT)],
+    "BiasGelu": [node("BiasGelu", "r s", "y", domain=MICROSOFT)],
+    "SkipLayerNormalization": [
+        node("Relu", "r", "k"),
+        node("SkipLayerNormalization", "r k s s", "y", domain=MICROSOFT),
+    ],
+    "QLinearConv": [
+        node("QuantizeLinear", "r f0 z0", "q"),
+        node("QLinearConv", "q f0 z0 w8 f0 z8 f0 z0", "p"),
+        node("DequantizeLinear", "p f0 z0", "y"),
+    ],
     "joined": [node("Concat", "r x r", "y", axis=0)],
     "joined behind": [node("Concat", "x r", "y", axis=0)],
 }
@@ -72,7 +87,14 @@ def test_batches(name: str) -> None:
     whole = name == "ArgMax"
     outputs = [info("y", None), *([info("i", None, "i64")] if whole else [])]
     constants = CONSTANTS | {"v0": numbers(3, 8)}
-    made = model(nodes, [info("x", ["N", 2, 4]), info("c", ["N"], "i1")], outputs, constants, 18)
+    made = model(
+        nodes,
+        [info("x", ["N", 2, 4]), info("c", ["N"], "i1")],
+        outputs,
+        constants,
+        18,
+        domains={MICROSOFT: 1},
+    )
     chosen = (flags(0, 1, 1), flags(1, 1, 1), flags(0, 0, 1))
     compared(made, [{"x": rows(6).reshape(3, 2, 4), "c": c} for c in chosen])
 
