@@ -45,6 +45,14 @@ def of_few(groups: int, channels: int, outputs: int, **attributes: Any) -> Any:
     return model(nodes, [info("x", ["N", 2, "W"])], [info("y", None)], constants)
 
 
+def of_many_channels(channels: int) -> Any:
+    """Each of them laid over itself."""
+    nodes = [node("Conv", "x u", "c")]
+    nodes += [node("ConvTranspose", "c w", "y", group=channels, strides=[2])]
+    constants = {"u": drawn(channels, 2, 1), "w": drawn(channels, 1, 3)}
+    return model(nodes, [info("x", ["N", 2, "W"])], [info("y", None)], constants)
+
+
 def convolutions() -> Any:
     """Two convolutions and a pool, as audio front ends have them, and a loop over what is left."""
     nodes = [
@@ -184,6 +192,7 @@ MODELS: dict[str, tuple[Any, int]] = {
     "convolutions, a pool and a loop": (convolutions(), 10),
     "halves": (halves(), 1),
     "laid over": (laid_over(), 1),
+    "600 channels laid over": (of_many_channels(600), 1),
     "filled up": (filled_up(), 1),
     "as long as x": (joined(mode="linear"), 1),
     "as long as x, nearest": (joined(**WHOLE), 1),
