@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.counted import same_count
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.node import Node, OnnxOperator
+from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops import activations, arithmetic, elementwise, logic
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.ops.shape import axes_input
@@ -21,6 +22,7 @@ from rnncc.frontends.onnx.partial_batches import BATCHES, Axes, Operands, fill_p
 from rnncc.frontends.onnx.partial_moves import build_moved
 from rnncc.frontends.onnx.partial_sums import build_together
 from rnncc.frontends.onnx.values import Value
+from rnncc.ir.dims import Dim, product
 
 Rule = Callable[[Node, Operands], Axes]
 """From a node, whose inputs have all rows of the bound, and the inputs as they are."""
@@ -81,6 +83,9 @@ def _shape(n: Node, x: Partial) -> SSAValue:
     sizes = [n.b.size(d, "i64") for d in x.dims]
     assert x.count is not None
     sizes[x.axis] = x.count
+    base, more = parted(x.count)
+    if base is not None and more == 0:
+        n.scope.model.counts[base] = x.dims[x.axis]
     first = _from_end(n.integer("start", 0), x.rank)
     end = _from_end(n.integer("end", x.rank), x.rank)
     if first >= end:
@@ -136,12 +141,27 @@ def _unsqueeze(n: Node, inputs: Operands) -> int | None:
 
 
 def _reshape(n: Node, inputs: Operands) -> int | None:
-    """Axes of size 1 come and go."""
+    """Other axes change, before the rows or behind them; the size of the rows stays, as 0 or -1."""
     x = only(inputs)
-    if x is None or any(d != 1 for at, d in enumerate(x.dims) if at != x.axis):
+    if x is None or n.value(1).known is None:
         return None
-    sizes = [int(size) if size.is_static else 0 for size in n.sizes(1)]
-    return sizes.index(-1) if sorted(sizes) == [-1, *[1] * (len(sizes) - 1)] else None
+    sizes = n.sizes(1)
+    for axis, size in enumerate(sizes):
+        kept = size == -1 or (size == 0 and axis == x.axis and not n.flag("allowzero", 0))
+        before, behind = sizes[:axis], sizes[axis + 1 :]
+        kept = kept and _are_same(x, before, x.dims[: x.axis], 0)
+        if kept and _are_same(x, behind, x.dims[x.axis + 1 :], axis + 1):
+            return axis
+    return None
+
+
+def _are_same(x: Partial, sizes: Sequence[Dim], dims: Sequence[Dim], first: int) -> bool:
+    """Whether axes, from one on, have as many elements as others; one may be -1 for the rest."""
+    own = (x.dims[at] if at < x.rank else Dim.of(0) for at in range(first, first + len(sizes)))
+    known = [kept if size == 0 else size for size, kept in zip(sizes, own, strict=True)]
+    rest = product(size for size in known if size != -1)
+    whole = product(dims)
+    return whole == rest if -1 not in known else whole.divide(rest) is not None
 
 
 def _gather(n: Node, inputs: Operands) -> int | None:

@@ -28,6 +28,8 @@ CONSTANTS = {
     **{"last": np.array(-1), "first": np.array(0), "one": np.array([1]), "two": np.array([2])},
     **{"nought": np.array([0]), "big": np.array([99]), "pads": np.array([0, 0, 1, 0, 0, 2])},
     **{"w8": np.arange(-12, 12, dtype=np.int8).reshape(4, 2, 3), "z8": np.int8(0)},
+    **{"to4": np.array([-1, 4, 1, 2]), "to3": np.array([0, 4, -1]), "to8": np.array([8, -1])},
+    **{"last1": np.array([-1])},
     **{"f0": np.float32(0.05), "z0": np.uint8(128)},
     **{"apart": np.array([3, 1]), "axis2": np.array([2]), "x0": numbers(2, 4)},
 }
@@ -53,6 +55,16 @@ BATCHES = {
     "Pad": [node("Pad", "r pads", "y")],
     "Slice": [node("Slice", "r one big axis2", "y")],
     "Flatten": [node("Flatten", "r", "y")],
+    "Reshape": [node("Reshape", "r to4", "y")],
+    "Reshape, rows kept": [node("Reshape", "r to3", "y")],
+    "Reshape, rows last": [
+        node("Transpose", "r", "t", perm=[1, 2, 0]),
+        node("Reshape", "t to8", "y"),
+    ],
+    "ConstantOfShape": [
+        *(node("Shape", "r", "n", end=2), node("ConstantOfShape", "n", "o")),
+        *(node("ReduceMax", "r last1", "h", keepdims=0), node("Add", "h o", "y")),
+    ],
     "GatherElements": [
         node("ArgMax", "r", "a", axis=2),
         node("GatherElements", "r a", "y", axis=2),

@@ -31,9 +31,17 @@ def is_settled(place: Place) -> TypeGuard[Dim]:
 
 
 def is_counted(n: Node, start: Place, end: Place, step: int) -> bool:
-    """Whether the run decides how many rows lie between two bounds."""
-    computed = isinstance(start, SSAValue) or isinstance(end, SSAValue)
-    return computed and step == 1 and not n.scope.model.training
+    """Whether the run decides how many rows lie between two bounds, or the iteration of a loop,
+    which is not built turn by turn."""
+    model, bounds = n.scope.model, (start, end)
+    computed = any(isinstance(place, SSAValue) for place in bounds)
+    varying = not model.unrolled and _span_varies(start, end)
+    return (computed or varying) and step == 1 and not model.training
+
+
+def _span_varies(start: Place, end: Place) -> bool:
+    """Whether there are other numbers of rows in each iteration."""
+    return isinstance(start, Dim) and isinstance(end, Dim) and varies(end - start)
 
 
 def counted_rows(n: Node, x: SSAValue, axis: int, start: Place, end: Place) -> Partial:
