@@ -141,9 +141,12 @@ def _strided(
 
 def _below(lowering: Lowering, op: Reduce, kind: type[Operation]) -> list[SSAValue]:
     """What a reduction reads through views of a kind, where that is no buffer yet."""
-    found, queue = dict[SSAValue, None](), [op.x]
+    found, seen, queue = dict[SSAValue, None](), set[SSAValue](), [op.x]
     while queue:
         value, base = queue.pop(), None
+        if value in seen:
+            continue
+        seen.add(value)
         while is_view(view := value.owner) and lowering.find(value) is None:
             value = view.x
             base = value if isinstance(view, kind) else base
