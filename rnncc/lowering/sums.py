@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,24 +11,31 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.attributes import get_ints
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
-from rnncc.ir.ops.shape import Reshape, Shift, Transpose
+from rnncc.ir.ops.shape import Broadcast, Reshape, Shift, Transpose
+from rnncc.ir.ops.windows import Windows
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.kern import kernels
 from rnncc.kern.access import FAR, Access, are_near
 from rnncc.kern.access import dense as row_major
 from rnncc.lowering.compute import some_rows
-from rnncc.lowering.maps import ZERO, AxisIndex, Placed, identity, merged
+from rnncc.lowering.maps import ZERO, AxisIndex, Placed, identity, is_view, merged
 
 if TYPE_CHECKING:
     from rnncc.lowering.walk import Lowering
 
 LARGE = 1 << 10
 """An open size, to tell steps along axes apart."""
-WIDE = 8
+WIDE = 4
 """An axis of fewer elements fills too little of a vector."""
+LANES, COPIES = 16, 4
+"""Of a full vector; terms of a sum that take as long as copying what it reads and gives."""
+OFTEN = 16
+"""How often an element is read that is worth a copy."""
+Strides = Sequence[Dim]
 
 
 def emit_reduce(lowering: Lowering, op: Reduce) -> None:
@@ -48,6 +56,7 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
     kept = [a for a in range(len(dims)) if a not in axes]
     # Vectors run along the last axis that is kept, so that it must not be one of size 1.
     kept_order, reduced = [a for a in kept if dims[a] != 1], _reduced_order(lowering, op)
+    copied = _copied(lowering, op, kept_order, reduced)
     order, turned = _turned(lowering, op, kept_order, reduced)
     domain = [dims[a] for a in order]
     at = dict(zip(order, identity(domain), strict=True))
@@ -59,9 +68,93 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
     listing = some_rows(lowering, op.y, domain)
     kernel = kernels.Reduce(op.kind.data, len(axes), domain, region.ins, out, body, some=listing)
     lowering.builder.insert(kernel)
+    for value in copied:
+        del lowering.places[value]
     lowering.places[op.y] = dest
     if turned is not None and (wanted := lowering.output_of.get(op.y)) is not None:
         lowering.emit_map([(op.y, wanted)], dims_of(op.y))
+
+
+def _copied(
+    lowering: Lowering, op: Reduce, kept: Sequence[int], reduced: Sequence[int]
+) -> list[SSAValue]:
+    """Give what a reduction reads places where vectors are neighbours, if that is worth it."""
+    copied = list[SSAValue]()
+    if len(kept) > 1 and not lowering.target.waits_are_dear:
+        for rule in (_strided, _narrow):
+            found = rule(lowering, op, kept, reduced)
+            lowering.places.update({value: lowering.dense(value) for value in found})
+            copied += found
+    return copied
+
+
+def _neighbours(
+    lowering: Lowering, op: Reduce, kept: Sequence[int], reduced: Sequence[int]
+) -> tuple[Sequence[Strides], list[int]]:
+    """The strides of what a reduction reads, and the axes along which vectors may run rather than
+    along the last one that is kept; none where that one is better."""
+    dims = dims_of(op.x)
+    if len(kept) < 2 or op.y in lowering.needed:
+        return [], []
+    region = lowering.region(len(dims))
+    region.value(op.x, identity(dims))
+    reads = [access.strides for _, access in region.ins]
+
+    def near(axis: int, most: int = FAR) -> bool:
+        steps = [strides[axis] for strides in reads]
+        return are_near(steps, most) and any(s != 0 for s in steps)
+
+    wide = [a for a in kept if near(a) and not (dims[a].is_static and int(dims[a]) < WIDE)]
+    return reads, [] if kept[-1] in wide or near(reduced[-1], 1) else wide
+
+
+def _narrow(
+    lowering: Lowering, op: Reduce, kept: Sequence[int], reduced: Sequence[int]
+) -> list[SSAValue]:
+    """What is read by windows whose rows fill no vector, where the last axis that is kept fills
+    one: in a copy elements are neighbours along that axis."""
+    dims, found = dims_of(op.x), _below(lowering, op, Windows)
+    if not found:
+        return []
+    _, wide = _neighbours(lowering, op, kept, reduced)
+    sizes = [dims[axis] for axis in (kept[-1], *wide[-1:], *reduced)]
+    if not wide or not all(size.is_static for size in sizes):
+        return []
+    channels, row, *taps = map(int, sizes)
+    # Each term is a vector of a row; copies there and back take as long as some terms.
+    worth = math.prod(taps) * (LANES - row) >= COPIES * row
+    return found if channels >= LANES and worth else []
+
+
+def _strided(
+    lowering: Lowering, op: Reduce, kept: Sequence[int], _: Sequence[int]
+) -> list[SSAValue]:
+    """Views of few elements that are read again and again, such as weights turned round: vectors
+    along the last axis that is kept are worth a copy."""
+    dims, found = dims_of(op.x), _below(lowering, op, Broadcast)
+    often, last = _at_large(product(dims)), (dims[kept[-1]],)
+    along = (v for v in found if is_view(v.owner) and dims_of(v)[-1:] == last)
+    sizes = ((v, product(dims_of(v))) for v in along)
+    few = (v for v, size in sizes if size.is_static and int(size) * OFTEN <= often)
+    return [v for v in few if lowering.place(v).access.strides[-1] != 1]
+
+
+def _below(lowering: Lowering, op: Reduce, kind: type[Operation]) -> list[SSAValue]:
+    """What a reduction reads through views of a kind, where that is no buffer yet."""
+    found, seen, queue = dict[SSAValue, None](), set[SSAValue](), [op.x]
+    while queue:
+        value, base = queue.pop(), None
+        if value in seen:
+            continue
+        seen.add(value)
+        while is_view(view := value.owner) and lowering.find(value) is None:
+            value = view.x
+            base = value if isinstance(view, kind) else base
+        if base is not None and lowering.find(base) is None and base.owner.parent is op.parent:
+            found[base] = None
+        elif isinstance(below := value.owner, Elementwise) and lowering.find(value) is None:
+            queue += below.operands
+    return list(found)
 
 
 def _turned(
@@ -72,30 +165,18 @@ def _turned(
     Where the last axis that is kept is short, or elements are neighbours along another one, as in
     windows over planes of channels, vectors run along that one, and so do the results.
     """
-    plain = [*kept, *reduced], None
-    dims = dims_of(op.x)
-    if len(kept) < 2 or op.y in lowering.needed:
-        return plain
-    region = lowering.region(len(dims))
-    region.value(op.x, identity(dims))
-    reads = [access.strides for _, access in region.ins]
-
-    def near(axis: int, most: int = FAR) -> bool:
-        steps = [strides[axis] for strides in reads]
-        return are_near(steps, most) and any(s != 0 for s in steps)
-
-    wide = [a for a in kept if near(a) and not (dims[a].is_static and int(dims[a]) < WIDE)]
-    if kept[-1] in wide or near(reduced[-1], 1) or not wide:
-        return plain
+    dims, (reads, wide) = dims_of(op.x), _neighbours(lowering, op, kept, reduced)
+    if not wide:
+        return [*kept, *reduced], None
     widest = max(reads, key=lambda strides: sum(s != 0 for s in strides))
-    order = sorted(kept, key=lambda a: (a == wide[-1], -_large(widest[a])))
+    order = sorted(kept, key=lambda a: (a == wide[-1], -_at_large(widest[a])))
     steps = dict(zip(order, row_major([dims[a] for a in order]), strict=True))
     whole = [a for a in range(len(dims)) if a not in get_ints(op.axes)]
     access = Access(ZERO, tuple(steps.get(axis, ZERO) for axis in whole))
     return [*order, *reduced], Placed(lowering.scratch(op.y).buffer, access)
 
 
-def _large(step: Dim) -> int:
+def _at_large(step: Dim) -> int:
     """A step where open sizes are large."""
     return step.evaluate(dict.fromkeys(step.symbols, LARGE))
 

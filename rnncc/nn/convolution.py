@@ -21,6 +21,8 @@ are up to 9 high."""
 FEW = 4
 """Channels that are not worth to be turned round to stand side by side, such as those of an image:
 a window has a run of taps for each."""
+MANY = 8
+"""Groups that fill a vector, or half of one."""
 
 
 @record
@@ -154,10 +156,11 @@ def by_unit(b: Builder, x: SSAValue, weights: SSAValue) -> SSAValue:
     return b.matmul(x, weights, transpose_b=True)
 
 
-def is_depthwise(channels: int, outputs: int) -> bool:
+def are_sums(channels: int, outputs: int, groups: int) -> bool:
     """Whether groups of so many channels and outputs are sums over taps, lanes running along the
-    groups, rather than a product each."""
-    return channels == 1 and outputs <= FEW
+    groups, rather than a product each: depthwise ones, and many of few channels."""
+    few = channels <= FEW and outputs <= FEW
+    return groups > 1 and few and (channels == 1 or groups >= MANY)
 
 
 def convolution(
@@ -195,17 +198,13 @@ def convolution(
         rows = _by_channel(b, x, windows, pad)
         own = b.reshape(weights, (outputs, channels * depth))
         return with_bias(b, product(b, rows, own), bias)
+    # Rows of few channels would be products of few terms, a few units wide.
+    if are_sums(channels, outputs, groups):
+        sums = _depthwise if channels == 1 else _by_group
+        return with_bias(b, sums(b, x, weights, windows, groups, pad), bias)
     x = _windows(b, channels_last(b, x), windows, pad)
     batch, *counts = dims_of(x)[: rank + 1]
     by_tap = b.transpose(weights, [0, *range(2, rank + 2), 1])
-    # Rows of one channel would be products of depth `taps`, a few units wide.
-    if groups > 1 and is_depthwise(channels, outputs):
-        several = () if outputs == 1 else (outputs,)
-        kernel = b.transpose(weights, [*range(2, rank + 2), 1, 0])
-        kernel = b.reshape(kernel, (*taps, groups, *several))
-        x = b.reshape(x, (*dims_of(x), 1)) if several else x
-        sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))
-        return with_bias(b, b.reshape(sums, (batch, *counts, groups * outputs)), bias)
     rows = b.reshape(by_tap, (groups * outputs, depth * channels))
     parts = list[SSAValue]()
     for group in range(groups):
@@ -214,6 +213,52 @@ def convolution(
         flat = b.reshape(group_x, (batch, *counts, depth * channels))
         parts.append(product(b, flat, own))
     return with_bias(b, b.concat(parts, rank + 1), bias)
+
+
+def _depthwise(
+    b: Builder,
+    x: SSAValue,
+    weights: SSAValue,
+    windows: Sequence[Window],
+    groups: int,
+    pad: float | SSAValue,
+) -> SSAValue:
+    """Groups of one channel: sums over taps, lanes along the channels.
+
+    Returns:
+        [N, windows of each axis..., M].
+    """
+    (units, _, *taps), rank = dims_of(weights), len(windows)
+    several = () if int(units) == groups else (int(units) // groups,)
+    x = _windows(b, channels_last(b, x), windows, pad)
+    kernel = b.transpose(weights, [*range(2, rank + 2), 1, 0])
+    kernel = b.reshape(kernel, (*taps, groups, *several))
+    x = b.reshape(x, (*dims_of(x), 1)) if several else x
+    sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))
+    return b.reshape(sums, (*dims_of(sums)[: rank + 1], units))
+
+
+def _by_group(
+    b: Builder,
+    x: SSAValue,
+    weights: SSAValue,
+    windows: Sequence[Window],
+    groups: int,
+    pad: float | SSAValue,
+) -> SSAValue:
+    """Groups of few channels and outputs: sums over taps and channels, lanes along the groups; the
+    result as above.
+    """
+    (batch, _, *sizes), (units, channels, *taps) = dims_of(x), dims_of(weights)
+    rank, outputs = len(windows), int(units) // groups
+    x = b.reshape(x, (batch, groups, channels, *sizes))
+    x = _windows(b, b.transpose(x, [0, *range(3, rank + 3), 2, 1]), windows, pad)
+    x = b.reshape(x, (*dims_of(x)[:-1], 1, groups))
+    kernel = b.reshape(weights, (groups, outputs, channels, *taps))
+    kernel = b.transpose(kernel, [*range(3, rank + 3), 2, 1, 0])
+    sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 2))
+    sums = b.transpose(sums, [*range(rank + 1), rank + 2, rank + 1])
+    return b.reshape(sums, (*dims_of(sums)[: rank + 1], units))
 
 
 def with_bias(b: Builder, y: SSAValue, bias: SSAValue | None) -> SSAValue:
@@ -264,8 +309,8 @@ def _windows(b: Builder, x: SSAValue, windows: Sequence[Window], pad: float | SS
     """x [N, sizes..., C], with pads, as [N, windows of each axis..., taps of each axis..., C]."""
     rank = len(windows)
     x = windowed(b, x, windows, 1, pad)
-    places = [1 + 2 * i for i in range(rank)]
-    return b.transpose(x, [0, *places, *(p + 1 for p in places), 2 * rank + 1])
+    places, rest = [1 + 2 * i for i in range(rank)], range(2 * rank + 1, len(dims_of(x)))
+    return b.transpose(x, [0, *places, *(p + 1 for p in places), *rest])
 
 
 def channels_last(b: Builder, x: SSAValue) -> SSAValue:

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.cells import CellWeights
-from rnncc.nn.convolution import Window, convolution, is_depthwise
+from rnncc.nn.convolution import Window, are_sums, convolution
 from rnncc.nn.linear import matmul
 from rnncc.nn.reduction import reduce_keepdims
 from rnncc.nn.steps import Named
@@ -118,7 +118,7 @@ def whole_convolution(
     (numbers, x_zero), (kernel, w_zero) = signed(b, *x), signed(b, *weights)
     several = w_zero is not None and len(dims_of(w_zero)) > 0
     units, channels = map(int, dims_of(kernel)[:2])
-    if groups > 1 and (several or is_depthwise(channels, units // groups)):
+    if groups > 1 and (several or are_sums(channels, units // groups, groups)):
         wide = whole(b, numbers, x_zero), whole(b, kernel, w_zero)
         return convolution(b, *wide, bias, windows, groups, product=_wide_product)
     pad = 0.0 if x_zero is None else b.cast(x_zero, "i8")

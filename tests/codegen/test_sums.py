@@ -207,6 +207,44 @@ def test_vectors_run_along_planes(stride: int, turned: bool) -> None:
     check(program)
 
 
+@pytest.mark.parametrize(
+    ("channels", "row", "taps", "is_copied"),
+    [(16, 7, 3, True), (15, 7, 3, False), (40, 4, 3, True), (40, 13, 3, False), (40, 13, 5, True)],
+)
+@pytest.mark.parametrize("gated", [False, True])
+def test_planes_of_short_rows(
+    channels: int, row: int, taps: int, is_copied: bool, gated: bool
+) -> None:
+    """Vectors run along many channels, of a copy; along the rows where that is not worth it."""
+    b = Builder.net("planes")
+    x = b.input("x", [N, channels, T + taps - 1, row + taps - 1])
+    x = b.transpose(x, (0, 2, 3, 1))
+    windows = b.windows(b.windows(x, 1, 0, T, 1, taps), 3, 0, row, 1, taps)
+    weights = b.broadcast(b.input("w", [taps, taps, channels]), dims_of(windows), (2, 4, 5))
+    y = b.reduce("sum", b.mul(b.tanh(windows) if gated else windows, weights), [2, 4])
+    program = b.finish({"y": b.transpose(y, (0, 3, 1, 2))})
+    [op] = [op for op in as_it_is(program).func.walk() if isinstance(op, kernels.Reduce)]
+    assert lanes_of(op) is Lanes.ACROSS
+    assert op.dims[-3] == (channels if is_copied else row)
+    check(program)
+
+
+@pytest.mark.parametrize("batch", [1, 40])
+@pytest.mark.parametrize("last", [False, True], ids=["planes", "channels last"])
+def test_weights_that_are_turned_round(batch: int, last: bool) -> None:
+    """As nets with gradients take them: a copy serves all windows."""
+    b = Builder.net("weighted")
+    x = b.input("x", [batch, T + 2, 20, 5] if last else [batch, 5, T + 2, 20])
+    windows = b.windows(x if last else b.transpose(x, (0, 2, 3, 1)), 1, 0, T, 1, 3)
+    weights = b.transpose(b.input("w", [5, 3]), (1, 0))
+    spread = b.broadcast(weights, dims_of(windows), (2, 4))
+    program = b.finish({"y": b.reduce("sum", b.mul(windows, spread), [2])})
+    [op] = [op for op in as_it_is(program).func.walk() if isinstance(op, kernels.Reduce)]
+    assert lanes_of(op) is Lanes.ACROSS
+    assert {access.strides[-2] for access in op.in_accesses} == ({1} if last else {0, 1})
+    check(program)
+
+
 def test_results_of_planes_become_an_output_with_channels_last() -> None:
     b = Builder.net("planes")
     check(b.finish({"y": over_planes(b, 1)}))

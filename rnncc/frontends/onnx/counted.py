@@ -46,7 +46,7 @@ def counted_shape(n: Node, index: int) -> CountedShape | None:
     dims, counts = list[Dim](), list[tuple[int, SSAValue]]()
     for axis, place in enumerate(n.places(index)):
         base, size = (None, place) if isinstance(place, Dim) else parted(place)
-        most = None if base is None or size != 0 else most_counted(base)
+        most = None if base is None or size != 0 else most_counted(n, base)
         if base is not None:
             if most is None:
                 return None
@@ -58,8 +58,10 @@ def counted_shape(n: Node, index: int) -> CountedShape | None:
     return CountedShape(dims, axis, n.b.reshape(n.b.cast(count, "i64"), ()))
 
 
-def most_counted(number: SSAValue) -> Dim | None:
-    """The most that a number may be, if it counts what is true in a tensor of bools."""
+def most_counted(n: Node, number: SSAValue) -> Dim | None:
+    """The most that a number may be, if it counts rows, or what is true in a tensor of bools."""
+    if number in n.scope.model.counts:
+        return n.scope.model.counts[number]
     op = number.owner
     if not isinstance(op, Reduce) or op.kind.data != "sum" or product(dims_of(number)) != 1:
         return None

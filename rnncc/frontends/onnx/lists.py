@@ -58,7 +58,8 @@ class StackedRows(Value):
         """What must be equal for two lists to differ in their numbers alone."""
         parts = self.front, self.items, self.latest
         forms = (tuple(item.form for item in items) for items in parts)
-        return "list", self.earlier, self.stacked is None, *forms
+        stacked = None if self.stacked is None else self.stacked.form
+        return "list", self.earlier, stacked, *forms
 
     @property
     def held(self) -> list[Value]:

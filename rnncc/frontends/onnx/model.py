@@ -56,8 +56,10 @@ class ModelContext:
         known: what operators force sizes to be, as far as that is known.
         decided: numbers that the run decides -> the sizes that they are, a symbol where that is not
             known yet.
+        counts: numbers of rows that the run decides -> the most that they may be.
         undecided: the error of a size that no other one is known to be equal to.
         symbols: of the sizes of inputs, and of those that the run decides, in order.
+        unrolled: how many loops a node stands in that can be built turn by turn.
         branches: how many branches a node stands in that may not be taken.
         stored: the bytes of the file.
         folded: the bytes of all that has been computed at import.
@@ -80,6 +82,7 @@ class ModelContext:
     bounds: dict[Dim, None] = field(default_factory=dict[Dim, None])
     shapes: set[Dim] = field(default_factory=set[Dim])
     decided: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
+    counts: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
     undecided: CompileError | None = None
     loops: int = 0
     known: Known = field(default_factory=Known)
@@ -89,6 +92,7 @@ class ModelContext:
     wide: dict[Value | SSAValue | None, Value | SSAValue] = field(default_factory=dict[Any, Any])
     nodes: int = 0
     calls: int = 0
+    unrolled: int = 0
     branches: int = 0
     stored: int = 0
     folded: int = 0

@@ -5,6 +5,7 @@ What the rows behind those that count hold means nothing, but may be computed wi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.ir import SSAValue
@@ -13,6 +14,8 @@ from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.records import record
+
+READERS = "operators that compute row by row, Shape and outputs may"
 
 
 @record(eq=False)
@@ -35,7 +38,17 @@ class Partial(Value):
     @property
     def form(self) -> tuple[Any, ...]:
         """No tensor's."""
-        return "partial", self.axis, self.count
+        return "partial", self.axis
+
+    def tensors(self) -> list[Value]:
+        """All rows, and how many count."""
+        assert self.count is not None
+        return [self.whole(), Value.computed(self.count)]
+
+    def holding(self, tensors: Sequence[Value]) -> Partial:
+        """Other rows, of which others count."""
+        rows, count = tensors
+        return Partial.counted(rows, self.axis, count.made)
 
     def whole(self) -> Value:
         """The rows of the bound."""

@@ -6,13 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from xdsl.ir import SSAValue
+
 from rnncc.frontends.onnx.counted import CountedShape, counted_shape, repeated, same_count
 from rnncc.frontends.onnx.lists import StackedRows
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.indexing import scattered_rows
 from rnncc.frontends.onnx.partial import Partial, first_rows
+from rnncc.frontends.onnx.partial_sums import contracted
 from rnncc.frontends.onnx.values import Value
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.types import dims_of
 
 Operands = Sequence[Value | None]
 Moved = Value | None
@@ -80,6 +85,39 @@ def _slice(n: Node, inputs: Operands) -> Moved:
     return Partial.counted(x.whole(), 0, n.b.minimum(x.count, end.count))
 
 
+def _joined(n: Node, inputs: Operands) -> Moved:
+    """One behind the other along the axis of the rows."""
+    parts = [value for value in inputs if value is not None]
+    axis = n.axis(n.integer("axis"), parts[0].rank)
+    if any(isinstance(part, Partial) and part.axis != axis for part in parts):
+        return None
+    b, (made, *others) = n.b, [n.x(index) for index in range(len(parts))]
+    counts = [_count_of(n, part, axis) for part in parts]
+    count, counted = counts[0], isinstance(parts[0], Partial)
+    for part, rows, more in zip(parts[1:], others, counts[1:], strict=True):
+        before, made = dims_of(made)[axis], b.concat([made, rows], axis)
+        if counted:  # the rows that do not count are left out
+            made = b.gather(made, _places_behind(b, before, dims_of(made)[axis], count), axis)
+        counted, count = counted or isinstance(part, Partial), b.add(count, more)
+    return Partial.counted(Value.computed(made), axis, count)
+
+
+def _count_of(n: Node, part: Value, axis: int) -> SSAValue:
+    count = part.count if isinstance(part, Partial) else None
+    return n.b.size(part.dims[axis], "i64") if count is None else count
+
+
+def _places_behind(b: Builder, before: Dim, size: Dim, count: SSAValue) -> SSAValue:
+    """The numbers of so many rows of a tensor, then of those behind its first part."""
+    at = b.iota((size,), 0, "i64")
+    count, first, last = (
+        b.broadcast(number, (size,), [])
+        for number in (count, b.size(before, "i64"), b.size(size - 1, "i64"))
+    )
+    behind = b.minimum(b.add(b.sub(at, count), first), last)
+    return b.select(b.compare("lt", at, count), at, behind)
+
+
 def _split(n: Node, inputs: Operands) -> Moved:
     """The rows as elements of a list."""
     x = _only_first(inputs)
@@ -97,4 +135,6 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "Reshape": _reshape,
     "Slice": _slice,
     "SplitToSequence": _split,
+    "MatMul": contracted,
+    "Concat": _joined,
 }

@@ -5,23 +5,27 @@ is computed of one row; what reads rows together is in `partial_sums.py`, or ref
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any, cast
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.counted import same_count
+from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.node import Node, OnnxOperator
+from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops import activations, arithmetic, elementwise, logic
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.ops.shape import axes_input
-from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.partial import READERS, Partial
+from rnncc.frontends.onnx.partial_batches import BATCHES, Axes, Operands, fill_places, only
 from rnncc.frontends.onnx.partial_moves import build_moved
 from rnncc.frontends.onnx.partial_sums import build_together
 from rnncc.frontends.onnx.values import Value
+from rnncc.ir.dims import Dim, product
 
-Operands = Sequence[Value | None]
-"""The inputs as they are; the node's own have all rows of the bound."""
-Rule = Callable[[Node, Operands], int | None]
-_HINT = "operators that compute row by row, Shape and outputs may"
+Rule = Callable[[Node, Operands], Axes]
+"""From a node, whose inputs have all rows of the bound, and the inputs as they are."""
 
 
 def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
@@ -32,26 +36,46 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     """
     inputs = n.inputs
     n.inputs = [v.whole() if isinstance(v, Partial) else v for v in inputs]
-    count = _counted(inputs)[0].count
     if name == "Shape":
         return [_shape(n, _counted(inputs)[0])]
-    x = _single(inputs)
+    x = only(inputs)
     together = None if x is None else build_together(n, name, operator, x)
     if together is not None:
         return together
     if (moved := build_moved(n, name, inputs)) is not None:
         return [moved]
-    axis = RULES[name](n, inputs) if name in RULES else None
-    if axis is None:
-        raise n.unsupported("reads a tensor whose number of rows the run decides", _HINT)
+    axes = RULES[name](n, inputs) if name in RULES else None
+    if axes is None:
+        raise _together(n, inputs)
+    if name in _BY_PLACES:
+        fill_places(n, inputs)
     built: Any = operator.build(n)
     results = cast(Sequence[Any], built if isinstance(built, (list, tuple)) else [built])
     values = [n.scope.value(n, at, result) for at, result in enumerate(results)]
-    return [Partial.counted(value, axis, count) for value in values]
+    each = [axes] * len(values) if isinstance(axes, int) else axes
+    pairs = zip(values, each, strict=False)
+    count = _same(n, inputs)
+    return [v if axis < 0 else Partial.counted(v, axis, count) for v, axis in pairs]
+
+
+def _together(n: Node, inputs: Operands) -> NeedsValue:
+    made = (n.scope.model.inputs_behind(Value.computed(count)) for count in _counts(inputs))
+    needed = list(dict.fromkeys(name for names in made for name in names))
+    what = "reads a tensor whose number of rows the run decides"
+    return NeedsValue(n.location, what, READERS, needed)
 
 
 def _counted(inputs: Operands) -> list[Partial]:
     return [value for value in inputs if isinstance(value, Partial)]
+
+
+def _counts(inputs: Operands) -> list[SSAValue]:
+    return list(dict.fromkeys(v.count for v in _counted(inputs) if v.count is not None))
+
+
+def _same(n: Node, inputs: Operands) -> SSAValue:
+    """How many rows of all inputs count."""
+    return reduce(partial(same_count, n.b), _counts(inputs))
 
 
 def _shape(n: Node, x: Partial) -> SSAValue:
@@ -59,6 +83,9 @@ def _shape(n: Node, x: Partial) -> SSAValue:
     sizes = [n.b.size(d, "i64") for d in x.dims]
     assert x.count is not None
     sizes[x.axis] = x.count
+    base, more = parted(x.count)
+    if base is not None and more == 0:
+        n.scope.model.counts[base] = x.dims[x.axis]
     first = _from_end(n.integer("start", 0), x.rank)
     end = _from_end(n.integer("end", x.rank), x.rank)
     if first >= end:
@@ -76,7 +103,7 @@ def _from_end(axis: int, rank: int) -> int:
 def _elementwise(n: Node, inputs: Operands) -> int | None:
     rank = max(v.rank for v in inputs if v is not None)
     axes = {rank - v.rank + v.axis for v in _counted(inputs)}
-    if len(axes) > 1 or len({v.count for v in _counted(inputs)}) > 1:
+    if len(axes) > 1:
         return None
     axis = axes.pop()
     for value in inputs:
@@ -86,12 +113,6 @@ def _elementwise(n: Node, inputs: Operands) -> int | None:
         if own >= 0 and value.dims[own] != 1:
             return None
     return axis
-
-
-def _single(inputs: Operands, index: int = 0) -> Partial | None:
-    """The tensor, where an input is the only one of its kind."""
-    value = inputs[index] if index < len(inputs) else None
-    return value if isinstance(value, Partial) and len(_counted(inputs)) == 1 else None
 
 
 def _transpose(n: Node, inputs: Operands) -> int | None:
@@ -106,12 +127,12 @@ def _left(x: Partial, removed: Sequence[int]) -> int | None:
 
 
 def _squeeze(n: Node, inputs: Operands) -> int | None:
-    x, axes = _single(inputs), axes_input(n)
+    x, axes = only(inputs), axes_input(n)
     return None if x is None or not axes else _left(x, n.axes(axes, x.rank))
 
 
 def _unsqueeze(n: Node, inputs: Operands) -> int | None:
-    x, axes = _single(inputs), axes_input(n)
+    x, axes = only(inputs), axes_input(n)
     if x is None or axes is None:
         return None
     rank = x.rank + len(axes)
@@ -120,27 +141,42 @@ def _unsqueeze(n: Node, inputs: Operands) -> int | None:
 
 
 def _reshape(n: Node, inputs: Operands) -> int | None:
-    """Axes of size 1 come and go."""
-    x = _single(inputs)
-    if x is None or any(d != 1 for at, d in enumerate(x.dims) if at != x.axis):
+    """Other axes change, before the rows or behind them; the size of the rows stays, as 0 or -1."""
+    x = only(inputs)
+    if x is None or n.value(1).known is None:
         return None
-    sizes = [int(size) if size.is_static else 0 for size in n.sizes(1)]
-    return sizes.index(-1) if sorted(sizes) == [-1, *[1] * (len(sizes) - 1)] else None
+    sizes = n.sizes(1)
+    for axis, size in enumerate(sizes):
+        kept = size == -1 or (size == 0 and axis == x.axis and not n.flag("allowzero", 0))
+        before, behind = sizes[:axis], sizes[axis + 1 :]
+        kept = kept and _are_same(x, before, x.dims[: x.axis], 0)
+        if kept and _are_same(x, behind, x.dims[x.axis + 1 :], axis + 1):
+            return axis
+    return None
+
+
+def _are_same(x: Partial, sizes: Sequence[Dim], dims: Sequence[Dim], first: int) -> bool:
+    """Whether axes, from one on, have as many elements as others; one may be -1 for the rest."""
+    own = (x.dims[at] if at < x.rank else Dim.of(0) for at in range(first, first + len(sizes)))
+    known = [kept if size == 0 else size for size, kept in zip(sizes, own, strict=True)]
+    rest = product(size for size in known if size != -1)
+    whole = product(dims)
+    return whole == rest if -1 not in known else whole.divide(rest) is not None
 
 
 def _gather(n: Node, inputs: Operands) -> int | None:
     rank = n.value(0).rank
     axis, index = n.axis(n.integer("axis", 0), rank), n.value(1)
-    if (x := _single(inputs)) is not None:
+    if (x := only(inputs)) is not None:
         if x.axis == axis:
             return None
         return x.axis if x.axis < axis else x.axis - 1 + index.rank
-    places = _single(inputs, 1)
+    places = only(inputs, 1)
     return None if places is None else axis + places.axis
 
 
 def _gather_nd(n: Node, inputs: Operands) -> int | None:
-    places = _single(inputs, 1)
+    places = only(inputs, 1)
     if places is None or n.integer("batch_dims", 0) or places.axis == places.rank - 1:
         return None
     return places.axis
@@ -148,23 +184,36 @@ def _gather_nd(n: Node, inputs: Operands) -> int | None:
 
 def _concat(n: Node, inputs: Operands) -> int | None:
     parts = _counted(inputs)
-    same = len({(part.axis, part.count) for part in parts}) == 1 and len(parts) == len(inputs)
+    same = len({part.axis for part in parts}) == 1 and len(parts) == len(inputs)
     axis = n.axis(n.integer("axis"), parts[0].rank)
     return parts[0].axis if same and axis != parts[0].axis else None
 
 
 def _product(n: Node, inputs: Operands) -> int | None:
-    """Rows of a left operand times a matrix; of integers, by one zero point for all."""
-    x, zero = _single(inputs), n.inputs[2] if n.has(2) else None
-    if x is None or x.axis == x.rank - 1 or n.value(1).rank != 2:
+    """Rows of the left operand, columns of the right one, or matrices; of integers, by one zero
+    point for all.
+    """
+    rank, least = max(v.rank for v in n.inputs[:2] if v), min(v.rank for v in n.inputs[:2] if v)
+    if least < 2 or (n.has(2) and any(d != 1 for d in n.value(2).dims)):
         return None
-    if zero is not None and any(d != 1 for d in zero.dims):
+    axes = {
+        (rank - v.rank + v.axis, at) for at, v in enumerate(inputs[:2]) if isinstance(v, Partial)
+    }
+    if any(axis == rank - 1 - at for axis, at in axes):
+        return None  # what is summed over
+    found = {axis for axis, _ in axes}
+    if len(found) != 1:
         return None
-    return x.axis
+    return _elementwise(n, inputs[:2]) if min(found) < rank - 2 else found.pop()
+
+
+def _fused_product(n: Node, inputs: Operands) -> int | None:
+    turned = any(n.flag(name, 0) for name in ("transA", "transB", "transBatchA", "transBatchB"))
+    return None if turned else _product(n, inputs)
 
 
 def _gemm(n: Node, inputs: Operands) -> int | None:
-    x = _single(inputs)
+    x = only(inputs)
     if x is None or x.axis or n.flag("transA", 0):
         return None
     added = n.inputs[2] if n.has(2) else None
@@ -173,7 +222,7 @@ def _gemm(n: Node, inputs: Operands) -> int | None:
 
 def _along(n: Node, inputs: Operands) -> int | None:
     """Along another axis, whose size stays; before opset 13 along all from one on."""
-    x, old = _single(inputs), n.opset < 13
+    x, old = only(inputs), n.opset < 13
     if x is None:
         return None
     axis = n.axis(n.integer("axis", 1 if old else -1), x.rank)
@@ -182,7 +231,7 @@ def _along(n: Node, inputs: Operands) -> int | None:
 
 def _quantised(n: Node, inputs: Operands) -> int | None:
     """By one scale, or by one for each row of another axis."""
-    x, scale = _single(inputs), n.value(1)
+    x, scale = only(inputs), n.value(1)
     if x is None or n.integer("block_size", 0):
         return None
     whole = all(d == 1 for d in scale.dims)
@@ -196,7 +245,7 @@ def _of_numbers(n: Node, inputs: Operands) -> int | None:
 
 def _product_of_numbers(n: Node, inputs: Operands) -> int | None:
     """Rows of a quantised left operand, by one scale for all, times a matrix."""
-    x, right = _single(inputs), n.value(3)
+    x, right = only(inputs), n.value(3)
     if x is None or x.axis == x.rank - 1 or right.rank != 2:
         return None
     return x.axis if all(d == 1 for d in n.value(1).dims) else None
@@ -204,7 +253,7 @@ def _product_of_numbers(n: Node, inputs: Operands) -> int | None:
 
 def _gemm_of_numbers(n: Node, inputs: Operands) -> int | None:
     """The same with a row of biases, which are numbers of no scale of their own."""
-    x = _single(inputs)
+    x = only(inputs)
     if x is None or x.axis or n.flag("transA", 0):
         return None
     bias = n.inputs[6] if n.has(6) else None
@@ -216,7 +265,7 @@ def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
     """Along other axes, which go or become 1."""
 
     def rule(n: Node, inputs: Operands) -> int | None:
-        x, axes = _single(inputs), axes_of(n)
+        x, axes = only(inputs), axes_of(n)
         if x is None or not axes:
             return None
         removed = n.axes(axes, x.rank)
@@ -225,14 +274,16 @@ def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
     return rule
 
 
+_BY_PLACES = ("Gather", "GatherElements", "GatherND")
 _DOMAINS = ("", "com.microsoft.")
 _PLAIN = {
     *elementwise.OPERATORS,
     *activations.OPERATORS,
     *arithmetic.OPERATORS,
     *logic.OPERATORS,
-} - {"CastLike", "Dropout", "PRelu"}
+} - {"CastLike", "Dropout"}
 _QUANTISING = [f"{domain}{op}Linear" for domain in _DOMAINS for op in ("Quantize", "Dequantize")]
+_OF_ELEMENTS = [f"com.microsoft.{op}" for op in ("Gelu", "BiasGelu", "FastGelu", "QuickGelu")]
 _OF_NUMBERS = ("Add", "Mul", "Sigmoid", "LeakyRelu")
 _REDUCED = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSumExp", "SumSquare", "LogSum")
 
@@ -253,5 +304,8 @@ RULES: dict[str, Rule] = {
     "GatherND": _gather_nd,
     "Concat": _concat,
     **dict.fromkeys(("MatMul", "MatMulInteger"), _product),
-    "Gemm": _gemm,
+    "com.microsoft.FusedMatMul": _fused_product,
+    **dict.fromkeys(("Gemm", "com.microsoft.FusedGemm"), _gemm),
+    **dict.fromkeys(_OF_ELEMENTS, _elementwise),
+    **BATCHES,
 }

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.counted import same_count
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.partial import Partial, filled
@@ -29,6 +30,10 @@ def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> li
     """The outputs of a node that reads all rows of its first input; None where it does not."""
     if name == "DynamicQuantizeLinear":
         return _quantised(n, operator, x)
+    if name in ("Softmax", "LogSoftmax"):
+        return _soft(n, operator, x)
+    if name in ("ArgMax", "ArgMin"):
+        return _place(n, operator, x)
     kind = name.removeprefix("Reduce")
     if kind == name or x.axis not in (axes := reduced_axes(n)):
         return None
@@ -39,6 +44,38 @@ def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> li
     if kind != "Mean":
         return [operator.build(n)]
     return [_mean(n, x, axes)] if x.dtype in FLOATS else None
+
+
+def contracted(n: Node, inputs: Sequence[Value | None]) -> Value | None:
+    """The product of matrices summed over such rows, which both of them have."""
+    x, y = inputs
+    if not isinstance(x, Partial) or not isinstance(y, Partial) or min(x.rank, y.rank) < 2:
+        return None
+    if x.axis != x.rank - 1 or y.axis != y.rank - 2 or x.count is None or y.count is None:
+        return None
+    count = same_count(n.b, x.count, y.count)
+    for at, v in enumerate((x, y)):
+        n.inputs[at] = _whole(n, Partial.counted(v.whole(), v.axis, count), 0)
+    return n.scope.value(n, 0, n.scope.model.operators["MatMul"].build(n))
+
+
+def _soft(n: Node, operator: OnnxOperator, x: Partial) -> list[Any] | None:
+    """Along the rows: those that do not count have no part."""
+    if n.opset < 13 or n.axis(n.integer("axis", -1), x.rank) != x.axis or x.dtype not in FLOATS:
+        return None
+    n.inputs[0] = _whole(n, x, -math.inf)
+    return [Partial.counted(n.scope.value(n, 0, operator.build(n)), x.axis, x.count)]
+
+
+def _place(n: Node, operator: OnnxOperator, x: Partial) -> list[Any] | None:
+    """The first of the largest rows, of which those that do not count are none."""
+    if n.axis(n.integer("axis", 0), x.rank) != x.axis or n.flag("select_last_index", 0):
+        return None
+    other = _neutral(n.op.op_type.removeprefix("Arg"), x.dtype)
+    if other is None:
+        return None
+    n.inputs[0] = _whole(n, x, other)
+    return [operator.build(n)]
 
 
 def _whole(n: Node, x: Partial, other: float) -> Value:

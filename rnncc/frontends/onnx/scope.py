@@ -14,13 +14,13 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, InternalError, Location, SizeError
-from rnncc.frontends.onnx.errors import Unsupported
+from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.functions import definition_of, function_key, inlined
 from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.order import in_order
-from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.partial import READERS, Partial
 from rnncc.frontends.onnx.reading import opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.unread import BY_DEFINITION, CONTRIBUTED, REFUSED, UNVERSIONED
@@ -94,6 +94,9 @@ class Scope:
 
     def ssa(self, value: Value) -> SSAValue:
         """A value in this block; known numbers become constants or parameters here."""
+        if isinstance(value, Partial) and value.count is not None:
+            inputs = self.model.inputs_behind(Value.computed(value.count))
+            raise NeedsValue(self.b.loc, f"takes {value} for a tensor", READERS, inputs)
         if not value.is_tensor:
             raise Unsupported(self.b.loc, f"takes {value} for a tensor")
         if value.made is not None:

@@ -54,7 +54,8 @@ def of_two() -> Any:
 
 
 def apart() -> Any:
-    nodes = [node("Slice", "table at to zero", "y")]
+    """In steps of two rows."""
+    nodes = [node("Slice", "table at to zero four", "y")]
     return _model(nodes, [info("at", [1], "i64"), info("to", [1], "i64")])
 
 

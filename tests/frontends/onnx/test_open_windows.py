@@ -36,6 +36,23 @@ def depthwise(outputs: int, **attributes: Any) -> Any:
     return model(nodes, [info("x", ["N", 2, "W"])], [info("y", None)], constants)
 
 
+def of_few(groups: int, channels: int, outputs: int, **attributes: Any) -> Any:
+    """A convolution of many groups, each of a few channels and outputs, behind another."""
+    nodes = [node("Conv", "x u", "c"), node("Conv", "c w b", "a", group=groups, **attributes)]
+    nodes += [node("Relu", "a", "y")]
+    inputs, units = groups * channels, groups * outputs
+    constants = {"u": drawn(inputs, 2, 1), "w": drawn(units, channels, 3), "b": drawn(units)}
+    return model(nodes, [info("x", ["N", 2, "W"])], [info("y", None)], constants)
+
+
+def of_many_channels(channels: int) -> Any:
+    """Each of them laid over itself."""
+    nodes = [node("Conv", "x u", "c")]
+    nodes += [node("ConvTranspose", "c w", "y", group=channels, strides=[2])]
+    constants = {"u": drawn(channels, 2, 1), "w": drawn(channels, 1, 3)}
+    return model(nodes, [info("x", ["N", 2, "W"])], [info("y", None)], constants)
+
+
 def convolutions() -> Any:
     """Two convolutions and a pool, as audio front ends have them, and a loop over what is left."""
     nodes = [
@@ -160,6 +177,10 @@ MODELS: dict[str, tuple[Any, int]] = {
     "two outputs of each channel, pads": (depthwise(2, pads=[1, 1], strides=[2]), 1),
     "three outputs of each channel": (depthwise(3, dilations=[2]), 5),
     "five outputs of each channel": (depthwise(5), 3),
+    "groups of two channels": (of_few(16, 2, 2), 3),
+    "groups of two channels, pads": (of_few(8, 2, 3, pads=[1, 1], strides=[2]), 1),
+    "groups of four channels": (of_few(9, 4, 1, dilations=[2]), 5),
+    "groups of two channels, seven of them": (of_few(7, 2, 2), 3),
     "pool": (windowed("MaxPool", **POOL), 3),
     "pool, rounded up": (windowed("MaxPool", **POOL, pads=[1, 1], ceil_mode=1), 1),
     "pool, the one window beyond x": (windowed("MaxPool", **POOL, ceil_mode=1), 2),
@@ -171,6 +192,7 @@ MODELS: dict[str, tuple[Any, int]] = {
     "convolutions, a pool and a loop": (convolutions(), 10),
     "halves": (halves(), 1),
     "laid over": (laid_over(), 1),
+    "600 channels laid over": (of_many_channels(600), 1),
     "filled up": (filled_up(), 1),
     "as long as x": (joined(mode="linear"), 1),
     "as long as x, nearest": (joined(**WHOLE), 1),
@@ -200,7 +222,7 @@ def test_equals_onnxruntime_at_every_size(name: str) -> None:
     "name",
     [
         *["convolutions, a pool and a loop", "halves", "laid over", "as long as x"],
-        "two outputs of each channel, pads",
+        *["two outputs of each channel, pads", "groups of two channels, pads"],
     ],
 )
 def test_gradients(name: str) -> None:

@@ -13,24 +13,27 @@ from rnncc_runtime.errors import ModelError
 import rnncc
 from rnncc import onnx_backend
 from rnncc.errors import CompileError
-from rnncc.ir.interpreter import run
 from tests.frontends.onnx.models import (
     KINDS,
-    assert_close,
     body,
-    by_onnxruntime,
     graph,
     imported,
     info,
     model,
     node,
 )
-from tests.golden import Arrays
+from tests.frontends.onnx.partial_rows import compared, flags, rows
 
 CONSTANTS = {
     **{"w": np.arange(12, dtype=np.float32).reshape(4, 3), "table": np.eye(3, dtype=np.float32)},
     **{"last": np.array([-1]), "flat": np.array([-1]), "b": np.ones(3, np.float32)},
-    **{"one": np.array(1), "limit": np.float32(0.3), "many": np.array(9), "most": np.array(40)},
+    **{
+        "one": np.array(1),
+        "nought": np.array(0),
+        "limit": np.float32(0.3),
+        "many": np.array(9),
+        "most": np.array(40),
+    },
 }
 MASK = [node("NonZero", "m", "i"), node("Transpose", "i", "j", perm=[1, 0])]
 MASK += [node("GatherND", "x j", "y"), node("Shape", "y", "s")]
@@ -40,23 +43,6 @@ ROWS += [node("Gather", "table k", "g"), node("Concat", "y g", "z", axis=1)]
 ROWS += [node("ReduceMax", "z", "top", axes=[1], keepdims=0), node("Unsqueeze", "top one1", "t1")]
 ROWS += [node("Squeeze", "t1 one1", "t2"), node("Reshape", "t2 flat", "t3")]
 NUMBERS = {**CONSTANTS, "one1": np.array([1])}
-
-
-def compared(made: Any, calls: list[Arrays], **options: Any) -> None:
-    """By ONNX Runtime, the interpreter and machine code, which tell the number of rows besides."""
-    compiled, program = rnncc.compile(made, **options), imported(made, **options)
-    for inputs in calls:
-        want = by_onnxruntime(made, inputs)
-        for got in (compiled.run(inputs), run(program, inputs)):
-            assert_close({name: got[name] for name in want}, want)
-
-
-def flags(*numbers: int) -> Any:
-    return np.array(numbers, bool)
-
-
-def rows(count: int, size: int = 4) -> Any:
-    return np.random.default_rng(count).standard_normal((count, size)).astype(np.float32)
 
 
 def test_masks() -> None:
@@ -281,10 +267,10 @@ def test_what_is_refused() -> None:
 
     refused(until(OUTPUTS), "number of rows the run would decide .--max-iterations bounds it")
     refused(until(OUTPUTS, "most"), "for inference", train=True)
-    made = until([info("t", None)], "most", [node("CumSum", "ms one", "t")])
+    made = until([info("t", None)], "most", [node("CumSum", "ms nought", "t", reverse=1)])
     refused(made, "reads a tensor whose number of rows the run decides .operators that")
     made = until([info("d", None)], "most", [node("SequenceAt", "f one", "d")])
     refused(made, "takes a tensor whose number of rows the run decides for a tensor")
     inside = body([node("Add", "v ms", "v2")], "v")
     made = until([info("o", None)], "most", [node("Loop", "many _ x", "o", body=inside)])
-    refused(made, "takes a tensor whose number of rows the run decides for a tensor")
+    refused(made, "reads a tensor whose number of rows the run decides .operators that")

@@ -304,14 +304,23 @@ def test_parts_that_short_sequences_do_not_have(bounds: str, least: int) -> None
         compiled.run({"x": np.zeros((2, least - 1, 3), np.float32), "h": H})
 
 
-@pytest.mark.parametrize(
-    "bounds",
-    ["zero0 k2_ one0", "k_ end one0", "km_ k2_ one0"],
-    ids=["longer", "shorter", "by data"],
-)
-def test_parts_of_sizes_that_the_turn_decides_are_refused(bounds: str) -> None:
+OF_OTHER_SIZES = {"longer": "zero0 k2_ one0", "shorter": "k_ end one0", "by data": "km_ k2_ one0"}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", OF_OTHER_SIZES)
+def test_parts_of_sizes_that_the_turn_decides(name: str) -> None:
+    """Each iteration adds up another number of rows."""
+    pytest.importorskip("onnxruntime")
+    made = sliced(*OF_OTHER_SIZES[name].split())
+    compiled: Any = rnncc.compile(made)
+    for steps in (5, 9):
+        x = np.random.default_rng(steps).standard_normal((2, steps, 3)).astype(np.float32)
+        want = by_onnxruntime(made, {"x": x, "h": H})
+        assert_close(compiled.run({"x": x, "h": H}), want)
+        assert_close(interpreted(made, {"x": x, "h": H}), want)
     with pytest.raises(CompileError, match=r"\(Slice\): .* and must be known"):
-        imported(sliced(*bounds.split()))
+        rnncc.compile(made, train=True)
 
 
 def test_a_loop_over_rows_streams() -> None:

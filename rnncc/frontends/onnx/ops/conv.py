@@ -13,12 +13,12 @@ from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import shape_text
 from rnncc.nn.axes import move_axis
-from rnncc.nn.convolution import Window, convolution, is_depthwise
+from rnncc.nn.convolution import Window, are_sums, convolution
 from rnncc.nn.transposed_convolution import transposed_convolution
 
 Pads = list[tuple[Dim | int, Dim | int]]
-MAX_GROUPS = 256
-"""Each is a product of its own, unless each has one channel and few outputs."""
+MAX_GROUPS = 512
+"""Each is a product of its own, unless groups have few channels and outputs."""
 MAX_TAPS = 1024
 """Along an axis of ConvTranspose, which adds up one shifted tensor a tap."""
 AUTO = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
@@ -109,7 +109,7 @@ def windows_of(n: Node, index: int = 1) -> tuple[list[Window], int]:
     geometry, dims, groups = Geometry(n, _kernel(n, index)), n.dims(0), n.integer("group", 1)
     geometry.fit(dims[2:])
     outputs, channels = n.static(index)[:2]
-    if groups > MAX_GROUPS and not is_depthwise(channels, -(-outputs // groups)):
+    if groups > MAX_GROUPS and not are_sums(channels, -(-outputs // groups), groups):
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     if groups < 1 or outputs % groups or dims[1] != channels * groups:
         what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(index))}"
@@ -126,7 +126,7 @@ def _conv_transpose(n: Node) -> SSAValue:
     dims, weights = n.dims(0), n.static(1)
     kernel, groups = _kernel(n), n.integer("group", 1)
     geometry, rank = Geometry(n, kernel), len(kernel)
-    if groups > MAX_GROUPS:
+    if groups > MAX_GROUPS and weights[:2] != [groups, 1]:
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     if groups < 1 or dims[1] != weights[0] or max(kernel) > MAX_TAPS:
         raise n.error(f"has data {shape_text(dims)}, weights {shape_text(n.dims(1))}")

@@ -68,6 +68,7 @@ def _counted(loop: LoopBody, count: Dim) -> list[Any]:
     small = count.is_static and int(count) <= MAX_UNROLLED
     if count == 0:
         return _never(loop)
+    loop.n.scope.model.unrolled += small
     try:
         found = _scanned(loop, count, StackedRows.may_grow)
         if found is None and any(map(StackedRows.may_grow_on, loop.starts)):
@@ -77,6 +78,8 @@ def _counted(loop: LoopBody, count: Dim) -> list[Any]:
             raise
         # the number of the iteration decides a shape, or a list is read to which each appends
         found = None if small else _reading(loop, count)
+    finally:
+        loop.n.scope.model.unrolled -= small
     if found is None and not small:
         what = f"carries values whose shapes, types or lengths change, over {count} iterations"
         raise loop.n.unsupported(what, f"up to {MAX_UNROLLED} known iterations are supported")

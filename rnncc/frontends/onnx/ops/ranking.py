@@ -15,7 +15,7 @@ from rnncc.frontends.onnx.sizes import may_be_natural
 from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.size_proofs import larger
+from rnncc.ir.size_proofs import is_natural, larger
 from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.indexing import MAX_RANKED, can_rank, extremum_place, top_k
@@ -98,16 +98,31 @@ def _range(n: Node) -> SSAValue:
     decided = decided_sizes(n, 1)
     start, delta = (_size(n, index) for index in (0, 2))
     limit = _size(n, 1) if decided is None else decided[0]
-    if not delta.is_static or delta == 0:
-        raise n.unsupported(f"has the step {delta}")
-    step = int(delta)
-    span = limit - start if step > 0 else start - limit
-    whole = larger(span, Dim.of(0), n.scope.model.known.facts).over(abs(step))
     wide = WIDE.get(dtype, dtype)
     counted = "i64" if wide in FLOATS else wide
-    number = b.mul(b.iota((whole,), 0, counted), b.fill(step, (), counted))
+    whole = _steps(n, limit - start, delta)
+    number = b.mul(b.iota((whole,), 0, counted), _step(b, delta, counted))
     number = number if decided is None else settled(n, 1, number)
     return b.cast(b.add(number, b.size(start, counted)), wide)
+
+
+def _step(b: Builder, delta: Dim, dtype: str) -> SSAValue:
+    return b.fill(int(delta), (), dtype) if delta.is_static else b.size(delta, dtype)
+
+
+def _steps(n: Node, span: Dim, delta: Dim) -> Dim:
+    """How many steps a range takes."""
+    if not delta.is_static:
+        whole = span.divide(delta)
+        if whole is None or not is_natural(delta):
+            raise n.unsupported(f"has the step {delta}")
+        n.b.require(delta - 1)
+        return larger(whole, Dim.of(0), n.scope.model.known.facts)
+    step = int(delta)
+    if step == 0:
+        raise n.unsupported("has the step 0")
+    span = span if step > 0 else -span
+    return larger(span, Dim.of(0), n.scope.model.known.facts).over(abs(step))
 
 
 def _counts_sizes(n: Node) -> bool:

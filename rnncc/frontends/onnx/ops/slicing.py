@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.node import Node, OnnxOperator
-from rnncc.frontends.onnx.offsets import distance
-from rnncc.frontends.onnx.values import NEAR, Array, varies
+from rnncc.frontends.onnx.ops.computed_bounds import (
+    HUGE,
+    Place,
+    counted_rows,
+    is_counted,
+    is_settled,
+    moving_rows,
+    only_row,
+    place_of,
+    rows_from,
+    span_of,
+)
+from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.values import NEAR, Array
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.size_proofs import is_natural, larger, smaller
+from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.axes import strided
-from rnncc.nn.indexing import from_front
 
-Place = Dim | SSAValue
-"""A bound of a slice: known, or computed as an int64."""
-
-HUGE = (1 << 31) - 1
-"""From here on a bound of a slice means the end; no size is larger."""
-LARGE = 1 << 16
-"""Sizes for which a bound has the sign that it has for all but small ones."""
 SMALLER_LAST = 18
 """The opset from which the last part of an axis may be smaller than the others."""
 
@@ -104,7 +108,7 @@ def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim,
     none, last = Dim.of(0), size - 1
     # an axis of open size has at least one element, or bounds of the slice refuse the call
     facts = n.scope.model.known.facts if size.is_static else (last, *n.scope.model.known.facts)
-    first, behind = _place(n, start, size), _place(n, end, size)
+    first, behind = place_of(n, start, size), place_of(n, end, size)
     if step > NEAR and behind == size:
         n.scope.model.bounds[step - size] = None
         return first, Dim.of(1), 1
@@ -117,102 +121,34 @@ def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim,
     return first, larger(first - behind, none, facts).over(-step), step
 
 
-def _place(n: Node, at: Dim, size: Dim) -> Dim:
-    """Which element a bound means: one below 0 counts from the end, one that is huge is the end."""
-    if not at.is_static:
-        if is_natural(at):
-            return at
-        # calls for which it has the other sign than for large sizes are refused
-        negative = at.evaluate(dict.fromkeys(at.symbols, LARGE)) < 0
-        n.b.require(-at - 1 if negative else at)
-        return size + at if negative else at
-    if abs(int(at)) >= HUGE:
-        return size if int(at) > 0 else Dim.of(-1)
-    if int(at) > NEAR and not size.is_static:
-        n.scope.model.bounds[at - size] = None
-        return size
-    return at if int(at) >= 0 else size + at
-
-
-def _slice(n: Node) -> SSAValue:
+def _slice(n: Node) -> SSAValue | Partial:
     """Elements of X from starts up to ends, in steps, along some axes.
 
     Refused: bounds that are computed at run time, unless they lie a known number of elements apart,
-    or a step beyond the axis leaves one; an end of INT_MAX behind a negative step.
+    or a step beyond the axis leaves one, or one axis is cut so in steps of 1, in inference, where
+    the run decides how many rows there are; an end of INT_MAX behind a negative step.
     """
-    x, dims = n.x(), n.dims()
+    x, dims, counted = n.x(), n.dims(), None
     for axis, start, end, step in _bounds(n):
         size = dims[axis]
-        if _is_settled(start) and _is_settled(end):
+        if is_settled(start) and is_settled(end):
             first, count, step = _cut(n, size, start, end, step)
             x = strided(n.b, x, axis, first if count != 0 else 0, count, step)
         elif step > NEAR:
-            x = n.b.gather(x, _only(n, size, start, end, step), axis)
-        elif (span := _span(n, start, end)) is not None and step == 1:
-            x = n.b.gather(x, _from_start(n, size, start, span), axis)
+            x = n.b.gather(x, only_row(n, size, start, end, step), axis)
+        elif (span := span_of(n, start, end)) is not None and step == 1:
+            x = n.b.gather(x, rows_from(n, size, start, span), axis)
+        elif counted is None and is_counted(n, start, end, step):
+            counted = axis, start, end
         else:
-            x = n.b.gather(x, _moving(n, size, start, end, step), axis)
-    return x
-
-
-def _is_settled(place: Place) -> TypeGuard[Dim]:
-    """Whether a bound is known, and the same in each iteration of the loops around it."""
-    return isinstance(place, Dim) and not varies(place)
-
-
-def _moving(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue:
-    """The numbers of as many elements in each iteration of a loop, all of which are there."""
-    if step > 0 and isinstance(start, Dim) and isinstance(end, Dim) and (end - start).is_static:
-        count = -(-int(end - start) // step)
-        behind = size - start - step * (count - 1) - 1
-        if count > 0 and all(map(n.scope.model.never_negative, (start, behind))):
-            steps = n.b.iota((Dim.of(count),), 0, "i64")
-            steps = steps if step == 1 else n.b.mul(steps, n.full(step, steps))
-            return n.b.add(steps, n.scope.number(start))
-    for index in (1, 2):
-        n.known(index)
-    raise n.unsupported(f"takes another part of an axis of {size} in each iteration of a loop")
-
-
-def _span(n: Node, start: Place, end: Place) -> Dim | None:
-    """How many elements lie between computed bounds, if that is known."""
-    span = distance(_number(n, start), _number(n, end))
-    return None if span is None or varies(span) or not is_natural(span) else span
-
-
-def _from_start(n: Node, size: Dim, start: Place, span: Dim) -> SSAValue:
-    """The numbers of so many elements from a computed one on: one that is not there is an error of
-    the run."""
-    b, first = n.b, _number(n, start)
-    first = b.select(b.compare("lt", first, n.full(0, first)), b.size(size), first)
-    return b.add(b.iota((span,), 0, "i64"), first)
-
-
-def _only(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue:
-    """The number of the one element that is chosen, as a vector; one that is not there is an error
-    of the run."""
-    b, bounds = n.b, n.scope.model.bounds
-    bounds[step - size] = None
-    if isinstance(start, Dim) and is_natural(start):
-        index = n.scope.number(start)
-    else:
-        index = from_front(b, _number(n, start), size)
-    if isinstance(end, Dim) and end.is_static and int(end) > NEAR:
-        bounds[end - size] = None
-    elif not (isinstance(end, Dim) and isinstance(start, Dim) and is_natural(end - start - 1)):
-        inside = b.compare("gt", from_front(b, _number(n, end), size), index)
-        index = b.select(inside, index, b.size(size))
-    return b.reshape(index, (1,))
-
-
-def _number(n: Node, place: Place) -> SSAValue:
-    return n.scope.number(place) if isinstance(place, Dim) else place
+            x = n.b.gather(x, moving_rows(n, size, start, end, step), axis)
+    return x if counted is None else counted_rows(n, x, *counted)
 
 
 def _fold_slice(n: Node, arrays: list[Array]) -> Array | None:
     index: list[Any] = [slice(None)] * arrays[0].ndim
     for axis, first, last, steps in _bounds(n):
-        if not (_is_settled(first) and _is_settled(last)):
+        if not (is_settled(first) and is_settled(last)):
             return None
         start, count, step = _cut(n, n.dims()[axis], first, last, steps)
         if not (start.is_static and count.is_static):

@@ -7,8 +7,10 @@ from math import prod
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.counted import counted_shape
 from rnncc.frontends.onnx.decided import decided_sizes, settled
 from rnncc.frontends.onnx.node import STORED, TEXT, Node, OnnxOperator
+from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value, name_of
 
 SMALL = 1 << 20
@@ -39,18 +41,21 @@ def _constant_of_shape(n: Node) -> SSAValue | Value:
     """One number everywhere.
 
     Refused: a shape that is computed at run time, but of sizes that must be those of something
-    else.
+    else, or one that counts rows.
     """
     value = n.tensor("value") if n.given("value") else np.zeros(1, np.float32)
     if value.size != 1:
         raise n.error(f"attribute 'value' holds {value.size} numbers, not one")
+    number, dtype = value.reshape(-1)[0], name_of(value.dtype)
+    if dtype in STORED and (counted := counted_shape(n, 0)):
+        made = Value.computed(n.b.fill(float(number), counted.dims, dtype))
+        return Partial.counted(made, counted.axis, counted.count)
     decided = decided_sizes(n, 0)
-    dims, number = n.sizes(0) if decided is None else decided, value.reshape(-1)[0]
+    dims = n.sizes(0) if decided is None else decided
     if any(d.is_static and int(d) < 0 for d in dims):
         raise n.error(f"asks for the shape {', '.join(str(d) for d in dims)}")
     if all(d.is_static for d in dims) and prod(int(d) for d in dims) <= SMALL:
         return Value.of(np.full([int(d) for d in dims], number))
-    dtype = name_of(value.dtype)
     if dtype not in STORED:
         raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
     made = n.b.fill(float(number), dims, dtype)

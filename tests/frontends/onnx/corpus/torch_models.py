@@ -1,7 +1,8 @@
 """Recurrent models of PyTorch, by both exporters: `python torch_models.py OUTDIR`.
 
 Each becomes `torch_NAME.onnx` with open batch and time; `NAME.json` beside it says how integers
-are drawn. Those that the second exporter takes become `dynamo_NAME.onnx` too.
+are drawn. Those that the second exporter takes become `dynamo_NAME.onnx` too: it needs the package
+onnxscript, here and in all scripts that export modules of PyTorch.
 """
 
 from __future__ import annotations

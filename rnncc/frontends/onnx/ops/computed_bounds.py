@@ -1,0 +1,142 @@
+"""Slices whose bounds the run decides, or the iteration of a loop."""
+
+from __future__ import annotations
+
+from typing import TypeGuard
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.offsets import distance
+from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.values import NEAR, Value, varies
+from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import is_natural, larger, smaller
+from rnncc.ir.types import dims_of
+from rnncc.nn.indexing import from_front
+
+Place = Dim | SSAValue
+"""A bound of a slice: known, or computed as an int64."""
+
+
+HUGE = (1 << 31) - 1
+"""From here on a bound of a slice means the end; no size is larger."""
+LARGE = 1 << 16
+"""Sizes for which a bound has the sign that it has for all but small ones."""
+
+
+def is_settled(place: Place) -> TypeGuard[Dim]:
+    """Whether a bound is known, and the same in each iteration of the loops around it."""
+    return isinstance(place, Dim) and not varies(place)
+
+
+def is_counted(n: Node, start: Place, end: Place, step: int) -> bool:
+    """Whether the run decides how many rows lie between two bounds, or the iteration of a loop,
+    which is not built turn by turn."""
+    model, bounds = n.scope.model, (start, end)
+    computed = any(isinstance(place, SSAValue) for place in bounds)
+    varying = not model.unrolled and _span_varies(start, end)
+    return (computed or varying) and step == 1 and not model.training
+
+
+def _span_varies(start: Place, end: Place) -> bool:
+    """Whether there are other numbers of rows in each iteration."""
+    return isinstance(start, Dim) and isinstance(end, Dim) and varies(end - start)
+
+
+def counted_rows(n: Node, x: SSAValue, axis: int, start: Place, end: Place) -> Partial:
+    """The rows from one bound to another, of which there are as many as these leave."""
+    b, size = n.b, dims_of(x)[axis]
+    first, behind = (_known_row(n, place, size) for place in (start, end))
+    most = size if behind is None else behind
+    if first is None:
+        at = b.add(b.iota((most,), 0, "i64"), b.broadcast(_row(n, start, size), (most,), []))
+        x = b.gather(x, b.minimum(at, b.broadcast(b.size(size - 1), (most,), [])), axis)
+    else:
+        most = larger(most - first, Dim.of(0))
+        x = b.slice(x, axis, first, most)
+    ends = (
+        _row(n, place, size) if known is None else b.size(known)
+        for place, known in ((end, behind), (start, first))
+    )
+    count = b.sub(*ends)
+    return Partial.counted(Value.computed(x), axis, b.maximum(count, n.full(0, count)))
+
+
+def _known_row(n: Node, place: Place, size: Dim) -> Dim | None:
+    """Which row a bound means, or one of the ends of the axis, where it is known."""
+    if not is_settled(place):
+        return None
+    return smaller(larger(place_of(n, place, size), Dim.of(0)), size)
+
+
+def _row(n: Node, place: Place, size: Dim) -> SSAValue:
+    """The same of a computed bound."""
+    b, at = n.b, from_front(n.b, _number(n, place), size)
+    return b.maximum(b.minimum(at, b.size(size)), n.full(0, at))
+
+
+def place_of(n: Node, at: Dim, size: Dim) -> Dim:
+    """Which element a bound means: one below 0 counts from the end, one that is huge is the end."""
+    if not at.is_static:
+        if is_natural(at):
+            return at
+        # calls for which it has the other sign than for large sizes are refused
+        negative = at.evaluate(dict.fromkeys(at.symbols, LARGE)) < 0
+        n.b.require(-at - 1 if negative else at)
+        return size + at if negative else at
+    if abs(int(at)) >= HUGE:
+        return size if int(at) > 0 else Dim.of(-1)
+    if int(at) > NEAR and not size.is_static:
+        n.scope.model.bounds[at - size] = None
+        return size
+    return at if int(at) >= 0 else size + at
+
+
+def moving_rows(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue:
+    """The numbers of as many elements in each iteration of a loop, all of which are there."""
+    if step > 0 and isinstance(start, Dim) and isinstance(end, Dim) and (end - start).is_static:
+        count = -(-int(end - start) // step)
+        behind = size - start - step * (count - 1) - 1
+        if count > 0 and all(map(n.scope.model.never_negative, (start, behind))):
+            steps = n.b.iota((Dim.of(count),), 0, "i64")
+            steps = steps if step == 1 else n.b.mul(steps, n.full(step, steps))
+            return n.b.add(steps, n.scope.number(start))
+    for index in (1, 2):
+        n.known(index)
+    raise n.unsupported(f"takes another part of an axis of {size} in each iteration of a loop")
+
+
+def span_of(n: Node, start: Place, end: Place) -> Dim | None:
+    """How many elements lie between computed bounds, if that is known."""
+    span = distance(_number(n, start), _number(n, end))
+    return None if span is None or varies(span) or not is_natural(span) else span
+
+
+def rows_from(n: Node, size: Dim, start: Place, span: Dim) -> SSAValue:
+    """The numbers of so many elements from a computed one on: one that is not there is an error of
+    the run."""
+    b, first = n.b, _number(n, start)
+    first = b.select(b.compare("lt", first, n.full(0, first)), b.size(size), first)
+    return b.add(b.iota((span,), 0, "i64"), first)
+
+
+def only_row(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue:
+    """The number of the one element that is chosen, as a vector; one that is not there is an error
+    of the run."""
+    b, bounds = n.b, n.scope.model.bounds
+    bounds[step - size] = None
+    if isinstance(start, Dim) and is_natural(start):
+        index = n.scope.number(start)
+    else:
+        index = from_front(b, _number(n, start), size)
+    if isinstance(end, Dim) and end.is_static and int(end) > NEAR:
+        bounds[end - size] = None
+    elif not (isinstance(end, Dim) and isinstance(start, Dim) and is_natural(end - start - 1)):
+        inside = b.compare("gt", from_front(b, _number(n, end), size), index)
+        index = b.select(inside, index, b.size(size))
+    return b.reshape(index, (1,))
+
+
+def _number(n: Node, place: Place) -> SSAValue:
+    return n.scope.number(place) if isinstance(place, Dim) else place

@@ -1,0 +1,512 @@
+"""Synthesis, separation, speakers and pitch by both exporters: `synthesis_models.py OUTDIR`.
+
+Flows and splines, durations that become frames, fired tokens, sources of sines, chunks that
+overlap, spectra inside of the model, pooled statistics, quantised codes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils.parametrizations import weight_norm
+
+from tests.frontends.onnx.corpus.torch_models import TN, Exported, export_all
+
+
+class Res2(nn.Module):
+    """Channels in parts, each convolved with the one before it."""
+
+    def __init__(self, size: int, parts: int, dilation: int) -> None:
+        super().__init__()
+        self.parts = parts
+        wide = size // parts
+        self.convs = nn.ModuleList(
+            nn.Conv1d(wide, wide, 3, dilation=dilation, padding=dilation) for _ in range(parts - 1)
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm1d(wide) for _ in range(parts - 1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = list[Tensor]()
+        y = torch.zeros(())
+        for i, part in enumerate(torch.chunk(x, self.parts, 1)):
+            if i:
+                step = part if i == 1 else part + y
+                y = self.norms[i - 1](functional.relu(self.convs[i - 1](step)))
+                made.append(y)
+            else:
+                made.append(part)
+        return torch.cat(made, 1)
+
+
+class Ecapa(nn.Module):
+    """Speakers: parts of channels, squeezed and excited, statistics weighted under a mask."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.front = nn.Conv1d(20, 32, 5, padding=2)
+        self.res = nn.ModuleList(Res2(32, 4, d) for d in (2, 3))
+        self.squeeze = nn.ModuleList(
+            nn.Sequential(nn.Conv1d(32, 8, 1), nn.ReLU(), nn.Conv1d(8, 32, 1), nn.Sigmoid())
+            for _ in range(2)
+        )
+        self.mix = nn.Conv1d(64, 48, 1)
+        self.attend = nn.Sequential(nn.Conv1d(144, 16, 1), nn.Tanh(), nn.Conv1d(16, 48, 1))
+        self.norm = nn.BatchNorm1d(96)
+        self.out = nn.Linear(96, 24)
+
+    def forward(self, x: Tensor, lengths: Tensor) -> Tensor:
+        x = x.transpose(1, 2)
+        mask = (torch.arange(x.shape[2])[None] < lengths[:, None]).unsqueeze(1)
+        y = functional.relu(self.front(x))
+        kept = list[Tensor]()
+        for res, squeeze in zip(self.res, self.squeeze, strict=True):
+            z = res(y)
+            total = mask.sum(2, keepdim=True)
+            mean = (z * mask).sum(2, keepdim=True) / total
+            y = y + z * squeeze(mean)
+            kept.append(y)
+        y = functional.relu(self.mix(torch.cat(kept, 1)))
+        weights = mask / mask.sum(2, keepdim=True)
+        mean = (y * weights).sum(2)
+        deviation = ((y - mean[:, :, None]).pow(2) * weights).sum(2).clamp(1e-12).sqrt()
+        both = torch.cat([mean, deviation], 1)[:, :, None].expand(-1, -1, y.shape[2])
+        scores = self.attend(torch.cat([y, both], 1)).masked_fill(mask == 0, float("-inf"))
+        w = torch.softmax(scores, 2)
+        mean = (w * y).sum(2)
+        deviation = (w * (y - mean[:, :, None]).pow(2)).sum(2).clamp(1e-12).sqrt()
+        made = self.out(self.norm(torch.cat([mean, deviation], 1)))
+        return functional.normalize(made, dim=1)
+
+
+class DualChunks(nn.Module):
+    """Two speakers: a sequence cut into chunks that overlap by half, recurrences in and across."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode = nn.Conv1d(1, 16, 8, 4, bias=False)
+        self.norm = nn.GroupNorm(1, 16)
+        self.inner = nn.LSTM(16, 12, batch_first=True, bidirectional=True)
+        self.across = nn.LSTM(16, 12, batch_first=True, bidirectional=True)
+        self.first, self.second = nn.Linear(24, 16), nn.Linear(24, 16)
+        self.masks = nn.Conv1d(16, 32, 1)
+        self.decode = nn.ConvTranspose1d(16, 1, 8, 4, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        chunk = 10
+        hop = chunk // 2
+        wave = functional.relu(self.encode(x[:, None]))
+        y = self.norm(wave)
+        n, c, length = y.shape
+        gap = chunk - (hop + length % chunk) % chunk
+        y = functional.pad(y, (hop, gap + hop))
+        left = y[:, :, :-hop].reshape(n, c, -1, chunk)
+        right = y[:, :, hop:].reshape(n, c, -1, chunk)
+        y = torch.cat([left, right], 3).view(n, c, -1, chunk).transpose(2, 3)
+        n, c, k, s = y.shape
+        z = y.permute(0, 3, 2, 1).reshape(n * s, k, c)
+        z = self.first(self.inner(z)[0]).view(n, s, k, c).permute(0, 3, 2, 1)
+        y = y + z
+        z = y.permute(0, 2, 3, 1).reshape(n * k, s, c)
+        z = self.second(self.across(z)[0]).view(n, k, s, c).permute(0, 3, 1, 2)
+        y = y + z
+        y = y.transpose(2, 3).reshape(n, c, -1, chunk * 2)
+        left = y[:, :, :, :chunk].reshape(n, c, -1)[:, :, hop:]
+        right = y[:, :, :, chunk:].reshape(n, c, -1)[:, :, :-hop]
+        y = (left + right)[:, :, :-gap]
+        masks = torch.sigmoid(self.masks(y)).view(n, 2, c, -1)
+        parts = masks * wave[:, None]
+        return self.decode(parts.view(n * 2, c, -1)).view(n, 2, -1)
+
+
+class Folded(nn.Module):
+    """Frames by `unfold`, a recurrence in each, overlapped and added by `fold`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(16, 16, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.unfold(x[:, None, None, :], (1, 16), stride=(1, 8))
+        y = self.gru(y.transpose(1, 2))[0].transpose(1, 2)
+        long = (y.shape[2] - 1) * 8 + 16
+        return functional.fold(y, (1, long), (1, 16), stride=(1, 8))[:, 0, 0]
+
+
+class Coupling(nn.Module):
+    """A flow's inverse: half of the channels moved by what the other half says, then reversed."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.moved = size // 2
+        self.pre = nn.Conv1d(self.moved, 16, 1)
+        self.gates = nn.ModuleList(
+            weight_norm(nn.Conv1d(16, 32, 5, padding=2 * d, dilation=d)) for d in (1, 2)
+        )
+        self.mix = nn.ModuleList(weight_norm(nn.Conv1d(16, 32, 1)) for _ in range(2))
+        self.post = nn.Conv1d(16, self.moved, 1)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = torch.flip(x, [1])
+        a, b = torch.split(x, [self.moved] * 2, 1)
+        h = self.pre(a) * mask
+        out = torch.zeros_like(h)
+        for gate, mix in zip(self.gates, self.mix, strict=True):
+            t, s = gate(h).chunk(2, 1)
+            both = mix(torch.tanh(t) * torch.sigmoid(s))
+            h = (h + both[:, :16]) * mask
+            out = out + both[:, 16:]
+        m = self.post(out * mask) * mask
+        return torch.cat([a, (b - m) * mask], 1)
+
+
+class Vits(nn.Module):
+    """Tokens to waves: durations become a path of frames, a flow, a generator of waves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(30, 16)
+        self.encode = nn.GRU(16, 8, batch_first=True, bidirectional=True)
+        self.stats = nn.Conv1d(16, 32, 1)
+        self.durations = nn.Sequential(
+            nn.Conv1d(16, 8, 3, padding=1), nn.ReLU(), nn.Conv1d(8, 1, 1)
+        )
+        self.flows = nn.ModuleList(Coupling(16) for _ in range(2))
+        self.pre = nn.Conv1d(16, 16, 7, padding=3)
+        self.up = weight_norm(nn.ConvTranspose1d(16, 8, 8, 4, 2))
+        self.res = nn.ModuleList(weight_norm(nn.Conv1d(8, 8, k, padding=k // 2)) for k in (3, 7))
+        self.post = nn.Conv1d(8, 1, 7, padding=3, bias=False)
+
+    def forward(self, tokens: Tensor, lengths: Tensor, scale: Tensor) -> Tensor:
+        x = self.embed(tokens) * math.sqrt(16)
+        mask = (torch.arange(tokens.shape[1])[None] < lengths[:, None]).unsqueeze(1).to(x.dtype)
+        y = self.encode(x)[0].transpose(1, 2) * mask
+        mean, log = torch.split(self.stats(y) * mask, 16, 1)
+        w = torch.exp(self.durations(y) * mask) * mask * scale
+        durations = torch.ceil(w)
+        frames = torch.clamp_min(durations.sum([1, 2]), 1).long()
+        steps: Any = frames.max()  # a tensor, which the exporters keep
+        long = (torch.arange(steps)[None] < frames[:, None]).to(x.dtype)[:, None]
+        both = mask[:, :, None, :] * long[:, :, :, None]
+        ends = torch.cumsum(durations[:, 0], 1)
+        path = torch.arange(both.shape[2])[None, None] < ends[:, :, None]
+        path = path.to(x.dtype)
+        path = path - functional.pad(path, (0, 0, 1, 0))[:, :-1]
+        path = path.transpose(1, 2) * both[:, 0]
+        mean = torch.matmul(path, mean.transpose(1, 2)).transpose(1, 2)
+        log = torch.matmul(path, log.transpose(1, 2)).transpose(1, 2)
+        z = mean + 0.3 * torch.exp(log)
+        for flow in self.flows:
+            z = flow(z, long)
+        y = self.pre(z * long)
+        y = self.up(functional.leaky_relu(y, 0.1))
+        total = self.res[0](functional.leaky_relu(y, 0.1)) + self.res[1](y)
+        return torch.tanh(self.post(functional.leaky_relu(total / 2)))
+
+
+class Spline(nn.Module):
+    """A rational quadratic spline where it holds, the identity outside, as stochastic durations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(4, 8, batch_first=True)
+        self.out = nn.Linear(8, 3 * 10 - 1)
+
+    def forward(self, x: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        h = self.out(self.gru(x)[0])
+        widths, heights, slopes = h[..., :10], h[..., 10:20], h[..., 20:]
+        inside = (inputs >= -1.0) & (inputs <= 1.0)
+        slopes = functional.pad(slopes, (1, 1), value=math.log(math.exp(1 - 1e-3) - 1))
+        outputs, logs = torch.zeros_like(inputs), torch.zeros_like(inputs)
+        outputs[~inside] = inputs[~inside]
+        made, log = self.spline(inputs[inside], widths[inside], heights[inside], slopes[inside])
+        outputs[inside] = made
+        logs[inside] = log
+        return outputs, logs
+
+    def spline(self, x: Tensor, w: Tensor, h: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
+        w = 1e-3 + (1 - 1e-3 * 10) * torch.softmax(w, -1)
+        across = functional.pad(torch.cumsum(w, -1), (1, 0)) * 2 - 1
+        w = across[..., 1:] - across[..., :-1]
+        h = 1e-3 + (1 - 1e-3 * 10) * torch.softmax(h, -1)
+        up = functional.pad(torch.cumsum(h, -1), (1, 0)) * 2 - 1
+        h = up[..., 1:] - up[..., :-1]
+        d = 1e-3 + functional.softplus(d)
+        at = (torch.sum(x[..., None] >= across, -1) - 1).clamp(0, 9)[..., None]
+        x0, w0 = across.gather(-1, at)[..., 0], w.gather(-1, at)[..., 0]
+        y0, h0 = up.gather(-1, at)[..., 0], h.gather(-1, at)[..., 0]
+        slope = h0 / w0
+        d0, d1 = d.gather(-1, at)[..., 0], d[..., 1:].gather(-1, at)[..., 0]
+        theta = (x - x0) / w0
+        rest = theta * (1 - theta)
+        below = slope + (d0 + d1 - 2 * slope) * rest
+        y = y0 + h0 * (slope * theta.pow(2) + d0 * rest) / below
+        grown = slope.pow(2) * (d1 * theta.pow(2) + 2 * slope * rest + d0 * (1 - theta).pow(2))
+        return y, torch.log(grown) - 2 * torch.log(below)
+
+
+class Fired(nn.Module):
+    """Continuous integrate-and-fire, without a loop: frames summed until a weight of one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(6, 8, batch_first=True)
+        self.conv = nn.Conv1d(8, 8, 3, padding=1)
+        self.out = nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self.gru(x)[0]
+        y = functional.relu(self.conv(hidden.transpose(1, 2)).transpose(1, 2) + hidden)
+        alphas = torch.sigmoid(self.out(y))[..., 0]
+        total = torch.cumsum(alphas, 1)
+        floors = torch.floor(total)
+        before = functional.pad(floors[:, :-1], (1, 0))
+        fires = floors - before
+        fired = fires > 0
+        fires = torch.where(fired, total - floors, fires)
+        sums = torch.cumsum(alphas[..., None] * hidden, 1)
+        remain = fires[..., None] * hidden
+        frames = torch.where(fired[..., None], sums - remain, torch.zeros_like(sums))
+        last = functional.pad(frames[:, :-1], (0, 0, 1, 0))
+        return frames - last, floors[:, -1]
+
+
+class Sines(nn.Module):
+    """A vocoder's source: pitch held for a hop, its phase summed, harmonics filtered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru = nn.GRU(5, 8, batch_first=True)
+        self.pitch, self.filter = nn.Linear(8, 1), nn.Linear(8, 9)
+        self.merge = nn.Linear(4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.gru(x)[0]
+        f0 = functional.softplus(self.pitch(h)) * 100
+        f0 = functional.interpolate(f0.transpose(1, 2), scale_factor=16.0).transpose(1, 2)
+        harmonics = f0 * torch.arange(1, 5, dtype=f0.dtype)
+        steps = (harmonics / 16000) % 1
+        steps = functional.interpolate(
+            steps.transpose(1, 2), scale_factor=1 / 16, mode="linear"
+        ).transpose(1, 2)
+        phase = torch.cumsum(steps, 1) * 2 * math.pi
+        phase = functional.interpolate(
+            phase.transpose(1, 2) * 16, scale_factor=16.0, mode="linear"
+        ).transpose(1, 2)
+        voiced = (f0 > 60).to(f0.dtype)
+        wave = torch.tanh(self.merge(0.1 * torch.sin(phase) * voiced))[..., 0]
+        taps = torch.softmax(self.filter(h), -1)
+        frames = wave.view(x.shape[0], -1, 16)
+        return (frames.view(x.shape[0], -1, 16)[..., :9] * taps).flatten(1)
+
+
+class Pitch(nn.Module):
+    """A spectrogram down and up again, a recurrence, a weighted mean of cents."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in ((1, 4), (4, 8)))
+        self.middle = nn.Conv2d(8, 8, 3, padding=1)
+        self.up = nn.ModuleList(
+            nn.ConvTranspose2d(a, b, 3, (2, 2), 1, (1, 1)) for a, b in ((8, 8), (8, 4))
+        )
+        self.mix = nn.ModuleList(nn.Conv2d(2 * a, a, 3, padding=1) for a in (8, 4))
+        self.gru = nn.GRU(4 * 16, 12, batch_first=True, bidirectional=True)
+        self.out = nn.Linear(24, 20)
+
+    def forward(self, mel: Tensor) -> tuple[Tensor, Tensor]:
+        frames = mel.shape[2]
+        rest = 4 * ((frames - 1) // 4 + 1) - frames
+        y = functional.pad(mel, (0, rest)).transpose(1, 2)[:, None]
+        kept = list[Tensor]()
+        for conv in self.down:
+            y = functional.relu(conv(y))
+            kept.append(y)
+            y = functional.avg_pool2d(y, 2)
+        y = self.middle(y)
+        for up, mix in zip(self.up, self.mix, strict=True):
+            y = mix(torch.cat([functional.relu(up(y)), kept.pop()], 1))
+        y = self.gru(y.transpose(1, 2).flatten(2))[0]
+        salience = torch.sigmoid(self.out(y))[:, :frames]
+        center = salience.argmax(2)
+        cents = torch.arange(20) * 20.0 + 1997.3794
+        near = (torch.arange(20)[None, None] - center[..., None]).abs() <= 4
+        weights = salience * near
+        pitch = (weights * cents).sum(2) / weights.sum(2)
+        hz = 10 * 2 ** (pitch / 1200)
+        return torch.where(salience.max(2).values > 0.5, hz, torch.zeros_like(hz)), salience
+
+
+class Codes(nn.Module):
+    """Residual quantisation: the nearest of a book of codes, then of what it leaves, and back."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode = nn.Conv1d(1, 8, 8, 4, 2)
+        self.lstm = nn.LSTM(8, 8, 2)
+        self.books = nn.ParameterList(torch.randn(16, 8) for _ in range(3))
+        self.decode = nn.ConvTranspose1d(8, 1, 8, 4, 2)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y = functional.elu(self.encode(x[:, None])).permute(2, 0, 1)
+        y = (self.lstm(y)[0] + y).permute(1, 0, 2)
+        left, total, codes = y, torch.zeros_like(y), list[Tensor]()
+        for book in self.books:
+            apart = left.pow(2).sum(-1, keepdim=True) - 2 * left @ book.t() + book.pow(2).sum(1)
+            code = (-apart).max(-1).indices
+            held = functional.embedding(code, book)
+            left, total = left - held, total + held
+            codes.append(code)
+        return self.decode(total.transpose(1, 2))[:, 0], torch.stack(codes)
+
+
+class Bands(nn.Module):
+    """A spectrum in bands of other widths, each with a norm of its own, attended both ways."""
+
+    WIDTHS = (2, 3, 5, 7)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into = nn.ModuleList(
+            nn.Sequential(nn.RMSNorm(2 * w), nn.Linear(2 * w, 12)) for w in self.WIDTHS
+        )
+        self.time = nn.LSTM(12, 12, batch_first=True)
+        self.bands = nn.MultiheadAttention(12, 2, batch_first=True)
+        self.out = nn.ModuleList(
+            nn.Sequential(nn.Linear(12, 4 * w), nn.GLU(-1)) for w in self.WIDTHS
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        n, t = x.shape[0], x.shape[1]
+        parts = x.split([2 * w for w in self.WIDTHS], -1)
+        y = torch.stack([f(p) for f, p in zip(self.into, parts, strict=True)], 2)
+        z = y.transpose(1, 2).reshape(-1, t, 12)
+        y = y + self.time(z)[0].view(n, 4, t, 12).transpose(1, 2)
+        z = y.reshape(-1, 4, 12)
+        y = y + self.bands(z, z, z, need_weights=False)[0].view(n, t, 4, 12)
+        masks = [f(p) for f, p in zip(self.out, y.unbind(2), strict=True)]
+        return torch.cat(masks, -1) * x
+
+
+class Features(nn.Module):
+    """Log mel energies out of samples by `stft`, normalised over time, with slopes."""
+
+    window: Tensor
+    mel: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("window", torch.hann_window(64))
+        self.register_buffer("mel", torch.rand(33, 12))
+        self.gru = nn.GRU(24, 10, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.cat([x[:, :1], x[:, 1:] - 0.97 * x[:, :-1]], 1)
+        made = torch.stft(x, 64, 16, window=self.window, center=True, return_complex=False)
+        power = made.pow(2).sum(-1)
+        mel = torch.log(power.transpose(1, 2) @ self.mel + 1e-6)
+        mel = (mel - mel.mean(1, keepdim=True)) / (mel.std(1, keepdim=True) + 1e-5)
+        padded = functional.pad(mel.transpose(1, 2), (2, 2), mode="replicate")
+        taps = torch.arange(-2, 3, dtype=mel.dtype).view(1, 1, 5).expand(12, 1, 5) / 10
+        slopes = functional.conv1d(padded, taps, groups=12).transpose(1, 2)
+        return self.gru(torch.cat([mel, slopes], 2))[0]
+
+
+class Memory(nn.Module):
+    """A feed-forward net with memories of its own past and future, as voice detectors have them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into = nn.Linear(10, 24)
+        self.down = nn.ModuleList(nn.Linear(24, 12, bias=False) for _ in range(2))
+        self.past = nn.ModuleList(nn.Conv2d(12, 12, (5, 1), groups=12, bias=False) for _ in "ab")
+        self.next = nn.ModuleList(nn.Conv2d(12, 12, (3, 1), groups=12, bias=False) for _ in "ab")
+        self.up = nn.ModuleList(nn.Linear(12, 24) for _ in range(2))
+        self.out = nn.Linear(24, 5)
+
+    def forward(self, x: Tensor, cache: Tensor) -> tuple[Tensor, Tensor]:
+        y, kept = functional.relu(self.into(x)), list[Tensor]()
+        for i in range(2):
+            p = self.down[i](y)
+            z = p.unsqueeze(1).permute(0, 3, 2, 1)
+            z = torch.cat([cache[:, :, 4 * i : 4 * i + 4], z], 2)
+            kept.append(z[:, :, -4:])
+            ahead = functional.pad(p.unsqueeze(1).permute(0, 3, 2, 1), (0, 0, 0, 2))
+            m = self.past[i](z) + self.next[i](ahead)
+            y = functional.relu(self.up[i](p + m.permute(0, 3, 2, 1).squeeze(1)))
+        return torch.softmax(self.out(y), -1), torch.cat(kept, 2)
+
+
+class Styled(nn.Module):
+    """A style moves and scales instance norms, a spectrum becomes a wave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(12, 8, batch_first=True, bidirectional=True)
+        self.norm, self.style = nn.InstanceNorm1d(16, affine=True), nn.Linear(6, 32)
+        self.conv = weight_norm(nn.Conv1d(16, 16, 3, padding=1))
+        self.alpha = nn.Parameter(torch.ones(1, 16, 1))
+        self.post = nn.Conv1d(16, 18, 3, padding=1)
+
+    def forward(self, x: Tensor, style: Tensor, path: Tensor) -> Tensor:
+        y = self.lstm(torch.cat([x, style[:, None].expand(-1, x.shape[1], -1)], -1))[0]
+        y = y.transpose(1, 2) @ path
+        scale, shift = self.style(style)[:, :, None].chunk(2, 1)
+        y = (1 + scale) * self.norm(y) + shift
+        y = y + (1 / self.alpha) * torch.sin(self.alpha * y) ** 2
+        y = self.post(functional.pad(self.conv(y), (1, 0), mode="reflect"))
+        size, angle = torch.exp(y[:, :9]), torch.sin(y[:, 9:])
+        real, imaginary = size * torch.cos(angle), size * torch.sin(angle)
+        k = torch.arange(9, dtype=x.dtype)[:, None] * torch.arange(16, dtype=x.dtype)
+        basis = torch.stack([torch.cos(k * math.pi / 8), -torch.sin(k * math.pi / 8)]) / 16
+        kernel = torch.cat([basis[0], basis[1]])[:, None]
+        return functional.conv_transpose1d(torch.cat([real, imaginary], 1), kernel, stride=4)[:, 0]
+
+
+def _x(*shape: int) -> Tensor:
+    return torch.randn(*shape)
+
+
+_LENGTHS = torch.tensor([9, 6])
+MODELS: dict[str, Exported] = {
+    "ecapa": Exported(
+        Ecapa,
+        {"x": _x(2, 9, 20), "lengths": _LENGTHS},
+        {"x": TN, "lengths": {0: "N"}},
+        {"lengths": (2, "T")},
+    ),
+    "dual_chunks": Exported(DualChunks, {"x": _x(2, 180)}, {"x": {0: "N", 1: "S"}}),
+    "folded": Exported(Folded, {"x": _x(2, 64)}, {"x": {0: "N", 1: "S"}}),
+    "vits": Exported(
+        Vits,
+        {"tokens": torch.randint(0, 30, (2, 9)), "lengths": _LENGTHS, "scale": torch.tensor(1.5)},
+        {"tokens": TN, "lengths": {0: "N"}},
+        {"tokens": (0, 29), "lengths": (2, "T")},
+    ),
+    "spline": Exported(
+        Spline, {"x": _x(2, 9, 4), "inputs": _x(2, 9)}, {"x": TN, "inputs": TN}, outputs=2
+    ),
+    "fired": Exported(Fired, {"x": _x(2, 9, 6)}, {"x": TN}, outputs=2),
+    "sines": Exported(Sines, {"x": _x(2, 9, 5)}, {"x": TN}),
+    "pitch": Exported(Pitch, {"mel": _x(2, 16, 10)}, {"mel": {0: "N", 2: "T"}}, outputs=2),
+    "codes": Exported(Codes, {"x": _x(2, 64)}, {"x": {0: "N", 1: "S"}}, outputs=2),
+    "bands": Exported(Bands, {"x": _x(2, 9, 34)}, {"x": TN}),
+    "features": Exported(Features, {"x": _x(2, 400)}, {"x": {0: "N", 1: "S"}}),
+    "memory_blocks": Exported(
+        Memory,
+        {"x": _x(2, 9, 10), "cache": _x(2, 12, 8, 1)},
+        {"x": TN, "cache": {0: "N"}},
+        outputs=2,
+    ),
+    "styled": Exported(
+        Styled,
+        {"x": _x(2, 5, 6), "style": _x(2, 6), "path": _x(2, 5, 12)},
+        {"x": TN, "style": {0: "N"}, "path": {0: "N", 1: "T", 2: "F"}},
+    ),
+}
+
+if __name__ == "__main__":
+    export_all(MODELS)
