@@ -25,6 +25,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
+from rnncc.frontends.torch.checks import without_checks
 from rnncc.frontends.torch.constant_op import content_of, write_constants
 from rnncc.frontends.torch.decompositions import beside_core
 from rnncc.frontends.torch.exported_transforms import settle_transforms
@@ -97,6 +98,7 @@ def import_exported(
     name_aliases(exported.graph_module)
     settle_memories(exported)
     settle_modes(exported)
+    without_checks(exported.graph_module, _returned(exported))
     with suppress(CompileError):
         if (early := _rolled(exported)) is not None:
             plain = _decomposed(early)
@@ -111,6 +113,12 @@ def import_exported(
     if found.unrolled is not None and found.unrolled[1] >= MOST_REPEATS:
         warnings.warn(f"rnncc compiles an unrolled loop: {unrolled(found)}", stacklevel=2)
     return _import(exported, plain, plain.graph_module, name, names, packed)
+
+
+def _returned(exported: ExportedProgram) -> list[int]:
+    """The numbers of the outputs that are the module's results."""
+    specs = exported.graph_signature.output_specs
+    return [n for n, spec in enumerate(specs) if spec.kind == OutputKind.USER_OUTPUT]
 
 
 def _rolled(exported: ExportedProgram) -> ExportedProgram | None:

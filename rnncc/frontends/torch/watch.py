@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import wraps
-from types import CodeType
 from typing import Any
 
 import torch
@@ -32,6 +31,7 @@ from torch.utils.hooks import BackwardHook
 
 from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.answers import Answers
+from rnncc.frontends.torch.checks import checked, expected
 from rnncc.frontends.torch.readings import (
     CHANGES,
     HOOKS,
@@ -152,16 +152,14 @@ class Questions(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         if torch.is_inference_mode_enabled():
             refuse_inference(location)
-        answers = _answers()
-        if func is SWITCH and args[0] and answers is not None and _is_entered(sys._getframe(1)):
-            answers.switched()
         name = _name_of(func)
-        if name == "requires_grad" and answers is not None:
-            answer = answers.of(args[0])
-            if answer is not None:
-                return answer
         asked = name in HOOKS | STATUS | CHANGES
-        if asked and not is_own_question(name, _asking_code(sys._getframe(1))):
+        if asked or func in (SWITCH, torch.Tensor.__bool__):
+            frame = _asking_frame(sys._getframe(1))
+            asked = asked and not is_own_question(name, frame.f_code)
+            if (answer := _answer(func, args, frame, asked)) is not None:
+                return answer
+        if asked:
             if name in ("requires_grad_", "requires_grad =") and _is_mark(*args, **(kwargs or {})):
                 return args[0] if name == "requires_grad_" else None
             check(name, lambda: location(name))
@@ -209,10 +207,24 @@ def _asked(own: Callable[[], bool]) -> Callable[[], bool]:
     return ask
 
 
+def _answer(func: Any, args: Any, frame: Any, asked: bool) -> bool | None:
+    """What is known of a question, or of what PyTorch does, at a frame."""
+    answers, answer = _answers(), None
+    if func is torch.Tensor.__bool__ and type(args[0]) is not torch.Tensor:
+        answer = expected(frame)
+        if answer is not None:
+            checked(args[0], answer)
+    elif answers is not None and func is SWITCH and args[0] and _is_entered(frame):
+        answers.switched()
+    elif answers is not None and asked and _name_of(func) == "requires_grad":
+        answer = answers.of(args[0])
+    return answer
+
+
 def _is_entered(frame: Any) -> bool:
     """Whether users' code switches gradients, not what ends a block of its own, or PyTorch."""
     passing = (PYTORCH + "autograd/grad_mode.py", PYTORCH + "utils/_contextlib.py")
-    while frame.f_code.co_filename in passing or frame.f_code.co_name == "__torch_function__":
+    while frame.f_code.co_filename in passing:
         if frame.f_code.co_name == "__exit__":
             return False
         frame = frame.f_back
@@ -247,12 +259,12 @@ def _name_of(function: Any) -> str:
     return name
 
 
-def _asking_code(frame: Any) -> CodeType:
-    """The code that called PyTorch; other modes pass the call on."""
+def _asking_frame(frame: Any) -> Any:
+    """That of the code that called PyTorch; other modes pass the call on."""
     passing = (PYTORCH + "overrides.py", PYTORCH + "_tensor.py")
     while frame.f_code.co_filename in passing or frame.f_code.co_name == "__torch_function__":
         frame = frame.f_back
-    return frame.f_code
+    return frame
 
 
 def _check_saved_tensors_hooks(hooks: Any) -> None:
