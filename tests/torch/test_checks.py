@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import rnncc
 from rnncc import CompileError
 from tests.torch.asserting import asserts, asserts_a_number, asserts_not
 from tests.torch.cells import CLOSE, loop, nn, torch
@@ -86,6 +88,17 @@ def test_a_module_is_nan_where_it_raises(check: Any) -> None:
     ys, last, flags = compiled(WRONG, H)
     assert ys.isnan().all() and last.isnan().all()
     assert torch.equal(flags, WRONG > 0) and module.calls == 3
+
+
+def test_an_exported_program_stays_what_it_was() -> None:
+    exported = rt.export(Checked(raises, False), (XS, H))
+    for _ in range(2):
+        model = rnncc.compile(exported)
+        assert np.isnan(
+            model.run({"x": WRONG.numpy(), "h": H.numpy(), "calls": np.float32(0)})["y0"]
+        ).all()
+    with pytest.raises(RuntimeError):
+        exported.module()(WRONG, H)
 
 
 def caught(x: Any) -> Any:

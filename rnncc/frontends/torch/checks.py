@@ -100,6 +100,12 @@ def checked(x: Any, answer: bool) -> None:
     torch.ops.aten._assert_async.msg(flag, "values")
 
 
+def checks_of(module: GraphModule) -> list[Node]:
+    """The checks in a graph."""
+    nodes = module.graph.nodes
+    return [node for node in nodes if getattr(node.target, "overloadpacket", 0) is _ASSERT]
+
+
 def without_checks(module: GraphModule, results: Sequence[int] | None = None) -> None:
     """Let a graph's checks be part of its results: of all, or of those with these numbers.
 
@@ -107,7 +113,7 @@ def without_checks(module: GraphModule, results: Sequence[int] | None = None) ->
         CompileError: no result can be NaN.
     """
     graph = module.graph
-    checks = [node for node in graph.nodes if getattr(node.target, "overloadpacket", 0) is _ASSERT]
+    checks = checks_of(module)
     if not checks:
         return
     output = graph.output_node()
