@@ -18,6 +18,7 @@ from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.cell import CellStep, Places, scan_program
+from rnncc.frontends.torch.checks import without_checks
 from rnncc.frontends.torch.graphs import fake_mode
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
@@ -105,6 +106,7 @@ def captured(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Tens
                 check_tensor(fake)
         plain = _plain(examples, readings.stack[-1], ys)
         graph = aten_graph(module, fakes, fake_mode(fakes), plain)
+        without_checks(graph)
         return Captured(graph, fakes, order, ys, counts())
     except CompileError as error:
         return _refusal(error.with_traceback(None))

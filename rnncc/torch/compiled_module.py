@@ -18,6 +18,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgu
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.exported import held_tensor, import_exported
 from rnncc.garbage import only_among_new_objects
 from rnncc.records import record
@@ -121,10 +122,11 @@ class _Form:
     """
 
     def __init__(self, module: torch.nn.Module, example: Example) -> None:
-        self.settings = Settings(module)
+        answers = Answers(module, None if example.frozen else torch.is_grad_enabled())
+        self.settings = Settings(module, answers.asked)
         own = example.args, example.kwargs, example.dynamic_shapes
         with self.settings.exporting(module):
-            graph, names = exported(module, *own, not example.frozen)
+            graph, names = exported(module, *own, not example.frozen, answers)
         self._frozen = example.frozen
         self.net = import_exported(graph, names=names, packed=example.frozen)
         self._code = TorchNet.of(self.net.program, self.net.dtypes, example.precision)

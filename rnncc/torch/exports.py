@@ -18,6 +18,7 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, line_of
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.trace import refused_by
@@ -44,7 +45,8 @@ def export(
     Raises:
         CompileError: the module cannot be exported.
     """
-    program = _export(unscripted(module), args, kwargs, dynamic_shapes, True)
+    plain = unscripted(module)
+    program = _export(plain, args, kwargs, dynamic_shapes, True, Answers(plain, None))
     join_parameters(program)
     return program
 
@@ -55,6 +57,7 @@ def _export(
     kwargs: Mapping[str, Any] | None,
     shapes: Any,
     differentiable: bool,
+    answers: Answers,
 ) -> ExportedProgram:
     name, keywords = type(module).__name__, dict(kwargs or {})
     refuse_scripts(module, name)
@@ -67,7 +70,7 @@ def _export(
         keeping_parameters(),
         dividing_by_tensors(module),
         _without_transforms(name),
-        watching(lambda: differentiable and torch.is_grad_enabled()),
+        watching(lambda: differentiable and torch.is_grad_enabled(), answers=answers),
         quiet(),
         refused_by(name, "torch.export"),
         exporting(),
@@ -111,9 +114,10 @@ def exported(
     kwargs: Mapping[str, Any] | None,
     shapes: Any,
     differentiable: bool,
+    answers: Answers,
 ) -> tuple[ExportedProgram, dict[str, str]]:
     """The program, and what the user calls the symbols in it."""
-    exported = _export(module, args, kwargs, shapes, differentiable)
+    exported = _export(module, args, kwargs, shapes, differentiable, answers)
     arguments = inspect.signature(module.forward).bind(*args, **(kwargs or {})).arguments
     return exported, _symbol_names(exported, arguments, shapes)
 

@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 
 import rnncc
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.exported import import_exported
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.compiled_module import CompiledModule, Example
@@ -88,7 +89,9 @@ def build(
         CompileError: as for `compile` and `rnncc.build`.
     """
     train = bool(options.get("train"))
-    graph, names = exported(unscripted(module), args, kwargs, dynamic_shapes, train)
+    plain = unscripted(module)
+    answers = Answers(plain, train)
+    graph, names = exported(plain, args, kwargs, dynamic_shapes, train, answers)
     join_parameters(graph)
     program = import_exported(graph, name, names, packed=True).program
     return rnncc.build(program, out=out, name=name, products=products, **options)

@@ -3,8 +3,8 @@
 
 An exported graph has them as they were. Here is kept what they were, and where they stand: in
 attributes of modules, of their classes and of other objects that the code leads to, in globals, in
-what functions close over and in their defaults; and numbers that code takes out of tensors. What
-the module writes while it is exported is left out: that is its own to keep.
+what functions close over and in their defaults; numbers that code takes out of tensors, and what it
+asks of gradients. What the module writes while it is exported is left out: that is its own to keep.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from rnncc.frontends.torch.answers import Asked, is_as_asked
 from rnncc.torch.places import (
     CONTAINERS,
     MOST_LEAVES,
@@ -43,7 +44,8 @@ _AS_NUMBERS = frozenset(
 class Settings:
     """What a module's code reads besides its parameters, buffers and parts, at some moment."""
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(self, module: torch.nn.Module, asked: list[Asked]) -> None:
+        """Of a module that is to be exported, which fills `asked`."""
         walk = Walk(module)
         self._places = [
             (owner, key, value, leaves)
@@ -51,14 +53,15 @@ class Settings:
             if (leaves := leaves_of(value := value_at(owner, key))) is not None
             and not (isinstance(value, torch.Tensor) and walk.is_registered(owner))
         ]
-        self._stored = walk.stored
+        self._stored, self._asked = walk.stored, asked
         self._numbers = list[tuple[torch.Tensor, str]]()
         self._quick: _Quick | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Settings:
         """For a copy of the module; objects that are none of its own are those of both."""
         places = [copy.deepcopy(p, memo) if id(p[0]) in memo else p for p in self._places]
-        return _with(places, [(copied(x, memo), text) for x, text in self._numbers])
+        asked = [(x if x is None else copied(x, memo), answer) for x, answer in self._asked]
+        return _with(places, [(copied(x, memo), text) for x, text in self._numbers], asked)
 
     def __reduce__(self) -> Any:
         """Another process has globals and attributes of classes of its own: they go by name."""
@@ -68,7 +71,7 @@ class Settings:
                 places.append(place)
             elif all(map(_is_stored, place[3] or place[2:3])) and (name := name_of(place[0])):
                 named.append((name, *place[1:]))
-        return _with, (places, self._numbers, named)
+        return _with, (places, self._numbers, self._asked, named)
 
     @contextmanager
     def exporting(self, module: torch.nn.Module) -> Generator[None]:
@@ -92,6 +95,8 @@ class Settings:
         """The name of something that is another one now."""
         if not all(repr(x.tolist()) == text for x, text in self._numbers):
             return "a tensor"
+        if not is_as_asked(self._asked):
+            return "requires_grad"
         quick = self._quick = self._quick or _Quick(self._places)
         if quick.is_same():
             return None
@@ -103,10 +108,13 @@ class Settings:
         return None
 
 
-def _with(places: list[Any], numbers: list[Any], named: Iterable[Any] = ()) -> Settings:
+def _with(
+    places: list[Any], numbers: list[Any], asked: list[Asked], named: Iterable[Any] = ()
+) -> Settings:
     made = Settings.__new__(Settings)
-    places = [*places, *((owner_of(name), *place) for name, *place in named)]
-    made._places, made._numbers, made._stored, made._quick = places, numbers, set(), None
+    made._places = [*places, *((owner_of(name), *place) for name, *place in named)]
+    made._numbers, made._asked = numbers, asked
+    made._stored, made._quick = set(), None
     return made
 
 

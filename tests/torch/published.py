@@ -1,7 +1,7 @@
 """Cells of published packages, compiled by `scan` and as loops in Python.
 
 `python -m tests.torch.published [NAME...]` prints a table, of those packages that are installed:
-torch, snntorch, spikingjelly, norse and ncps.
+torch, snntorch, spikingjelly, norse, ncps, torchrecurrent and tracetorch.
 """
 
 from __future__ import annotations
@@ -111,6 +111,30 @@ def _timed(net: Any, x: Any, h: Any) -> Any:
     return net.last(y), h
 
 
+def torchrecurrent_case(name: str) -> Case:
+    """A cell that gives its next state, or first what goes out and then the state."""
+    net = Around(getattr(import_module("torchrecurrent"), f"{name}Cell")(UNITS, UNITS))
+    with torch.no_grad():
+        made = net.neuron(torch.zeros(N, UNITS))
+    nested = isinstance(made, tuple) and isinstance(made[1], tuple)
+    start = torch.utils._pytree.tree_map(torch.zeros_like, made[1] if nested else made)
+
+    def cell(x: Any, state: Any) -> Any:
+        y = state = net.neuron(net.first(x), state)
+        if nested:
+            y, state = y
+        return net.last(y[0] if isinstance(y, tuple) else y), state
+
+    return Case(net, cell, start)
+
+
+def tracetorch_case(kind: str, name: str) -> Case:
+    """A layer that keeps its state."""
+    sizes = (UNITS,) if kind == "snn" else (UNITS, UNITS)
+    net = Around(getattr(import_module(f"tracetorch.{kind}"), name)(*sizes))
+    return Case(net, lambda x, s: (net(x), s), (), net.neuron.zero_states)
+
+
 def torch_case(name: str) -> Case:
     """A cell of PyTorch itself: its output is its state, or the first of two."""
     net = Around(getattr(nn, name)(UNITS, UNITS))
@@ -167,6 +191,22 @@ CASES: dict[str, Callable[[], Case]] = {
     **{f"torch {name}": partial(torch_case, name) for name in ("LSTMCell", "GRUCell", "RNNCell")},
     "ncps CfCCell": partial(ncps_case, "CfCCell"),
     "ncps LTCCell": partial(ncps_case, "LTCCell"),
+    **{
+        f"torchrecurrent {name}": partial(torchrecurrent_case, name)
+        for name in (
+            *("ATR", "BR", "CFN", "FastGRNN", "IndRNN", "JANET", "LEM", "LiGRU", "MCLSTM", "MGU"),
+            *("MinimalRNN", "MultiplicativeLSTM", "NAS", "PeepholeLSTM", "RAN", "SCRN", "UGRNN"),
+            *("UnICORNN", "coRNN", "tauGRU"),
+        )
+    },
+    **{
+        f"tracetorch {kind}.{name}": partial(tracetorch_case, kind, name)
+        for kind, names in {
+            "snn": ("DSRLITS", "LIB", "RLIT", "SLITS"),
+            "ssm": ("Mamba", "S4", "S5", "S6"),
+        }.items()
+        for name in names
+    },
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -235,9 +236,9 @@ MODULES: dict[str, tuple[Function, str]] = {
     "without gradients": (unseen, "has a gradient is changed in place without"),
     "without, detached": (unseen_detached, "has a gradient is changed in place without"),
     "saved tensors": (saves, "saved_tensors_hooks: is not supported"),
-    "grad mode": (lambda x: x if torch.is_grad_enabled() else x * 2, "is_grad_enabled: is not"),
     "detach_": (lambda x: (x * 2).detach_() * x, r"detach_: is not .*\(x = x.detach"),
-    "parameter": (lambda x: x * 2 if W.requires_grad else x, "requires_grad: what autograd"),
+    "made": (lambda x: x if (W * 2).requires_grad else x * 2, "requires_grad: what autograd"),
+    "leaf": (lambda x: x if W.is_leaf else x * 2, "is_leaf: what autograd"),
 }
 
 
@@ -386,6 +387,46 @@ def test_what_is_right_in_cells_within_modules(name: str) -> None:
     ours = gradients(compiled, XS)
     looped.scan = loop
     torch.testing.assert_close(ours, gradients(looped, XS), **CLOSE)
+
+
+class Asking(nn.Module):
+    """Takes other ways where its tensors need no gradients, or gradients are off."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.fixed = nn.Parameter(torch.rand(4)), [torch.rand(4)]
+        self.again = False
+
+    def forward(self, x: Any) -> Any:
+        with torch.no_grad():
+            scale = 1.5 if torch.is_grad_enabled() else 0.5
+        if self.again:
+            with torch.enable_grad():
+                scale += torch.is_grad_enabled()
+        x = x * scale + (self.weight if self.weight.requires_grad else 3.0)
+        x = x / self.fixed[0] if self.fixed[0].requires_grad else x * self.fixed[0]
+        return torch.tanh(x) if torch.is_grad_enabled() else x
+
+
+def test_a_module_may_ask_of_gradients() -> None:
+    """It is compiled again where the answer is another one, and so is a copy of it."""
+    net = Asking()
+    compiled = rt.compile(net, (H,))
+    for on, needed, fixed in ((1, 1, 0), (0, 1, 0), (1, 0, 0), (1, 1, 1), (0, 0, 0), (1, 1, 0)):
+        with torch.set_grad_enabled(bool(on)):
+            net.weight.requires_grad_(bool(needed))
+            net.fixed[0].requires_grad_(bool(fixed))
+            for ours in (compiled, copy.deepcopy(compiled)):
+                torch.testing.assert_close(ours(H), net(H))
+    assert len(compiled._forms[(True,)]) == 5
+
+
+def test_gradients_that_a_module_switches_on_are_asked_for_where_they_are_on() -> None:
+    net = Asking()
+    net.again = True
+    torch.testing.assert_close(rt.compile(net, (H,))(H), net(H))
+    with torch.no_grad(), pytest.raises(CompileError, match="is_grad_enabled: is not known"):
+        rt.compile(net, (H,))
 
 
 def enabling(x: Any) -> Any:

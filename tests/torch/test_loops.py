@@ -247,6 +247,29 @@ def stacked(layer: Any, x: Any) -> Any:
     return memory, h
 
 
+def layers_in_one(layer: Any, x: Any) -> Any:
+    """Each layer's state is a part of one tensor, which starts from parts of another."""
+    states, out = x[:, :2].transpose(0, 1) * 0.5, []
+    for t in range(9):
+        h = x[:, t]
+        for n in range(2):
+            h = torch.tanh(layer(h) + states[n].clone())
+            states[n] = h
+        out.append(h)
+    return torch.stack(out), states
+
+
+def replaced_once(layer: Any, x: Any) -> Any:
+    """Each step reads and replaces a row of its own, and one step another."""
+    rows, h = x.clone(), x[:, 0] * 0
+    for t in range(9):
+        h = torch.tanh(layer(h) + rows[:, t])
+        rows[:, t] = h
+        if t == 5:
+            h = h + rows[:, 2]
+    return rows
+
+
 def kept_by_number(layer: Any, x: Any) -> Any:
     """Steps write to places in an order of their own, a narrower type, and axes of one place."""
     memory, h = x.new_zeros(2, 3, 4, dtype=torch.float64), x[:, 0] * 0
@@ -325,6 +348,8 @@ BODIES: dict[Any, list[int]] = {
     written_twice: [],
     outer_state: [9],
     stacked: [9],
+    layers_in_one: [9],
+    replaced_once: [6],
     kept_by_number: [9],
     integers: [9],
     drawn: [],

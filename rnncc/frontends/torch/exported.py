@@ -25,6 +25,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
+from rnncc.frontends.torch.checks import checks_of, without_checks
 from rnncc.frontends.torch.constant_op import content_of, write_constants
 from rnncc.frontends.torch.decompositions import beside_core
 from rnncc.frontends.torch.exported_transforms import settle_transforms
@@ -98,6 +99,7 @@ def import_exported(
     name_aliases(exported.graph_module)
     settle_memories(exported)
     settle_modes(exported)
+    exported = _without_checks(exported)
     with suppress(CompileError):
         if (early := _rolled(exported)) is not None:
             plain = _decomposed(early)
@@ -114,20 +116,37 @@ def import_exported(
     return _import(exported, plain, plain.graph_module, name, names, packed)
 
 
+def _without_checks(exported: ExportedProgram) -> ExportedProgram:
+    """A program whose results show what its checks find."""
+    if not checks_of(exported.graph_module):
+        return exported
+    specs = exported.graph_signature.output_specs
+    program, module = _copy(exported)
+    results = [n for n, spec in enumerate(specs) if spec.kind == OutputKind.USER_OUTPUT]
+    without_checks(module, results)
+    return program
+
+
+def _copy(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModule]:
+    """The same program, and its graph, which may be changed."""
+    module = GraphModule(exported.graph_module, copied(exported.graph))
+    module.graph.set_codegen(exported.graph._codegen)
+    module.meta.update(exported.graph_module.meta)
+    program: Any = copy.copy(exported)
+    program._graph_module = module
+    return program, module
+
+
 def _rolled(exported: ExportedProgram) -> ExportedProgram | None:
     """A program with its loops rolled before PyTorch runs it, which takes time for each node.
 
     Only where loops are plain to see, and nothing is changed in place in other ways than those.
     """
-    module = GraphModule(exported.graph_module, copied(exported.graph))
-    module.graph.set_codegen(exported.graph._codegen)
+    program, module = _copy(exported)
     _share_constants(exported, module.graph)
     with refused_by("", "rolling"):
         if not without_changes(module) or not roll_loops(module, plain=False).lengths:
             return None
-    module.meta.update(exported.graph_module.meta)
-    program: Any = copy.copy(exported)
-    program._graph_module = module
     return program
 
 

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import torch
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.switches import SWITCH
 
 HOOKS = {"register_hook", "register_post_accumulate_grad_hook", "retain_grad"}
@@ -38,12 +39,14 @@ class Reading:
         guarded: whether tensors that stand-ins are not are those of the real run.
         refusal: what was refused first.
         inside: whether it is what a custom Function does, where nothing gets gradients.
+        answers: what it may ask of gradients.
     """
 
     differentiable: Callable[[], bool]
     guarded: bool
     refusal: CompileError | None = None
     inside: bool = False
+    answers: Answers | None = None
 
 
 class _Readings(threading.local):

@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import wraps
-from types import CodeType
 from typing import Any
 
 import torch
@@ -31,6 +30,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import BackwardHook
 
 from rnncc.frontends.torch import counters
+from rnncc.frontends.torch.answers import Answers
+from rnncc.frontends.torch.checks import checked, expected
 from rnncc.frontends.torch.readings import (
     CHANGES,
     HOOKS,
@@ -48,6 +49,7 @@ from rnncc.frontends.torch.readings import (
     refuse,
     refuse_inference,
 )
+from rnncc.frontends.torch.switches import SWITCH
 from rnncc.frontends.torch.watch_dynamo import patch_dynamo
 from rnncc.frontends.torch.watch_functions import watch_functions
 
@@ -60,7 +62,9 @@ _patched: list[str] = []
 
 @contextmanager
 def watching(
-    differentiable: Callable[[], bool] = torch.is_grad_enabled, guarded: bool = False
+    differentiable: Callable[[], bool] = torch.is_grad_enabled,
+    guarded: bool = False,
+    answers: Answers | None = None,
 ) -> Generator[None]:
     """While it lasts, whatever this thread reads as a graph is watched.
 
@@ -68,6 +72,7 @@ def watching(
         differentiable: tells whether what is read now gets gradients; elsewhere custom Functions
             and hooks do no harm.
         guarded: whether TorchDynamo reads, and reads again when a tensor that it found changes.
+        answers: what may be asked of gradients.
 
     Raises:
         CompileError: something was refused; it replaces what PyTorch made of that.
@@ -77,7 +82,7 @@ def watching(
             _patch_pytorch()
             patch_dynamo()
             _patched.append("pytorch")
-    reading = Reading(differentiable, guarded)
+    reading = Reading(differentiable, guarded, answers=answers)
     readings.stack.append(reading)
     watch_functions(1)
     try:
@@ -149,7 +154,12 @@ class Questions(TorchFunctionMode):
             refuse_inference(location)
         name = _name_of(func)
         asked = name in HOOKS | STATUS | CHANGES
-        if asked and not is_own_question(name, _asking_code(sys._getframe(1))):
+        if asked or func in (SWITCH, torch.Tensor.__bool__):
+            frame = _asking_frame(sys._getframe(1))
+            asked = asked and not is_own_question(name, frame.f_code)
+            if (answer := _answer(func, args, frame, asked)) is not None:
+                return answer
+        if asked:
             if name in ("requires_grad_", "requires_grad =") and _is_mark(*args, **(kwargs or {})):
                 return args[0] if name == "requires_grad_" else None
             check(name, lambda: location(name))
@@ -186,11 +196,43 @@ def _asked(own: Callable[[], bool]) -> Callable[[], bool]:
     def ask() -> bool:
         frame = sys._getframe(1)
         known = not readings.stack or readings.stack[-1].inside
-        if not known and is_users(frame.f_code.co_filename):
+        if known or not is_users(frame.f_code.co_filename):
+            return own()
+        answers = _answers() if own is _MODES["is_grad_enabled"] else None
+        answer = None if answers is None else answers.gradients(own())
+        if answer is None:
             refuse(location(own.__name__), "is not known here", "decide it outside")
-        return own()
+        return answer
 
     return ask
+
+
+def _answer(func: Any, args: Any, frame: Any, asked: bool) -> bool | None:
+    """What is known of a question, or of what PyTorch does, at a frame."""
+    answers, answer = _answers(), None
+    if func is torch.Tensor.__bool__ and type(args[0]) is not torch.Tensor:
+        answer = expected(frame)
+        if answer is not None:
+            checked(args[0], answer)
+    elif answers is not None and func is SWITCH and args[0] and _is_entered(frame):
+        answers.switched()
+    elif answers is not None and asked and _name_of(func) == "requires_grad":
+        answer = answers.of(args[0])
+    return answer
+
+
+def _is_entered(frame: Any) -> bool:
+    """Whether users' code switches gradients, not what ends a block of its own, or PyTorch."""
+    passing = (PYTORCH + "autograd/grad_mode.py", PYTORCH + "utils/_contextlib.py")
+    while frame.f_code.co_filename in passing:
+        if frame.f_code.co_name == "__exit__":
+            return False
+        frame = frame.f_back
+    return is_users(frame.f_code.co_filename)
+
+
+def _answers() -> Answers | None:
+    return readings.stack[-1].answers if readings.stack else None
 
 
 def _is_mark(x: Any, requires_grad: bool = True) -> bool:
@@ -217,12 +259,12 @@ def _name_of(function: Any) -> str:
     return name
 
 
-def _asking_code(frame: Any) -> CodeType:
-    """The code that called PyTorch; other modes pass the call on."""
+def _asking_frame(frame: Any) -> Any:
+    """That of the code that called PyTorch; other modes pass the call on."""
     passing = (PYTORCH + "overrides.py", PYTORCH + "_tensor.py")
     while frame.f_code.co_filename in passing or frame.f_code.co_name == "__torch_function__":
         frame = frame.f_back
-    return frame.f_code
+    return frame
 
 
 def _check_saved_tensors_hooks(hooks: Any) -> None:

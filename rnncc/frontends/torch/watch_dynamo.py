@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import dis
 import operator
 from collections.abc import Callable
+from functools import wraps
 from inspect import getattr_static
 from typing import Any
 
@@ -13,6 +15,7 @@ from torch._dynamo import config as dynamo_config
 from torch._dynamo.exc import ObservedException, TorchRuntimeError, Unsupported, unimplemented
 from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.source import AttrSource
+from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.builtin import BuiltinVariable
@@ -25,6 +28,7 @@ from torch._dynamo.variables.tensor import TensorVariable
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch import counters
+from rnncc.frontends.torch.checks import checked, expected_at
 from rnncc.frontends.torch.function_op import applied, in_order, is_once, methods_of
 from rnncc.frontends.torch.node_context import reason_of
 from rnncc.frontends.torch.readings import (
@@ -67,6 +71,7 @@ def patch_dynamo() -> None:
 
     read_layers(lambda _: bool(readings.stack) and readings.stack[-1].guarded)
     _take_counters()
+    _take_checks()
     _detach_data()
 
     def check_hook(tx: Any, *_: Any) -> None:
@@ -151,6 +156,46 @@ def _take_counters() -> None:
 
     builtin.call_function = call_function
     tensor.method___setitem__ = put_item
+
+
+def _take_checks() -> None:
+    """Let code that raises an error for some values be as an `assert` is, which Dynamo takes."""
+    kind: Any = InstructionTranslatorBase
+    for name in list(vars(kind)):
+        if name.startswith("POP_JUMP") and name.endswith(("IF_TRUE", "IF_FALSE")):
+            jump = _checking(vars(kind)[name])
+            setattr(kind, name, jump)
+            for translator in (kind, *kind.__subclasses__()):
+                if name in dis.opmap:
+                    translator.dispatch_table[dis.opmap[name]] = jump
+
+
+def _checking(own: Any) -> Any:
+    @wraps(own)
+    def jump(tx: Any, step: Any) -> None:
+        watched = bool(readings.stack) and readings.stack[-1].guarded
+        value = tx.stack[-1].realize() if watched else None
+        answer = _answer(tx, step) if isinstance(value, TensorVariable) else None
+        if answer is None:
+            own(tx, step)
+            return
+        function = VariableTracker.build(tx, checked)
+        function.call_function(tx, [tx.pop(), VariableTracker.build(tx, answer)], {})
+        if step.opname.endswith("TRUE") == answer:
+            tx.jump(step)
+
+    return jump
+
+
+def _answer(tx: Any, step: Any) -> bool | None:
+    """What a tensor must be where a jump leads to an error else, which nothing catches."""
+    outer = tx
+    while outer is not None:
+        if outer.current_instruction.exn_tab_entry is not None:
+            return None
+        outer = outer.parent
+    places = {id(known): at for at, known in enumerate(tx.instructions)}
+    return expected_at(tx.instructions, places[id(step)], places.get(id(step.target)))
 
 
 def _detach_data() -> None:

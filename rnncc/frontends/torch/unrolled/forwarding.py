@@ -5,7 +5,9 @@
     x = a1[4]                 ->   x = row
     y = a1[5]                      y = a0[5]
 
-So a loop that reads the rows of earlier steps (`out[t] = f(out[t - 1])`) carries them.
+So a loop that reads the rows of earlier steps (`out[t] = f(out[t - 1])`) carries them. Where steps
+read and replace the same part (`state[layer] = f(x, state[layer])`), the first of them reads what
+the tensor was made of, before the loop: else it alone would have a read.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from rnncc.frontends.torch.unrolled.places import AxisPart, TensorPart, read_of,
 from rnncc.frontends.torch.unrolled.view import is_call, type_of, value_of
 
 _Writes = dict[Node, tuple[TensorPart, Any]]
+_Part = tuple[Node, tuple[AxisPart, ...]]
+"""Of a tensor as it was before all writes."""
 
 
 def forward_parts(module: GraphModule, plain: bool) -> None:
@@ -33,13 +37,39 @@ def forward_parts(module: GraphModule, plain: bool) -> None:
             read have to stay possible.
     """
     writes, editor = _Writes(), Editor(module, plain)
-    for node in list(module.graph.nodes):
-        if not is_call(node):
-            continue
-        if (written := write_of(node)) is not None:
-            writes[node] = _over(node, *written, writes)
-        elif writes and (place := read_of(node)) is not None and place.base in writes:
-            _forward(node, place, writes, editor)
+    calls = [node for node in module.graph.nodes if is_call(node)]
+    written = {node: found for node in calls if (found := write_of(node)) is not None}
+    first, replaced = list[tuple[_Part, Node]](), set[_Part]()
+    for node in calls if written else ():
+        if node in written:
+            writes[node] = _over(node, *written[node], writes)
+        elif (place := read_of(node)) is not None:
+            part = _first_of(place, writes), tuple(place.parts)
+            if place.base in writes and _forward(node, place, writes, editor):
+                replaced.add(part)
+            else:
+                first.append((part, node))
+    swept = {
+        part[0] for part, _ in first if part not in replaced
+    }  # each step has a part of its own
+    for (base, _), node in first:
+        if base not in swept and node.args[0] is base:
+            _read_early(node, base)
+
+
+def _first_of(place: TensorPart, writes: _Writes) -> Node:
+    """The tensor before all writes."""
+    base = place.base
+    while base in writes:
+        base = writes[base][0].base
+    return base
+
+
+def _read_early(node: Node, base: Node) -> None:
+    """Move a read to where the tensor was made."""
+    while base.next.op in ("placeholder", "get_attr"):
+        base = base.next
+    base.append(node)
 
 
 def _over(node: Node, place: TensorPart, value: Any, writes: _Writes) -> tuple[TensorPart, Any]:
@@ -55,7 +85,8 @@ def _over(node: Node, place: TensorPart, value: Any, writes: _Writes) -> tuple[T
     return replace(place, base=base), value
 
 
-def _forward(node: Node, place: TensorPart, writes: _Writes, editor: Editor) -> None:
+def _forward(node: Node, place: TensorPart, writes: _Writes, editor: Editor) -> bool:
+    """Read what a read finds; whether that is what was written."""
     base = place.base
     while (found := writes.get(base)) is not None:
         written, value = found
@@ -68,12 +99,13 @@ def _forward(node: Node, place: TensorPart, writes: _Writes, editor: Editor) -> 
                     value = editor.apart(value)
             node.replace_all_uses_with(value)
             editor.graph.erase_node(node)
-            return
+            return True
         if not _apart(written.parts, place.parts):
             break
         base = written.base
     if base is not place.base and node.args[0] is place.base:  # no result of a split
         node.args = (base, *node.args[1:])
+    return False
 
 
 def _is_as(value: Any, node: Node) -> bool:
