@@ -12,6 +12,7 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.reduce import ReduceCode
 from rnncc.codegen.cpu.shared_rows import Place
+from rnncc.codegen.cpu.totals import Totals
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.llvm.values import Pointer, Value
 from rnncc.kern.access import Access
@@ -57,23 +58,28 @@ class StoredTerms:
         """Write the loops."""
         ins, [out] = ([pointers[v] for v in values] for values in (self.op.ins, self.op.outs))
         [value], [access] = self.first.outs, self.first.out_accesses
-        _StoringCode(emit, self.op, ins, out, None).run_storing(pointers[value], access)
+        totals = _StoringTotals(emit, self.op, ins, out, (pointers[value], access))
+        ReduceCode(totals).over_rows(None)
 
 
-class _StoringCode(ReduceCode):
-    """A reduction whose terms are stored."""
+class _StoringTotals(Totals):
+    """Totals whose terms are stored: from a pointer on, where an access says."""
 
-    def run_storing(self, pointer: Pointer, access: Access) -> None:
-        """Write the loops; `pointer`: where terms go, by the access."""
-        self.pointer, self.places = self.emit.at(pointer, self.emit.dim(access.offset)), access
-        self.run(None)
-
-    def shared_columns(self) -> None:
-        return None
+    def __init__(
+        self,
+        emit: CpuEmit,
+        op: Reduce,
+        ins: list[Pointer],
+        out: Pointer,
+        terms: tuple[Pointer, Access],
+    ) -> None:
+        super().__init__(emit, op, ins, out, None)
+        pointer, access = terms
+        self.terms, self.strides = emit.at(pointer, emit.dim(access.offset)), access.strides
 
     def term(self, place: Place, reduced: list[Value]) -> list[Value]:
         [term] = super().term(place, reduced)
-        at = self.emit.along(self.pointer, self.places.strides, [*place.indices, *reduced])
+        at = self.emit.along(self.terms, self.strides, [*place.indices, *reduced])
         self.emit.store(term, at, self.lanes, place.mask)
         return [term]
 
