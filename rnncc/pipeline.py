@@ -118,6 +118,7 @@ TRAINING = [
     ),
     Step("sink", Sink(), "a weight's gradient becomes one sum over all rows"),
     Step("accumulate", Accumulate(), "so do the gradients of what stands outside of loops"),
+    Step("add-before-late-sums", AddBeforeSums(), "of steps and of what is outside, too"),
     Step("sum-late", SumLate(), "the sums of memory-bound steps go into their one kernel"),
     Step("simplify-sunk", Simplify(), "loops that have less to carry"),
     Step("merge-recomputed", MergeMatmuls(), "gates that are computed again"),

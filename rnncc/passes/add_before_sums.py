@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from xdsl.ir import SSAValue
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.control import Net, Scan
-from rnncc.ir.ops.elementwise import Add
-from rnncc.ir.ops.linear import Reduce, is_zero
+from rnncc.ir.ops.elementwise import Add, Neg, Sub
+from rnncc.ir.ops.linear import Reduce, SumRows, is_zero
 from rnncc.ir.rewriting import NetPass, replace, run_all, scans_of
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.passes.sum_late import added_sum
@@ -20,8 +22,10 @@ class AddBeforeSums(NetPass):
     """Two carries that sum up rows, and are added behind the loop, become the sum of both terms.
 
     A parameter that a step reads twice, once as part of what is computed before the loop, has two
-    such sums for its gradient. Where they are nearly opposite, as in a step of an implicit solver,
-    each has the rounding errors of a large number; their terms, added row by row, are small.
+    such sums for its gradient. Where they are nearly opposite, as in a step of an implicit solver
+    or of a leaky integrator, a·h + (1 - a)·x, each has the rounding errors of a large number; their
+    terms, added row by row, are small. The same holds where one is taken away from the other, and
+    for sums of rows outside of loops.
 
     Before:
 
@@ -51,26 +55,67 @@ class AddBeforeSums(NetPass):
     name = "rnn-add-before-sums"
 
     def rewrite(self, net: Net) -> bool:
-        return run_all(_rewrite(scan) for scan in scans_of(net.body.block))
+        sums = [op for op in net.body.block.ops if isinstance(op, SumRows)]
+        return run_all(
+            [*map(_rewrite, scans_of(net.body.block)), *map(_rewrite_rows, sums)],
+        )
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two values that are added, or one taken away from the other.
+
+    Attributes:
+        behind: the op that does that.
+        own, other: the values.
+        own_less, other_less: whether one is taken away; not both are.
+    """
+
+    behind: Operation
+    own: SSAValue
+    other: SSAValue
+    own_less: bool
+    other_less: bool
+
+    def joined(self, b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
+        """The same of other values."""
+        if self.own_less:
+            return b.sub(y, x)
+        return b.sub(x, y) if self.other_less else b.add(x, y)
+
+
+def _pair(value: SSAValue) -> _Pair | None:
+    """What a value is added to, or its negative, if nothing else reads it."""
+    last, user = value, value.get_user_of_unique_use()
+    if isinstance(user, Neg):
+        last, user = user.y, user.y.get_user_of_unique_use()
+    if not isinstance(user, Add | Sub):
+        return None
+    partner = user.b if user.a is last else user.a
+    other = partner.owner.x if isinstance(partner.owner, Neg) else partner
+    own_less = (last is not value) != (isinstance(user, Sub) and last is user.b)
+    other_less = (other is not partner) != (isinstance(user, Sub) and partner is user.b)
+    if own_less and other_less:
+        return None
+    return _Pair(user, value, other, own_less, other_less)
 
 
 def _rewrite(scan: Scan) -> bool:
     changed = False
-    while pair := _pair(scan):
-        _add_terms(*pair)
+    while found := _carries(scan):
+        _add_terms(*found)
         changed = True
     return changed
 
 
-def _pair(scan: Scan) -> tuple[SSAValue, Reduce, Reduce] | None:
-    """The last value of a carry that is only added to another's; what a step adds to either."""
+def _carries(scan: Scan) -> tuple[_Pair, Reduce, Reduce] | None:
+    """Last values of carries; the sums of a step's rows that are added to them."""
     sums = _sums(scan)
     for final, terms in sums.items():
-        add = final.get_user_of_unique_use()
-        if isinstance(add, Add):
-            other = sums.get(add.b if add.a is final else add.a)
+        if (pair := _pair(final)) is not None:
+            other = sums.get(pair.other)
             if other is not None and other is not terms and _are_alike(terms, other):
-                return final, terms, other
+                return pair, terms, other
     return None
 
 
@@ -86,15 +131,25 @@ def _are_alike(one: Reduce, other: Reduce) -> bool:
     return same and get_ints(one.axes) == get_ints(other.axes)
 
 
-def _add_terms(final: SSAValue, terms: Reduce, other: Reduce) -> None:
-    """Let the carry of `terms` sum up both, and stand for what was the sum of the carries."""
-    before, add = (value.get_user_of_unique_use() for value in (terms.y, final))
-    body = terms.parent
-    assert isinstance(before, Add) and isinstance(add, Add)
-    assert body is not None and body.last_op is not None
+def _rewrite_rows(op: SumRows) -> bool:
+    pair = _pair(op.y) if is_zero(op.init) else None
+    other = None if pair is None else pair.other.owner
+    if pair is None or not isinstance(other, SumRows) or other is op or not is_zero(other.init):
+        return False
+    if dims_of(op.x) != dims_of(other.x) or op.reverse != other.reverse:
+        return False
+    b = Builder.before(pair.behind)
+    replace(pair.behind, [b.like(op, [op.init, pair.joined(b, op.x, other.x)])])
+    return True
+
+
+def _add_terms(pair: _Pair, terms: Reduce, other: Reduce) -> None:
+    """Let the carry of `terms` sum up both, and stand for what is computed behind the loop."""
+    before, body = terms.y.get_user_of_unique_use(), terms.parent
+    assert isinstance(before, Add) and body is not None and body.last_op is not None
     b = Builder.before(body.last_op)
-    both = b.like(terms, [b.add(terms.x, other.x)])
+    both = b.like(terms, [pair.joined(b, terms.x, other.x)])
     replace(before, [b.add(before.a, both)])
     terms.detach()
     terms.erase()
-    replace(add, [final])
+    replace(pair.behind, [pair.own])

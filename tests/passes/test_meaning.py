@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
+from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.linear import SumRows
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import NetPass
 from rnncc.passes.add_before_sums import AddBeforeSums
@@ -20,6 +24,7 @@ from rnncc.passes.split_scans import SplitScans
 from tests.passes.helpers import applied, quick, whole_sequence
 from tests.strategies import assert_same_meaning, programs, ragged_programs
 
+Value = SSAValue
 Values = list[SSAValue]
 PASSES = [
     Hoist(),
@@ -44,6 +49,41 @@ def test_pass_keeps_values(a_pass: NetPass, program: Program):
 def test_pass_keeps_values_of_simple_programs(a_pass: NetPass, program: Program):
     assert_same_meaning(program, applied(Simplify(), a_pass), rtol=1e-9)
     assert not a_pass.rewrite(program.net)  # a second run finds nothing
+
+
+BEHIND: list[Callable[[Builder, Value, Value], Value]] = [
+    lambda b, x, y: b.add(x, y),
+    lambda b, x, y: b.sub(x, y),
+    lambda b, x, y: b.add(x, b.neg(y)),
+    lambda b, x, y: b.add(b.neg(x), y),
+    lambda b, x, y: b.sub(b.neg(x), b.neg(y)),
+    lambda b, x, y: b.sub(x, b.neg(y)),
+]
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+@pytest.mark.parametrize("behind", BEHIND, ids=map(str, range(len(BEHIND))))
+def test_terms_are_added_before_their_sums(
+    behind: Callable[[Builder, Value, Value], Value], in_loop: bool
+) -> None:
+    """However the sums of a loop's carries, or of rows outside, meet behind them."""
+    b = Builder.net("sums")
+    rows, zeros = [b.input(name, ["T", "N", 4]) for name in "xy"], b.fill(0.0, [4])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        both = zip(carry, rows, strict=True)
+        return [i.add(total, i.reduce("sum", row, [0])) for total, row in both], []
+
+    if in_loop:
+        sums, _ = b.scan([], [zeros] * 2, rows, step)
+    else:
+        sums = [b.sum_rows(zeros, b.reshape(x, ["T*N", 4]), True) for x in rows]
+    program = b.finish({"y": behind(b, *sums)})
+    joined = program.copy()
+    assert AddBeforeSums().rewrite(joined.net)
+    last = joined.net.body.block.last_op
+    assert last is not None and isinstance(last.operands[0].owner, Scan if in_loop else SumRows)
+    assert_same_meaning(program, applied(AddBeforeSums()), rtol=1e-9)
 
 
 @pytest.mark.parametrize("shown", [False, True])

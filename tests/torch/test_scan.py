@@ -725,3 +725,26 @@ def test_within_distributed_data_parallel(monkeypatch: pytest.MonkeyPatch) -> No
     given = (cell, sequence(3), cell.start)
     torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
     assert parallel._active_ddp_module is active
+
+
+@pytest.mark.parametrize("outside", [False, True])
+def test_sums_over_time_that_nearly_cancel_keep_their_digits(outside: bool) -> None:
+    """A decay's gradient is the sum of what it does to the state, less of what to the input, which
+    may be known before the loop; each is some hundred times as large."""
+
+    def gradient(run: Any, dtype: Any) -> Any:
+        decay = torch.linspace(0, 1, 8, dtype=dtype).requires_grad_()
+        xs = torch.linspace(2, 4, 300 * 4 * 8, dtype=dtype).sin().view(300, 4, 8) + 3
+
+        def step(x: Any, h: Any) -> Any:
+            kept = torch.sigmoid(decay)
+            x = (1 - kept) * x if outside else (1 - kept) * (x + 1e-3 * h.sin())
+            h = kept * h + x
+            return h, h
+
+        run(step, xs, torch.zeros(4, 8, dtype=dtype))[0].sum().backward()
+        return decay.grad.double()
+
+    exact = gradient(loop, torch.float64)
+    ours, theirs = (gradient(run, torch.float32) - exact for run in (rt.scan, loop))
+    assert ours.abs().max() < 4 * theirs.abs().max() + 1e-6 * exact.abs().max()
