@@ -76,10 +76,17 @@ def facts_of(exported: ExportedProgram, plain: ExportedProgram, sizes: Sizes) ->
     inputs = _inputs(plain) if guards else {}
     for guard in guards:
         try:
-            yield from _facts(ast.parse(guard, mode="eval").body, _Reader(inputs, sizes))
+            yield from _facts(_parsed(guard), _Reader(inputs, sizes))
         except CompileError as error:
             what = f"what the module does hangs on {_shown(guard)}: {error.what}"
             raise CompileError("", what, "fix this size") from error
+
+
+def _parsed(guard: Any) -> ast.expr:
+    try:
+        return ast.parse(guard, mode="eval").body
+    except (SyntaxError, TypeError, ValueError, RecursionError, MemoryError) as error:
+        raise CompileError("", "it is damaged") from error
 
 
 def _inputs(exported: ExportedProgram) -> dict[str, Any]:
@@ -91,9 +98,9 @@ def _inputs(exported: ExportedProgram) -> dict[str, Any]:
     return {f"flat_args_{number}": x for number, x in enumerate(given.values())} | given
 
 
-def _shown(guard: str) -> str:
+def _shown(guard: Any) -> str:
     """For people: `x.size()[0] % 2 == 0`."""
-    return re.sub(r"\bL\['(\w+)'\]", r"\1", guard)
+    return re.sub(r"\bL\['(\w+)'\]", r"\1", str(guard))
 
 
 def _facts(test: ast.expr, reader: Callable[[ast.expr], Dim]) -> Iterator[Dim]:
@@ -105,14 +112,20 @@ def _facts(test: ast.expr, reader: Callable[[ast.expr], Dim]) -> Iterator[Dim]:
             for part in parts:
                 yield from _facts(part, reader)
         case ast.BoolOp(values=parts):
-            yield reduce(larger, (reduce(smaller, _facts(part, reader)) for part in parts))
-        case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(left=a, ops=[op], comparators=[b])):
+            facts = [list(_facts(part, reader)) for part in parts]
+            if all(facts):  # else one part holds anyway
+                yield reduce(larger, (reduce(smaller, of_part) for of_part in facts))
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(left=a, ops=[op], comparators=[b])) if (
+            type(op) in _OPPOSITES
+        ):
             yield from _compared_sizes(a, _OPPOSITES[type(op)], b, reader)
         case ast.UnaryOp(op=ast.Not(), operand=ast.BoolOp(op=op, values=parts)):
             opposites: list[ast.expr] = [ast.UnaryOp(ast.Not(), part) for part in parts]
             other = ast.Or() if isinstance(op, ast.And) else ast.And()
             yield from _facts(ast.BoolOp(other, opposites), reader)
-        case ast.Compare(left=left, ops=ops, comparators=others):
+        case ast.Compare(left=left, ops=ops, comparators=others) if _OPPOSITES.keys() >= set(
+            map(type, ops)
+        ):
             for a, op, b in zip([left, *others], ops, others, strict=False):
                 yield from _compared_sizes(a, op, b, reader)
         case _:
