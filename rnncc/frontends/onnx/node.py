@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.signature import TEXT, check_node, schema_of, signature_of
-from rnncc.frontends.onnx.values import Array, Dims, Value, as_objects
+from rnncc.frontends.onnx.values import Array, Dims, Value, are_held, as_objects, name_of
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of, dtype_of, shape_text
@@ -368,6 +368,12 @@ class Node:
     def literal(self, array: Array) -> SSAValue:
         """Numbers that are known: a constant, a parameter where they are many."""
         return self.scope.ssa(Value.of(array))
+
+    def everywhere(self, number: Array, dims: Sequence[Dim]) -> SSAValue:
+        """A known number without axes, in a shape."""
+        if are_held(number):
+            return self.b.fill(float(number), dims, name_of(number.dtype))
+        return self.b.broadcast(self.literal(number), dims, [])
 
     def full(self, value: float, like: SSAValue | str) -> SSAValue:
         """One number, of a type."""

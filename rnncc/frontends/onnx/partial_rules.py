@@ -52,6 +52,8 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     built: Any = operator.build(n)
     results = cast(Sequence[Any], built if isinstance(built, (list, tuple)) else [built])
     values = [n.scope.value(n, at, result) for at, result in enumerate(results)]
+    if any(isinstance(value, Partial) for value in values):  # along two axes
+        raise _together(n, inputs)
     each = [axes] * len(values) if isinstance(axes, int) else axes
     pairs = zip(values, each, strict=False)
     count = _same(n, inputs)

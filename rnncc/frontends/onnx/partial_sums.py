@@ -15,7 +15,7 @@ from rnncc.frontends.onnx.counted import same_count
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.partial import Partial, filled
-from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.values import Value, are_held
 from rnncc.ir.dims import product
 from rnncc.ir.ops.linear import empty_value
 from rnncc.ir.types import NUMPY, dtype_of
@@ -81,7 +81,9 @@ def _place(n: Node, operator: OnnxOperator, x: Partial) -> list[Any] | None:
 def _whole(n: Node, x: Partial, other: float) -> Value:
     """All rows of the bound, another number in the place of those that do not count."""
     assert x.made is not None and x.count is not None
-    return Value(x.dtype, x.dims, made=filled(n.b, x.made, x.count, x.axis, other))
+    number = np.asarray(other)
+    rest = other if are_held(number) else n.literal(number)
+    return Value(x.dtype, x.dims, made=filled(n.b, x.made, x.count, x.axis, rest))
 
 
 def _neutral(kind: str, dtype: str) -> float | None:
@@ -96,8 +98,7 @@ def _neutral(kind: str, dtype: str) -> float | None:
         return None
     if dtype == "i1":
         return kind == "Min"
-    limit = empty_value(kind.lower(), np.dtype(NUMPY[dtype])) if dtype in _ORDERED else math.nan
-    return limit if float(limit) == limit else None  # no float is the largest int64
+    return empty_value(kind.lower(), np.dtype(NUMPY[dtype])) if dtype in _ORDERED else None
 
 
 def _mean(n: Node, x: Partial, axes: Sequence[int]) -> SSAValue:
