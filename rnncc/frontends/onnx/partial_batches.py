@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.recurrent import LENGTHS
 from rnncc.frontends.onnx.partial import Partial, filled
+from rnncc.frontends.onnx.partial_sums import with_others
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
 
@@ -58,10 +59,12 @@ def _beside(axis_of: Callable[[Node], int]) -> Callable[[Node, Operands], Axes]:
 
 
 def _cumulated(n: Node, inputs: Operands) -> Axes:
-    """Along another axis; or along the rows, from the first one on."""
+    """Along another axis; or along the rows, backwards from those that change nothing."""
     x = only(inputs)
-    if x is None or (n.axis(int(n.scalar(1)), x.rank) == x.axis and n.flag("reverse", 0)):
+    if x is None:
         return None
+    if n.axis(int(n.scalar(1)), x.rank) == x.axis and n.flag("reverse", 0):
+        n.inputs[0] = with_others(n, x, n.op.op_type == "CumProd")
     return x.axis
 
 

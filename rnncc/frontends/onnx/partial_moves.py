@@ -16,7 +16,7 @@ from rnncc.frontends.onnx.ops.indexing import scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of
 from rnncc.frontends.onnx.partial import Partial, first_rows
 from rnncc.frontends.onnx.partial_batches import Operands, only
-from rnncc.frontends.onnx.partial_sums import contracted
+from rnncc.frontends.onnx.partial_sums import contracted, with_others
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
@@ -61,17 +61,51 @@ def _expand(n: Node, inputs: Operands) -> Moved:
 
 
 def _reshape(n: Node, inputs: Operands) -> Moved:
-    """Rows cut into parts of equal shapes."""
+    """Rows cut into parts of equal shapes, or some put together into one."""
     x = _only_first(inputs)
     if x is None or x.made is None or x.count is None or n.value(1).known is None:
         return None
     first, *rest = n.sizes(1) or [Dim.of(1)]
-    parts = product(x.dims[1:]).divide(product(rest))
-    if first != -1 or any(size == 0 for size in rest) or parts is None:
+    if first != -1 or any(size == 0 for size in rest):
         return None
-    count = x.count if parts == 1 else n.b.mul(x.count, n.b.size(parts, "i64"))
-    made = n.b.reshape(x.made, (x.dims[0] * parts, *rest))
-    return Partial.counted(Value.computed(made), 0, count)
+    old, new = product(x.dims[1:]), product(rest)
+    if (parts := old.divide(new)) is not None:
+        made, count = x.made, _times(n, x.count, parts)
+    elif (parts := new.divide(old)) is not None and parts.is_static:
+        made, count = _together(n, x.made, x.count, int(parts))
+    else:
+        return None
+    size = product(dims_of(made)).divide(new)
+    if size is None:
+        return None
+    return Partial.counted(Value.computed(n.b.reshape(made, (size, *rest))), 0, count)
+
+
+def _together(n: Node, rows: SSAValue, count: SSAValue, parts: int) -> tuple[SSAValue, SSAValue]:
+    """As many rows as are whole groups of so many, and how many groups count: if rows are left
+    over, the run fails."""
+    b, size = n.b, n.b.size(Dim.of(parts), "i64")
+    groups = (dims_of(rows)[0] - (parts - 1)).over(parts)
+    whole = same_count(b, count, b.mul(b.div(count, size), size))
+    return b.slice(rows, 0, 0, groups * parts), b.div(whole, size)
+
+
+def _times(n: Node, count: SSAValue, parts: Dim) -> SSAValue:
+    return count if parts == 1 else n.b.mul(count, n.b.size(parts, "i64"))
+
+
+def _compress(n: Node, inputs: Operands) -> Moved:
+    """Those of the rows for which one of as many conditions holds."""
+    x, chosen = inputs
+    if not isinstance(chosen, Partial) or chosen.count is None:
+        return None
+    count = chosen.count
+    if isinstance(x, Partial):
+        if not n.given("axis") or n.axis(n.integer("axis"), x.rank) != x.axis or x.count is None:
+            return None
+        count = same_count(n.b, x.count, count)
+    n.inputs[1] = with_others(n, Partial.counted(chosen.whole(), 0, count), 0)
+    return n.scope.value(n, 0, n.scope.model.operators["Compress"].build(n))
 
 
 def _slice(n: Node, inputs: Operands) -> Moved:
@@ -145,6 +179,7 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "Expand": _expand,
     "Reshape": _reshape,
     "Slice": _slice,
+    "Compress": _compress,
     "Gather": _gather,
     "SplitToSequence": _split,
     "MatMul": contracted,

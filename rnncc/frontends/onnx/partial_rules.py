@@ -117,6 +117,12 @@ def _elementwise(n: Node, inputs: Operands) -> int | None:
     return axis
 
 
+def _by_itself(n: Node, inputs: Operands) -> int | None:
+    """Each element of the first input."""
+    x = only(inputs)
+    return None if x is None else x.axis
+
+
 def _transpose(n: Node, inputs: Operands) -> int | None:
     [x] = _counted(inputs)
     order = n.integers("perm") or [*reversed(range(x.rank))]
@@ -283,7 +289,7 @@ _PLAIN = {
     *activations.OPERATORS,
     *arithmetic.OPERATORS,
     *logic.OPERATORS,
-} - {"CastLike", "Dropout"}
+}
 _QUANTISING = [f"{domain}{op}Linear" for domain in _DOMAINS for op in ("Quantize", "Dequantize")]
 _OF_ELEMENTS = [f"com.microsoft.{op}" for op in ("Gelu", "BiasGelu", "FastGelu", "QuickGelu")]
 _OF_NUMBERS = ("Add", "Mul", "Sigmoid", "LeakyRelu")
@@ -298,6 +304,7 @@ RULES: dict[str, Rule] = {
     **{f"com.microsoft.QLinear{name}": _of_numbers for name in _OF_NUMBERS},
     "QLinearMatMul": _product_of_numbers,
     "com.microsoft.QGemm": _gemm_of_numbers,
+    **dict.fromkeys(("CastLike", "Dropout"), _by_itself),
     "Transpose": _transpose,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,

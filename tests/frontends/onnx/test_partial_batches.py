@@ -29,6 +29,7 @@ CONSTANTS = {
     **{"nought": np.array([0]), "big": np.array([99]), "pads": np.array([0, 0, 1, 0, 0, 2])},
     **{"w8": np.arange(-12, 12, dtype=np.int8).reshape(4, 2, 3), "z8": np.int8(0)},
     **{"to4": np.array([-1, 4, 1, 2]), "to3": np.array([0, 4, -1]), "to8": np.array([8, -1])},
+    **{"to44": np.array([-1, 4]), "axes12": np.array([1, 2]), "limit": np.float32(0.9)},
     **{"last1": np.array([-1]), "both": np.array([[0, -1]]), "before": np.array([-2])},
     **{"f0": np.float32(0.05), "z0": np.uint8(128)},
     **{"apart": np.array([3, 1]), "axis2": np.array([2]), "x0": numbers(2, 4)},
@@ -79,6 +80,22 @@ BATCHES = {
     "Gather of rows": [node("Gather", "r both", "y")],
     "Gather of the last row": [*TURNED, node("Gather", "t last", "y", axis=1)],
     "Softmax": [node("Softmax", "r", "y", axis=0)],
+    "Hardmax": [node("Hardmax", "r", "y", axis=0)],
+    "LpNormalization of rows": [node("LpNormalization", "r", "y", axis=0)],
+    "CumSum backwards": [node("CumSum", "r first", "y", reverse=1)],
+    "CastLike": [node("CastLike", "r s", "y")],
+    "Dropout": [node("Dropout", "r", "y")],
+    "Reshape, rows together": [
+        *(node("Reshape", "r to44", "p"), node("Exp", "p", "e"), node("Reshape", "e to4", "y")),
+    ],
+    "Compress again": [
+        *(node("ReduceMax", "r axes12", "h", keepdims=0), node("Greater", "h limit", "d")),
+        node("Compress", "r d", "y", axis=0),
+    ],
+    "NonZero again": [
+        *(node("Greater", "r limit", "d"), node("NonZero", "d", "z")),
+        node("Cast", "z", "y", to=TensorProto.FLOAT),
+    ],
     "ArgMax": [node("ArgMax", "r", "i", axis=0), node("Relu", "r", "y")],
     "PRelu": [node("PRelu", "r s", "y")],
     "FusedConv": [node("FusedConv", "r w", "y", activation="Relu", domain=MICROSOFT)],
@@ -175,6 +192,15 @@ def test_rows_that_are_not_chosen_are_not_there(place: int) -> None:
         rnncc.compile(made).run({"x": rows(3), "c": flags(0, 1, 1), "i": np.array(place)})
 
 
+def test_rows_that_leave_some_over() -> None:
+    nodes = [node("Compress", "x c", "r", axis=0), node("Reshape", "r pairs", "y")]
+    inputs = [info("x", [4, 3]), info("c", ["N"], "i1")]
+    made = model(nodes, inputs, [info("y", None)], {"pairs": np.array([-1, 2, 3])})
+    compared(made, [{"x": rows(4, 3), "c": c} for c in (flags(0, 1, 0, 1), flags(1, 1, 1, 1))])
+    with pytest.raises(ModelError, match="outside"):
+        rnncc.compile(made).run({"x": rows(4, 3), "c": flags(0, 1, 1, 1)})
+
+
 def test_a_box_around_a_mask() -> None:
     """The largest int64, which is the minimum of nothing, is no float."""
     nodes = [node("NonZero", "m", "i"), node("ReduceMin", "i", "y", axes=[1], keepdims=0)]
@@ -266,7 +292,6 @@ def test_what_is_refused() -> None:
     """What reads rows together otherwise."""
     inputs = [info("x", ["N", 2, 4]), info("c", ["N"], "i1"), info("b", [1], "i64")]
     for nodes in (
-        [node("CumSum", "r first", "y", reverse=1)],
         [node("Slice", "r nought b one", "y")],  # along two axes
         [node("TopK", "r two", "y k", axis=0)],
         [node("Flatten", "r", "y", axis=2)],
