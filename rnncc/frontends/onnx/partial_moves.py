@@ -16,10 +16,11 @@ from rnncc.frontends.onnx.ops.indexing import scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of
 from rnncc.frontends.onnx.partial import Partial, first_rows
 from rnncc.frontends.onnx.partial_batches import Operands, only
+from rnncc.frontends.onnx.partial_shapes import reshaped
 from rnncc.frontends.onnx.partial_sums import contracted, with_others
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.indexing import from_front
 
@@ -58,40 +59,6 @@ def _expand(n: Node, inputs: Operands) -> Moved:
         return None
     count = same_count(n.b, x.count, shape.count)
     return repeated(n, x.made, CountedShape(shape.dims, 0, count))
-
-
-def _reshape(n: Node, inputs: Operands) -> Moved:
-    """Rows cut into parts of equal shapes, or some put together into one."""
-    x = _only_first(inputs)
-    if x is None or x.made is None or x.count is None or n.value(1).known is None:
-        return None
-    first, *rest = n.sizes(1) or [Dim.of(1)]
-    if first != -1 or any(size == 0 for size in rest):
-        return None
-    old, new = product(x.dims[1:]), product(rest)
-    if (parts := old.divide(new)) is not None:
-        made, count = x.made, _times(n, x.count, parts)
-    elif (parts := new.divide(old)) is not None and parts.is_static:
-        made, count = _together(n, x.made, x.count, int(parts))
-    else:
-        return None
-    size = product(dims_of(made)).divide(new)
-    if size is None:
-        return None
-    return Partial.counted(Value.computed(n.b.reshape(made, (size, *rest))), 0, count)
-
-
-def _together(n: Node, rows: SSAValue, count: SSAValue, parts: int) -> tuple[SSAValue, SSAValue]:
-    """As many rows as are whole groups of so many, and how many groups count: if rows are left
-    over, the run fails."""
-    b, size = n.b, n.b.size(Dim.of(parts), "i64")
-    groups = (dims_of(rows)[0] - (parts - 1)).over(parts)
-    whole = same_count(b, count, b.mul(b.div(count, size), size))
-    return b.slice(rows, 0, 0, groups * parts), b.div(whole, size)
-
-
-def _times(n: Node, count: SSAValue, parts: Dim) -> SSAValue:
-    return count if parts == 1 else n.b.mul(count, n.b.size(parts, "i64"))
 
 
 def _compress(n: Node, inputs: Operands) -> Moved:
@@ -177,7 +144,7 @@ def _split(n: Node, inputs: Operands) -> Moved:
 MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "ScatterND": _scatter_nd,
     "Expand": _expand,
-    "Reshape": _reshape,
+    "Reshape": reshaped,
     "Slice": _slice,
     "Compress": _compress,
     "Gather": _gather,

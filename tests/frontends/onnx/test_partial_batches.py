@@ -30,6 +30,7 @@ CONSTANTS = {
     **{"w8": np.arange(-12, 12, dtype=np.int8).reshape(4, 2, 3), "z8": np.int8(0)},
     **{"to4": np.array([-1, 4, 1, 2]), "to3": np.array([0, 4, -1]), "to8": np.array([8, -1])},
     **{"to44": np.array([-1, 4]), "axes12": np.array([1, 2]), "limit": np.float32(0.9)},
+    **{"to24": np.array([2, 4]), "rest": np.array([2, -1])},
     **{"last1": np.array([-1]), "both": np.array([[0, -1]]), "before": np.array([-2])},
     **{"f0": np.float32(0.05), "z0": np.uint8(128)},
     **{"apart": np.array([3, 1]), "axis2": np.array([2]), "x0": numbers(2, 4)},
@@ -88,6 +89,12 @@ BATCHES = {
     "Reshape, rows together": [
         *(node("Reshape", "r to44", "p"), node("Exp", "p", "e"), node("Reshape", "e to4", "y")),
     ],
+    "Reshape by their number": [
+        *(node("Shape", "r", "n"), node("Slice", "n nought one", "k")),
+        *(node("Concat", "k rest", "sh", axis=0), node("Reshape", "r sh", "p")),
+        *(node("Concat", "one k to24", "th", axis=0), node("Reshape", "p th", "y")),
+    ],
+    "GroupNormalization": [node("GroupNormalization", "r s2 s2", "y", num_groups=2)],
     "Compress again": [
         *(node("ReduceMax", "r axes12", "h", keepdims=0), node("Greater", "h limit", "d")),
         node("Compress", "r d", "y", axis=0),
