@@ -22,10 +22,11 @@ LOWER = (1 << 32) - 1
 """The lower half of an int64."""
 
 
-def from_front(b: Builder, index: SSAValue, size: Dim) -> SSAValue:
+def from_front(b: Builder, index: SSAValue, size: Dim | SSAValue) -> SSAValue:
     """Numbers of an axis of that size; those below 0 count from its end."""
     below = b.compare("lt", index, b.full_like(index, 0))
-    return b.select(below, b.add(index, b.size(size, dtype_of(index))), index)
+    size = b.size(size, dtype_of(index)) if isinstance(size, Dim) else size
+    return b.select(below, b.add(index, size), index)
 
 
 def extremum_place(b: Builder, x: SSAValue, kind: str, axis: int, last: bool = False) -> SSAValue:

@@ -10,8 +10,9 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
+from rnncc.frontends.onnx.offsets import elements_of
 from rnncc.frontends.onnx.signature import TEXT, check_node, schema_of, signature_of
-from rnncc.frontends.onnx.values import Array, Dims, Value, as_objects
+from rnncc.frontends.onnx.values import Array, Dims, Value, are_held, as_objects, name_of
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of, dtype_of, shape_text
@@ -223,9 +224,8 @@ class Node:
             return list(as_objects(value.known).reshape(-1))
         if value.rank != 1:
             raise self.error(f"{self._shown(index)} is no vector of integers")
-        rows = self.b.cast(self.x(index, INTEGERS), "i64")
-        (count,) = self.static(index)
-        return [self.b.reshape(self.b.slice(rows, 0, at, 1), ()) for at in range(count)]
+        self.static(index)
+        return elements_of(self.b, self.b.cast(self.x(index, INTEGERS), "i64"))
 
     def whole(self, index: int) -> list[int]:
         """A vector of integers."""
@@ -368,6 +368,12 @@ class Node:
     def literal(self, array: Array) -> SSAValue:
         """Numbers that are known: a constant, a parameter where they are many."""
         return self.scope.ssa(Value.of(array))
+
+    def everywhere(self, number: Array, dims: Sequence[Dim]) -> SSAValue:
+        """A known number without axes, in a shape."""
+        if are_held(number):
+            return self.b.fill(float(number), dims, name_of(number.dtype))
+        return self.b.broadcast(self.literal(number), dims, [])
 
     def full(self, value: float, like: SSAValue | str) -> SSAValue:
         """One number, of a type."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from rnncc.ir.attributes import get_dim
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Add, Sub
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice
-from rnncc.ir.ops.source import Fill, Size
+from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.types import dims_of, dtype_of
 
 MOST = 64
@@ -62,6 +63,18 @@ def _same_number(value: SSAValue) -> SSAValue | None:
 def _part_at(op: Concat, at: Dim) -> SSAValue | None:
     """The vector of one element that stands at a place in several."""
     return next((x for start, x in op.parts if start == at and dims_of(x) == (1,)), None)
+
+
+def elements_of(b: Builder, vector: SSAValue) -> list[Dim | SSAValue]:
+    """The integers of a vector of known size, one by one; those that constants hold are known."""
+    op, (size,) = vector.owner, dims_of(vector)
+    if isinstance(op, Concat):
+        return [element for _, part in op.parts for element in elements_of(b, part)]
+    if isinstance(op, Constant):
+        return [Dim.of(int(number)) for number in op.array()]
+    if isinstance(op, Fill):
+        return [Dim.of(int(op.value.value.data))] * int(size)
+    return [b.reshape(b.slice(vector, 0, at, 1), ()) for at in range(int(size))]
 
 
 def formula_of(value: SSAValue) -> Dim | None:

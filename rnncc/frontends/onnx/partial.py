@@ -58,12 +58,15 @@ class Partial(Value):
         return "a tensor whose number of rows the run decides"
 
 
-def filled(b: Builder, x: SSAValue, count: SSAValue, axis: int, other: float) -> SSAValue:
+def filled(
+    b: Builder, x: SSAValue, count: SSAValue, axis: int, other: float | SSAValue
+) -> SSAValue:
     """x with another number behind the first rows along an axis that count."""
     dims = dims_of(x)
     counts = b.compare("lt", b.iota((dims[axis],), 0, "i64"), b.broadcast(count, (dims[axis],), []))
     counts = b.broadcast(counts, dims, [axis])
-    return b.select(counts, x, b.fill(other, dims, dtype_of(x)))
+    other = other if isinstance(other, SSAValue) else b.fill(other, (), dtype_of(x))
+    return b.select(counts, x, b.broadcast(other, dims, []))
 
 
 def first_rows(b: Builder, rows: SSAValue, count: SSAValue) -> Partial:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.recurrent import LENGTHS
-from rnncc.frontends.onnx.partial import Partial, filled
+from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.partial_sums import with_others
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
 
@@ -58,10 +59,12 @@ def _beside(axis_of: Callable[[Node], int]) -> Callable[[Node, Operands], Axes]:
 
 
 def _cumulated(n: Node, inputs: Operands) -> Axes:
-    """Along another axis; or along the rows, from the first one on."""
+    """Along another axis; or along the rows, backwards from those that change nothing."""
     x = only(inputs)
-    if x is None or (n.axis(int(n.scalar(1)), x.rank) == x.axis and n.flag("reverse", 0)):
+    if x is None:
         return None
+    if n.axis(int(n.scalar(1)), x.rank) == x.axis and n.flag("reverse", 0):
+        n.inputs[0] = with_others(n, x, n.op.op_type == "CumProd")
     return x.axis
 
 
@@ -89,9 +92,8 @@ def _sliced(n: Node, inputs: Operands) -> Axes:
 
 def _flattened(n: Node, inputs: Operands) -> Axes:
     x = only(inputs)
-    return (
-        0 if x is not None and x.axis == 0 and n.axis(n.integer("axis", 1), x.rank) == 1 else None
-    )
+    first = x is not None and x.axis == 0 and n.axis(n.integer("axis", 1), x.rank) == 1
+    return 0 if first else None
 
 
 def _gathered(n: Node, inputs: Operands) -> Axes:
@@ -106,9 +108,7 @@ def _recurrent(n: Node, inputs: Operands) -> Axes:
     """A batch of so many sequences; or one batch of so many steps, which is their length."""
     x = inputs[0]
     counted = [v for v in inputs if isinstance(v, Partial)]
-    if n.opset >= 14 and n.flag("layout", 0):
-        return None
-    if not isinstance(x, Partial):
+    if not isinstance(x, Partial) or (n.opset >= 14 and n.flag("layout", 0)):
         return None
     if x.axis == 0 and len(counted) == 1 and not n.has(LENGTHS) and x.count is not None:
         n.inputs += [None] * (LENGTHS + 1 - len(n.inputs))
@@ -124,15 +124,14 @@ def _recurrent(n: Node, inputs: Operands) -> Axes:
 def fill_places(n: Node, inputs: Operands) -> None:
     """What is behind the places that count is one that there is."""
     places = inputs[1]
-    if isinstance(places, Partial) and places.made is not None and places.count is not None:
-        kept = filled(n.b, places.made, places.count, places.axis, 0)
-        n.inputs[1] = Value(places.dtype, places.dims, made=kept)
+    if isinstance(places, Partial):
+        n.inputs[1] = with_others(n, places, 0)
 
 
 _OF_BATCHES = (
     *("Conv", "ConvTranspose", "ConvInteger", "MaxPool", "AveragePool", "LpPool"),
     *("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool", "DepthToSpace", "SpaceToDepth", "LRN"),
-    *("BatchNormalization", "InstanceNormalization", "GroupNormalization"),
+    *("BatchNormalization", "InstanceNormalization"),
     *("QLinearConv", "com.microsoft.FusedConv", "com.microsoft.QLinearAveragePool"),
     "com.microsoft.QLinearGlobalAveragePool",
 )
@@ -143,7 +142,7 @@ BATCHES: dict[str, Callable[[Node, Operands], Axes]] = {
     **dict.fromkeys(_NORMALISING, _normalised),
     "com.microsoft.SkipLayerNormalization": _skipped,
     **dict.fromkeys(("LpNormalization", "TopK"), _beside(lambda n: n.integer("axis", -1))),
-    **dict.fromkeys(("Split",), _beside(lambda n: n.integer("axis", 0))),
+    "Split": _beside(lambda n: n.integer("axis", 0)),
     **dict.fromkeys(("CumSum", "CumProd"), _cumulated),
     **dict.fromkeys(("LSTM", "GRU", "RNN"), _recurrent),
     "Pad": _padded,

@@ -4,22 +4,26 @@ other, or beside copies of themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted import CountedShape, counted_shape, repeated, same_count
 from rnncc.frontends.onnx.lists import StackedRows
-from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.node import INTEGERS, Node
+from rnncc.frontends.onnx.ops.computed_bounds import part_of_rows
 from rnncc.frontends.onnx.ops.indexing import scattered_rows
+from rnncc.frontends.onnx.ops.slicing import bounds_of
 from rnncc.frontends.onnx.partial import Partial, first_rows
-from rnncc.frontends.onnx.partial_sums import contracted
+from rnncc.frontends.onnx.partial_batches import Operands, only
+from rnncc.frontends.onnx.partial_shapes import reshaped
+from rnncc.frontends.onnx.partial_sums import contracted, with_others
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
+from rnncc.nn.indexing import from_front
 
-Operands = Sequence[Value | None]
 Moved = Value | None
 
 
@@ -57,32 +61,40 @@ def _expand(n: Node, inputs: Operands) -> Moved:
     return repeated(n, x.made, CountedShape(shape.dims, 0, count))
 
 
-def _reshape(n: Node, inputs: Operands) -> Moved:
-    """Rows cut into parts of equal shapes."""
-    x = _only_first(inputs)
-    if x is None or x.made is None or x.count is None or n.value(1).known is None:
+def _compress(n: Node, inputs: Operands) -> Moved:
+    """Those of the rows for which one of as many conditions holds."""
+    x, chosen = inputs
+    if not isinstance(chosen, Partial) or chosen.count is None:
         return None
-    first, *rest = n.sizes(1) or [Dim.of(1)]
-    parts = product(x.dims[1:]).divide(product(rest))
-    if first != -1 or any(size == 0 for size in rest) or parts is None:
-        return None
-    count = x.count if parts == 1 else n.b.mul(x.count, n.b.size(parts, "i64"))
-    made = n.b.reshape(x.made, (x.dims[0] * parts, *rest))
-    return Partial.counted(Value.computed(made), 0, count)
+    count = chosen.count
+    if isinstance(x, Partial):
+        if not n.given("axis") or n.axis(n.integer("axis"), x.rank) != x.axis or x.count is None:
+            return None
+        count = same_count(n.b, x.count, count)
+    n.inputs[1] = with_others(n, Partial.counted(chosen.whole(), 0, count), 0)
+    return n.scope.value(n, 0, n.scope.model.operators["Compress"].build(n))
 
 
 def _slice(n: Node, inputs: Operands) -> Moved:
-    """As many of the first rows as a count says, which may be all."""
-    x, end = _only_first(inputs), counted_shape(n, 2) if n.has(2) else None
-    if x is None or end is None or x.count is None or len(end.dims) != 1:
+    """The rows from one bound to another."""
+    x, bounds = only(inputs), bounds_of(n)
+    if x is None or [(axis, step) for axis, _, _, step in bounds] != [(x.axis, 1)]:
         return None
-    starts = n.value(1).numbers
-    axes, steps = (n.value(at).numbers if n.has(at) else None for at in (3, 4))
-    plain = starts is not None and not starts.any()
-    plain = plain and (axes is None or not axes.any()) and (steps is None or (steps == 1).all())
-    if not plain or (n.has(3) and axes is None) or (n.has(4) and steps is None):
+    [(_, start, end, _)] = bounds
+    return part_of_rows(n, x, start, end)
+
+
+def _gather(n: Node, inputs: Operands) -> Moved:
+    """Rows by their places, counted from the end too: one that does not count is an error of the
+    run."""
+    x = only(inputs)
+    if x is None or x.count is None or n.axis(n.integer("axis", 0), x.rank) != x.axis:
         return None
-    return Partial.counted(x.whole(), 0, n.b.minimum(x.count, end.count))
+    b, count = n.b, x.count
+    places = from_front(b, b.cast(n.x(1, INTEGERS), "i64"), count)
+    below, behind = b.compare("lt", places, n.full(0, places)), b.compare("ge", places, count)
+    places = b.select(b.logical("or", below, behind), b.size(x.dims[x.axis]), places)
+    return n.scope.value(n, 0, b.gather(n.x(), places, x.axis))
 
 
 def _joined(n: Node, inputs: Operands) -> Moved:
@@ -132,8 +144,10 @@ def _split(n: Node, inputs: Operands) -> Moved:
 MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "ScatterND": _scatter_nd,
     "Expand": _expand,
-    "Reshape": _reshape,
+    "Reshape": reshaped,
     "Slice": _slice,
+    "Compress": _compress,
+    "Gather": _gather,
     "SplitToSequence": _split,
     "MatMul": contracted,
     "Concat": _joined,

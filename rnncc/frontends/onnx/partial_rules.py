@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from typing import Any, cast
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted import same_count
@@ -22,7 +23,6 @@ from rnncc.frontends.onnx.partial_batches import BATCHES, Axes, Operands, fill_p
 from rnncc.frontends.onnx.partial_moves import build_moved
 from rnncc.frontends.onnx.partial_sums import build_together
 from rnncc.frontends.onnx.values import Value
-from rnncc.ir.dims import Dim, product
 
 Rule = Callable[[Node, Operands], Axes]
 """From a node, whose inputs have all rows of the bound, and the inputs as they are."""
@@ -52,6 +52,8 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     built: Any = operator.build(n)
     results = cast(Sequence[Any], built if isinstance(built, (list, tuple)) else [built])
     values = [n.scope.value(n, at, result) for at, result in enumerate(results)]
+    if any(isinstance(value, Partial) for value in values):  # along two axes
+        raise _together(n, inputs)
     each = [axes] * len(values) if isinstance(axes, int) else axes
     pairs = zip(values, each, strict=False)
     count = _same(n, inputs)
@@ -78,18 +80,18 @@ def _same(n: Node, inputs: Operands) -> SSAValue:
     return reduce(partial(same_count, n.b), _counts(inputs))
 
 
-def _shape(n: Node, x: Partial) -> SSAValue:
-    """The sizes, of which one is the number of rows that count."""
+def _shape(n: Node, x: Partial) -> SSAValue | Value:
+    """The sizes, of which one may be the number of rows that count."""
+    first = _from_end(n.integer("start", 0), x.rank)
+    end = _from_end(n.integer("end", x.rank), x.rank)
+    if not first <= x.axis < end:
+        return Value.of(np.array(x.dims[first:end], object))
     sizes = [n.b.size(d, "i64") for d in x.dims]
     assert x.count is not None
     sizes[x.axis] = x.count
     base, more = parted(x.count)
     if base is not None and more == 0:
         n.scope.model.counts[base] = x.dims[x.axis]
-    first = _from_end(n.integer("start", 0), x.rank)
-    end = _from_end(n.integer("end", x.rank), x.rank)
-    if first >= end:
-        raise n.unsupported("takes no sizes of a tensor whose number of rows the run decides")
     return n.b.concat([n.b.reshape(size, (1,)) for size in sizes[first:end]], 0)
 
 
@@ -115,6 +117,12 @@ def _elementwise(n: Node, inputs: Operands) -> int | None:
     return axis
 
 
+def _by_itself(n: Node, inputs: Operands) -> int | None:
+    """Each element of the first input."""
+    x = only(inputs)
+    return None if x is None else x.axis
+
+
 def _transpose(n: Node, inputs: Operands) -> int | None:
     [x] = _counted(inputs)
     order = n.integers("perm") or [*reversed(range(x.rank))]
@@ -138,30 +146,6 @@ def _unsqueeze(n: Node, inputs: Operands) -> int | None:
     rank = x.rank + len(axes)
     added = n.axes(axes, rank)
     return [axis for axis in range(rank) if axis not in added][x.axis]
-
-
-def _reshape(n: Node, inputs: Operands) -> int | None:
-    """Other axes change, before the rows or behind them; the size of the rows stays, as 0 or -1."""
-    x = only(inputs)
-    if x is None or n.value(1).known is None:
-        return None
-    sizes = n.sizes(1)
-    for axis, size in enumerate(sizes):
-        kept = size == -1 or (size == 0 and axis == x.axis and not n.flag("allowzero", 0))
-        before, behind = sizes[:axis], sizes[axis + 1 :]
-        kept = kept and _are_same(x, before, x.dims[: x.axis], 0)
-        if kept and _are_same(x, behind, x.dims[x.axis + 1 :], axis + 1):
-            return axis
-    return None
-
-
-def _are_same(x: Partial, sizes: Sequence[Dim], dims: Sequence[Dim], first: int) -> bool:
-    """Whether axes, from one on, have as many elements as others; one may be -1 for the rest."""
-    own = (x.dims[at] if at < x.rank else Dim.of(0) for at in range(first, first + len(sizes)))
-    known = [kept if size == 0 else size for size, kept in zip(sizes, own, strict=True)]
-    rest = product(size for size in known if size != -1)
-    whole = product(dims)
-    return whole == rest if -1 not in known else whole.divide(rest) is not None
 
 
 def _gather(n: Node, inputs: Operands) -> int | None:
@@ -281,7 +265,7 @@ _PLAIN = {
     *activations.OPERATORS,
     *arithmetic.OPERATORS,
     *logic.OPERATORS,
-} - {"CastLike", "Dropout"}
+}
 _QUANTISING = [f"{domain}{op}Linear" for domain in _DOMAINS for op in ("Quantize", "Dequantize")]
 _OF_ELEMENTS = [f"com.microsoft.{op}" for op in ("Gelu", "BiasGelu", "FastGelu", "QuickGelu")]
 _OF_NUMBERS = ("Add", "Mul", "Sigmoid", "LeakyRelu")
@@ -296,10 +280,10 @@ RULES: dict[str, Rule] = {
     **{f"com.microsoft.QLinear{name}": _of_numbers for name in _OF_NUMBERS},
     "QLinearMatMul": _product_of_numbers,
     "com.microsoft.QGemm": _gemm_of_numbers,
+    **dict.fromkeys(("CastLike", "Dropout"), _by_itself),
     "Transpose": _transpose,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
-    "Reshape": _reshape,
     "Gather": _gather,
     "GatherND": _gather_nd,
     "Concat": _concat,

@@ -15,13 +15,15 @@ from rnncc.frontends.onnx.counted import same_count
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.partial import Partial, filled
-from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.values import Value, are_held
 from rnncc.ir.dims import product
 from rnncc.ir.ops.linear import empty_value
 from rnncc.ir.types import NUMPY, dtype_of
 from rnncc.nn.quantisation import LIMITS
 
 _SUMS = ("Sum", "Mean", "L1", "L2", "SumSquare", "LogSum")
+_NORMS = {"Softmax": -math.inf, "LogSoftmax": -math.inf, "Hardmax": -math.inf, "LpNormalization": 0}
+"""What changes nothing in them."""
 _ORDERED = (*FLOATS, *LIMITS, "i32", "i64")
 """Types besides bools of which there is a least and a largest element."""
 
@@ -30,8 +32,11 @@ def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> li
     """The outputs of a node that reads all rows of its first input; None where it does not."""
     if name == "DynamicQuantizeLinear":
         return _quantised(n, operator, x)
-    if name in ("Softmax", "LogSoftmax"):
-        return _soft(n, operator, x)
+    if name == "NonZero":
+        n.inputs[0] = with_others(n, x, 0)
+        return [operator.build(n)]
+    if name in _NORMS:
+        return _normed(n, operator, x, name)
     if name in ("ArgMax", "ArgMin"):
         return _place(n, operator, x)
     kind = name.removeprefix("Reduce")
@@ -40,7 +45,7 @@ def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> li
     other = _neutral(kind, x.dtype)
     if other is None:
         return None
-    n.inputs[0] = _whole(n, x, other)
+    n.inputs[0] = with_others(n, x, other)
     if kind != "Mean":
         return [operator.build(n)]
     return [_mean(n, x, axes)] if x.dtype in FLOATS else None
@@ -55,15 +60,25 @@ def contracted(n: Node, inputs: Sequence[Value | None]) -> Value | None:
         return None
     count = same_count(n.b, x.count, y.count)
     for at, v in enumerate((x, y)):
-        n.inputs[at] = _whole(n, Partial.counted(v.whole(), v.axis, count), 0)
+        n.inputs[at] = with_others(n, Partial.counted(v.whole(), v.axis, count), 0)
     return n.scope.value(n, 0, n.scope.model.operators["MatMul"].build(n))
 
 
-def _soft(n: Node, operator: OnnxOperator, x: Partial) -> list[Any] | None:
+def with_others(n: Node, x: Partial, other: float) -> Value:
+    """All rows of the bound, another number in the place of those that do not count."""
+    assert x.made is not None and x.count is not None
+    number = np.asarray(other)
+    rest = other if are_held(number) else n.literal(number)
+    return Value(x.dtype, x.dims, made=filled(n.b, x.made, x.count, x.axis, rest))
+
+
+def _normed(n: Node, operator: OnnxOperator, x: Partial, name: str) -> list[Any] | None:
     """Along the rows: those that do not count have no part."""
-    if n.opset < 13 or n.axis(n.integer("axis", -1), x.rank) != x.axis or x.dtype not in FLOATS:
+    old = n.opset < 13 and name != "LpNormalization"  # along all axes from one on
+    axis = n.axis(n.integer("axis", 1 if old else -1), x.rank)
+    if axis != x.axis or (old and axis != x.rank - 1) or x.dtype not in FLOATS:
         return None
-    n.inputs[0] = _whole(n, x, -math.inf)
+    n.inputs[0] = with_others(n, x, _NORMS[name])
     return [Partial.counted(n.scope.value(n, 0, operator.build(n)), x.axis, x.count)]
 
 
@@ -74,14 +89,8 @@ def _place(n: Node, operator: OnnxOperator, x: Partial) -> list[Any] | None:
     other = _neutral(n.op.op_type.removeprefix("Arg"), x.dtype)
     if other is None:
         return None
-    n.inputs[0] = _whole(n, x, other)
+    n.inputs[0] = with_others(n, x, other)
     return [operator.build(n)]
-
-
-def _whole(n: Node, x: Partial, other: float) -> Value:
-    """All rows of the bound, another number in the place of those that do not count."""
-    assert x.made is not None and x.count is not None
-    return Value(x.dtype, x.dims, made=filled(n.b, x.made, x.count, x.axis, other))
 
 
 def _neutral(kind: str, dtype: str) -> float | None:
@@ -96,8 +105,7 @@ def _neutral(kind: str, dtype: str) -> float | None:
         return None
     if dtype == "i1":
         return kind == "Min"
-    limit = empty_value(kind.lower(), np.dtype(NUMPY[dtype])) if dtype in _ORDERED else math.nan
-    return limit if float(limit) == limit else None  # no float is the largest int64
+    return empty_value(kind.lower(), np.dtype(NUMPY[dtype])) if dtype in _ORDERED else None
 
 
 def _mean(n: Node, x: Partial, axes: Sequence[int]) -> SSAValue:
@@ -110,7 +118,7 @@ def _mean(n: Node, x: Partial, axes: Sequence[int]) -> SSAValue:
 
 def _quantised(n: Node, operator: OnnxOperator, x: Partial) -> list[Any]:
     """0 is in the range of all rows in any case."""
-    n.inputs[0] = _whole(n, x, 0)
+    n.inputs[0] = with_others(n, x, 0)
     built: Any = operator.build(n)
     numbers = n.scope.value(n, 0, built[0])
     return [Partial.counted(numbers, x.axis, x.count), *built[1:]]

@@ -24,7 +24,15 @@ from rnncc.frontends.onnx.partial import READERS, Partial
 from rnncc.frontends.onnx.reading import opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.unread import BY_DEFINITION, CONTRIBUTED, REFUSED, UNVERSIONED
-from rnncc.frontends.onnx.values import MAX_RANK, Array, NoFormula, SizeOverflow, Value, is_step
+from rnncc.frontends.onnx.values import (
+    MAX_RANK,
+    Array,
+    NoFormula,
+    SizeOverflow,
+    Value,
+    are_held,
+    is_step,
+)
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import NARROW_FLOATS, NUMPY, WIDE, dims_of, dtype_of, shape_text
@@ -43,8 +51,6 @@ MAX_FOLDED_SIZES = 1 << 16
 """How many of them that may be formulas."""
 LITERAL = 16
 """Numbers that stand in the code rather than among the parameters."""
-EXACT = 2**53
-"""Up to here a float64 holds every whole number, as the attributes of ops are."""
 
 
 class Scope:
@@ -117,7 +123,7 @@ class Scope:
             shown = TEXT.get(value.dtype, value.dtype)
             what = f"a constant of type {shown} is used at run time"
             raise Unsupported(self.b.loc, what, f"supported: {', '.join(TEXT[d] for d in STORED)}")
-        exact = array.dtype.kind not in "iu" or bool((np.abs(array) < EXACT).all())
+        exact = are_held(array)
         if array.size and exact and _is_uniform(array):
             return self.b.fill(float(array.reshape(-1)[0]), array.shape, value.dtype)
         array = array.view(np.uint16) if value.dtype == "bf16" else array

@@ -32,8 +32,16 @@ EXACT = {"f32": 2**24, "f64": 2**24, "f16": 2**11}
 """Up to here a type of floats holds every integer; larger known ones are those that it does hold.
 Of float64 no more is needed."""
 
+HELD = 2**53
+"""Up to here a float64 holds every whole number, as the attributes of ops are."""
+
 STEP_MARK = "#"
 """What symbols of iteration numbers begin with, which no size's name does."""
+
+
+def are_held(numbers: Array) -> bool:
+    """Whether attributes of ops hold known numbers."""
+    return numbers.dtype.kind not in "iu" or bool((np.abs(numbers) < HELD).all())
 
 
 def name_of(dtype: np.dtype[Any]) -> str:

@@ -29,7 +29,9 @@ CONSTANTS = {
     **{"nought": np.array([0]), "big": np.array([99]), "pads": np.array([0, 0, 1, 0, 0, 2])},
     **{"w8": np.arange(-12, 12, dtype=np.int8).reshape(4, 2, 3), "z8": np.int8(0)},
     **{"to4": np.array([-1, 4, 1, 2]), "to3": np.array([0, 4, -1]), "to8": np.array([8, -1])},
-    **{"last1": np.array([-1])},
+    **{"to44": np.array([-1, 4]), "axes12": np.array([1, 2]), "limit": np.float32(0.9)},
+    **{"to24": np.array([2, 4]), "rest": np.array([2, -1])},
+    **{"last1": np.array([-1]), "both": np.array([[0, -1]]), "before": np.array([-2])},
     **{"f0": np.float32(0.05), "z0": np.uint8(128)},
     **{"apart": np.array([3, 1]), "axis2": np.array([2]), "x0": numbers(2, 4)},
 }
@@ -73,7 +75,34 @@ BATCHES = {
     "matrices": [node("MatMul", "r v", "y")],
     "columns": [node("Transpose", "r", "t", perm=[1, 2, 0]), node("MatMul", "x0 t", "y")],
     "sums of rows": [*TURNED, node("Softmax", "t", "p", axis=-1), node("MatMul", "p f", "y")],
+    "Slice of rows": [node("Slice", "r one big nought", "y")],
+    "Slice of the last rows": [node("Slice", "r before big nought", "y")],
+    "Slice of the first rows": [node("Slice", "r nought two nought", "y")],
+    "Gather of rows": [node("Gather", "r both", "y")],
+    "Gather of the last row": [*TURNED, node("Gather", "t last", "y", axis=1)],
     "Softmax": [node("Softmax", "r", "y", axis=0)],
+    "Hardmax": [node("Hardmax", "r", "y", axis=0)],
+    "LpNormalization of rows": [node("LpNormalization", "r", "y", axis=0)],
+    "CumSum backwards": [node("CumSum", "r first", "y", reverse=1)],
+    "CastLike": [node("CastLike", "r s", "y")],
+    "Dropout": [node("Dropout", "r", "y")],
+    "Reshape, rows together": [
+        *(node("Reshape", "r to44", "p"), node("Exp", "p", "e"), node("Reshape", "e to4", "y")),
+    ],
+    "Reshape by their number": [
+        *(node("Shape", "r", "n"), node("Slice", "n nought one", "k")),
+        *(node("Concat", "k rest", "sh", axis=0), node("Reshape", "r sh", "p")),
+        *(node("Concat", "one k to24", "th", axis=0), node("Reshape", "p th", "y")),
+    ],
+    "GroupNormalization": [node("GroupNormalization", "r s2 s2", "y", num_groups=2)],
+    "Compress again": [
+        *(node("ReduceMax", "r axes12", "h", keepdims=0), node("Greater", "h limit", "d")),
+        node("Compress", "r d", "y", axis=0),
+    ],
+    "NonZero again": [
+        *(node("Greater", "r limit", "d"), node("NonZero", "d", "z")),
+        node("Cast", "z", "y", to=TensorProto.FLOAT),
+    ],
     "ArgMax": [node("ArgMax", "r", "i", axis=0), node("Relu", "r", "y")],
     "PRelu": [node("PRelu", "r s", "y")],
     "FusedConv": [node("FusedConv", "r w", "y", activation="Relu", domain=MICROSOFT)],
@@ -147,6 +176,46 @@ def test_slices_of_computed_bounds(bounds: str) -> None:
         given = {"a": np.array([a]), "b": np.array([b])}
         calls.append({"x": x, **{k: v for k, v in given.items() if k in bounds.split()}})
     compared(made, calls)
+
+
+def test_slices_of_chosen_rows() -> None:
+    """By bounds that are inputs, too."""
+    nodes = [node("Compress", "x c", "r", axis=0), node("Slice", "r a b nought", "y")]
+    inputs = [info("x", ["N", 4]), info("c", ["N"], "i1")]
+    inputs += [info(name, [1], "i64") for name in "ab"]
+    made, x, all_of = model(nodes, inputs, [info("y", None)], CONSTANTS), rows(5), 2**63
+    bounds = [(0, 2), (1, all_of - 1), (-2, 9), (2, 1), (-all_of, -1)]
+    calls = [{"x": x, "a": np.array([a]), "b": np.array([b])} for a, b in bounds]
+    chosen = flags(0, 1, 1, 0, 1), flags(0, 0, 0, 0, 0)
+    compared(made, [{**call, "c": c} for call in calls for c in chosen])
+
+
+@pytest.mark.parametrize("place", [2, -3])
+def test_rows_that_are_not_chosen_are_not_there(place: int) -> None:
+    nodes = [node("Compress", "x c", "r", axis=0), node("Gather", "r i", "y")]
+    inputs = [info("x", ["N", 4]), info("c", ["N"], "i1"), info("i", [], "i64")]
+    made = model(nodes, inputs, [info("y", None)])
+    with pytest.raises(ModelError, match="outside"):
+        rnncc.compile(made).run({"x": rows(3), "c": flags(0, 1, 1), "i": np.array(place)})
+
+
+def test_rows_that_leave_some_over() -> None:
+    nodes = [node("Compress", "x c", "r", axis=0), node("Reshape", "r pairs", "y")]
+    inputs = [info("x", [4, 3]), info("c", ["N"], "i1")]
+    made = model(nodes, inputs, [info("y", None)], {"pairs": np.array([-1, 2, 3])})
+    compared(made, [{"x": rows(4, 3), "c": c} for c in (flags(0, 1, 0, 1), flags(1, 1, 1, 1))])
+    with pytest.raises(ModelError, match="outside"):
+        rnncc.compile(made).run({"x": rows(4, 3), "c": flags(0, 1, 1, 1)})
+
+
+def test_a_box_around_a_mask() -> None:
+    """The largest int64, which is the minimum of nothing, is no float."""
+    nodes = [node("NonZero", "m", "i"), node("ReduceMin", "i", "y", axes=[1], keepdims=0)]
+    nodes += [node("ReduceMax", "i", "z", axes=[1], keepdims=0)]
+    outputs = [info(name, None, "i64") for name in "yz"]
+    made = model(nodes, [info("m", ["N", "T"], "i1")], outputs)
+    masks = flags(0, 0, 1, 0, 1, 0), flags(1, 1, 1, 1, 1, 1), flags(0, 0, 0, 0, 0, 0)
+    compared(made, [{"m": mask.reshape(2, 3)} for mask in masks])
 
 
 def test_slices_in_training_need_numbers() -> None:
@@ -228,10 +297,9 @@ def test_ranges_of_an_open_step() -> None:
 
 def test_what_is_refused() -> None:
     """What reads rows together otherwise."""
-    inputs = [info("x", ["N", 2, 4]), info("c", ["N"], "i1")]
+    inputs = [info("x", ["N", 2, 4]), info("c", ["N"], "i1"), info("b", [1], "i64")]
     for nodes in (
-        [node("CumSum", "r first", "y", reverse=1)],
-        [node("Slice", "r one big nought", "y")],
+        [node("Slice", "r nought b one", "y")],  # along two axes
         [node("TopK", "r two", "y k", axis=0)],
         [node("Flatten", "r", "y", axis=2)],
         [node("LayerNormalization", "r s s", "y", axis=0)],

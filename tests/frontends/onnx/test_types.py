@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 
 import rnncc
 from rnncc.errors import CompileError
@@ -321,6 +321,20 @@ def test_products_and_means_of_integers(dtype: str) -> None:
         for name, array in want.items():
             assert got[name].dtype == array.dtype
             np.testing.assert_array_equal(got[name], array)
+
+
+@pytest.mark.parametrize("number", [2**53 + 1, 2**63 - 1])
+def test_large_integers_around_and_everywhere(number: int) -> None:
+    """No float64 holds them."""
+    value = numpy_helper.from_array(np.array([number]))
+    nodes = [node("Pad", "x pads k", "y"), node("Shape", "x", "s")]
+    nodes += [node("ConstantOfShape", "s", "z", value=value)]
+    outputs = [info("y", None, "i64"), info("z", None, "i64")]
+    constants = {"pads": np.array([1, 2]), "k": np.array(number)}
+    made, x = model(nodes, [info("x", ["N"], "i64")], outputs, constants), np.array([3])
+    for got in (rnncc.compile(made).run({"x": x}), interpreted(made, {"x": x})):
+        np.testing.assert_array_equal(got["y"], [number, 3, number, number])
+        np.testing.assert_array_equal(got["z"], [number])
 
 
 def test_integers_that_do_not_fit_a_product() -> None:

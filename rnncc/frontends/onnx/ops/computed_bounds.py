@@ -48,19 +48,40 @@ def counted_rows(n: Node, x: SSAValue, axis: int, start: Place, end: Place) -> P
     """The rows from one bound to another, of which there are as many as these leave."""
     b, size = n.b, dims_of(x)[axis]
     first, behind = (_known_row(n, place, size) for place in (start, end))
-    most = size if behind is None else behind
+    whole, most = b.size(size), size if behind is None else behind
     if first is None:
-        at = b.add(b.iota((most,), 0, "i64"), b.broadcast(_row(n, start, size), (most,), []))
-        x = b.gather(x, b.minimum(at, b.broadcast(b.size(size - 1), (most,), [])), axis)
+        x = _rows_behind(n, x, axis, _row(n, start, whole), most)
     else:
         most = larger(most - first, Dim.of(0))
         x = b.slice(x, axis, first, most)
     ends = (
-        _row(n, place, size) if known is None else b.size(known)
+        _row(n, place, whole) if known is None else b.size(known)
         for place, known in ((end, behind), (start, first))
     )
-    count = b.sub(*ends)
-    return Partial.counted(Value.computed(x), axis, b.maximum(count, n.full(0, count)))
+    return _as_many(n, x, axis, *ends)
+
+
+def part_of_rows(n: Node, x: Partial, start: Place, end: Place) -> Partial:
+    """The same of rows of which the run decides how many count."""
+    rows, count = n.scope.ssa(x.whole()), x.count
+    assert count is not None
+    first, behind = (_row(n, place, count) for place in (start, end))
+    if start != 0:
+        rows = _rows_behind(n, rows, x.axis, first, x.dims[x.axis])
+    return _as_many(n, rows, x.axis, behind, first)
+
+
+def _rows_behind(n: Node, x: SSAValue, axis: int, first: SSAValue, most: Dim) -> SSAValue:
+    """So many rows from a computed one on; behind the last one it stands again."""
+    b, last = n.b, dims_of(x)[axis] - 1
+    at = b.add(b.iota((most,), 0, "i64"), b.broadcast(first, (most,), []))
+    return b.gather(x, b.minimum(at, b.broadcast(b.size(last), (most,), [])), axis)
+
+
+def _as_many(n: Node, x: SSAValue, axis: int, behind: SSAValue, first: SSAValue) -> Partial:
+    """Rows of which so many count as lie between two."""
+    count = n.b.sub(behind, first)
+    return Partial.counted(Value.computed(x), axis, n.b.maximum(count, n.full(0, count)))
 
 
 def _known_row(n: Node, place: Place, size: Dim) -> Dim | None:
@@ -70,10 +91,12 @@ def _known_row(n: Node, place: Place, size: Dim) -> Dim | None:
     return smaller(larger(place_of(n, place, size), Dim.of(0)), size)
 
 
-def _row(n: Node, place: Place, size: Dim) -> SSAValue:
-    """The same of a computed bound."""
-    b, at = n.b, from_front(n.b, _number(n, place), size)
-    return b.maximum(b.minimum(at, b.size(size)), n.full(0, at))
+def _row(n: Node, place: Place, count: SSAValue) -> SSAValue:
+    """The same of a computed bound, of so many rows."""
+    if isinstance(place, Dim) and place.is_static and int(place) >= HUGE:
+        return count
+    b, at = n.b, from_front(n.b, _number(n, place), count)
+    return b.maximum(b.minimum(at, count), n.full(0, at))
 
 
 def place_of(n: Node, at: Dim, size: Dim) -> Dim:

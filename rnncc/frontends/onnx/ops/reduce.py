@@ -129,7 +129,10 @@ OPERATORS: dict[str, OnnxOperator] = {
     ),
     "ReduceSumSquare": OnnxOperator(_reduction(_squares, "The sum of X²")),
     "ReduceLogSum": OnnxOperator(
-        _reduction(_by_floats(_log_of_sum), "ln of the sum, of integers towards zero,")
+        _reduction(
+            _by_floats(_log_of_sum),
+            "ln of the sum, of integers towards zero, NaN as 0,",
+        )
     ),
     "ReduceLogSumExp": OnnxOperator(_reduction(log_sum_exp, "ln of the sum of e^X", FLOATS)),
 }

@@ -23,7 +23,7 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     span_of,
 )
 from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.values import NEAR, Array
+from rnncc.frontends.onnx.values import NEAR, Array, are_held
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of, shape_text
@@ -78,7 +78,7 @@ def _fold_split(n: Node, arrays: list[Array]) -> list[Array] | None:
     return np.split(arrays[0], np.cumsum([int(p) for p in parts])[:-1], axis)
 
 
-def _bounds(n: Node) -> list[tuple[int, Place, Place, int]]:
+def bounds_of(n: Node) -> list[tuple[int, Place, Place, int]]:
     """Of each axis that is cut: axis, start, end, step."""
     starts: Sequence[Place]
     ends: Sequence[Place]
@@ -129,7 +129,7 @@ def _slice(n: Node) -> SSAValue | Partial:
     the run decides how many rows there are; an end of INT_MAX behind a negative step.
     """
     x, dims, counted = n.x(), n.dims(), None
-    for axis, start, end, step in _bounds(n):
+    for axis, start, end, step in bounds_of(n):
         size = dims[axis]
         if is_settled(start) and is_settled(end):
             first, count, step = _cut(n, size, start, end, step)
@@ -147,7 +147,7 @@ def _slice(n: Node) -> SSAValue | Partial:
 
 def _fold_slice(n: Node, arrays: list[Array]) -> Array | None:
     index: list[Any] = [slice(None)] * arrays[0].ndim
-    for axis, first, last, steps in _bounds(n):
+    for axis, first, last, steps in bounds_of(n):
         if not (is_settled(first) and is_settled(last)):
             return None
         start, count, step = _cut(n, n.dims()[axis], first, last, steps)
@@ -192,7 +192,7 @@ def _fill_value(n: Node) -> float | SSAValue:
     """What a Pad puts around X: one number, known or computed."""
     if not n.has(2):
         return 0
-    if n.value(2).known is not None:
+    if n.value(2).known is not None and are_held(n.numbers(2)):
         return n.scalar(2)
     if product(n.dims(2)) != 1:
         raise n.error(f"has a fill value of shape {shape_text(n.dims(2))}, expected one number")

@@ -46,9 +46,9 @@ def _constant_of_shape(n: Node) -> SSAValue | Value:
     value = n.tensor("value") if n.given("value") else np.zeros(1, np.float32)
     if value.size != 1:
         raise n.error(f"attribute 'value' holds {value.size} numbers, not one")
-    number, dtype = value.reshape(-1)[0], name_of(value.dtype)
+    number, dtype = value.reshape(()), name_of(value.dtype)
     if dtype in STORED and (counted := counted_shape(n, 0)):
-        made = Value.computed(n.b.fill(float(number), counted.dims, dtype))
+        made = Value.computed(n.everywhere(number, counted.dims))
         return Partial.counted(made, counted.axis, counted.count)
     decided = decided_sizes(n, 0)
     dims = n.sizes(0) if decided is None else decided
@@ -58,7 +58,7 @@ def _constant_of_shape(n: Node) -> SSAValue | Value:
         return Value.of(np.full([int(d) for d in dims], number))
     if dtype not in STORED:
         raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
-    made = n.b.fill(float(number), dims, dtype)
+    made = n.everywhere(number, dims)
     return made if decided is None else settled(n, 0, made)
 
 
