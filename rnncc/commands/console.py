@@ -135,10 +135,13 @@ def _leave(number: int, frame: object) -> None:
 
 
 def _unraisable(what: Any) -> None:
-    """An interruption in the midst of a destructor comes again, outside of it and of this hook."""
+    """An interruption in the midst of a destructor comes again, outside of it and of this hook.
+
+    After one, destructors of objects that were being made may fail: that is nobody's business.
+    """
     if isinstance(what.exc_value, KeyboardInterrupt):
         _expect_interruption()
         signal.signal(signal.SIGALRM, _interrupt)
         signal.setitimer(signal.ITIMER_REAL, 0.001)  # at once would be within this hook
-    else:
+    elif signal.getsignal(signal.SIGINT) != signal.SIG_DFL:
         sys.__unraisablehook__(what)

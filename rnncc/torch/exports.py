@@ -30,7 +30,7 @@ from rnncc.torch.buffers import keeping_buffers
 from rnncc.torch.decisions import noting_decisions
 from rnncc.torch.parameters import join_parameters, keeping_parameters
 from rnncc.torch.scripted import refuse_scripts, unscripted
-from rnncc.torch.versions import exporting, quiet
+from rnncc.torch.versions import exporting, not_validating, quiet
 
 
 def export(
@@ -74,6 +74,7 @@ def _export(
         quiet(),
         refused_by(name, "torch.export"),
         exporting(),
+        not_validating(),
         Questions(),
         kept_whole(),
         noting_decisions() as deciding,

@@ -31,7 +31,7 @@ from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before
 from rnncc.torch.scripted import IS_SCRIPT, UNSCRIPTED
 from rnncc.torch.transforms import outside_of_transforms
-from rnncc.torch.versions import compile_often, quiet, reading_gradients
+from rnncc.torch.versions import compile_often, not_validating, quiet, reading_gradients
 
 _HOOKS: list[dict[int, Any]] = [
     getattr(torch.nn.modules.module, f"_global_{kind}_hooks")
@@ -79,6 +79,7 @@ def read(
             watching(guarded=True),
             quiet(),
             reading_gradients(),
+            not_validating(),
         ):
             try:
                 return _read_by(cell, kind, key)

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch._dynamo
 from torch._dynamo import convert_frame
+from torch._dynamo.eval_frame import TorchPatcher
 from torch._export.passes import replace_autocast_with_hop_pass, replace_set_grad_with_hop_pass
 from torch._export.utils import node_inline_
 from torch.export import _trace
@@ -41,6 +42,23 @@ class _Own(threading.local):
 _own = _Own()
 _lock = threading.Lock()
 _patched: list[str] = []
+
+
+@contextmanager
+def not_validating() -> Generator[None]:
+    """Until the end of the block distributions do not look at the values of their parameters.
+
+    TorchDynamo switches that off for good when it is first used, within such a block or not, and
+    could not read them else.
+    """
+    kind: Any = torch.distributions.Distribution
+    before, times = kind._validate_args, TorchPatcher.patch.cache_info().currsize
+    kind._validate_args = False
+    try:
+        yield
+    finally:
+        if TorchPatcher.patch.cache_info().currsize == times:
+            kind._validate_args = before
 
 
 @contextmanager
@@ -74,11 +92,7 @@ def quiet() -> Generator[None]:
 @contextmanager
 def exporting() -> Generator[None]:
     """Until the end of the block `torch.export` prints no graph of what it cannot read, and
-    distributions do not look at the values of their parameters, as under TorchDynamo. Regions
-    without gradients, one a step of a loop, take time in proportion to their number."""
-    kind: Any = torch.distributions.Distribution
-    before = kind._validate_args
-    kind.set_default_validate_args(False)
+    regions without gradients, one a step of a loop, take time in proportion to their number."""
     setattr(_trace, "print", lambda *_, **__: None)  # noqa: B010
     for regions in _REGIONS:
         regions.node_inline_ = _put_back_quickly
@@ -88,7 +102,6 @@ def exporting() -> Generator[None]:
         _trace.__dict__.pop("print", None)  # another thread may have been first
         for regions in _REGIONS:
             regions.node_inline_ = _put_back
-        kind.set_default_validate_args(before)
 
 
 def _put_back_quickly(node: Any) -> Any:

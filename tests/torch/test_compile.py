@@ -1116,6 +1116,8 @@ def test_distributions_are_not_validated(monkeypatch: pytest.MonkeyPatch) -> Non
     x = torch.randn(3, 4)
     torch.testing.assert_close(rt.compile(Scored(), (x,))(x), Scored()(x), **CLOSE)
     assert kind._validate_args
+    ys, _ = rt.scan(lambda row, h: (Scored()(row), h), x, torch.zeros(4))
+    torch.testing.assert_close(ys, torch.stack(list(map(Scored(), x))), **CLOSE)
 
 
 class Chosen(nn.Module):

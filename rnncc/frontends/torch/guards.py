@@ -21,7 +21,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.sizes import Sizes, floor_divide, remainder
+from rnncc.frontends.torch.sizes import Sizes, floor_divide, remainder, symbols_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import is_natural, larger, smaller
 
@@ -66,15 +66,22 @@ def facts_of(exported: ExportedProgram, plain: ExportedProgram, sizes: Sizes) ->
     Raises:
         CompileError: there is no formula for a guard.
     """
+    inputs = _inputs(plain)
+    known = {
+        name
+        for x in inputs.values()
+        for size in getattr(x, "shape", ())
+        for name in symbols_of(size)
+    }
     for symbol, limits in exported.range_constraints.items():
+        if not {str(part) for part in symbol.free_symbols} <= known:
+            continue  # a number that is computed
         size = sizes.read(symbol)
         if limits.lower > _LEAST:
             yield size - int(limits.lower)
         if limits.upper < sys.maxsize - 1:
             yield int(limits.upper) - size
-    guards = getattr(exported, "_guards_code", [])
-    inputs = _inputs(plain) if guards else {}
-    for guard in guards:
+    for guard in getattr(exported, "_guards_code", []):
         try:
             yield from _facts(_parsed(guard), _Reader(inputs, sizes))
         except CompileError as error:
