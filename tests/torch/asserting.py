@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
+from tests.torch.cells import torch
 
 
 def asserts(x: Any) -> None:

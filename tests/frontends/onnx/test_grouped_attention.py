@@ -78,7 +78,7 @@ CALLS: dict[str, tuple[int, int | None, list[int], int]] = {
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize(("form", "call"), product(FORMS, CALLS))
+@pytest.mark.parametrize(("form", "call"), list(product(FORMS, CALLS)))
 def test_operator(form: str, call: str) -> None:
     steps, past, lengths, total = CALLS[call]
     for packed in (False, True):
