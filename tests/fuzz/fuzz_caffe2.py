@@ -15,11 +15,13 @@ from functools import partial
 from google.protobuf import text_format
 
 from rnncc.frontends.caffe2 import OPERATORS, import_net
+from rnncc.ir.program import Program
 from rnncc.netdef import NetDef, OperatorDef, load
 from tests.fuzz.harness import (
     FLOATS,
     VALUES,
     Report,
+    attempts,
     change_number,
     change_one,
     change_order,
@@ -148,9 +150,8 @@ def run(count: int, seed: int = 0, progress: bool = False) -> Report:
     ]
     cases = [(load(path), path.with_name("init.pb")) for path in paths]
     inits = [load(path) for _, path in cases]
-    report = Report()
-    for index in range(count):
-        rng = random.Random(f"{seed} {index}")
+
+    def draw(rng: random.Random) -> Callable[[], Program]:
         which = rng.randrange(len(cases))
         data: bytes = mutant(rng, cases[which][0])
         init: NetDef | bytes | None = inits[which]
@@ -158,9 +159,9 @@ def run(count: int, seed: int = 0, progress: bool = False) -> Report:
             data, init = cases[which][0].SerializeToString(), mutant(rng, inits[which])
         elif rng.random() < 0.1:
             init = None
-        report.attempt(f"seed {seed} {index}", partial(import_net, data, init))
-        report.show(index, progress)
-    return report
+        return partial(import_net, data, init)
+
+    return attempts(count, seed, progress, draw)
 
 
 if __name__ == "__main__":

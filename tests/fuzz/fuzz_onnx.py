@@ -21,10 +21,12 @@ from onnx import helper, numpy_helper, parser
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.frontends.onnx.table import OPERATORS
 from rnncc.frontends.onnx.unread import BY_DEFINITION
+from rnncc.ir.program import Program
 from tests.fuzz.harness import (
     FLOATS,
     VALUES,
     Report,
+    attempts,
     change_number,
     change_one,
     change_order,
@@ -344,13 +346,12 @@ def mutant(rng: random.Random, model: Any) -> bytes:
 
 def run(count: int, seed: int = 0, progress: bool = False) -> Report:
     """Import `count` mutants."""
-    report, cases = Report(), models()
-    for index in range(count):
-        rng = random.Random(f"{seed} {index}")
-        data = mutant(rng, rng.choice(cases))
-        report.attempt(f"seed {seed} {index}", partial(import_model, data))
-        report.show(index, progress)
-    return report
+    cases = models()
+
+    def draw(rng: random.Random) -> Callable[[], Program]:
+        return partial(import_model, mutant(rng, rng.choice(cases)))
+
+    return attempts(count, seed, progress, draw)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import json
 import random
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -24,7 +24,8 @@ from torch.export import Dim
 
 import rnncc.torch as rt
 from rnncc.frontends.torch.files import import_file
-from tests.fuzz.harness import FLOATS, VALUES, Report, main, mutate_bytes
+from rnncc.ir.program import Program
+from tests.fuzz.harness import FLOATS, VALUES, Report, attempts, main, mutate_bytes
 
 OTHERS = [None, "", "x", [], {}, True, 10**30, *VALUES, *FLOATS]
 ABSENT = object()
@@ -129,13 +130,12 @@ def mutant(rng: random.Random, data: bytes) -> bytes:
 
 def run(count: int, seed: int = 0, progress: bool = False) -> Report:
     """Import `count` mutants."""
-    report, cases = Report(), files()
-    for index in range(count):
-        rng = random.Random(f"{seed} {index}")
-        data = mutant(rng, rng.choice(cases))
-        report.attempt(f"seed {seed} {index}", partial(import_file, data, "net", {}))
-        report.show(index, progress)
-    return report
+    cases = files()
+
+    def draw(rng: random.Random) -> Callable[[], Program]:
+        return partial(import_file, mutant(rng, rng.choice(cases)), "net", {})
+
+    return attempts(count, seed, progress, draw)
 
 
 if __name__ == "__main__":

@@ -92,6 +92,18 @@ class Report:
             print(f"{index + 1}: {self}", flush=True)
 
 
+def attempts(
+    count: int, seed: int, progress: bool, draw: Callable[[random.Random], Callable[[], Program]]
+) -> Report:
+    """Attempt `count` imports, each drawn from a generator of its own."""
+    report = Report()
+    for index in range(count):
+        name = f"{seed} {index}"
+        report.attempt(f"seed {name}", draw(random.Random(name)))
+        report.show(index, progress)
+    return report
+
+
 def mutate_bytes(rng: random.Random, data: bytes) -> bytes:
     """Flip, cut, repeat, insert or exchange bytes."""
     made = bytearray(data)
