@@ -55,10 +55,9 @@ class AddBeforeSums(NetPass):
     name = "rnn-add-before-sums"
 
     def rewrite(self, net: Net) -> bool:
-        sums = [op for op in net.body.block.ops if isinstance(op, SumRows)]
-        return run_all(
-            [*map(_rewrite, scans_of(net.body.block)), *map(_rewrite_rows, sums)],
-        )
+        block = net.body.block
+        sums = [op for op in block.ops if isinstance(op, SumRows)]
+        return run_all([*map(_rewrite, scans_of(block)), *map(_rewrite_rows, sums)])
 
 
 @dataclass(frozen=True)

@@ -110,8 +110,9 @@ def _is_idle(fact: Any) -> bool:
 
 
 def _holds_for_small(fact: Any) -> bool:
-    sizes = product((0, 1), repeat=len(fact.free_symbols))
-    return all(fact.subs(dict(zip(fact.free_symbols, s, strict=True))) == True for s in sizes)  # noqa: E712
+    symbols = list(fact.free_symbols)
+    each = (dict(zip(symbols, s, strict=True)) for s in product((0, 1), repeat=len(symbols)))
+    return all(fact.subs(sizes) == sympy.true for sizes in each)
 
 
 class _Own(threading.local):

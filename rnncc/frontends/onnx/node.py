@@ -148,6 +148,10 @@ class Node:
             raise self.unsupported(what)
         return self.scope.ssa(value)
 
+    def built_as(self, name: str) -> Value:
+        """The first result of an operator on the inputs and attributes that the node has now."""
+        return self.scope.value(self, 0, self.scope.model.operators[name].build(self))
+
     def bits(self, index: int) -> SSAValue:
         """An input of uint64 as the int64 of its bits."""
         return self.scope.widened(self._tensor(index))

@@ -72,7 +72,7 @@ def _compress(n: Node, inputs: Operands) -> Moved:
             return None
         count = same_count(n.b, x.count, count)
     n.inputs[1] = with_others(n, Partial.counted(chosen.whole(), 0, count), 0)
-    return n.scope.value(n, 0, n.scope.model.operators["Compress"].build(n))
+    return n.built_as("Compress")
 
 
 def _slice(n: Node, inputs: Operands) -> Moved:

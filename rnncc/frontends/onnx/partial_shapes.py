@@ -33,8 +33,7 @@ def reshaped(n: Node, inputs: Operands) -> Partial | None:
     for axis in range(len(sizes)):
         if _is_kept(n, x, sizes, axis):
             n.inputs[1] = Value.of(np.array(sizes, object))
-            made = n.scope.value(n, 0, n.scope.model.operators["Reshape"].build(n))
-            return Partial.counted(made, axis, count)
+            return Partial.counted(n.built_as("Reshape"), axis, count)
     if x.axis or not sizes or sizes[0] != -1 or any(size == 0 for size in sizes[1:]):
         return None
     return _cut(n, (x.made, count), sizes[1:])

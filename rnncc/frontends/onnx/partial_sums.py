@@ -61,7 +61,7 @@ def contracted(n: Node, inputs: Sequence[Value | None]) -> Value | None:
     count = same_count(n.b, x.count, y.count)
     for at, v in enumerate((x, y)):
         n.inputs[at] = with_others(n, Partial.counted(v.whole(), v.axis, count), 0)
-    return n.scope.value(n, 0, n.scope.model.operators["MatMul"].build(n))
+    return n.built_as("MatMul")
 
 
 def with_others(n: Node, x: Partial, other: float) -> Value:

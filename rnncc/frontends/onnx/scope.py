@@ -32,6 +32,7 @@ from rnncc.frontends.onnx.values import (
     Value,
     are_held,
     is_step,
+    is_uniform,
 )
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
@@ -124,7 +125,7 @@ class Scope:
             what = f"a constant of type {shown} is used at run time"
             raise Unsupported(self.b.loc, what, f"supported: {', '.join(TEXT[d] for d in STORED)}")
         exact = are_held(array)
-        if array.size and exact and _is_uniform(array):
+        if array.size and exact and is_uniform(array):
             return self.b.fill(float(array.reshape(-1)[0]), array.shape, value.dtype)
         array = array.view(np.uint16) if value.dtype == "bf16" else array
         if 0 < array.size <= LITERAL and exact and value.dtype in COMPUTED:
@@ -395,8 +396,3 @@ def _together(arrays: Sequence[Array]) -> int:
         return math.prod(np.broadcast_shapes(*(a.shape for a in arrays)))
     except ValueError:
         return 0
-
-
-def _is_uniform(array: Array) -> bool:
-    first = array.reshape(-1)[0]
-    return bool((array == first).all()) and not (first == 0 and np.signbit(array).any())

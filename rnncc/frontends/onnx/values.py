@@ -44,6 +44,12 @@ def are_held(numbers: Array) -> bool:
     return numbers.dtype.kind not in "iu" or bool((np.abs(numbers) < HELD).all())
 
 
+def is_uniform(numbers: Array) -> bool:
+    """Whether numbers, of which there are some, are all the same; 0.0 and -0.0 are not."""
+    first = numbers.reshape(-1)[0]
+    return bool((numbers == first).all()) and not (first == 0 and np.signbit(numbers).any())
+
+
 def name_of(dtype: np.dtype[Any]) -> str:
     """Our name of an element type, else NumPy's."""
     return "bf16" if dtype.name == "bfloat16" else NAMES.get(dtype, dtype.name)

@@ -49,9 +49,8 @@ def forward_parts(module: GraphModule, plain: bool) -> None:
                 replaced.add(part)
             else:
                 first.append((part, node))
-    swept = {
-        part[0] for part, _ in first if part not in replaced
-    }  # each step has a part of its own
+    # of these each step has a part of its own
+    swept = {part[0] for part, _ in first if part not in replaced}
     for (base, _), node in first:
         if base not in swept and node.args[0] is base:
             _read_early(node, base)
