@@ -17,6 +17,7 @@ from rnncc.passes.sink import Sink
 from rnncc.passes.sink_transposes import SinkTransposes
 from rnncc.passes.split_scans import SplitScans
 from rnncc.passes.split_windows import SplitWindows
+from rnncc.passes.stay_in_planes import StayInPlanes
 from rnncc.passes.strip_stop_gradient import StripStopGradient
 from rnncc.passes.sum_late import SumLate
 from rnncc.passes.turn_states import TurnStates
@@ -43,6 +44,7 @@ INFERENCE = [
         SinkTransposes(),
         "what follows convolutions becomes their products' epilogue",
     ),
+    Step("stay-in-planes", StayInPlanes(), "sums over windows that stand between no products"),
     Step("sink", Sink(), "gradients of weights, in nets with gradient operators"),
     Step("fold", reading.fold, "what depends on parameters alone is known now"),
     Step("merge-matmuls", MergeMatmuls(), "one pass over h for all gates"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container
 
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Block, Operation, SSAValue
@@ -107,28 +107,45 @@ def _sunk(op: RnnOp, windowed: set[SSAValue]) -> tuple[SSAValue, Perm] | None:
     perm, b = get_ints(inner.perm), Builder.before(op)
     match op:
         case Elementwise() | Concat():
-            return _of_several(b, op, perm)
+            y = _of_several(b, op, perm)
         case Transpose():
-            return inner.x, tuple(perm[axis] for axis in get_ints(op.perm))
+            y = inner.x
         case Slice():
             axis = {"axis": IntAttr(perm[op.axis.data])}
-            return b.append(Slice, inner.x, **{**op.properties, **axis}), perm
+            y = b.append(Slice, inner.x, **{**op.properties, **axis})
         case Windows():
-            return _of_windows(b, op, inner.x, perm)
+            axis = {"axis": IntAttr(perm[op.axis.data])}
+            y = b.append(Windows, inner.x, **{**op.properties, **axis})
         case Reduce():
-            reduced = sorted(perm[axis] for axis in get_ints(op.axes))
-            kept = [perm[axis] for axis in op.kept]
-            return b.reduce(op.kind.data, inner.x, reduced), _order(kept)
+            y = b.reduce(op.kind.data, inner.x, sorted(perm[a] for a in get_ints(op.axes)))
         case _:
             return None
+    return None if y is None else (y, perm_behind(op, perm))
 
 
-def _of_several(b: Builder, op: RnnOp, perm: Perm) -> tuple[SSAValue, Perm] | None:
+def perm_behind(op: RnnOp, perm: Perm) -> Perm:
+    """How the axes of an op's result are transposed if those of what it reads are."""
+    match op:
+        case Transpose():
+            return tuple(perm[axis] for axis in get_ints(op.perm))
+        case Windows():
+            axis = perm[op.axis.data]
+            wider = [p + (p > axis) for p in perm]
+            wider.insert(op.axis.data + 1, axis + 1)
+            return tuple(wider)
+        case Reduce():
+            kept = [perm[axis] for axis in op.kept]
+            return tuple(sorted(kept).index(number) for number in kept)
+        case _:
+            return perm
+
+
+def _of_several(b: Builder, op: RnnOp, perm: Perm) -> SSAValue | None:
     """Where all operands are transposed alike, or cost nothing to transpose; or where what is
     joined is transposed back, and so all of it would be."""
     shapes = {dims_of(value) for value in (*op.operands, op.y)}
     joins = isinstance(op, Concat) and _is_turned_back(op.y, perm)
-    if not joins and any(not _fits(value, perm) for value in op.operands):
+    if not joins and any(not fits(value, perm) for value in op.operands):
         return None
     if isinstance(op, Elementwise) and len(shapes) > 1:
         return None
@@ -136,14 +153,15 @@ def _of_several(b: Builder, op: RnnOp, perm: Perm) -> tuple[SSAValue, Perm] | No
     if isinstance(op, Concat):
         properties["axis"] = IntAttr(perm[op.axis.data])
     operands = [_turned_back(b, value, perm) for value in op.operands]
-    return b.append(type(op), *operands, **properties), perm
+    return b.append(type(op), *operands, **properties)
 
 
-def _fits(value: SSAValue, perm: Perm) -> bool:
+def fits(value: SSAValue, perm: Perm) -> bool:
+    """Whether a value is transposed so, or costs nothing to transpose back."""
     op = value.owner
-    if isinstance(op, Transpose):
-        return get_ints(op.perm) == perm
-    return isinstance(op, Broadcast | Source)
+    if isinstance(op, Transpose) and get_ints(op.perm) == perm:
+        return True
+    return isinstance(op.x.owner if isinstance(op, Transpose) else op, Broadcast | Source)
 
 
 def _is_turned_back(value: SSAValue, perm: Perm) -> bool:
@@ -159,19 +177,6 @@ def _turned_back(b: Builder, value: SSAValue, perm: Perm) -> SSAValue:
     if isinstance(op, Transpose) and get_ints(op.perm) == perm:
         return op.x
     return b.transpose(value, inverse(perm))
-
-
-def _of_windows(b: Builder, op: Windows, x: SSAValue, perm: Perm) -> tuple[SSAValue, Perm]:
-    axis = perm[op.axis.data]
-    y = b.append(Windows, x, **{**op.properties, "axis": IntAttr(axis)})
-    wider = [p + (p > axis) for p in perm]
-    wider.insert(op.axis.data + 1, axis + 1)
-    return y, tuple(wider)
-
-
-def _order(numbers: Sequence[int]) -> Perm:
-    """The rank of each number."""
-    return tuple(sorted(numbers).index(number) for number in numbers)
 
 
 def _is_transpose(value: SSAValue) -> bool:

@@ -28,6 +28,7 @@ from rnncc.passes.sink import Sink
 from rnncc.passes.sink_transposes import SinkTransposes
 from rnncc.passes.split_scans import SplitScans
 from rnncc.passes.split_windows import SplitWindows
+from rnncc.passes.stay_in_planes import StayInPlanes
 from rnncc.passes.strip_stop_gradient import StripStopGradient
 from rnncc.passes.sum_late import SumLate
 from rnncc.passes.turn_states import TurnStates
@@ -46,6 +47,13 @@ def stops(b: Builder) -> Values:
 def windowed(b: Builder) -> Values:
     x = b.windows(b.input("x", ["N", 3, 4]), 1, 0, 3)
     return [b.relu(b.transpose(b.reduce("max", x, [2]), [0, 2, 1]))]
+
+
+def summed_windows(b: Builder) -> Values:
+    """A depthwise convolution of planes, as the front end writes it."""
+    x = b.transpose(b.input("x", [1, 16, 48, 96]), [0, 2, 3, 1])
+    rows = b.windows(b.windows(x, 1, 0, 24, 2, 2), 3, 0, 48, 2, 2)
+    return [b.transpose(b.relu(b.reduce("sum", rows, [2, 4])), [0, 3, 1, 2])]
 
 
 def convolved(b: Builder) -> Values:
@@ -235,6 +243,7 @@ EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
     Simplify: repeated,
     CarryLayouts: convolved,
     SinkTransposes: windowed,
+    StayInPlanes: summed_windows,
     StripStopGradient: stops,
     Cse: twins,
     Dce: unused,

@@ -24,6 +24,7 @@ from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse, emit_scatter
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.parts import PART, in_runs, read_in, slots_of
+from rnncc.codegen.cpu.place_code import PlaceRunCode
 from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.cpu.resident import PlaceByPlace, PlacesFirst
 from rnncc.codegen.cpu.sizes import bad_size
@@ -39,6 +40,7 @@ from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.interchange import Interchange
+from rnncc.planning.place_runs import PlaceRun
 
 
 def emit_program(
@@ -257,9 +259,6 @@ class _Body(Walk[CpuEmit]):
 
     def _loop(self, op: For) -> None:
         match self.orders.get(op):
-            case None:
-                super().loop(op)
-                return
             case Interchange() as plan:
                 with self.emit.elements(element_of(plan.parts[0].op)):
                     emit_interchanged(self.emit, plan, self.pointers, self.row)
@@ -270,7 +269,19 @@ class _Body(Walk[CpuEmit]):
                         code.write_runs()
                     else:
                         self.iterate(op, code.block)
+            case _:
+                super().loop(op)
+                return
         self.emit.together()
+
+    def guarded(self, op: Operation) -> None:
+        run = self.orders.get(op)
+        if not isinstance(run, PlaceRun):
+            super().guarded(op)
+        elif op is run.kernels[0].op:  # which writes all of them
+            with self.emit.elements(element_of(op)):
+                PlaceRunCode(self.emit, run, self.pointers, self.unwanted).write()
+            self.emit.together()
 
     def kernel(self, op: Operation) -> None:
         if isinstance(op, Reverse):
@@ -299,6 +310,8 @@ class _Body(Walk[CpuEmit]):
         """
         one_pass = self.emit.team is None and not self.emit.target.compact
         if first is None or then is None or not one_pass:
+            return None
+        if first in self.orders or then in self.orders:  # of a run, which is written elsewhere
             return None
         if self.shared.is_function(first) or self.shared.is_function(then):
             return None

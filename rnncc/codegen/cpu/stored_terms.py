@@ -54,6 +54,14 @@ class StoredTerms:
         op = Reduce(then.kind.data, then.reduced.data, first.dims, ins, out, block)
         return StoredTerms(first, then, op)
 
+    @staticmethod
+    def are(first: Operation | None, then: Operation | None) -> bool:
+        """Whether two kernels may be one."""
+        terms = None if first is None else StoredTerms.of(first, then)
+        if terms is not None:
+            terms.op.erase()
+        return terms is not None
+
     def write(self, emit: CpuEmit, pointers: Mapping[SSAValue, Pointer]) -> None:
         """Write the loops."""
         ins, [out] = ([pointers[v] for v in values] for values in (self.op.ins, self.op.outs))

@@ -130,16 +130,16 @@ class Totals:
         assert axis is not None
         at = [*places[0].indices, *(I64(0) for _ in taps)]
         bases = [self._pointer(p, i, at) for i, p in enumerate(self.ins)]
-        terms = WindowTerms(self.emit, self.op, self.code, axis, bases, at)
         outer, own = [0] * (self.kept - 2), min(self.kept, 2)
         results = [Result((*outer, *p.shift[2 - own :]), p.mask) for p in places]
+        order = list(product(*(reversed(t) if self.down else t for t in taps)))
+        terms = WindowTerms(self.emit, self.op, self.code, axis, bases, at, results, order)
         # Largest and smallest values do not depend on the order: neighbours share parts of windows.
         if self.op.kind.data != "sum" and len(taps) == 2 and not indexed_axes(self.op):
             return terms.extrema(results, taps[0], taps[1], totals, self._combine)
-        for tap in product(*(reversed(t) if self.down else t for t in taps)):
-            for number, result in enumerate(results):
-                term = terms.term(result, tap)
-                totals[number] = self._combine(totals[number], term, result.mask)
+        for number, tap in terms.in_order(results):
+            mask = results[number].mask
+            totals[number] = self._combine(totals[number], terms.term(results[number], tap), mask)
         return totals
 
     def _sum_lanes(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.strided_rows import StridedRows, count_of
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim
@@ -34,6 +35,7 @@ class WindowTerms:
         axis: that the lanes run along.
         bases: where the first term of the first result reads each input.
         indices: of that term.
+        results, taps: what terms there will be.
     """
 
     def __init__(
@@ -44,12 +46,21 @@ class WindowTerms:
         axis: int,
         bases: Sequence[Pointer],
         indices: Sequence[Value],
+        results: Sequence[Result],
+        taps: Sequence[Sequence[int]],
     ) -> None:
         self.emit, self.code, self.axis = emit, code, axis
         self.arguments: Sequence[SSAValue] = op.body.block.args
         self.strides = [access.strides for access in op.in_accesses]
         self.bases, self.indices, self.lanes = bases, indices, emit.target.lanes
         self._loaded = dict[tuple[int, Dim, int], Value]()
+        self.taps = taps
+        reads = [((*r.shift, *tap), count_of(r.mask, self.lanes)) for r in results for tap in taps]
+        kept = len(op.dims) - op.reduced.data
+        self.rows = [
+            StridedRows.of(emit, base, strides, axis, kept, reads)
+            for base, strides in zip(bases, self.strides, strict=True)
+        ]
 
     def term(self, result: Result, tap: Sequence[int]) -> list[Value]:
         """The term of a tap."""
@@ -121,9 +132,33 @@ class WindowTerms:
         # Vectors of one place along the lanes have one mask.
         key = number, ahead, shift[self.axis]
         if key not in self._loaded:
-            emit, step = self.emit, self.strides[number][self.axis]
-            at = emit.at(self.bases[number], emit.dim(ahead))
-            self._loaded[key] = (
-                emit.spaced(at, int(step), self.lanes, mask) if varies else emit.load(at)
-            )
+            self._loaded[key] = self._read(number, varies, shift, mask)
         return self._loaded[key]
+
+    def _read(self, number: int, varies: bool, shift: Sequence[int], mask: Value | None) -> Value:
+        emit, rows = self.emit, self.rows[number]
+        if rows is not None:
+            count = count_of(mask, self.lanes)
+            assert count is not None
+            return rows.load(shift, count)
+        at = emit.at(self.bases[number], emit.dim(self._ahead(number, shift)))
+        if not varies:
+            return emit.load(at)
+        return emit.spaced(at, int(self.strides[number][self.axis]), self.lanes, mask)
+
+    def in_order(self, results: Sequence[Result]) -> list[tuple[int, Sequence[int]]]:
+        """Results by number and taps, those of each result in the taps' order: row by row of what
+        is read in strides, so that each row's vectors are done with before those of the next."""
+        pairs = [(number, tap) for tap in self.taps for number in range(len(results))]
+        rows = next((rows for rows in self.rows if rows is not None), None)
+        if rows is None:
+            return pairs
+
+        def row(pair: tuple[int, Sequence[int]]) -> int:
+            return rows.row((*results[pair[0]].shift, *pair[1]))
+
+        for number in range(len(results)):
+            own = [row(pair) for pair in pairs if pair[0] == number]
+            if own != sorted(own):
+                return pairs
+        return sorted(pairs, key=row)

@@ -150,7 +150,7 @@ class Walk(ABC, Generic[E]):
                     past = self._flag(op.flag)
                     self.fail_if(past, PAST_LIMIT)
                 case _:
-                    self._guarded(op)
+                    self.guarded(op)
         return []
 
     def all(self, values: Iterable[SSAValue]) -> list[Pointer]:
@@ -168,7 +168,7 @@ class Walk(ABC, Generic[E]):
         row = emit.row(self.pointers[op.buffer], b.add(index, I64(op.step.data)), stride)
         return Pointer(b.select(at_edge, self.pointers[op.init].base, row.base), row.dtype)
 
-    def _guarded(self, op: Operation) -> None:
+    def guarded(self, op: Operation) -> None:
         """A kernel; skipped when nothing that it serves is wanted."""
         unwanted = self.unwanted(op)
         if unwanted is None:
