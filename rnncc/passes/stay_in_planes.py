@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from rnncc.ir.attributes import get_ints
-from rnncc.ir.ops.base import Elementwise
+from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.control import Net
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Concat, Slice, Transpose
@@ -64,38 +65,40 @@ class StayInPlanes(NetPass):
             op
             for block in blocks_of(net.body.block)
             for op in block.ops
-            if isinstance(op, Transpose) and _turns_back(op.y, get_ints(op.perm), 1, False)
+            if isinstance(op, Transpose) and _turns_back(op)
         ]
         return run_all(sink(block, {op.y}) for op in found if (block := op.parent) is not None)
 
 
-def _turns_back(value: SSAValue, perm: Perm, stride: int, summed: bool) -> bool:
+def _turns_back(turned: Transpose) -> bool:
     """Whether all that is computed of a transpose is sums over windows, and turned back again."""
-    users = list({use.operation: None for use in value.uses})
-    return bool(users) and all(_does(user, value, perm, stride, summed) for user in users)
+    laid: dict[SSAValue, Perm] = {turned.y: get_ints(turned.perm)}
+    op, strides, summed = turned.next_op, list[int](), False
+    while op is not None:
+        perms = {laid[value] for value in op.operands if value in laid}
+        if perms:
+            [perm, *others] = perms
+            if others or not isinstance(op, RnnOp) or not _keeps(op, perm, laid):
+                return False
+            if isinstance(op, Reduce):
+                if not _are_wide(op, perm, max(strides, default=1)):
+                    return False
+                summed = True
+            strides += [op.stride.data] if isinstance(op, Windows) else []
+            behind = perm_behind(op, perm)
+            if not isinstance(op, Transpose) or list(behind) != sorted(behind):
+                laid[op.results[0]] = behind
+        op = op.next_op
+    return summed
 
 
-def _does(op: Operation, value: SSAValue, perm: Perm, stride: int, summed: bool) -> bool:
-    match op:
-        case Elementwise() | Concat():
-            others = [v for v in op.operands if v is not value]
-            same = isinstance(op, Concat) or all(dims_of(v) == dims_of(op.y) for v in op.operands)
-            if not same or not all(fits(other, perm) for other in others):
-                return False
-        case Windows():
-            stride = max(stride, op.stride.data)
-        case Reduce():
-            if not _are_wide(op, perm, stride):
-                return False
-            summed = True
-        case Slice() | Transpose():
-            pass
-        case _:
+def _keeps(op: RnnOp, perm: Perm, laid: Container[SSAValue]) -> bool:
+    """Whether a transpose can move behind an op, with those of its other operands."""
+    if isinstance(op, Elementwise | Concat):
+        if isinstance(op, Elementwise) and any(dims_of(v) != dims_of(op.y) for v in op.operands):
             return False
-    behind = perm_behind(op, perm)
-    if isinstance(op, Transpose) and list(behind) == sorted(behind):
-        return summed
-    return _turns_back(op.results[0], behind, stride, summed)
+        return all(value in laid or fits(value, perm) for value in op.operands)
+    return isinstance(op, Windows | Reduce | Slice | Transpose)
 
 
 def _are_wide(op: Reduce, perm: Perm, stride: int) -> bool:
