@@ -8,7 +8,7 @@ each place computes, and in which order, stays as it was, and so do bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import combinations
 from math import prod
 
@@ -23,7 +23,7 @@ from rnncc.planning.frames import FramedKernel, Strides
 from rnncc.planning.phases import lie_apart
 from rnncc.records import record
 
-LEAST = 512
+LEAST = 1 << 10
 """Elements of a place's largest kernel: of fewer, what a place does besides takes the time."""
 MOST_KERNELS = 16
 
@@ -52,7 +52,8 @@ class PlaceRun:
 
     Attributes:
         places: the sizes of their axes.
-        local: what nothing else reads, and how far its parts of two places are apart.
+        local: what nothing else reads, and how far its parts of two places are apart: one part is
+            enough.
     """
 
     kernels: tuple[PlaceKernel, ...]
@@ -186,11 +187,13 @@ class _Proof:
             return None
         if not self._is_worth_it() or not all(map(self._is_apart, self.written)):
             return None
+        turns = self._turns()
         local = {b: self._step(b) for b in self.written if self._is_local(b)}
-        if not local or not self._memory_is_apart(local):
+        if not local or turns is None:
             return None
         [first, *_] = parts
-        return PlaceRun(parts, tuple(first.op.dims[axis] for axis in first.axes), local)
+        own = {buffer: step for buffer, step in local.items() if buffer not in turns}
+        return PlaceRun(parts, tuple(first.op.dims[axis] for axis in first.axes), own)
 
     def _is_worth_it(self) -> bool:
         """Whether what a place touches stays near, with room for what comes next."""
@@ -237,15 +240,16 @@ class _Proof:
         uses = len(list(buffer.y.uses))
         return buffer.role.data == "scratch" and uses == len(self.touches[buffer])
 
-    def _memory_is_apart(self, local: Iterable[Buffer]) -> bool:
-        """Whether what is written shares memory with nothing else, or each place's with its own."""
-        pairs = combinations(self.touches, 2)
-        return all(
-            (a not in self.written and b not in self.written)
-            or lie_apart(a, b)
-            or (a not in local and b not in local and self._take_turns(a, b))
-            for a, b in pairs
-        )
+    def _turns(self) -> set[Buffer] | None:
+        """Buffers that take turns in one place in memory, part by part; None if others share any
+        that is written."""
+        turns = set[Buffer]()
+        for a, b in combinations(self.touches, 2):
+            if (a in self.written or b in self.written) and not lie_apart(a, b):
+                if not self._take_turns(a, b):
+                    return None
+                turns |= {a, b}
+        return turns
 
     def _take_turns(self, a: Buffer, b: Buffer) -> bool:
         """Whether two buffers have one place in memory, and each place's parts of both, too."""

@@ -129,11 +129,11 @@ def test_threads_share_places() -> None:
 def test_places_that_read_each_other(turned: bool) -> None:
     """They stay one kernel after the other."""
     b = Builder.net("apart")
-    wide = b.exp(b.input("x", (20, 20, 40)))
+    wide = b.exp(b.input("x", (20, 20, 60)))
     most = b.reduce("max", wide, [2])
     most = b.transpose(most, (1, 0)) if turned else most
-    y = b.sub(wide, b.broadcast(most, (20, 20, 40), [0, 1]))
+    y = b.sub(wide, b.broadcast(most, (20, 20, 60), [0, 1]))
     program = b.finish({"y": y})
     assert bool(runs_of(lower(program.copy()))) != turned
-    x = np.random.default_rng(1).standard_normal((20, 20, 40), np.float32)
+    x = np.random.default_rng(1).standard_normal((20, 20, 60), np.float32)
     check(program, {"x": x}, {}, None)

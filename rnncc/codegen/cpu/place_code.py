@@ -21,7 +21,6 @@ from rnncc.codegen.cpu.stored_terms import StoredTerms
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.attributes import dims_attr
-from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.kern.access import Access, access_attr
 from rnncc.kern.kernels import Map, Reduce
 from rnncc.planning.place_runs import PlaceKernel, PlaceRun
@@ -30,13 +29,8 @@ Pointers = Mapping[SSAValue, Pointer]
 
 
 def keeps_code(target: Core, run: PlaceRun) -> bool:
-    """Whether sums have the order, and share what they read, as where all places are one kernel's.
-
-    Functions take the time wherever their operands are: nothing is gained beside them.
-    """
+    """Whether sums have the order, and share what they read, as one kernel of all places has it."""
     for part in run.kernels:
-        if any(cost_of(op) >= Cost.FUNCTION for op in part.op.body.block.ops):
-            return False
         if not isinstance(part.op, Reduce):
             continue
         op = without_places(part)
