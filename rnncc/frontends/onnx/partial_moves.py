@@ -16,6 +16,7 @@ from rnncc.frontends.onnx.ops.indexing import scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of
 from rnncc.frontends.onnx.partial import Partial, first_rows
 from rnncc.frontends.onnx.partial_batches import Operands, only
+from rnncc.frontends.onnx.partial_copies import einsum, resized, tiled
 from rnncc.frontends.onnx.partial_shapes import reshaped
 from rnncc.frontends.onnx.partial_sums import contracted, with_others
 from rnncc.frontends.onnx.values import Value
@@ -150,5 +151,8 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "Gather": _gather,
     "SplitToSequence": _split,
     "MatMul": contracted,
+    "Einsum": einsum,
+    "Tile": tiled,
+    **dict.fromkeys(("Resize", "Upsample"), resized),
     "Concat": _joined,
 }

@@ -20,6 +20,7 @@ from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.ops.shape import axes_input
 from rnncc.frontends.onnx.partial import READERS, Partial
 from rnncc.frontends.onnx.partial_batches import BATCHES, Axes, Operands, fill_places, only
+from rnncc.frontends.onnx.partial_copies import size_of
 from rnncc.frontends.onnx.partial_moves import build_moved
 from rnncc.frontends.onnx.partial_sums import build_together
 from rnncc.frontends.onnx.values import Value
@@ -35,9 +36,14 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
         Unsupported: it reads rows together.
     """
     inputs = n.inputs
+    if name == "Loop":  # which carries them
+        carried: Any = operator.build(n)
+        return carried
     n.inputs = [v.whole() if isinstance(v, Partial) else v for v in inputs]
     if name == "Shape":
         return [_shape(n, _counted(inputs)[0])]
+    if name == "Size":
+        return [size_of(n, _counted(inputs)[0])]
     x = only(inputs)
     together = None if x is None else build_together(n, name, operator, x)
     if together is not None:
@@ -157,6 +163,13 @@ def _gather(n: Node, inputs: Operands) -> int | None:
         return x.axis if x.axis < axis else x.axis - 1 + index.rank
     places = only(inputs, 1)
     return None if places is None else axis + places.axis
+
+
+def _one_hot(n: Node, inputs: Operands) -> int | None:
+    x = only(inputs)
+    if x is None:
+        return None
+    return x.axis + (n.axis(n.integer("axis", -1), x.rank + 1) <= x.axis)
 
 
 def _gather_nd(n: Node, inputs: Operands) -> int | None:
@@ -285,6 +298,7 @@ RULES: dict[str, Rule] = {
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,
     "Gather": _gather,
+    "OneHot": _one_hot,
     "GatherND": _gather_nd,
     "Concat": _concat,
     **dict.fromkeys(("MatMul", "MatMulInteger"), _product),

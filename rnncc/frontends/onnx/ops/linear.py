@@ -49,7 +49,7 @@ def _einsum(n: Node) -> SSAValue:
     Refused: elements other than floats, int32, int64.
     """
     values = [n.x(i, NUMBERS) for i in range(len(n.inputs))]
-    terms, result = _letters(n, [len(dims_of(v)) for v in values])
+    terms, result = letters_of(n, [len(dims_of(v)) for v in values])
     for index, operand in enumerate(zip(values, terms, strict=True)):
         values[index], terms[index] = _once_each(n, operand)
     value, term = values[0], terms[0]
@@ -69,7 +69,7 @@ _MARKS = str.maketrans("", "", ",.->")
 """What an equation holds beside letters."""
 
 
-def _letters(n: Node, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
+def letters_of(n: Node, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
     """The letters of operands' axes and of the result's; an ellipsis becomes numbers."""
     text = n.text("equation").replace(" ", "")
     left, arrow, right = text.partition("->")

@@ -14,9 +14,10 @@ from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.lists import StackedRows, refilled
 from rnncc.frontends.onnx.node import STORED, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.appending import Appended
-from rnncc.frontends.onnx.ops.control import Inside, inline, tensors_in
+from rnncc.frontends.onnx.ops.control import Inside, all_counted, inline, tensors_in
 from rnncc.frontends.onnx.ops.ended_loop import ended
 from rnncc.frontends.onnx.ops.loop_body import (
+    CountedState,
     LoopBody,
     emptied,
     growing,
@@ -49,6 +50,17 @@ def _loop(n: Node) -> list[Any]:
     if len(graph.input) != len(carried) + 2 or len(graph.output) < len(carried) + 1:
         what = f"has {len(carried)} carried values, its body {len(graph.input)} inputs"
         raise n.error(f"{what} and {len(graph.output)} outputs")
+    try:
+        return _run(n, graph, carried)
+    except CountedState as state:
+        if state.graph is not graph:
+            raise
+        carried[state.index] = all_counted(n, carried[state.index], state.axis)
+        n.inputs = [*n.inputs[:2], *carried]
+        return _loop(n)
+
+
+def _run(n: Node, graph: GraphProto, carried: list[Value]) -> list[Any]:
     trips = trips_of(n, graph, carried)
     if trips.count is not None:
         return _counted(LoopBody.of(n, graph, trips, carried), trips.count)

@@ -13,6 +13,7 @@ from rnncc.frontends.onnx.lists import StackedRows, types_in
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.appending import Appended, appended_by
 from rnncc.frontends.onnx.ops.control import captures_of
+from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.trips import Trips
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
@@ -23,6 +24,15 @@ if TYPE_CHECKING:
 
     from rnncc.frontends.onnx.captures import Captures
     from rnncc.frontends.onnx.scope import Scope
+
+
+class CountedState(Exception):
+    """A carried value, by its number, of which an iteration leaves rows along an axis whose number
+    the run decides: it has such from the start on, as many as there are."""
+
+    def __init__(self, loop: LoopBody, index: int, axis: int) -> None:
+        super().__init__(index)
+        self.graph, self.index, self.axis = loop.graph, index, axis
 
 
 @record
@@ -138,6 +148,9 @@ def kept_values(
     rows[:] = [appended_by(scope, *values) for values in columns]
     columns = zip(before, after, rows, strict=True)
     kept = [new if row is None else _moved_on(old, new) for old, new, row in columns]
+    for number, (old, new) in enumerate(zip(before, kept, strict=True)):
+        if isinstance(new, Partial) and old.is_tensor and old.dims == new.dims:
+            raise CountedState(loop, loop.moving[number], new.axis)
     counted = all(map(_is_counted, before, rows))
     return kept if counted and types_in(kept) == types_in(before) else None
 

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.counted import counted_shape, repeated
 from rnncc.frontends.onnx.decided import decided_sizes, is_undecided, settled
 from rnncc.frontends.onnx.node import Node, OnnxOperator
+from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.sizes import may_equal
 from rnncc.frontends.onnx.values import Array, Value, as_objects, size_value, sizes_value
 from rnncc.ir.dims import MOST_DIVISOR, Dim, Excess, product
@@ -261,11 +262,17 @@ def _broadcast(old: Sequence[int], new: Sequence[Dim]) -> bool:
     return all(1 in (a, b) or a == b for a, b in pairs)
 
 
-def _tile(n: Node) -> SSAValue:
+def _tile(n: Node) -> SSAValue | Value:
     """X repeated along each axis.
 
-    Refused: repeats that are computed at run time.
+    Refused: repeats that are computed at run time, but one that counts what is true in a tensor of
+    bools, or rows.
     """
+    counted = counted_shape(n, 1)
+    if counted is not None and len(counted.dims) == len(n.dims()):
+        n.inputs[1] = Value.of(np.array(counted.dims, object))
+        rows = n.b.mul(counted.count, n.b.size(n.dims()[counted.axis], "i64"))
+        return Partial.counted(n.built_as("Tile"), counted.axis, rows)
     x, dims, repeats = n.x(), n.dims(), n.sizes(1)
     _check_repeats(n, repeats)
     wide = [d for pair in zip(repeats, dims, strict=True) for d in pair]

@@ -1,0 +1,107 @@
+"""Tile, OneHot, Size, Einsum and Resize of rows whose number the run decides, and loops and
+branches that leave such rows, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.frontends.onnx.models import body, graph, info, model, node
+from tests.frontends.onnx.partial_rows import compared, flags, rows
+
+pytest.importorskip("onnxruntime")
+CONSTANTS = {
+    **{"three": np.array(3), "values": np.array([0.5, 2], np.float32), "none": np.zeros(0, "f4")},
+    **{"twice": np.array([2, 1]), "columns": np.array([1, 2]), "all": np.array([0, 1])},
+    **{"scales": np.array([1, 2], np.float32), "w": rows(4, 3), "first": np.array([0])},
+    **{"source": rows(2, 3), "one": np.array([1])},
+}
+NODES: dict[str, list[Any]] = {
+    "rows again": [node("Tile", "r twice", "y")],
+    "columns again": [node("Tile", "r columns", "y")],
+    "as often as rows": [
+        *(node("Shape", "r", "s"), node("Gather", "s first", "k")),
+        *(node("Concat", "k one", "t", axis=0), node("Tile", "source t", "y")),
+    ],
+    "one-hot": [node("Cast", "r", "i", to=7), node("OneHot", "i three values", "y", axis=1)],
+    "one-hot before": [node("Cast", "r", "i", to=7), node("OneHot", "i three values", "y", axis=0)],
+    "size": [node("Size", "r", "y")],
+    "as many": [
+        *(node("Size", "r", "k"), node("Reshape", "k one", "t")),
+        node("ConstantOfShape", "t", "y"),
+    ],
+    "product": [node("Einsum", "r w", "y", equation="ij,jk->ki")],
+    "sums": [node("Einsum", "r r", "y", equation="ij,ik->jk")],
+    "squares": [node("Einsum", "r r", "y", equation="ij,ij->i")],
+    "turned": [node("Einsum", "r", "y", equation="...i->i...")],
+    "larger": [node("Resize", "r none scales", "y", mode="linear")],
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_chosen_rows(name: str) -> None:
+    compress = node("Compress", "x c", "r", axis=0)
+    inputs = [info("x", ["N", 4]), info("c", ["N"], "i1")]
+    made = model([compress, *NODES[name]], inputs, [info("y", None)], CONSTANTS)
+    made.graph.output[0].ClearField("type")
+    calls = [{"x": rows(5), "c": flags(1, 0, 1, 1, 0)}, {"x": rows(2), "c": flags(0, 0)}]
+    compared(made, [*calls, {"x": rows(1), "c": flags(1)}])
+
+
+LESS = [
+    *(node("ReduceSum", "v one", "s", keepdims=0), node("Greater", "s limit", "m")),
+    *(node("Compress", "v m", "k", axis=0), node("Sub", "k step", "v2")),
+]
+LOOP = {"one": np.array([1]), "limit": np.float32(0), "step": np.float32(0.5), "t": np.array(True)}
+LOOP |= {"zero": np.array(0), "often": np.array(1000), "five": np.array(5)}
+KEPT = node("Identity", "go", "go2")
+
+
+def calls_of(*counts: int, **more: Any) -> list[Any]:
+    return [{"x": rows(count, 3), **more} for count in counts]
+
+
+@pytest.mark.parametrize("trips", [0, 1, 4])
+def test_a_state_that_loses_rows(trips: int) -> None:
+    loop = node("Loop", "n t x", "y", body=body([*LESS, KEPT], "v", condition="go2"))
+    made = model([loop], [info("x", ["N", 3]), info("n", [], "i64")], [info("y", None)], LOOP)
+    compared(made, calls_of(4, 1, 6, n=np.array(trips)))
+
+
+def test_a_state_and_rows_of_known_iterations() -> None:
+    total = node("ReduceSum", "v2 zero1", "r", keepdims=0)
+    loop = node("Loop", "five t x", "y r", body=body([*LESS, total, KEPT], "v", "r", "go2"))
+    outputs, constants = [info("y", None), info("r", None)], {**LOOP, "zero1": np.array([0])}
+    compared(model([loop], [info("x", ["N", 3])], outputs, constants), calls_of(4, 1, 6))
+
+
+def test_while_rows_are_left() -> None:
+    ends = [
+        node("Shape", "v2", "z"),
+        node("Gather", "z zero", "k2"),
+        node("Greater", "k2 zero", "g"),
+    ]
+    loop = node("Loop", "often t x", "y", body=body([*LESS, *ends], "v", condition="g"))
+    compared(model([loop], [info("x", ["N", 3])], [info("y", None)], LOOP), calls_of(4, 1, 6))
+
+
+def test_a_state_that_begins_with_chosen_rows() -> None:
+    loop = node("Loop", "n t w", "y", body=body([*LESS, KEPT], "v", condition="go2"))
+    nodes = [node("Compress", "x c", "w", axis=0), loop, node("Shape", "y", "s")]
+    inputs = [info("x", ["N", 3]), info("c", ["N"], "i1"), info("n", [], "i64")]
+    made = model(nodes, inputs, [info("y", None), info("s", None, "i64")], LOOP)
+    chosen = {3: flags(1, 0, 1), 1: flags(0), 5: flags(1, 1, 1, 1, 1)}
+    compared(made, [c for k in chosen for c in calls_of(k, c=chosen[k], n=np.array(k - 1))])
+
+
+def test_a_branch_that_leaves_some_rows() -> None:
+    some = graph([node("Compress", "x c", "p", axis=0)], [], [info("p", None)])
+    every = graph([node("Neg", "x", "q")], [], [info("q", None)])
+    chosen = node("If", "b", "y", then_branch=some, else_branch=every)
+    inputs = [info("x", ["N", 3]), info("c", ["N"], "i1"), info("b", [], "i1")]
+    made = model(
+        [chosen, node("Shape", "y", "s")], inputs, [info("y", None), info("s", None, "i64")]
+    )
+    compared(made, [c for b in (0, 1) for c in calls_of(3, c=flags(1, 0, 1), b=np.array(bool(b)))])
