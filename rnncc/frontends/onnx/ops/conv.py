@@ -91,10 +91,7 @@ def _kernel(n: Node, index: int = 1) -> list[int]:
 
 
 def convolved(n: Node) -> SSAValue:
-    """Weights times windows of X, plus a bias, over one axis or more, in groups of channels.
-
-    Refused: elements other than floats; weights of open sizes.
-    """
+    """Weights times windows of X, plus a bias, over one axis or more, in groups of channels."""
     x, weights = n.x(0, FLOATS), n.x(1, FLOATS)
     windows, groups = windows_of(n)
     return convolution(n.b, x, weights, n.maybe(2, FLOATS), windows, groups)
@@ -195,7 +192,6 @@ def _image_of_columns(n: Node) -> SSAValue:
 
 
 OPERATORS: dict[str, OnnxOperator] = {
-    "Conv": OnnxOperator(convolved),
     "ConvTranspose": OnnxOperator(_conv_transpose),
     "Col2Im": OnnxOperator(_image_of_columns),
 }

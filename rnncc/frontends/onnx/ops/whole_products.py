@@ -47,13 +47,13 @@ def _numbers(n: Node, index: int, zero: int, axis: int) -> Numbers:
     if known is not None and not known.any():
         return n.x(index, BYTES), None
     if known is not None and value.numbers is not None:
-        moved = _moved(n, value.numbers, known, axis)
+        moved = as_int8(n, value.numbers, known, axis)
         if moved is not None:
             return n.scope.ssa(Value.of(moved, value.name)), None
     return n.x(index, BYTES), _spread(n, n.x(zero, INTEGERS), index, axis)
 
 
-def _moved(n: Node, numbers: Array, zero: Array, axis: int) -> Array | None:
+def as_int8(n: Node, numbers: Array, zero: Array, axis: int) -> Array | None:
     """numbers - zero as int8, where all of it is."""
     if zero.ndim == 1 and zero.size > 1:
         wide = [1] * numbers.ndim
@@ -175,7 +175,7 @@ def dequantised_product(n: Node, by_unit: bool = False) -> SSAValue | None:
     if (scales.size > 1 and right.axis != units) or depth < LEAST_DEPTH or n.dims()[-1] != depth:
         return None
     zero = np.zeros((), np.int32) if right.zero is None else np.asarray(right.zero.numbers)
-    apart = _moved(n, numbers, zero, units)
+    apart = as_int8(n, numbers, zero, units)
     if apart is None:
         return None
     a_zero = None if left.zero is None else b.reshape(b.cast(n.scope.ssa(left.zero), "i32"), ())
@@ -271,7 +271,7 @@ def _stacked(n: Node, index: int, scale: int) -> tuple[SSAValue, SSAValue, Zero]
     if factors.shape not in shapes or x.dtype.kind not in "iu" or factors.shape != zero.shape:
         raise n.error("has weights that are no whole numbers with a scale and a zero point each")
     wide = zero.reshape(zero.shape[0], 1, -1) if zero.ndim else zero
-    moved = _moved(n, x, wide, 2) if zero.any() else x
+    moved = as_int8(n, x, wide, 2) if zero.any() else x
     numbers = x if moved is None else moved
     held = Value.of(np.ascontiguousarray(numbers.swapaxes(1, 2)), n.op.input[index])
     each = np.broadcast_to(factors, (x.shape[0],)) if factors.ndim == 0 else factors

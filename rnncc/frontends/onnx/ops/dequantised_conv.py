@@ -1,0 +1,62 @@
+"""Conv: of floats, and of such that come from bytes, whose sums are exact."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
+from rnncc.frontends.onnx.ops.conv import convolved, windows_of
+from rnncc.frontends.onnx.ops.whole_products import BYTES, LEAST_DEPTH, as_int8
+from rnncc.frontends.onnx.values import Value
+from rnncc.ir.dims import Dim
+from rnncc.nn.axes import along
+from rnncc.nn.convolution import are_sums
+from rnncc.nn.quantisation import whole_convolution
+
+
+def _conv(n: Node) -> SSAValue:
+    """Weights times windows of X, plus a bias, over one axis or more, in groups of channels; of
+    floats that both come from bytes, exact sums of these times both scales.
+
+    Refused: elements other than floats; weights of open sizes.
+    """
+    whole = _dequantised(n)
+    return convolved(n) if whole is None else whole
+
+
+def _dequantised(n: Node) -> SSAValue | None:
+    """None where floats do not come from bytes, where scales differ along the sums, or sums are too
+    short to gain."""
+    known, b = n.scope.model.dequantised, n.b
+    left, right = known.get(n.value(0).made), known.get(n.value(1))
+    if left is None or right is None or n.scope.model.training:
+        return None
+    numbers, scales = right.numbers.numbers, right.scale.numbers
+    if numbers is None or scales is None or {left.numbers.dtype, right.numbers.dtype} - {*BYTES}:
+        return None
+    depth, groups = math.prod(numbers.shape[1:]), n.integer("group", 1)
+    sums = are_sums(numbers.shape[1], -(-numbers.shape[0] // groups), groups)
+    one = left.scale.dims in ((), (Dim.of(1),)) and (scales.size == 1 or right.axis == 0)
+    if not one or sums or depth < LEAST_DEPTH:
+        return None
+    zero = np.zeros((), np.int32) if right.zero is None else np.asarray(right.zero.numbers)
+    if zero.size > 1 and groups > 1:
+        return None
+    windows, rank = windows_of(n), len(n.dims())
+    apart, name = as_int8(n, numbers, zero, 0), right.numbers.name
+    w_zero = along(b, n.literal(zero.astype(np.int32)), 0, rank) if apart is None else None
+    weights = n.scope.ssa(Value.of(numbers if apart is None else apart, name)), w_zero
+    x_zero = None if left.zero is None else b.reshape(b.cast(n.scope.ssa(left.zero), "i32"), ())
+    x = n.scope.ssa(left.numbers), x_zero
+    y = b.cast(whole_convolution(b, x, weights, None, *windows), "f32")
+    each = n.literal(scales.reshape(-1) if scales.size > 1 else scales.reshape(()))
+    scale = b.mul(b.reshape(n.scope.ssa(left.scale), ()), each)
+    y = b.mul(y, along(b, scale, 1, rank) if scales.size > 1 else scale)
+    bias = n.maybe(2, FLOATS)
+    return y if bias is None else b.add(y, along(b, bias, 1, rank))
+
+
+OPERATORS: dict[str, OnnxOperator] = {"Conv": OnnxOperator(_conv)}
