@@ -50,7 +50,7 @@ def _same(n: Node, g: Geometry, axis: int, size: Dim) -> tuple[Dim, Dim]:
     raise n.unsupported(f"{what} in strides of {g.strides[axis]} on {size} elements")
 
 
-def _max_pool(n: Node) -> list[SSAValue]:
+def max_pooled(n: Node) -> list[SSAValue]:
     """The largest element of each window; and where in X it stands, counted along its last axis
     first, or with `storage_order` along the first axis of space.
 
@@ -68,7 +68,7 @@ def _max_pool(n: Node) -> list[SSAValue]:
 
 def _bytes_last(n: Node) -> SSAValue:
     """MaxPool of bytes [N, space..., C]."""
-    y, *_ = _max_pool(n)
+    y, *_ = max_pooled(n)
     return n.b.cast(y, n.value(0).dtype)
 
 
@@ -136,7 +136,6 @@ def _global(function: Callable[[Node, SSAValue, list[int]], SSAValue], formula: 
 
 
 OPERATORS: dict[str, OnnxOperator] = {
-    "MaxPool": OnnxOperator(_max_pool),
     "com.microsoft.NhwcMaxPool": OnnxOperator(channels_last(_bytes_last)),
     "MaxUnpool": OnnxOperator(_max_unpool),
     "AveragePool": OnnxOperator(_average_pool),

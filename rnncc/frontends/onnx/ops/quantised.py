@@ -28,6 +28,10 @@ QUANTISED = (*LIMITS, "i32")
 """Types that are dequantised at run time."""
 
 
+EXACT = 1e-30, 1e30
+"""Between such scales a number times one, divided by it, rounds to the number again."""
+
+
 def check_training(n: Node) -> None:
     """Refuse what is rounded in a model that is trained: its gradients are 0 everywhere."""
     if n.scope.model.training:
@@ -72,9 +76,25 @@ def _quantise(n: Node) -> SSAValue:
     dtype = n.value(2).dtype if n.has(2) else dtype_name(kind) if kind else "u8"
     if dtype not in LIMITS:
         raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
+    if (numbers := _quantised_before(n, dtype)) is not None:
+        return numbers
     x, (axis, block) = n.x(0, (*SINGLE, "i32")), _layout(n)
     scale, zero = _spread(n, n.x(1, SINGLE), axis, block), _zeros(n, axis, block)
     return at_level(n, level(b, b.div(b.cast(x, "f32"), scale), zero, dtype), dtype)
+
+
+def _quantised_before(n: Node, dtype: str) -> SSAValue | None:
+    """The numbers that floats come from, by the same scale and zero point."""
+    origin = n.scope.model.dequantised.get(n.value(0).made)
+    if origin is None or origin.numbers.dtype != dtype:
+        return None
+    zeros = [origin.zero, n.value(2) if n.has(2) else None]
+    numbers = [origin.scale.numbers, n.value(1).numbers]
+    numbers += [np.zeros(()) if zero is None else zero.numbers for zero in zeros]
+    known = [array.reshape(()).item() for array in numbers if array is not None and array.size == 1]
+    if len(known) < len(numbers) or known[0] != known[1] or known[2] != known[3]:
+        return None
+    return n.scope.ssa(origin.numbers) if EXACT[0] < known[0] < EXACT[1] else None
 
 
 def at_level(n: Node, number: SSAValue, dtype: str) -> SSAValue:

@@ -1,4 +1,4 @@
-"""Convolutions of floats that come from bytes: exact sums, against ONNX Runtime's of floats."""
+"""Convolutions and pools of floats that come from bytes, against ONNX Runtime's of floats."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 
 import rnncc
 from rnncc.ir.interpreter import run
-from rnncc.ir.ops.linear import Matmul
+from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.types import dtype_of
 from tests.frontends.onnx.models import assert_close, by_onnxruntime, imported, info, model, node
 
@@ -64,3 +64,29 @@ def test_short_sums_stay_floats() -> None:
     program = imported(model(nodes, [info("x", [1, 3, 9])], [info("y", None)], constants))
     products = [op for op in program.module.walk() if isinstance(op, Matmul)]
     assert [dtype_of(op.a) for op in products] == ["f32"]
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["", "quantised again"])
+@pytest.mark.parametrize("scale", [0.02, -0.02])
+def test_pools_of_bytes(scale: float, again: bool) -> None:
+    """The largest number is the largest float, but where the scale is negative."""
+    rng, kind = np.random.default_rng(5), "i32" if scale > 0 else "f32"
+    constants = {"xs": np.float32(scale), "xz": np.uint8(120), "v": np.float32(0.01)}
+    constants["w"] = rng.integers(-128, 128, (UNITS, 32, 3)).astype(np.int8)
+    nodes = [
+        *NODES,
+        node("MaxPool", "f", "p", kernel_shape=[3], strides=[2], pads=[1, 1]),
+        *([node("QuantizeLinear", "p xs xz", "r")] if again else []),
+        *([node("DequantizeLinear", "r xs xz", "s")] if again else []),
+        node("DequantizeLinear", "w v", "k"),
+        node("Conv", "s k" if again else "p k", "y"),
+    ]
+    made = model(nodes, [info("x", ["N", 32, 15])], [info("y", None)], constants)
+    program, compiled = imported(made), rnncc.compile(made)
+    pools = [op for op in program.module.walk() if isinstance(op, Reduce)]
+    assert [dtype_of(op.x) for op in pools if op.kind.data == "max"] == [kind]
+    for batch in (1, 2):
+        x = rng.standard_normal((batch, 32, 15)).astype(np.float32)
+        want = by_onnxruntime(made, {"x": x})
+        for got in (run(program, {"x": x}), compiled.run({"x": x})):
+            assert_close(got, want)

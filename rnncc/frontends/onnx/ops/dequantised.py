@@ -1,20 +1,25 @@
-"""Conv: of floats, and of such that come from bytes, whose sums are exact."""
+"""Conv and MaxPool: of floats, and of such that come from bytes, which these are computed of."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.conv import convolved, windows_of
+from rnncc.frontends.onnx.ops.pooling import max_pooled
 from rnncc.frontends.onnx.ops.whole_products import BYTES, LEAST_DEPTH, as_int8
-from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.values import Dequantised, Value
 from rnncc.ir.dims import Dim
 from rnncc.nn.axes import along
-from rnncc.nn.convolution import are_sums
-from rnncc.nn.quantisation import whole_convolution
+from rnncc.nn.convolution import FEW, are_sums
+from rnncc.nn.quantisation import dequantise, whole_convolution
+
+LEAST = 16
+"""As `LEAST_DEPTH`, where bytes are windows of more than a few channels: they are in memory so."""
 
 
 def _conv(n: Node) -> SSAValue:
@@ -37,10 +42,11 @@ def _dequantised(n: Node) -> SSAValue | None:
     numbers, scales = right.numbers.numbers, right.scale.numbers
     if numbers is None or scales is None or {left.numbers.dtype, right.numbers.dtype} - {*BYTES}:
         return None
+    least = LEAST if numbers.shape[1] > FEW else LEAST_DEPTH
     depth, groups = math.prod(numbers.shape[1:]), n.integer("group", 1)
     sums = are_sums(numbers.shape[1], -(-numbers.shape[0] // groups), groups)
     one = left.scale.dims in ((), (Dim.of(1),)) and (scales.size == 1 or right.axis == 0)
-    if not one or sums or depth < LEAST_DEPTH:
+    if not one or sums or depth < least:
         return None
     zero = np.zeros((), np.int32) if right.zero is None else np.asarray(right.zero.numbers)
     if zero.size > 1 and groups > 1:
@@ -59,4 +65,40 @@ def _dequantised(n: Node) -> SSAValue | None:
     return y if bias is None else b.add(y, along(b, bias, 1, rank))
 
 
-OPERATORS: dict[str, OnnxOperator] = {"Conv": OnnxOperator(_conv)}
+def _max_pool(n: Node) -> list[SSAValue]:
+    """The largest element of each window; and where in X it stands, counted along its last axis
+    first, or with `storage_order` along the first axis of space.
+
+    Refused: auto_pad SAME_UPPER and SAME_LOWER with windows shorter than their stride.
+    """
+    origin, plain = n.scope.model.dequantised.get(n.value(0).made), len(n.op.output) == 1
+    if origin is None or not plain or not _is_monotonic(origin) or _may_be_empty(n):
+        return max_pooled(n)
+    b, n.inputs = n.b, [origin.numbers, *n.inputs[1:]]
+    [numbers] = max_pooled(n)
+    scale = b.reshape(n.scope.ssa(origin.scale), ())
+    zero = None if origin.zero is None else b.cast(n.scope.ssa(origin.zero), "i32")
+    floats = dequantise(b, numbers, scale, None if zero is None else b.reshape(zero, ()))
+    stored = Value.computed(b.cast(numbers, origin.numbers.dtype))
+    n.scope.model.dequantised[floats] = replace(origin, numbers=stored)
+    return [floats]
+
+
+def _is_monotonic(origin: Dequantised) -> bool:
+    """Whether larger bytes are larger floats: by one scale that is known to be positive."""
+    scale = origin.scale.numbers
+    one = scale is not None and scale.size == 1 and bool(scale.reshape(()) > 0)
+    return one and origin.numbers.dtype in BYTES
+
+
+def _may_be_empty(n: Node) -> bool:
+    """Whether a window may have no element, of which the largest is no number."""
+    pads, kernel = n.integers("pads", []), n.integers("kernel_shape")
+    apart = max(n.integers("dilations", [1])) > 1 or n.flag("ceil_mode", 0)
+    return apart or any(pad >= taps for pad, taps in zip(pads, [*kernel, *kernel], strict=False))
+
+
+OPERATORS: dict[str, OnnxOperator] = {
+    "Conv": OnnxOperator(_conv),
+    "MaxPool": OnnxOperator(_max_pool),
+}
