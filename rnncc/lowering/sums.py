@@ -33,7 +33,7 @@ WIDE = 4
 """An axis of fewer elements fills too little of a vector."""
 LANES, COPIES = 16, 4
 """Of a full vector; terms of a sum that take as long as copying what it reads and gives."""
-OFTEN = 16
+OFTEN = 8
 """How often an element is read that is worth a copy."""
 Strides = Sequence[Dim]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.axes import move_axis
 from rnncc.records import record
 
@@ -228,6 +228,20 @@ def _depthwise(
     Returns:
         [N, windows of each axis..., M].
     """
+    y = _tap_sums(b, x, weights, windows, groups, pad)
+    single = int(dims_of(weights)[0]) == groups and pad == 0.0 and dtype_of(x) in FLOATS
+    around = _turned_windows(windows) if single else None
+    return y if around is None else _with_sums_as_gradients(b, y, x, weights, windows, around)
+
+
+def _tap_sums(
+    b: Builder,
+    x: SSAValue,
+    weights: SSAValue,
+    windows: Sequence[Window],
+    groups: int,
+    pad: float | SSAValue = 0.0,
+) -> SSAValue:
     (units, _, *taps), rank = dims_of(weights), len(windows)
     several = () if int(units) == groups else (int(units) // groups,)
     x = _windows(b, channels_last(b, x), windows, pad)
@@ -236,6 +250,43 @@ def _depthwise(
     x = b.reshape(x, (*dims_of(x), 1)) if several else x
     sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))
     return b.reshape(sums, (*dims_of(sums)[: rank + 1], units))
+
+
+def _turned_windows(windows: Sequence[Window]) -> list[Window] | None:
+    """Windows of a gradient whose sums are that of x; None where those of x are some apart."""
+    turned = list[Window]()
+    for window in windows:
+        pads = [window.reach - 1 - Dim.of(pad) for pad in window.pads]
+        if window.stride > 1 or window.rounds_up or not all(pad.is_static for pad in pads):
+            return None
+        if any(int(pad) < 0 for pad in pads):
+            return None
+        turned.append(Window(window.taps, 1, window.dilation, (pads[0], pads[1])))
+    return turned
+
+
+def _with_sums_as_gradients(
+    b: Builder,
+    y: SSAValue,
+    x: SSAValue,
+    weights: SSAValue,
+    windows: Sequence[Window],
+    around: Sequence[Window],
+) -> SSAValue:
+    """y, whose gradients are sums over windows, too: rather than taps laid over each other."""
+    inner, rank = Builder(Block(arg_types=[y.type, x.type, weights.type]), b.loc), len(windows)
+    dy, image, kernel = inner.block.args
+    for axis, window in enumerate(windows, 2):
+        taps = [inner.slice(kernel, axis, k, 1) for k in reversed(range(window.taps))]
+        kernel = inner.concat(taps, axis)
+    channels = int(dims_of(x)[1])
+    dx = _tap_sums(inner, channels_first(inner, dy), kernel, around, channels)
+    rows = _windows(inner, channels_last(inner, image), windows, 0.0)
+    batch, *counts = dims_of(dy)[: rank + 1]
+    each = inner.reshape(dy, (batch, *counts, *[1] * rank, channels))
+    dw = inner.reduce("sum", inner.mul(rows, each), range(rank + 1))
+    dw = inner.reshape(inner.transpose(dw, [rank, *range(rank)]), dims_of(weights))
+    return b.with_gradient(y, [x, weights], [x, weights], inner, [channels_first(inner, dx), dw])
 
 
 def _by_group(

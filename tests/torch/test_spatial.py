@@ -23,6 +23,11 @@ OPERATORS: dict[str, Operator] = {
     "three axes": lambda x, w: F.conv3d(x[None], w[None, :2, :1], padding=1),
     "groups": lambda x, w: F.conv2d(x, w[:, :2], groups=2),
     "depthwise": lambda x, w: F.conv2d(x, w[:4, :1], groups=4, padding=1),
+    "depthwise, apart": lambda x, w: F.conv2d(
+        x, w[:4, :1], groups=4, padding=(2, 0), dilation=(2, 1)
+    ),
+    "depthwise, in wide pads": lambda x, w: F.conv2d(x, w[:4, :1], groups=4, padding=4),
+    "depthwise, by two": lambda x, w: F.conv2d(x, w[:4, :1], groups=4, padding=1, stride=2),
     "transposed": lambda x, w: F.conv_transpose2d(x, w[:4], w[0, :, 0, 0], (2, 3), 1, (1, 0)),
     "transposed, one axis": lambda x, w: F.conv_transpose1d(
         x[:, :, 1], w[:4, :, 1], stride=2, dilation=2
