@@ -28,9 +28,10 @@ from rnncc.torch.autograd import check_mode
 from rnncc.torch.averages import dividing_by_tensors
 from rnncc.torch.buffers import keeping_buffers
 from rnncc.torch.decisions import noting_decisions
+from rnncc.torch.export_costs import exporting
 from rnncc.torch.parameters import join_parameters, keeping_parameters
 from rnncc.torch.scripted import refuse_scripts, unscripted
-from rnncc.torch.versions import exporting, not_validating, quiet
+from rnncc.torch.versions import not_validating, quiet
 
 
 def export(
@@ -48,6 +49,7 @@ def export(
     plain = unscripted(module)
     program = _export(plain, args, kwargs, dynamic_shapes, True, Answers(plain, None))
     join_parameters(program)
+    program.graph_module.recompile()  # its code, which was not written
     return program
 
 

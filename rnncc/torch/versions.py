@@ -16,17 +16,9 @@ import torch
 import torch._dynamo
 from torch._dynamo import convert_frame
 from torch._dynamo.eval_frame import TorchPatcher
-from torch._export.passes import replace_autocast_with_hop_pass, replace_set_grad_with_hop_pass
-from torch._export.utils import node_inline_
-from torch.export import _trace
 
 HAS_LIMITS = "recompile_limit" in signature(torch.compile).parameters
 """Whether `torch.compile` takes a limit of its own for each function, as it does from 2.12 on."""
-
-
-_REGIONS: list[Any] = [replace_autocast_with_hop_pass, replace_set_grad_with_hop_pass]
-"""Passes of `torch.export` that make regions, and put what lies between them back in place."""
-_put_back = node_inline_
 
 
 _LOGGERS = [
@@ -87,32 +79,6 @@ def quiet() -> Generator[None]:
     finally:
         for logger, was_disabled in zip(_LOGGERS, before, strict=True):
             logger.disabled = was_disabled
-
-
-@contextmanager
-def exporting() -> Generator[None]:
-    """Until the end of the block `torch.export` prints no graph of what it cannot read, and
-    regions without gradients, one a step of a loop, take time in proportion to their number."""
-    setattr(_trace, "print", lambda *_, **__: None)  # noqa: B010
-    for regions in _REGIONS:
-        regions.node_inline_ = _put_back_quickly
-    try:
-        yield
-    finally:
-        _trace.__dict__.pop("print", None)  # another thread may have been first
-        for regions in _REGIONS:
-            regions.node_inline_ = _put_back
-
-
-def _put_back_quickly(node: Any) -> Any:
-    """As PyTorch does it, which writes the whole module's code anew each time, and once more when
-    all is in place: for a loop of 160 steps four fifths of the time that exporting takes."""
-    module = node.graph.owning_module
-    module.recompile = lambda: None
-    try:
-        return _put_back(node)
-    finally:
-        del module.recompile
 
 
 def compile_often(function: Callable[..., Any], backend: Any) -> Callable[..., Any]:

@@ -223,12 +223,12 @@ def check(seed: int) -> list[int]:
 def check_exported(seed: int) -> list[int]:
     """The same of a module that is exported."""
     import rnncc.torch
-    from rnncc.frontends.torch.exported import _decomposed
+    from rnncc.frontends.torch.apart import decomposed
     from rnncc.frontends.torch.unrolled.rolling import roll_loops
 
     torch.manual_seed(seed)
     module, x = Loop(seed), torch.randn(2, 10, WIDTH)
-    plain = _decomposed(rnncc.torch.export(module, (x,)))
+    plain = decomposed(rnncc.torch.export(module, (x,)))
     held = {**plain.state_dict, **plain.constants}
     given = [held.get(str(s.target), x) for s in plain.graph_signature.input_specs]
     with torch.no_grad():

@@ -531,27 +531,25 @@ def falling(layer: Any, x: Any) -> Any:
 
 
 @pytest.fixture
-def sizes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Of the programs that PyTorch takes apart, for milliseconds a node."""
-    exported: Any = torch.export.ExportedProgram
-    own, seen = exported.run_decompositions, list[int]()
+def not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch takes no program apart, which it runs for that: milliseconds a node."""
 
-    def decompose(program: Any, table: Any) -> Any:
-        seen.append(len(program.graph.nodes))
-        return own(program, table)
+    def run(program: Any, *_: Any) -> Any:
+        raise AssertionError(f"PyTorch runs {program}")
 
-    monkeypatch.setattr(exported, "run_decompositions", decompose)
-    return seen
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", run)
 
 
-def test_exported_loops_are_rolled_first(sizes: list[int]) -> None:
+@pytest.mark.usefixtures("not_run_again")
+def test_exported_loops_are_rolled_where_they_are() -> None:
     module = Function(falling, nn.Linear(4, 4))
     net = rnncc.torch.compile(module, (X,))
     torch.testing.assert_close(gradients(net, module, X), gradients(module, module, X), **CLOSE)
-    assert sizes and max(sizes) < 40
+    assert "rnn.scan" in str(net.form().net.program.module)
 
 
-def test_exported_checks_of_types_are_no_part_of_a_loop(sizes: list[int]) -> None:
+@pytest.mark.usefixtures("not_run_again")
+def test_exported_checks_of_types_are_no_part_of_a_loop() -> None:
     """`torch.export` puts a check beside each change of a dtype."""
 
     def function(layer: Any, x: Any) -> Any:
@@ -562,7 +560,7 @@ def test_exported_checks_of_types_are_no_part_of_a_loop(sizes: list[int]) -> Non
 
     module = Function(function, nn.Linear(4, 4))
     net = rnncc.torch.compile(module, (X,))
-    assert "rnn.scan" in str(net.form().net.program.module) and max(sizes) < 40
+    assert "rnn.scan" in str(net.form().net.program.module)
     torch.testing.assert_close(net(X), module(X), **CLOSE)
 
 

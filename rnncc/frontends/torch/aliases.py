@@ -39,13 +39,15 @@ def name_aliases(module: GraphModule) -> None:
         CompileError: what another call gives a view of is changed in place.
     """
     for part in graphs_of(module):
-        shared = _Memories()
+        shared, named = _Memories(), False
         for node in list(part.graph.nodes):
             source = _source(node, shared)
             if source is not None:
                 _name(node, source, shared)
+                named = True
         _refuse_changed_views(part, shared)
-        part.recompile()
+        if named:
+            part.recompile()
 
 
 def _name(node: Node, source: Node, shared: _Memories) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -25,15 +24,15 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aliases import name_aliases
+from rnncc.frontends.torch.apart import copied_program, decomposed, taken_apart
 from rnncc.frontends.torch.checks import checks_of, without_checks
-from rnncc.frontends.torch.constant_op import content_of, write_constants
-from rnncc.frontends.torch.decompositions import beside_core
+from rnncc.frontends.torch.constant_op import content_of
 from rnncc.frontends.torch.exported_transforms import settle_transforms
-from rnncc.frontends.torch.graphs import graphs_of
+from rnncc.frontends.torch.graph_code import written_when_called
 from rnncc.frontends.torch.guards import facts_of
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor
-from rnncc.frontends.torch.lower import lower_graph, translation_of
+from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.memories import settle_memories
 from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.randomness import Random
@@ -42,7 +41,6 @@ from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.types import LARGEST_CONSTANT, as_computed, type_name
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
-from rnncc.frontends.torch.watch import watching
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.passes.activity import sources_of_outputs
@@ -100,11 +98,19 @@ def import_exported(
     settle_memories(exported)
     settle_modes(exported)
     exported = _without_checks(exported)
-    with suppress(CompileError):
-        if (early := _rolled(exported)) is not None:
-            plain = _decomposed(early)
+    with written_when_called():
+        return _copied_and_imported(exported, name, names, packed)
+
+
+def _copied_and_imported(
+    exported: ExportedProgram, name: str, names: Mapping[str, str] | None, packed: bool
+) -> Exported:
+    early, has_loops = _without_changes(exported)
+    if early is not None and has_loops:
+        with suppress(CompileError):
+            plain = taken_apart(early) or decomposed(early)
             return _import(exported, plain, plain.graph_module, name, names, packed)
-    plain = _decomposed(exported)
+    plain = (early and not has_loops and taken_apart(early)) or decomposed(exported)
     rolled = GraphModule(plain.graph_module, copied(plain.graph))
     _share_constants(plain, rolled.graph)
     found = roll_loops(rolled, plain=True)
@@ -121,33 +127,24 @@ def _without_checks(exported: ExportedProgram) -> ExportedProgram:
     if not checks_of(exported.graph_module):
         return exported
     specs = exported.graph_signature.output_specs
-    program, module = _copy(exported)
+    program, module = copied_program(exported)
     results = [n for n, spec in enumerate(specs) if spec.kind == OutputKind.USER_OUTPUT]
     without_checks(module, results)
     return program
 
 
-def _copy(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModule]:
-    """The same program, and its graph, which may be changed."""
-    module = GraphModule(exported.graph_module, copied(exported.graph))
-    module.graph.set_codegen(exported.graph._codegen)
-    module.meta.update(exported.graph_module.meta)
-    program: Any = copy.copy(exported)
-    program._graph_module = module
-    return program, module
+def _without_changes(exported: ExportedProgram) -> tuple[ExportedProgram | None, bool]:
+    """A program that changes nothing in place, and whether loops were rolled in it: before PyTorch
+    runs it, which takes time for each node.
 
-
-def _rolled(exported: ExportedProgram) -> ExportedProgram | None:
-    """A program with its loops rolled before PyTorch runs it, which takes time for each node.
-
-    Only where loops are plain to see, and nothing is changed in place in other ways than those.
+    Only where both are plain to see.
     """
-    program, module = _copy(exported)
-    _share_constants(exported, module.graph)
-    with refused_by("", "rolling"):
-        if not without_changes(module) or not roll_loops(module, plain=False).lengths:
-            return None
-    return program
+    program, module = copied_program(exported)
+    with suppress(CompileError), refused_by("", "rolling"):
+        _share_constants(exported, module.graph)
+        if without_changes(module):
+            return program, bool(roll_loops(module, plain=False).lengths)
+    return None, False
 
 
 def _share_constants(exported: ExportedProgram, graph: Graph) -> None:
@@ -252,46 +249,6 @@ def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
     tensor = as_computed(held_tensor(exported, target).detach().cpu())
     real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     return real.numpy().copy()
-
-
-def _decomposed(exported: ExportedProgram) -> ExportedProgram:
-    """The same without changes in place; what has no translation falls apart, where it can.
-
-    Each time PyTorch runs the whole graph: what it shows to be missing before, and all that this
-    falls apart into, goes at once.
-    """
-    plain, table = write_constants(exported), dict[Any, Any]()
-    if any(not op._schema.is_mutable for op in _untranslated(plain)):
-        table = _decompositions()
-    plain = _decompose(plain, table)
-    if not table and _untranslated(plain):
-        table = _decompositions()
-    while further := {op: table.pop(op) for op in _untranslated(plain) if op in table}:
-        plain = _decompose(plain, {**table, **further})
-    return plain
-
-
-def _decompositions() -> dict[Any, Any]:
-    """How operators that have no translation fall apart; to make it takes a third of a second at
-    first."""
-    known = {**torch.export.default_decompositions(), **beside_core()}
-    return {op: function for op, function in known.items() if translation_of(op) is None}
-
-
-def _untranslated(exported: ExportedProgram) -> set[Any]:
-    """The operators that have no translation."""
-    nodes = (node for part in graphs_of(exported.graph_module) for node in part.graph.nodes)
-    return {
-        node.target
-        for node in nodes
-        if isinstance(node.target, torch._ops.OpOverload) and translation_of(node.target) is None
-    }
-
-
-def _decompose(exported: ExportedProgram, table: dict[Any, Any]) -> ExportedProgram:
-    with watching(lambda: True), refused_by("", "PyTorch"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own
-        return exported.run_decompositions(table)
 
 
 def _keeps_buffer(spec: Any, held: Mapping[str, str]) -> bool:

@@ -8,16 +8,15 @@ ordinary ones there. Other transforms it does not export.
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
-from torch.export.graph_signature import ExportGraphSignature, TensorArgument
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.apart import signature_of
 from rnncc.frontends.torch.graphs import fake_mode, graphs_of, has_transforms, is_transform
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, location
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
@@ -50,7 +49,9 @@ def settle_transforms(exported: ExportedProgram) -> ExportedProgram:
     traced.meta.update(module.meta)
     program: Any = copy.copy(exported)
     program._graph_module = traced
-    program._graph_signature = _renamed(exported.graph_signature, traced, places)
+    for place, new in zip(places, traced.graph.find_nodes(op="placeholder"), strict=True):
+        new.name = place.name
+    program._graph_signature = signature_of(traced.graph, exported.graph_signature)
     return program
 
 
@@ -63,27 +64,3 @@ def _erase_leftovers(module: GraphModule) -> None:
         if not node.users and (is_operator or is_escaped):
             module.graph.erase_node(node)
     module.recompile()
-
-
-def _renamed(
-    signature: ExportGraphSignature, traced: GraphModule, places: list[Node]
-) -> ExportGraphSignature:
-    """What inputs and outputs are, by the names of their nodes in another graph."""
-    new = traced.graph.find_nodes(op="placeholder")
-    names = {old.name: node.name for old, node in zip(places, new, strict=True)}
-    results: Any = traced.graph.output_node().args[0]
-    outputs = zip(signature.output_specs, results, strict=True)
-    return ExportGraphSignature(
-        [
-            _named(spec, names.get(spec.arg.name))
-            for spec in signature.input_specs
-            if spec.arg.name in names or not isinstance(spec.arg, TensorArgument)
-        ],
-        [_named(spec, getattr(result, "name", None)) for spec, result in outputs],
-    )
-
-
-def _named(spec: Any, name: str | None) -> Any:
-    if name is None or not isinstance(spec.arg, TensorArgument):
-        return spec
-    return replace(spec, arg=TensorArgument(name=name))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import sysconfig
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from inspect import signature
 from pathlib import Path
 from traceback import extract_tb
@@ -135,10 +136,16 @@ class NodeContext:
         raise CompileError(self.b.loc, what, hint)
 
 
+@lru_cache(1 << 12)
+def is_of_users(path: str) -> bool:
+    """Whether a file is neither PyTorch's nor ours."""
+    return not path.startswith(_NOT_USERS)
+
+
 def location(node: Node) -> Location:
     """The user's line, where PyTorch knows it, and the operator."""
     lines = LINE.findall(node.meta.get("stack_trace") or "")
-    lines = [line for line in lines if not line[0].startswith(_NOT_USERS)]
+    lines = [line for line in lines if is_of_users(line[0])]
     target = node.target if isinstance(node.target, str) else str(node.target)
     if target.startswith("<"):  # a function, shown with its address
         target = getattr(node.target, "__name__", target)
@@ -182,7 +189,7 @@ def reason_of(text: str) -> str:
 
 def user_line(text: str, name: str) -> Location:
     """The innermost line of the user's in a traceback, and a name."""
-    lines = [line for line in LINE.findall(text) if not line[0].startswith(_NOT_USERS)]
+    lines = [line for line in LINE.findall(text) if is_of_users(line[0])]
     return Location(":".join(lines[-1]) if lines else "", name)
 
 

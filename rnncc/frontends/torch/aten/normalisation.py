@@ -115,13 +115,24 @@ def group_norm(
 
 
 def rms_norm(
-    at: NodeContext, x: Value, shape: Sequence[Any], weight: Value | None, epsilon: Number | None
-) -> tuple[Value, None]:
+    at: NodeContext,
+    x: Value,
+    shape: Sequence[Any],
+    weight: Value | None = None,
+    epsilon: Number | None = None,
+) -> Value:
     """x / √(mean of x² + epsilon) · weight; epsilon is the type's, 2⁻²³ or 2⁻⁵², unless given"""
     own = 2.0 ** (-52 if at.dtype == "f64" else -23)
     least = own if epsilon is None else float(epsilon)
     axis = rank_of(x) - len(shape)
-    return normalisation.rms_norm(at.b, x, weight, axis, least), None
+    return normalisation.rms_norm(at.b, x, weight, axis, least)
+
+
+def fused_rms_norm(
+    at: NodeContext, x: Value, shape: Sequence[Any], weight: Value | None, epsilon: Number | None
+) -> tuple[Value, None]:
+    """The same; what its backward would read is not computed"""
+    return rms_norm(at, x, shape, weight, epsilon), None
 
 
 def _moved(at: NodeContext, old: Value, new: Value, momentum: Number) -> Value:
@@ -135,7 +146,8 @@ OPERATORS: Table = {
     "layer_norm": layer_norm,
     "native_layer_norm": native_layer_norm,
     "native_group_norm": group_norm,
-    "_fused_rms_norm": rms_norm,
+    "rms_norm": rms_norm,
+    "_fused_rms_norm": fused_rms_norm,
     "_native_batch_norm_legit.no_stats": batch_norm_of_batch,
     "_native_batch_norm_legit_no_training": batch_norm,
     "_native_batch_norm_legit_functional": batch_norm_in_training,

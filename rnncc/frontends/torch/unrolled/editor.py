@@ -16,7 +16,13 @@ from rnncc.frontends.torch.constant_op import CONSTANT, number_of
 from rnncc.frontends.torch.graphs import fake_mode
 from rnncc.frontends.torch.unrolled.growing import JOINS
 from rnncc.frontends.torch.unrolled.places import END, Sweep, TensorPart, read_of, sweep_of
-from rnncc.frontends.torch.unrolled.view import arguments_of, known, name_of, value_of
+from rnncc.frontends.torch.unrolled.view import (
+    arguments_of,
+    known,
+    name_of,
+    name_of_function,
+    value_of,
+)
 
 aten: Any = torch.ops.aten
 NEAR = 8
@@ -48,7 +54,8 @@ class Editor:
 
     def call(self, target: Any, args: Any, kwargs: Any, value: Any) -> Node:
         """A call whose result is known."""
-        node = self.graph.call_function(target, args, kwargs)
+        name = name_of_function(target)
+        node = self.graph.create_node("call_function", target, args, kwargs, name)
         if self.like is not None and "stack_trace" in self.like.meta:
             node.meta["stack_trace"] = self.like.meta["stack_trace"]
         node.meta[self.key] = value

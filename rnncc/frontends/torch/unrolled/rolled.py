@@ -30,6 +30,7 @@ from rnncc.frontends.torch.unrolled.view import (
     Path,
     known,
     leaves_of,
+    name_of,
     producer,
     value_of,
     with_leaves,
@@ -81,7 +82,7 @@ class _Rolling:
         node = self.loop.rows[0][number]
         leaves = leaves_of(node)
         args, kwargs = with_leaves(node, lambda i: self._operand(kind.roles[i], leaves[i], node))
-        copy = self.body.create_node(node.op, node.target, args, kwargs)
+        copy = self.body.create_node(node.op, node.target, args, kwargs, name_of(node))
         copy.meta = dict(node.meta)
         return copy
 

@@ -30,6 +30,11 @@ def name_of(node: Node) -> str:
     target: Any = node.target
     if isinstance(target, str):
         return target if node.op == "call_method" else ""
+    return name_of_function(target)
+
+
+def name_of_function(target: Any) -> str:
+    """The same of a function or an operator."""
     if isinstance(target, torch._ops.OpOverload):
         return target._schema.name.partition("::")[2]
     return getattr(target, "__name__", "")

@@ -1,0 +1,74 @@
+# pyright: basic, reportMissingImports=false
+"""Graphs of PyTorch whose Python code is written when they are called.
+
+PyTorch writes and compiles it whenever a graph is made or changed, for 30 us a node each time, and
+`torch.export` does so half a dozen times. Most graphs here are read and never called.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from torch.fx import GraphModule
+
+_write: Any = GraphModule.recompile
+_lock = threading.Lock()
+
+
+class _Blocks(threading.local):
+    """In how many blocks a thread is; on the class, how many there are in all threads."""
+
+    here = 0
+    anywhere = 0
+
+
+_blocks = _Blocks()
+
+
+@contextmanager
+def written_when_called() -> Generator[None]:
+    """Until the end of the block this thread's graphs get their code when they are called."""
+    _enter(1)
+    try:
+        yield
+    finally:
+        _enter(-1)
+
+
+@contextmanager
+def written_at_once(module: GraphModule) -> Generator[None]:
+    """Until the end of the block graphs have their code, as has this one: PyTorch, where it runs
+    programs, reads the names of arguments there."""
+    before, _blocks.here = _blocks.here, 0
+    try:
+        module.recompile()
+        yield
+    finally:
+        _blocks.here = before
+
+
+def _enter(number: int) -> None:
+    patched: Any = GraphModule
+    with _lock:
+        _blocks.here += number
+        _Blocks.anywhere += number
+        patched.recompile = _write_later if _Blocks.anywhere else _write
+
+
+def _write_later(module: Any) -> Any:
+    """`GraphModule.recompile`, which other threads may call as well."""
+    if not _blocks.here:
+        return _write(module)
+    codegen = module.graph._codegen
+    if hasattr(codegen, "pytree_info"):
+        module._in_spec, module._out_spec = codegen.pytree_info[1:3]
+    type(module).forward = _written
+    return None
+
+
+def _written(module: Any, *args: Any, **kwargs: Any) -> Any:
+    _write(module)
+    return module.forward(*args, **kwargs)

@@ -1,0 +1,80 @@
+"""Operators of exported programs that fall apart where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("rnncc.torch")
+
+import rnncc
+import rnncc.torch as rt
+from tests.torch.cells import CLOSE, nn, torch
+
+SPREAD: dict[str, Callable[..., Any]] = {
+    "one result": lambda x, y: torch.lerp(x, y, 0.3).to(torch.float64),
+    "several": lambda x, y: sum(torch.unsafe_chunk(x, 2)) + y.unsafe_chunk(2)[1],
+    "a result that is the operand": lambda x, y: torch.maximum(x.to(torch.float32), y.mT.mT),
+    "twice, with other numbers": lambda x, y: torch.std(x, 1) + torch.std(y, 0)[:1],
+    "in a loop": lambda x, y: torch.stack([x[i % 2] * y[0].lerp(y[1], 0.5) for i in range(6)]),
+}
+
+
+class Net(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function, self.weight = function, nn.Parameter(torch.randn(4))
+
+    def forward(self, input: Any, other: Any) -> Any:
+        return self.function(input * self.weight, other)
+
+
+@pytest.fixture
+def not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(program: Any, *_: Any) -> Any:
+        raise AssertionError(f"PyTorch runs {program}")
+
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", run)
+
+
+@pytest.mark.usefixtures("not_run_again")
+@pytest.mark.parametrize("function", SPREAD.values(), ids=SPREAD)
+def test_operators_that_fall_apart(function: Callable[..., Any]) -> None:
+    net, x, y = Net(function), torch.randn(2, 4), torch.randn(2, 4)
+    compiled = rt.compile(net, (x, y))
+    found = list[Any]()
+    for run in (compiled, net):
+        net.zero_grad()
+        result = run(x, y)
+        result.sum().backward()
+        found.append([result.detach(), net.weight.grad])
+        net.weight.grad = None
+    torch.testing.assert_close(*found, **CLOSE)
+
+
+def test_a_program_with_a_loop_stays_as_it_was() -> None:
+    """Also the graph within it, in which an operator falls apart."""
+
+    class Loop(nn.Module):
+        def forward(self, xs: Any, h: Any) -> Any:
+            return rt.scan(lambda x, h: (h.lerp(x, 0.5),) * 2, xs, h)[0]
+
+    example = torch.randn(5, 2, 4), torch.zeros(2, 4)
+    program = rt.export(Loop(), example)
+    before = [str(part.graph) for part in program.graph_module.modules() if hasattr(part, "graph")]
+    model = rnncc.compile(program)
+    after = [str(part.graph) for part in program.graph_module.modules() if hasattr(part, "graph")]
+    assert before == after and len(before) > 1
+    found = model.run({"xs": example[0].numpy(), "h": example[1].numpy()})
+    np.testing.assert_allclose(found["y"], Loop()(*example).numpy(), rtol=1e-6, atol=1e-6)
+
+
+def test_exported_programs_have_their_code() -> None:
+    x, y = torch.randn(2, 4), torch.randn(2, 4)
+    net = Net(SPREAD["several"])
+    program = rt.export(net, (x, y))
+    assert "unsafe_chunk" in program.graph_module.code
+    torch.testing.assert_close(program.module()(x, y), net(x, y))
