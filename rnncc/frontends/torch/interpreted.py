@@ -44,6 +44,8 @@ class Whole(Interpreter):
         target = FUNCTIONS.get(target, target)
         if target is torch.ops.higher_order.scan:
             args = (Whole(args[0]).run, *args[1:])
+        if target is torch.ops.higher_order.cond:
+            args = (args[0], *(Whole(part).run for part in args[1:3]), *args[3:])
         if target is torch.nn.functional.linear and len(args) == 3 and args[0].dim() > 2:
             return _linear(*args)
         if target is autograd_function_apply:

@@ -153,7 +153,7 @@ def refused_by(place: str, name: str) -> Generator[None]:
         line, reason, hint = line_of(error, place), str(error).strip().split("\n\n")[0], None
         if isinstance(error, GuardOnDataDependentSymNode):
             if OF_FLAG.search(reason):
-                raise CompileError(line, BRANCH) from error
+                raise CompileError(line, BRANCH, "torch.where") from error
             hint = BY_TENSORS
         raise CompileError(line, f"{name}: {reason}", hint) from error
 
