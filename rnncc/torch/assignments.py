@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 Statements = Sequence[ast.stmt]
 SCOPES = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef
 _COMPREHENSIONS = ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
 
 _COMPOUND = ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match
+
+
+def ours(node: Any) -> Any:
+    """A node that was written here, marked."""
+    node.is_ours = True
+    return node
+
+
+def is_ours(node: ast.AST) -> bool:
+    """Whether a node was."""
+    return getattr(node, "is_ours", False)
 
 
 def within(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -102,6 +114,21 @@ def _deleted(statement: ast.stmt) -> set[str]:
     }
 
 
+def captured_in(statements: Statements, apart: Iterable[ast.AST]) -> set[str]:
+    """The names that functions and generators within statements read, but for some statements."""
+    without = {id(node) for node in apart}
+    found, waiting = set[str](), list[ast.AST](statements)
+    while waiting:
+        node = waiting.pop()
+        if id(node) in without or is_ours(node):
+            continue
+        if isinstance(node, (*SCOPES, ast.GeneratorExp)):
+            found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+        else:
+            waiting += ast.iter_child_nodes(node)
+    return found
+
+
 def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
     """The names of a function's arguments."""
     given = function.args
@@ -131,14 +158,17 @@ def leaves_loop(nodes: Iterable[ast.AST]) -> bool:
 def places_in(ways: Sequence[Statements]) -> dict[str, ast.Attribute]:
     """Attributes such as `self.h` that ways assign, by names for variables in their place.
 
-    None if anything is called behind an assignment: it might read the attribute.
+    None if anything is called, or another attribute is read, behind an assignment: that might read
+    the attribute.
     """
-    bound, found = stored_in([s for way in ways for s in way]), dict[str, ast.Attribute]()
-    if any(_calls_behind(way, False) is None for way in ways):
+    statements = [statement for way in ways for statement in way]
+    nodes = [node for node in within(statements) if isinstance(node, ast.Attribute)]
+    stored = [node for node in nodes if not isinstance(node.ctx, ast.Load)]
+    texts = {ast.unparse(node) for node in stored}
+    bound, found = stored_in(statements), dict[str, ast.Attribute]()
+    if any(_reads_behind(way, texts, False) is None for way in ways):
         return {}
-    for node in within([s for way in ways for s in way]):
-        if not isinstance(node, ast.Attribute) or isinstance(node.ctx, ast.Load):
-            continue
+    for node in stored:
         text = ast.unparse(node)
         is_plain = all(part.isidentifier() for part in text.split("."))
         if is_plain and text.partition(".")[0] not in bound:
@@ -147,22 +177,36 @@ def places_in(ways: Sequence[Statements]) -> dict[str, ast.Attribute]:
     return found
 
 
-def _calls_behind(statements: Statements, assigned: bool) -> bool | None:
-    """Whether statements assign attributes, or others did before; None if they call something
+def _reads_behind(statements: Statements, texts: set[str], assigned: bool) -> bool | None:
+    """Whether statements assign attributes, or others did before; None if they read something else
     behind that."""
     for statement in statements:
         tests = [statement.test] if isinstance(statement, ast.If) else [statement]
-        if assigned and has(tests, ast.Call):
+        if assigned and _reads(tests, texts):
             return None
         if isinstance(statement, ast.If):
-            ways = [_calls_behind(way, assigned) for way in (statement.body, statement.orelse)]
+            ways = [
+                _reads_behind(way, texts, assigned) for way in (statement.body, statement.orelse)
+            ]
             if None in ways:
                 return None
             assigned = any(ways)
             continue
         nodes = [n for n in within([statement]) if isinstance(n, ast.Attribute)]
         stores = any(not isinstance(n.ctx, ast.Load) for n in nodes)
-        if stores and isinstance(statement, _COMPOUND) and has([statement], ast.Call):
+        if stores and isinstance(statement, _COMPOUND) and _reads([statement], texts):
             return None
         assigned |= stores
     return assigned
+
+
+def _reads(nodes: Iterable[ast.AST], texts: set[str]) -> bool:
+    """Whether they call something, or read other attributes than those."""
+    for node in within(nodes):
+        if isinstance(node, ast.Call):
+            return True
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            text = ast.unparse(node)
+            if not any(own == text or own.startswith(text + ".") for own in texts):
+                return True
+    return False

@@ -62,6 +62,13 @@ def negated(x: Any) -> Any:
     return torch.logical_not(_flag(x)) if _is_tensor(x) else not x
 
 
+def sized(items: Any) -> Any:
+    """What a loop goes through that ends by a tensor's value: both are read, as if it did not."""
+    if not hasattr(items, "__len__"):
+        raise TypeError("a loop that ends by a tensor's value goes over what has no length")
+    return items
+
+
 def number(x: Any) -> Any:
     """The number in a tensor, as exact as Python's, for a test."""
     if not isinstance(x, torch.Tensor):
@@ -98,8 +105,8 @@ def _apart(values: Any) -> Any:
 def _given(x: Any) -> Any:
     if x is None:
         return torch.zeros(_NOTHING)
-    if isinstance(x, float):
-        return passed(torch.full((), x, dtype=torch.float64))
+    if type(x) in (bool, float):
+        return passed(torch.full((), x, dtype=_OF_NUMBERS[type(x)]))
     return passed(x) if isinstance(x, torch.Tensor) else x
 
 

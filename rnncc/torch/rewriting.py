@@ -23,8 +23,11 @@ from rnncc.records import record
 from rnncc.torch.assignments import (
     SCOPES,
     bound_after,
+    captured_in,
     has,
+    is_ours,
     leaves_loop,
+    ours,
     parameters_of,
     places_in,
     stored_in,
@@ -194,6 +197,7 @@ class _Place:
         for part in (node.body, node.orelse):
             if has([part], ast.NamedExpr):
                 raise Unwritable("a branch of an expression assigns a variable")
+        _check_iterators([node.body, node.orelse])
         ways = [_plain_super(part, self.owner) for part in (node.body, node.orelse)]
         functions = [_lambda(ast.Tuple([way], ast.Load())) for way in ways]
         call = _called("either", _truth(node.test), *functions, ast.Tuple([], ast.Load()))
@@ -219,8 +223,36 @@ class _Place:
                 )
                 del block[at + 1 :]
         if leaves_loop([*one, *other]):
-            raise Unwritable("a loop ends by it")
+            self._ending(node, one, other)
+            return
         block[at : at + 1] = self._merging(node, one, other)
+
+    def _ending(self, node: ast.If, one: list[ast.stmt], other: list[ast.stmt]) -> None:
+        """A loop ends by one of the branches: from then on its body does nothing."""
+        loop, ways = self.chain[1], (one, other)
+        ends = [bool(way) and isinstance(way[-1], ast.Break) for way in ways]
+        rest = [way[:-1] if end else way for way, end in zip(ways, ends, strict=True)]
+        is_plain = isinstance(loop, ast.For) and not loop.orelse and node in loop.body
+        if not is_plain or all(ends) or leaves_loop([*rest[0], *rest[1]]):
+            raise Unwritable("a loop ends by it")
+        assert isinstance(loop, ast.For)
+        at, name = loop.body.index(node), f"_goes_on_{self.number}_rnncc"
+        following = loop.body[at + 1 :]
+        if leaves_loop([*loop.body[:at], *following]):
+            raise Unwritable("a loop ends in several ways")
+        node.body, node.orelse = (
+            [*way, *([_assigned(name, ast.Constant(False))] if end else following)]
+            for way, end in zip(rest, ends, strict=True)
+        )
+        if not _is_finite(loop.iter):
+            loop.iter = _like(loop.iter, _called("sized", loop.iter))
+        goes_on = ast.If(ast.Name(name, ast.Load()), loop.body[: at + 1], [])
+        loop.body = [_like(loop, goes_on)]
+        outer = _block_of(self.chain[2], loop)
+        outer.insert(outer.index(loop), _like(loop, _assigned(name, ast.Constant(True))))
+        ast.fix_missing_locations(self.owner)
+        _Place([node, goes_on, *self.chain[1:]]).rewrite_statement(node)
+        _Place([goes_on, *self.chain[1:]]).rewrite_statement(goes_on)
 
     def _rest(self) -> list[ast.stmt]:
         """What follows the branch in its function."""
@@ -263,6 +295,9 @@ class _Place:
     def _merging(self, node: ast.If, one: list[ast.stmt], other: list[ast.stmt]) -> list[ast.stmt]:
         """What branches assign is merged behind them."""
         places = places_in([one, other])
+        asks = f"{OWN}_test_{self.number}"
+        test = _like(node, _assigned(asks, _truth(node.test)))
+        node.test = _like(node.test, ast.Name(asks, ast.Load()))
         names = _AsVariables({ast.dump(place): name for name, place in places.items()})
         for way in (one, other):
             way[:] = [names.visit(statement) for statement in way]
@@ -282,14 +317,18 @@ class _Place:
             target = _like(node, ast.Expr(call))
         forgotten = [_like(node, x) for name in sorted(stored - {*known}) for x in _forget(name)]
         last = [_like(node, _kept(place, name)) for name, place in places.items()]
-        return [*first, *functions, target, *last, *forgotten]
+        return [test, *first, *functions, target, *last, *forgotten]
 
     def _stored(self, statements: list[ast.stmt]) -> set[str]:
         stored = stored_in(statements)
         if not stored.isdisjoint(self.outer):
             raise Unwritable("a branch assigns a variable of another function")
-        if any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Del) for n in within(statements)):
+        names = [n for n in within(statements) if isinstance(n, ast.Name)]
+        if any(isinstance(n.ctx, ast.Del) and not is_ours(n) for n in names):
             raise Unwritable("a branch deletes a variable")
+        _check_iterators(statements)
+        if not stored.isdisjoint(captured_in(self.owner.body, statements)):
+            raise Unwritable("a branch assigns a variable that an inner function reads")
         return {name for name in stored if not name.startswith(OWN)}
 
     def _both(
@@ -302,7 +341,7 @@ class _Place:
             body = [_plain_super(statement, self.owner) for statement in way]
             made = ast.FunctionDef(f"{OWN}_{kind}_{self.number}", given, body, [])
             made.type_params = []  # pyright: ignore
-            functions.append(_like(node, made))
+            functions.append(_like(node, ours(made)))
         names = [ast.Name(f.name, ast.Load()) for f in functions]  # pyright: ignore
         call = _called("either", _truth(node.test), *names, _tuple(held, ast.Load()))
         return functions, _like(node, call)
@@ -327,6 +366,19 @@ def _assigned(name: str, place: ast.expr) -> ast.stmt:
 def _kept(place: ast.Attribute, name: str) -> ast.stmt:
     target = ast.Attribute(place.value, place.attr, ast.Store())
     return ast.Assign([target], ast.Name(name, ast.Load()))
+
+
+def _check_iterators(nodes: Sequence[ast.AST]) -> None:
+    if any(isinstance(n, ast.Name) and n.id == "next" for n in within(nodes)):
+        raise Unwritable("a branch takes the next item of an iterator")
+
+
+def _is_finite(items: ast.expr) -> bool:
+    """Whether a loop over items is sure to end."""
+    if not isinstance(items, ast.Call) or not isinstance(items.func, ast.Name):
+        return False
+    name = items.func.id
+    return name == "range" or (name in ("enumerate", "zip") and any(map(_is_finite, items.args)))
 
 
 def _then(way: list[ast.stmt], rest: list[ast.stmt]) -> list[ast.stmt]:
@@ -440,7 +492,7 @@ def _called(name: str, *args: ast.expr) -> ast.Call:
 
 
 def _lambda(body: ast.expr) -> ast.Lambda:
-    return ast.Lambda(ast.arguments([], [], None, [], [], None, []), body)
+    return ours(ast.Lambda(ast.arguments([], [], None, [], [], None, []), body))
 
 
 def _tuple(names: Sequence[str], context: Any) -> ast.Tuple:
@@ -454,7 +506,7 @@ def _number(value: int) -> ast.Constant:
 def _forget(name: str) -> list[ast.stmt]:
     """Let a variable be unbound, as one that a branch assigns, or does not, may be."""
     store = ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None))
-    return [store, ast.Delete([ast.Name(name, ast.Del())])]
+    return [store, ast.Delete([ours(ast.Name(name, ast.Del()))])]
 
 
 def _replace(parent: ast.AST, old: ast.AST, new: ast.AST) -> None:

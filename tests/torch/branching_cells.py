@@ -3,6 +3,7 @@
 # ruff: noqa: SIM108
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -139,6 +140,28 @@ def goes_on(x, h):
     return h, h
 
 
+def ends_a_loop(x, h):
+    for k in range(3):
+        h = torch.tanh(h + x)
+        if h.sum() > 0:
+            h = h * 2
+            break
+        h = h - k
+    return h, h
+
+
+def halts(x, h):
+    total, y = h.sum() * 0, h * 0
+    for _ in range(3):
+        h = torch.tanh(h + x)
+        if total < 0.9:
+            share = torch.sigmoid(h.mean())
+            total, y = total + share, y + share * h
+        else:
+            break
+    return y, h
+
+
 def changed_in_place(x, h):
     if x.sum() > 0:
         y = x.clone()
@@ -223,6 +246,8 @@ CELLS: list[Cell] = [
     infinite_apart,
     in_loops,
     goes_on,
+    ends_a_loop,
+    halts,
     changed_in_place,
     augmented,
     of_inner_functions,
@@ -371,12 +396,40 @@ def stale(x, h):
     return h, h * x
 
 
-def ends_a_loop(x, h):
-    for _ in range(3):
+def counts_on(x, h):
+    for _ in itertools.count():
         h = torch.tanh(h + x)
         if h.sum() > 0:
             break
     return h, h
+
+
+def read_by_a_function(x, h):
+    def double():
+        return h * 2
+
+    y = h
+    if x.sum() > 0:
+        h = h + 1
+        y = double()
+    return y, h * x
+
+
+def next_item(x, h):
+    items = iter([1, 2, 3])
+    k = next(items) if x.sum() > 0 else 1
+    if h.sum() > 0:
+        k = next(items)
+    return h * k, h * x
+
+
+def read_by_another_name(x, h):
+    other = KEPT
+    y = h
+    if x.sum() > 0:
+        KEPT.held = x
+        y = other.held * 2
+    return y, h * x
 
 
 def while_loop(x, h):
@@ -415,10 +468,13 @@ REFUSED: dict[Cell, str] = {
     changes_what_it_took: "may have given is changed in place",
     of_two_types: "float64",
     of_two_shapes: r"changes type|\[1\], and the other one",
-    tensor_or_none: "got 9 and 1|got 1 and 9|None",
+    tensor_or_none: "float32|None",
     unbound: "DELETE_DEREF|not associated with a value|undefined",
     stale: "undefined local|not associated with a value",
-    ends_a_loop: "a loop ends by it",
+    counts_on: "what has no length|hasattr",
+    read_by_a_function: "that an inner function reads",
+    next_item: "next item|changes",
+    read_by_another_name: "changes",
     while_loop: "what asks is no `if`",
     of_any: "whether a tensor is true",
     changes_a_number: "may have given is changed in place",

@@ -21,7 +21,7 @@ from rnncc.frontends.torch.unrolled.view import value_of
 @torch._dynamo.allow_in_graph
 def passed(x: torch.Tensor) -> torch.Tensor:
     """What a way of `torch.cond` gives, which may not share memory with what it is given."""
-    return x.clone()
+    return x.clone(memory_format=torch.contiguous_format)
 
 
 class Merged:

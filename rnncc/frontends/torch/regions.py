@@ -44,7 +44,7 @@ def _marked(flag: torch.Tensor, place: int) -> None:
 
 
 def _chosen(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return torch.where(flag, one, other)
+    return torch.where(flag, one, other).clone(memory_format=torch.contiguous_format)
 
 
 def _setup(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
@@ -219,7 +219,8 @@ def _part(way: Sequence[Node], results: Sequence[Any], operands: Sequence[Node])
         copied(node)
     given = list[Node]()
     for result in results:
-        given.append(graph.call_function(torch.ops.aten.clone.default, (known[result],)))
+        options: Any = {"memory_format": torch.contiguous_format}
+        given.append(graph.call_function(torch.ops.aten.clone.default, (known[result],), options))
         given[-1].meta = dict(result.meta)
     graph.output(tuple(given))
     return GraphModule(held, graph)
