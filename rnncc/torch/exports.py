@@ -27,7 +27,7 @@ from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.torch.assigned import refusing_state
 from rnncc.torch.autograd import check_mode
 from rnncc.torch.averages import dividing_by_tensors
-from rnncc.torch.branching import reading_branches
+from rnncc.torch.branching.reading import reading_branches
 from rnncc.torch.buffers import keeping_buffers
 from rnncc.torch.decisions import noting_decisions
 from rnncc.torch.parameters import join_parameters, keeping_parameters

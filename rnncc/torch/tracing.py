@@ -26,7 +26,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import BRANCH, reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.garbage import only_among_new_objects
-from rnncc.torch.branching import reading_branches
+from rnncc.torch.branching.reading import reading_branches
 from rnncc.torch.captured import Reading, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before

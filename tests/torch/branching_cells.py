@@ -1,6 +1,7 @@
 """Cells that branch on a tensor's value, each in another way that Python has."""
 
 # ruff: noqa: SIM108
+# pyright: reportPossiblyUnboundVariable=false, reportCallIssue=false
 from __future__ import annotations
 
 import itertools
@@ -468,7 +469,7 @@ REFUSED: dict[Cell, str] = {
     changes_what_it_took: "may have given is changed in place",
     of_two_types: "float64",
     of_two_shapes: r"changes type|\[1\], and the other one",
-    tensor_or_none: "float32|None",
+    tensor_or_none: "float32|None|same dim",
     unbound: "DELETE_DEREF|not associated with a value|undefined",
     stale: "undefined local|not associated with a value",
     counts_on: "what has no length|hasattr",

@@ -136,6 +136,8 @@ class _Branch:
         operands = _operands(ways, results)
         parts = [_part(*both, operands) for both in zip(ways, results, strict=True)]
         graph, cond = self.module.graph, torch.ops.higher_order.cond
+        for number in (x for x in operands if x > choices[0]):  # which were made tensors there
+            choices[0].prepend(number)
         with graph.inserting_before(choices[0]):
             held = [graph.get_attr(_added(self.module, part)) for part in parts]
             flag = self.marks[0].args[0]

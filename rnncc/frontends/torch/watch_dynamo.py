@@ -25,7 +25,8 @@ from torch._dynamo.variables.ctx_manager import InferenceModeVariable
 from torch._dynamo.variables.distributed import BackwardHookVariable
 from torch._dynamo.variables.lists import SliceVariable, TupleVariable
 from torch._dynamo.variables.misc import AutogradFunctionVariable
-from torch._dynamo.variables.tensor import TensorVariable
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch import counters
@@ -179,7 +180,7 @@ def _checking(own: Any) -> Any:
         value = tx.stack[-1].realize() if watched else None
         answer = _answer(tx, step) if isinstance(value, TensorVariable) else None
         if answer is None:
-            if isinstance(value, TensorVariable):
+            if isinstance(value, TensorVariable) or _is_unknown(value):
                 _note_question(tx)
             own(tx, step)
             return
@@ -206,6 +207,11 @@ def _keep_attributes() -> None:
         proxy.table = table
 
     kind.side_effects = property(get, put)
+
+
+def _is_unknown(value: Any) -> bool:
+    """Whether it is a number that was in a tensor."""
+    return isinstance(value, SymNodeVariable) and bool(free_unbacked_symbols(value.sym_num))
 
 
 def _note_question(tx: Any) -> None:

@@ -1,6 +1,6 @@
 # pyright: basic, reportMissingImports=false
 """Reading code that branches on a tensor's value: where it stops the reading, the function that
-asks is written anew (`rewriting`), and read again.
+asks is written anew (`rewriting.py`), and read again.
 
 Such a function keeps its new code: what TorchDynamo knows of it would else no longer hold.
 """
@@ -21,9 +21,10 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import BRANCH
 from rnncc.frontends.torch.readings import is_users, readings
+from rnncc.torch.branching.rewriting import Asked, codes_in, with_branches
+from rnncc.torch.branching.syntax import OWN, Unwritable
 from rnncc.torch.kept import what_is_within
 from rnncc.torch.places import is_plain
-from rnncc.torch.rewriting import OWN, Asked, Unwritable, codes_in, with_branches
 from rnncc.torch.walk import is_users_class
 
 _MOST_OBJECTS = 100_000

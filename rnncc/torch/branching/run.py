@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""What functions call that were written anew (`rewriting`): both ways of a branch, of which the
+"""What functions call that were written anew (`rewriting.py`): both ways of a branch, of which the
 run will take one.
 
 TorchDynamo has an operator for that, `torch.cond`. Where `torch.export` runs the code, both ways
