@@ -101,6 +101,27 @@ def test_refused(cell: Any, way: str) -> None:
             rnncc.torch.compile(Loop(cell), (xs, h))
 
 
+class Clipped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        grad = grads[0]
+        if grad.norm() > 0.5:
+            grad = grad / grad.norm()
+        return grad
+
+
+def test_backward_of_a_function() -> None:
+    def cell(x: Any, h: Any) -> Any:
+        h = torch.tanh(Clipped.apply(x + h))
+        return h, h
+
+    check(lambda xs, h: rnncc.torch.scan(cell, xs, h), lambda xs, h: loop(cell, xs, h))
+
+
 def test_sequences_of_any_number() -> None:
     module = Loop(cells.two_sided)
     batch = torch.export.Dim("batch")

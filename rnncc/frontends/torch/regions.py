@@ -1,7 +1,7 @@
 # pyright: basic, reportMissingImports=false
 """Branches on a tensor's value in a graph that a trace has made: both ways stand in it, between
-marks, and behind them values are chosen. They become `torch.cond`, so that the way that is not
-taken is not computed, and has no gradients."""
+marks (`marks.py`), and behind them values are chosen. They become `torch.cond`, so that the way
+that is not taken is not computed, and has no gradients."""
 
 from __future__ import annotations
 
@@ -11,55 +11,16 @@ from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
-from torch.fx.node import has_side_effect
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import graphs_of, held_graph
+from rnncc.frontends.torch.marks import CHOICE, MARK
 from rnncc.frontends.torch.merged import Merged
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of
 from rnncc.frontends.torch.unrolled.view import value_of
 
-_library = torch.library.Library("rnncc", "FRAGMENT")
-_library.define("mark(Tensor flag, int place) -> ()")
-_library.define("choose(Tensor flag, Tensor one, Tensor other) -> Tensor")
-_MARK = has_side_effect(torch.ops.rnncc.mark.default)
-_CHOICE = torch.ops.rnncc.choose.default
 _NAME = "branch"
-
-
-def mark(flag: torch.Tensor, place: int) -> None:
-    """Put a mark into the graph that is traced: 0 before the way that is taken where the flag is
-    true, 1 before the other one, 2 behind it."""
-    torch.ops.rnncc.mark(flag, place)
-
-
-def choose(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """What there is behind both ways: of one kind, from one of them."""
-    return torch.ops.rnncc.choose(flag, one, other)
-
-
-def _marked(flag: torch.Tensor, place: int) -> None:
-    return None
-
-
-def _chosen(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    return torch.where(flag, one, other).clone(memory_format=torch.contiguous_format)
-
-
-def _setup(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
-    ctx.save_for_backward(inputs[0])
-
-
-def _backward(ctx: Any, grad: torch.Tensor) -> tuple[None, torch.Tensor, torch.Tensor]:
-    (flag,) = ctx.saved_tensors
-    return None, torch.where(flag, grad, 0), torch.where(flag, 0, grad)
-
-
-for _name, _function in (("mark", _marked), ("choose", _chosen)):
-    torch.library.register_fake(f"rnncc::{_name}", _function, lib=_library)
-    _library.impl(_name, _function, "CompositeExplicitAutograd")
-torch.library.register_autograd("rnncc::choose", _backward, setup_context=_setup, lib=_library)
 
 
 def settle_branches(module: GraphModule) -> None:
@@ -79,7 +40,7 @@ def settle_branches(module: GraphModule) -> None:
 def _branches_of(module: GraphModule) -> list[_Branch]:
     """Those in a graph; those within others first."""
     open_marks, found = list[list[Node]](), list[_Branch]()
-    for node in module.graph.find_nodes(op="call_function", target=_MARK):
+    for node in module.graph.find_nodes(op="call_function", target=MARK):
         place: Any = node.args[1]
         if place == 0:
             open_marks.append([])
@@ -118,7 +79,7 @@ class _Branch:
     def _choices(self) -> list[Node]:
         """Between what both ways give."""
         users = self.marks[0].args[0].users  # pyright: ignore
-        return sorted(n for n in users if n.target is _CHOICE and n > self.marks[-1])
+        return sorted(n for n in users if n.target is CHOICE and n > self.marks[-1])
 
     def settle(self) -> None:
         """Put the call behind the ways, and take away what it replaces."""
@@ -213,8 +174,8 @@ def _part(way: Sequence[Node], results: Sequence[Any], operands: Sequence[Node])
     def copied(node: Node) -> Node:
         if node not in known:
             known[node] = graph.node_copy(node, copied)
-            if (part := held_graph(node)) is not None:
-                held[str(node.target)] = part
+            if node.op == "get_attr":  # a graph or a constant
+                held[str(node.target)] = getattr(node.graph.owning_module, str(node.target))
         return known[node]
 
     for node in way:

@@ -44,6 +44,7 @@ def reading_branches(root: Any, read: Callable[[], Any]) -> Any:
     while True:
         before, readings.branches = readings.branches, True
         readings.asked = None
+        refusals = [reading.refusal for reading in readings.stack]
         try:
             return read()
         except Exception as error:
@@ -52,15 +53,15 @@ def reading_branches(root: Any, read: Callable[[], Any]) -> Any:
                 raise
             place = asked.code.co_filename, asked.span
             tried[place] += 1
-            try:
-                _rewrite(asked, tried[place], root)
-            except Unwritable as reason:
-                if isinstance(error, CompileError) and error.what == BRANCH:
+            if reason := _rewrite(asked, tried[place], root):
+                if not isinstance(error, CompileError):
+                    error.add_note(reason)
+                elif error.what == BRANCH:
                     what = f"{BRANCH}: {reason}"
                     raise CompileError(error.location, what, error.hint) from error
-                if not isinstance(error, CompileError):
-                    error.add_note(str(reason))
-                raise error from error.__cause__
+                raise
+            for reading, refusal in zip(readings.stack, refusals, strict=True):
+                reading.refusal = refusal
         finally:
             readings.branches = before
 
@@ -69,10 +70,13 @@ def _asked(error: BaseException) -> Asked | None:
     """What made an error, if that is the question whether a tensor is true."""
     if readings.asked is not None:
         return Asked(*readings.asked)
-    while error is not None and not isinstance(error, GuardOnDataDependentSymNode):
-        error = error.__cause__ or error.__context__  # pyright: ignore
+    causes, cause = list[BaseException](), error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
     found = None
-    step = None if error is None else error.__traceback__
+    guards = (cause for cause in causes if isinstance(cause, GuardOnDataDependentSymNode))
+    step = next((guard.__traceback__ for guard in guards), None)
     while step is not None:
         code = step.tb_frame.f_code
         if is_users(code.co_filename):
@@ -82,29 +86,25 @@ def _asked(error: BaseException) -> Asked | None:
     return found
 
 
-def _rewrite(asked: Asked, attempt: int, root: Any) -> None:
-    """Let functions have new code: at first that which asks, then those that it is defined in.
-
-    Raises:
-        Unwritable: none can.
-    """
+def _rewrite(asked: Asked, attempt: int, root: Any) -> str | None:
+    """Let functions have new code: at first that which asks, then those that it is defined in;
+    else why none can."""
     if None in asked.span or attempt > 2:
-        raise Unwritable("what asks is no `if`")
+        return "what asks is no `if`"
     with _lock:
         functions = list(_functions(root, asked.code))
         inner = min((_depth(f.__code__, asked.code) for f in functions), default=0)
         if attempt == 1:
             functions = [f for f in functions if _depth(f.__code__, asked.code) == inner]
-        done, reason = dict[int, CodeType](), Unwritable("the function is not found")
+        done, reason = dict[int, CodeType](), "the function is not found"
         for code in {id(f.__code__): f.__code__ for f in functions}.values():
             try:
                 done[id(code)] = _new(code, asked)
             except Unwritable as error:
-                reason = error
-        if not done:
-            raise reason
+                reason = str(error)
         for function in functions:
             function.__code__ = done.get(id(function.__code__), function.__code__)
+        return None if done else reason
 
 
 def _functions(root: Any, code: CodeType) -> Iterator[FunctionType]:

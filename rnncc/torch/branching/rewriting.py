@@ -22,7 +22,7 @@ from rnncc.records import record
 from rnncc.torch.branching.syntax import OWN, Unwritable, called
 from rnncc.torch.branching.ways import Branch
 
-_MOST_GROWTH = 30
+_MOST_GROWTH = 12
 """How many times the nodes of a function its new code may have."""
 _FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 _Span = tuple[int, int, int, int]

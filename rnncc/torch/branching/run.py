@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from rnncc.frontends.torch.marks import choose, mark
 from rnncc.frontends.torch.merged import passed
 from rnncc.frontends.torch.readings import location, readings, refuse
-from rnncc.frontends.torch.regions import choose, mark
 from rnncc.torch.kept import Holdings
 from rnncc.torch.places import is_alike
 
