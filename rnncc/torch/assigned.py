@@ -108,7 +108,7 @@ def _judge(
         what = f"the next call may compute with {with_what}, which compiled code does not keep"
         raise CompileError(name, what, "register_buffer, or take it as an argument and return it")
     if names:
-        warnings.warn(f"{name}: compiled code leaves {names} as it was", stacklevel=7)
+        warnings.warn(f"{name}: compiled code leaves {names} as it was", stacklevel=9)
 
 
 @contextmanager

@@ -21,11 +21,13 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, line_of
 from rnncc.frontends.torch.recurrent_op import kept_whole
+from rnncc.frontends.torch.regions import settle_branches
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.torch.assigned import refusing_state
 from rnncc.torch.autograd import check_mode
 from rnncc.torch.averages import dividing_by_tensors
+from rnncc.torch.branching.reading import reading_branches
 from rnncc.torch.buffers import keeping_buffers
 from rnncc.torch.decisions import noting_decisions
 from rnncc.torch.export_costs import exporting
@@ -61,7 +63,21 @@ def _export(
     differentiable: bool,
     answers: Answers,
 ) -> ExportedProgram:
-    name, keywords = type(module).__name__, dict(kwargs or {})
+    return reading_branches(
+        module,
+        lambda: _read(module, args, dict(kwargs or {}), shapes, differentiable, answers),
+    )
+
+
+def _read(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    keywords: dict[str, Any],
+    shapes: Any,
+    differentiable: bool,
+    answers: Answers,
+) -> ExportedProgram:
+    name = type(module).__name__
     refuse_scripts(module, name)
     leaves = pytree.tree_leaves((args, keywords, *module.parameters()))
     for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
@@ -85,6 +101,7 @@ def _export(
     ):
         warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
         program = torch.export.export(module, args, keywords, dynamic_shapes=shapes)
+        settle_branches(program.graph_module)
         programs.append(program)
         deciding.append(program)
     return program

@@ -17,9 +17,11 @@ import torch
 
 from rnncc.errors import CompileError
 from rnncc.records import record
+from rnncc.torch.places import NOTHING, is_alike
 from rnncc.torch.trees import leaves
 
 _PLAIN = (str, bytes, int, float, complex, type(None), type, ModuleType, BuiltinFunctionType)
+_NOTHING = NOTHING, 0
 _HOLDERS = (dict, list, deque)
 _OWN = ("_parameters", "_buffers", "_modules")
 """Attributes of modules that stand for others."""
@@ -127,6 +129,34 @@ class Snapshot:
                     put(owner, key, value)
 
 
+class Holdings:
+    """What all objects that something leads to hold at a moment, to the last number."""
+
+    def __init__(self, x: Any) -> None:
+        with torch._C.DisableTorchFunction():
+            self._held = [(owner, _entries(owner)) for owner in _owners(x)]
+
+    def changed(self) -> StatePlace | None:
+        """A place where there is something else now, if there is one."""
+        with torch._C.DisableTorchFunction():
+            return self._changed()
+
+    def _changed(self) -> StatePlace | None:
+        for owner, before in self._held:
+            now = _entries(owner)
+            for key in (*before, *(key for key in now if key not in before)):
+                if isinstance(owner, torch.nn.RNNBase) and str(key).startswith("_flat_weight"):
+                    continue  # which they list anew
+                if not _is_same(before.get(key, _NOTHING), now.get(key, _NOTHING)):
+                    return StatePlace(owner, key)
+        return None
+
+
+def _is_same(one: tuple[Any, int], other: tuple[Any, int]) -> bool:
+    (x, version), (y, version_of_other) = one, other
+    return version == version_of_other and is_alike(x, y)
+
+
 def together(known: Iterable[StatePlace], more: Iterable[StatePlace]) -> list[StatePlace]:
     """The places of both."""
     by_place = {(id(place.owner), place.key): place for place in known}
@@ -176,7 +206,7 @@ def _owners(cell: Any) -> Iterator[Any]:
         seen[id(x)] = x
         if not isinstance(x, (FunctionType, MethodType, partial)) and _is_owner(x):
             yield x
-        waiting += _within(x)
+        waiting += what_is_within(x)
 
 
 def _is_compiled(x: Any) -> bool:
@@ -203,7 +233,7 @@ def _dict_of(x: Any) -> Mapping[str, Any] | None:
     return own if isinstance(own, Mapping) else None
 
 
-def _within(x: Any) -> Iterable[Any]:
+def what_is_within(x: Any) -> Iterable[Any]:
     """What one leads to."""
     if isinstance(x, FunctionType):
         return () if _package(x) == "torch" else _of_function(x)

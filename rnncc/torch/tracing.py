@@ -23,9 +23,10 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.node_context import reason_of, user_line
+from rnncc.frontends.torch.node_context import BRANCH, reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.garbage import only_among_new_objects
+from rnncc.torch.branching.reading import reading_branches
 from rnncc.torch.captured import Reading, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before
@@ -82,7 +83,7 @@ def read(
             not_validating(),
         ):
             try:
-                return _read_by(cell, kind, key)
+                return reading_branches(cell, lambda: _read_by(cell, kind, key))
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use
                 return _read_by(cell, kind, key, anew=True)
     except TorchDynamoException as error:
@@ -94,7 +95,10 @@ def read(
             reason = "torch.func in a cell is not supported where torch.func is around scan"
         if _OF_SCRIPTS in text:
             raise CompileError(user_line(text, _name(cell)), IS_SCRIPT, UNSCRIPTED) from error
-        raise CompileError(user_line(text, _name(cell)), reason) from error
+        hint = None
+        if reason == BRANCH:
+            reason, hint = ": ".join([reason, *getattr(error, "__notes__", ())]), "torch.where"
+        raise CompileError(user_line(text, _name(cell)), reason, hint) from error
     finally:
         readings.stack.pop()
 

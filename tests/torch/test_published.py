@@ -6,15 +6,11 @@ from typing import Any
 
 import pytest
 
-from rnncc import CompileError
 from tests.torch.cells import loop, torch
 from tests.torch.published import CASES, difference, inputs, is_installed, results
 
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
-REFUSED = {
-    "snntorch Leaky, at once": "Python code depends on whether a tensor is true",
-}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -23,9 +19,5 @@ def test_as_a_loop(name: str) -> None:
         pytest.skip(f"{name.partition(' ')[0]} is not installed")
     torch.manual_seed(1)
     case, xs = CASES[name](), inputs(12)
-    if name in REFUSED:
-        with pytest.raises(CompileError, match=REFUSED[name]):
-            results(case, rt.scan, xs)
-        return
     ours, theirs = results(case, rt.scan, xs), results(case, loop, xs)
     assert difference(ours, theirs) < 1e-4

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rnncc import CompileError
-from tests.torch import random_lines
+from tests.torch import random_branches, random_lines
 from tests.torch.cells import loop, nn, torch, with_gradients
 from tests.torch.strategies import UNITS, cells, hidden, layers
 
@@ -54,6 +54,12 @@ def test_gradcheck_of_some_cells(cell: Any, reverse: bool) -> None:
 def test_cells_of_random_lines(seed: int) -> None:
     outcome, told = random_lines.tried(seed)
     assert outcome in ("equal", "refused", "not PyTorch's"), told
+
+
+@pytest.mark.parametrize("seed", [4, 7, 9, 31])
+def test_cells_that_branch(seed: int) -> None:
+    outcome, told = random_branches.tried(seed)
+    assert outcome == "equal", told
 
 
 def test_what_random_lines_find(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,10 @@ import torch
 from torch._functorch.autograd_function import autograd_function_apply
 from torch.fx import Interpreter
 
+from rnncc.errors import CompileError
 from rnncc.frontends.torch.decompositions import FUNCTIONS
 from rnncc.frontends.torch.function_op import with_graphs
+from rnncc.frontends.torch.marks import choose, mark
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
 
 
@@ -44,11 +46,33 @@ class Whole(Interpreter):
         target = FUNCTIONS.get(target, target)
         if target is torch.ops.higher_order.scan:
             args = (Whole(args[0]).run, *args[1:])
+        if target is torch.ops.higher_order.cond and isinstance(args[0], torch.Tensor):
+            return _both_ways(*args)
         if target is torch.nn.functional.linear and len(args) == 3 and args[0].dim() > 2:
             return _linear(*args)
         if target is autograd_function_apply:
             return with_graphs(lambda part, *operands: Whole(part).run(*operands), *args, **kwargs)
         return super().call_function(target, args, kwargs)
+
+
+def _both_ways(flag: Any, one: Any, other: Any, operands: Any) -> Any:
+    """Both ways of `torch.cond`, which would be traced several times, each within another more."""
+    ways, flag = list[Any](), flag.reshape(())
+    mark(flag, 0)
+    for number, part in enumerate((one, other)):
+        ways.append(Whole(part).run(*operands))
+        mark(flag, number + 1)
+    return tuple(
+        choose(flag, *both) if isinstance(both[0], torch.Tensor) else _number(*both)
+        for both in zip(*ways, strict=True)
+    )
+
+
+def _number(one: Any, other: Any) -> Any:
+    if one is not other and one != other:
+        what = "branches that give different numbers of Python are not supported here"
+        raise CompileError("cond", what)
+    return one
 
 
 def _linear(x: Any, weight: Any, bias: Any) -> Any:

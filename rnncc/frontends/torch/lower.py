@@ -196,6 +196,8 @@ class _Lowering:
         context = NodeContext(self.b, node, self.size, self.random)
         if is_complex((operands, {})) or not isinstance(gate, SSAValue):
             context.refuse("complex numbers and conditions on sizes are not supported here")
+        if not all(isinstance(x, torch.Tensor) for x in node.meta["val"]):
+            context.refuse("branches that give different numbers of Python are not supported here")
         consts = _values_of(operands)
 
         def branch(graph: GraphModule) -> Branch:

@@ -154,7 +154,7 @@ def location(node: Node) -> Location:
 
 OF_FLAG = re.compile(r"expression (Eq|Ne)\(u\d+, [01]\)")
 """What PyTorch says of a branch on a tensor that is true or false: a symbol of its own for it."""
-BRANCH = "Python code depends on whether a tensor is true, which torch.where can choose by"
+BRANCH = "Python code depends on whether a tensor is true"
 UNREAD_SCAN = "rnncc compiles the loop"
 """Why TorchDynamo does not read `scan` itself."""
 WITHIN_STEP = "scan is not supported within a step; a loop of Python is: for row in rows"
@@ -167,12 +167,24 @@ BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the
 """What to do where the numbers in a tensor decide what is taken of another."""
 
 
+_OF_COND = "Higher Order Operator: torch.cond"
+_BRANCHES = {
+    "side effect": "a branch on a tensor's value changes what it has not made",
+    "input mutation": "a branch on a tensor's value changes a tensor in place that it has not made",
+    "output unsupported": "a branch on a tensor's value gives something else than tensors",
+    "return type": "a branch on a tensor's value gives something else than tensors",
+}
+"""What TorchDynamo says of ways of `torch.cond`."""
 _OPERATOR = re.compile(r"^ *Higher Order Operator: .*\n", re.MULTILINE)
 """What TorchDynamo was reading, which is the loop itself where a module is exported."""
 
 
 def reason_of(text: str) -> str:
     """What a message of TorchDynamo says is wrong, without its advice."""
+    if _OF_COND in text:
+        for word, reason in _BRANCHES.items():
+            if word in text:
+                return reason
     text = _OPERATOR.sub("", text)
     if OF_FLAG.search(text) or text.startswith("Data-dependent branching"):
         return BRANCH

@@ -24,6 +24,7 @@ from rnncc.frontends.torch.inner_transforms import without_transforms
 from rnncc.frontends.torch.interpreted import Whole
 from rnncc.frontends.torch.node_context import BRANCH, BY_TENSORS, OF_FLAG, line_of, location
 from rnncc.frontends.torch.prepared import call_instead, refuse_forgotten
+from rnncc.frontends.torch.regions import settle_branches
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.unrolled.functional import changed_by
 from rnncc.frontends.torch.watch import watching
@@ -80,6 +81,7 @@ def aten_graph(
     if _has_changes(traced):  # what a composite operator made, it changed
         traced = _traced(traced, examples, mode)
     traced.graph.eliminate_dead_code()
+    settle_branches(traced)
     return traced
 
 
@@ -153,7 +155,7 @@ def refused_by(place: str, name: str) -> Generator[None]:
         line, reason, hint = line_of(error, place), str(error).strip().split("\n\n")[0], None
         if isinstance(error, GuardOnDataDependentSymNode):
             if OF_FLAG.search(reason):
-                raise CompileError(line, BRANCH) from error
+                raise CompileError(line, BRANCH, "torch.where") from error
             hint = BY_TENSORS
         raise CompileError(line, f"{name}: {reason}", hint) from error
 

@@ -16,6 +16,7 @@ from torch._dynamo.exc import ObservedException, TorchRuntimeError, Unsupported,
 from torch._dynamo.guards import GuardBuilder, install_guard
 from torch._dynamo.source import AttrSource
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
+from torch._dynamo.variables import dicts
 from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.builtin import BuiltinVariable
@@ -24,7 +25,8 @@ from torch._dynamo.variables.ctx_manager import InferenceModeVariable
 from torch._dynamo.variables.distributed import BackwardHookVariable
 from torch._dynamo.variables.lists import SliceVariable, TupleVariable
 from torch._dynamo.variables.misc import AutogradFunctionVariable
-from torch._dynamo.variables.tensor import TensorVariable
+from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch import counters
@@ -72,6 +74,7 @@ def patch_dynamo() -> None:
     read_layers(lambda _: bool(readings.stack) and readings.stack[-1].guarded)
     _take_counters()
     _take_checks()
+    _keep_attributes()
     _detach_data()
 
     def check_hook(tx: Any, *_: Any) -> None:
@@ -177,6 +180,8 @@ def _checking(own: Any) -> Any:
         value = tx.stack[-1].realize() if watched else None
         answer = _answer(tx, step) if isinstance(value, TensorVariable) else None
         if answer is None:
+            if isinstance(value, TensorVariable) or _is_unknown(value):
+                _note_question(tx)
             own(tx, step)
             return
         function = VariableTracker.build(tx, checked)
@@ -185,6 +190,36 @@ def _checking(own: Any) -> Any:
             tx.jump(step)
 
     return jump
+
+
+def _keep_attributes() -> None:
+    """Let attributes that are assigned behind `torch.cond` be: PyTorch 2.13 writes them down in a
+    table that it has replaced there, and reads the old values."""
+    kind: Any = getattr(dicts, "SideEffectsProxyDict", None)
+    if kind is None:
+        return
+
+    def get(proxy: Any) -> Any:
+        graph = proxy.table.output_graph_weakref()
+        return proxy.table if graph is None else graph.side_effects
+
+    def put(proxy: Any, table: Any) -> None:
+        proxy.table = table
+
+    kind.side_effects = property(get, put)
+
+
+def _is_unknown(value: Any) -> bool:
+    """Whether it is a number that was in a tensor."""
+    return isinstance(value, SymNodeVariable) and bool(free_unbacked_symbols(value.sym_num))
+
+
+def _note_question(tx: Any) -> None:
+    """Note that code asks for a tensor's value."""
+    at = tx.current_instruction.positions
+    span = at and (at.lineno, at.end_lineno, at.col_offset, at.end_col_offset)
+    users = is_users(tx.f_code.co_filename)
+    readings.asked = (tx.f_code, span) if span and users else None
 
 
 def _answer(tx: Any, step: Any) -> bool | None:
@@ -223,6 +258,8 @@ def _has_counter(key: Any, others: bool = True) -> bool:
 
 
 def _check_question(variable: Any, tx: Any, name: str, *_: Any) -> None:
+    if name == "item":
+        _note_question(tx)
     if name not in HOOKS | STATUS | CHANGES or name == "detach_":  # which Dynamo puts in place
         return
     if is_own_question(name, tx.f_code) or _is_true(variable, name):

@@ -131,10 +131,10 @@ def changed_by(node: Node) -> Node | None:
 def _changes_inputs(module: GraphModule) -> bool:
     """Whether a graph may change what it is given: something is changed beside that."""
     places = module.graph.find_nodes(op="placeholder")
-    given = {key for place in places for key in _keys(value_of(place))}
+    given = {key for place in places for key in memories_of(value_of(place))}
     changing = (node for node in module.graph.nodes if changed_by(node) is not None)
     used = (value_of(x) for node in changing for x in node.all_input_nodes)
-    return any(not given.isdisjoint(_keys(value)) for value in used)
+    return any(not given.isdisjoint(memories_of(value)) for value in used)
 
 
 def _is_in_place(node: Node) -> bool:
@@ -167,7 +167,7 @@ class _Memories:
         self.at = {node: i for i, node in enumerate(module.graph.nodes)}
         self.sharing = defaultdict[int, list[Node]](list)
         for node in module.graph.nodes:
-            for key in _keys(value_of(node)):
+            for key in memories_of(value_of(node)):
                 self.sharing[key].append(node)
         self._plain, self._whole = dict[int, bool](), dict[Node, bool]()
         self.newest = dict[int, Node]()
@@ -177,7 +177,7 @@ class _Memories:
 
     def key(self, node: Node) -> int:
         """The memory of a tensor."""
-        return _keys(value_of(node))[0]
+        return memories_of(value_of(node))[0]
 
     def is_plain(self, node: Node) -> bool:
         """Whether a change is one of a tensor as a whole, whose views were read before."""
@@ -232,7 +232,8 @@ class _Memories:
         )
 
 
-def _keys(value: Any) -> list[int]:
+def memories_of(value: Any) -> list[int]:
+    """What tells the memory of tensors apart."""
     parts = value if isinstance(value, (tuple, list)) else [value]
     return [x.untyped_storage()._cdata for x in parts if isinstance(x, torch.Tensor)]
 
@@ -241,7 +242,7 @@ def _replace(editor: Editor, memories: _Memories, node: Node) -> bool:
     """Let a node read the newest tensors, and make one if it changes a tensor."""
 
     def newest(read: Node) -> Node:
-        keys = _keys(value_of(read))
+        keys = memories_of(value_of(read))
         known = len(keys) == 1 and read in memories.at and memories._is_whole(read)
         return memories.newest.get(keys[0], read) if known else read
 

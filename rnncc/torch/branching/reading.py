@@ -1,0 +1,168 @@
+# pyright: basic, reportMissingImports=false
+"""Reading code that branches on a tensor's value: where it stops the reading, the function that
+asks is written anew (`rewriting.py`), and read again.
+
+Such a function keeps its new code: what TorchDynamo knows of it would else no longer hold.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from inspect import getattr_static
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.node_context import BRANCH
+from rnncc.frontends.torch.readings import is_users, readings
+from rnncc.torch.branching.rewriting import Asked, codes_in, with_branches
+from rnncc.torch.branching.syntax import OWN, Unwritable
+from rnncc.torch.kept import what_is_within
+from rnncc.torch.places import is_plain
+from rnncc.torch.walk import is_users_class
+
+_MOST_OBJECTS = 100_000
+"""That are looked through for a function."""
+_lock = threading.Lock()
+_known: dict[int, tuple[CodeType, CodeType, list[Asked]]] = {}
+"""By the id of new code: itself, the old code, and what asks in it."""
+
+
+def reading_branches(root: Any, read: Callable[[], Any]) -> Any:
+    """What `read` returns, which may read branches on tensors' values now.
+
+    Args:
+        root: what is read: a cell, or a module.
+    """
+    tried = Counter[Any]()
+    while True:
+        before, readings.branches = readings.branches, True
+        readings.asked = None
+        refusals = [reading.refusal for reading in readings.stack]
+        try:
+            return read()
+        except Exception as error:
+            asked = _asked(error)
+            if asked is None:
+                raise
+            place = asked.code.co_filename, asked.span
+            tried[place] += 1
+            if reason := _rewrite(asked, tried[place], root):
+                if not isinstance(error, CompileError):
+                    error.add_note(reason)
+                elif error.what == BRANCH:
+                    what = f"{BRANCH}: {reason}"
+                    raise CompileError(error.location, what, error.hint) from error
+                raise
+            for reading, refusal in zip(readings.stack, refusals, strict=True):
+                reading.refusal = refusal
+        finally:
+            readings.branches = before
+
+
+def _asked(error: BaseException) -> Asked | None:
+    """What made an error, if that is the question whether a tensor is true."""
+    if readings.asked is not None:
+        return Asked(*readings.asked)
+    causes, cause = list[BaseException](), error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    found = None
+    guards = (cause for cause in causes if isinstance(cause, GuardOnDataDependentSymNode))
+    step = next((guard.__traceback__ for guard in guards), None)
+    while step is not None:
+        code = step.tb_frame.f_code
+        if is_users(code.co_filename):
+            span: Any = list(code.co_positions())[step.tb_lasti // 2]
+            found = Asked(code, span)
+        step = step.tb_next
+    return found
+
+
+def _rewrite(asked: Asked, attempt: int, root: Any) -> str | None:
+    """Let functions have new code: at first that which asks, then those that it is defined in;
+    else why none can."""
+    if None in asked.span or attempt > 2:
+        return "what asks is no `if`"
+    with _lock:
+        functions = list(_functions(root, asked.code))
+        inner = min((_depth(f.__code__, asked.code) for f in functions), default=0)
+        if attempt == 1:
+            functions = [f for f in functions if _depth(f.__code__, asked.code) == inner]
+        done, reason = dict[int, CodeType](), "the function is not found"
+        for code in {id(f.__code__): f.__code__ for f in functions}.values():
+            try:
+                done[id(code)] = _new(code, asked)
+            except Unwritable as error:
+                reason = str(error)
+        for function in functions:
+            function.__code__ = done.get(id(function.__code__), function.__code__)
+        return None if done else reason
+
+
+def _functions(root: Any, code: CodeType) -> Iterator[FunctionType]:
+    """The users' functions that have some code, or something with it within: those that the root
+    leads to, and that which has its name."""
+    outermost = code.co_qualname.partition(".<locals>")[0]
+    files = (m for m in list(sys.modules.values()) if _file_of(m) == code.co_filename)
+    seen, waiting = dict[int, Any](), [root, *(_named(file, outermost) for file in files)]
+    while waiting and len(seen) < _MOST_OBJECTS:
+        x = waiting.pop()
+        if id(x) in seen or is_plain(x) or isinstance(x, (ModuleType, torch.Tensor)):
+            continue
+        seen[id(x)] = x
+        if isinstance(x, FunctionType):
+            if _is_around(x, code):
+                yield x
+            waiting.append(getattr(x, "__wrapped__", None))
+        elif isinstance(x, (staticmethod, classmethod)):
+            waiting.append(x.__func__)
+        elif isinstance(x, property):
+            waiting += [x.fget, x.fset]
+        elif isinstance(x, type):
+            waiting += [value for value in x.__dict__.values() if not is_plain(value)]
+            continue
+        waiting += [kind for kind in type(x).__mro__ if is_users_class(kind)]
+        waiting += what_is_within(x)
+
+
+def _file_of(module: Any) -> Any:
+    return getattr(module, "__file__", None)
+
+
+def _named(module: Any, name: str) -> Any:
+    """What a module has under a name with dots."""
+    for part in name.split("."):
+        module = getattr_static(module, part, None)
+    return module
+
+
+def _is_around(x: Any, code: CodeType) -> bool:
+    """Whether it is a user's function that has some code, or a function with it within."""
+    if type(x) is not FunctionType or x.__code__.co_filename != code.co_filename:
+        return False
+    return not x.__name__.startswith(OWN) and any(c is code for c in codes_in(x.__code__))
+
+
+def _depth(outer: CodeType, code: CodeType) -> int:
+    """How many of a user's functions are between code and what is around it."""
+    if outer is code:
+        return 0
+    inner = (c for c in outer.co_consts if isinstance(c, CodeType))
+    part = next(c for c in inner if any(x is code for x in codes_in(c)))
+    return _depth(part, code) + (not part.co_name.startswith(OWN))
+
+
+def _new(code: CodeType, asked: Asked) -> CodeType:
+    _, old, known = _known.get(id(code), (code, code, []))
+    places = [*known, asked]
+    made = with_branches(old, places)
+    _known[id(made)] = made, old, places
+    return made

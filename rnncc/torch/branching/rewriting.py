@@ -1,0 +1,162 @@
+"""Functions whose `if` asks for a tensor's value, written anew with both branches as functions.
+
+    if x.sum() > 0:                 def yes(h): h = f(h); return (h,)
+        h = f(h)            ->      def no(h): h = g(h); return (h,)
+    else:                           (h,) = either(x.sum() > 0, yes, no, (h,))
+        h = g(h)
+
+So a trace can see both. The new code is compiled from the function's source, where that is still
+what was compiled, and holds the old code too, which runs wherever nothing is read.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import linecache
+from collections.abc import Iterator, Sequence
+from types import CodeType
+from typing import Any
+
+from rnncc.records import record
+from rnncc.torch.branching.syntax import OWN, Unwritable, called
+from rnncc.torch.branching.ways import Branch
+
+_MOST_GROWTH = 12
+"""How many times the nodes of a function its new code may have."""
+_FUTURE = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
+_Span = tuple[int, int, int, int]
+
+
+@record
+class Asked:
+    """Where code asks whether a tensor is true.
+
+    Attributes:
+        code: the code, of a function or of one within it.
+        span: what asks, as in `co_positions()`: first and last line, first and last column.
+    """
+
+    code: CodeType
+    span: _Span
+
+
+def with_branches(code: CodeType, asked: Sequence[Asked]) -> CodeType:
+    """New code of a function, in which what asks decides between two functions.
+
+    Raises:
+        Unwritable: there is no such code.
+    """
+    tree = _parsed(code)
+    if _content(_compiled(tree, code)) != _content(code):
+        raise Unwritable("the function's source is no longer what was compiled")
+    function = _function(tree, code)
+    size = _size(function)
+    own = [node for node in ast.walk(function) if isinstance(node, ast.FunctionDef)]
+    for node in own:
+        node.users = True  # pyright: ignore
+    for place in asked:
+        _Rewriting(function).rewrite(place.span)
+        if _size(function) > _MOST_GROWTH * size:
+            raise Unwritable("the function has too many branches")
+    for node in [node for node in ast.walk(function) if isinstance(node, ast.FunctionDef)]:
+        _begin(node)
+    made = _compiled(ast.fix_missing_locations(tree), code)
+    if made.co_freevars != code.co_freevars:
+        raise Unwritable("the function would close over other variables")
+    return made
+
+
+def _content(code: CodeType) -> Any:
+    """What code does."""
+    consts = [_content(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    return code.co_code, *names, consts
+
+
+def _size(node: ast.AST) -> int:
+    return sum(1 for _ in ast.walk(node))
+
+
+def _parsed(code: CodeType) -> ast.Module:
+    """The file that has the source of some code."""
+    try:
+        return ast.parse("".join(linecache.getlines(code.co_filename)))
+    except (SyntaxError, ValueError) as error:
+        raise Unwritable("the function's source cannot be read") from error
+
+
+def _function(tree: ast.Module, code: CodeType) -> ast.FunctionDef:
+    """Where some code is in its file."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name == code.co_name:
+            lines = [node.lineno, *(decorator.lineno for decorator in node.decorator_list)]
+            if min(lines) == code.co_firstlineno:
+                return node
+    raise Unwritable("the function's source is not found")
+
+
+def _compiled(tree: ast.Module, code: CodeType) -> CodeType:
+    """What a function's code is, once its whole file is compiled: the compiler looks at what is
+    imported, and at classes and variables around it."""
+    flags = code.co_flags & _FUTURE
+    module = compile(tree, code.co_filename, "exec", flags, dont_inherit=True)
+    for found in codes_in(module):
+        if (found.co_qualname, found.co_firstlineno) == (code.co_qualname, code.co_firstlineno):
+            return found
+    raise Unwritable("the function's source is not found")
+
+
+def codes_in(code: CodeType) -> Iterator[CodeType]:
+    """Code, and that of the functions and classes within it."""
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            yield from codes_in(const)
+
+
+class _Rewriting:
+    """Writes functions, and functions within them, anew, in place."""
+
+    def __init__(self, function: ast.FunctionDef) -> None:
+        self.function = function
+
+    def rewrite(self, span: _Span) -> None:
+        """Let what asks there, wherever it stands by now, decide between functions."""
+        parents = {
+            part: node for node in ast.walk(self.function) for part in ast.iter_child_nodes(node)
+        }
+        found = [node for node in ast.walk(self.function) if _asks(node, span)]
+        if not found:
+            raise Unwritable("what asks is no `if`")
+        for node in found:
+            chain = [node]
+            while chain[-1] is not self.function:
+                chain.append(parents[chain[-1]])
+            place = Branch(chain)
+            if isinstance(node, ast.If):
+                place.rewrite_statement(node)
+            else:
+                assert isinstance(node, ast.IfExp)
+                place.rewrite_expression(node)
+
+
+def _asks(node: ast.AST, span: _Span) -> bool:
+    """Whether a branch asks there, not one within it."""
+    if not isinstance(node, ast.If | ast.IfExp):
+        return False
+    return _span(node) == span or any(_span(part) == span for part in ast.walk(node.test))
+
+
+def _span(node: ast.AST) -> Any:
+    known = (getattr(node, n, None) for n in ("lineno", "end_lineno", "col_offset"))
+    return (*known, getattr(node, "end_col_offset", None))
+
+
+def _begin(function: ast.FunctionDef) -> None:
+    """Let a user's function that has branches begin with the choice of its old and new code."""
+    old: list[ast.stmt] | None = getattr(function, "old", None)
+    if old is not None:
+        names = [ast.alias("run", OWN)]
+        ways = ast.If(called("reading"), function.body, old)
+        function.body = [ast.ImportFrom("rnncc.torch.branching", names, 0), ways]

@@ -1,0 +1,163 @@
+# pyright: basic, reportMissingImports=false
+"""What functions call that were written anew (`rewriting.py`): both ways of a branch, of which the
+run will take one.
+
+TorchDynamo has an operator for that, `torch.cond`. Where `torch.export` runs the code, both ways
+are run, with marks around what they compute (`frontends.torch.regions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from rnncc.frontends.torch.marks import choose, mark
+from rnncc.frontends.torch.merged import passed
+from rnncc.frontends.torch.readings import location, readings, refuse
+from rnncc.torch.kept import Holdings
+from rnncc.torch.places import is_alike
+
+Way = Callable[..., tuple[Any, ...]]
+_OF_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
+_NOTHING = (0,) * 9
+"""The shape of what stands for None, where TorchDynamo takes tensors alone."""
+
+
+@torch._dynamo.assume_constant_result
+def reading() -> bool:
+    """Whether code runs to be read."""
+    return readings.branches
+
+
+def either(test: Any, yes: Way, no: Way, held: Sequence[Any]) -> tuple[Any, ...]:
+    """`yes(*held)` where the test is true, else `no(*held)`."""
+    if not _is_tensor(test):
+        return yes(*held) if test else no(*held)
+    flag = _flag(test)
+    if torch.compiler.is_dynamo_compiling():
+        ways = (lambda: _apart(yes(*held))), (lambda: _apart(no(*held)))
+        return pytree.tree_map(_or_none, torch.cond(flag, *ways))
+    return _in_turn(flag, yes, no, held)
+
+
+def both(one: Any, other: Callable[[], Any]) -> Any:
+    """`one and other()`, as a test."""
+    if not _is_tensor(one):
+        return one and other()
+    return torch.logical_and(_flag(one), _flag_of(other(), one))
+
+
+def some(one: Any, other: Callable[[], Any]) -> Any:
+    """`one or other()`, as a test."""
+    if not _is_tensor(one):
+        return one or other()
+    return torch.logical_or(_flag(one), _flag_of(other(), one))
+
+
+def negated(x: Any) -> Any:
+    """`not x`."""
+    return torch.logical_not(_flag(x)) if _is_tensor(x) else not x
+
+
+def sized(items: Any) -> Any:
+    """What a loop goes through that ends by a tensor's value: both are read, as if it did not."""
+    if not hasattr(items, "__len__"):
+        raise TypeError("a loop that ends by a tensor's value goes over what has no length")
+    return items
+
+
+def number(x: Any) -> Any:
+    """The number in a tensor, as exact as Python's, for a test."""
+    if not isinstance(x, torch.Tensor):
+        return x
+    if not _is_tensor(x):
+        return x.item()
+    return x.reshape(()).to(torch.float64) if x.is_floating_point() else x.reshape(())
+
+
+def _is_tensor(x: Any) -> bool:
+    """Whether it is a tensor whose value is not known."""
+    if torch.compiler.is_dynamo_compiling():
+        return isinstance(x, torch.Tensor)
+    return isinstance(x, torch.Tensor) and type(x) is not torch.Tensor
+
+
+def _flag(test: torch.Tensor) -> torch.Tensor:
+    if test.numel() != 1:
+        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+    return test.reshape(()) if test.dtype == torch.bool else test.reshape(()) != 0
+
+
+def _flag_of(x: Any, like: torch.Tensor) -> torch.Tensor:
+    if isinstance(x, torch.Tensor):
+        return _flag(x)
+    return torch.full((), bool(x), dtype=torch.bool, device=like.device)
+
+
+def _apart(values: Any) -> Any:
+    """Values as tensors that share no memory with others."""
+    return pytree.tree_map(_given, values)
+
+
+def _given(x: Any) -> Any:
+    if x is None:
+        return torch.zeros(_NOTHING)
+    if type(x) in (bool, float):
+        return passed(torch.full((), x, dtype=_OF_NUMBERS[type(x)]))
+    return passed(x) if isinstance(x, torch.Tensor) else x
+
+
+def _or_none(x: Any) -> Any:
+    return None if isinstance(x, torch.Tensor) and x.shape == _NOTHING else x
+
+
+def _in_turn(flag: torch.Tensor, yes: Way, no: Way, held: Sequence[Any]) -> tuple[Any, ...]:
+    """Both ways, one after the other, with marks."""
+    before, ways = Holdings((yes, no, held)), list[tuple[Any, ...]]()
+    mark(flag, 0)
+    for number, way in enumerate((yes, no)):
+        values = way(*held)
+        if changed := before.changed():
+            what = f"a branch on a tensor's value changes {changed}"
+            refuse(location(""), what, "return it from a function, or torch.where")
+        ways.append(values)
+        mark(flag, number + 1)
+    (one, spec), (other, spec_of_other) = (pytree.tree_flatten(way) for way in ways)
+    if spec != spec_of_other:
+        refuse(location(""), "the branches on a tensor's value make different nests of tensors")
+    merged = [_merged(flag, a, b) for a, b in zip(one, other, strict=True)]
+    return pytree.tree_unflatten(merged, spec)
+
+
+def _merged(flag: torch.Tensor, one: Any, other: Any) -> Any:
+    """What a value is behind both ways."""
+    if one is other or is_alike(one, other):
+        return one
+    both = _as_tensor(one, other, flag), _as_tensor(other, one, flag)
+    kinds = [(x.dtype, x.device, x.shape) if isinstance(x, torch.Tensor) else x for x in both]
+    if not isinstance(both[0], torch.Tensor) or kinds[0] != kinds[1]:
+        what = "a branch on a tensor's value makes {}, and the other one {}"
+        refuse(location(""), what.format(_text(one), _text(other)))
+    return choose(flag, *both)
+
+
+def _as_tensor(x: Any, other: Any, flag: torch.Tensor) -> Any:
+    """A number as a tensor of rank 0, which takes part in arithmetic as Python's does."""
+    if type(x) not in _OF_NUMBERS:
+        return x
+    dtype = _OF_NUMBERS[type(x)]
+    if isinstance(other, torch.Tensor) and other.dim() == 0 and _kind(dtype) <= _kind(other.dtype):
+        dtype = other.dtype
+    return torch.full((), x, dtype=dtype, device=flag.device)
+
+
+def _kind(dtype: torch.dtype) -> int:
+    """Booleans, whole numbers, others."""
+    return 2 if dtype.is_floating_point or dtype.is_complex else int(dtype != torch.bool)
+
+
+def _text(x: Any) -> str:
+    return f"{x.dtype} {list(x.shape)}" if isinstance(x, torch.Tensor) else repr(x)

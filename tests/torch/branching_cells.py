@@ -1,0 +1,484 @@
+"""Cells that branch on a tensor's value, each in another way that Python has."""
+
+# ruff: noqa: SIM108
+# pyright: reportPossiblyUnboundVariable=false, reportCallIssue=false
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+Cell = Callable[[Any, Any], tuple[Any, Any]]
+
+
+def one_sided(x, h):
+    if x.sum() > 0:
+        h = torch.tanh(h + x)
+    return h * 2, h
+
+
+def two_sided(x, h):
+    if torch.any(x > 1):
+        new = torch.tanh(h)
+        y = new + x
+    else:
+        y = x * h
+        new = h * 0.5
+    return y, new
+
+
+def chain(x, h):
+    if x.mean() > 0.5:
+        h = h + x
+    elif x.mean() > 0:
+        h = h - x
+    elif h.sum() > 3:
+        h = h * 0.1
+    else:
+        h = torch.sigmoid(h) + x
+    return h, h
+
+
+def returns_early(x, h):
+    if x.sum() < 0:
+        return h, h * 0.9
+    h = torch.tanh(x + h)
+    return h * x, h
+
+
+def returns_within(x, h):
+    if x.shape[-1] > 2:
+        if x.sum() < 0:
+            return h, h * 0.9
+        h = h + 1
+    y = h * x
+    if h.sum() > 2:
+        return y, torch.tanh(h)
+    return y * 2, torch.tanh(y)
+
+
+def nested(x, h):
+    if x.sum() > 0:
+        if h.sum() > 0:
+            h = torch.tanh(h - x)
+        else:
+            h = torch.exp(-h * h)
+        y = h + 1
+    else:
+        y = h
+    return y, h
+
+
+def of_conditions(x, h):
+    if x.sum() > 0 and (h.sum() > 0 or x.max() > 1) and not (x.min() < -1):
+        h = torch.tanh(h + x)
+    else:
+        h = torch.tanh(h - x)
+    return h, h
+
+
+def with_python(x, h, wide=True):
+    if wide and x.sum() > 0:
+        h = torch.tanh(h + x)
+    if not wide or h.sum() < 0:
+        h = h + 0.5
+    return h, h
+
+
+def expression(x, h):
+    y = torch.tanh(h + x) if x.sum() > 0 else h - x
+    return y * (2 if h.shape[-1] > 1 else 1), y
+
+
+def item(x, h):
+    if x.sum().item() > 0.25 and float(h.abs().max()) < 2:
+        h = torch.tanh(h + x)
+    if bool((x > 1).any()):
+        h = h * 0.5
+    return h, h
+
+
+def between(x, h):
+    total = x.sum()
+    if -1 < total < 1:
+        h = torch.tanh(h + x)
+    return h, h
+
+
+def of_nests(x, h):
+    parts, info = (x, h), {"scale": x}
+    if x.sum() > 0:
+        parts, info = (torch.tanh(x), parts[1]), {"scale": h}
+    return parts[0] + info["scale"], torch.tanh(parts[1] + parts[0])
+
+
+def infinite_apart(x, h):
+    total = x.sum()
+    if total > 0:
+        h = torch.log(total) + h * 0.5
+    else:
+        h = torch.sqrt(-total) * 0.1 + h * 0.5
+    return h, h
+
+
+def in_loops(x, h):
+    for k in range(3):
+        if h.sum() > k:
+            h = h - x * 0.1
+        else:
+            h = h + torch.tanh(x) * (k + 1)
+    return h, h
+
+
+def goes_on(x, h):
+    for k in range(3):
+        if h.sum() > k:
+            continue
+        h = h + torch.tanh(x) * (k + 1)
+    return h, h
+
+
+def ends_a_loop(x, h):
+    for k in range(3):
+        h = torch.tanh(h + x)
+        if h.sum() > 0:
+            h = h * 2
+            break
+        h = h - k
+    return h, h
+
+
+def halts(x, h):
+    total, y = h.sum() * 0, h * 0
+    for _ in range(3):
+        h = torch.tanh(h + x)
+        if total < 0.9:
+            share = torch.sigmoid(h.mean())
+            total, y = total + share, y + share * h
+        else:
+            break
+    return y, h
+
+
+def changed_in_place(x, h):
+    if x.sum() > 0:
+        y = x.clone()
+        y[..., 0] = 0
+        y += h
+    else:
+        y = h * 2
+    return y, torch.tanh(y)
+
+
+def augmented(x, h):
+    y = x * 2
+    if x.sum() > 0:
+        y = y + 0
+        h = h + y
+    h = h * 1
+    h *= 0.5
+    return y, h
+
+
+def of_inner_functions(x, h):
+    def step(v):
+        if v.sum() > 0:
+            return torch.tanh(v)
+        return v * 0.5
+
+    return step(x + h), step(h - x)
+
+
+def helper(x, h):
+    if (x > h).all():
+        return x
+    return h
+
+
+def by_helper(x, h):
+    return helper(x, h) * 2, torch.tanh(helper(h, x))
+
+
+def of_none(x, h):
+    extra = None
+    if x.sum() > 0:
+        h = torch.tanh(h + x)
+        extra = None
+    return h if extra is None else extra, h
+
+
+def of_numbers(x, h):
+    scale, shift = (0.5, 1.0) if x.sum() > 0 else (2.0, 0.0)
+    return h * scale, torch.tanh(h + x * scale + shift)
+
+
+class Attributes(nn.Module):
+    """A cell that keeps what a branch makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = torch.zeros(3, dtype=torch.float64)
+
+    def forward(self, x, h):
+        if x.sum() > 0:
+            self.held = torch.tanh(h) * 2
+        else:
+            self.held = self.held * 0.5
+        return self.held + h, torch.tanh(h + x)
+
+
+CELLS: list[Cell] = [
+    of_numbers,
+    one_sided,
+    two_sided,
+    chain,
+    returns_early,
+    returns_within,
+    nested,
+    of_conditions,
+    with_python,
+    expression,
+    item,
+    between,
+    of_nests,
+    infinite_apart,
+    in_loops,
+    goes_on,
+    ends_a_loop,
+    halts,
+    changed_in_place,
+    augmented,
+    of_inner_functions,
+    by_helper,
+    of_none,
+]
+
+
+class Base(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.__bias = nn.Parameter(torch.full((3,), 0.1))
+
+    def new(self, x, h):
+        return torch.tanh(self.layer(x) + h + self.__bias)
+
+
+class Method(Base):
+    """A cell that is a method, with `super()` and a private name in a branch."""
+
+    def new(self, x, h):
+        if x.sum() > 0:
+            return super().new(x, h)
+        return h * 0.5
+
+    def forward(self, x, h):
+        h = self.new(x, h)
+        return h, h
+
+
+def closure() -> Cell:
+    """A cell that is made by a function."""
+    scale = torch.tensor(0.5)
+
+    def cell(x, h):
+        if x.sum() > 0:
+            h = torch.tanh(h * scale + x)
+        return h, h
+
+    return cell
+
+
+class Keeping(nn.Module):
+    """What cells below change."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count, self.log, self.held = 0, list[Any](), torch.zeros(3)
+        self.register_buffer("average", torch.zeros(3))
+
+
+KEPT = Keeping()
+
+
+def counts(x, h):
+    if x.sum() > 0:
+        KEPT.count += 1
+    return h, h * x
+
+
+def appends(x, h):
+    if x.sum() > 0:
+        KEPT.log.append(x)
+    return h, h * x
+
+
+def appends_here(x, h):
+    out = [h]
+    if x.sum() > 0:
+        out.append(x)
+    return torch.stack(out).sum(0), h * x
+
+
+def keeps(x, h):
+    if x.sum() > 0:
+        KEPT.held = x
+    return h + KEPT.held, h * x
+
+
+def averages(x, h):
+    if x.sum() > 0:
+        KEPT.average.mul_(0.9)
+    return h + KEPT.average, h * x
+
+
+def adds_in_place(x, h):
+    y = h * 1
+    if x.sum() > 0:
+        y.add_(x)
+    return y, h * x
+
+
+def writes_in_place(x, h):
+    y = h * 1
+    if x.sum() > 0:
+        y[0] = 0.5
+    return y, h * x
+
+
+def changes_what_it_gave(x, h):
+    y, z = x * 1, h * 1
+    if x.sum() > 0:
+        z = y
+    z += 1
+    return y, h * z
+
+
+def changes_what_it_took(x, h):
+    y, z = x * 1, h * 1
+    if x.sum() > 0:
+        z = y
+    y += 1
+    return y, h * z
+
+
+def of_two_types(x, h):
+    y = h.float() if x.sum() > 0 else h
+    return y.to(h.dtype), h * x
+
+
+def of_two_shapes(x, h):
+    y = h[:1] if x.sum() > 0 else h
+    return y.sum() + h, h * x
+
+
+def tensor_or_none(x, h):
+    y = x if x.sum() > 0 else None
+    return h if y is None else y, h * x
+
+
+def unbound(x, h):
+    if x.sum() > 0:
+        y = x
+    return y, h * x
+
+
+def stale(x, h):
+    for k in range(3):
+        if k > 0:
+            y = h
+        if h.sum() > 0:
+            y = x
+        if k > 0:
+            h = h + y
+    return h, h * x
+
+
+def counts_on(x, h):
+    for _ in itertools.count():
+        h = torch.tanh(h + x)
+        if h.sum() > 0:
+            break
+    return h, h
+
+
+def read_by_a_function(x, h):
+    def double():
+        return h * 2
+
+    y = h
+    if x.sum() > 0:
+        h = h + 1
+        y = double()
+    return y, h * x
+
+
+def next_item(x, h):
+    items = iter([1, 2, 3])
+    k = next(items) if x.sum() > 0 else 1
+    if h.sum() > 0:
+        k = next(items)
+    return h * k, h * x
+
+
+def read_by_another_name(x, h):
+    other = KEPT
+    y = h
+    if x.sum() > 0:
+        KEPT.held = x
+        y = other.held * 2
+    return y, h * x
+
+
+def while_loop(x, h):
+    while h.sum() > 0:
+        h = h - 1
+    return h, h * x
+
+
+def of_any(x, h):
+    if any(v > 0 for v in x):
+        h = h + 1
+    return h, h * x
+
+
+def changes_a_number(x, h):
+    n = 0.5 if x.sum() > 0 else 2.0
+    m = n
+    n += 1
+    return h * m, h * n
+
+
+def random_numbers(x, h):
+    y = torch.rand_like(x) if x.sum() > 0 else h
+    return y, h * x
+
+
+REFUSED: dict[Cell, str] = {
+    counts: "size that is open leaves|changed in place",
+    appends: "changes",
+    appends_here: "changes",
+    keeps: "float32",
+    averages: "changes",
+    adds_in_place: "changes a tensor in place that it has not made",
+    writes_in_place: "changes a tensor in place that it has not made",
+    changes_what_it_gave: "may have given is changed in place",
+    changes_what_it_took: "may have given is changed in place",
+    of_two_types: "float64",
+    of_two_shapes: r"changes type|\[1\], and the other one",
+    tensor_or_none: "float32|None|same dim",
+    unbound: "DELETE_DEREF|not associated with a value|undefined",
+    stale: "undefined local|not associated with a value",
+    counts_on: "what has no length|hasattr",
+    read_by_a_function: "that an inner function reads",
+    next_item: "next item|changes",
+    read_by_another_name: "changes",
+    while_loop: "what asks is no `if`",
+    of_any: "whether a tensor is true",
+    changes_a_number: "may have given is changed in place",
+    random_numbers: "random numbers",
+}
+"""Cells that are refused, and what is said."""

@@ -1,0 +1,250 @@
+"""Random cells that branch on tensors' values, as `scan` and `compile` have them, beside a loop:
+
+    python -m tests.torch.random_branches --minutes 10
+
+Prints how many cells are equal, refused and neither; what differs is printed with its source. Ends
+with 1 if there was one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import linecache
+import random
+import sys
+import time
+import traceback
+from collections import Counter
+from typing import Any
+
+from rnncc import CompileError
+from tests.torch.cells import loop, nn, torch
+
+WIDTH, STEPS, CALLS, MOST_DEPTH = 3, 5, 3, 2
+TOLERANCE = 1e-8
+VALUES = (
+    *("torch.tanh({0} + {1})", "{0} * 0.5 - {1}", "torch.sigmoid({0}) * {1}", "torch.sin({0})"),
+    *("torch.tanh({0} @ p.W)", "{0}", "{0} * 1", "p.half({0})", "p.b + {0}", "{0}.abs().sqrt()"),
+    *("torch.log({0}.abs() + 0.1)", "torch.stack([{0}, {1}]).mean(0)", "torch.maximum({0}, {1})"),
+)
+TESTS = (
+    *("{0}.sum() > 0", "({0} > {1}).any()", "torch.all({0} < 0.8)", "{0}.mean().item() < 0.1"),
+    *("float({0}.max()) > 0.3", "bool(({0} > 0.5).any())", "-0.3 < {0}[0] < 0.6", "k > 0"),
+)
+
+
+class Cell(nn.Module):
+    """A step of random statements: (x, (h, c)) to (y, (h, c))."""
+
+    def __init__(self, source: str, name: str) -> None:
+        super().__init__()
+        self.W, self.b = nn.Parameter(torch.randn(WIDTH, WIDTH) * 0.6), nn.Parameter(torch.zeros(3))
+        self.m = torch.zeros(WIDTH, dtype=torch.float64)
+        lines = [line + "\n" for line in source.split("\n")]
+        linecache.cache[name] = len(source), None, lines, name
+        names: dict[str, Any] = {"torch": torch, "__name__": __name__}
+        exec(compile(source, name, "exec"), names)
+        self.step = names["step"]
+
+    def half(self, x: Any) -> Any:
+        if x.sum() > 0:
+            return x * 0.5
+        return x
+
+    def forward(self, x: Any, state: Any) -> Any:
+        return self.step(self, x, *state)
+
+
+class Loop(nn.Module):
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, xs: Any, state: Any) -> Any:
+        return loop(self.cell, xs, state)
+
+
+class NotTheirsError(Exception):
+    """PyTorch itself does not run a cell."""
+
+
+class Drawn:
+    """Statements over variables that are bound for certain."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng, self.lines = rng, list[str]()
+
+    def value(self, known: list[str]) -> str:
+        return self.rng.choice(VALUES).format(self.rng.choice(known), self.rng.choice(known))
+
+    def test(self, known: list[str]) -> str:
+        names = self.rng.choice(known), self.rng.choice(known)
+        one = self.rng.choice(TESTS).format(*names)
+        kind = self.rng.random()
+        if kind < 0.15:
+            return f"not ({one})"
+        if kind < 0.35:
+            return f"({one}) {self.rng.choice(('and', 'or'))} ({self.test(known)})"
+        return one
+
+    def block(self, known: list[str], indent: str, depth: int, within: str) -> list[str]:
+        """Statements; returns what is bound behind them."""
+        known = list(known)
+        for _ in range(self.rng.randint(1, 2)):
+            known = self.statement(known, indent, depth, within)
+        return known
+
+    def statement(self, known: list[str], indent: str, depth: int, within: str) -> list[str]:
+        put, kind = self.lines.append, self.rng.random()
+        if depth >= MOST_DEPTH or kind < 0.4:
+            return self.assignment(known, indent)
+        inner = indent + "    "
+        if kind < 0.5 and within != "while":
+            put(f"{indent}for k in range({self.rng.randint(1, 3)}):")
+            self.block(known, inner, depth + 1, "loop")
+            return known
+        if kind < 0.6:
+            name = self.rng.choice("uvw")
+            ways = self.value(known), self.value(known)
+            put(f"{indent}{name} = {ways[0]} if {self.test(known)} else {ways[1]}")
+            return [*known, name]
+        put(f"{indent}if {self.test(known)}:")
+        one = self.block(known, inner, depth + 1, "branch")
+        ends = self.rng.random()
+        if ends < 0.12 and within == "loop":
+            put(f"{inner}{self.rng.choice(('break', 'continue'))}")
+            return known
+        if ends < 0.2 and within in ("function", "branch"):
+            put(f"{inner}return {self.value(one)}, ({self.value(one)}, {self.value(one)})")
+            return known
+        if self.rng.random() < 0.3:
+            put(f"{indent}elif {self.test(known)}:")
+            middle = self.block(known, inner, depth + 1, "branch")
+            one = [name for name in one if name in middle]
+        elif self.rng.random() < 0.3:
+            return known
+        put(f"{indent}else:")
+        other = self.block(known, inner, depth + 1, "branch")
+        return [name for name in one if name in other]
+
+    def assignment(self, known: list[str], indent: str) -> list[str]:
+        put, kind, name = self.lines.append, self.rng.random(), self.rng.choice("hcuvw")
+        if kind < 0.1 and name in known:
+            put(f"{indent}{name} = {name} * 1")
+            put(f"{indent}{name} += {self.value(known)}")
+        elif kind < 0.12 and name in known:
+            put(f"{indent}{name} += {self.value(known)}")
+        elif kind < 0.17 and name in known:
+            put(f"{indent}{name} = {name} * 1")
+            put(f"{indent}{name}[0] = 0.3")
+        elif 0.24 < kind < 0.27:
+            put(f"{indent}p.m = {self.value(known)}")
+        elif 0.24 < kind < 0.3:
+            put(f"{indent}{name} = p.m + {self.rng.choice(known)}")
+        elif kind < 0.37:
+            put(f"{indent}u, v = {self.value(known)}, {self.value(known)}")
+            return [*known, "u", "v"]
+        else:
+            put(f"{indent}{name} = {self.value(known)}")
+        return known if name in known or 0.24 < kind < 0.27 else [*known, name]
+
+
+def drawn(seed: int) -> str:
+    """A step's source."""
+    one = Drawn(random.Random(seed))
+    known = one.block(["x", "h", "c"], "    ", 0, "function")
+    known = one.block(known, "    ", 0, "function")
+    state = f"(torch.tanh({one.value(known)}), torch.sin({one.value(known)}))"
+    last = f"    return {one.value(known)}, {state}"
+    first = ["def step(p, x, h, c):", "    k = 0", "    h, c = h * 1, c * 1"]
+    return "\n".join([*first, *one.lines, last, ""])
+
+
+def check(seed: int) -> str | None:
+    """What is wrong with a cell; None where it is equal.
+
+    Raises:
+        CompileError: it is refused.
+        NotTheirsError: PyTorch does not run it.
+    """
+    import rnncc.torch
+
+    source, way = drawn(seed), random.Random(-seed).choice(("scan", "compile"))
+    torch.manual_seed(seed)
+    ours, theirs = (Cell(source, f"<drawn {seed} {n}>").double() for n in range(2))
+    theirs.load_state_dict(ours.state_dict())
+    run: Any = None
+    for call in range(CALLS):
+        shapes = [(STEPS, WIDTH), (WIDTH,), (WIDTH,)]
+        arrays = [torch.randn(s, dtype=torch.float64, requires_grad=True) for s in shapes]
+        xs, *state = arrays
+        try:
+            known = _results(Loop(theirs), xs, state, arrays, theirs)
+        except RuntimeError as error:  # such as changes in place of what gradients need
+            raise NotTheirsError from error
+        if run is None:
+            module = Loop(ours)
+            run = rnncc.torch.compile(module, (xs, tuple(state))) if way == "compile" else None
+        found = _results(run or _scan(ours), xs, state, arrays, ours)
+        kept = [] if way == "compile" else [ours.m, theirs.m]
+        pairs = [*zip(found, known, strict=True), *([tuple(kept)] if kept else [])]
+        for number, (one, other) in enumerate(pairs):
+            if not torch.allclose(one, other, TOLERANCE, TOLERANCE, equal_nan=True):
+                return (
+                    f"seed {seed}, {way}, call {call}: tensor {number}:\n{one}\n{other}\n{source}"
+                )
+    return None
+
+
+def _scan(cell: Any) -> Any:
+    import rnncc.torch
+
+    return lambda xs, state: rnncc.torch.scan(cell, xs, state)
+
+
+def _results(run: Any, xs: Any, state: Any, arrays: Any, cell: Any) -> list[Any]:
+    cell.m = torch.zeros(WIDTH, dtype=torch.float64)
+    ys, last = run(xs, tuple(state))
+    out = [ys, *last]
+    sums = [y.sin().sum() for y in out if y.requires_grad]
+    given = [*arrays, cell.W, cell.b]
+    grads = torch.autograd.grad(sums, given, allow_unused=True, materialize_grads=True)
+    cell.m = cell.m.detach()
+    return [*out, *grads]
+
+
+def tried(seed: int) -> tuple[str, str]:
+    """Whether a cell is equal, refused, wrong or fails, and what is told of it."""
+    try:
+        told = check(seed)
+    except CompileError as error:
+        return "refused", str(error)
+    except NotTheirsError:
+        return "not theirs", ""
+    except Exception:
+        return "fails", f"seed {seed}\n{drawn(seed)}\n{traceback.format_exc()[-1500:]}"
+    return ("equal", "") if told is None else ("wrong", told)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--first", type=int, default=0)
+    given = parser.parse_args()
+    end, seed, count, reasons = time.time() + given.minutes * 60, given.first, Counter(), Counter()
+    while time.time() < end:
+        outcome, told = tried(seed)
+        count[outcome] += 1
+        if outcome in ("wrong", "fails"):
+            print(f"{outcome}: {told}\n", flush=True)
+        if outcome == "refused":
+            reasons[told.partition(": ")[2][:110]] += 1
+        seed += 1
+    print(dict(count))
+    for reason, number in reasons.most_common(12):
+        print(number, reason)
+    return int(count["wrong"] + count["fails"] > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+"""Code that branches on a tensor's value: both ways are read, and the run takes one."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import rnncc.torch  # noqa: E402
+from rnncc.errors import CompileError  # noqa: E402
+from tests.torch import branching_cells as cells  # noqa: E402
+
+ALL = [*cells.CELLS, cells.Method(), cells.closure()]
+MODULES = [
+    cells.nested,
+    cells.returns_within,
+    cells.goes_on,
+    cells.changed_in_place,
+    cells.Method(),
+]
+SCANS = [cells.item, cells.of_inner_functions]
+
+
+def name_of(cell: Any) -> str:
+    return getattr(cell, "__name__", type(cell).__name__)
+
+
+def loop(cell: Any, xs: Any, h: Any) -> Any:
+    ys = []
+    for x in xs:
+        y, h = cell(x, h)
+        ys.append(y)
+    return torch.stack(ys), h
+
+
+class Loop(torch.nn.Module):
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, xs, h):
+        return loop(self.cell, xs, h)
+
+
+class Scan(Loop):
+    def forward(self, xs, h):
+        return rnncc.torch.scan(self.cell, xs, h)
+
+
+def check(compiled: Any, plain: Any, shape: Any = (3,)) -> None:
+    """Outputs and gradients over inputs of which some take each way."""
+    for seed in range(2):
+        torch.manual_seed(seed)
+        xs = torch.randn(9, *shape, dtype=torch.float64, requires_grad=True)
+        h = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+        own, known = compiled(xs, h), plain(xs, h)
+        torch.testing.assert_close(own, known, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(slopes(own, xs, h), slopes(known, xs, h), rtol=1e-8, atol=1e-8)
+
+
+def slopes(ys: Any, *xs: Any) -> Any:
+    sums = [y.sin().sum() for y in ys if y.requires_grad]
+    return torch.autograd.grad(sums, xs, allow_unused=True, materialize_grads=True)
+
+
+@pytest.mark.parametrize("cell", ALL, ids=name_of)
+def test_cell(cell: Any) -> None:
+    if isinstance(cell, torch.nn.Module):
+        cell = copy.deepcopy(cell).double()
+    check(lambda xs, h: rnncc.torch.scan(cell, xs, h), lambda xs, h: loop(cell, xs, h))
+
+
+def test_attributes() -> None:
+    torch.manual_seed(0)
+    xs, h = torch.randn(9, 3, dtype=torch.float64), torch.randn(3, dtype=torch.float64)
+    own, known = cells.Attributes(), cells.Attributes()
+    torch.testing.assert_close(rnncc.torch.scan(own, xs, h), loop(known, xs, h))
+    torch.testing.assert_close(own.held, known.held)
+
+
+@pytest.mark.parametrize("kind", [Loop, Scan])
+@pytest.mark.parametrize("cell", [*MODULES, cells.Method()], ids=name_of)
+def test_module(cell: Any, kind: Any) -> None:
+    module = kind(copy.deepcopy(cell)).double()
+    given = torch.zeros(9, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    check(rnncc.torch.compile(module, given), Loop(module.cell))
+
+
+@pytest.mark.parametrize("cell", cells.REFUSED, ids=name_of)
+@pytest.mark.parametrize("way", ["scan", "module"])
+def test_refused(cell: Any, way: str) -> None:
+    xs, h = torch.ones(5, 3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+    with pytest.raises(CompileError, match=cells.REFUSED[cell]):
+        if way == "scan":
+            rnncc.torch.scan(cell, xs, h)
+        else:
+            rnncc.torch.compile(Loop(cell), (xs, h))
+
+
+class Clipped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 1
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        grad = grads[0]
+        if grad.norm() > 0.5:
+            grad = grad / grad.norm()
+        return grad
+
+
+def test_backward_of_a_function() -> None:
+    def cell(x: Any, h: Any) -> Any:
+        h = torch.tanh(Clipped.apply(x + h))
+        return h, h
+
+    check(lambda xs, h: rnncc.torch.scan(cell, xs, h), lambda xs, h: loop(cell, xs, h))
+
+
+def test_sequences_of_any_number() -> None:
+    module = Loop(cells.two_sided)
+    batch = torch.export.Dim("batch")
+    shapes = {"xs": {1: batch}, "h": {0: batch}}
+    given = torch.randn(9, 4, 3, dtype=torch.float64), torch.randn(4, 3, dtype=torch.float64)
+    compiled = rnncc.torch.compile(module, given, dynamic_shapes=shapes)
+    for size in (2, 5):
+        check(compiled, module, (size, 3))
+
+
+def test_second_derivatives() -> None:
+    xs = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    h = torch.randn(3, dtype=torch.float64, requires_grad=True)
+
+    def run(xs: Any, h: Any) -> Any:
+        return rnncc.torch.scan(cells.two_sided, xs, h)
+
+    assert torch.autograd.gradcheck(run, (xs, h))
+    assert torch.autograd.gradgradcheck(run, (xs, h))
+
+
+def test_instances_take_different_ways() -> None:
+    xs = torch.randn(6, 5, 3, dtype=torch.float64)
+    h = torch.randn(6, 3, dtype=torch.float64)
+    own = torch.func.vmap(lambda xs, h: rnncc.torch.scan(cells.nested, xs, h))(xs, h)
+    for number, (x, start) in enumerate(zip(xs, h, strict=True)):
+        known = loop(cells.nested, x, start)
+        torch.testing.assert_close([part[number] for part in own], list(known))
+
+
+def test_functions_do_what_they_did() -> None:
+    """A function that was written anew is the same elsewhere, to its last error."""
+    text = inspect.getsource(cells.unbound)
+    for way in (rnncc.torch.scan, lambda cell, xs, h: rnncc.torch.compile(Loop(cell), (xs, h))):
+        with pytest.raises(CompileError):
+            way(cells.unbound, torch.ones(5, 3), torch.ones(3))
+    assert inspect.getsource(cells.unbound) == text
+    assert cells.unbound(torch.ones(3), torch.ones(3))[0].sum() == 3
+    with pytest.raises(UnboundLocalError, match="'y'"):
+        cells.unbound(-torch.ones(3), torch.ones(3))
+
+
+def test_what_is_not_taken_has_no_gradients() -> None:
+    """The logarithm of a negative number would make them NaN."""
+    xs = torch.full((4, 3), -1.0, requires_grad=True)
+    ys, last = rnncc.torch.scan(cells.infinite_apart, xs, torch.zeros(3))
+    (ys.sum() + last.sum()).backward()
+    assert xs.grad is not None and xs.grad.isfinite().all()
