@@ -32,15 +32,15 @@ from rnncc.torch.kept import Snapshot, StatePlace, tensors_of
 @contextmanager
 def refusing_state(
     module: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
-) -> Generator[list[ExportedProgram]]:
+) -> Generator[list[bool]]:
     """While it lasts, `module` is exported; what it leaves elsewhere is taken away at the end.
 
     Returns:
-        What the program is to be put into.
+        What is to be told whether the program has graphs within (`has_graphs_within`).
     Raises:
         CompileError: a call of the module reads what an earlier one put somewhere.
     """
-    before, places, programs = Snapshot(module), list[StatePlace](), list[ExportedProgram]()
+    before, places, nested = Snapshot(module), list[StatePlace](), list[bool]()
     drawn = _random_states()
 
     def look(*_: Any) -> None:
@@ -49,18 +49,18 @@ def refusing_state(
 
     hook = module.register_forward_hook(look)
     try:
-        yield programs
+        yield nested
     finally:
         hook.remove()
         _put_back(before, places)
     if _random_states() != drawn:
         what = "random numbers of Python and NumPy would be the same at each call"
         raise CompileError(type(module).__name__, what, "torch.rand, or take them as an argument")
-    if places or not any(map(_has_graphs_within, programs)):
+    if places or not any(nested):
         _judge(module, args, kwargs, before, sorted({str(place) for place in places}))
 
 
-def _has_graphs_within(program: ExportedProgram) -> bool:
+def has_graphs_within(program: ExportedProgram) -> bool:
     """Whether it has operators that PyTorch compiles where they are called, such as `cond`."""
     return any(node.op == "get_attr" for node in program.graph.nodes)
 

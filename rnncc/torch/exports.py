@@ -24,7 +24,7 @@ from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.regions import settle_branches
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.watch import Questions, watching
-from rnncc.torch.assigned import refusing_state
+from rnncc.torch.assigned import has_graphs_within, refusing_state
 from rnncc.torch.autograd import check_mode
 from rnncc.torch.averages import dividing_by_tensors
 from rnncc.torch.branching.reading import reading_branches
@@ -83,7 +83,7 @@ def _read(
     for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
         check_mode(device)
     with (
-        refusing_state(module, args, keywords) as programs,
+        refusing_state(module, args, keywords) as nested,
         keeping_buffers(module),
         keeping_parameters(),
         dividing_by_tensors(module),
@@ -101,8 +101,8 @@ def _read(
     ):
         warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
         program = torch.export.export(module, args, keywords, dynamic_shapes=shapes)
+        nested.append(has_graphs_within(program))
         settle_branches(program.graph_module)
-        programs.append(program)
         deciding.append(program)
     return program
 
