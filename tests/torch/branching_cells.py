@@ -163,6 +163,27 @@ def halts(x, h):
     return y, h
 
 
+def ends_loops_within(x, h):
+    for _ in range(2):
+        h = torch.tanh(h + x)
+        for _ in range(2):
+            h = h - 0.1
+            if h.mean() < 0.3:
+                h = h + x
+                break
+            h = h * 0.9
+        if h.sum() > 0:
+            break
+        h = h + 0.2
+    return h, h
+
+
+def of_texts(x, h, least="0.1"):
+    if float(least) < x.sum() and bool(x.shape) and float(x.max()) < 3:
+        h = torch.tanh(h + x)
+    return h, h
+
+
 def changed_in_place(x, h):
     if x.sum() > 0:
         y = x.clone()
@@ -248,6 +269,8 @@ CELLS: list[Cell] = [
     in_loops,
     goes_on,
     ends_a_loop,
+    ends_loops_within,
+    of_texts,
     halts,
     changed_in_place,
     augmented,

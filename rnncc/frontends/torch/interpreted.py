@@ -9,7 +9,6 @@ import torch
 from torch._functorch.autograd_function import autograd_function_apply
 from torch.fx import Interpreter
 
-from rnncc.errors import CompileError
 from rnncc.frontends.torch.decompositions import FUNCTIONS
 from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.marks import choose, mark
@@ -56,23 +55,17 @@ class Whole(Interpreter):
 
 
 def _both_ways(flag: Any, one: Any, other: Any, operands: Any) -> Any:
-    """Both ways of `torch.cond`, which would be traced several times, each within another more."""
+    """Both ways of `torch.cond`, which would be traced several times, each within another more.
+    Numbers that they give are the same (`merged.py`)."""
     ways, flag = list[Any](), flag.reshape(())
     mark(flag, 0)
     for number, part in enumerate((one, other)):
         ways.append(Whole(part).run(*operands))
         mark(flag, number + 1)
     return tuple(
-        choose(flag, *both) if isinstance(both[0], torch.Tensor) else _number(*both)
+        choose(flag, *both) if isinstance(both[0], torch.Tensor) else both[0]
         for both in zip(*ways, strict=True)
     )
-
-
-def _number(one: Any, other: Any) -> Any:
-    if one is not other and one != other:
-        what = "branches that give different numbers of Python are not supported here"
-        raise CompileError("cond", what)
-    return one
 
 
 def _linear(x: Any, weight: Any, bias: Any) -> Any:

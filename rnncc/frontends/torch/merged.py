@@ -5,6 +5,7 @@ tensor itself, and each sees what is changed in the other; a graph has two. Chan
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -79,6 +80,19 @@ def refuse_changes_behind(module: GraphModule) -> list[set[int]]:
                         merged.join(value_of(user), value_of(user))
     places = [value_of(place) for place in module.graph.find_nodes(op="placeholder")]
     return [_inputs_of(result, places, merged) for result in _results(module)]
+
+
+def refuse_different_numbers(nodes: Iterable[Node]) -> None:
+    """Refuse calls of `torch.cond` whose ways give different numbers of Python, which would be
+    sizes that the run decides."""
+    for node in nodes:
+        if node.target is not torch.ops.higher_order.cond:
+            continue
+        ways = [_results(way) for way in filter(None, map(held_graph, node.args[1:3]))]
+        for both in zip(*ways, strict=True):
+            if len({x for x in both if not isinstance(x, Node)}) > 1:
+                what = "branches that give different numbers of Python are not supported here"
+                raise CompileError(location(node), what)
 
 
 def _results(module: GraphModule) -> Any:

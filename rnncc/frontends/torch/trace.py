@@ -22,6 +22,7 @@ from rnncc.frontends.torch.detached import refuse_hidden_changes
 from rnncc.frontends.torch.graphs import graphs_of, has_transforms
 from rnncc.frontends.torch.inner_transforms import without_transforms
 from rnncc.frontends.torch.interpreted import Whole
+from rnncc.frontends.torch.merged import refuse_different_numbers
 from rnncc.frontends.torch.node_context import BRANCH, BY_TENSORS, OF_FLAG, line_of, location
 from rnncc.frontends.torch.prepared import call_instead, refuse_forgotten
 from rnncc.frontends.torch.regions import settle_branches
@@ -68,6 +69,7 @@ def aten_graph(
     call_instead(module)
     name_aliases(module)
     nodes = [node for part in graphs_of(module) for node in part.graph.nodes]
+    refuse_different_numbers(nodes)
     detaches = any(node.target in _DETACHING for node in nodes)
     traced = None
     if detaches or all(changed_by(node) is None for node in nodes):

@@ -69,13 +69,14 @@ def sized(items: Any) -> Any:
     return items
 
 
-def number(x: Any) -> Any:
-    """The number in a tensor, as exact as Python's, for a test."""
-    if not isinstance(x, torch.Tensor):
-        return x
+def number(x: Any, kind: str) -> Any:
+    """`x.item()`, `float(x)` or `bool(x)` in a test, of a tensor as exact as Python's."""
     if not _is_tensor(x):
-        return x.item()
-    return x.reshape(()).to(torch.float64) if x.is_floating_point() else x.reshape(())
+        return x.item() if kind == "item" else (float if kind == "float" else bool)(x)
+    if kind == "bool":
+        return _flag(x)
+    is_float = kind == "float" or x.is_floating_point()
+    return x.reshape(()).to(torch.float64) if is_float else x.reshape(())
 
 
 def _is_tensor(x: Any) -> bool:

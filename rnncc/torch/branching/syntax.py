@@ -66,9 +66,9 @@ class _Numbers(ast.NodeTransformer):
         self.generic_visit(node)
         match node:
             case ast.Call(func=ast.Attribute(value=value, attr="item"), args=[], keywords=[]):
-                return like(node, called("number", value))
-            case ast.Call(func=ast.Name(id="float" | "bool"), args=[value], keywords=[]):
-                return like(node, called("number", value))
+                return like(node, called("number", value, ast.Constant("item")))
+            case ast.Call(func=ast.Name(id="float" | "bool" as kind), args=[value], keywords=[]):
+                return like(node, called("number", value, ast.Constant(kind)))
             case _:
                 return node
 
@@ -89,6 +89,8 @@ def truth_of(test: ast.expr) -> ast.expr:
             name = "both" if isinstance(op, ast.And) else "some"
             return like(test, called(name, truth_of(first), function_of(truth_of(rest))))
         case ast.Compare(left=left, ops=[first, *ops], comparators=[middle, *others]) if ops:
+            if has([left, *others], ast.NamedExpr):
+                raise Unwritable("the test assigns a variable")
             name = f"{OWN}_middle"
             parts: list[ast.expr] = [
                 ast.Compare(left, [first], [ast.Name(name, ast.Load())]),

@@ -47,7 +47,7 @@ class Branch:
     """A branch within a function.
 
     Args:
-        chain: the branch, what it is in, and so on, up to the function or what is around that.
+        chain: the branch, what it is in, and so on, up to the outermost function.
 
     Raises:
         Unwritable: it stands where its ways cannot be functions.
@@ -55,7 +55,7 @@ class Branch:
 
     def __init__(self, chain: Sequence[ast.AST]) -> None:
         scope = next(i for i, node in enumerate(chain) if isinstance(node, SCOPES))
-        self.chain, owner = chain[: scope + 1], chain[scope]
+        self.chain, owner, self.outermost = chain[: scope + 1], chain[scope], chain[-1]
         if not isinstance(owner, ast.FunctionDef):
             raise Unwritable("it asks within a lambda or a class")
         if has(owner.body, *_GENERATES):
@@ -66,8 +66,8 @@ class Branch:
         self.outer = set(names)
         if getattr(owner, "users", False) and not hasattr(owner, "old"):
             owner.old = copy.deepcopy(owner.body)  # pyright: ignore
-        self.number = getattr(owner, "branches", 0)
-        owner.branches = self.number + 1  # pyright: ignore
+        self.number = getattr(self.outermost, "branches", 0)
+        self.outermost.branches = self.number + 1  # pyright: ignore
 
     def rewrite_expression(self, node: ast.IfExp) -> None:
         """Of `a if test else b`, in place."""
@@ -128,8 +128,9 @@ class Branch:
         outer = _block_of(self.chain[2], loop)
         outer.insert(outer.index(loop), like(loop, assigned(name, ast.Constant(True))))
         ast.fix_missing_locations(self.owner)
-        Branch([node, goes_on, *self.chain[1:]]).rewrite_statement(node)
-        Branch([goes_on, *self.chain[1:]]).rewrite_statement(goes_on)
+        around = [*self.chain[1:], self.outermost]
+        Branch([node, goes_on, *around]).rewrite_statement(node)
+        Branch([goes_on, *around]).rewrite_statement(goes_on)
 
     def _rest(self) -> list[ast.stmt]:
         """What follows the branch in its function."""
