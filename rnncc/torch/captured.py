@@ -100,7 +100,8 @@ def captured(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Tens
     try:
         if leaves_given_tensors(also_held=readings.stack[-1].is_first):
             raise KeepsTensors("", *_LEAVES)
-        refuse_changes_behind(module)
+        if module.graph.find_nodes(op="call_function", target=torch.ops.higher_order.cond):
+            refuse_changes_behind(module)
         order, ys = _unmark(module)
         fakes = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
         for fake in fakes:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._C._functorch import get_unwrapped, is_functorch_wrapped_tensor
 from torch.amp.autocast_mode import _enter_autocast
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
@@ -235,7 +235,14 @@ class _Memories:
 def memories_of(value: Any) -> list[int]:
     """What tells the memory of tensors apart."""
     parts = value if isinstance(value, (tuple, list)) else [value]
-    return [x.untyped_storage()._cdata for x in parts if isinstance(x, torch.Tensor)]
+    return [_plain(x).untyped_storage()._cdata for x in parts if isinstance(x, torch.Tensor)]
+
+
+def _plain(x: torch.Tensor) -> torch.Tensor:
+    """A tensor without what transforms of torch.func put around it."""
+    while is_functorch_wrapped_tensor(x):
+        x = get_unwrapped(x)
+    return x
 
 
 def _replace(editor: Editor, memories: _Memories, node: Node) -> bool:
