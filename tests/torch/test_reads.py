@@ -144,6 +144,10 @@ def with_default(net: Any, x: Any, k: Any = DEFAULT) -> Any:
     return x * k[0]
 
 
+def with_another(net: Any, x: Any, k: Any = (2.0,)) -> Any:
+    return x * k[0]
+
+
 def with_attribute(net: Any, x: Any) -> Any:
     return x * with_attribute.k  # pyright: ignore
 
@@ -274,8 +278,8 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     ),
     "a default": (lambda: Net(with_default), lambda _: DEFAULT.insert(0, 3.0)),
     "other defaults": (
-        lambda: Net(with_default),
-        lambda _: setattr(with_default, "__defaults__", ([0.25],)),
+        lambda: Net(with_another),
+        lambda _: setattr(with_another, "__defaults__", ([0.25],)),
     ),
     "a function's own": (lambda: Net(with_attribute), lambda _: setattr(with_attribute, "k", 3.0)),
     "what a hook closes over": (
