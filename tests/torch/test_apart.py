@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("rnncc.torch")
+pytest.importorskip("torch")
 
 import rnncc
 import rnncc.torch as rt
