@@ -8,17 +8,14 @@ with 1 if there was one.
 
 from __future__ import annotations
 
-import argparse
 import linecache
 import random
 import sys
-import time
-import traceback
-from collections import Counter
 from typing import Any
 
-from rnncc import CompileError
+from tests.torch import random_lines
 from tests.torch.cells import loop, nn, torch
+from tests.torch.random_lines import NotTheirsError
 
 WIDTH, STEPS, CALLS, MOST_DEPTH = 3, 5, 3, 2
 TOLERANCE = 1e-8
@@ -62,10 +59,6 @@ class Loop(nn.Module):
 
     def forward(self, xs: Any, state: Any) -> Any:
         return loop(self.cell, xs, state)
-
-
-class NotTheirsError(Exception):
-    """PyTorch itself does not run a cell."""
 
 
 class Drawn:
@@ -214,37 +207,10 @@ def _results(run: Any, xs: Any, state: Any, arrays: Any, cell: Any) -> list[Any]
 
 
 def tried(seed: int) -> tuple[str, str]:
-    """Whether a cell is equal, refused, wrong or fails, and what is told of it."""
-    try:
-        told = check(seed)
-    except CompileError as error:
-        return "refused", str(error)
-    except NotTheirsError:
-        return "not theirs", ""
-    except Exception:
-        return "fails", f"seed {seed}\n{drawn(seed)}\n{traceback.format_exc()[-1500:]}"
-    return ("equal", "") if told is None else ("wrong", told)
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1)
-    parser.add_argument("--first", type=int, default=0)
-    given = parser.parse_args()
-    end, seed, count, reasons = time.time() + given.minutes * 60, given.first, Counter(), Counter()
-    while time.time() < end:
-        outcome, told = tried(seed)
-        count[outcome] += 1
-        if outcome in ("wrong", "fails"):
-            print(f"{outcome}: {told}\n", flush=True)
-        if outcome == "refused":
-            reasons[told.partition(": ")[2][:110]] += 1
-        seed += 1
-    print(dict(count))
-    for reason, number in reasons.most_common(12):
-        print(number, reason)
-    return int(count["wrong"] + count["fails"] > 0)
+    """What became of a cell, and what there is to say of it."""
+    outcome, told = random_lines.tried(seed, check)
+    return outcome, f"{told}\n{drawn(seed)}" if outcome == "failed" else told
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(random_lines.main(__doc__, tried))

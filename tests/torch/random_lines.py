@@ -198,7 +198,7 @@ def _difference(ours: Any, theirs: Any, exact: Any) -> str | None:
     return f"off by {one}, PyTorch by {other}" if one > max(TOLERANCE, NEAR * other) else None
 
 
-def tried(seed: int) -> tuple[str, str]:
+def tried(seed: int, check: Callable[[int], str | None] = check) -> tuple[str, str]:
     """What became of a cell, and what there is to say of it."""
     try:
         told = check(seed)
@@ -213,9 +213,9 @@ def tried(seed: int) -> tuple[str, str]:
     return ("equal", "") if told is None else ("wrong", told)
 
 
-def main() -> int:
-    """Run the command."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def main(description: str | None = __doc__, tried: Callable[[int], Any] = tried) -> int:
+    """Run the command, of cells that are tried by their seeds."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()

@@ -32,14 +32,6 @@ class Net(nn.Module):
         return self.function(input * self.weight, other)
 
 
-@pytest.fixture
-def not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(program: Any, *_: Any) -> Any:
-        raise AssertionError(f"PyTorch runs {program}")
-
-    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", run)
-
-
 @pytest.mark.usefixtures("not_run_again")
 @pytest.mark.parametrize("function", SPREAD.values(), ids=SPREAD)
 def test_operators_that_fall_apart(function: Callable[..., Any]) -> None:

@@ -530,16 +530,6 @@ def falling(layer: Any, x: Any) -> Any:
     return out
 
 
-@pytest.fixture
-def not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch takes no program apart, which it runs for that: milliseconds a node."""
-
-    def run(program: Any, *_: Any) -> Any:
-        raise AssertionError(f"PyTorch runs {program}")
-
-    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", run)
-
-
 @pytest.mark.usefixtures("not_run_again")
 def test_exported_loops_are_rolled_where_they_are() -> None:
     module = Function(falling, nn.Linear(4, 4))

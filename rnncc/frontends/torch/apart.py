@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import operator
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,7 @@ from rnncc.frontends.torch.graphs import fake_mode, graphs_of
 from rnncc.frontends.torch.lower import SIZES, translation_of
 from rnncc.frontends.torch.trace import aten_graph, refused_by
 from rnncc.frontends.torch.unrolled.rolling import copied
-from rnncc.frontends.torch.unrolled.view import type_of, value_of
+from rnncc.frontends.torch.unrolled.view import parts_of, type_of, value_of
 from rnncc.frontends.torch.watch import watching
 
 _SCAN = torch.ops.higher_order.scan
@@ -209,7 +209,7 @@ def _piece(node: Node) -> GraphModule | None:
     call.meta = dict(node.meta)
     graph.output(call)
     try:
-        piece = aten_graph(GraphModule({}, graph), examples, fake_mode(_parts(value_of(node))))
+        piece = aten_graph(GraphModule({}, graph), examples, fake_mode(parts_of(value_of(node))))
     except CompileError:  # PyTorch, which runs all, says it better
         return None
     return piece if _fits(piece, node) else None
@@ -221,10 +221,6 @@ def _fits(piece: GraphModule, node: Node) -> bool:
     if piece.graph.find_nodes(op="get_attr") or type_of(result) != type_of(value_of(node)):
         return False
     return isinstance(result, torch.Tensor) or all(n.target is operator.getitem for n in node.users)
-
-
-def _parts(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, (tuple, list)) else (value,)
 
 
 def _insert(node: Node, piece: GraphModule) -> None:

@@ -52,19 +52,23 @@ def with_branches(code: CodeType, asked: Sequence[Asked]) -> CodeType:
         raise Unwritable("the function's source is no longer what was compiled")
     function = _function(tree, code)
     size = _size(function)
-    own = [node for node in ast.walk(function) if isinstance(node, ast.FunctionDef)]
-    for node in own:
+    for node in _functions_in(function):
         node.users = True  # pyright: ignore
     for place in asked:
-        _Rewriting(function).rewrite(place.span)
+        _rewrite(function, place.span)
         if _size(function) > _MOST_GROWTH * size:
             raise Unwritable("the function has too many branches")
-    for node in [node for node in ast.walk(function) if isinstance(node, ast.FunctionDef)]:
+    for node in _functions_in(function):
         _begin(node)
     made = _compiled(ast.fix_missing_locations(tree), code)
     if made.co_freevars != code.co_freevars:
         raise Unwritable("the function would close over other variables")
     return made
+
+
+def _functions_in(function: ast.FunctionDef) -> list[ast.FunctionDef]:
+    """It, and those within."""
+    return [node for node in ast.walk(function) if isinstance(node, ast.FunctionDef)]
 
 
 def _content(code: CodeType) -> Any:
@@ -115,30 +119,23 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
             yield from codes_in(const)
 
 
-class _Rewriting:
-    """Writes functions, and functions within them, anew, in place."""
-
-    def __init__(self, function: ast.FunctionDef) -> None:
-        self.function = function
-
-    def rewrite(self, span: _Span) -> None:
-        """Let what asks there, wherever it stands by now, decide between functions."""
-        parents = {
-            part: node for node in ast.walk(self.function) for part in ast.iter_child_nodes(node)
-        }
-        found = [node for node in ast.walk(self.function) if _asks(node, span)]
-        if not found:
-            raise Unwritable("what asks is no `if`")
-        for node in found:
-            chain = [node]
-            while chain[-1] is not self.function:
-                chain.append(parents[chain[-1]])
-            place = Branch(chain)
-            if isinstance(node, ast.If):
-                place.rewrite_statement(node)
-            else:
-                assert isinstance(node, ast.IfExp)
-                place.rewrite_expression(node)
+def _rewrite(function: ast.FunctionDef, span: _Span) -> None:
+    """Let what asks there, wherever it stands by now, decide between functions, in place."""
+    nodes = list(ast.walk(function))
+    parents = {part: node for node in nodes for part in ast.iter_child_nodes(node)}
+    found = [node for node in nodes if _asks(node, span)]
+    if not found:
+        raise Unwritable("what asks is no `if`")
+    for node in found:
+        chain = [node]
+        while chain[-1] is not function:
+            chain.append(parents[chain[-1]])
+        place = Branch(chain)
+        if isinstance(node, ast.If):
+            place.rewrite_statement(node)
+        else:
+            assert isinstance(node, ast.IfExp)
+            place.rewrite_expression(node)
 
 
 def _asks(node: ast.AST, span: _Span) -> bool:

@@ -21,6 +21,7 @@ from rnncc.frontends.torch.unrolled.view import (
     known,
     name_of,
     name_of_function,
+    parts_of,
     value_of,
 )
 
@@ -40,7 +41,7 @@ class Editor:
     def __init__(self, module: GraphModule, plain: bool) -> None:
         self.module, self.graph, self.plain = module, module.graph, plain
         values = [value_of(node) for node in module.graph.nodes]
-        self.mode = fake_mode([part for x in values for part in _parts(x)])
+        self.mode = fake_mode([part for x in values for part in parts_of(x)])
         self.is_aten = any("val" in node.meta for node in module.graph.nodes)
         """Whether it consists of aten operators."""
         self.key = "val" if self.is_aten else "example_value"
@@ -193,7 +194,3 @@ class Editor:
 
 def _is_row(place: TensorPart | None, bases: set[Node]) -> bool:
     return place is not None and place.base in bases and place.parts[0].drops
-
-
-def _parts(value: Any) -> Sequence[Any]:
-    return value if isinstance(value, (tuple, list)) else (value,)

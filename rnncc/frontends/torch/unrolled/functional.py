@@ -22,7 +22,7 @@ from torch.fx.node import map_arg
 from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.places import put, read_of, write_of
-from rnncc.frontends.torch.unrolled.view import known, name_of, type_of, value_of
+from rnncc.frontends.torch.unrolled.view import known, name_of, parts_of, type_of, value_of
 
 _FUNCTIONS: dict[Any, Any] = {
     getattr(operator, f"i{name}"): getattr(operator, name)
@@ -103,8 +103,7 @@ def _place_on_axis(part: Node) -> int | slice | None:
 
 
 def _is_wrapped(node: Node) -> bool:
-    value = value_of(node)
-    parts = value if isinstance(value, (tuple, list)) else [value]
+    parts = parts_of(value_of(node))
     return any(isinstance(x, torch.Tensor) and is_functorch_wrapped_tensor(x) for x in parts)
 
 
@@ -234,8 +233,9 @@ class _Memories:
 
 def memories_of(value: Any) -> list[int]:
     """What tells the memory of tensors apart."""
-    parts = value if isinstance(value, (tuple, list)) else [value]
-    return [_plain(x).untyped_storage()._cdata for x in parts if isinstance(x, torch.Tensor)]
+    return [
+        _plain(x).untyped_storage()._cdata for x in parts_of(value) if isinstance(x, torch.Tensor)
+    ]
 
 
 def _plain(x: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ Graphs are those of TorchDynamo (functions and methods of PyTorch) or of aten op
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -23,6 +23,11 @@ Path = int | None
 def value_of(node: Node) -> Any:
     """A node's result: a fake tensor, a tuple of them, a size."""
     return node.meta.get("val", node.meta.get("example_value"))
+
+
+def parts_of(value: Any) -> Sequence[Any]:
+    """The results of a node that has several, or the only one."""
+    return value if isinstance(value, (tuple, list)) else (value,)
 
 
 def name_of(node: Node) -> str:
