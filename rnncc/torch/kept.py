@@ -17,7 +17,7 @@ import torch
 
 from rnncc.errors import CompileError
 from rnncc.records import record
-from rnncc.torch.places import NOTHING, is_alike
+from rnncc.torch.places import NOTHING, is_alike, value_at
 from rnncc.torch.trees import leaves
 
 _PLAIN = (str, bytes, int, float, complex, type(None), type, ModuleType, BuiltinFunctionType)
@@ -130,11 +130,11 @@ class Snapshot:
 
 
 class Holdings:
-    """What all objects that something leads to hold at a moment, to the last number."""
+    """What all objects and functions hold that something leads to, to the last number."""
 
     def __init__(self, x: Any) -> None:
         with torch._C.DisableTorchFunction():
-            self._held = [(owner, _entries(owner)) for owner in _owners(x)]
+            self._held = [(owner, _held_by(owner)) for owner in _reached(x)]
 
     def changed(self) -> StatePlace | None:
         """A place where there is something else now, if there is one."""
@@ -143,13 +143,20 @@ class Holdings:
 
     def _changed(self) -> StatePlace | None:
         for owner, before in self._held:
-            now = _entries(owner)
+            now = _held_by(owner)
             for key in (*before, *(key for key in now if key not in before)):
                 if isinstance(owner, torch.nn.RNNBase) and str(key).startswith("_flat_weight"):
                     continue  # which they list anew
                 if not _is_same(before.get(key, _NOTHING), now.get(key, _NOTHING)):
                     return StatePlace(owner, key)
         return None
+
+
+def _held_by(x: Any) -> dict[Any, tuple[Any, int]]:
+    """The same of functions: the variables that they close over, but for changes in place."""
+    if not isinstance(x, FunctionType):
+        return _entries(x) if _is_owner(x) else {}
+    return {name: (value_at(x, n), 0) for n, name in enumerate(x.__code__.co_freevars)}
 
 
 def _is_same(one: tuple[Any, int], other: tuple[Any, int]) -> bool:
@@ -198,14 +205,19 @@ def _check_shared(places: Iterable[StatePlace]) -> None:
 
 def _owners(cell: Any) -> Iterator[Any]:
     """The objects, dicts and lists that a cell leads to."""
+    functions = FunctionType, MethodType, partial
+    return (x for x in _reached(cell) if not isinstance(x, functions) and _is_owner(x))
+
+
+def _reached(cell: Any) -> Iterator[Any]:
+    """All that a cell leads to, functions too."""
     seen, waiting = dict[int, Any](), [cell]
     while waiting:
         x = waiting.pop()
         if id(x) in seen or isinstance(x, (*_PLAIN, torch.Tensor)) or _is_compiled(x):
             continue
         seen[id(x)] = x
-        if not isinstance(x, (FunctionType, MethodType, partial)) and _is_owner(x):
-            yield x
+        yield x
         waiting += what_is_within(x)
 
 

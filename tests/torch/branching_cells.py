@@ -439,6 +439,18 @@ def read_by_a_function(x, h):
     return y, h * x
 
 
+def counts_in_a_function(x, h):
+    n = 0
+
+    def count():
+        nonlocal n
+        n += 1
+        return h * 2
+
+    y = count() if x.sum() > 0 else h
+    return y * n, h * x
+
+
 def next_item(x, h):
     items = iter([1, 2, 3])
     k = next(items) if x.sum() > 0 else 1
@@ -497,6 +509,7 @@ REFUSED: dict[Cell, str] = {
     stale: "undefined local|not associated with a value",
     counts_on: "what has no length|hasattr",
     read_by_a_function: "that an inner function reads",
+    counts_in_a_function: "changes",
     next_item: "next item|changes",
     read_by_another_name: "changes",
     while_loop: "what asks is no `if`",
