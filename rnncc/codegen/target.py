@@ -50,11 +50,6 @@ class Target(Protocol):
         ...
 
     @property
-    def extensions(self) -> list[str]:
-        """What a CPU must have beyond its architecture's baseline, as LLVM names it."""
-        ...
-
-    @property
     def device(self) -> str:
         """Whose memory the functions' arrays lie in, and who computes: `cpu` or `cuda`."""
         ...
@@ -125,6 +120,10 @@ class Target(Protocol):
         ...
 
     # Code: asked by the driver
+
+    def extensions_of(self, library: Library) -> list[str]:
+        """What a CPU must have beyond its architecture's baseline, as LLVM names it."""
+        ...
 
     @property
     def product(self) -> str:

@@ -51,7 +51,7 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         **({} if target.device == "cpu" else {"device": target.device}),
         "target": target.triple,
         "cpu": target.cpu,
-        "features": target.extensions,
+        "features": target.extensions_of(library),
         "precision": library.precision,
         **({"denormals": "flushed"} if library.flushes else {}),
     }

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Self
 
 from rnncc.codegen.cpu.families import USUAL
+from rnncc.kern.packing import GROUP
 from rnncc.platforms import LINE, architecture_of
 from rnncc.records import record
 
@@ -17,6 +18,11 @@ of the steps out, so that chunks are larger."""
 
 PANELS = {4: (4, 2, 1), 2: (2, 1, 2)}
 """Vectors of a tile -> those of each slot in a panel, of 1, 2 or 3 slots; more slots have one."""
+
+AMX = {"u8": "amx-int8", "bf16": "amx-bf16"}
+"""Types of packed weights -> the extension that multiplies matrices of them."""
+TILE_WORDS = 16
+"""Words of a row, and of packed weights, that an instruction for matrices takes."""
 
 MOST_VECTORS = 16
 """Of a panel: tiles keep their sums on the stack."""
@@ -36,6 +42,8 @@ class Core:
             products of AArch64).
         bf16_dot: whether it adds two products of bf16 to a sum in one instruction, which takes
             no longer than the two multiply-adds of float32 that it stands for.
+        tiles: types of packed weights that it multiplies as matrices, 16 rows of 64 bytes at a
+            time (AMX).
         cache: bytes that intermediate results should stay within, next to the core.
         l1: bytes of the first-level cache.
         vectors: of a panel of weights, over all slots; 0 for as many as suit the registers.
@@ -52,6 +60,7 @@ class Core:
     fma: bool
     byte_dot: bool = False
     bf16_dot: bool = False
+    tiles: tuple[str, ...] = ()
     cache: int = USUAL.near
     l1: int = USUAL.l1
     vectors: int = 0
@@ -79,6 +88,14 @@ class Core:
     def converts_halves(self) -> bool:
         """Whether there are instructions from and to float16, of vectors too."""
         return self.architecture == "x86_64" and "f16c" in self.extensions
+
+    def in_tiles(self, dtype: str, depth: int) -> bool:
+        """Whether products of such a depth by packed weights of a type are those of matrices."""
+        return dtype in self.tiles and depth >= TILE_WORDS * GROUP[dtype]
+
+    def rounds_rows(self, depth: int) -> bool:
+        """Whether rows of a product become bf16 to meet weights of bf16."""
+        return self.bf16_dot or self.in_tiles("bf16", depth)
 
     @property
     def lane_counts(self) -> list[int]:

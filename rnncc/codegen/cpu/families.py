@@ -23,6 +23,7 @@ class Family:
         l1, l2: bytes of data in the core's own caches; of a cache that cores share, its share.
         quick_bf16: whether an instruction that adds two products of bf16 to each sum takes no
             longer than the two multiply-adds of float32 that it stands for.
+        amx: whether it has instructions that multiply matrices.
     """
 
     fma_units: int
@@ -30,6 +31,7 @@ class Family:
     l1: int
     l2: int
     quick_bf16: bool = True
+    amx: bool = False
 
     @property
     def chains(self) -> int:
@@ -68,8 +70,8 @@ _ROWS = {
     # vdpbf16ps: an Emerald Rapids does 81 to 87 GFLOP/s with it, and 172 to 181 with float32
     "cooperlake": Family(2, 4, 32 * KIB, 1 * MIB, quick_bf16=False),
     "icelake-server": Family(2, 4, 48 * KIB, 1280 * KIB),
-    "sapphirerapids emeraldrapids": Family(2, 4, 48 * KIB, 2 * MIB, quick_bf16=False),
-    "graniterapids graniterapids-d": Family(2, 4, 48 * KIB, 2 * MIB, quick_bf16=False),
+    "sapphirerapids emeraldrapids": Family(2, 4, 48 * KIB, 2 * MIB, quick_bf16=False, amx=True),
+    "graniterapids graniterapids-d": Family(2, 4, 48 * KIB, 2 * MIB, quick_bf16=False, amx=True),
     # AMD; Zen 4 takes two cycles for vectors of 512 bits
     "znver1": Family(1, 5, 32 * KIB, 512 * KIB),
     "znver2": Family(2, 5, 32 * KIB, 512 * KIB),
@@ -98,6 +100,15 @@ FAMILIES = {name: family for names, family in _ROWS.items() for name in names.sp
 """By LLVM's name of a CPU."""
 
 
-def family_of(cpu: str) -> Family:
-    """The kind of core that a CPU has, by LLVM's name of it."""
-    return FAMILIES.get(cpu, USUAL)
+FIRST_WITH_AMX = "sapphirerapids"
+
+
+def family_of(cpu: str, has_amx: bool = False) -> Family:
+    """The kind of core that a CPU has, by LLVM's name of it.
+
+    Args:
+        has_amx: whether it multiplies matrices, as Intel's servers do alone. A virtual machine may
+            tell another model's number: one with AMX said that it was a Rocket Lake.
+    """
+    family = FAMILIES.get(cpu, USUAL)
+    return FAMILIES[FIRST_WITH_AMX] if has_amx and not family.amx else family

@@ -1,7 +1,8 @@
 """The extensions of its architecture that code for a machine may use, and how a CPU shows them.
 
-Listed is what LLVM takes by itself for plain code; what needs intrinsics that rnncc does not write
-(AES, AMX, random numbers, transactions) is no part of any library.
+Listed is what LLVM takes by itself for plain code, and AMX, which only products that are written
+for it need; what needs intrinsics that rnncc does not write (AES, random numbers, transactions) is
+no part of any library.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from rnncc.records import record
 BASELINE = {"x86_64": "x86-64", "aarch64": "generic"}
 """Architectures of which LLVM tells what a cpu has -> the cpu of which every machine is one."""
 
-YMM, ZMM, APX = 0x6, 0xE6, 1 << 19
+YMM, ZMM, APX, TILES = 0x6, 0xE6, 1 << 19, 3 << 17
 """Registers that the system has to save, as bits of XCR0."""
 
 
@@ -71,6 +72,7 @@ _X86 = {
     **_signs(_LEAF7[2], "avx512vbmi 1 avx512vbmi2 6 avx512vnni 11 avx512bitalg 12", ZMM),
     **_signs(_LEAF7[2], "avx512vpopcntdq 14", ZMM),
     **_signs(_LEAF7[3], "avx512fp16 23", ZMM),
+    **_signs(_LEAF7[3], "amx-bf16 22 amx-int8 25", TILES),
     **_signs(_LEAF7_1[0], "raoint 3 cmpccxadd 7 movrs 31"),
     **_signs(_LEAF7_1[0], "avxvnni 4 avxifma 23", YMM),
     **_signs(_LEAF7_1[0], "avx512bf16 5", ZMM),
@@ -105,7 +107,15 @@ LEVELS = {"x86-64-v2": _LEVEL2, "x86-64-v3": _LEVEL3, "x86-64-v4": _LEVEL4}
 
 
 def needed(target: Named) -> list[str]:
-    """The extensions without which code for a machine may not run, as LLVM names them."""
+    """The extensions without which plain code for a machine may not run, as LLVM names them.
+
+    LLVM uses AMX for nothing by itself.
+    """
+    return [name for name in had(target) if not name.startswith("amx-")]
+
+
+def had(target: Named) -> list[str]:
+    """The extensions that a machine has, as LLVM names them."""
     flags = {text[1:]: text[0] == "+" for text in target.features.split(",") if text}
     architecture = architecture_of(target.triple)
     known = SIGNS.get(architecture, flags)

@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.gemm.matrix_tiles import matrices_of, with_registers
 from rnncc.codegen.cpu.gemm.product import emit_gemm
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.interchanged import emit_interchanged
@@ -66,8 +67,9 @@ def emit_program(
     """
     pointers = 5 if team else 4
     signature = ir.FunctionType(I32, [POINTER] * pointers + [I64] * len(program.symbols))
-    kind = "fixed" if fixed else "share" if team else "call"
-    function = ir.Function(module, signature, f"{prefix}_{kind}")
+    name = f"{prefix}_{'fixed' if fixed else 'share' if team else 'call'}"
+    tiled = bool(matrices_of(program, target, fixed))
+    function = ir.Function(module, signature, f"{name}_inside" if tiled else name)
     function.attributes.add("nounwind")
     emit = CpuEmit.begin(function, target, program.symbols)
     emit.symbols |= {name: I64(size) for name, size in (fixed or {}).items()}
@@ -79,7 +81,7 @@ def emit_program(
     if not checked:
         body.check(bounds)
     body.run()
-    return function
+    return with_registers(function, name) if tiled else function
 
 
 class _Pointers(dict[SSAValue, Pointer]):

@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import llvmlite.binding
 
-from rnncc.codegen.cpu.features import needed
-from rnncc.codegen.llvm.machine import Named
+from rnncc.codegen.cpu.core import AMX, Core
+from rnncc.codegen.cpu.features import had, needed
+from rnncc.codegen.cpu.permitted import permitted
 from rnncc.errors import CompileError
 from rnncc.platforms import architecture_of, system_of
 from rnncc.records import record
@@ -30,7 +31,7 @@ def host() -> Host:
     return Host(llvm.get_default_triple(), llvm.get_host_cpu_name(), features)
 
 
-def check_runs_here(target: Named) -> None:
+def check_runs_here(target: Core) -> None:
     """Refuse code for another machine.
 
     Raises:
@@ -41,7 +42,10 @@ def check_runs_here(target: Named) -> None:
     if system_of(target.triple) != system_of(own.triple):
         lacking = "another system"
     elif architecture_of(target.triple) == architecture_of(own.triple):
-        lacking = ", ".join(sorted(set(needed(target)) - set(needed(own))))
+        wanted = {*needed(target), *(AMX[dtype] for dtype in target.tiles)}
+        lacking = ", ".join(sorted(wanted - set(had(own))))
+        if not lacking and target.tiles and not permitted():
+            lacking = "the system's leave to use AMX"
     if lacking:
         what = f"code for {target.cpu} ({target.triple}) does not run on this machine, a {own.cpu}"
         raise CompileError("", f"{what}: {lacking}", "rnncc.build writes it to files")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 import llvmlite.binding
 
 from rnncc.codegen.cpu import measured
+from rnncc.codegen.cpu.core import AMX
 from rnncc.codegen.cpu.cpus import CPUS
 from rnncc.codegen.cpu.families import Family, family_of
 from rnncc.codegen.cpu.features import BASELINE, features_of_cpu
+from rnncc.codegen.cpu.permitted import permitted
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.errors import CompileError
 from rnncc.platforms import (
@@ -101,9 +103,10 @@ def _named(platform: Platform, triple: str, cpu: str) -> CpuTarget:
     known = features_of_cpu(triple, cpu) if wide and not is_plain else ()
     family = family_of(cpu)
     dots = not BYTE_DOTS.isdisjoint(known), "avx512bf16" in known and family.quick_bf16
+    tiles = _tiles(triple, known)
     # Tuned for some CPUs, LLVM would cut vectors of 512 bits in two.
     features = "-prefer-256-bit" if lanes == 16 else ""
-    return _sized(CpuTarget(triple, cpu, features, lanes, registers, fma, *dots), family)
+    return _sized(CpuTarget(triple, cpu, features, lanes, registers, fma, *dots, tiles), family)
 
 
 def _sized(target: CpuTarget, family: Family) -> CpuTarget:
@@ -113,7 +116,7 @@ def _sized(target: CpuTarget, family: Family) -> CpuTarget:
 
 def _native(triple: str) -> CpuTarget:
     features, cpu = llvm.get_host_cpu_features(), llvm.get_host_cpu_name()
-    family = measured.refined(cpu, family_of(cpu))
+    family = measured.refined(cpu, family_of(cpu, bool(features.get("amx-tile"))))
     return _sized(_host(triple, cpu, features, family), family)
 
 
@@ -125,10 +128,20 @@ def _host(triple: str, cpu: str, features: Any, family: Family) -> CpuTarget:
     if features.get("avx512f") and features.get("avx512vl"):
         text = f"{text},-prefer-256-bit"
         bf16 = bool(features.get("avx512bf16")) and family.quick_bf16
-        return CpuTarget(triple, cpu, text, 16, 32, True, bool(features.get("avx512vnni")), bf16)
+        dots = bool(features.get("avx512vnni")), bf16
+        known = [name for name in AMX.values() if features.get(name)]
+        tiles = _tiles(triple, known) if known and permitted() else ()
+        return CpuTarget(triple, cpu, text, 16, 32, True, *dots, tiles)
     lanes = 8 if features.get("avx2") else 4
     dot = lanes == 8 and bool(features.get("avxvnni"))
     return CpuTarget(triple, cpu, text, lanes, 16, bool(features.get("fma")), dot)
+
+
+def _tiles(triple: str, names: Container[str]) -> tuple[str, ...]:
+    """Types of weights that a machine multiplies as matrices: Linux lets libraries ask for it."""
+    if system_of(triple) != "linux":
+        return ()
+    return tuple(dtype for dtype, name in AMX.items() if name in names)
 
 
 def _vectors(architecture: str, triple: str, cpu: str) -> tuple[int, int, bool]:

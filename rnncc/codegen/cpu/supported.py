@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rnncc.codegen.cpu.core import Core
-from rnncc.codegen.cpu.features import BASELINE, SIGNS, Sign
+from rnncc.codegen.cpu.features import BASELINE, SIGNS, TILES, Sign
+from rnncc.codegen.cpu.permitted import ARCH_PRCTL, REQUEST, TILE_DATA
 from rnncc.platforms import pointer_bytes
 
 _LACKING = """
@@ -118,11 +119,29 @@ read:
   %pair = call {{ i32, i32 }} asm sideeffect "xgetbv", "={{ax}},={{dx}},{{cx}}" (i32 0)
   %state = extractvalue {{ i32, i32 }} %pair, 0
   %wide = zext i32 %state to i64
-  ret i64 %wide
+  {leave}
+  ret i64 %usable
 none:
   ret i64 0
 }}
 """
+_ALL_STATE = "%usable = add i64 %wide, 0"
+_LEAVE = f"""%refused = call i64 asm sideeffect "syscall", \
+"={{ax}},{{ax}},{{di}},{{si}},~{{rcx}},~{{r11}},~{{memory}}" \
+(i64 {ARCH_PRCTL}, i64 {REQUEST}, i64 {TILE_DATA})
+  %given = icmp eq i64 %refused, 0
+  %kept = select i1 %given, i64 -1, i64 {~(1 << TILE_DATA)}
+  %usable = and i64 %wide, %kept"""
+"""Linux is asked for the registers of AMX (`permitted.py`), and they count if it gives them."""
+_ASK = """
+@llvm.global_ctors = appending global [1 x {{ i32, ptr, ptr }}] [{{ i32, ptr, ptr }} \
+{{ i32 65535, ptr @{name}_ask, ptr null }}]
+define internal void @{name}_ask() {machine} {{
+  %missing = call ptr @{name}_lacking()
+  ret void
+}}
+"""
+"""As a library is loaded, so that those may call it who do not ask what it needs."""
 _OF_LINUX = """
 declare {long} @getauxval({long})
 define internal i64 @{name}_word(i32 %key, i32 %subleaf, i32 %register) {machine} {{
@@ -162,8 +181,9 @@ def supported_text(name: str, features: Sequence[str], target: Core) -> str:
     # For the least CPU there is: these functions must run on any.
     machine = f'nounwind "target-cpu"="{cpu}" "target-features"=""'
     long = 8 * pointer_bytes(target.triple)
+    asks = any(sign.state & TILES for sign in signs.values())
     if target.architecture == "x86_64":
-        text = _OF_X86 + _LACKING
+        text = _OF_X86 + _LACKING + (_ASK if asks else "")
     elif "linux" in target.triple:
         text = _OF_LINUX + _NO_STATE + _LACKING
     else:  # there is nobody to ask
@@ -172,6 +192,7 @@ def supported_text(name: str, features: Sequence[str], target: Core) -> str:
         name=name,
         machine=machine,
         cpuid=_CPUID,
+        leave=_LEAVE if asks else _ALL_STATE,
         long=f"i{long}",
         key="zext" if long > 32 else "bitcast",
         word="bitcast" if long > 32 else "zext",

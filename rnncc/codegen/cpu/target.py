@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rnncc.codegen.cpu.core import Core
+from rnncc.codegen.cpu.core import AMX, Core
 from rnncc.codegen.target import Code, Forms
 from rnncc.errors import CompileError
 from rnncc.platforms import system_of
@@ -26,7 +26,7 @@ class CpuTarget(Core):
         from rnncc.codegen.cpu.gemm.converted_rows import ConvertedRows
 
         # Weights that are widened as they are read meet rows as they lie: nothing is converted.
-        if dtype in ("f32", "f64") or (dtype == "bf16" and not self.bf16_dot):
+        if dtype in ("f32", "f64") or (dtype == "bf16" and not self.rounds_rows(depth)):
             return 0
         return ConvertedRows.of(self, dtype, depth).bytes
 
@@ -36,6 +36,14 @@ class CpuTarget(Core):
         return Tiling.of(self, rows, columns).scratch
 
     # Code
+
+    def extensions_of(self, library: Library) -> list[str]:
+        """What plain code needs, and the matrices of a library that has any."""
+        from rnncc.codegen.cpu.gemm.matrix_tiles import matrices_of
+
+        programs = library.programs.values()
+        dtypes = {dtype for program in programs for dtype in matrices_of(program, self)}
+        return [*self.extensions, *(AMX[dtype] for dtype in sorted(dtypes))]
 
     @property
     def product(self) -> str:

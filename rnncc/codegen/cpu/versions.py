@@ -22,7 +22,7 @@ from rnncc.codegen.cpu.entries import (
     keep_inside,
     text_constant,
 )
-from rnncc.codegen.cpu.features import BASELINE, needed
+from rnncc.codegen.cpu.features import BASELINE
 from rnncc.codegen.cpu.supported import supported_text
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.values import I32, POINTER, Value
@@ -127,6 +127,7 @@ class _Version:
 
     def __init__(self, name: str, library: Library, target: Core) -> None:
         library.name, self.name, self.target = name, name, target
+        self.features = target.extensions_of(library)
         code = emit_module(library, target)
         module: Any = code.module
         sizes = {size: module.globals[f"{name}_{size}"] for size in code.sizes}
@@ -144,7 +145,7 @@ class _Version:
 
     def supported(self) -> str:
         """What asks the CPU, not exported."""
-        text = supported_text(self.name, needed(self.target), self.target)
+        text = supported_text(self.name, self.features, self.target)
         return re.sub(r"^define (?!internal)", "define internal ", text, flags=re.MULTILINE)
 
 

@@ -53,10 +53,6 @@ class Gpu:
     def device(self) -> str:
         return "cuda"
 
-    @property
-    def extensions(self) -> list[str]:
-        return self.host.extensions
-
     # Layouts
 
     def of(self, dtype: str) -> Self:

@@ -32,10 +32,6 @@ class ReferenceTarget:
     def device(self) -> str:
         return "cpu"
 
-    @property
-    def extensions(self) -> list[str]:
-        return []
-
     def of(self, dtype: str) -> ReferenceTarget:
         """All types are computed with alike."""
         return self
@@ -87,6 +83,9 @@ class ReferenceTarget:
     @property
     def product(self) -> str:
         return "c"
+
+    def extensions_of(self, library: Library) -> list[str]:
+        return []
 
     def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
         from rnncc.codegen.reference.source import write_source

@@ -5,7 +5,7 @@ The lowering asks for the memory, the code generator for the rest.
 
 from __future__ import annotations
 
-from rnncc.codegen.cpu.core import Core
+from rnncc.codegen.cpu.core import TILE_WORDS, Core
 from rnncc.kern.packing import GROUP
 from rnncc.records import record
 
@@ -14,6 +14,8 @@ WORD = 4
 HEAD = 2 * WORD
 """Of a row, before its values: its scale, then what its sums start at; for whole numbers."""
 MOST_ROWS, LEAST_ROWS = 96, 12
+TILE_ROWS, TILE_BYTES = 16, WORD * TILE_WORDS
+"""Of a register of matrix instructions, and bytes of each row."""
 
 
 @record
@@ -22,12 +24,14 @@ class ConvertedRows:
 
     Attributes:
         item: bytes of a value: what the weights' group leaves of a word.
+        start: bytes before the first row.
         stride: from row to row, with room for whole vectors.
         rows: as many as stay in the cache.
         line: what the bytes of all rows are a multiple of.
     """
 
     item: int
+    start: int
     stride: int
     rows: int
     line: int
@@ -37,14 +41,27 @@ class ConvertedRows:
         """The rows that go with weights of a type."""
         item = WORD // GROUP[dtype]
         vectors = -(-depth // target.lanes)
-        stride = HEAD + -(-vectors * target.lanes * item // WORD) * WORD
+        # Runs of a row end with whole vectors, wherever they begin: one more than hold its values.
+        stride = HEAD + -(-(vectors + 1) * target.lanes * item // WORD) * WORD
         # Each block of rows reads all weights once more, so that the more rows the better, while
         # they stay in the cache.
+        if target.in_tiles(dtype, depth):
+            return ConvertedRows._in_tiles(target, item, depth)
         fit = target.cache // stride
         rows = 1 if target.compact else min(max(fit // 12 * 12, LEAST_ROWS), MOST_ROWS)
-        return ConvertedRows(item, stride, rows, target.line)
+        return ConvertedRows(item, 0, stride, rows, target.line)
+
+    @staticmethod
+    def _in_tiles(target: Core, item: int, depth: int) -> ConvertedRows:
+        """In whole registers, each in lines of its own."""
+        words, line = -(-depth * item // WORD), TILE_BYTES
+        # A line that the head ends with, those of the values, and one for the last words once more,
+        # into which the last vector of values may reach before.
+        stride = line * (1 + words // TILE_WORDS + 1 + 1)
+        rows = min(max(target.cache // stride // 32 * 32, 2 * TILE_ROWS), MOST_ROWS)
+        return ConvertedRows(item, line - HEAD, stride, rows, target.line)
 
     @property
     def bytes(self) -> int:
         """Of all rows, in whole lines."""
-        return -(-self.rows * self.stride // self.line) * self.line
+        return -(-(self.start + self.rows * self.stride) // self.line) * self.line

@@ -49,6 +49,7 @@ class ExactTerms(RowTerms):
     """
 
     sums = "i32"
+    instruction = "tdpbsud"
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -56,10 +57,17 @@ class ExactTerms(RowTerms):
         return rows - (self.weights.dtype == "i8"), vectors  # i8 is widened
 
     def start(self, row: Pointer) -> Value:
-        if self.weights.dtype == "i8" or not mixes_signs(self.emit.target):
-            # Signed weights have no offset to make up for.
+        signed = self.weights.dtype == "i8" or not mixes_signs(self.emit.target)
+        # Signed weights have no offset to make up for, and sums of matrices start at zero.
+        if signed or self.tiles is not None:
             return ir.Constant(self.integers, None)
+        return self._offset(row)
+
+    def _offset(self, row: Pointer) -> Value:
         return self.emit.splat(self.emit.load(self._field(row, WORD, "i32")), self.lanes)
+
+    def total(self, value: Value, row: Pointer, at: Value) -> Value:
+        return value if self.tiles is None else self.emit.b.add(value, self._offset(row))
 
     def right(self, word: Pointer, first: Value) -> list[Value]:
         here = self.unit(word, first)
@@ -162,7 +170,8 @@ class ScaledTerms(ExactTerms):
 
     def total(self, value: Value, row: Pointer, at: Value) -> Value:
         b = self.emit.b
-        exact = b.sitofp(value, vector_type(FLOAT, self.lanes))
+        whole = super().total(value, row, at)
+        exact = b.sitofp(whole, vector_type(FLOAT, self.lanes))
         by_row = b.fmul(exact, self._spread(self._field(row, 0, "f32")))
         return b.fmul(by_row, self.emit.load(self.emit.at(self.scales, at), self.lanes))
 

@@ -14,8 +14,10 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part, chosen_part
+from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.kinds import terms_of
+from rnncc.codegen.cpu.gemm.matrix_tiles import MOST_BLOCKS, MatrixTiles
 from rnncc.codegen.cpu.gemm.row_axes import RowAxes, indices_apart
 from rnncc.codegen.cpu.gemm.runs import Run
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
@@ -88,7 +90,7 @@ class _GemmCode:
         )
         self.terms = terms = terms_of(emit, op, left, weights)
         # Rows of windows are not turned: neighbours along the last axis share what they read.
-        height = 1 if op.k_sizes is not None or terms.one_by_one else terms.tile[0]
+        height = 1 if op.k_sizes is not None or terms.one_by_one else terms.height
         self.rows = RowAxes(emit, nest.dims, RowList.of(emit, op, nest.dims, listed), height)
         unit_bytes = terms.words * terms.bytes
         self.sizes = sizes or GemmSizes.of(emit.target, op, unit_bytes, terms.chains)
@@ -137,7 +139,8 @@ class _GemmCode:
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             # 64 rows are 32 and 32, not 60 and 4: each block reads all weights (bf16 LSTM H = 1024,
             # B = 64: 289 to 249 ms, with blocks twice as large).
-            even = b.mul(emit.parts(count, b.mul(blocks, I64(EVEN))), I64(EVEN))
+            least = EVEN if self.terms.tiles is None else TILE_ROWS
+            even = b.mul(emit.parts(count, b.mul(blocks, I64(least))), I64(least))
             first = b.mul(i, even)
             rest = b.sub(count, first)
             block(first, b.select(b.icmp_signed("<", rest, even), rest, even))
@@ -148,6 +151,9 @@ class _GemmCode:
     def _some_rows(self, outer: list[Value], count: Value) -> None:
         """All panels for rows from the first one of a block on."""
         emit = self.emit
+        if self.terms.tiles is not None and not self.terms.one_alone:
+            self._tiles(outer, count)
+            return
         if self.terms.one_by_one:
             emit.loop(count, lambda i, carried: self._single_row(outer, i) or [])
             return
@@ -218,7 +224,7 @@ class _GemmCode:
         team, b = self.emit.team, self.emit.b
         if team is None:
             return (I64(0), count), None
-        height, all_panels = self.terms.tile[0], (I64(0), panels)
+        height, all_panels = self.terms.height, (I64(0), panels)
         tiles = self.emit.parts(count, I64(height))
         by_rows, by_panels = (self.emit.parts(x, team.parts) for x in (tiles, panels))
         # The largest part decides when all are done: rows x panels of it, either way cut.
@@ -231,6 +237,9 @@ class _GemmCode:
 
     def _panel(self, outer: list[Value], rows: Part, panel: Value, width: Width) -> None:
         """Some rows, in tiles that are as even as can be; one epilogue serves all."""
+        if self.terms.tiles is not None:
+            self._matrices(self.terms.tiles, outer, rows, panel, width)
+            return
         b, (first, count) = self.emit.b, rows
         # The stack has room for so many vectors of sums.
         most = min(self.terms.tile[0], SUMS // (self.slots * width.vectors))
@@ -254,10 +263,35 @@ class _GemmCode:
             # each, machine code was a quarter larger, and no faster.
             self._by_height(height, heights, lambda rows: write(outer, row, rows, panel, width))
             if not at_once:
-                self._finish_saved(outer, row, height, panel, width)
+                self._finish_saved(outer, row, height, panel, width, self._stack)
             return [b.add(row, height)]
 
         self.emit.loop(tiles, iteration, [first])
+
+    def _matrices(
+        self, tiles: MatrixTiles, outer: list[Value], rows: Part, panel: Value, width: Width
+    ) -> None:
+        """Some rows, as many at a time as share what is loaded of the panel."""
+        b, (first, count) = self.emit.b, rows
+        units, most = self.sums.units(width, self.slots), I64(TILE_ROWS * MOST_BLOCKS)
+        elements = TILE_ROWS * MOST_BLOCKS * len(units) * self.lanes
+        stack = replace(self.emit.shared_room(elements), dtype=self._stack.dtype)
+        right, step = self.terms.panel(panel, self.panel), b.mul(width.units, I64(self.terms.bytes))
+
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
+            done = b.mul(i, most)
+            row, left = b.add(first, done), b.sub(count, done)
+            height = b.select(b.icmp_signed("<", left, most), left, most)
+            here = self._row(outer, row)
+            self._by_height(
+                self.emit.parts(height, I64(TILE_ROWS)),
+                range(1, MOST_BLOCKS + 1),
+                lambda blocks: tiles.store(here, blocks, right, step, units, stack),
+            )
+            self._finish_saved(outer, row, height, panel, width, stack)
+            return []
+
+        self.emit.loop(self.emit.parts(count, most), iteration)
 
     def _heights(self, count: Value, most: int) -> list[int]:
         """Those that even tiles of so many rows may have."""
@@ -327,10 +361,16 @@ class _GemmCode:
             first += run.vectors
 
     def _finish_saved(
-        self, outer: list[Value], row: Value, height: Value, panel: Value, width: Width
+        self,
+        outer: list[Value],
+        row: Value,
+        height: Value,
+        panel: Value,
+        width: Width,
+        stack: Pointer,
     ) -> None:
         """The epilogue of a tile whose sums are on the stack."""
-        b, stack, vectors = self.emit.b, self._stack, self.slots * width.vectors
+        b, vectors = self.emit.b, self.slots * width.vectors
 
         def iteration(r: Value, carried: list[Value]) -> list[Value]:
             here = self._on_stack(stack, b.mul(r, I64(vectors)))

@@ -9,8 +9,10 @@ from math import prod
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.core import TILE_WORDS
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD, ConvertedRows
+from rnncc.codegen.cpu.gemm.matrix_tiles import MatrixTiles, last_words
 from rnncc.codegen.cpu.gemm.terms import LeftOperand, Terms, neighbours
 from rnncc.codegen.llvm.values import I32, I64, Pointer, Value, vector_type
 from rnncc.kern.kernels import Gemm
@@ -24,6 +26,9 @@ Run = Callable[[Pointer, Value, Value], Value]
 class RowTerms(Terms):
     """Rows lie in the product's room; a word of one is what multiplies a word of weights."""
 
+    instruction = ""
+    """What multiplies matrices of such rows and weights, on machines that do."""
+
     def __init__(
         self, emit: CpuEmit, op: Gemm, left: LeftOperand, weights: Pointer, room: Pointer
     ) -> None:
@@ -32,6 +37,8 @@ class RowTerms(Terms):
         self.rows = ConvertedRows.of(emit.target, weights.dtype, self.depth)
         self.most_rows = self.rows.rows
         self.integers = vector_type(I32, self.lanes)
+        if emit.target.in_tiles(weights.dtype, self.depth):
+            self.tiles = MatrixTiles(emit, self, self.instruction)
 
     @abstractmethod
     def convert(self, source: Pointer, row: Pointer) -> None:
@@ -42,7 +49,10 @@ class RowTerms(Terms):
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             # The row as the caller has it: `row` of this class is its place in the room.
-            self.convert(super(RowTerms, self).row(outer, first, i), self._place(i))
+            place = self._place(i)
+            self.convert(super(RowTerms, self).row(outer, first, i), place)
+            if self.tiles is not None:
+                self._set_apart(place, self.tiles)
             return []
 
         self.emit.together()  # another thread may still read the rows before these
@@ -57,7 +67,19 @@ class RowTerms(Terms):
         return [self._spread(self._field(numbers, HEAD, "i32"))]
 
     def _place(self, number: Value) -> Pointer:
-        return self.emit.at(self.room, self.emit.b.mul(number, I64(self.rows.stride)))
+        start = self.emit.b.mul(number, I64(self.rows.stride))
+        return self.emit.at(self.room, self.emit.b.add(start, I64(self.rows.start)))
+
+    def _set_apart(self, row: Pointer, tiles: MatrixTiles) -> None:
+        """Copy the words that fill no register to where they are read, behind zeros."""
+        if not tiles.rest:
+            return
+        last = self._field(row, HEAD + WORD * (self.words - TILE_WORDS), "i32")
+        kept = [-(n >= TILE_WORDS - tiles.rest) for n in range(TILE_WORDS)]
+        words = self.emit.load(last, TILE_WORDS)
+        words = self.emit.b.and_(words, ir.Constant(words.type, kept))
+        to = self._field(row, last_words(tiles.full), "i32")
+        self.emit.store(words, to, TILE_WORDS)
 
     def _field(self, row: Pointer, offset: int, dtype: str) -> Pointer:
         return replace(self.emit.at(row, I64(offset)), dtype=dtype)

@@ -6,16 +6,21 @@ Weights are read word by word: as many k as stand side by side in the packed for
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
 from rnncc.codegen.llvm.values import I64, VALUE, Pointer, Value, vector_type
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.kern.kernels import Gemm
 from rnncc.kern.packing import GROUP
 from rnncc.records import record
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.gemm.matrix_tiles import MatrixTiles
 
 
 @record
@@ -65,11 +70,15 @@ class Terms:
         sums: the type of a sum while terms are added to it, if that is not the rows' own.
         most_rows: how many rows are prepared at a time; 0 where none has to be.
         chains: independent sums that keep up with the reading of weights.
+        tiles: what multiplies several rows at once, where there are instructions for matrices.
+        one_alone: whether others may multiply a row that is alone, with the same bits.
     """
 
     sums: str | None = None
     most_rows = 0
     chains = 3
+    tiles: MatrixTiles | None = None
+    one_alone = True
 
     def __init__(self, emit: CpuEmit, op: Gemm, left: LeftOperand, weights: Pointer) -> None:
         self.emit, self.a, self.weights = emit, left, weights
@@ -94,6 +103,11 @@ class Terms:
     def tile(self) -> tuple[int, int]:
         """Rows and vectors of a register tile."""
         return self.emit.target.tile
+
+    @property
+    def height(self) -> int:
+        """Rows that are multiplied at a time."""
+        return self.tile[0] if self.tiles is None else TILE_ROWS
 
     @property
     def one_by_one(self) -> bool:

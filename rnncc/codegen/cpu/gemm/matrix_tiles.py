@@ -1,0 +1,176 @@
+"""Sums by instructions that multiply a matrix by a matrix, both in registers: Intel's AMX.
+
+A register holds 16 rows of 64 bytes: of rows, 64 bytes of k each; of packed weights, the words of
+16 groups of k, each of 16 units; of sums, 16 rows of 16 units. Packed weights and converted rows lie
+as these registers take them (Intel's Software Developer's Manual, volume 1, chapter "Programming
+with Intel AMX"). The last words of a depth that is no multiple of 16 words are multiplied together
+with those before them, by rows that are zero there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from rnncc.codegen.cpu.core import TILE_WORDS, Core
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.gemm.converted_rows import HEAD, TILE_BYTES, TILE_ROWS
+from rnncc.codegen.llvm.values import I8, I64, POINTER, Pointer, Value
+from rnncc.codegen.llvm.vector import declared
+from rnncc.ir.dims import Dim
+from rnncc.kern.access import buffer_dtype
+from rnncc.kern.kernels import Gemm
+from rnncc.kern.program import KernelProgram
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.gemm.rows import RowTerms
+
+SUMS, REGISTERS = 4, 8
+"""Registers for sums, the first ones; then two for rows, then two for weights."""
+ROWS, WEIGHTS = 4, 6
+MOST_BLOCKS = 2
+"""Blocks of 16 rows that share what is loaded of weights."""
+VOID = ir.VoidType()
+
+
+class MatrixTiles:
+    """Products of converted rows by packed weights.
+
+    Args:
+        instruction: LLVM's name of what multiplies rows by weights and adds to sums.
+    """
+
+    def __init__(self, emit: CpuEmit, terms: RowTerms, instruction: str) -> None:
+        self.emit, self.terms, self.instruction = emit, terms, instruction
+        self.full, self.rest = divmod(terms.words, TILE_WORDS)
+        self.row_bytes = terms.rows.stride
+
+    def store(
+        self,
+        row: Pointer,
+        blocks: int,
+        panel: Pointer,
+        step: Value,
+        offsets: Sequence[Value],
+        stack: Pointer,
+    ) -> None:
+        """Sums of some blocks of rows times vectors of a panel: row by row, vector by vector.
+
+        Args:
+            row: the first one.
+            step: bytes from a word of the panel to the next one.
+            offsets: the first units of the vectors, over the panel's slots.
+            stack: where they go.
+        """
+        at_once = SUMS // blocks
+        for first in range(0, len(offsets), at_once):
+            some = offsets[first : first + at_once]
+            for n in range(blocks * len(some)):
+                self._call("tilezero", I8(n))
+            self._add_all(row, blocks, panel, step, some)
+            for n in range(blocks * len(some)):
+                place, block = divmod(n, blocks)
+                number = block * TILE_ROWS * len(offsets) + first + place
+                at = self.emit.at(stack, I64(number * self.emit.target.lanes))
+                self._memory("tilestored64", n, at, I64(len(offsets) * TILE_BYTES))
+
+    def _add_all(
+        self,
+        row: Pointer,
+        blocks: int,
+        panel: Pointer,
+        step: Value,
+        offsets: Sequence[Value],
+    ) -> None:
+        emit, b = self.emit, self.emit.b
+        bytes = replace(row, dtype="i8")
+
+        def add(at: Value, word: Value) -> None:
+            """The products of a register's words: where they are in a row, and in the panel."""
+            for block in range(blocks):
+                here = emit.at(bytes, b.add(at, I64(block * TILE_ROWS * self.row_bytes)))
+                self._memory("tileloadd64", ROWS + block, here, I64(self.row_bytes))
+            weights = self._word(panel, word, step)
+            for n, offset in enumerate(offsets):
+                register = WEIGHTS + n % 2
+                self._memory("tileloadd64", register, self.terms.unit(weights, offset), step)
+                for block in range(blocks):
+                    operands = (n * blocks + block, ROWS + block, register)
+                    self._call(self.instruction, *map(I8, operands))
+
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
+            add(b.add(I64(HEAD), b.mul(i, I64(TILE_BYTES))), b.mul(i, I64(TILE_WORDS)))
+            return []
+
+        if self.full:
+            emit.loop(I64(self.full), iteration)
+        if self.rest:
+            add(I64(last_words(self.full)), I64(self.terms.words - TILE_WORDS))
+
+    def _word(self, panel: Pointer, word: Value, step: Value) -> Pointer:
+        bytes = self.emit.at(replace(panel, dtype="i8"), self.emit.b.mul(word, step))
+        return replace(bytes, dtype=panel.dtype)
+
+    def _memory(self, name: str, register: int, at: Pointer, step: Value) -> None:
+        self._call(name, I8(register), at.base, step)
+
+    def _call(self, name: str, *operands: Value) -> None:
+        _call(self.emit.b, name, *operands)
+
+
+def matrices_of(
+    program: KernelProgram, target: Core, fixed: Mapping[str, int] | None = None
+) -> set[str]:
+    """The types of weights that a program multiplies as matrices, where some sizes are known."""
+    sizes = fixed or {}
+
+    def is_one(dim: Dim) -> bool:
+        return dim.symbols <= sizes.keys() and dim.evaluate(sizes) == 1
+
+    if not target.tiles:
+        return set()
+    products = [op for op in program.func.walk() if isinstance(op, Gemm)]
+    several = [op for op in products if not all(map(is_one, op.dims[:-1]))]
+    dtypes = [(buffer_dtype(op.weights), op.depth.data) for op in several]
+    return {dtype for dtype, depth in dtypes if target.in_tiles(dtype, depth)}
+
+
+def with_registers(inner: ir.Function, name: str) -> ir.Function:
+    """A function that makes the registers ready, and gives them back: it takes 60 ns."""
+    function = ir.Function(inner.module, inner.function_type, name)
+    function.attributes.add("nounwind")
+    inner.linkage = "internal"
+    inner.attributes.add("alwaysinline")
+    b = ir.IRBuilder(function.append_basic_block())
+    _call(b, "ldtilecfg", _configuration(inner.module))
+    code = b.call(inner, function.args)
+    _call(b, "tilerelease")
+    b.ret(code)
+    return function
+
+
+def _configuration(module: ir.Module) -> ir.GlobalVariable:
+    """What says how large each register is: so many bytes a row, so many rows."""
+    name = "tiles"
+    if name not in module.globals:
+        sizes = TILE_BYTES.to_bytes(2, "little") * REGISTERS
+        rows = bytes([TILE_ROWS] * REGISTERS)
+        # The first byte says which layout of registers this is; the others are 0.
+        bytes_ = (bytes([1]).ljust(16, b"\0") + sizes).ljust(48, b"\0") + rows.ljust(16, b"\0")
+        config = ir.GlobalVariable(module, ir.ArrayType(I8, len(bytes_)), name)
+        config.linkage, config.global_constant, config.align = "private", True, 64
+        config.initializer = ir.Constant(config.value_type, bytearray(bytes_))
+    return module.globals[name]
+
+
+def _call(b: ir.IRBuilder, name: str, *operands: Value) -> None:
+    kinds = [POINTER if isinstance(x.type, ir.PointerType) else x.type for x in operands]
+    b.call(declared(b.module, f"llvm.x86.{name}", VOID, kinds), operands)
+
+
+def last_words(full: int) -> int:
+    """Where a row has the words that fill no register: bytes from it, with so many full ones."""
+    return HEAD + (full + 1) * TILE_BYTES
