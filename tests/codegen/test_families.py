@@ -102,7 +102,7 @@ def test_bits_do_not_depend_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).standard_normal((30, 4, 96), np.float32)
     net, results = cells.gru(96, 200), list[Any]()
     for family in (USUAL, Family(4, 8, 8 * KIB, 64 * KIB), Family(1, 1, 256 * KIB, 16 * MIB)):
-        monkeypatch.setattr(machines, "family_of", lambda cpu, f=family: f)
+        monkeypatch.setattr(machines, "family_of", lambda *_, f=family: f)
         model = rnncc.compile(net, train=True)
         outputs, tape = model.forward({"x": x})
         gradients = model.backward(tape, {"y": np.cos(outputs["y"])})

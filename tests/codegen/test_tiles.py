@@ -20,7 +20,7 @@ CPUS = {
     "x86-64-v3": "x86-64-v3",
     "x86-64-v4": "x86-64-v4",
     "znver4": "x86-64-v4",
-    "sapphirerapids": "x86-64-v4",
+    "cooperlake": "x86-64-v4",
     "neoverse-n1": "aarch64",
 }
 """CPU -> a platform that has it."""

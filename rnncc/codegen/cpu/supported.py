@@ -7,7 +7,7 @@ begin with an instruction that the CPU lacks. They walk a table of what the libr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.features import BASELINE, SIGNS, TILES, Sign
@@ -136,12 +136,11 @@ _LEAVE = f"""%refused = call i64 asm sideeffect "syscall", \
 _ASK = """
 @llvm.global_ctors = appending global [1 x {{ i32, ptr, ptr }}] [{{ i32, ptr, ptr }} \
 {{ i32 65535, ptr @{name}_ask, ptr null }}]
-define internal void @{name}_ask() {machine} {{
-  %missing = call ptr @{name}_lacking()
+define internal void @{name}_ask() nounwind "target-cpu"="{cpu}" "target-features"="" {{
+  %supported = call i32 @{name}_supported()
   ret void
 }}
 """
-"""As a library is loaded, so that those may call it who do not ask what it needs."""
 _OF_LINUX = """
 declare {long} @getauxval({long})
 define internal i64 @{name}_word(i32 %key, i32 %subleaf, i32 %register) {machine} {{
@@ -183,7 +182,7 @@ def supported_text(name: str, features: Sequence[str], target: Core) -> str:
     long = 8 * pointer_bytes(target.triple)
     asks = any(sign.state & TILES for sign in signs.values())
     if target.architecture == "x86_64":
-        text = _OF_X86 + _LACKING + (_ASK if asks else "")
+        text = _OF_X86 + _LACKING
     elif "linux" in target.triple:
         text = _OF_LINUX + _NO_STATE + _LACKING
     else:  # there is nobody to ask
@@ -201,6 +200,19 @@ def supported_text(name: str, features: Sequence[str], target: Core) -> str:
         length=sum(len(feature) + 1 for feature in signs),
         names="".join(f"{feature}\\00" for feature in signs),
     )
+
+
+def asking_text(name: str, features: Collection[str], architecture: str) -> str:
+    """What has a library ask the system as it is loaded, so that those may call it who do not ask
+    what it needs; nothing where the CPU alone decides.
+
+    Args:
+        name: the library's; its `NAME_supported` asks.
+    """
+    signs = SIGNS.get(architecture, {})
+    if not any(signs[n].state & TILES for n in features if n in signs):
+        return ""
+    return _ASK.format(name=name, cpu=BASELINE[architecture])
 
 
 def _rows(signs: dict[str, Sign]) -> list[str]:

@@ -58,7 +58,7 @@ class CpuTarget(Core):
             prefer_small,
         )
         from rnncc.codegen.cpu.features import BASELINE
-        from rnncc.codegen.cpu.supported import supported_text
+        from rnncc.codegen.cpu.supported import asking_text, supported_text
         from rnncc.codegen.llvm import objects
 
         if library.shared and system_of(self.triple) in ("bare", "wasm"):
@@ -70,7 +70,9 @@ class CpuTarget(Core):
         weights, more = None, ""
         if not in_memory:
             add_exports(code, library)
-            more = supported_text(library.name, metadata["features"], self)
+            features = metadata["features"]
+            more = supported_text(library.name, features, self)
+            more += asking_text(library.name, features, self.architecture)
             weights = library.name, library.weights_block()
         if self.architecture not in BASELINE:
             forbid_unwinding(code.module)

@@ -23,7 +23,7 @@ from rnncc.codegen.cpu.entries import (
     text_constant,
 )
 from rnncc.codegen.cpu.features import BASELINE
-from rnncc.codegen.cpu.supported import supported_text
+from rnncc.codegen.cpu.supported import asking_text, supported_text
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.values import I32, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
@@ -205,4 +205,6 @@ def _choice(name: str, versions: Sequence[_Version], target: Core) -> str:
     ]
     last = len(versions) - 1
     text = _CHOICE.format(name=name, machine=machine, questions="\n".join(questions), last=last)
-    return text + "".join(version.supported() for version in versions)
+    features = {name for version in versions for name in version.features}
+    supported = "".join(version.supported() for version in versions)
+    return text + supported + asking_text(name, features, target.architecture)

@@ -47,6 +47,10 @@ class NvptxTarget(Gpu):
             machine = DeviceMachine(WITH_TENSORS)
         return ptx_of(text, machine, linked)
 
+    def extensions_of(self, library: Library) -> list[str]:
+        """The host's."""
+        return self.host.extensions
+
     def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
         """LLVM IR of the kernels; then their images and the host's functions as one object."""
         from rnncc.codegen.llvm import objects

@@ -33,7 +33,9 @@ class HostOnly:
     host: CpuTarget
     chips: tuple[str, ...] = ()
     device: str = "cuda"
-    extensions: tuple[str, ...] = ()
+
+    def extensions_of(self, library: Library) -> list[str]:
+        return []
 
     @property
     def triple(self) -> str:

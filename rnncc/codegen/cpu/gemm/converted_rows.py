@@ -41,8 +41,7 @@ class ConvertedRows:
         """The rows that go with weights of a type."""
         item = WORD // GROUP[dtype]
         vectors = -(-depth // target.lanes)
-        # Runs of a row end with whole vectors, wherever they begin: one more than hold its values.
-        stride = HEAD + -(-(vectors + 1) * target.lanes * item // WORD) * WORD
+        stride = HEAD + -(-vectors * target.lanes * item // WORD) * WORD
         # Each block of rows reads all weights once more, so that the more rows the better, while
         # they stay in the cache.
         if target.in_tiles(dtype, depth):
@@ -55,9 +54,9 @@ class ConvertedRows:
     def _in_tiles(target: Core, item: int, depth: int) -> ConvertedRows:
         """In whole registers, each in lines of its own."""
         words, line = -(-depth * item // WORD), TILE_BYTES
-        # A line that the head ends with, those of the values, and one for the last words once more,
-        # into which the last vector of values may reach before.
-        stride = line * (1 + words // TILE_WORDS + 1 + 1)
+        full, rest = divmod(words, TILE_WORDS)
+        # A line that the head ends with, those of the values, and one for the last words again.
+        stride = line * (1 + full + 2 * (rest > 0))
         rows = min(max(target.cache // stride // 32 * 32, 2 * TILE_ROWS), MOST_ROWS)
         return ConvertedRows(item, line - HEAD, stride, rows, target.line)
 

@@ -1,10 +1,10 @@
 """Sums by instructions that multiply a matrix by a matrix, both in registers: Intel's AMX.
 
 A register holds 16 rows of 64 bytes: of rows, 64 bytes of k each; of packed weights, the words of
-16 groups of k, each of 16 units; of sums, 16 rows of 16 units. Packed weights and converted rows lie
-as these registers take them (Intel's Software Developer's Manual, volume 1, chapter "Programming
-with Intel AMX"). The last words of a depth that is no multiple of 16 words are multiplied together
-with those before them, by rows that are zero there.
+16 groups of k for 16 units; of sums, 16 rows of 16 units. Packed weights and converted rows lie as
+these registers take them (Intel's Software Developer's Manual, volume 1, chapter "Programming with
+Intel AMX"). The last words of a depth that is no multiple of 16 words are multiplied together with
+those before them, by rows that are zero there.
 """
 
 from __future__ import annotations
