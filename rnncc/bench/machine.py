@@ -14,7 +14,7 @@ from typing import Any
 
 from rnncc_runtime.memory import Memory
 
-from rnncc.bench.probes import block_bytes, probes
+from rnncc.bench.probes import MATRICES, block_bytes, probes
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.records import record
@@ -60,7 +60,8 @@ class Ceilings:
 
     def rate(self, dtype: str) -> float:
         """Of products with weights of an element type: as f32, where no instruction is faster."""
-        return max(self.flops.get(dtype, 0.0), self.flops["f32"])
+        names = (dtype, dtype + MATRICES)
+        return max(self.flops["f32"], *(self.flops.get(name, 0.0) for name in names))
 
     @property
     def quick_bf16(self) -> bool | None:

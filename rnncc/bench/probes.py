@@ -13,11 +13,21 @@ from typing import Any
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.core import TILE_WORDS
 from rnncc.codegen.cpu.gemm.byte_dots import dot
+from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
+from rnncc.codegen.cpu.gemm.matrix_tiles import (
+    INSTRUCTIONS,
+    ROWS,
+    TILE_SUMS,
+    WEIGHTS,
+    call_amx,
+    with_registers,
+)
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import Emit
-from rnncc.codegen.llvm.values import FLOAT, I32, I64, POINTER, Pointer, Value, vector_type
+from rnncc.codegen.llvm.values import FLOAT, I8, I32, I64, POINTER, Pointer, Value, vector_type
 from rnncc.codegen.llvm.vector import declared
 from rnncc.records import record
 
@@ -28,6 +38,8 @@ SUMS = 8
 
 PRODUCTS = {"bf16": 2, "u8": 4}
 """By weights: how many products one instruction adds to a sum."""
+MATRICES = " matrices"
+"""Behind an element type: by instructions that multiply matrices."""
 
 MultiplyAdds = Callable[[int], float]
 Read = Callable[[int, int, int], float]
@@ -54,7 +66,9 @@ class Probes:
 
     def flops(self, dtype: str) -> int:
         """Of one iteration."""
-        products = PRODUCTS.get(dtype, 1)
+        products = PRODUCTS.get(dtype.removesuffix(MATRICES), 1)
+        if dtype.endswith(MATRICES):
+            return 2 * products * TILE_SUMS * TILE_ROWS * TILE_WORDS * TILE_WORDS
         return 2 * products * self.instructions * self.target.lanes
 
     @property
@@ -71,6 +85,9 @@ def probes(target: CpuTarget) -> Probes:
     dtypes = ["f32", *(dtype for dtype, has in offered.items() if has)]
     for dtype in dtypes:
         _multiply_adds(module, target, dtype)
+    matrices = {dtype + MATRICES: INSTRUCTIONS[dtype] for dtype in target.tiles}
+    for dtype, instruction in matrices.items():
+        _matrices(module, target, f"arithmetic_{dtype}", instruction)
     _mixed(module, target)
     _read(module, target, "read", (False,))
     _read(module, target, "there_and_back", (False, True))
@@ -82,7 +99,7 @@ def probes(target: CpuTarget) -> Probes:
         probe.engine = engine
         return probe
 
-    arithmetic = {dtype: function(f"arithmetic_{dtype}", 1) for dtype in dtypes}
+    arithmetic = {dtype: function(f"arithmetic_{dtype}", 1) for dtype in (*dtypes, *matrices)}
     reads = function("read", 3), function("there_and_back", 3)
     return Probes(arithmetic, function("mixed", 1), *reads, target)
 
@@ -141,6 +158,21 @@ def _multiply_adds(module: ir.Module, target: CpuTarget, dtype: str) -> None:
         starts = [ir.Constant(whole, [i] * target.lanes) for i in range(_chains(target))]
     sums = emit.loop(b.function.args[0], iteration, starts)
     _end(emit, [b.bitcast(total, vector.type) for total in sums])
+
+
+def _matrices(module: ir.Module, target: CpuTarget, name: str, instruction: str) -> None:
+    """As many sums as products keep, of whatever the other registers hold."""
+    emit = _begin(module, f"{name}_inside", 1, target)
+    b = emit.b
+
+    def iteration(index: Value, carried: list[Value]) -> list[Value]:
+        for n in range(TILE_SUMS):
+            call_amx(b, instruction, I8(n), I8(ROWS + n % 2), I8(WEIGHTS + n // 2))
+        return []
+
+    emit.loop(b.function.args[0], iteration)
+    b.ret(FLOAT(0.0))
+    with_registers(b.function, name)
 
 
 def _mixed(module: ir.Module, target: CpuTarget) -> None:

@@ -109,3 +109,14 @@ def test_versions(tmp_path: Path) -> None:
     model, here = load(made.library), rnncc.compile(net, precision="int8")
     assert "graniterapids" in {version["cpu"] for version in model.metadata["versions"]}
     np.testing.assert_array_equal(model.run({"x": x})["y"], here.run({"x": x})["y"])
+
+
+@pytest.mark.parametrize("precision", ["bf16", "int8"])
+def test_one_step_of_one_sequence(precision: str) -> None:
+    """Which has code of its own where it is short."""
+    net, x = rnncc.cells.lstm(48, 40), np.random.default_rng(0).standard_normal((9, 1, 48))
+    model = rnncc.compile(net, precision=precision)
+    whole = model.run({"x": x.astype(np.float32)})["y"]
+    stream = model.stream(batch=1)
+    steps = [stream.step({"x": x[t : t + 1].astype(np.float32)})["y"] for t in range(len(x))]
+    np.testing.assert_array_equal(np.concatenate(steps), whole)

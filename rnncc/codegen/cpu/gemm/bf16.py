@@ -49,8 +49,6 @@ class DotTerms(RowTerms):
     """Rows are rounded to bf16 as they come; one slow instruction adds the products of a word."""
 
     chains = 8
-    instruction = "tdpbf16ps"
-    one_alone = False
 
     def convert(self, source: Pointer, row: Pointer) -> None:
         """The nearest bf16 of each value, ties to even; NaN stays NaN: see `ir/precision.py`."""

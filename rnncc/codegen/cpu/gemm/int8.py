@@ -49,7 +49,6 @@ class ExactTerms(RowTerms):
     """
 
     sums = "i32"
-    instruction = "tdpbsud"
 
     @property
     def tile(self) -> tuple[int, int]:

@@ -20,31 +20,34 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, TILE_BYTES, TILE_ROWS
 from rnncc.codegen.llvm.values import I8, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.vector import declared
+from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import buffer_dtype
+from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Gemm
 from rnncc.kern.program import KernelProgram
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.gemm.rows import RowTerms
 
-SUMS, REGISTERS = 4, 8
+TILE_SUMS, REGISTERS = 4, 8
 """Registers for sums, the first ones; then two for rows, then two for weights."""
 ROWS, WEIGHTS = 4, 6
+INSTRUCTIONS = {"u8": "tdpbsud", "bf16": "tdpbf16ps"}
+"""Type of weights -> LLVM's name of what multiplies rows by them and adds to sums."""
+EXACT = "u8"
+"""Whose sums are the same by vectors, which multiply a row that is alone."""
 MOST_BLOCKS = 2
 """Blocks of 16 rows that share what is loaded of weights."""
 VOID = ir.VoidType()
 
 
 class MatrixTiles:
-    """Products of converted rows by packed weights.
+    """Products of converted rows by packed weights."""
 
-    Args:
-        instruction: LLVM's name of what multiplies rows by weights and adds to sums.
-    """
-
-    def __init__(self, emit: CpuEmit, terms: RowTerms, instruction: str) -> None:
-        self.emit, self.terms, self.instruction = emit, terms, instruction
+    def __init__(self, emit: CpuEmit, terms: RowTerms) -> None:
+        self.emit, self.terms = emit, terms
+        self.instruction = INSTRUCTIONS[terms.weights.dtype]
         self.full, self.rest = divmod(terms.words, TILE_WORDS)
         self.row_bytes = terms.rows.stride
 
@@ -65,7 +68,7 @@ class MatrixTiles:
             offsets: the first units of the vectors, over the panel's slots.
             stack: where they go.
         """
-        at_once = SUMS // blocks
+        at_once = TILE_SUMS // blocks
         for first in range(0, len(offsets), at_once):
             some = offsets[first : first + at_once]
             for n in range(blocks * len(some)):
@@ -118,24 +121,31 @@ class MatrixTiles:
         self._call(name, I8(register), at.base, step)
 
     def _call(self, name: str, *operands: Value) -> None:
-        _call(self.emit.b, name, *operands)
+        call_amx(self.emit.b, name, *operands)
 
 
 def matrices_of(
     program: KernelProgram, target: Core, fixed: Mapping[str, int] | None = None
 ) -> set[str]:
     """The types of weights that a program multiplies as matrices, where some sizes are known."""
-    sizes = fixed or {}
+    if not target.tiles:
+        return set()
+    sizes = dict(fixed or {})
 
     def is_one(dim: Dim) -> bool:
         return dim.symbols <= sizes.keys() and dim.evaluate(sizes) == 1
 
-    if not target.tiles:
-        return set()
+    for loop in program.func.walk():
+        # A chunk of a loop of one iteration is one iteration.
+        if isinstance(loop, For) and loop.extent is not None and is_one(get_dim(loop.count)):
+            sizes[loop.extent.data] = 1
     products = [op for op in program.func.walk() if isinstance(op, Gemm)]
-    several = [op for op in products if not all(map(is_one, op.dims[:-1]))]
-    dtypes = [(buffer_dtype(op.weights), op.depth.data) for op in several]
-    return {dtype for dtype, depth in dtypes if target.in_tiles(dtype, depth)}
+    tiled = [op for op in products if target.in_tiles(buffer_dtype(op.weights), op.depth.data)]
+    return {
+        dtype
+        for op in tiled
+        if (dtype := buffer_dtype(op.weights)) != EXACT or not all(map(is_one, op.dims[:-1]))
+    }
 
 
 def with_registers(inner: ir.Function, name: str) -> ir.Function:
@@ -145,9 +155,9 @@ def with_registers(inner: ir.Function, name: str) -> ir.Function:
     inner.linkage = "internal"
     inner.attributes.add("alwaysinline")
     b = ir.IRBuilder(function.append_basic_block())
-    _call(b, "ldtilecfg", _configuration(inner.module))
+    call_amx(b, "ldtilecfg", _configuration(inner.module))
     code = b.call(inner, function.args)
-    _call(b, "tilerelease")
+    call_amx(b, "tilerelease")
     b.ret(code)
     return function
 
@@ -166,7 +176,8 @@ def _configuration(module: ir.Module) -> ir.GlobalVariable:
     return module.globals[name]
 
 
-def _call(b: ir.IRBuilder, name: str, *operands: Value) -> None:
+def call_amx(b: ir.IRBuilder, name: str, *operands: Value) -> None:
+    """One of LLVM's functions for AMX."""
     kinds = [POINTER if isinstance(x.type, ir.PointerType) else x.type for x in operands]
     b.call(declared(b.module, f"llvm.x86.{name}", VOID, kinds), operands)
 

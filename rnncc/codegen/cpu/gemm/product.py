@@ -17,7 +17,7 @@ from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part, chosen_part
 from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.kinds import terms_of
-from rnncc.codegen.cpu.gemm.matrix_tiles import MOST_BLOCKS, MatrixTiles
+from rnncc.codegen.cpu.gemm.matrix_tiles import EXACT, MOST_BLOCKS, MatrixTiles
 from rnncc.codegen.cpu.gemm.row_axes import RowAxes, indices_apart
 from rnncc.codegen.cpu.gemm.runs import Run
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
@@ -151,7 +151,7 @@ class _GemmCode:
     def _some_rows(self, outer: list[Value], count: Value) -> None:
         """All panels for rows from the first one of a block on."""
         emit = self.emit
-        if self.terms.tiles is not None and not self.terms.one_alone:
+        if self.terms.tiles is not None and self.terms.weights.dtype != EXACT:
             self._tiles(outer, count)
             return
         if self.terms.one_by_one:

@@ -26,9 +26,6 @@ Run = Callable[[Pointer, Value, Value], Value]
 class RowTerms(Terms):
     """Rows lie in the product's room; a word of one is what multiplies a word of weights."""
 
-    instruction = ""
-    """What multiplies matrices of such rows and weights, on machines that do."""
-
     def __init__(
         self, emit: CpuEmit, op: Gemm, left: LeftOperand, weights: Pointer, room: Pointer
     ) -> None:
@@ -38,7 +35,7 @@ class RowTerms(Terms):
         self.most_rows = self.rows.rows
         self.integers = vector_type(I32, self.lanes)
         if emit.target.in_tiles(weights.dtype, self.depth):
-            self.tiles = MatrixTiles(emit, self, self.instruction)
+            self.tiles = MatrixTiles(emit, self)
 
     @abstractmethod
     def convert(self, source: Pointer, row: Pointer) -> None:

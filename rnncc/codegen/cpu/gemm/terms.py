@@ -71,14 +71,12 @@ class Terms:
         most_rows: how many rows are prepared at a time; 0 where none has to be.
         chains: independent sums that keep up with the reading of weights.
         tiles: what multiplies several rows at once, where there are instructions for matrices.
-        one_alone: whether others may multiply a row that is alone, with the same bits.
     """
 
     sums: str | None = None
     most_rows = 0
     chains = 3
     tiles: MatrixTiles | None = None
-    one_alone = True
 
     def __init__(self, emit: CpuEmit, op: Gemm, left: LeftOperand, weights: Pointer) -> None:
         self.emit, self.a, self.weights = emit, left, weights
