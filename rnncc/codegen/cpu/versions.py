@@ -24,6 +24,7 @@ from rnncc.codegen.cpu.entries import (
 )
 from rnncc.codegen.cpu.features import BASELINE
 from rnncc.codegen.cpu.supported import asking_text, supported_text
+from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.values import I32, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
@@ -78,7 +79,7 @@ _QUESTION = """\
 
 def write_versions(
     name: str,
-    versions: Sequence[tuple[Library, Core]],
+    versions: Sequence[tuple[Library, CpuTarget]],
     metadata: dict[str, Any],
     weights: np.ndarray[Any, Any],
 ) -> Code:
@@ -125,7 +126,7 @@ class _Version:
         computing: names of those that take the weights first.
     """
 
-    def __init__(self, name: str, library: Library, target: Core) -> None:
+    def __init__(self, name: str, library: Library, target: CpuTarget) -> None:
         library.name, self.name, self.target = name, name, target
         self.features = target.extensions_of(library)
         code = emit_module(library, target)

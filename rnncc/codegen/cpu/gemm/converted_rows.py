@@ -40,12 +40,12 @@ class ConvertedRows:
     def of(target: Core, dtype: str, depth: int) -> ConvertedRows:
         """The rows that go with weights of a type."""
         item = WORD // GROUP[dtype]
+        if target.in_tiles(dtype, depth):
+            return ConvertedRows._in_tiles(target, item, depth)
         vectors = -(-depth // target.lanes)
         stride = HEAD + -(-vectors * target.lanes * item // WORD) * WORD
         # Each block of rows reads all weights once more, so that the more rows the better, while
         # they stay in the cache.
-        if target.in_tiles(dtype, depth):
-            return ConvertedRows._in_tiles(target, item, depth)
         fit = target.cache // stride
         rows = 1 if target.compact else min(max(fit // 12 * 12, LEAST_ROWS), MOST_ROWS)
         return ConvertedRows(item, 0, stride, rows, target.line)

@@ -162,7 +162,7 @@ def with_registers(inner: ir.Function, name: str) -> ir.Function:
     return function
 
 
-def _configuration(module: ir.Module) -> ir.GlobalVariable:
+def _configuration(module: ir.Module) -> ir.GlobalValue:
     """What says how large each register is: so many bytes a row, so many rows."""
     name = "tiles"
     if name not in module.globals:

@@ -46,8 +46,9 @@ class RowTerms(Terms):
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             # The row as the caller has it: `row` of this class is its place in the room.
+            source = super(RowTerms, self).row(outer, first, i)
             place = self._place(i)
-            self.convert(super(RowTerms, self).row(outer, first, i), place)
+            self.convert(source, place)
             if self.tiles is not None:
                 self._set_apart(place, self.tiles)
             return []

@@ -1,0 +1,241 @@
+"""A panel of packed weights: sums of rows that it passes by, in registers, and the body behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+from llvmlite import ir
+
+from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
+from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
+from rnncc.codegen.cpu.gemm.epilogue import Epilogue
+from rnncc.codegen.cpu.gemm.matrix_tiles import MOST_BLOCKS, MatrixTiles
+from rnncc.codegen.cpu.gemm.runs import Run
+from rnncc.codegen.cpu.gemm.sums import ZERO, Sums, Width
+from rnncc.codegen.cpu.gemm.terms import Terms
+from rnncc.codegen.llvm.values import I64, Pointer, Value
+
+SHORT = 32
+"""Words of a sum beside which its way over the stack would count."""
+
+
+class Panels:
+    """Code for a panel at a time.
+
+    Args:
+        whole: the width of a whole panel.
+        far: whether the panel that comes next is fetched.
+        row: of the left operand, given the indices of the outer loops and its number.
+        indices: of its axes.
+    """
+
+    def __init__(
+        self,
+        emit: CpuEmit,
+        terms: Terms,
+        sums: Sums,
+        epilogue: Epilogue,
+        slots: int,
+        whole: Width,
+        far: bool,
+        row: Callable[[list[Value], Value], Pointer],
+        indices: Callable[[list[Value], Value], list[Value]],
+    ) -> None:
+        self.emit, self.terms, self.sums, self.epilogue = emit, terms, sums, epilogue
+        self.slots, self.whole, self.far = slots, whole, far
+        self.row, self.indices = row, indices
+        self.lanes, self.units = emit.target.lanes, sums.panel
+
+    def panel(self, outer: list[Value], rows: Part, panel: Value, width: Width) -> None:
+        """Some rows, in tiles that are as even as can be; one epilogue serves all."""
+        if self.terms.tiles is not None:
+            self._matrices(self.terms.tiles, outer, rows, panel, width)
+            return
+        b, (first, count) = self.emit.b, rows
+        # The stack has room for so many vectors of sums.
+        most = min(self.terms.tile[0], SUMS // (self.slots * width.vectors))
+        # The words of a function that serves several products are not known, and stand as 0.
+        at_once = self.epilogue.is_short and 0 < self.terms.words <= SHORT
+        at_once = at_once and self.slots * width.vectors <= self.terms.tile[1]
+        tiles = self.emit.parts(count, I64(most))
+        # Without rows there are no tiles, and nothing must be divided by their number.
+        none = b.icmp_signed("==", tiles, I64(0))
+        # Even tiles: seven rows are four and three, not six and one, whose single row would wait
+        # for each of its sums.
+        least = self.emit.quotient(count, b.select(none, I64(1), tiles))
+        higher = b.sub(count, b.mul(least, tiles))
+
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
+            (row,) = carried
+            height = b.add(least, b.zext(b.icmp_signed("<", i, higher), I64))
+            heights = self._heights(count, most)
+            write = self._whole_tile if at_once else self._store_sums
+            # Sums go to the stack so that one epilogue serves tiles of all heights: with one for
+            # each, machine code was a quarter larger, and no faster.
+            self._by_height(height, heights, lambda rows: write(outer, row, rows, panel, width))
+            if not at_once:
+                self._finish_saved(outer, row, height, panel, width, self._stack)
+            return [b.add(row, height)]
+
+        self.emit.loop(tiles, iteration, [first])
+
+    def _matrices(
+        self, tiles: MatrixTiles, outer: list[Value], rows: Part, panel: Value, width: Width
+    ) -> None:
+        """Some rows, as many at a time as share what is loaded of the panel."""
+        b, (first, count) = self.emit.b, rows
+        units, most = self.sums.units(width, self.slots), I64(TILE_ROWS * MOST_BLOCKS)
+        elements = TILE_ROWS * MOST_BLOCKS * len(units) * self.lanes
+        stack = replace(self.emit.shared_room(elements), dtype=self._stack.dtype)
+        right, step = self.terms.panel(panel, self.units), b.mul(width.units, I64(self.terms.bytes))
+
+        def iteration(i: Value, carried: list[Value]) -> list[Value]:
+            done = b.mul(i, most)
+            row, left = b.add(first, done), b.sub(count, done)
+            height = b.select(b.icmp_signed("<", left, most), left, most)
+            here = self.row(outer, row)
+            self._by_height(
+                self.emit.parts(height, I64(TILE_ROWS)),
+                range(1, MOST_BLOCKS + 1),
+                lambda blocks: tiles.store(here, blocks, right, step, units, stack),
+            )
+            self._finish_saved(outer, row, height, panel, width, stack)
+            return []
+
+        self.emit.loop(self.emit.parts(count, most), iteration)
+
+    def _heights(self, count: Value, most: int) -> list[int]:
+        """Those that even tiles of so many rows may have."""
+        if isinstance(count, ir.Constant):
+            least, higher = divmod(count.constant, -(-count.constant // most))
+            return [least, least + 1] if higher else [least]
+        single = self.emit.team is not None or most < 3  # else a row is alone only if it is all
+        return list(range(1 if single else 2, most + 1))
+
+    def _by_height(
+        self, height: Value, heights: Sequence[int], write: Callable[[int], None]
+    ) -> None:
+        """Code for a tile whose height is one of those."""
+        b = self.emit.b
+        done = b.append_basic_block("sums")
+        starts = {number: b.append_basic_block(f"tile.{number}") for number in heights}
+        switch = cast(Any, b).switch(height, starts[heights[-1]])
+        for number, start in starts.items():
+            if number != heights[-1]:
+                switch.add_case(I64(number), start)
+            b.position_at_end(start)
+            write(number)
+            b.branch(done)
+        b.position_at_end(done)
+
+    def _whole_tile(
+        self, outer: list[Value], row: Value, height: int, panel: Value, width: Width
+    ) -> None:
+        """The sums of a tile, and the epilogue while they are in registers."""
+        numbers = [self.emit.b.add(row, I64(r)) for r in range(height)]
+        lefts = [self.row(outer, number) for number in numbers]
+        ahead = self.sums.ahead(row, height, width) if self.far else []
+        (run,) = self.sums.runs(width, self.slots)
+        sums = self.sums.of(lefts, [panel], width, run.offsets, ahead)
+        for number, (of_row,) in zip(numbers, sums, strict=True):
+            of_slots = run.apart(self.emit.b, of_row)
+            self.finish(outer, number, [panel], width, partial(_of, [of_slots]))
+
+    def _store_sums(
+        self, outer: list[Value], row: Value, height: int, panel: Value, width: Width
+    ) -> None:
+        """The sums of a tile, by as many vectors at a time as registers hold."""
+        b, vectors, together = self.emit.b, self.slots * width.vectors, self.terms.tile[1]
+        lefts = [self.row(outer, b.add(row, I64(r))) for r in range(height)]
+
+        def part(run: Run, first: Value, fetches: bool, start: Value = ZERO) -> None:
+            ahead = self.sums.ahead(row, height, width) if fetches and self.far else []
+            sums = self.sums.of(lefts, [panel], width, run.offsets, ahead, start)
+            for r, (of_row,) in enumerate(sums):
+                for i, value in enumerate(run.apart(b, of_row)):
+                    at = self._on_stack(self._stack, b.add(first, I64(r * vectors + i)))
+                    self.emit.store(value, at, self.lanes)
+
+        if width is self.whole and vectors % together == 0:
+
+            def iteration(i: Value, carried: list[Value]) -> list[Value]:
+                first = b.mul(i, I64(together))
+                offsets: list[Value] = [I64(n * self.lanes) for n in range(together)]
+                part(Run(offsets), first, True, b.mul(first, I64(self.lanes)))
+                return []
+
+            self.emit.loop(I64(vectors // together), iteration)
+            return
+        first = 0
+        for run in self.sums.runs(width, self.slots):
+            part(run, I64(first), first == 0)
+            first += run.vectors
+
+    def _finish_saved(
+        self,
+        outer: list[Value],
+        row: Value,
+        height: Value,
+        panel: Value,
+        width: Width,
+        stack: Pointer,
+    ) -> None:
+        """The epilogue of a tile whose sums are on the stack."""
+        b, vectors = self.emit.b, self.slots * width.vectors
+
+        def iteration(r: Value, carried: list[Value]) -> list[Value]:
+            here = self._on_stack(stack, b.mul(r, I64(vectors)))
+
+            def saved(_: int, number: int) -> Value:
+                return self.emit.load(self._on_stack(here, I64(number)), self.lanes)
+
+            self.finish(outer, b.add(row, r), [panel], width, saved)
+            return []
+
+        self.emit.loop(height, iteration)
+
+    def finish(
+        self,
+        outer: list[Value],
+        row: Value,
+        panels: list[Value],
+        width: Width,
+        sums: Callable[[int, int], Value],
+    ) -> None:
+        """The epilogue of one row; `sums`: by panel and by slot · vectors + vector."""
+        b, vectors = self.emit.b, width.vectors
+        left = self.row(outer, row)
+        state = self.epilogue.row(self.indices(outer, row))
+        for p, panel in enumerate(panels):
+            before = b.mul(panel, I64(self.slots * self.units))
+            for j in range(vectors):
+                slots = [
+                    self.terms.total(
+                        sums(p, s * vectors + j),
+                        left,
+                        b.add(before, self.sums.unit(width, s * vectors + j)),
+                    )
+                    for s in range(self.slots)
+                ]
+                self.epilogue.run(state, panel, j, self._inside(width, j), slots)
+
+    def _inside(self, width: Width, vector: int) -> int | Value:
+        """How many units of a vector the panel has."""
+        inside = self.emit.b.sub(width.units, I64(vector * self.lanes))
+        if isinstance(inside, ir.Constant):
+            return min(self.lanes, cast(int, inside.constant))
+        return self.lanes if vector + 1 < width.vectors or self.lanes == 1 else inside
+
+    def _on_stack(self, stack: Pointer, number: Value) -> Pointer:
+        return self.emit.at(stack, self.emit.b.mul(number, I64(self.lanes)))
+
+    @property
+    def _stack(self) -> Pointer:
+        return replace(self.emit.stack, dtype=self.terms.sums or self.emit.element)
+
+
+def _of(sums: list[list[Value]], panel: int, number: int) -> Value:
+    return sums[panel][number]
