@@ -60,6 +60,7 @@ from rnncc.errors import CompileError
 @click.option("--explain", is_flag=True, help="Say what bounds NET, and what would help.")
 @MAX_INPUT
 @JSON
+@click.option("--markdown", is_flag=True, help="Of a net or suite: print a table in Markdown.")
 @click.option(
     "--svg", type=click.Path(path_type=Path), help="A picture: times relative to rnncc's."
 )
@@ -86,6 +87,7 @@ def bench(
     write: bool,
     explain: bool,
     as_json: bool,
+    markdown: bool,
     svg: Path | None,
 ) -> None:
     """Time a net, or a suite of nets beside the peers that are installed.
@@ -97,8 +99,10 @@ def bench(
     from rnncc.commands import benching
 
     effort = Effort(cores(core), rounds, seconds)
+    if markdown and (as_json or explain or roofline):
+        raise CompileError("--markdown", "goes without --json, --explain and --roofline")
     if what is None:
-        if explain or svg or only or peers:
+        if explain or svg or only or peers or markdown:
             raise CompileError("bench", "NET or SUITE is missing", "rnncc bench lists the suites")
         if write and not roofline:
             raise CompileError("--write", "goes with --roofline")
@@ -118,4 +122,5 @@ def bench(
             raise CompileError("--explain", "goes with a net, its sizes and --train alone")
         benching.explain(what, chosen, effort, as_json)
         return
-    benching.bench(what, chosen, effort, roofline, as_json, svg)
+    form = "json" if as_json else "markdown" if markdown else None
+    benching.bench(what, chosen, effort, roofline, form, svg)

@@ -58,6 +58,27 @@ def print_results(results: Sequence[Result], ceilings: Sequence[Ceilings] = ()) 
     _print_notes(results, compared, bool(ceilings))
 
 
+def print_markdown(results: Sequence[Result]) -> None:
+    """A table in Markdown: microseconds, and in brackets how many times the first one's that is."""
+    names = list(dict.fromkeys(name for result in results for name in result.times))
+    for row in (["case", *names], ["---"] * (len(names) + 1)):
+        click.echo(f"| {' | '.join(row)} |")
+    for result in results:
+        cells = [_cell(result, name, names[0]) for name in names]
+        click.echo(f"| {' | '.join([printable(result.case.name), *cells])} |")
+
+
+def _cell(result: Result, name: str, first: str) -> str:
+    """Of three digits."""
+    if name not in result.times:
+        return ""
+    seconds = result.times[name].median
+    text = f"{float(f'{1e6 * seconds:.3g}'):,g}"
+    if name == first or first not in result.times:
+        return text
+    return f"{text} ({seconds / result.times[first].median:.2f})"
+
+
 def _figures(compared: bool, bounded: bool) -> dict[str, Cell]:
     """What stands beside a time of ours, by heading."""
     ratio: dict[str, Cell] = {"ratio": lambda result, name: _number(result.ratio(name))}

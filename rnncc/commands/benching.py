@@ -26,7 +26,7 @@ from rnncc.codegen.cpu import measured
 from rnncc.codegen.cpu.entries import threading_cost_of
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.commands import libraries
-from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
+from rnncc.commands.bench_reports import print_ceilings, print_json, print_markdown, print_results
 from rnncc.commands.options import options_of
 from rnncc.commands.tables import print_table, printable
 from rnncc.errors import CompileError
@@ -61,7 +61,12 @@ class Chosen:
 
 
 def bench(
-    what: str, chosen: Chosen, effort: Effort, roofline: bool, as_json: bool, svg: Path | None
+    what: str,
+    chosen: Chosen,
+    effort: Effort,
+    roofline: bool,
+    form: str | None,
+    svg: Path | None,
 ) -> None:
     """Time a net or a suite, and print it.
 
@@ -98,8 +103,10 @@ def bench(
             results.append(result)
     if svg is not None:
         write_file(svg, draw(results, *_headings(what, effort, several)))
-    if as_json:
+    if form == "json":
         print_json(results, effort, ceilings)
+    elif form == "markdown":
+        print_markdown(results)
     else:
         print_results(results, ceilings)
 

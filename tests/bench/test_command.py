@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import os
 import subprocess
 import sys
@@ -81,6 +82,16 @@ def test_a_net_with_everything(tmp_path: Path, capsys: Capture, little: None) ->
     assert report["results"][0]["times"]["rnncc"]["least"] > 0
     assert report["results"][0]["case"]["sizes"] == [["T", 5], ["N", 2]]
     assert ET.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_a_table_for_documentation(capsys: Capture) -> None:
+    words = ["bench", *NET, "--for", "5,2", *QUICK, "--precision", "fp32,int8", "--markdown"]
+    assert main(words) == 0
+    heads, line, row = capsys.readouterr().out.splitlines()
+    assert (heads, line) == ("| case | rnncc | rnncc int8 |", "| --- | --- | --- |")
+    assert re.fullmatch(r"\| \S+ T=5 N=2 \| [\d.,]+ \| [\d.,]+ \(\d+\.\d\d\) \|", row)
+    assert main([*words, "--json"]) == 2
+    assert "--markdown: goes without --json" in capsys.readouterr().err
 
 
 def test_a_net_trained(capsys: Capture) -> None:
