@@ -89,11 +89,12 @@ def test_a_row_alone_gives_the_same_bits(precision: str, cpu: str, turned: bool)
 
 
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "native"])
-def test_rows_that_are_no_ordinary_numbers(cpu: str) -> None:
+@pytest.mark.parametrize("depth", [19, 83])
+def test_rows_that_are_no_ordinary_numbers(cpu: str, depth: int) -> None:
     """They spoil no other row: inf and NaN give NaN, what is tiny counts as zero."""
     if not can_run(cpu):
         pytest.skip(f"{cpu} does not run here")
-    weights, x = drawn(19, 5), drawn(8, 19)
+    weights, x = drawn(depth, 5), drawn(8, depth)
     x[1], x[2], x[3] = 0, 1e-38, 3e38
     x[4, 7], x[5, 18], x[6, 0] = np.nan, np.inf, -np.inf
     got = Low(product(weights), "int8", cpu).run({"x": x}, {"T": 8})["y"]
@@ -108,8 +109,9 @@ def test_rows_that_are_no_ordinary_numbers(cpu: str) -> None:
     assert np.isfinite(halves[[0, 1, 2, 7]]).all()
 
 
-def test_weights_that_are_no_ordinary_numbers() -> None:
-    weights, x = drawn(19, 5), drawn(3, 19)
+@pytest.mark.parametrize("depth", [19, 83])
+def test_weights_that_are_no_ordinary_numbers(depth: int) -> None:
+    weights, x = drawn(depth, 5), drawn(3, depth)
     weights[:, 1], weights[3, 2], weights[4, 3] = 0, np.nan, np.inf
     got = Low(product(weights), "int8").run({"x": x}, {"T": 3})["y"]
     assert np.isnan(got[:, 2:4]).all()
