@@ -52,7 +52,8 @@ otherwise.
 
 ## What a library needs of others
 
-Code and constants alone, as everywhere ([abi.md](abi.md)). What it may call:
+Code and constants alone, as everywhere ([abi.md](abi.md)), but for the constructor of one with AMX,
+which makes a system call by itself. What it may call:
 
 | system | functions |
 |---|---|
