@@ -95,6 +95,9 @@ class Stream(Compiled):
         self._slots = [(TensorSpec.read(s), Size.parse(s["offset"])) for s in kept["slots"]]
         self._layout = _checksum(metadata)
         self._kept_symbols = [s for s in self._symbols if s != TIME]
+        shapes = [spec.sizes for spec in (*self.starts.values(), *(s for s, _ in self._slots))]
+        self._begun_with = {s for sizes in shapes for size in sizes for s in size.symbols}
+        self._open = set[str]()  # what neither the state nor a step so far has told
         self._step, self._batch = functions["step"], batch
         self._order = list(specs)
         sizes = (s for spec in (*self.inputs.values(), *self.outputs.values()) for s in spec.sizes)
@@ -243,9 +246,8 @@ class Stream(Compiled):
         known_shapes = [(n, specs[n].sizes, a.shape) for n, a in arrays.items() if a is not None]
         if self._batch is not None:
             known_shapes.append(("the stream", (_BATCH,), (self._batch,)))
-        shapes = [spec.sizes for spec in (*self.starts.values(), *(s for s, _ in self._slots))]
-        used = {symbol for sizes in shapes for size in sizes for symbol in size.symbols}
-        values = solve([*known_shapes, *more], [s for s in self._kept_symbols if s in used])
+        needed = [s for s in self._kept_symbols if s in self._begun_with]
+        values = solve([*known_shapes, *more], needed)
         sizes = {symbol: values.get(symbol, 1) for symbol in self._kept_symbols}
         state = self._allocate(sizes)
         for name in absent:
@@ -272,6 +274,8 @@ class Stream(Compiled):
 
     def _adopt(self, state: Block, sizes: dict[str, int]) -> None:
         self._state, self._sizes = state, sizes
+        given = {BATCH} if self._batch is not None else set[str]()
+        self._open = sizes.keys() - self._begun_with - given
         self._forget()
 
     def _forget(self) -> None:
@@ -327,8 +331,12 @@ class Stream(Compiled):
         if self._sizes is None:
             self._start({}, known_shapes)
         assert self._sizes is not None
-        fixed = [("the stream", (Size.parse(s),), (n,)) for s, n in self._sizes.items()]
+        told = [(s, n) for s, n in self._sizes.items() if s not in self._open]
+        fixed = [("the stream", (Size.parse(s),), (n,)) for s, n in told]
         values = solve([*fixed, *known_shapes], [TIME])
+        shown = {s: values[s] for s in self._open & values.keys()}
+        self._sizes |= shown
+        self._open -= shown.keys()
         symbols = self._ordered(self._sizes, values[TIME])
         inputs = [
             ArraySlot(name, self._order.index(name), spec.dtype, array.shape)
