@@ -262,6 +262,24 @@ def test_what_a_step_refuses(lstm: Model) -> None:
     assert stream.state == before
 
 
+def test_sizes_that_steps_alone_show() -> None:
+    """Neither the beginning nor the batch tells them; the first step that does settles them."""
+    onnx = pytest.importorskip("onnx")
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[T, N, W] x, float[N, 2] s) => (float[T, N, 2] y) {
+      m = ReduceMean <axes = [2], keepdims = 1> (x) y = Add (m, s)
+    }"""
+    model = rnncc.compile(onnx.parser.parse_model(text))
+    start, x = np.ones((3, 2), np.float32), np.full((1, 3, 5), 2, np.float32)
+    stream = model.stream(3, {"s": start})
+    np.testing.assert_array_equal(stream.step({"x": x})["y"], np.full((1, 3, 2), 3))
+    with pytest.raises(ArrayError, match="W is 5 in the stream but 4 in x"):
+        stream.step({"x": x[..., :4]})
+    again = model.stream()
+    again.state = stream.state
+    np.testing.assert_array_equal(again.step({"x": x[..., :4]})["y"], np.full((1, 3, 2), 3))
+
+
 def test_states_that_do_not_fit(lstm: Model) -> None:
     stream = lstm.stream(batch=2)
     saved = stream.state
