@@ -7,7 +7,7 @@ an array into a constant; out comes the spectrum, of the same form.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ Literal = Callable[[Array, str], SSAValue]
 _LEAST_FACTORED = 128
 """Elements from which on a transform is made of shorter ones; the matrix of 64 has 32 KB."""
 _LEAST_GAIN = 4
-"""How many times shorter the factors are together: less, and moving elements takes what is spared."""
+"""How many times shorter the factors are together; below, moving elements takes what is spared."""
 
 
 @record

@@ -102,8 +102,8 @@ def _of_length(b: Builder, x: SSAValue, axis: int, length: int) -> SSAValue:
 def _stft(n: Node) -> SSAValue:
     """Fourier transforms of windows of a signal, each times the window's weights.
 
-    Refused: a computed step or length; more than 65,536 elements, or more than 4096 whose number has
-    no two like factors.
+    Refused: a computed step or length; more than 65,536 elements, or more than 4096 whose number
+    has no two like factors.
     """
     b, dims = n.b, n.dims()
     x, step = n.x(0, FLOATS), int(n.scalar(1))
