@@ -152,7 +152,7 @@ def into_branches(rng: random.Random, model: Any) -> None:
         if rng.random() < 0.5:
             chosen = _fresh(rng)
             model.graph.input.append(helper.make_tensor_value_info(chosen, BOOL, []))
-        branches = {"then_branch": then, "else_branch": then}
+        branches: dict[str, Any] = {"then_branch": then, "else_branch": then}
         some.replace_with([helper.make_node("If", [chosen], some.needed, **branches)])
 
 
