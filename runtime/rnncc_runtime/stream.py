@@ -42,7 +42,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 KnownShape = tuple[str, tuple[Size, ...], Shape]
 """An array's name, what its shape should be, and what it is."""
 
-_TIME, _BATCH = Size.parse(TIME), Size.parse(BATCH)
+_TIME = Size.parse(TIME)
 
 
 def alone(method: _F) -> _F:
@@ -97,7 +97,10 @@ class Stream(Compiled):
         self._kept_symbols = [s for s in self._symbols if s != TIME]
         shapes = [spec.sizes for spec in (*self.starts.values(), *(s for s, _ in self._slots))]
         self._begun_with = {s for sizes in shapes for size in sizes for s in size.symbols}
-        self._open = set[str]()  # what neither the state nor a step so far has told
+        (self._rows,) = self._begun_with if len(self._begun_with) == 1 else [BATCH]
+        sizes = (size for spec in self.inputs.values() for size in spec.sizes)
+        self._shown = {s for size in sizes for s in size.symbols if s != TIME}
+        self._given: dict[str, object] | None = None  # waits for sizes that the first step shows
         self._step, self._batch = functions["step"], batch
         self._order = list(specs)
         sizes = (s for spec in (*self.inputs.values(), *self.outputs.values()) for s in spec.sizes)
@@ -117,13 +120,14 @@ class Stream(Compiled):
         Args:
             inputs: by name, such as initial states, lengths, or an encoder's outputs. Initial
                 states that are left out are zeros, lengths have no end. The batch is that of
-                `Model.stream`, else that of these arrays; without any, that of the next step.
+                `Model.stream`, else that of these arrays; without any, that of the next step, which
+                also tells other sizes: the sequences begin with it then, from copies of these.
 
         Raises:
             ArrayError: an array is missing, unknown, or of a wrong dtype or shape.
             RunError: the code refused the sizes.
         """
-        self._sizes = None
+        self._sizes = self._given = None
         self._forget()
         if inputs is not None or self._batch is not None:
             self._start(inputs or {}, [])
@@ -174,10 +178,10 @@ class Stream(Compiled):
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = None if self._sizes is None else self.state
-        return methodcaller("stream"), (self._keep,), (self._batch, state)
+        return methodcaller("stream"), (self._keep,), (self._batch, state, self._given)
 
-    def __setstate__(self, kept: tuple[int | None, bytes | None]) -> None:
-        self._batch, state = kept
+    def __setstate__(self, kept: tuple[int | None, bytes | None, dict[str, object] | None]) -> None:
+        self._batch, state, self._given = kept
         if state is not None:
             self.state = state
 
@@ -210,8 +214,9 @@ class Stream(Compiled):
     def state(self, content: bytes) -> None:
         numbers, values = saved.unpack(content, self._layout, len(self._kept_symbols))
         sizes = dict(zip(self._kept_symbols, numbers, strict=True))
-        if self._batch not in (None, sizes.get(BATCH, self._batch)):
-            problem = f"a state of N = {sizes[BATCH]} for a stream of N = {self._batch}"
+        rows = self._rows
+        if self._batch not in (None, sizes.get(rows, self._batch)):
+            problem = f"a state of {rows} = {sizes[rows]} for a stream of {rows} = {self._batch}"
             raise StreamError(f"{self.name}: {problem}")
         places = self._places(sizes)
         if sum(count for _, count in places) != len(values):  # known before anything is allocated
@@ -245,7 +250,11 @@ class Stream(Compiled):
         arrays = dict(zip(specs, self._checked(inputs, specs), strict=True))
         known_shapes = [(n, specs[n].sizes, a.shape) for n, a in arrays.items() if a is not None]
         if self._batch is not None:
-            known_shapes.append(("the stream", (_BATCH,), (self._batch,)))
+            known_shapes.append(("the stream", (Size.parse(self._rows),), (self._batch,)))
+        if not more and not self._shown <= solve(known_shapes, []).keys():
+            copies = (np.array(a) if isinstance(a, np.ndarray) else a for a in inputs.values())
+            self._given = dict(zip(inputs, copies, strict=True))
+            return
         needed = [s for s in self._kept_symbols if s in self._begun_with]
         values = solve([*known_shapes, *more], needed)
         sizes = {symbol: values.get(symbol, 1) for symbol in self._kept_symbols}
@@ -273,9 +282,7 @@ class Stream(Compiled):
         return self._memory(self._bytes("state_bytes", sizes))
 
     def _adopt(self, state: Block, sizes: dict[str, int]) -> None:
-        self._state, self._sizes = state, sizes
-        given = {BATCH} if self._batch is not None else set[str]()
-        self._open = sizes.keys() - self._begun_with - given
+        self._state, self._sizes, self._given = state, sizes, None
         self._forget()
 
     def _forget(self) -> None:
@@ -329,14 +336,10 @@ class Stream(Compiled):
         if single or not self._timed:
             known_shapes += [("the step", (_TIME,), (1,))]
         if self._sizes is None:
-            self._start({}, known_shapes)
+            self._start(self._given or {}, known_shapes)
         assert self._sizes is not None
-        told = [(s, n) for s, n in self._sizes.items() if s not in self._open]
-        fixed = [("the stream", (Size.parse(s),), (n,)) for s, n in told]
+        fixed = [("the stream", (Size.parse(s),), (n,)) for s, n in self._sizes.items()]
         values = solve([*fixed, *known_shapes], [TIME])
-        shown = {s: values[s] for s in self._open & values.keys()}
-        self._sizes |= shown
-        self._open -= shown.keys()
         symbols = self._ordered(self._sizes, values[TIME])
         inputs = [
             ArraySlot(name, self._order.index(name), spec.dtype, array.shape)
