@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from ctypes import addressof, c_void_p
 from functools import wraps
 from math import prod
@@ -252,8 +253,7 @@ class Stream(Compiled):
         if self._batch is not None:
             known_shapes.append(("the stream", (Size.parse(self._rows),), (self._batch,)))
         if not more and not self._shown <= solve(known_shapes, []).keys():
-            copies = (np.array(a) if isinstance(a, np.ndarray) else a for a in inputs.values())
-            self._given = dict(zip(inputs, copies, strict=True))
+            self._given = deepcopy(dict(inputs))
             return
         needed = [s for s in self._kept_symbols if s in self._begun_with]
         values = solve([*known_shapes, *more], needed)

@@ -231,7 +231,7 @@ def test_the_last_of_several_initialisers_of_one_name_counts() -> None:
     """As ONNX Runtime has it; the standard does not allow several."""
     made = model([node("Mul", "x k", "y")], [info("x", [2])], [info("y", None)])
     for value in (2.0, 3.0):
-        made.graph.initializer.append(numpy_helper.from_array(np.float32([value]), "k"))
+        made.graph.initializer.append(numpy_helper.from_array(np.array([value], np.float32), "k"))
     x = np.array([1, -2], np.float32)
     np.testing.assert_array_equal(interpreted(made, {"x": x})["y"], 3 * x)
 

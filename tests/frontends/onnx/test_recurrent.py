@@ -23,6 +23,7 @@ from tests.frontends.onnx.models import (
     node,
 )
 from tests.frontends.onnx.random_layers import Case, layers
+from tests.golden import Arrays
 
 EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", "25"))
 """Random layers of each kind; 2000 by hand."""
@@ -81,7 +82,7 @@ def test_last_states_of_sequences_of_no_steps(kind: str, gates: int) -> None:
         )
     ]
     made = model(nodes, inputs, [info(name, None) for name in outputs], constants)
-    arrays = {"x": rng.standard_normal((4, 3, 3)).astype(np.float32)}
+    arrays: Arrays = {"x": rng.standard_normal((4, 3, 3)).astype(np.float32)}
     arrays["lengths"] = np.array([3, 0, 4], np.int32)
     arrays |= {state: rng.standard_normal((2, 3, 2)).astype(np.float32) for state in states}
     got = interpreted(made, arrays)
