@@ -167,14 +167,15 @@ class Builder(PlainOps):
     def broadcast_together(self, *values: SSAValue) -> list[SSAValue]:
         """Broadcast as NumPy does: trailing axes line up, sizes are equal or 1."""
         rank = max(len(dims_of(v)) for v in values)
-        dims = [Dim.of(1)] * rank
+        dims, differ = [Dim.of(1)] * rank, list[tuple[Dim, Dim]]()
         for value in values:
             for axis, size in enumerate(dims_of(value), rank - len(dims_of(value))):
                 if size not in (1, dims[axis]) and dims[axis] != 1:
-                    shapes = " and ".join(shape_text(dims_of(v)) for v in values)
-                    what = f"shapes do not broadcast: {shapes}"
-                    raise CompileError(self.loc, what, differ=[(dims[axis], size)])
+                    differ.append((dims[axis], size))
                 dims[axis] = size if dims[axis] == 1 else dims[axis]
+        if differ:
+            shapes = " and ".join(shape_text(dims_of(v)) for v in values)
+            raise CompileError(self.loc, f"shapes do not broadcast: {shapes}", differ=differ)
         axes = [range(rank - len(dims_of(v)), rank) for v in values]
         return [self.broadcast(v, dims, a) for v, a in zip(values, axes, strict=True)]
 

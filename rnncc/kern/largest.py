@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.sizes import parse_largest
@@ -24,6 +25,7 @@ class Largest:
         self.formulas = tuple(dict.fromkeys(formulas))
 
     @staticmethod
+    @lru_cache(maxsize=1024)  # each function of a net declares the buffers that it shares anew
     def parse(text: str) -> Largest:
         """The inverse of `str`; raises `ValueError` on anything else."""
         try:

@@ -127,7 +127,8 @@ class Model(Compiled):
         """Begin a sequence that comes piece by piece; cut anywhere, it gives the bits of `run`.
 
         Args:
-            batch: N; without it, what `inputs` or the first step shows.
+            batch: N, or the one open size of the states; without it, what `inputs` or the first
+                step shows.
             inputs: what the sequence begins with, as for `Stream.reset`.
 
         Raises:

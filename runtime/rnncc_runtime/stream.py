@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from ctypes import addressof, c_void_p
 from functools import wraps
 from math import prod
@@ -42,7 +43,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 KnownShape = tuple[str, tuple[Size, ...], Shape]
 """An array's name, what its shape should be, and what it is."""
 
-_TIME, _BATCH = Size.parse(TIME), Size.parse(BATCH)
+_TIME = Size.parse(TIME)
 
 
 def alone(method: _F) -> _F:
@@ -95,6 +96,12 @@ class Stream(Compiled):
         self._slots = [(TensorSpec.read(s), Size.parse(s["offset"])) for s in kept["slots"]]
         self._layout = _checksum(metadata)
         self._kept_symbols = [s for s in self._symbols if s != TIME]
+        shapes = [spec.sizes for spec in (*self.starts.values(), *(s for s, _ in self._slots))]
+        self._begun_with = {s for sizes in shapes for size in sizes for s in size.symbols}
+        (self._rows,) = self._begun_with if len(self._begun_with) == 1 else [BATCH]
+        sizes = (size for spec in self.inputs.values() for size in spec.sizes)
+        self._shown = {s for size in sizes for s in size.symbols if s != TIME}
+        self._given: dict[str, object] | None = None  # waits for sizes that the first step shows
         self._step, self._batch = functions["step"], batch
         self._order = list(specs)
         sizes = (s for spec in (*self.inputs.values(), *self.outputs.values()) for s in spec.sizes)
@@ -114,13 +121,14 @@ class Stream(Compiled):
         Args:
             inputs: by name, such as initial states, lengths, or an encoder's outputs. Initial
                 states that are left out are zeros, lengths have no end. The batch is that of
-                `Model.stream`, else that of these arrays; without any, that of the next step.
+                `Model.stream`, else that of these arrays; without any, that of the next step, which
+                also tells other sizes: the sequences begin with it then, from copies of these.
 
         Raises:
             ArrayError: an array is missing, unknown, or of a wrong dtype or shape.
             RunError: the code refused the sizes.
         """
-        self._sizes = None
+        self._sizes = self._given = None
         self._forget()
         if inputs is not None or self._batch is not None:
             self._start(inputs or {}, [])
@@ -171,10 +179,10 @@ class Stream(Compiled):
 
     def __reduce__(self) -> tuple[Any, ...]:
         state = None if self._sizes is None else self.state
-        return methodcaller("stream"), (self._keep,), (self._batch, state)
+        return methodcaller("stream"), (self._keep,), (self._batch, state, self._given)
 
-    def __setstate__(self, kept: tuple[int | None, bytes | None]) -> None:
-        self._batch, state = kept
+    def __setstate__(self, kept: tuple[int | None, bytes | None, dict[str, object] | None]) -> None:
+        self._batch, state, self._given = kept
         if state is not None:
             self.state = state
 
@@ -207,8 +215,9 @@ class Stream(Compiled):
     def state(self, content: bytes) -> None:
         numbers, values = saved.unpack(content, self._layout, len(self._kept_symbols))
         sizes = dict(zip(self._kept_symbols, numbers, strict=True))
-        if self._batch not in (None, sizes.get(BATCH, self._batch)):
-            problem = f"a state of N = {sizes[BATCH]} for a stream of N = {self._batch}"
+        rows = self._rows
+        if self._batch not in (None, sizes.get(rows, self._batch)):
+            problem = f"a state of {rows} = {sizes[rows]} for a stream of {rows} = {self._batch}"
             raise StreamError(f"{self.name}: {problem}")
         places = self._places(sizes)
         if sum(count for _, count in places) != len(values):  # known before anything is allocated
@@ -242,10 +251,12 @@ class Stream(Compiled):
         arrays = dict(zip(specs, self._checked(inputs, specs), strict=True))
         known_shapes = [(n, specs[n].sizes, a.shape) for n, a in arrays.items() if a is not None]
         if self._batch is not None:
-            known_shapes.append(("the stream", (_BATCH,), (self._batch,)))
-        shapes = [spec.sizes for spec in (*self.starts.values(), *(s for s, _ in self._slots))]
-        used = {symbol for sizes in shapes for size in sizes for symbol in size.symbols}
-        values = solve([*known_shapes, *more], [s for s in self._kept_symbols if s in used])
+            known_shapes.append(("the stream", (Size.parse(self._rows),), (self._batch,)))
+        if not more and not self._shown <= solve(known_shapes, []).keys():
+            self._given = deepcopy(dict(inputs))
+            return
+        needed = [s for s in self._kept_symbols if s in self._begun_with]
+        values = solve([*known_shapes, *more], needed)
         sizes = {symbol: values.get(symbol, 1) for symbol in self._kept_symbols}
         state = self._allocate(sizes)
         for name in absent:
@@ -271,7 +282,7 @@ class Stream(Compiled):
         return self._memory(self._bytes("state_bytes", sizes))
 
     def _adopt(self, state: Block, sizes: dict[str, int]) -> None:
-        self._state, self._sizes = state, sizes
+        self._state, self._sizes, self._given = state, sizes, None
         self._forget()
 
     def _forget(self) -> None:
@@ -325,7 +336,7 @@ class Stream(Compiled):
         if single or not self._timed:
             known_shapes += [("the step", (_TIME,), (1,))]
         if self._sizes is None:
-            self._start({}, known_shapes)
+            self._start(self._given or {}, known_shapes)
         assert self._sizes is not None
         fixed = [("the stream", (Size.parse(s),), (n,)) for s, n in self._sizes.items()]
         values = solve([*fixed, *known_shapes], [TIME])

@@ -318,7 +318,8 @@ def outer_grads(model: TrainableModel, sizes: Mapping[str, int]) -> Arrays | Non
     if min((size for shape in shapes.values() for size in shape), default=0) < 0:
         return None
     rng = np.random.default_rng(0)
-    return {n: rng.standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
+    dtypes = {name: model.outputs[name].dtype for name in shapes}
+    return {n: rng.standard_normal(s).astype(dtypes[n]) for n, s in shapes.items()}
 
 
 def _operators(program: Program) -> str:

@@ -17,6 +17,7 @@ from tests.fuzz.family_indexing import indexing_model
 from tests.fuzz.family_quantised import quantised_model
 from tests.fuzz.family_recurrent import recurrent_model
 from tests.fuzz.random_onnx import random_model
+from tests.fuzz.rewriting import rewritten
 from tests.golden import GOLDEN, arrays_of
 
 MAX_BYTES = 20_000
@@ -52,6 +53,12 @@ def _onnx_mutant(rng: random.Random, name: str) -> Case:
     model: Any = random_model(rng) if rng.random() < 0.5 else rng.choice(fuzz_onnx.models())
     source = fuzz_onnx.mutant(rng, model)
     return Case(name, source, train=rng.random() < 0.1, seed=rng.randrange(1 << 30))
+
+
+def _onnx_rewritten(rng: random.Random, name: str) -> Case:
+    """A model that is written in another way: one of the standard's tests, or a random one."""
+    model: Any = random_model(rng) if rng.random() < 0.4 else rng.choice(fuzz_onnx.models())
+    return Case(name, rewritten(rng, model), seed=rng.randrange(1 << 30))
 
 
 @cache
@@ -94,6 +101,7 @@ FAMILIES: dict[str, Callable[[random.Random, str], Case]] = {
     "onnx-indexing": _of_family(indexing_model),
     "onnx-control": _of_family(control_model),
     "onnx-mutant": _onnx_mutant,
+    "onnx-rewritten": _onnx_rewritten,
     "caffe2-mutant": _caffe2_mutant,
     "caffe2-control": _caffe2_control,
 }

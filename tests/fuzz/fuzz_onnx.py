@@ -320,14 +320,51 @@ def repeat_node(rng: random.Random, model: Any) -> None:
 
 
 def change_version(rng: random.Random, model: Any) -> None:
-    """Another opset."""
+    """Another opset, or another domain of a node."""
     if model.opset_import:
-        rng.choice(model.opset_import).version = rng.choice([0, 1, 7, 8, 9, 11, 13, 18, 21, 99])
+        rng.choice(model.opset_import).version = rng.choice([0, 1, *range(7, 28), 99])
+    if rng.random() < 0.3:
+        node, domains = rng.choice(_nodes(model)), ["", "ai.onnx", "com.microsoft", "ai.onnx.ml"]
+        node.domain = rng.choice(domains)
+        model.opset_import.add(domain=node.domain, version=rng.choice([1, 3, 17]))
+
+
+def change_declared(rng: random.Random, model: Any) -> None:
+    """What an output, or a value between nodes, is said to be."""
+    graph = _graph(rng, model)
+    names = [name for op in graph.node for name in op.output if name]
+    if graph.output and rng.random() < 0.4:
+        info = rng.choice(graph.output)
+    elif names:
+        info = graph.value_info.add(name=rng.choice(names))
+    else:
+        return
+    kind = rng.choice([info.type.tensor_type.elem_type or 1, rng.randrange(24)])
+    sizes = [size or rng.choice(["N", "T", "N+1"]) for size in _small_shape(rng)]
+    shape = rng.choice([sizes, sizes, None])
+    info.CopyFrom(helper.make_tensor_value_info(info.name, kind, shape))
+
+
+def change_scope(rng: random.Random, model: Any) -> None:
+    """A graph's input, output or initialiser by the name of another value, or twice."""
+    graph = _graph(rng, model)
+    held = [*graph.input, *graph.output, *graph.initializer]
+    tensors = [tensor for each in graphs(model) for tensor in getattr(each, "initializer", ())]
+    if tensors and rng.random() < 0.4:
+        graph.initializer.add().CopyFrom(rng.choice(tensors))
+    elif held:
+        rng.choice(held).name = rng.choice(_names(model))
+
+
+def _graph(rng: random.Random, model: Any) -> Any:
+    """A graph that is no function's."""
+    return rng.choice([each for each in graphs(model) if hasattr(each, "initializer")])
 
 
 MUTATIONS: list[Mutation] = [
     *(change_type, change_name, change_count, change_attribute, change_attribute),
     *(change_tensor, change_tensor, change_input, change_nodes, change_version),
+    *(change_declared, change_scope),
     *(change_numbers, change_numbers, change_shape, change_shape, change_integers, repeat_node),
 ]
 

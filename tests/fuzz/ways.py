@@ -50,12 +50,22 @@ def difference(
     model: Model, program: Program, inputs: Arrays, sizes: Mapping[str, int], want: Arrays
 ) -> str | None:
     """How a call of several threads, in pieces or of one row gives other bits than the whole."""
-    calls = ((way, got, want) for way, got in _calls(model, program, inputs, sizes))
+    counted = _counted(program, want)
+    calls = ((way, got, counted) for way, got in _calls(model, program, inputs, sizes))
     for way, got, whole in chain(calls, _rows(model, program, inputs, sizes, want)):
         for name, array in whole.items():
             if got[name].shape != array.shape or _bits(got[name]) != _bits(array):
                 return f"{way}: {name}:\n{got[name]}\nin one call\n{array}"
     return None
+
+
+def _counted(program: Program, arrays: Arrays) -> Arrays:
+    """Outputs without the rows that do not count, as `Model.run` gives them."""
+    cut = {
+        name: arrays[name][(slice(None),) * axis + (slice(int(arrays[count])),)]
+        for name, (count, axis) in program.counts.items()
+    }
+    return {**arrays, **cut}
 
 
 def training_difference(
@@ -87,7 +97,8 @@ def _calls(
     if model._functions.get("threads") is not None:
         with Pool(THREADS) as pool:
             yield "threads", insistent(model).run(inputs, pool=pool)
-    if "refused" not in model.metadata.get("stream", {"refused": ""}) and TIME in sizes:
+    streams = "refused" not in model.metadata.get("stream", {"refused": ""})
+    if streams and TIME in sizes and sizes.keys() <= {TIME, BATCH}:  # starts show no others
         starts = {name: inputs[name] for name in model.metadata["stream"]["starts"]}
         stream = model.stream(sizes.get(BATCH), starts)
         whole = sizes[TIME]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -260,6 +261,43 @@ def test_what_a_step_refuses(lstm: Model) -> None:
     with pytest.raises(ArrayError, match="T is 3 in x but 2 in output rnn/hidden_state_all"):
         stream.step({"x": x}, out=short)
     assert stream.state == before
+
+
+def test_sizes_that_steps_alone_show() -> None:
+    """Neither the beginning nor the batch tells them: the sequences begin with the first step."""
+    onnx = pytest.importorskip("onnx")
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[T, N, W] x, float[N, 2] s) => (float[T, N, 2] y) {
+      k = Constant <value = float[1, 1, 4] {1, 1, 1, 1}> () w = Slice (x, a, e, z) v = Add (w, k)
+      m = ReduceMean <axes = [2], keepdims = 1> (v) y = Add (m, s)
+    }"""
+    made = onnx.parser.parse_model(text)  # of W, the last four are read: there have to be as many
+    for name, value in (("a", -4), ("e", 1 << 40), ("z", 2)):
+        made.graph.initializer.append(onnx.numpy_helper.from_array(np.array([value]), name))
+    model = rnncc.compile(made)
+    start, x = np.ones((3, 2), np.float32), np.full((1, 3, 5), 2, np.float32)
+    stream = model.stream(3, {"s": start})
+    start[:] = 7
+    with pytest.raises(StreamError, match="no state yet"):
+        assert stream.state
+    for each in (pickle.loads(pickle.dumps(stream)), stream):
+        np.testing.assert_array_equal(each.step({"x": x})["y"], np.full((1, 3, 2), 4))
+    with pytest.raises(ArrayError, match="W is 5 in the stream but 6 in x"):
+        stream.step({"x": np.ones((1, 3, 6), np.float32)})
+    with pytest.raises(ArrayError, match="N is 3 in s but 2 in the stream"):
+        model.stream(2, {"s": start})
+
+
+def test_a_batch_of_another_name() -> None:
+    """The one open size of the states is the batch, whatever the model calls it."""
+    onnx = pytest.importorskip("onnx")
+    text = """<ir_version: 8, opset_import: ["" : 17]>
+    g (float[batch, 2] x, float[batch, 2] h) => (float[batch, 2] y) { y = Add (x, h) }"""
+    model = rnncc.compile(onnx.parser.parse_model(text), state={"h": "y"})
+    stream, x = model.stream(3), np.ones((3, 2), np.float32)
+    assert [stream.step({"x": x})["y"][2, 1] for _ in range(2)] == [1, 2]
+    with pytest.raises(StreamError, match="a state of batch = 3 for a stream of batch = 2"):
+        model.stream(2).state = stream.state
 
 
 def test_states_that_do_not_fit(lstm: Model) -> None:

@@ -28,7 +28,7 @@ class Learnt(Exception):
     Attributes:
         facts: formulas that are not negative.
         symbol, size: the symbol that is another size, if one is.
-        same: two formulas of one size; the second gives way to the first.
+        same: pairs of formulas of one size; the second gives way to the first.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Learnt(Exception):
         *facts: Dim,
         symbol: str | None = None,
         size: Dim | None = None,
-        same: tuple[Dim, Dim] | None = None,
+        same: tuple[tuple[Dim, Dim], ...] = (),
     ) -> None:
         super().__init__(facts, symbol, size, same)
         self.facts, self.symbol, self.size, self.same = facts, symbol, size, same
@@ -82,8 +82,7 @@ class Known:
         """With something that was learnt with this known."""
         facts = (*self.facts, *learnt.facts)
         if learnt.symbol is None or learnt.size is None:
-            same = self.same if learnt.same is None else (*self.same, learnt.same)
-            return replace(self, facts=facts, same=same)
+            return replace(self, facts=facts, same=(*self.same, *learnt.same))
         new = {learnt.symbol: learnt.size}
         sizes = {symbol: size.substitute(new) for symbol, size in self.sizes.items()} | new
         same = ((one.substitute(new), other.substitute(new)) for one, other in self.same)
@@ -129,21 +128,32 @@ def learnt_from(
     pairs: Iterable[tuple[Dim, Dim]], order: Sequence[str], plain: bool, known: Known
 ) -> Learnt | None:
     """What makes the first pair of different sizes equal: a simple thing if one does, else that
-    they are.
+    they are, and so are the following pairs that nothing simple makes equal.
 
     Args:
         order: the symbols; later ones give way to earlier ones.
         plain: whether a symbol may stand for another one alone.
         known: what is known already, which did not make them equal.
     """
+    found: Learnt | None = None
     for one, other in pairs:
-        if one != other:
-            rest = _without_common_factor(one - other)
-            if plain:
-                return _symbol(rest, order, plain)
-            found = _fact(rest, known.facts) or _symbol(rest, order, plain)
-            return found or _same(one, other, known)
-    return None
+        if one == other:
+            continue
+        rest = _without_common_factor(one - other)
+        if plain:
+            return _symbol(rest, order, plain)
+        simple = _fact(rest, known.facts) or _symbol(rest, order, plain)
+        same = None if simple else _same(one, other, known)
+        if same is None:
+            return found or simple
+        found = same if found is None else _together(found, same)
+    return found
+
+
+def _together(one: Learnt, other: Learnt) -> Learnt:
+    """Two things of formulas that are equal."""
+    same = dict.fromkeys((*one.same, *other.same))
+    return Learnt(*dict.fromkeys((*one.facts, *other.facts)), same=tuple(same))
 
 
 def _same(one: Dim, other: Dim, known: Known) -> Learnt | None:
@@ -153,7 +163,7 @@ def _same(one: Dim, other: Dim, known: Known) -> Learnt | None:
     never = more.is_static or any(is_natural(d - 1, known.facts) for d in (more, less))
     if never or (kept, gone) in known.same or varies(kept) or varies(gone):
         return None
-    return Learnt(more, less, same=(kept, gone))
+    return Learnt(more, less, same=((kept, gone),))
 
 
 def _fact(rest: Dim, facts: Sequence[Dim]) -> Learnt | None:

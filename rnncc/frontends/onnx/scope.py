@@ -167,8 +167,9 @@ class Scope:
         return [self.output(info.name, where) for info in graph.output]
 
     def initialise(self, graph: GraphProto, where: str = "") -> None:
-        """Give the graph's initialisers their names."""
-        for tensor in graph.initializer:
+        """Give the graph's initialisers their names; the last of one name counts, as for ONNX
+        Runtime."""
+        for tensor in {tensor.name: tensor for tensor in graph.initializer}.values():
             place = Location(self.model.file, f'{where}initialiser "{tensor.name}"')
             if tensor.name not in self.names:
                 self.define(tensor.name, self.constant(tensor, place), place)

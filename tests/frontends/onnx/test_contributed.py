@@ -133,7 +133,7 @@ CASES: dict[str, tuple[Any, Arrays]] = {
     "MultiHeadAttention": of_one("MultiHeadAttention", PARTS, num_heads=2),
     "MultiHeadAttention with a bias and a mask": of_one(
         "MultiHeadAttention",
-        {**PARTS, "b": random(2 * D + 6), "m": MASK[:, :4].copy()},
+        {**PARTS, "b": random(2 * D + 6), "m": 3 * MASK[:, 1:] - 1},  # those above zero count
         num_heads=2,
         mask_filter_value=-50.0,
     ),

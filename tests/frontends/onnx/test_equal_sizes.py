@@ -301,6 +301,22 @@ def test_formulas_that_are_never_equal_are_refused(pads: list[int]) -> None:
         rnncc.compile(made)
 
 
+def test_what_differs_in_several_axes_is_learnt_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image that is halved twice on one way, and cut to a fourth on the other."""
+    halves = {"strides": [2, 2], "kernel_shape": [2, 2], "auto_pad": "SAME_UPPER"}
+    nodes = [
+        node("MaxPool", "x", "a", **halves),
+        node("MaxPool", "a", "b", **halves),
+        node("MaxPool", "x", "c", kernel_shape=[1, 1], strides=[8, 8]),
+        node("Resize", "c _ scales", "d", mode="nearest"),
+        node("Add", "b d", "y"),
+    ]
+    made = over(nodes, {"x": [1, 1, "H", "W"]}, scales=np.array([1, 1, 2, 2], np.float32))
+    monkeypatch.setattr("rnncc.frontends.onnx.learning.MOST_LEARNT", 2)  # once, then as learnt
+    x = drawn(1, 1, 16, 24)
+    assert interpreted(made, {"x": x})["y"].shape == (1, 1, 4, 6)
+
+
 def test_what_cannot_be_equal_is_refused_in_the_files_words() -> None:
     made = over([node("Concat", "a b", "y", axis=1)], {"a": ["N", 4, 2], "b": ["N", 4, 3]})
     with pytest.raises(CompileError, match="shapes N x 4 x 2 and N x 4 x 3, which differ"):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import rnncc
 from rnncc.errors import CompileError
@@ -225,6 +225,15 @@ def test_an_initialiser_that_is_an_input_is_a_default() -> None:
     assert compiled.run({"x": x, "b": x + 2})["y"].tolist() == [2, 2]
     made.ir_version = 3
     assert list(rnncc.compile(made).inputs) == ["x"]
+
+
+def test_the_last_of_several_initialisers_of_one_name_counts() -> None:
+    """As ONNX Runtime has it; the standard does not allow several."""
+    made = model([node("Mul", "x k", "y")], [info("x", [2])], [info("y", None)])
+    for value in (2.0, 3.0):
+        made.graph.initializer.append(numpy_helper.from_array(np.array([value], np.float32), "k"))
+    x = np.array([1, -2], np.float32)
+    np.testing.assert_array_equal(interpreted(made, {"x": x})["y"], 3 * x)
 
 
 def test_functions_of_the_model() -> None:

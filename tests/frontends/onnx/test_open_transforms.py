@@ -1,4 +1,4 @@
-"""Fourier transforms of axes of open size."""
+"""Fourier transforms: of axes of open size, and long ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rnncc_runtime import ArrayError
 
 import rnncc
 from rnncc.errors import CompileError
-from tests.frontends.onnx.models import by_onnxruntime, info, model, node
+from tests.frontends.onnx.models import by_onnxruntime, imported, info, interpreted, model, node
 
 
 def transform(parts: int, axis: int, **attributes: Any) -> Any:
@@ -51,3 +51,46 @@ def test_long_ones_are_refused() -> None:
 def test_half_a_spectrum_of_open_size_is_refused() -> None:
     with pytest.raises(CompileError, match="transforms an axis of T"):
         rnncc.compile(transform(2, 1, inverse=1, onesided=1))
+
+
+def known(length: int, parts: int, opset: int = 20, **attributes: Any) -> Any:
+    """A transform of a known length, along the first of two axes beside that of the batch."""
+    nodes = [node("DFT", "x length axis", "y", **attributes)]
+    rows = length // 2 + 1 if attributes.get("onesided") and attributes.get("inverse") else length
+    inputs = [info("x", ["N", rows, 2, parts])]
+    constants = {"axis": np.array(1), "length": np.array(length)}
+    return model(nodes, inputs, [info("y", None)], constants, opset)
+
+
+@pytest.mark.parametrize("length", [127, 128, 225, 400, 508, 1025])
+def test_long_ones_are_made_of_shorter_ones(length: int) -> None:
+    """Also of lengths that have no two like factors."""
+    rng = np.random.default_rng(length)
+    x = rng.standard_normal((2, length, 2, 2)).astype(np.float32)
+    z = np.asarray(x[..., 0] + 1j * x[..., 1], np.complex128)
+    half = z[:, : length // 2 + 1]
+    cases = [
+        (known(length, 1), x[..., :1], np.fft.fft(z.real, axis=1)),
+        (known(length, 1, onesided=1), x[..., :1], np.fft.rfft(z.real, axis=1)),
+        (known(length, 2), x, np.fft.fft(z, axis=1)),
+        (known(length, 2, inverse=1), x, np.fft.ifft(z, axis=1)),
+        (known(length, 2, inverse=1, onesided=1), x[:, : length // 2 + 1], half),
+    ]
+    for made, given, want in cases:
+        got = interpreted(made, {"x": given})["y"]
+        if want is half:
+            want = np.fft.irfft(half, length, axis=1)
+            got = np.concatenate([got, np.zeros_like(got)], -1)
+        np.testing.assert_allclose(got[..., 0] + 1j * got[..., 1], want, 0, 2e-6 * abs(want).max())
+        largest = max(array.size for array in imported(made).arrays.values())
+        assert largest <= (4 * length * length if length in (127, 508) else 80 * length)
+
+
+def test_lengths_beyond_those_of_matrices() -> None:
+    x = np.random.default_rng(0).standard_normal((1, 8192, 2, 1)).astype(np.float32)
+    got = interpreted(known(8192, 1), {"x": x})["y"]
+    want = np.fft.fft(x[..., 0].astype(float), axis=1)
+    np.testing.assert_allclose(got[..., 0] + 1j * got[..., 1], want, 0, 2e-6 * abs(want).max())
+    for length, most in ((4099, 4096), (1 << 17, 1 << 16)):
+        with pytest.raises(CompileError, match=f"{length} elements, at most {most} are"):
+            imported(known(length, 1))

@@ -193,7 +193,7 @@ def _held(n: Node, mask: int, batch: Dim, steps: Dim, keys: Dim) -> SSAValue:
     by how many they are."""
     b, x, dims = n.b, n.x(mask, INTEGERS), n.dims(mask)
     if dims in ((batch, keys), (batch, steps, keys)):
-        counts = b.compare("ne", x, b.full_like(x, 0))
+        counts = b.compare("gt", x, b.full_like(x, 0))
         return b.reshape(counts, (batch, 1, *(dims[1:-1] or (1,)), keys))
     if dims == (batch,):
         wide = b.broadcast(x, (batch, keys), [0])

@@ -15,50 +15,21 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text
 from rnncc.nn.axes import move_axis
 from rnncc.nn.convolution import Window
-from rnncc.records import record
+from rnncc.nn.fourier import Transform, transformed
 
 MAX_LENGTH = 4096
-"""Elements of one transform, whose matrix has their square."""
+"""Elements of a transform whose matrix has their square."""
+MAX_FACTORED = 1 << 16
+"""Of one that is made of shorter ones."""
 
 
-@record
-class _Transform:
-    """A transform of `length` elements, as a matrix.
-
-    Attributes:
-        bins: how many elements of the result are kept.
-        inverse: from a spectrum, whose upper half `real` leaves out, as the result is real.
-    """
-
-    length: int
-    bins: int
-    inverse: bool = False
-    real: bool = False
-
-    def matrix(self, rows: int, parts: int) -> Array:
-        """[parts · rows, 1 or 2 · bins]: real and imaginary parts of a row beside a bin's."""
-        places = np.outer(np.arange(rows), np.arange(self.bins)) % self.length
-        angle = 2 * np.pi * places / self.length
-        cosine, sine = np.cos(angle), np.sin(angle) * (1 if self.inverse else -1)
-        whole = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1)
-        whole = whole[:, :parts, :, : 1 if self.real else 2]
-        if self.real:  # each but the first and the middle one stands for two
-            whole[1 : (self.length + 1) // 2] *= 2
-        return whole.reshape(rows * parts, -1)
-
-
-def _transformed(n: Node, x: SSAValue, transform: _Transform) -> SSAValue:
+def _transformed(n: Node, x: SSAValue, transform: Transform) -> SSAValue:
     """x [..., rows, 1 or 2] as [..., bins, 1 or 2]."""
-    *lead, rows, parts = dims_of(x)
-    if transform.length > MAX_LENGTH:
-        what = f"transforms {transform.length} elements, at most {MAX_LENGTH} are supported"
+    if transform.widest > MAX_LENGTH or transform.length > MAX_FACTORED:
+        most = MAX_LENGTH if transform.factor == 1 else MAX_FACTORED
+        what = f"transforms {transform.length} elements, at most {most} are supported"
         raise n.unsupported(what)
-    flat = n.b.reshape(x, (*(lead or [1]), rows * parts))
-    matrix = transform.matrix(int(rows), int(parts)).astype(NUMPY[dtype_of(x)])
-    y = n.b.matmul(flat, n.scope.ssa(Value.of(matrix, f"dft_{transform.length}")))
-    if transform.inverse:  # here, as the matrix's ones and zeros are exact
-        y = n.b.div(y, n.full(transform.length, y))
-    return n.b.reshape(y, (*lead, transform.bins, 1 if transform.real else 2))
+    return transformed(n.b, x, transform, lambda array, name: n.scope.ssa(Value.of(array, name)))
 
 
 def _transformed_whole(n: Node, x: SSAValue, half: bool, inverse: bool) -> SSAValue:
@@ -88,8 +59,9 @@ def _dft(n: Node) -> SSAValue:
     """The discrete Fourier transform along an axis, or its inverse; the last axis holds real and
     imaginary parts.
 
-    Refused: computed lengths, and others than that of an axis of open size; more than 4096
-    elements; half a spectrum of open size, or one that is shorter or longer than the length says.
+    Refused: computed lengths, and others than that of an axis of open size; more than 65,536
+    elements, more than 4096 of an axis of open size or whose number has no two like factors; half a
+    spectrum of open size, or one that is shorter or longer than the length says.
     """
     b, dims = n.b, n.dims()
     x = n.x(0, FLOATS)
@@ -117,7 +89,7 @@ def _dft(n: Node) -> SSAValue:
         raise n.unsupported(f"{what}, which is not supported")
     x = move_axis(b, _of_length(b, x, axis, half if real else length), axis, last)
     bins = half if onesided and not inverse else length
-    return move_axis(b, _transformed(n, x, _Transform(length, bins, inverse, real)), last, axis)
+    return move_axis(b, _transformed(n, x, Transform(length, bins, inverse, real)), last, axis)
 
 
 def _of_length(b: Builder, x: SSAValue, axis: int, length: int) -> SSAValue:
@@ -130,7 +102,8 @@ def _of_length(b: Builder, x: SSAValue, axis: int, length: int) -> SSAValue:
 def _stft(n: Node) -> SSAValue:
     """Fourier transforms of windows of a signal, each times the window's weights.
 
-    Refused: a computed step or length; more than 4096 elements.
+    Refused: a computed step or length; more than 65,536 elements, or more than 4096 whose number
+    has no two like factors.
     """
     b, dims = n.b, n.dims()
     x, step = n.x(0, FLOATS), int(n.scalar(1))
@@ -146,7 +119,7 @@ def _stft(n: Node) -> SSAValue:
     if window is not None:
         x = b.mul(x, b.reshape(n.x(2, FLOATS), (length, 1)))
     onesided = n.flag("onesided", 1)
-    return _transformed(n, x, _Transform(length, length // 2 + 1 if onesided else length))
+    return _transformed(n, x, Transform(length, length // 2 + 1 if onesided else length))
 
 
 def _mel_weight_matrix(n: Node) -> Array:

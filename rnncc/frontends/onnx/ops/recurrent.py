@@ -108,7 +108,16 @@ class RecurrentOperator(ABC):
             shown = shape_text(dims_of(state))
             what = f"has an initial state of shape {shown}, expected {shape_text(expected)}"
             raise self.n.differ(dims_of(by_direction), expected, what)
-        return by_direction
+        return self._of_sequences_with_steps(by_direction)
+
+    def _of_sequences_with_steps(self, start: SSAValue) -> SSAValue:
+        """Initial states, zeros for sequences of length 0, whose last states they are: the standard
+        does not say what these are, and ONNX Runtime has zeros."""
+        b, dims = self.b, dims_of(start)
+        if self.lengths is None or not any(self.n.op.output[1:]):
+            return start
+        held = b.broadcast(self.lengths, dims, [1])
+        return b.select(b.compare("gt", held, b.full_like(held, 0)), start, b.full_like(start, 0.0))
 
     def run(self) -> list[SSAValue]:
         """Y, then the last states."""

