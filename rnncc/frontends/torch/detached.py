@@ -137,6 +137,9 @@ def _memory(node: Node) -> Any:
         return node
     if is_functorch_wrapped_tensor(value):
         raise CompileError(location(node), "torch.func is not supported here")
+    if value.layout != torch.strided:
+        place = location(node if node.op == "call_function" else next(iter(node.users)))
+        raise CompileError(place, f"a tensor of layout {value.layout} is not supported", "to_dense()")
     return value.untyped_storage()._cdata
 
 
