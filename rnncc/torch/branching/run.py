@@ -62,6 +62,27 @@ def negated(x: Any) -> Any:
     return torch.logical_not(_flag(x)) if _is_tensor(x) else not x
 
 
+def of_several(function: Any, items: Any) -> Any:
+    """`any(items)` or `all(items)`, if that is what the function is."""
+    if function is not any and function is not all:
+        return function(items)
+    found = list(items)
+    tensors = [x for x in found if _is_tensor(x)]
+    if not tensors:
+        return function(found)
+    join, flag = torch.logical_or if function is any else torch.logical_and, _flag(tensors[0])
+    for x in found:
+        flag = join(flag, _flag_of(x, flag))
+    return flag
+
+
+def exact(x: Any) -> Any:
+    """What `and` and `or` may give, where that is used as a value."""
+    if _is_tensor(x) and (x.dtype != torch.bool or x.dim() > 0):
+        raise TypeError("`and` or `or` gives a tensor that is more than true or false")
+    return x
+
+
 def sized(items: Any) -> Any:
     """What a loop goes through that ends by a tensor's value: both are read, as if it did not."""
     if not hasattr(items, "__len__"):
