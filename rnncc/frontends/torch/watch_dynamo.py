@@ -177,9 +177,9 @@ def _take_checks() -> None:
 def _checking(own: Any) -> Any:
     @wraps(own)
     def jump(tx: Any, step: Any) -> None:
-        watched = bool(readings.stack) and readings.stack[-1].guarded
-        value = tx.stack[-1].realize() if watched else None
-        answer = _answer(tx, step) if isinstance(value, TensorVariable) else None
+        value = tx.stack[-1].realize() if readings.stack else None
+        is_checked = isinstance(value, TensorVariable) and readings.stack[-1].guarded
+        answer = _answer(tx, step) if is_checked else None
         if answer is None:
             if isinstance(value, TensorVariable) or _is_unknown(value):
                 _note_question(tx)

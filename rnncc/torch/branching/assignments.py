@@ -9,7 +9,8 @@ from typing import Any
 Statements = Sequence[ast.stmt]
 SCOPES = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef
 _COMPREHENSIONS = ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
-
+_AT_ONCE = ("any", "all", "sum", "max", "min", "list", "tuple")
+"""What runs through a generator before anything else happens."""
 _COMPOUND = ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match
 
 
@@ -115,18 +116,26 @@ def _deleted(statement: ast.stmt) -> set[str]:
 
 
 def captured_in(statements: Statements, apart: Iterable[ast.AST]) -> set[str]:
-    """The names that functions and generators within statements read, but for some statements."""
+    """The names that functions and generators within statements read, but for some statements, and
+    for generators that are run through where they stand."""
     without = {id(node) for node in apart}
     found, waiting = set[str](), list[ast.AST](statements)
     while waiting:
         node = waiting.pop()
         if id(node) in without or is_ours(node):
             continue
-        if isinstance(node, (*SCOPES, ast.GeneratorExp)):
+        at_once = isinstance(node, ast.Call) and _name_of(node.func) in _AT_ONCE
+        if at_once and isinstance(node.args[0] if node.args else None, ast.GeneratorExp):
+            waiting += [x for child in node.args for x in ast.iter_child_nodes(child)]
+        elif isinstance(node, (*SCOPES, ast.GeneratorExp)):
             found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
         else:
             waiting += ast.iter_child_nodes(node)
     return found
+
+
+def _name_of(node: ast.AST) -> str | None:
+    return node.id if isinstance(node, ast.Name) else None
 
 
 def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:

@@ -43,18 +43,18 @@ def either(test: Any, yes: Way, no: Way, held: Sequence[Any]) -> tuple[Any, ...]
     return _in_turn(flag, yes, no, held)
 
 
-def both(one: Any, other: Callable[[], Any]) -> Any:
-    """`one and other()`, as a test."""
+def both(one: Any, other: Callable[[], Any], exact: bool) -> Any:
+    """`one and other()`, as a test, or exactly."""
     if not _is_tensor(one):
         return one and other()
-    return torch.logical_and(_flag(one), _flag_of(other(), one))
+    return torch.logical_and(*_flags(one, other(), exact))
 
 
-def some(one: Any, other: Callable[[], Any]) -> Any:
-    """`one or other()`, as a test."""
+def some(one: Any, other: Callable[[], Any], exact: bool) -> Any:
+    """`one or other()`, as a test, or exactly."""
     if not _is_tensor(one):
         return one or other()
-    return torch.logical_or(_flag(one), _flag_of(other(), one))
+    return torch.logical_or(*_flags(one, other(), exact))
 
 
 def negated(x: Any) -> Any:
@@ -74,13 +74,6 @@ def of_several(function: Any, items: Any) -> Any:
     for x in found:
         flag = join(flag, _flag_of(x, flag))
     return flag
-
-
-def exact(x: Any) -> Any:
-    """What `and` and `or` may give, where that is used as a value."""
-    if _is_tensor(x) and (x.dtype != torch.bool or x.dim() > 0):
-        raise TypeError("`and` or `or` gives a tensor that is more than true or false")
-    return x
 
 
 def sized(items: Any) -> Any:
@@ -111,6 +104,18 @@ def _flag(test: torch.Tensor) -> torch.Tensor:
     if test.numel() != 1:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
     return test.reshape(()) if test.dtype == torch.bool else test.reshape(()) != 0
+
+
+def _flags(one: torch.Tensor, other: Any, exact: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    if exact and not (_is_flag(one) and _is_flag(other)):
+        raise TypeError("`and` or `or` gives something else than true or false")
+    return _flag(one), _flag_of(other, one)
+
+
+def _is_flag(x: Any) -> bool:
+    if isinstance(x, torch.Tensor):
+        return x.dtype == torch.bool and x.dim() == 0
+    return isinstance(x, bool)
 
 
 def _flag_of(x: Any, like: torch.Tensor) -> torch.Tensor:

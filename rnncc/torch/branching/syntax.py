@@ -91,8 +91,8 @@ def truth_of(test: ast.expr, exact: bool = False) -> ast.expr:
                 raise Unwritable("the test assigns a variable")
             rest = others[0] if len(others) == 1 else like(test, ast.BoolOp(op, others))
             name = "both" if isinstance(op, ast.And) else "some"
-            function = function_of(truth_of(rest, exact))
-            return like(test, called(name, truth_of(first, exact), function))
+            operands = truth_of(first, exact), function_of(truth_of(rest, exact))
+            return like(test, called(name, *operands, ast.Constant(exact)))
         case ast.Call(func=ast.Name(id="any" | "all") as function, args=[items], keywords=[]):
             return like(test, called("of_several", function, items))
         case ast.Compare(left=left, ops=[first, *ops], comparators=[middle, *others]) if ops:
@@ -108,14 +108,21 @@ def truth_of(test: ast.expr, exact: bool = False) -> ast.expr:
             function.args.args = [ast.arg(name)]
             return like(test, ast.Call(function, [_Numbers().visit(middle)], []))
         case _:
-            leaf = _Numbers().visit(test)
-            return like(test, called("exact", leaf)) if exact else leaf
+            return _Numbers().visit(test)
 
 
 def is_flag(node: ast.AST) -> bool:
     """Whether an expression asks for the truth of what it consists of."""
     is_not = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
     return is_not or isinstance(node, ast.BoolOp) or _is_of_several(node)
+
+
+def is_identity(node: ast.AST) -> bool:
+    """Whether it asks `x is True` or the like."""
+    if not isinstance(node, ast.Compare):
+        return False
+    flags = [isinstance(x, ast.Constant) and isinstance(x.value, bool) for x in node.comparators]
+    return any(flags) and any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
 
 
 def _is_of_several(node: ast.AST) -> bool:

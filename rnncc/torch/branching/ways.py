@@ -32,6 +32,7 @@ from rnncc.torch.branching.syntax import (
     function_of,
     is_finite,
     is_flag,
+    is_identity,
     kept,
     like,
     plain_super,
@@ -83,6 +84,8 @@ class Branch:
 
     def rewrite_flag(self) -> None:
         """Of `a and b`, `a or b`, `not a`, `any(...)` or `all(...)`, in place."""
+        if any(map(is_identity, within(self.outermost.body))):  # pyright: ignore
+            raise Unwritable("a function asks whether something `is` true, which a tensor is not")
         at = next(i for i, node in enumerate(self.chain[1:]) if not is_flag(node))
         node: Any = self.chain[at]
         is_test = isinstance(self.chain[at + 1], ast.Assert)
