@@ -47,10 +47,7 @@ def is_as_before(nest: Any, before: Any) -> bool:
     """Whether a copied nest holds what it did."""
     kind = type(before)
     if type(nest) is kind and (names := _fields(kind)):
-        for name in names:
-            if not is_as_before(getattr(nest, name), getattr(before, name)):
-                return False
-        return True
+        return all(is_as_before(getattr(nest, name), getattr(before, name)) for name in names)
     if kind not in _NESTS:
         return nest is before
     if type(nest) is not kind or len(nest) != len(before):

@@ -139,7 +139,8 @@ def _memory(node: Node) -> Any:
         raise CompileError(location(node), "torch.func is not supported here")
     if value.layout != torch.strided:
         place = location(node if node.op == "call_function" else next(iter(node.users)))
-        raise CompileError(place, f"a tensor of layout {value.layout} is not supported", "to_dense()")
+        what = f"a tensor of layout {value.layout} is not supported"
+        raise CompileError(place, what, "to_dense()")
     return value.untyped_storage()._cdata
 
 
