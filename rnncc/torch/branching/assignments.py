@@ -10,7 +10,6 @@ Statements = Sequence[ast.stmt]
 SCOPES = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef
 _COMPREHENSIONS = ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
 _AT_ONCE = ("any", "all", "sum", "max", "min", "list", "tuple")
-"""What runs through a generator before anything else happens."""
 _COMPOUND = ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match
 
 
@@ -124,9 +123,8 @@ def captured_in(statements: Statements, apart: Iterable[ast.AST]) -> set[str]:
         node = waiting.pop()
         if id(node) in without or is_ours(node):
             continue
-        at_once = isinstance(node, ast.Call) and _name_of(node.func) in _AT_ONCE
-        if at_once and isinstance(node.args[0] if node.args else None, ast.GeneratorExp):
-            waiting += [x for child in node.args for x in ast.iter_child_nodes(child)]
+        if (generator := _run_at_once(node)) is not None:
+            waiting += ast.iter_child_nodes(generator)
         elif isinstance(node, (*SCOPES, ast.GeneratorExp)):
             found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
         else:
@@ -134,8 +132,13 @@ def captured_in(statements: Statements, apart: Iterable[ast.AST]) -> set[str]:
     return found
 
 
-def _name_of(node: ast.AST) -> str | None:
-    return node.id if isinstance(node, ast.Name) else None
+def _run_at_once(node: ast.AST) -> ast.GeneratorExp | None:
+    """The generator that a call runs through before anything else happens."""
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=[ast.GeneratorExp() as generator]):
+            return generator if name in _AT_ONCE and not node.keywords else None
+        case _:
+            return None
 
 
 def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
