@@ -12,8 +12,9 @@ CHANGED = "a cell changes the nest of its state, and returns another one: return
 
 
 def _fields(kind: Any) -> tuple[str, ...]:
-    """Those of a dataclass; none of what is no nest of them."""
-    return tuple(getattr(kind, "__dataclass_fields__", ()))
+    """Those of a dataclass that is made of all of them, in order; none of anything else."""
+    names = getattr(kind, "__match_args__", ())
+    return names if len(names) == len(tuple(getattr(kind, "__dataclass_fields__", ()))) else ()
 
 
 def in_order_of(before: Any, after: Any) -> Any:

@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from rnncc.frontends.torch.trace import refused_by
+
 _PLAIN = (tuple, list)
 _ENDS = (torch.Tensor, torch.nn.Parameter, type(None))
 """Types, not their subclasses, that are leaves."""
@@ -52,6 +54,7 @@ def make_known(tree: Any) -> Any:
     """The tree, in which dataclasses are nests of their fields to PyTorch from now on."""
     for leaf in leaves(tree):
         if is_dataclass(leaf) and not isinstance(leaf, type):
-            torch.export.register_dataclass(type(leaf))
+            with refused_by(type(leaf).__name__, "torch.export.register_dataclass"):
+                torch.export.register_dataclass(type(leaf))
             return make_known(tree)  # of several instances each is a nest now
     return tree

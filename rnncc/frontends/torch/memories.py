@@ -36,11 +36,11 @@ def merged_buffers(exported: ExportedProgram) -> ExportedProgram:
 
     PyTorch takes no program apart that changes one of two inputs which are one tensor.
     """
+    tensors: Any = {**exported.constants, **exported.state_dict}
     first, others = dict[int, str](), dict[str, str]()
     for spec in exported.graph_signature.input_specs:
         if spec.kind == InputKind.BUFFER and spec.target is not None:
-            tensor: Any = {**exported.constants, **exported.state_dict}[spec.target]
-            known = first.setdefault(id(tensor), spec.arg.name)
+            known = first.setdefault(id(tensors[spec.target]), spec.arg.name)
             if known != spec.arg.name:
                 others[spec.arg.name] = known
     if not others:
