@@ -31,7 +31,14 @@ from rnncc.frontends.torch.prepared import without_checkpoints
 from rnncc.frontends.torch.readings import location, refuse
 from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.watch import unasked
-from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before, put_into
+from rnncc.torch.nests import (
+    CHANGED,
+    copied,
+    in_order_of,
+    is_as_before,
+    is_changeable,
+    put_into,
+)
 
 _COMPILED = [part for part in scan_operator.__code__.co_consts if isinstance(part, CodeType)]
 """The functions within PyTorch's operator, one of which it has TorchDynamo compile."""
@@ -107,7 +114,7 @@ def _step(cell: Callable[..., Any], spec: Any, in_place: bool) -> Callable[..., 
         given = copied(states)
         y, new = cell(rows, given)
         if not is_as_before(given, states):
-            if not isinstance(new, (dict, list)) or new is not given:
+            if not is_changeable(new) or new is not given:
                 raise TypeError(CHANGED)
             if not in_place:
                 raise TypeError(_IN_PLACE)

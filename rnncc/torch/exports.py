@@ -33,6 +33,7 @@ from rnncc.torch.decisions import noting_decisions
 from rnncc.torch.export_costs import exporting
 from rnncc.torch.parameters import join_parameters, keeping_parameters
 from rnncc.torch.scripted import refuse_scripts, unscripted
+from rnncc.torch.trees import make_known
 from rnncc.torch.versions import not_validating, quiet
 
 
@@ -63,6 +64,7 @@ def _export(
     differentiable: bool,
     answers: Answers,
 ) -> ExportedProgram:
+    make_known((args, dict(kwargs or {})))
     return reading_branches(
         module,
         lambda: _read(module, args, dict(kwargs or {}), shapes, differentiable, answers),

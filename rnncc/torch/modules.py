@@ -19,6 +19,7 @@ from rnncc.torch.exports import exported
 from rnncc.torch.nets import check_precision
 from rnncc.torch.parameters import join_parameters
 from rnncc.torch.scripted import unscripted
+from rnncc.torch.trees import make_known
 
 
 def compile(
@@ -55,7 +56,8 @@ def compile(
     if train and frozen:
         raise CompileError("", "a frozen module has no gradients", "train=False")
     check_precision(precision, frozen)
-    own, named = pytree.tree_map_only(torch.Tensor, _kept, (args, dict(kwargs or {})))
+    given = make_known((args, dict(kwargs or {})))
+    own, named = pytree.tree_map_only(torch.Tensor, _kept, given)
     compiled = CompiledModule(module, Example(own, named, dynamic_shapes, frozen, precision))
     if train is not None:
         compiled.prepare(train)

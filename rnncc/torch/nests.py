@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""Nests of tuples, lists and dicts of tensors, read by TorchDynamo too."""
+"""Nests of tuples, lists, dicts and dataclasses of tensors, read by TorchDynamo too."""
 
 from __future__ import annotations
 
@@ -9,6 +9,12 @@ from typing import Any
 _DICTS = (dict, OrderedDict)
 _NESTS = (*_DICTS, list, tuple)
 CHANGED = "a cell changes the nest of its state, and returns another one: return that one"
+
+
+def _fields(kind: Any) -> tuple[str, ...]:
+    """Those of a dataclass that is made of all of them, in order; none of anything else."""
+    names = getattr(kind, "__match_args__", ())
+    return names if len(names) == len(tuple(getattr(kind, "__dataclass_fields__", ()))) else ()
 
 
 def in_order_of(before: Any, after: Any) -> Any:
@@ -33,12 +39,16 @@ def copied(nest: Any) -> Any:
     kind = type(nest)
     if kind in _DICTS:
         return kind([(key, copied(value)) for key, value in nest.items()])
+    if names := _fields(kind):
+        return kind(**{name: copied(getattr(nest, name)) for name in names})
     return kind([copied(x) for x in nest]) if kind in (list, tuple) else nest
 
 
 def is_as_before(nest: Any, before: Any) -> bool:
     """Whether a copied nest holds what it did."""
     kind = type(before)
+    if type(nest) is kind and (names := _fields(kind)):
+        return all(is_as_before(getattr(nest, name), getattr(before, name)) for name in names)
     if kind not in _NESTS:
         return nest is before
     if type(nest) is not kind or len(nest) != len(before):
@@ -52,11 +62,26 @@ def is_as_before(nest: Any, before: Any) -> bool:
     return True
 
 
-def put_into(nest: Any, new: Any) -> None:
-    """Let the dicts and lists of a nest hold what another one of its form holds."""
-    is_fixed = type(nest) is tuple
-    for key in nest if type(nest) in _DICTS else range(len(nest)):
-        if type(nest[key]) in _NESTS:
-            put_into(nest[key], new[key])
-        elif not is_fixed:
-            nest[key] = new[key]
+def is_changeable(x: Any) -> bool:
+    """Whether it is a nest that a cell may change."""
+    return isinstance(x, (dict, list)) or bool(_fields(type(x)))
+
+
+def put_into(nest: Any, new: Any) -> Any:
+    """A nest that holds what another one of its form holds: dicts, lists and dataclasses are the
+    same ones, changed; tuples, and dataclasses that cannot be changed, are others."""
+    kind = type(nest)
+    if names := _fields(kind):
+        values = {name: put_into(getattr(nest, name), getattr(new, name)) for name in names}
+        if kind.__dataclass_params__.frozen:
+            return kind(**values)
+        for name, value in values.items():
+            setattr(nest, name, value)
+    elif kind is tuple:
+        return tuple(map(put_into, nest, new))
+    elif kind in _NESTS:
+        for key in nest if kind in _DICTS else range(len(nest)):
+            nest[key] = put_into(nest[key], new[key])
+    else:
+        return new
+    return nest

@@ -29,7 +29,7 @@ from rnncc.torch.nests import put_into
 from rnncc.torch.nets import TorchNet, check_precision
 from rnncc.torch.tracing import code_of, read
 from rnncc.torch.transforms import within_transforms
-from rnncc.torch.trees import alike, leaves, mapped
+from rnncc.torch.trees import alike, leaves, make_known, mapped
 
 MOST_APART = 2
 """Steps that PyTorch does before a loop that is to be compiled."""
@@ -328,7 +328,7 @@ def _open_or_fixed(
 
 def _leaves(tree: Any, name: str, optional: bool = False) -> list[torch.Tensor]:
     """The tensors in a tree; `optional`: None may stand in the place of some."""
-    found: list[Any] = [x for x in leaves(tree) if x is not None or not optional]
+    found: list[Any] = [x for x in leaves(make_known(tree)) if x is not None or not optional]
     for leaf in found:
         if not isinstance(leaf, torch.Tensor):
             what = f"{name}: {type(leaf).__name__} {leaf!r:.40} stands where a tensor should"

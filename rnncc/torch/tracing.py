@@ -29,7 +29,7 @@ from rnncc.garbage import only_among_new_objects
 from rnncc.torch.branching.reading import reading_branches
 from rnncc.torch.captured import Reading, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put
-from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before
+from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before, is_changeable
 from rnncc.torch.scripted import IS_SCRIPT, UNSCRIPTED
 from rnncc.torch.transforms import outside_of_transforms
 from rnncc.torch.versions import compile_often, not_validating, quiet, reading_gradients
@@ -169,7 +169,7 @@ def _step(
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise TypeError(PAIR)
     y, new = result
-    in_place = isinstance(new, (dict, list)) and new is given  # TorchDynamo compares no tuples
+    in_place = is_changeable(new) and new is given  # TorchDynamo compares no tuples
     if not in_place and not is_as_before(given, states):
         raise TypeError(CHANGED)
     new, after = _marked((in_order_of(states, new), [get(owner, key) for owner, key in places]))

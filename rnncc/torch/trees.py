@@ -1,14 +1,18 @@
 # pyright: basic
 """Nests of tuples and lists, taken apart in less time than PyTorch's trees take: a call of `scan`
-looks at its arguments a dozen times. Whatever else a nest is of is left to PyTorch."""
+looks at its arguments a dozen times. Whatever else a nest is of is left to PyTorch, to which users'
+dataclasses are made known."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+from rnncc.frontends.torch.trace import refused_by
 
 _PLAIN = (tuple, list)
 _ENDS = (torch.Tensor, torch.nn.Parameter, type(None))
@@ -44,3 +48,13 @@ def alike(one: Any, other: Any, leaf: Callable[[Any, Any], bool]) -> bool:
         return leaf(one, other)
     (ends, spec), (other_ends, other_spec) = map(pytree.tree_flatten, (one, other))
     return spec == other_spec and all(map(leaf, ends, other_ends))
+
+
+def make_known(tree: Any) -> Any:
+    """The tree, in which dataclasses are nests of their fields to PyTorch from now on."""
+    for leaf in leaves(tree):
+        if is_dataclass(leaf) and not isinstance(leaf, type):
+            with refused_by(type(leaf).__name__, "torch.export.register_dataclass"):
+                torch.export.register_dataclass(type(leaf))
+            return make_known(tree)  # of several instances each is a nest now
+    return tree

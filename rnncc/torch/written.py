@@ -21,7 +21,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.unrolled.editor import Editor
-from rnncc.frontends.torch.unrolled.functional import changed_by
+from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of
 from rnncc.frontends.torch.unrolled.rolling import copied
 from rnncc.frontends.torch.unrolled.view import type_of, value_of
 from rnncc.records import record
@@ -94,7 +94,7 @@ def _is_in(value: Any, place: Node) -> bool:
 def _memory(node: Node) -> int | None:
     """Which memory a tensor has; None for what is no tensor."""
     value = value_of(node)
-    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+    return memories_of(value)[0] if isinstance(value, torch.Tensor) else None
 
 
 def _copy_of(editor: Editor, place: Node, last: Node, changes: dict[Any, Node]) -> Node:

@@ -141,6 +141,34 @@ def goes_on(x, h):
     return h, h
 
 
+def of_flags(x, h):
+    up = x.sum() > 0 and h.sum() > 0
+    down = not up
+    if any([up, x.max() > 1]) or all(v < 0 for v in (x.sum(), h.sum())):
+        h = torch.tanh(h + x)
+    elif down:
+        h = torch.tanh(h - x)
+    return h, h
+
+
+def of_checks(x, h):
+    low, high = x < 50, x > -50
+    assert low.all() or high.all(), "far"
+    if not low.all() and not high.all():
+        raise ValueError("far")
+    return h, torch.tanh(h + x)
+
+
+def ends_or_not(x, h):
+    for _ in range(3):
+        h = torch.tanh(h + x)
+        if not (h.abs() < 0.9).any().item():
+            break
+    else:
+        h = h * 2
+    return h, h
+
+
 def ends_a_loop(x, h):
     for k in range(3):
         h = torch.tanh(h + x)
@@ -269,6 +297,9 @@ CELLS: list[Cell] = [
     in_loops,
     goes_on,
     ends_a_loop,
+    ends_or_not,
+    of_flags,
+    of_checks,
     ends_loops_within,
     of_texts,
     halts,
@@ -474,10 +505,14 @@ def while_loop(x, h):
     return h, h * x
 
 
-def of_any(x, h):
-    if any(v > 0 for v in x):
-        h = h + 1
-    return h, h * x
+def is_true(x, h):
+    flag = x.sum() > 0 and h.sum() > 0
+    return (h if flag is True else h * x), h + x
+
+
+def of_one_or_a_number(x, h):
+    flag = x.sum() > 0 and 3
+    return h * flag, h + x
 
 
 def changes_a_number(x, h):
@@ -513,7 +548,8 @@ REFUSED: dict[Cell, str] = {
     next_item: "next item|changes",
     read_by_another_name: "changes",
     while_loop: "what asks is no `if`",
-    of_any: "whether a tensor is true",
+    is_true: "`is` true",
+    of_one_or_a_number: "something else than true or false",
     changes_a_number: "may have given is changed in place",
     random_numbers: "random numbers",
 }

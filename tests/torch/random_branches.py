@@ -27,6 +27,7 @@ VALUES = (
 TESTS = (
     *("{0}.sum() > 0", "({0} > {1}).any()", "torch.all({0} < 0.8)", "{0}.mean().item() < 0.1"),
     *("float({0}.max()) > 0.3", "bool(({0} > 0.5).any())", "-0.3 < {0}[0] < 0.6", "k > 0"),
+    *("any([{0}.sum() > 0, {1}.max() > 0.5])", "all(v.sum() > 0 for v in ({0}, {1}))"),
 )
 
 
@@ -96,6 +97,12 @@ class Drawn:
             put(f"{indent}for k in range({self.rng.randint(1, 3)}):")
             self.block(known, inner, depth + 1, "loop")
             return known
+        if kind < 0.53:
+            name = self.rng.choice("uvw")
+            test = self.test(known)
+            put(f"{indent}g = {test} and {self.test(known)}")
+            put(f"{indent}{name} = {self.value(known)} if {self.rng.choice(('g', 'not g'))} else x")
+            return [*known, name]
         if kind < 0.6:
             name = self.rng.choice("uvw")
             ways = self.value(known), self.value(known)

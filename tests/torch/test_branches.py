@@ -19,6 +19,7 @@ MODULES = [
     cells.nested,
     cells.returns_within,
     cells.goes_on,
+    cells.of_flags,
     cells.changed_in_place,
     cells.Method(),
 ]
@@ -88,6 +89,16 @@ def test_module(cell: Any, kind: Any) -> None:
     module = kind(copy.deepcopy(cell)).double()
     given = torch.zeros(9, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
     check(rnncc.torch.compile(module, given), Loop(module.cell))
+
+
+def test_a_cell_that_an_exported_scan_reads_first() -> None:
+    def cell(x: Any, h: Any) -> Any:
+        if x.sum() > 0:
+            h = h * 0.5
+        return h, torch.tanh(h + x)
+
+    given = torch.zeros(9, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    check(rnncc.torch.compile(Scan(cell), given), Loop(cell))
 
 
 @pytest.mark.parametrize("cell", cells.REFUSED, ids=name_of)

@@ -404,6 +404,8 @@ def test_buffers_that_change() -> None:
         def __init__(self) -> None:
             super().__init__()
             self.register_buffer("total", torch.zeros(2))
+            self.parts = nn.ModuleList([nn.Module()])  # which names it again
+            self.parts[0].register_buffer("same", self.total)
 
         def forward(self, x: Any) -> Any:
             self.total.add_(x.sum(0))
@@ -414,6 +416,19 @@ def test_buffers_that_change() -> None:
     compiled(torch.ones(4, 2))
     assert compiled(torch.ones(2, 2)).tolist() == [[6, 6], [6, 6]]
     assert module.total.tolist() == [6, 6]
+
+
+def test_sparse_tensors() -> None:
+    class Reservoir(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("weights", torch.eye(3).to_sparse())
+
+        def forward(self, x: Any) -> Any:
+            return torch.sparse.mm(self.weights, x)
+
+    with pytest.raises(CompileError, match=r"test_compile.py:\d+: .*sparse_coo.*to_dense"):
+        rt.compile(Reservoir(), (torch.ones(3, 2),))
 
 
 BUFFERS: dict[str, Any] = {

@@ -163,6 +163,20 @@ class Mechanical(nn.Module):
         return curves[1][0] if unused is None else x, h
 
 
+def test_jacobians_in_a_graph() -> None:
+    """TorchDynamo changes tensors in place there, which have no memory of their own."""
+
+    def steps(xs: Any, h: Any) -> Any:
+        for x in xs:
+            slopes = func.vmap(func.jacrev(lambda v: torch.tanh(v @ WEIGHT)))(h)
+            h = torch.tanh(x + (slopes @ h[..., None])[..., 0])
+        return h
+
+    xs = torch.randn(6, 2, 4)
+    found = torch.compile(steps, backend="rnncc")(xs, H)
+    torch.testing.assert_close(found, steps(xs, H), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.skipif(
     not hasattr(torch._dynamo.config, "trace_autograd_ops"), reason="TorchDynamo does not read it"
 )

@@ -338,7 +338,11 @@ class Several:
     less: Any
 
 
-torch.utils._pytree.register_dataclass(Several)
+@dataclass(frozen=True)
+class Fixed:
+    """A part of it, which becomes another."""
+
+    h: Any
 
 
 def test_states_that_are_attributes() -> None:
@@ -380,7 +384,11 @@ def rewrite(x: Any, state: Any) -> Any:
     x["x"] = x.pop("x") * 2
     state["h"] = torch.tanh(x["x"] + state["h"])
     state["counts"][0] = state["counts"][0] + 1
-    return state["h"], state
+    state["pair"] = state["pair"][1][0], (state["h"], state["pair"][0])
+    several = state["several"]
+    several.sum, several.less = several.sum + state["h"], Fixed(several.less.h * 0.5 + x["x"])
+    several.double[0] = several.double[0][1], state["h"]
+    return state["h"] + several.less.h, state
 
 
 class Rewriting(nn.Module):
@@ -391,9 +399,18 @@ class Rewriting(nn.Module):
         self.run = run
 
     def forward(self, xs: Any) -> Any:
-        state = {"h": xs[0] * 0, "counts": [torch.zeros(())]}
+        one = xs[0] * 0
+        state = {"h": one, "counts": [torch.zeros(())], "pair": (one, (one, one))}
+        state["several"] = Several(one, [(one, one)], Fixed(one))
         ys, last = self.run(rewrite, {"x": xs}, state)
-        return ys, last["h"], state["h"], state["counts"][0]
+        inside = [x for part in (last, state) for x in in_parts(part)]
+        return ys, *inside
+
+
+def in_parts(state: Any) -> list[Any]:
+    several, (a, (b, c)) = state["several"], state["pair"]
+    own = [several.sum, *several.double[0], several.less.h]
+    return [state["h"], state["counts"][0], a, b, c, *own]
 
 
 def loop_over_dicts(cell: Any, xs: Any, state: Any) -> Any:

@@ -137,6 +137,10 @@ def _memory(node: Node) -> Any:
         return node
     if is_functorch_wrapped_tensor(value):
         raise CompileError(location(node), "torch.func is not supported here")
+    if value.layout != torch.strided:
+        place = location(node if node.op == "call_function" else next(iter(node.users)))
+        what = f"a tensor of layout {value.layout} is not supported"
+        raise CompileError(place, what, "to_dense()")
     return value.untyped_storage()._cdata
 
 

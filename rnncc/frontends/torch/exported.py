@@ -33,7 +33,7 @@ from rnncc.frontends.torch.guards import facts_of
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor
 from rnncc.frontends.torch.lower import lower_graph
-from rnncc.frontends.torch.memories import settle_memories
+from rnncc.frontends.torch.memories import merged_buffers, settle_memories
 from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
@@ -93,7 +93,7 @@ def import_exported(
     Raises:
         CompileError: an operator or a dtype is not supported; it names the user's line.
     """
-    exported = settle_transforms(exported)
+    exported = merged_buffers(settle_transforms(exported))
     name_aliases(exported.graph_module)
     settle_memories(exported)
     settle_modes(exported)

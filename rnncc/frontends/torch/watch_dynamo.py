@@ -165,7 +165,8 @@ def _take_checks() -> None:
     """Let code that raises an error for some values be as an `assert` is, which Dynamo takes."""
     kind: Any = InstructionTranslatorBase
     for name in list(vars(kind)):
-        if name.startswith("POP_JUMP") and name.endswith(("IF_TRUE", "IF_FALSE")):
+        asks = "JUMP" in name and name.endswith(("IF_TRUE", "IF_FALSE", "_OR_POP"))
+        if asks or name == "UNARY_NOT":
             jump = _checking(vars(kind)[name])
             setattr(kind, name, jump)
             for translator in (kind, *kind.__subclasses__()):
@@ -176,9 +177,9 @@ def _take_checks() -> None:
 def _checking(own: Any) -> Any:
     @wraps(own)
     def jump(tx: Any, step: Any) -> None:
-        watched = bool(readings.stack) and readings.stack[-1].guarded
-        value = tx.stack[-1].realize() if watched else None
-        answer = _answer(tx, step) if isinstance(value, TensorVariable) else None
+        value = tx.stack[-1].realize() if readings.stack else None
+        is_checked = isinstance(value, TensorVariable) and readings.stack[-1].guarded
+        answer = _answer(tx, step) if is_checked else None
         if answer is None:
             if isinstance(value, TensorVariable) or _is_unknown(value):
                 _note_question(tx)
@@ -215,7 +216,9 @@ def _is_unknown(value: Any) -> bool:
 
 
 def _note_question(tx: Any) -> None:
-    """Note that code asks for a tensor's value."""
+    """Note that code asks for a tensor's value, or what it calls of Python's own, such as `any`."""
+    while not is_users(tx.f_code.co_filename) and getattr(tx, "parent", None) is not None:
+        tx = tx.parent
     at = tx.current_instruction.positions
     span = at and (at.lineno, at.end_lineno, at.col_offset, at.end_col_offset)
     users = is_users(tx.f_code.co_filename)

@@ -9,7 +9,7 @@ from typing import Any
 Statements = Sequence[ast.stmt]
 SCOPES = ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef
 _COMPREHENSIONS = ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp
-
+_AT_ONCE = ("any", "all", "sum", "max", "min", "list", "tuple")
 _COMPOUND = ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match
 
 
@@ -115,18 +115,30 @@ def _deleted(statement: ast.stmt) -> set[str]:
 
 
 def captured_in(statements: Statements, apart: Iterable[ast.AST]) -> set[str]:
-    """The names that functions and generators within statements read, but for some statements."""
+    """The names that functions and generators within statements read, but for some statements, and
+    for generators that are run through where they stand."""
     without = {id(node) for node in apart}
     found, waiting = set[str](), list[ast.AST](statements)
     while waiting:
         node = waiting.pop()
         if id(node) in without or is_ours(node):
             continue
-        if isinstance(node, (*SCOPES, ast.GeneratorExp)):
+        if (generator := _run_at_once(node)) is not None:
+            waiting += ast.iter_child_nodes(generator)
+        elif isinstance(node, (*SCOPES, ast.GeneratorExp)):
             found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
         else:
             waiting += ast.iter_child_nodes(node)
     return found
+
+
+def _run_at_once(node: ast.AST) -> ast.GeneratorExp | None:
+    """The generator that a call runs through before anything else happens."""
+    match node:
+        case ast.Call(func=ast.Name(id=name), args=[ast.GeneratorExp() as generator]):
+            return generator if name in _AT_ONCE and not node.keywords else None
+        case _:
+            return None
 
 
 def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:

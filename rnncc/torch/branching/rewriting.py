@@ -19,7 +19,7 @@ from types import CodeType
 from typing import Any
 
 from rnncc.records import record
-from rnncc.torch.branching.syntax import OWN, Unwritable, called
+from rnncc.torch.branching.syntax import OWN, Unwritable, called, is_flag, truth_of
 from rnncc.torch.branching.ways import Branch
 
 _MOST_GROWTH = 12
@@ -124,6 +124,7 @@ def _rewrite(function: ast.FunctionDef, span: _Span) -> None:
     nodes = list(ast.walk(function))
     parents = {part: node for node in nodes for part in ast.iter_child_nodes(node)}
     found = [node for node in nodes if _asks(node, span)]
+    found = found or [node for node in nodes if _is_asked(node, span)]
     if not found:
         raise Unwritable("what asks is no `if`")
     for node in found:
@@ -133,9 +134,12 @@ def _rewrite(function: ast.FunctionDef, span: _Span) -> None:
         place = Branch(chain)
         if isinstance(node, ast.If):
             place.rewrite_statement(node)
-        else:
-            assert isinstance(node, ast.IfExp)
+        elif isinstance(node, ast.IfExp):
             place.rewrite_expression(node)
+        elif isinstance(node, ast.Assert):
+            node.test = truth_of(node.test)
+        else:
+            place.rewrite_flag()
 
 
 def _asks(node: ast.AST, span: _Span) -> bool:
@@ -143,6 +147,13 @@ def _asks(node: ast.AST, span: _Span) -> bool:
     if not isinstance(node, ast.If | ast.IfExp):
         return False
     return _span(node) == span or any(_span(part) == span for part in ast.walk(node.test))
+
+
+def _is_asked(node: ast.AST, span: _Span) -> bool:
+    """Whether `and`, `or`, `not`, `any` or `all` asks there, or an `assert` of one."""
+    if isinstance(node, ast.Assert):
+        return is_flag(node.test) and _span(node) == span
+    return is_flag(node) and any(_span(x) == span for x in (node, *ast.iter_child_nodes(node)))
 
 
 def _span(node: ast.AST) -> Any:

@@ -43,23 +43,37 @@ def either(test: Any, yes: Way, no: Way, held: Sequence[Any]) -> tuple[Any, ...]
     return _in_turn(flag, yes, no, held)
 
 
-def both(one: Any, other: Callable[[], Any]) -> Any:
-    """`one and other()`, as a test."""
+def both(one: Any, other: Callable[[], Any], exact: bool) -> Any:
+    """`one and other()`, as a test, or exactly."""
     if not _is_tensor(one):
         return one and other()
-    return torch.logical_and(_flag(one), _flag_of(other(), one))
+    return torch.logical_and(*_flags(one, other(), exact))
 
 
-def some(one: Any, other: Callable[[], Any]) -> Any:
-    """`one or other()`, as a test."""
+def some(one: Any, other: Callable[[], Any], exact: bool) -> Any:
+    """`one or other()`, as a test, or exactly."""
     if not _is_tensor(one):
         return one or other()
-    return torch.logical_or(_flag(one), _flag_of(other(), one))
+    return torch.logical_or(*_flags(one, other(), exact))
 
 
 def negated(x: Any) -> Any:
     """`not x`."""
     return torch.logical_not(_flag(x)) if _is_tensor(x) else not x
+
+
+def of_several(function: Any, items: Any) -> Any:
+    """`any(items)` or `all(items)`, if that is what the function is."""
+    if function is not any and function is not all:
+        return function(items)
+    found = list(items)
+    tensors = [x for x in found if _is_tensor(x)]
+    if not tensors:
+        return function(found)
+    join, flag = torch.logical_or if function is any else torch.logical_and, _flag(tensors[0])
+    for x in found:
+        flag = join(flag, _flag_of(x, flag))
+    return flag
 
 
 def sized(items: Any) -> Any:
@@ -90,6 +104,18 @@ def _flag(test: torch.Tensor) -> torch.Tensor:
     if test.numel() != 1:
         raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
     return test.reshape(()) if test.dtype == torch.bool else test.reshape(()) != 0
+
+
+def _flags(one: torch.Tensor, other: Any, exact: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    if exact and not (_is_flag(one) and _is_flag(other)):
+        raise TypeError("`and` or `or` gives something else than true or false")
+    return _flag(one), _flag_of(other, one)
+
+
+def _is_flag(x: Any) -> bool:
+    if isinstance(x, torch.Tensor):
+        return x.dtype == torch.bool and x.dim() == 0
+    return isinstance(x, bool)
 
 
 def _flag_of(x: Any, like: torch.Tensor) -> torch.Tensor:

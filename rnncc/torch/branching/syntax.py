@@ -77,8 +77,12 @@ class _Numbers(ast.NodeTransformer):
         return node
 
 
-def truth_of(test: ast.expr) -> ast.expr:
-    """A test as an expression that may be a tensor."""
+def truth_of(test: ast.expr, exact: bool = False) -> ast.expr:
+    """A test as an expression that may be a tensor.
+
+    Args:
+        exact: `and` and `or` give one of their operands, which must be true or false then.
+    """
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=inner):
             return like(test, called("negated", truth_of(inner)))
@@ -87,7 +91,10 @@ def truth_of(test: ast.expr) -> ast.expr:
                 raise Unwritable("the test assigns a variable")
             rest = others[0] if len(others) == 1 else like(test, ast.BoolOp(op, others))
             name = "both" if isinstance(op, ast.And) else "some"
-            return like(test, called(name, truth_of(first), function_of(truth_of(rest))))
+            operands = truth_of(first, exact), function_of(truth_of(rest, exact))
+            return like(test, called(name, *operands, ast.Constant(exact)))
+        case ast.Call(func=ast.Name(id="any" | "all") as function, args=[items], keywords=[]):
+            return like(test, called("of_several", function, items))
         case ast.Compare(left=left, ops=[first, *ops], comparators=[middle, *others]) if ops:
             if has([left, *others], ast.NamedExpr):
                 raise Unwritable("the test assigns a variable")
@@ -102,6 +109,28 @@ def truth_of(test: ast.expr) -> ast.expr:
             return like(test, ast.Call(function, [_Numbers().visit(middle)], []))
         case _:
             return _Numbers().visit(test)
+
+
+def is_flag(node: ast.AST) -> bool:
+    """Whether an expression asks for the truth of what it consists of."""
+    is_not = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    return is_not or isinstance(node, ast.BoolOp) or _is_of_several(node)
+
+
+def is_identity(node: ast.AST) -> bool:
+    """Whether it asks `x is True` or the like."""
+    if not isinstance(node, ast.Compare):
+        return False
+    flags = [isinstance(x, ast.Constant) and isinstance(x.value, bool) for x in node.comparators]
+    return any(flags) and any(isinstance(op, ast.Is | ast.IsNot) for op in node.ops)
+
+
+def _is_of_several(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Name(id="any" | "all"), args=[_], keywords=[]):
+            return True
+        case _:
+            return False
 
 
 class AsVariables(ast.NodeTransformer):

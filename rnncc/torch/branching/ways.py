@@ -31,6 +31,8 @@ from rnncc.torch.branching.syntax import (
     forgotten,
     function_of,
     is_finite,
+    is_flag,
+    is_identity,
     kept,
     like,
     plain_super,
@@ -80,9 +82,21 @@ class Branch:
         call = called("either", truth_of(node.test), *functions, ast.Tuple([], ast.Load()))
         replace(self.chain[1], node, like(node, ast.Subscript(call, ast.Constant(0), ast.Load())))
 
+    def rewrite_flag(self) -> None:
+        """Of `a and b`, `a or b`, `not a`, `any(...)` or `all(...)`, in place."""
+        if any(map(is_identity, within(self.outermost.body))):  # pyright: ignore
+            raise Unwritable("a function asks whether something `is` true, which a tensor is not")
+        at = next(i for i, node in enumerate(self.chain[1:]) if not is_flag(node))
+        node: Any = self.chain[at]
+        is_test = isinstance(self.chain[at + 1], ast.Assert)
+        replace(self.chain[at + 1], node, truth_of(node, exact=not is_test))
+
     def rewrite_statement(self, node: ast.If) -> None:
         """Of `if test: ... else: ...`, in place."""
         one, other = list(node.body), list(node.orelse)
+        if is_flag(node.test) and _raises(one) != _raises(other):
+            node.test = truth_of(node.test)  # one tensor, of which a check is made
+            return
         block = _block_of(self.chain[1], node)
         at = block.index(node)
         if has([*one, *other], ast.Return):
@@ -109,7 +123,7 @@ class Branch:
         loop, ways = self.chain[1], (one, other)
         ends = [bool(way) and isinstance(way[-1], ast.Break) for way in ways]
         rest = [way[:-1] if end else way for way, end in zip(ways, ends, strict=True)]
-        is_plain = isinstance(loop, ast.For) and not loop.orelse and node in loop.body
+        is_plain = isinstance(loop, ast.For) and node in loop.body
         if not is_plain or all(ends) or leaves_loop([*rest[0], *rest[1]]):
             raise Unwritable("a loop ends by it")
         assert isinstance(loop, ast.For)
@@ -127,10 +141,16 @@ class Branch:
         loop.body = [like(loop, goes_on)]
         outer = _block_of(self.chain[2], loop)
         outer.insert(outer.index(loop), like(loop, assigned(name, ast.Constant(True))))
+        behind = like(loop, ast.If(ast.Name(name, ast.Load()), loop.orelse, []))
+        if loop.orelse:
+            outer.insert(outer.index(loop) + 1, behind)
+            loop.orelse = []
         ast.fix_missing_locations(self.owner)
         around = [*self.chain[1:], self.outermost]
         Branch([node, goes_on, *around]).rewrite_statement(node)
         Branch([goes_on, *around]).rewrite_statement(goes_on)
+        if behind in outer:
+            Branch([behind, *self.chain[2:], self.outermost]).rewrite_statement(behind)
 
     def _rest(self) -> list[ast.stmt]:
         """What follows the branch in its function."""
@@ -224,6 +244,11 @@ class Branch:
         names = [ast.Name(f.name, ast.Load()) for f in functions]  # pyright: ignore
         call = called("either", truth_of(node.test), *names, tuple_of(held, ast.Load()))
         return functions, like(node, call)
+
+
+def _raises(way: list[ast.stmt]) -> bool:
+    """Whether a branch does nothing but raise an error."""
+    return len(way) == 1 and isinstance(way[0], ast.Raise)
 
 
 def _then(way: list[ast.stmt], rest: list[ast.stmt]) -> list[ast.stmt]:
