@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Self
 
 from rnncc.codegen.cpu.families import USUAL
-from rnncc.kern.packing import GROUP
 from rnncc.platforms import LINE, architecture_of
 from rnncc.records import record
 
@@ -91,6 +90,8 @@ class Core:
 
     def in_tiles(self, dtype: str, depth: int) -> bool:
         """Whether products of such a depth by packed weights of a type are those of matrices."""
+        from rnncc.kern.packing import GROUP  # a model found again needs no kernels
+
         return dtype in self.tiles and depth >= TILE_WORDS * GROUP[dtype]
 
     def rounds_rows(self, depth: int) -> bool:
