@@ -23,6 +23,8 @@ import pytest
 
 BUDGET = 0.5
 """Processor seconds of one test function."""
+LEAST = 0.001
+"""What is written of a case at least."""
 RECORD = Path(__file__).with_name("seconds.json")
 _PROPERTY = "processor seconds"
 
@@ -87,8 +89,9 @@ class Record:
             return
         old: dict[str, float] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
         kept = {name: seconds for name, seconds in old.items() if name not in self.seconds}
+        # Where few cases are drawn they may be the quick ones: a mean falls by half at most.
         means = {
-            name: round(sum(each) / len(each), 3)
+            name: round(max(sum(each) / len(each), old.get(name, 0.0) / 2, LEAST), 3)
             for name, each in self.seconds.items()
             if sum(each) > BUDGET or name in old
         }
