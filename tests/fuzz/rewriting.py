@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
-import onnx
 from onnx import AttributeProto, FunctionProto, helper, numpy_helper
 
 from tests.fuzz.fuzz_onnx import graphs
@@ -90,7 +90,7 @@ class _Some:
         count = len(self.graph.node)
         self.place = rng.randrange(count)
         end = min(count, self.place + rng.choice([1, 1, 2, 3, count]))
-        self.nodes = [_copy(node) for node in self.graph.node[self.place : end]]
+        self.nodes = [deepcopy(node) for node in self.graph.node[self.place : end]]
         self._rest = [*self.graph.node[: self.place], *self.graph.node[end:]]
         self.made = [name for node in self.nodes for name in node.output if name]
         read = _read_by(self._rest) | {info.name for info in self.graph.output}
@@ -112,7 +112,7 @@ class _Some:
     def renamed(self, names: Iterable[str]) -> list[Any]:
         """Copies in which some values have their inner names."""
         new = {name: self.inner(name) for name in names}
-        copies = [_copy(node) for node in self.nodes]
+        copies = [deepcopy(node) for node in self.nodes]
         for node in copies:
             node.input[:] = [new.get(name, name) for name in node.input]
             node.output[:] = [new.get(name, name) for name in node.output]
@@ -183,7 +183,7 @@ def into_scan(rng: random.Random, model: Any) -> None:
         return
     count, axes = rng.choice([1, 2]), some.constant([0])
     nodes, rows = list[Any](), list[str]()
-    inputs = [_copy(infos[name]) for name in read]
+    inputs = [deepcopy(infos[name]) for name in read]
     for name, info in zip(read, inputs, strict=True):
         info.name, one = some.inner(name), _fresh(rng)
         rows.append(_fresh(rng))
@@ -219,8 +219,7 @@ REWRITINGS: list[Rewriting] = [
 
 def rewritten(rng: random.Random, model: Any) -> bytes:
     """A model after one to three of them."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
+    made = deepcopy(model)
     for _ in range(rng.choice([1, 2, 3])):
         if made.graph.node:
             rng.choice(REWRITINGS)(rng, made)
@@ -243,12 +242,6 @@ def _read_by(nodes: Iterable[Any]) -> set[str]:
             if attribute.type == AttributeProto.GRAPH:
                 found |= _read_by(attribute.g.node) | {o.name for o in attribute.g.output}
     return found
-
-
-def _copy(message: Any) -> Any:
-    made = type(message)()
-    made.CopyFrom(message)
-    return made
 
 
 def _fresh(rng: random.Random) -> str:

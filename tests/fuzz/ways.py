@@ -14,6 +14,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 from rnncc_runtime import Model, Pool, TrainableModel
+from rnncc_runtime.arrays import cut
 from xdsl.ir import SSAValue
 
 from rnncc.ir.attributes import get_ints
@@ -50,22 +51,13 @@ def difference(
     model: Model, program: Program, inputs: Arrays, sizes: Mapping[str, int], want: Arrays
 ) -> str | None:
     """How a call of several threads, in pieces or of one row gives other bits than the whole."""
-    counted = _counted(program, want)
+    counted = cut({**want}, program.counts)
     calls = ((way, got, counted) for way, got in _calls(model, program, inputs, sizes))
     for way, got, whole in chain(calls, _rows(model, program, inputs, sizes, want)):
         for name, array in whole.items():
             if got[name].shape != array.shape or _bits(got[name]) != _bits(array):
                 return f"{way}: {name}:\n{got[name]}\nin one call\n{array}"
     return None
-
-
-def _counted(program: Program, arrays: Arrays) -> Arrays:
-    """Outputs without the rows that do not count, as `Model.run` gives them."""
-    cut = {
-        name: arrays[name][(slice(None),) * axis + (slice(int(arrays[count])),)]
-        for name, (count, axis) in program.counts.items()
-    }
-    return {**arrays, **cut}
 
 
 def training_difference(

@@ -26,6 +26,7 @@ from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Gemm
 from rnncc.kern.program import KernelProgram
+from rnncc.records import record
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.gemm.rows import RowTerms
@@ -42,6 +43,23 @@ MOST_BLOCKS = 2
 VOID = ir.VoidType()
 
 
+@record
+class Factors:
+    """Rows and weights that are multiplied.
+
+    Attributes:
+        row: the first of the converted rows.
+        blocks: of 16 rows.
+        panel: of weights.
+        width: the panel's units.
+    """
+
+    row: Pointer
+    blocks: int
+    panel: Pointer
+    width: Value
+
+
 class MatrixTiles:
     """Products of converted rows by packed weights."""
 
@@ -51,52 +69,37 @@ class MatrixTiles:
         self.full, self.rest = divmod(terms.words, TILE_WORDS)
         self.row_bytes = terms.rows.stride
 
-    def store(
-        self,
-        row: Pointer,
-        blocks: int,
-        panel: Pointer,
-        step: Value,
-        offsets: Sequence[Value],
-        stack: Pointer,
-    ) -> None:
-        """Sums of some blocks of rows times vectors of a panel: row by row, vector by vector.
+    def store(self, factors: Factors, offsets: Sequence[Value], stack: Pointer) -> None:
+        """Sums of rows times vectors of a panel: row by row, vector by vector.
 
         Args:
-            row: the first one.
-            step: bytes from a word of the panel to the next one.
             offsets: the first units of the vectors, over the panel's slots.
             stack: where they go.
         """
+        blocks = factors.blocks
         at_once = TILE_SUMS // blocks
         for first in range(0, len(offsets), at_once):
             some = offsets[first : first + at_once]
             for n in range(blocks * len(some)):
                 self._call("tilezero", I8(n))
-            self._add_all(row, blocks, panel, step, some)
+            self._add_all(factors, some)
             for n in range(blocks * len(some)):
                 place, block = divmod(n, blocks)
                 number = block * TILE_ROWS * len(offsets) + first + place
                 at = self.emit.at(stack, I64(number * self.emit.target.lanes))
                 self._memory("tilestored64", n, at, I64(len(offsets) * TILE_BYTES))
 
-    def _add_all(
-        self,
-        row: Pointer,
-        blocks: int,
-        panel: Pointer,
-        step: Value,
-        offsets: Sequence[Value],
-    ) -> None:
-        emit, b = self.emit, self.emit.b
-        bytes = replace(row, dtype="i8")
+    def _add_all(self, factors: Factors, offsets: Sequence[Value]) -> None:
+        emit, b, blocks = self.emit, self.emit.b, factors.blocks
+        bytes = replace(factors.row, dtype="i8")
+        step = b.mul(factors.width, I64(self.terms.bytes))  # from word to word of the panel
 
         def add(at: Value, word: Value) -> None:
             """The products of a register's words: where they are in a row, and in the panel."""
             for block in range(blocks):
                 here = emit.at(bytes, b.add(at, I64(block * TILE_ROWS * self.row_bytes)))
                 self._memory("tileloadd64", ROWS + block, here, I64(self.row_bytes))
-            weights = self._word(panel, word, step)
+            weights = self.terms.word(factors.panel, word, factors.width)
             for n, offset in enumerate(offsets):
                 register = WEIGHTS + n % 2
                 self._memory("tileloadd64", register, self.terms.unit(weights, offset), step)
@@ -112,10 +115,6 @@ class MatrixTiles:
             emit.loop(I64(self.full), iteration)
         if self.rest:
             add(I64(last_words(self.full)), I64(self.terms.words - TILE_WORDS))
-
-    def _word(self, panel: Pointer, word: Value, step: Value) -> Pointer:
-        bytes = self.emit.at(replace(panel, dtype="i8"), self.emit.b.mul(word, step))
-        return replace(bytes, dtype=panel.dtype)
 
     def _memory(self, name: str, register: int, at: Pointer, step: Value) -> None:
         self._call(name, I8(register), at.base, step)

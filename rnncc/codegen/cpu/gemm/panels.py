@@ -12,7 +12,7 @@ from llvmlite import ir
 from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
 from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
-from rnncc.codegen.cpu.gemm.matrix_tiles import MOST_BLOCKS, MatrixTiles
+from rnncc.codegen.cpu.gemm.matrix_tiles import MOST_BLOCKS, Factors, MatrixTiles
 from rnncc.codegen.cpu.gemm.runs import Run
 from rnncc.codegen.cpu.gemm.sums import ZERO, Sums, Width
 from rnncc.codegen.cpu.gemm.terms import Terms
@@ -90,7 +90,7 @@ class Panels:
         units, most = self.sums.units(width, self.slots), I64(TILE_ROWS * MOST_BLOCKS)
         elements = TILE_ROWS * MOST_BLOCKS * len(units) * self.lanes
         stack = replace(self.emit.shared_room(elements), dtype=self._stack.dtype)
-        right, step = self.terms.panel(panel, self.units), b.mul(width.units, I64(self.terms.bytes))
+        right = self.terms.panel(panel, self.units)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             done = b.mul(i, most)
@@ -100,7 +100,7 @@ class Panels:
             self._by_height(
                 self.emit.parts(height, I64(TILE_ROWS)),
                 range(1, MOST_BLOCKS + 1),
-                lambda blocks: tiles.store(here, blocks, right, step, units, stack),
+                lambda n: tiles.store(Factors(here, n, right, width.units), units, stack),
             )
             self._finish_saved(outer, row, height, panel, width, stack)
             return []
