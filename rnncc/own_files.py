@@ -8,10 +8,13 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
+OFF = {"0", "off", "no", "false"}
+"""What turns the cache off as the value of RNNCC_CACHE."""
+
 
 def cache_folder() -> Path | None:
     """What holds the folder of entries; None where the cache is off, or others may write to it."""
-    if os.environ.get("RNNCC_CACHE") == "0":
+    if os.environ.get("RNNCC_CACHE", "1").lower() in OFF:
         return None
     if chosen := os.environ.get("RNNCC_CACHE_DIR"):
         path = Path(chosen)

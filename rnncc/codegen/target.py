@@ -115,7 +115,7 @@ class Target(Protocol):
 
         Args:
             width: of all values that are computed ahead, together, in elements of 4 bytes.
-            weights: elements of the largest matrix among them.
+            weights: bytes of the largest matrix among them.
         """
         ...
 

@@ -41,7 +41,7 @@ class TargetRow:
 def _cpu(system: str) -> TargetRow:
     """CPUs of a system; what none is named for is as Linux."""
     conventions = SYSTEMS.get(system, SYSTEMS["linux"])
-    knobs = ("cache", "vectors", "chains")
+    knobs = ("cache", "vectors", "chains", "ahead")
     versions = "rnncc.codegen.cpu.versions"
     return TargetRow(
         "rnncc.codegen.cpu.machines", conventions.products, conventions.by_default, knobs, versions

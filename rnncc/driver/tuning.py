@@ -29,6 +29,7 @@ CANDIDATES = {
     "cache": (128 << 10, 512 << 10, 1 << 20),
     "vectors": (2, 8),
     "chains": (4, 16),
+    "ahead": (512, 1024, 2048),
 }
 """What is tried beside what the model of the machine says, one setting after another."""
 GAIN = 0.98

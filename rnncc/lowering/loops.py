@@ -166,7 +166,8 @@ def _chunk_size(lowering: Lowering, groups: list[Group], steps: Dim) -> tuple[in
     """
     rows = product(max((g.dims[1:-1] for g in groups), key=len))
     width = sum(_width(g) * (1 + (dtype_of(i.value) == "f64")) for g in groups for i in g.items)
-    sizes = [product(dims_of(g.product.b)) for g in groups if g.product is not None]
+    matrices = [g.product.b for g in groups if g.product is not None]
+    sizes = [product(dims_of(m)) * lowering.weights.item_bytes(m) for m in matrices]
     weights = max((int(size) for size in sizes if size.is_static), default=0)
     target, most = lowering.target.rows_ahead(width, weights), _most_steps(lowering, steps)
     return target if most is None else max(1, min(target, most)), rows

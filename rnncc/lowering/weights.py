@@ -12,7 +12,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.precision import MOST_DEPTH, quantise_units, to_bf16
-from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.ir.types import ITEM_BYTES, NUMPY, dims_of, dtype_of
 from rnncc.kern import moves
 from rnncc.kern.access import Access, buffer_dtype, packed_elements
 from rnncc.kern.dialect import Buffer
@@ -91,6 +91,13 @@ class WeightTable:
         op = value.owner
         has_array = isinstance(op, Param) and op.param_name.data in lowering.program.arrays
         return has_array or isinstance(op, Constant)
+
+    def item_bytes(self, value: SSAValue) -> int:
+        """Bytes of a matrix's element as products read it."""
+        dtype = dtype_of(value)
+        if dtype == "f32" and self.are_known(value):
+            dtype = self._lowering.target.weights_dtype(self.precision)
+        return ITEM_BYTES[dtype]
 
     def serve_once(self, op: Matmul) -> bool:
         """Whether one row alone is multiplied by a matrix where that is computed or an input.

@@ -52,6 +52,19 @@ def test_machines_by_name(triple: str, cpu: str, cache: int, l1: int, chains: in
     assert (target.cache, target.l1, target.chains) == (cache, l1, chains)
 
 
+@pytest.mark.parametrize(
+    ("cpu", "weights", "rows"),
+    [
+        ("sapphirerapids", 768 * KIB, 60),
+        ("sapphirerapids", 1 * MIB, 192),
+        ("znver4", 2 * MIB, 24),
+        ("znver4", 3 * MIB, 96),
+    ],
+)
+def test_far_weights_are_worth_more_rows_at_a_time(cpu: str, weights: int, rows: int) -> None:
+    assert resolve_target("x86_64-linux-gnu", cpu).rows_ahead(1024, weights) == rows
+
+
 @pytest.mark.parametrize(("cpu", "quick"), [("znver4", True), ("sapphirerapids", False)])
 def test_instructions_for_bf16_are_used_where_they_are_quick(cpu: str, quick: bool) -> None:
     assert resolve_target("x86_64-linux-gnu", cpu).bf16_dot is quick
@@ -101,7 +114,8 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 def test_bits_do_not_depend_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(0).standard_normal((30, 4, 96), np.float32)
     net, results = cells.gru(96, 200), list[Any]()
-    for family in (USUAL, Family(4, 8, 8 * KIB, 64 * KIB), Family(1, 1, 256 * KIB, 16 * MIB)):
+    other = Family(4, 8, 8 * KIB, 64 * KIB, ahead=256, far=4 * KIB, far_rows=36)
+    for family in (USUAL, other, Family(1, 1, 256 * KIB, 16 * MIB)):
         monkeypatch.setattr(machines, "family_of", lambda *_, f=family: f)
         model = rnncc.compile(net, train=True)
         outputs, tape = model.forward({"x": x})

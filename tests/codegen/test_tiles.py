@@ -27,6 +27,7 @@ CPUS = {
 ADD = re.compile(r"\t(vfmadd|vdpbf16|fmla)")
 EPILOGUE = re.compile(r"\t(vmaxps|vdivps|fmaxnm|fdiv)")
 SPILL = re.compile(r", \d*\(%r[sb]p\)|\tst[rpu]+\tq.*\[sp")
+FETCH = re.compile(r"\tprefetch(t\d)\s")
 CELLS = {"lstm": lstm, "gru": gru}
 
 
@@ -58,6 +59,14 @@ def test_sums_stay_in_registers(cell: str, cpu: str, precision: str) -> None:
     ]
     assert len(products) >= 4
     assert not [line for body in products for line in body if SPILL.search(line)]
+
+
+@pytest.mark.parametrize(("cpu", "caches"), [("znver4", {"t1"}), ("sapphirerapids", {"t0"})])
+def test_weights_are_fetched_into_the_cache_that_gains(cpu: str, caches: set[str]) -> None:
+    net = lstm(96, 96)
+    text = text_of(net, None, Options.of(net, {"target": "x86-64-v4", "cpu": cpu}), "asm")
+    assert isinstance(text, str)
+    assert set(FETCH.findall(text)) == caches
 
 
 def gated(gates: int, units: int) -> Program:

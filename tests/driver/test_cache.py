@@ -148,8 +148,9 @@ def test_nets_built_in_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert again.run(x)["y"].tobytes() == first.run(x)["y"].tobytes()
 
 
-def test_off(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RNNCC_CACHE", "0")
+@pytest.mark.parametrize("off", ["0", "Off"])
+def test_off(folder: Path, monkeypatch: pytest.MonkeyPatch, off: str) -> None:
+    monkeypatch.setenv("RNNCC_CACHE", off)
     rnncc.compile(net(), init())
     assert not folder.exists()
 

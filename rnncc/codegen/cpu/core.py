@@ -11,9 +11,6 @@ from rnncc.records import record
 
 MIN_ROWS, MAX_ROWS = 12, 192
 """Bounds on how many rows of a hoisted product are computed ahead of the steps that use them."""
-FAR_WEIGHTS, MIN_ROWS_OF_FAR = 1 << 21, 96
-"""Weights beyond the second-level cache, in elements: they are read for each chunk, and drive those
-of the steps out, so that chunks are larger."""
 
 PANELS = {4: (4, 2, 1), 2: (2, 1, 2)}
 """Vectors of a tile -> those of each slot in a panel, of 1, 2 or 3 slots; more slots have one."""
@@ -45,6 +42,8 @@ class Core:
             time (AMX).
         cache: bytes that intermediate results should stay within, next to the core.
         l1: bytes of the first-level cache.
+        ahead: bytes ahead of their use that weights are fetched into it, as `Family` has it.
+        far, far_rows: weights that are worth more rows at a time, as `Family` has them.
         vectors: of a panel of weights, over all slots; 0 for as many as suit the registers.
         chains: independent sums that keep the multiply-add units busy when there is one row.
         compact: whether code is to be small, as `Platform` has it: kernels are written once, for a
@@ -62,6 +61,9 @@ class Core:
     tiles: tuple[str, ...] = ()
     cache: int = USUAL.near
     l1: int = USUAL.l1
+    ahead: int = USUAL.ahead
+    far: int = USUAL.far
+    far_rows: int = USUAL.far_rows
     vectors: int = 0
     chains: int = USUAL.chains
     item: int = 4
@@ -168,5 +170,6 @@ class Core:
             return 1
         # 12 rows are two whole tiles; the other half of the cache is for what the steps read.
         fit = self.cache // 2 // (4 * max(width, 1))
-        least = MIN_ROWS_OF_FAR if weights > FAR_WEIGHTS else MIN_ROWS
+        # Far weights are read for each chunk, and drive those of the steps out.
+        least = self.far_rows if weights > self.far else MIN_ROWS
         return min(max(fit // 12 * 12, least), MAX_ROWS)

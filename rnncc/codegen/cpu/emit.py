@@ -134,10 +134,10 @@ class CpuEmit(Emit):
         """Nested loops; `shared`: a team's threads share the outermost."""
         super().nest(counts, body, self.shared if shared else outermost)
 
-    def fetch(self, pointer: Pointer, ahead: Value) -> None:
-        """Bring the line so many bytes behind a place near the core, if that can be done."""
+    def fetch(self, pointer: Pointer, ahead: Value, level: int) -> None:
+        """Bring the line so many bytes behind a place into a cache of the core (1 or 2)."""
         kinds = [POINTER, I32, I32, I32]
         function = declared(self.module, "llvm.prefetch.p0", ir.VoidType(), kinds)
         at = self.b.gep(pointer.base, [ahead], source_etype=I8)
-        # To be read (0), into the second-level cache (2), as data (1).
-        self.b.call(function, [at, I32(0), I32(2), I32(1)])
+        # To be read (0), as data (1); LLVM counts levels from the farthest one, 3 is the first.
+        self.b.call(function, [at, I32(0), I32(4 - level), I32(1)])

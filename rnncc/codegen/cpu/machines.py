@@ -111,7 +111,15 @@ def _named(platform: Platform, triple: str, cpu: str) -> CpuTarget:
 
 def _sized(target: CpuTarget, family: Family) -> CpuTarget:
     """A machine with what code is sized by."""
-    return replace(target, cache=family.near, l1=family.l1, chains=family.chains)
+    return replace(
+        target,
+        cache=family.near,
+        l1=family.l1,
+        ahead=family.ahead,
+        far=family.far,
+        far_rows=family.far_rows,
+        chains=family.chains,
+    )
 
 
 def _native(triple: str) -> CpuTarget:

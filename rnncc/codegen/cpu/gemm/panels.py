@@ -27,7 +27,7 @@ class Panels:
 
     Args:
         whole: the width of a whole panel.
-        far: whether the panel that comes next is fetched.
+        far: whether weights are fetched before they are read.
         row: of the left operand, given the indices of the outer loops and its number.
         indices: of its axes.
     """
@@ -137,9 +137,9 @@ class Panels:
         """The sums of a tile, and the epilogue while they are in registers."""
         numbers = [self.emit.b.add(row, I64(r)) for r in range(height)]
         lefts = [self.row(outer, number) for number in numbers]
-        ahead = self.sums.ahead(row, height, width) if self.far else []
+        fetch = self.sums.fetching(row, height, width) if self.far else None
         (run,) = self.sums.runs(width, self.slots)
-        sums = self.sums.of(lefts, [panel], width, run.offsets, ahead)
+        sums = self.sums.of(lefts, [panel], width, run.offsets, fetch)
         for number, (of_row,) in zip(numbers, sums, strict=True):
             of_slots = run.apart(self.emit.b, of_row)
             self.finish(outer, number, [panel], width, partial(_of, [of_slots]))
@@ -151,9 +151,9 @@ class Panels:
         b, vectors, together = self.emit.b, self.slots * width.vectors, self.terms.tile[1]
         lefts = [self.row(outer, b.add(row, I64(r))) for r in range(height)]
 
-        def part(run: Run, first: Value, fetches: bool, start: Value = ZERO) -> None:
-            ahead = self.sums.ahead(row, height, width) if fetches and self.far else []
-            sums = self.sums.of(lefts, [panel], width, run.offsets, ahead, start)
+        def part(run: Run, first: Value, is_first: bool, start: Value = ZERO) -> None:
+            fetch = self.sums.fetching(row, height, width, is_first) if self.far else None
+            sums = self.sums.of(lefts, [panel], width, run.offsets, fetch, start)
             for r, (of_row,) in enumerate(sums):
                 for i, value in enumerate(run.apart(b, of_row)):
                     at = self._on_stack(self._stack, b.add(first, I64(r * vectors + i)))

@@ -23,6 +23,9 @@ SHORT = 4
 """Words of a run that are written one by one."""
 Add = Callable[[Sequence[Pointer], Value, Value, list[Value]], list[Value]]
 """Writes what adds a word's terms to sums."""
+Fetch = Callable[[Pointer, Pointer, Sequence[Value]], None]
+"""Writes what fetches weights, given a word of a panel, where a tile's part of it begins, and the
+vectors that it reads from there on."""
 Load = Callable[[], list[Value]]
 """Writes what reads a word of a row or of weights."""
 
@@ -71,7 +74,7 @@ class Sums:
         panels: Sequence[Value],
         width: Width,
         offsets: Sequence[Value],
-        ahead: Sequence[Value] = (),
+        fetch: Fetch | None = None,
         start: Value = ZERO,
     ) -> list[list[list[Value]]]:
         """sums[row][panel][offset] over all k.
@@ -79,10 +82,10 @@ class Sums:
         Args:
             panels: their numbers, all of one width.
             offsets: the first units of vectors, over a panel's slots.
-            ahead: what is fetched with each word: bytes from it.
+            fetch: what is fetched with each word.
             start: a unit from which the offsets count.
         """
-        emit, terms = self.emit, self.terms
+        terms = self.terms
         rights = [terms.panel(p, self.panel) for p in panels]
         starts = [terms.unit(right, start) for right in rights]
         count = len(starts) * len(offsets)
@@ -91,10 +94,10 @@ class Sums:
             rows: Sequence[Pointer], word: Value, place: Value, carried: list[Value]
         ) -> list[Value]:
             """A word's terms; `place`: of the word in the run of rows."""
-            for line in ahead:
-                emit.fetch(terms.word(rights[0], word, width.units), line)
-            wide = [partial(terms.left, row, place) for row in rows]
             words = [terms.word(start, word, width.units) for start in starts]
+            if fetch is not None:
+                fetch(terms.word(rights[0], word, width.units), words[0], offsets)
+            wide = [partial(terms.left, row, place) for row in rows]
             weights = [partial(terms.right, *column) for column in product(words, offsets)]
             sums = list(carried)
             for r, c, left, weight in _pairs(wide, weights):
@@ -143,7 +146,31 @@ class Sums:
 
         return along(0, rows, I64(0), sums)
 
-    def ahead(self, row: Value, rows: int, width: Width) -> list[Value]:
+    def fetching(self, row: Value, rows: int, width: Width, is_first: bool = True) -> Fetch | None:
+        """What a tile fetches while it multiplies: its own weights or those of the next panel.
+
+        Args:
+            is_first: whether these are the first vectors of the panel.
+        """
+        emit, ahead = self.emit, self.emit.target.ahead
+        if ahead:
+
+            def own(panel: Pointer, word: Pointer, offsets: Sequence[Value]) -> None:
+                for offset in offsets:
+                    emit.fetch(self.terms.unit(word, offset), I64(ahead), 1)
+
+            return own
+        if not is_first:
+            return None
+        lines = self._lines_of_next(row, rows, width)
+
+        def following(panel: Pointer, word: Pointer, offsets: Sequence[Value]) -> None:
+            for line in lines:
+                emit.fetch(panel, line, 2)
+
+        return following
+
+    def _lines_of_next(self, row: Value, rows: int, width: Width) -> list[Value]:
         """Bytes from a word of weights to lines of the next panel's: tiles take turns."""
         b = self.emit.b
         turn = b.and_(self.emit.quotient(row, I64(rows)), I64(1))
