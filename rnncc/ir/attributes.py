@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Callable, Sequence
+from typing import TypeVar, cast
 
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute
 from xdsl.utils.exceptions import VerifyException
 
 from rnncc.ir.dims import Dim
+
+Known = TypeVar("Known", bound=Attribute)
+_DIMS = "rnncc's dims"
+
+
+def dims_once(attribute: Known, parse: Callable[[Known], tuple[Dim, ...]]) -> tuple[Dim, ...]:
+    """The shape in an attribute, parsed once and kept with it.
+
+    Attributes do not change. A table of them would ask for their hashes, which go through all of
+    their parts each time: 1 us for a type, of which compiling asks a million times.
+    """
+    kept = vars(attribute)
+    if _DIMS not in kept:
+        kept[_DIMS] = parse(attribute)
+    return kept[_DIMS]
 
 
 def dims_attr(dims: Sequence[Dim | int]) -> ArrayAttr[StringAttr]:
@@ -31,7 +46,11 @@ def get_dims(attribute: Attribute) -> tuple[Dim, ...]:
     """The shape in an attribute."""
     if not isinstance(attribute, ArrayAttr):
         raise VerifyException(f"{attribute} is no list of sizes")
-    return tuple(get_dim(item) for item in cast(ArrayAttr[Attribute], attribute).data)
+    return dims_once(cast(ArrayAttr[Attribute], attribute), _parsed)
+
+
+def _parsed(attribute: ArrayAttr[Attribute]) -> tuple[Dim, ...]:
+    return tuple(map(get_dim, attribute.data))
 
 
 def get_dim(attribute: Attribute) -> Dim:

@@ -28,6 +28,7 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Attribute, SSAValue
 
+from rnncc.ir.attributes import dims_once
 from rnncc.ir.dims import Dim
 
 Tensor = TensorType[Any]
@@ -71,7 +72,7 @@ def _tensor(dims: tuple[Dim, ...], dtype: str) -> Tensor:
 
 def dims_of(value: SSAValue | Attribute) -> tuple[Dim, ...]:
     """The shape of a value or of a tensor type."""
-    return _dims(_type(value))
+    return dims_once(_type(value), _dims)
 
 
 def dtype_of(value: SSAValue | Attribute) -> str:
@@ -106,7 +107,6 @@ def shape_text(dims: Sequence[Dim | int]) -> str:
     return " x ".join(str(d) for d in dims) or "scalar"
 
 
-@lru_cache(maxsize=8192)
 def _dims(type_: Tensor) -> tuple[Dim, ...]:
     encoding = cast(ArrayAttr[StringAttr] | NoneAttr, type_.encoding)
     if isinstance(encoding, ArrayAttr):
@@ -115,6 +115,6 @@ def _dims(type_: Tensor) -> tuple[Dim, ...]:
 
 
 def _type(value: SSAValue | Attribute) -> Tensor:
-    type_ = value.type if isinstance(value, SSAValue) else value
+    type_ = getattr(value, "type", value)  # asked often: quicker than `isinstance`
     assert isinstance(type_, TensorType), f"{type_} is not a tensor"
     return cast(Tensor, type_)

@@ -136,7 +136,8 @@ def _longest(
             same -= 1
         # The largest frame first: its places are the smallest.
         for axes in range(same, 0, -1):
-            run = _Proof(tuple(_part(op, axes) for op in kernels[:count]), near).result()
+            parts = tuple(_part(op, axes) for op in kernels[:count])
+            run = _Proof(parts, near).result() if _are_large(parts) else None
             if run is not None and fits(run):
                 return run
     return None
@@ -158,6 +159,14 @@ def _part(op: Map | Reduce, places: int) -> PlaceKernel:
     return PlaceKernel(op, axes, tuple(a for a in range(len(op.dims)) if a not in axes))
 
 
+def _are_large(parts: Sequence[PlaceKernel]) -> bool:
+    """Whether what a place computes is worth it, and known."""
+    sizes = [[part.op.dims[axis] for axis in part.beside] for part in parts]
+    if not all(size.is_static for beside in sizes for size in beside):
+        return False
+    return max(prod(map(int, beside)) for beside in sizes) >= LEAST
+
+
 class _Proof:
     """Whether kernels may go place by place, and are better off."""
 
@@ -174,17 +183,12 @@ class _Proof:
 
     def result(self) -> PlaceRun | None:
         parts = self.parts
-        sizes = [[part.op.dims[axis] for axis in part.beside] for part in parts]
-        if not all(size.is_static for beside in sizes for size in beside):
-            return None
         if any(
             len({part.along(a) for v, a in part.operands if v is value}) > 1
             for part in parts
             for value, _ in part.operands
         ):
             return None  # a kernel has one pointer of a value
-        if max(prod(map(int, beside)) for beside in sizes) < LEAST:
-            return None
         if not self._is_worth_it() or not all(map(self._is_apart, self.written)):
             return None
         turns = self._turns()
