@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.decided import decided_size
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.partial import Partial
@@ -55,11 +56,30 @@ def counted_shape(n: Node, index: int) -> CountedShape | None:
     if len(counts) != 1:
         return None
     [(axis, count)] = counts
-    return CountedShape(dims, axis, n.b.reshape(n.b.cast(count, "i64"), ()))
+    return CountedShape(dims, axis, count_of(n, count, dims[axis]))
+
+
+def count_of(n: Node, number: SSAValue, most: Dim) -> SSAValue:
+    """A computed number as a count of rows, of at most so many: if there are more, or fewer than
+    none, the run fails."""
+    b, count = n.b, n.b.reshape(n.b.cast(number, "i64"), ())
+    if _most_seen(n, number) is not None:
+        return count
+    none, limit = n.full(0, count), b.size(most, "i64")
+    fits = b.logical("and", b.compare("ge", count, none), b.compare("le", count, limit))
+    return one_that_fits(b, count, fits)
 
 
 def most_counted(n: Node, number: SSAValue) -> Dim | None:
-    """The most that a number may be, if it counts rows, or what is true in a tensor of bools."""
+    """The most that a number may be, if it counts rows, or what is true in a tensor of bools; else
+    what the user gives as the most."""
+    found = _most_seen(n, number)
+    if found is not None or n.scope.model.training or decided_size(n, number) is not None:
+        return found
+    return n.scope.model.max_iterations
+
+
+def _most_seen(n: Node, number: SSAValue) -> Dim | None:
     if number in n.scope.model.counts:
         return n.scope.model.counts[number]
     op = number.owner
@@ -89,9 +109,11 @@ def repeated(n: Node, x: SSAValue, shape: CountedShape) -> Partial | None:
 
 def same_count(b: Builder, one: SSAValue, other: SSAValue) -> SSAValue:
     """A count that another one is equal to: where it is not, the run fails."""
-    if one is other:
-        return one
-    zero = b.fill(0, (), "i64")
+    return one if one is other else one_that_fits(b, one, b.compare("eq", one, other))
+
+
+def one_that_fits(b: Builder, count: SSAValue, fits: SSAValue) -> SSAValue:
+    """A count for which something holds: where it does not, the run fails."""
     # the one row there is, or one that is not there
-    row = b.select(b.compare("eq", one, other), zero, b.fill(1, (), "i64"))
-    return b.gather(b.reshape(one, (1,)), row, 0)
+    row = b.select(fits, b.fill(0, (), "i64"), b.fill(1, (), "i64"))
+    return b.gather(b.reshape(count, (1,)), row, 0)

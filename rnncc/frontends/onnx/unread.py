@@ -10,7 +10,8 @@ UNVERSIONED: tuple[str, ...] = ("LayerNormalization", "SimplifiedLayerNormalizat
 """Operators that ONNX Runtime writes in the standard's domain, in models of any opset."""
 
 BY_DEFINITION: tuple[str, ...] = (
-    *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
+    *("AffineGrid", "Attention", "Bernoulli", "BlackmanWindow", "CenterCropPad"),
+    "GroupNormalization",
     *("CausalConvWithState", "LinearAttention", "SwiGLU"),
     *("HammingWindow", "HannWindow", "NegativeLogLikelihoodLoss"),
     *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
@@ -19,20 +20,10 @@ BY_DEFINITION: tuple[str, ...] = (
 
 REFUSED: dict[str, str] = {
     **dict.fromkeys(
-        (
-            "RandomNormal",
-            "RandomNormalLike",
-            "RandomUniform",
-            "RandomUniformLike",
-            "Multinomial",
-            "Bernoulli",
-        ),
-        "its results are random",
-    ),
-    **dict.fromkeys(
         ("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
         "texts are not read",
     ),
+    "Multinomial": "its results are random",
     "NonMaxSuppression": "the size of its result depends on computed elements",
     **dict.fromkeys(
         tuple(f"ai.onnx.ml.{name}" for name in ("CastMap", "DictVectorizer", "ZipMap")),
