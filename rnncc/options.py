@@ -142,16 +142,20 @@ class Options:
         seed = values.get("seed", 0)
         if not isinstance(seed, int) or seed < 0:
             raise CompileError("", f"seed {seed!r} is not a number from 0 up")
-        if str(values.get("max_iterations", "")).isdecimal():
-            values["max_iterations"] = int(values["max_iterations"])
-        for limit in ("max_iterations", "max_steps"):
-            most = values.get(limit, 1)
-            if limit == "max_iterations" and isinstance(most, str):
-                continue  # a formula: the model's sizes, which are not read yet, tell what it is
-            if not isinstance(most, int) or not 1 <= most <= MAX_ITERATIONS:
-                what = f"{limit} {most!r} is not a number from 1 to {MAX_ITERATIONS}"
-                raise CompileError("", what)
+        _check_limits(values)
         return Options(**values)
+
+
+def _check_limits(values: dict[str, Any]) -> None:
+    if str(values.get("max_iterations", "")).isdecimal():
+        values["max_iterations"] = int(values["max_iterations"])
+    for limit in ("max_iterations", "max_steps"):
+        most = values.get(limit, 1)
+        if limit == "max_iterations" and isinstance(most, str):
+            continue  # a formula: the model's sizes, which are not read yet, tell what it is
+        if not isinstance(most, int) or not 1 <= most <= MAX_ITERATIONS:
+            what = f"{limit} {most!r} is not a number from 1 to {MAX_ITERATIONS}"
+            raise CompileError("", what)
 
 
 def _check_kinds(values: Mapping[str, Any]) -> None:

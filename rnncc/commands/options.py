@@ -140,8 +140,8 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
             "--max-iterations",
             metavar="K",
             help="The most iterations of a While loop whose trip count the net does not show, and"
-            " the most rows of a Range whose length an ONNX model computes; of such a model a formula"
-            " of its sizes, too, such as 16*T.",
+            " the most rows of a Range whose length an ONNX model computes; for ONNX also a formula"
+            " of the model's sizes, such as 16*T.",
         ),
         click.option(
             "--max-steps",

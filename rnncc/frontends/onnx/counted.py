@@ -8,14 +8,16 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.decided import decided_size
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import parted
+from rnncc.frontends.onnx.offsets import formula_of, parted
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.casts import Cast
+from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Reshape
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.records import record
 
@@ -83,6 +85,8 @@ def _most_seen(n: Node, number: SSAValue) -> Dim | None:
     if number in n.scope.model.counts:
         return n.scope.model.counts[number]
     op = number.owner
+    if isinstance(op, Mul):
+        return _most_multiplied(n, *op.operands)
     if not isinstance(op, Reduce) or op.kind.data != "sum" or product(dims_of(number)) != 1:
         return None
     ones = op.x
@@ -91,6 +95,17 @@ def _most_seen(n: Node, number: SSAValue) -> Dim | None:
     cast = ones.owner
     counts = isinstance(cast, Cast) and dtype_of(cast.x) == "i1"
     return product(dims_of(ones)) if counts else None
+
+
+def _most_multiplied(n: Node, one: SSAValue, other: SSAValue) -> Dim | None:
+    """The most that a count may be, some times."""
+    (base, more), times = parted(one), formula_of(other)
+    if times is None:
+        (base, more), times = parted(other), formula_of(one)
+    if base is None or times is None or more != 0 or not is_natural(times):
+        return None
+    most = _most_seen(n, base)
+    return None if most is None else most * times
 
 
 def repeated(n: Node, x: SSAValue, shape: CountedShape) -> Partial | None:

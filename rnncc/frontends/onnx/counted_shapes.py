@@ -37,7 +37,9 @@ def compared(n: Node, kind: str) -> Value | None:
     if left is None or right is None:
         return None
     try:
-        pairs = np.broadcast(as_objects(np.array(left, object)), as_objects(np.array(right, object)))
+        pairs = np.broadcast(
+            as_objects(np.array(left, object)), as_objects(np.array(right, object))
+        )
         return Value.of(np.array([decide(kind, x, y, n.scope.model.known.facts) for x, y in pairs]))
     except (Undecided, ValueError):
         return None

@@ -85,7 +85,9 @@ def settled(n: Node, index: int, x: SSAValue) -> SSAValue:
     if undecided := [size for size in wanted if is_undecided(size)]:
         what = "takes a size that the run decides, and nothing shows which of the others it is"
         inputs = n.scope.model.inputs_behind(value)
-        error = NeedsValue(n.location, what, "--bind gives it, or --max-iterations bounds it", inputs)
+        error = NeedsValue(
+            n.location, what, "--bind gives it, or --max-iterations bounds it", inputs
+        )
         for size in undecided:
             n.scope.model.undecided |= dict.fromkeys(sorted(size.symbols), error)
         return x

@@ -51,11 +51,15 @@ def _scatter_nd(n: Node, inputs: Operands) -> Moved:
         return None
     one, other = counts or (None, None)
     made = scattered_rows(n, None if one is None or other is None else same_count(n.b, one, other))
-    return x.holding([Value.computed(made), *x.tensors()[1:]]) if isinstance(x, Partial) else Value.computed(made)
+    return (
+        x.holding([Value.computed(made), *x.tensors()[1:]])
+        if isinstance(x, Partial)
+        else Value.computed(made)
+    )
 
 
 def _place_among(n: Node, x: Partial) -> bool:
-    """Whether places along all axes up to that of the rows are rows that count; they become such."""
+    """Whether places are along the axis of the rows; of these they become such as count."""
     index = n.b.cast(n.x(1, INTEGERS), "i64")
     last = len(dims_of(index)) - 1
     depth = dims_of(index)[last]

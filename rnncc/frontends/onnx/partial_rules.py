@@ -294,7 +294,7 @@ RULES: dict[str, Rule] = {
     "QLinearMatMul": _product_of_numbers,
     "com.microsoft.QGemm": _gemm_of_numbers,
     **dict.fromkeys(("CastLike", "Dropout"), _by_itself),
-    **dict.fromkeys(("RandomNormalLike", "RandomUniformLike"), _by_itself),
+    **dict.fromkeys(("RandomNormalLike", "RandomUniformLike", "Bernoulli"), _by_itself),
     "Transpose": _transpose,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,

@@ -10,8 +10,7 @@ UNVERSIONED: tuple[str, ...] = ("LayerNormalization", "SimplifiedLayerNormalizat
 """Operators that ONNX Runtime writes in the standard's domain, in models of any opset."""
 
 BY_DEFINITION: tuple[str, ...] = (
-    *("AffineGrid", "Attention", "Bernoulli", "BlackmanWindow", "CenterCropPad"),
-    "GroupNormalization",
+    *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
     *("CausalConvWithState", "LinearAttention", "SwiGLU"),
     *("HammingWindow", "HannWindow", "NegativeLogLikelihoodLoss"),
     *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),

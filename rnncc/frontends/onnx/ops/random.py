@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
+from rnncc.frontends.onnx.node import FLOATS, STORED, Node, OnnxOperator
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.random import standard_normal
 
 Drawing = Callable[[Node, Sequence[Dim], str], SSAValue]
@@ -54,7 +55,9 @@ def _of_shape(draw: Drawing, formula: str) -> Callable[[Node], SSAValue]:
 def _like(draw: Drawing, formula: str) -> Callable[[Node], SSAValue]:
     def build(n: Node) -> SSAValue:
         given = n.given("dtype")
-        return draw(n, n.dims(), _dtype(n, dtype_name(n.integer("dtype")) if given else n.value(0).dtype))
+        return draw(
+            n, n.dims(), _dtype(n, dtype_name(n.integer("dtype")) if given else n.value(0).dtype)
+        )
 
     build.__doc__ = f"{formula}, of the shape of X. {_SEED}"
     return build
@@ -64,6 +67,20 @@ def _dtype(n: Node, dtype: str) -> str:
     if dtype not in FLOATS:
         raise n.unsupported(f"draws {dtype}, supported: {', '.join(FLOATS)}")
     return dtype
+
+
+def _bernoulli(n: Node) -> SSAValue:
+    """1 with the probability that an element of X is, else 0. They follow from `seed`, too.
+
+    Refused: in loops and branches; elements other than floats.
+    """
+    chances = n.x(0, FLOATS)
+    dtype = dtype_name(n.integer("dtype")) if n.given("dtype") else n.value(0).dtype
+    if dtype not in STORED:
+        raise n.unsupported(f"draws {dtype}, which is not supported")
+    # the standard's definition by others has ones where its text has zeros
+    below = n.b.compare("lt", _drawn(n, dims_of(chances), dtype_of(chances)), chances)
+    return n.b.cast(below, dtype)
 
 
 _SEED = (
@@ -78,4 +95,5 @@ OPERATORS: dict[str, OnnxOperator] = {
     "RandomUniformLike": OnnxOperator(_like(_uniform, _EQUAL)),
     "RandomNormal": OnnxOperator(_of_shape(_normal, _NORMAL)),
     "RandomNormalLike": OnnxOperator(_like(_normal, _NORMAL)),
+    "Bernoulli": OnnxOperator(_bernoulli),
 }

@@ -13,7 +13,7 @@ from rnncc.frontends.onnx.decided import decided_sizes, settled
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.sizes import may_be_natural
-from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, as_objects
+from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, Value, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import is_natural, larger

@@ -23,7 +23,6 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     rows_from,
     span_of,
 )
-from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import NEAR, Array, Value, are_held
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import larger, smaller
