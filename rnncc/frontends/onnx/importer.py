@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.constants import Constants
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.onnx.functions import function_key
+from rnncc.frontends.onnx.functions import functions_of
 from rnncc.frontends.onnx.inputs import Given, Inputs
 from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, learning
 from rnncc.frontends.onnx.lists import Names, Nothing, StackedRows, element_names, elements
@@ -94,7 +94,7 @@ def read_model(
     message = load(source)
     file = called(source, "<model>")
     _check_outputs(message.graph, file)
-    own = {function_key(f, f.name): f for f in message.functions}
+    own = functions_of(message, file)
     opsets, tensors = opsets_of(message), Tensors(source)
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     size = message.ByteSize()
