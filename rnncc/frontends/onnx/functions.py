@@ -59,7 +59,7 @@ def own_function(
     domain = plain_domain(op.domain)
     name = f"{domain}.{op.op_type}" if domain else op.op_type
     if not getattr(op, "overload", "") and (
-        name in model.operators or _version(op.op_type, opsets.get(domain, 0), domain)
+        name in model.operators or schema_of(op.op_type, opsets.get(domain, 0), domain)
     ):
         return None
     _check_versions(model.opsets, function, location)
@@ -67,8 +67,8 @@ def own_function(
 
 
 def _check_versions(opsets: Mapping[str, int], function: Any, location: Location) -> None:
-    """Refuse operators that are others in the versions that a model and its function import: of
-    these the standard says nothing, and ONNX Runtime takes the model's."""
+    """Refuse operators of other forms in the versions that a model and its function import: these
+    are no valid models, and ONNX Runtime takes the model's version."""
     own = opsets_of(function)
     other = {domain for domain, opset in own.items() if opsets.get(domain, opset) != opset}
     waiting = [*function.node] if other else []
@@ -78,16 +78,21 @@ def _check_versions(opsets: Mapping[str, int], function: Any, location: Location
         kind, domain = node.op_type, plain_domain(node.domain)
         if domain not in other:
             continue
-        if _version(kind, own[domain], domain) != _version(kind, opsets[domain], domain):
+        if _form(kind, own[domain], domain) != _form(kind, opsets[domain], domain):
             what = f"calls a function of opset {own[domain]}, in which {kind} is another than in"
             hint = "onnx.version_converter changes it"
             raise Unsupported(location, f"{what} the model's opset {opsets[domain]}", hint)
 
 
-def _version(kind: str, opset: int, domain: str) -> int:
-    """Since which opset an operator is as it is; 0 of one that there is none of."""
+def _form(kind: str, opset: int, domain: str) -> tuple[Any, ...] | None:
+    """What the standard says of an operator besides its types: its inputs, and attributes with
+    their defaults. Versions that behave in other ways differ in these."""
     schema = schema_of(kind, opset, domain)
-    return 0 if schema is None else schema.since_version
+    if schema is None:
+        return None
+    inputs = tuple((i.name, str(i.option)) for i in (*schema.inputs, *schema.outputs))
+    attributes = ((n, a.default_value.SerializeToString()) for n, a in schema.attributes.items())
+    return inputs, tuple(sorted(attributes))
 
 
 def inlined(op: NodeProto, function: Any) -> list[NodeProto]:
