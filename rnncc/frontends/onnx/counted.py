@@ -17,7 +17,7 @@ from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Reshape
-from rnncc.ir.size_proofs import is_natural
+from rnncc.ir.size_proofs import is_natural, larger
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.records import record
 
@@ -46,26 +46,28 @@ def counted_shape(n: Node, index: int) -> CountedShape | None:
         return None
     if value.dtype not in ("i32", "i64"):
         return None
-    dims, counts = list[Dim](), list[tuple[int, SSAValue]]()
+    dims, counts = list[Dim](), list[tuple[int, SSAValue, Dim]]()
     for axis, place in enumerate(n.places(index)):
         base, size = (None, place) if isinstance(place, Dim) else parted(place)
-        most = None if base is None or size != 0 else most_counted(n, base)
         if base is not None:
+            most = most_counted(n, base)
             if most is None:
                 return None
-            counts.append((axis, base))
-        dims.append(size if most is None else most)
+            counts.append((axis, base, size))
+            size = larger(most + size, Dim.of(0))
+        dims.append(size)
     if len(counts) != 1:
         return None
-    [(axis, count)] = counts
-    return CountedShape(dims, axis, count_of(n, count, dims[axis]))
+    [(axis, base, more)] = counts
+    return CountedShape(dims, axis, count_of(n, base, more, dims[axis]))
 
 
-def count_of(n: Node, number: SSAValue, most: Dim) -> SSAValue:
-    """A computed number as a count of rows, of at most so many: if there are more, or fewer than
-    none, the run fails."""
-    b, count = n.b, n.b.reshape(n.b.cast(number, "i64"), ())
-    if _most_seen(n, number) is not None:
+def count_of(n: Node, base: SSAValue, more: Dim, most: Dim) -> SSAValue:
+    """A computed number and a formula as a count of rows, of at most so many: if there are more, or
+    fewer than none, the run fails."""
+    b, count = n.b, n.b.reshape(n.b.cast(base, "i64"), ())
+    count = count if more == 0 else b.add(count, b.size(more, "i64"))
+    if _most_seen(n, base) is not None and is_natural(more):
         return count
     none, limit = n.full(0, count), b.size(most, "i64")
     fits = b.logical("and", b.compare("ge", count, none), b.compare("le", count, limit))

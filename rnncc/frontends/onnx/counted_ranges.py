@@ -41,7 +41,7 @@ def counted_range(n: Node) -> Partial | None:
     if base in n.scope.model.counts and (more, start, delta) == (0, 0, 1):
         count = b.reshape(b.cast(base, "i64"), ()) if dims_of(base) else base
     else:
-        count = count_of(n, _steps(n, behind, start, delta), most)
+        count = count_of(n, _steps(n, behind, start, delta), Dim.of(0), most)
     number = b.iota((most,), 0, "i64" if limit.dtype == "i64" else "i32")
     number = b.cast(number, limit.dtype)
     number = b.add(b.mul(number, n.full(delta, number)), n.full(start, number))
