@@ -49,6 +49,7 @@ class ModelContext:
         captured: what stands in a block for a value of the graph around -> that value.
         levels: quantised values -> their numbers as floats.
         dequantised: floats -> the inputs of the node that they are from, and its axis.
+        weights: constants -> the same without denormal numbers.
         wide: narrow values -> the same as they are computed with, of floats before they are rounded
             for a result that a node stores.
         max_iterations: the most iterations of a loop, and rows of a range, whose number nothing
@@ -97,6 +98,7 @@ class ModelContext:
     symbols: list[str] = field(default_factory=list[str])
     levels: dict[SSAValue | None, SSAValue] = field(default_factory=dict[Any, Any])
     dequantised: dict[Value | SSAValue | None, Dequantised] = field(default_factory=dict[Any, Any])
+    weights: dict[Value, Value] = field(default_factory=dict[Any, Any])
     wide: dict[Value | SSAValue | None, Value | SSAValue] = field(default_factory=dict[Any, Any])
     draws: Iterator[int] = field(default_factory=lambda: count(1))
     net: Builder | None = None
