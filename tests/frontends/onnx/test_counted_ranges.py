@@ -14,7 +14,7 @@ from tests.frontends.onnx.models import info, interpreted, model, node
 from tests.frontends.onnx.partial_rows import compared, rows
 
 pytest.importorskip("onnxruntime")
-BOUND = {"max_iterations": "3*T + 2"}
+MOST = "3*T + 2"
 CONSTANTS: dict[str, Any] = {
     **{"zero": np.array(0), "one": np.array(1), "two": np.array(2), "five": np.array(5)},
     **{"down": np.array(-2), "first": np.array([0]), "last": np.array([1]), "pair": np.array([2])},
@@ -90,7 +90,7 @@ CALLS = [[1, 0, 3], [2], [0, 5, 1, 1], [0, 1, 0]]
 @pytest.mark.parametrize("name", NODES)
 def test_counted_ranges(name: str) -> None:
     made = _model(NODES[name])
-    compared(made, [_inputs(durations) for durations in CALLS], **BOUND)
+    compared(made, [_inputs(durations) for durations in CALLS], max_iterations=MOST)
 
 
 def _model(nodes: list[Any]) -> Any:
@@ -105,7 +105,7 @@ def _inputs(durations: list[int]) -> dict[str, Any]:
 
 
 def test_more_than_the_bound() -> None:
-    compiled = rnncc.compile(_model(NODES["up"]), **BOUND)
+    compiled = rnncc.compile(_model(NODES["up"]), max_iterations=MOST)
     assert len(compiled.run(_inputs([1, 0, 10]))["y"]) == 11
     with pytest.raises(RunError):
         compiled.run(_inputs([1, 0, 11]))
