@@ -19,6 +19,9 @@ from rnncc.ir.types import dims_of, dtype_of
 LIMITS = ("i32", "i64", *FLOATS)
 """Types of the limit of a range."""
 
+FAR = 1 << 61
+"""A limit that no bound of a range allows."""
+
 
 def counted_range(n: Node) -> Partial | None:
     """start, start + delta, ... below a computed limit, where something bounds how many these are;
@@ -77,6 +80,8 @@ def _steps(n: Node, behind: SSAValue, start: float, delta: float) -> SSAValue:
         steps = b.cast(b.round("ceil", b.div(span, n.full(delta, span))), "i64")
     else:
         number = b.cast(behind, "i64")
+        # what follows stays within 64 bits; there is no room for as many numbers
+        number = b.minimum(b.maximum(number, n.full(-FAR, number)), n.full(FAR, number))
         first = n.full(start, number)
         span = b.sub(number, first) if delta > 0 else b.sub(first, number)
         size = n.full(abs(delta), span)

@@ -90,11 +90,8 @@ def formulas_of(b: Builder, part: SSAValue) -> list[Dim] | None:
         return None
     elements = elements_of(b, part) if sizes and sizes != (1,) else [part]
     found = [e if isinstance(e, Dim) else formula_of(e) for e in elements]
-    return (
-        None
-        if any(size is None for size in found)
-        else [size for size in found if size is not None]
-    )
+    known = [size for size in found if size is not None]
+    return known if len(known) == len(found) else None
 
 
 def formula_of(value: SSAValue) -> Dim | None:

@@ -50,12 +50,9 @@ def _scatter_nd(n: Node, inputs: Operands) -> Moved:
     if isinstance(x, Partial) and not _place_among(n, x):
         return None
     one, other = counts or (None, None)
-    made = scattered_rows(n, None if one is None or other is None else same_count(n.b, one, other))
-    return (
-        x.holding([Value.computed(made), *x.tensors()[1:]])
-        if isinstance(x, Partial)
-        else Value.computed(made)
-    )
+    count = None if one is None or other is None else same_count(n.b, one, other)
+    made = Value.computed(scattered_rows(n, count))
+    return x.holding([made, *x.tensors()[1:]]) if isinstance(x, Partial) else made
 
 
 def _place_among(n: Node, x: Partial) -> bool:

@@ -99,6 +99,6 @@ def _added(n: Node, count: SSAValue, more: int) -> SSAValue:
     if more == 0:
         return count
     total = n.b.add(count, n.full(more, count))
-    return (
-        total if more > 0 else one_that_fits(n.b, total, n.b.compare("ge", total, n.full(0, total)))
-    )
+    if more > 0:
+        return total
+    return one_that_fits(n.b, total, n.b.compare("ge", total, n.full(0, total)))
