@@ -29,7 +29,7 @@ class Keywords(TypedDict, total=False):
     target: str | None
     cpu: str | None
     seed: int
-    max_iterations: int | None
+    max_iterations: int | str | None
     order: int
     max_steps: int | None
     recompute: str

@@ -65,7 +65,9 @@ class Options:
             checkpoints along time make room. A text such as "64M" will do.
         threads: also make the function by which several threads compute one call.
         plan_for: a value for each size, as "T,N", "T=100,N=4", (100, 4) or a mapping.
-        max_iterations: the most iterations of a While loop whose trip count the net does not show.
+        max_iterations: the most iterations of a While loop whose trip count the net does not show,
+            and the most rows of a Range whose length an ONNX model computes; of such a model a
+            formula of sizes of its inputs, too, such as "16*T".
         max_steps: the most steps T of one call; more are an error of the call. What is computed
             ahead of a loop, and so the workspace, is no longer than that.
         state: inputs that keep what an output gave in the call before: {"h": "h_next"}, or texts
@@ -96,7 +98,7 @@ class Options:
     memory_budget: int | None = None
     plan_for: str | Sequence[int] | Mapping[str, int] | None = None
     threads: bool = False
-    max_iterations: int | None = None
+    max_iterations: int | str | None = None
     max_steps: int | None = None
     precision: str = "fp32"
     flush_denormals: bool = False
@@ -140,12 +142,20 @@ class Options:
         seed = values.get("seed", 0)
         if not isinstance(seed, int) or seed < 0:
             raise CompileError("", f"seed {seed!r} is not a number from 0 up")
-        for limit in ("max_iterations", "max_steps"):
-            most = values.get(limit, 1)
-            if not isinstance(most, int) or not 1 <= most <= MAX_ITERATIONS:
-                what = f"{limit} {most!r} is not a number from 1 to {MAX_ITERATIONS}"
-                raise CompileError("", what)
+        _check_limits(values)
         return Options(**values)
+
+
+def _check_limits(values: dict[str, Any]) -> None:
+    if str(values.get("max_iterations", "")).isdecimal():
+        values["max_iterations"] = int(values["max_iterations"])
+    for limit in ("max_iterations", "max_steps"):
+        most = values.get(limit, 1)
+        if limit == "max_iterations" and isinstance(most, str):
+            continue  # a formula: the model's sizes, which are not read yet, tell what it is
+        if not isinstance(most, int) or not 1 <= most <= MAX_ITERATIONS:
+            what = f"{limit} {most!r} is not a number from 1 to {MAX_ITERATIONS}"
+            raise CompileError("", what)
 
 
 def _check_kinds(values: Mapping[str, Any]) -> None:

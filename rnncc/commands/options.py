@@ -138,9 +138,10 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
         ),
         click.option(
             "--max-iterations",
-            type=int,
             metavar="K",
-            help="The most iterations of a While loop whose trip count the net does not show.",
+            help="The most iterations of a While loop whose trip count the net does not show, and"
+            " the most rows of a Range whose length an ONNX model computes; for ONNX also a formula"
+            " of the model's sizes, such as 16*T.",
         ),
         click.option(
             "--max-steps",

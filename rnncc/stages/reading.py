@@ -65,6 +65,9 @@ def _read_onnx(model: Any, init: Any, options: Options) -> Program:
 def _read_caffe2(net: Any, init: Any, options: Options) -> Program:
     from rnncc.frontends.caffe2 import import_net  # as above
 
+    if isinstance(options.max_iterations, str):
+        what = f"{options.max_iterations!r} is no number, and formulas go with ONNX models"
+        raise CompileError("--max-iterations", what)
     names = options.recompute_names if options.train and options.recompute not in RULES else None
     shapes, loops = dict(options.shapes), (options.max_iterations, options.train)
     return import_net(net, init, shapes, options.name, options.seed, names, *loops, options.bind)

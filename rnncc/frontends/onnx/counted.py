@@ -6,15 +6,18 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.decided import decided_size
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import parted
+from rnncc.frontends.onnx.offsets import formula_of, parted
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.casts import Cast
+from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Reshape
+from rnncc.ir.size_proofs import is_natural, larger
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.records import record
 
@@ -43,26 +46,49 @@ def counted_shape(n: Node, index: int) -> CountedShape | None:
         return None
     if value.dtype not in ("i32", "i64"):
         return None
-    dims, counts = list[Dim](), list[tuple[int, SSAValue]]()
+    dims, counts = list[Dim](), list[tuple[int, SSAValue, Dim]]()
     for axis, place in enumerate(n.places(index)):
         base, size = (None, place) if isinstance(place, Dim) else parted(place)
-        most = None if base is None or size != 0 else most_counted(n, base)
         if base is not None:
+            most = most_counted(n, base)
             if most is None:
                 return None
-            counts.append((axis, base))
-        dims.append(size if most is None else most)
+            counts.append((axis, base, size))
+            size = larger(most + size, Dim.of(0))
+        dims.append(size)
     if len(counts) != 1:
         return None
-    [(axis, count)] = counts
-    return CountedShape(dims, axis, n.b.reshape(n.b.cast(count, "i64"), ()))
+    [(axis, base, more)] = counts
+    return CountedShape(dims, axis, count_of(n, base, more, dims[axis]))
+
+
+def count_of(n: Node, base: SSAValue, more: Dim, most: Dim) -> SSAValue:
+    """A computed number and a formula as a count of rows, of at most so many: if there are more, or
+    fewer than none, the run fails."""
+    b, count = n.b, n.b.reshape(n.b.cast(base, "i64"), ())
+    count = count if more == 0 else b.add(count, b.size(more, "i64"))
+    if _most_seen(n, base) is not None and is_natural(more):
+        return count
+    none, limit = n.full(0, count), b.size(most, "i64")
+    fits = b.logical("and", b.compare("ge", count, none), b.compare("le", count, limit))
+    return one_that_fits(b, count, fits)
 
 
 def most_counted(n: Node, number: SSAValue) -> Dim | None:
-    """The most that a number may be, if it counts rows, or what is true in a tensor of bools."""
+    """The most that a number may be, if it counts rows, or what is true in a tensor of bools; else
+    what the user gives as the most."""
+    found = _most_seen(n, number)
+    if found is not None or n.scope.model.training or decided_size(n, number) is not None:
+        return found
+    return n.scope.model.max_iterations
+
+
+def _most_seen(n: Node, number: SSAValue) -> Dim | None:
     if number in n.scope.model.counts:
         return n.scope.model.counts[number]
     op = number.owner
+    if isinstance(op, Mul):
+        return _most_multiplied(n, *op.operands)
     if not isinstance(op, Reduce) or op.kind.data != "sum" or product(dims_of(number)) != 1:
         return None
     ones = op.x
@@ -71,6 +97,17 @@ def most_counted(n: Node, number: SSAValue) -> Dim | None:
     cast = ones.owner
     counts = isinstance(cast, Cast) and dtype_of(cast.x) == "i1"
     return product(dims_of(ones)) if counts else None
+
+
+def _most_multiplied(n: Node, one: SSAValue, other: SSAValue) -> Dim | None:
+    """The most that a count may be, some times."""
+    (base, more), times = parted(one), formula_of(other)
+    if times is None:
+        (base, more), times = parted(other), formula_of(one)
+    if base is None or times is None or more != 0 or not is_natural(times):
+        return None
+    most = _most_seen(n, base)
+    return None if most is None else most * times
 
 
 def repeated(n: Node, x: SSAValue, shape: CountedShape) -> Partial | None:
@@ -89,9 +126,11 @@ def repeated(n: Node, x: SSAValue, shape: CountedShape) -> Partial | None:
 
 def same_count(b: Builder, one: SSAValue, other: SSAValue) -> SSAValue:
     """A count that another one is equal to: where it is not, the run fails."""
-    if one is other:
-        return one
-    zero = b.fill(0, (), "i64")
+    return one if one is other else one_that_fits(b, one, b.compare("eq", one, other))
+
+
+def one_that_fits(b: Builder, count: SSAValue, fits: SSAValue) -> SSAValue:
+    """A count for which something holds: where it does not, the run fails."""
     # the one row there is, or one that is not there
-    row = b.select(b.compare("eq", one, other), zero, b.fill(1, (), "i64"))
-    return b.gather(b.reshape(one, (1,)), row, 0)
+    row = b.select(fits, b.fill(0, (), "i64"), b.fill(1, (), "i64"))
+    return b.gather(b.reshape(count, (1,)), row, 0)

@@ -45,15 +45,23 @@ def _size(n: Node, number: Dim | SSAValue) -> Dim | None:
     base, more = parted(number)
     if base is None:
         return more
-    if not _may_decide(n, base.owner):
-        return None
+    size = decided_size(n, base)
+    return None if size is None else size + more
+
+
+def decided_size(n: Node, number: SSAValue) -> Dim | None:
+    """The size that the largest of some numbers is, or an input of the model; None of any other
+    number, and where it is known that nothing tells which one it is."""
     model = n.scope.model
-    if base not in model.decided:
+    if not _may_decide(n, number.owner):
+        return None
+    if number not in model.decided:
         symbol = f"{PREFIX}{len(model.decided) + 1}"
-        if symbol not in model.known.sizes:
+        if symbol not in {*model.known.sizes, *model.known.counted}:
             model.symbols.append(symbol)
-        model.decided[base] = model.known.sizes.get(symbol, Dim.of(symbol))
-    return model.decided[base] + more
+        model.decided[number] = model.known.sizes.get(symbol, Dim.of(symbol))
+    size = model.decided[number]
+    return size if model.known.counted.isdisjoint(size.symbols) else None
 
 
 def _may_decide(n: Node, owner: Operation | Block) -> bool:
@@ -74,10 +82,14 @@ def settled(n: Node, index: int, x: SSAValue) -> SSAValue:
     assert value.made is not None
     wanted = decided_sizes(n, index)
     assert wanted is not None
-    if any(map(is_undecided, wanted)):
+    if undecided := [size for size in wanted if is_undecided(size)]:
         what = "takes a size that the run decides, and nothing shows which of the others it is"
         inputs = n.scope.model.inputs_behind(value)
-        n.scope.model.undecided = NeedsValue(n.location, what, "--bind gives it", inputs)
+        error = NeedsValue(
+            n.location, what, "--bind gives it, or --max-iterations bounds it", inputs
+        )
+        for size in undecided:
+            n.scope.model.undecided |= dict.fromkeys(sorted(size.symbols), error)
         return x
     numbers = b.reshape(b.cast(value.made, "i64"), (len(wanted),))
     sizes = b.concat([b.reshape(b.size(size), (1,)) for size in wanted], 0)

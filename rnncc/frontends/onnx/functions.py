@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
-from rnncc.frontends.onnx.reading import onnx_package, plain_domain
+from rnncc.errors import CompileError, Location
+from rnncc.frontends.onnx.errors import Unsupported
+from rnncc.frontends.onnx.reading import graphs_in, onnx_package, opsets_of, plain_domain
+from rnncc.frontends.onnx.signature import schema_of
 from rnncc.frontends.onnx.values import Value
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
+    from rnncc.frontends.onnx.model import ModelContext
     from rnncc.frontends.onnx.node import Node
 
 KINDS = {
@@ -26,6 +31,68 @@ FunctionKey = tuple[str, str, str]
 def function_key(message: Any, name: str) -> FunctionKey:
     """What tells a model's functions apart: of a function, or of a node that calls one."""
     return plain_domain(message.domain), name, getattr(message, "overload", "")
+
+
+def functions_of(message: Any, file: str) -> dict[FunctionKey, Any]:
+    """The functions that a model holds; raises `CompileError` if one is there twice."""
+    found = dict[FunctionKey, Any]()
+    for function in message.functions:
+        key = function_key(function, function.name)
+        if key in found:
+            raise CompileError(file, f"has two functions {function.domain}.{function.name}")
+        found[key] = function
+    return found
+
+
+def own_function(
+    model: ModelContext, op: NodeProto, opsets: Mapping[str, int], location: Location
+) -> Any:
+    """The model's function that a node calls; None of an operator, as which ONNX Runtime takes all
+    that the standard and itself have, whatever functions are named so.
+
+    Raises:
+        Unsupported: it is written in other versions of operators than the model.
+    """
+    function = model.functions.get(function_key(op, op.op_type))
+    if function is None:
+        return None
+    domain = plain_domain(op.domain)
+    name = f"{domain}.{op.op_type}" if domain else op.op_type
+    if not getattr(op, "overload", "") and (
+        name in model.operators or schema_of(op.op_type, opsets.get(domain, 0), domain)
+    ):
+        return None
+    _check_versions(model.opsets, function, location)
+    return function
+
+
+def _check_versions(opsets: Mapping[str, int], function: Any, location: Location) -> None:
+    """Refuse operators of other forms in the versions that a model and its function import: these
+    are no valid models, and ONNX Runtime takes the model's version."""
+    own = opsets_of(function)
+    other = {domain for domain, opset in own.items() if opsets.get(domain, opset) != opset}
+    waiting = [*function.node] if other else []
+    while waiting:
+        node = waiting.pop()
+        waiting += [inner for graph in graphs_in(node) for inner in graph.node]
+        kind, domain = node.op_type, plain_domain(node.domain)
+        if domain not in other:
+            continue
+        if _form(kind, own[domain], domain) != _form(kind, opsets[domain], domain):
+            what = f"calls a function of opset {own[domain]}, in which {kind} is another than in"
+            hint = "onnx.version_converter changes it"
+            raise Unsupported(location, f"{what} the model's opset {opsets[domain]}", hint)
+
+
+def _form(kind: str, opset: int, domain: str) -> tuple[Any, ...] | None:
+    """What the standard says of an operator besides its types: its inputs, and attributes with
+    their defaults. Versions that behave in other ways differ in these."""
+    schema = schema_of(kind, opset, domain)
+    if schema is None:
+        return None
+    inputs = tuple((i.name, str(i.option)) for i in (*schema.inputs, *schema.outputs))
+    attributes = ((n, a.default_value.SerializeToString()) for n, a in schema.attributes.items())
+    return inputs, tuple(sorted(attributes))
 
 
 def inlined(op: NodeProto, function: Any) -> list[NodeProto]:

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.constants import Constants
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.onnx.functions import function_key
+from rnncc.frontends.onnx.functions import functions_of
 from rnncc.frontends.onnx.inputs import Given, Inputs
 from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, learning
 from rnncc.frontends.onnx.lists import Names, Nothing, StackedRows, element_names, elements
@@ -23,8 +23,9 @@ from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.table import OPERATORS
 from rnncc.frontends.onnx.values import Array, Value, name_of
-from rnncc.frontends.shapes import Sizes
+from rnncc.frontends.shapes import Sizes, parse_shape
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.ir.ports import fresh
 from rnncc.ir.program import Counts, Program
 from rnncc.ir.size_proofs import is_natural
@@ -65,7 +66,7 @@ def read_model(
     source: object,
     shapes: Sizes | None = None,
     name: str | None = None,
-    max_iterations: int | None = None,
+    max_iterations: int | str | None = None,
     training: bool = False,
     functions: Mapping[str, Scalar] | None = None,
     bind: Constants | None = None,
@@ -78,7 +79,8 @@ def read_model(
         shapes: sizes of inputs that the file leaves open: numbers, symbols' names, or None for
             what the file says.
         name: the program's name; by default the file's stem, or the graph's own name.
-        max_iterations: the most iterations of a loop whose number of iterations nothing shows.
+        max_iterations: the most iterations of a loop, and rows of a range, whose number nothing
+            shows: a number, or a formula of the inputs' sizes.
         training: whether the program will be differentiated.
         functions: DOMAIN.NAME -> the function of numbers that an operator is.
         bind: inputs that are constants -> these, checked; the others' sizes follow from theirs.
@@ -92,7 +94,7 @@ def read_model(
     message = load(source)
     file = called(source, "<model>")
     _check_outputs(message.graph, file)
-    own = {function_key(f, f.name): f for f in message.functions}
+    own = functions_of(message, file)
     opsets, tensors = opsets_of(message), Tensors(source)
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     size = message.ByteSize()
@@ -105,24 +107,39 @@ def read_model(
             own,
             OPERATORS,
             build_partial,
-            max_iterations,
-            training,
-            functions or {},
+            training=training,
+            scalars=functions or {},
         )
         model.known, model.stored = known, size
         scope = Scope(model, Builder.net(name or stem or message.graph.name or "net"))
+        model.net = scope.b
         defaults = _add_inputs(scope, message, shapes or {}, bind or {}, given or Given())
+        model.max_iterations = _most_iterations(max_iterations, model)
         try:
             made = _finished(scope, message.graph, defaults)
         except CompileError as error:
-            raise model.undecided or error from error
-        if model.undecided is not None:
-            raise model.undecided
+            model.raise_undecided(error)
+            raise
+        model.raise_undecided()
         return made
 
     what = f"has operators that force more than {MOST_LEARNT} sizes to be others"
     many = CompileError(file, what, "--shape gives sizes that are equal one name")
     return learning(attempt, many)
+
+
+def _most_iterations(text: int | str | None, model: ModelContext) -> Dim | None:
+    """What bounds the loops and ranges that nothing else does."""
+    if text is None:
+        return None
+    [most] = parse_shape([text], Location("--max-iterations"))
+    if most is None:
+        raise CompileError("--max-iterations", f"{text!r} is no bound")
+    most = most.substitute(dict(model.known.sizes))
+    if unknown := sorted(most.symbols - {*model.symbols}):
+        what = f"{text!r}: the inputs have no size {', '.join(unknown)}"
+        raise CompileError("--max-iterations", what, f"they have {', '.join(model.symbols)}")
+    return most
 
 
 def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Imported:

@@ -29,6 +29,7 @@ class Learnt(Exception):
         facts: formulas that are not negative.
         symbol, size: the symbol that is another size, if one is.
         same: pairs of formulas of one size; the second gives way to the first.
+        counted: the symbol of a size that the run decides, and that no other size tells.
     """
 
     def __init__(
@@ -37,9 +38,11 @@ class Learnt(Exception):
         symbol: str | None = None,
         size: Dim | None = None,
         same: tuple[tuple[Dim, Dim], ...] = (),
+        counted: str | None = None,
     ) -> None:
-        super().__init__(facts, symbol, size, same)
+        super().__init__(facts, symbol, size, same, counted)
         self.facts, self.symbol, self.size, self.same = facts, symbol, size, same
+        self.counted = counted
 
 
 class Fork(Exception):
@@ -64,11 +67,13 @@ class Known:
         sizes: symbols that stand for other sizes -> these.
         facts: formulas that are not negative.
         same: pairs of formulas of one size; the second gives way to the first.
+        counted: symbols of sizes that the run decides, and that no other size tells.
     """
 
     sizes: Mapping[str, Dim] = field(default_factory=dict[str, Dim])
     facts: tuple[Dim, ...] = ()
     same: tuple[tuple[Dim, Dim], ...] = ()
+    counted: frozenset[str] = frozenset()
 
     def facts_hold(self, facts: Sequence[Dim]) -> bool:
         """Whether all of some facts were learnt."""
@@ -80,6 +85,8 @@ class Known:
 
     def more(self, learnt: Learnt) -> Known:
         """With something that was learnt with this known."""
+        if learnt.counted is not None:
+            return replace(self, counted=self.counted | {learnt.counted})
         facts = (*self.facts, *learnt.facts)
         if learnt.symbol is None or learnt.size is None:
             return replace(self, facts=facts, same=(*self.same, *learnt.same))
@@ -90,6 +97,7 @@ class Known:
             sizes,
             tuple(fact.substitute(new) for fact in facts),
             tuple((one, other) for one, other in same if one != other),
+            self.counted,
         )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from rnncc.frontends.onnx.functions import FunctionKey
 from rnncc.frontends.onnx.learning import Fork, Known, Learnt, learnt_from
 from rnncc.frontends.onnx.reading import Tensors
 from rnncc.frontends.onnx.values import STEP_MARK, Array, Dequantised, Value, is_step, varies
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import is_natural
 from rnncc.scalar import Scalar
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
 MAX_FOLDED_BYTES = 1 << 29
 """That may be computed at import of a model, whatever it holds itself."""
+SEED = "seed"
+"""The input that random numbers follow from."""
 GROWTH = 16
 """Bytes that are computed for each that the file holds: 4 bits become a float, some times over."""
 
@@ -45,9 +49,11 @@ class ModelContext:
         captured: what stands in a block for a value of the graph around -> that value.
         levels: quantised values -> their numbers as floats.
         dequantised: floats -> the inputs of the node that they are from, and its axis.
+        weights: constants -> the same without denormal numbers.
         wide: narrow values -> the same as they are computed with, of floats before they are rounded
             for a result that a node stores.
-        max_iterations: the most iterations of a loop whose number of iterations nothing shows.
+        max_iterations: the most iterations of a loop, and rows of a range, whose number nothing
+            shows.
         training: whether the program will be differentiated.
         scalars: DOMAIN.NAME -> the function of numbers that an operator is.
         trip_counts: symbol of a loop's iteration number -> how many iterations there are.
@@ -57,7 +63,10 @@ class ModelContext:
         decided: numbers that the run decides -> the sizes that they are, a symbol where that is not
             known yet.
         counts: numbers of rows that the run decides -> the most that they may be.
-        undecided: the error of a size that no other one is known to be equal to.
+        undecided: sizes that the run decides, and that no other one is known to be equal to, with
+            the error that this is.
+        draws: the numbers of uses of random numbers to come: each draws others.
+        net: builds the net itself, apart from loops and branches.
         symbols: of the sizes of inputs, and of those that the run decides, in order.
         unrolled: how many loops a node stands in that can be built turn by turn.
         branches: how many branches a node stands in that may not be taken.
@@ -71,7 +80,7 @@ class ModelContext:
     functions: Mapping[FunctionKey, Any]
     operators: Mapping[str, OnnxOperator]
     build_partial: Callable[[Node, str, OnnxOperator], list[Any]]
-    max_iterations: int | None = None
+    max_iterations: Dim | None = None
     training: bool = False
     scalars: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
     arrays: dict[str, Array] = field(default_factory=dict[str, Array])
@@ -83,19 +92,23 @@ class ModelContext:
     shapes: set[Dim] = field(default_factory=set[Dim])
     decided: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
     counts: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
-    undecided: CompileError | None = None
+    undecided: dict[str, CompileError] = field(default_factory=dict[str, CompileError])
     loops: int = 0
     known: Known = field(default_factory=Known)
     symbols: list[str] = field(default_factory=list[str])
     levels: dict[SSAValue | None, SSAValue] = field(default_factory=dict[Any, Any])
     dequantised: dict[Value | SSAValue | None, Dequantised] = field(default_factory=dict[Any, Any])
+    weights: dict[Value, Value] = field(default_factory=dict[Any, Any])
     wide: dict[Value | SSAValue | None, Value | SSAValue] = field(default_factory=dict[Any, Any])
+    draws: Iterator[int] = field(default_factory=lambda: count(1))
+    net: Builder | None = None
     nodes: int = 0
     calls: int = 0
     unrolled: int = 0
     branches: int = 0
     stored: int = 0
     folded: int = 0
+    _seed: SSAValue | None = None
 
     def may_fold(self) -> bool:
         """Whether more may be computed at import: what a small file makes of one constant, time
@@ -125,6 +138,15 @@ class ModelContext:
         """A symbol for the number of a loop's iteration."""
         self.loops += 1
         return f"{STEP_MARK}{self.loops}"
+
+    def seed(self, b: Builder) -> SSAValue | None:
+        """The seed of random numbers, an input i32 without axes; None in a loop or a branch."""
+        if self.net is None or b.block is not self.net.block:
+            return None
+        if self._seed is None:
+            self._seed = self.net.input(self.net.free_name(SEED), [], "i32")
+            self.inputs[self._seed] = SEED
+        return self._seed
 
     def within(self, limit: int, formulas: Iterable[Dim]) -> bool:
         """Whether calls can check that open sizes are within ±limit; if so, they do."""
@@ -175,6 +197,19 @@ class ModelContext:
                 ends.pop(0)
             found = [f.substitute({name: end}) for f in found for end in ends]
         return found
+
+    def raise_undecided(self, error: CompileError | None = None) -> None:
+        """Raise what is wrong with the first size that nothing tells, if there is one; or that its
+        rows are to be counted, where a bound is given.
+
+        Args:
+            error: what came of it.
+        """
+        if not self.undecided:
+            return
+        if self.max_iterations is not None and not self.training:
+            raise Learnt(counted=next(iter(self.undecided)))
+        raise next(iter(self.undecided.values())) from error
 
     def learnt_from(self, error: CompileError) -> Learnt | None:
         """What must be true of sizes where the error is that they differ."""

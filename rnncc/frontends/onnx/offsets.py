@@ -74,7 +74,24 @@ def elements_of(b: Builder, vector: SSAValue) -> list[Dim | SSAValue]:
         return [Dim.of(int(number)) for number in op.array()]
     if isinstance(op, Fill):
         return [Dim.of(int(op.value.value.data))] * int(size)
+    if isinstance(op, Slice) and isinstance(op.x.owner, Concat):
+        start = int(get_dim(op.start))
+        return elements_of(b, op.x)[start : start + int(size)]
     return [b.reshape(b.slice(vector, 0, at, 1), ()) for at in range(int(size))]
+
+
+def formulas_of(b: Builder, part: SSAValue) -> list[Dim] | None:
+    """The formulas of sizes that a part of a shape holds, if none of these is computed."""
+    whole = part
+    while isinstance(whole.owner, Reshape | Slice):
+        whole = whole.owner.x
+    sizes = dims_of(part)
+    if dtype_of(part) != "i64" or len(sizes) > 1 or not isinstance(whole.owner, Concat):
+        return None
+    elements = elements_of(b, part) if sizes and sizes != (1,) else [part]
+    found = [e if isinstance(e, Dim) else formula_of(e) for e in elements]
+    known = [size for size in found if size is not None]
+    return known if len(known) == len(found) else None
 
 
 def formula_of(value: SSAValue) -> Dim | None:

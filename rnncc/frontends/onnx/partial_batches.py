@@ -71,14 +71,16 @@ def _cumulated(n: Node, inputs: Operands) -> Axes:
 def _padded(n: Node, inputs: Operands) -> Axes:
     """Nothing before and behind the rows."""
     x = only(inputs)
-    if x is None:
-        return None
+    return x.axis if x is not None and pads_around(n, x) in ((), (0, 0)) else None
+
+
+def pads_around(n: Node, x: Partial) -> tuple[Dim, ...] | None:
+    """How much a Pad puts before the rows and behind them, if it pads their axis."""
     pads = [Dim.of(v) for v in n.integers("pads")] if n.opset < 11 else n.sizes(1)
     axes = n.axes(n.whole(3), x.rank) if n.has(3) else [*range(x.rank)]
     if len(pads) != 2 * len(axes):
         return None
-    around = (pads[at] for at, axis in enumerate(2 * axes) if axis == x.axis)
-    return x.axis if all(amount == 0 for amount in around) else None
+    return tuple(pads[at] for at, axis in enumerate(2 * axes) if axis == x.axis)
 
 
 def _sliced(n: Node, inputs: Operands) -> Axes:

@@ -19,6 +19,7 @@ from rnncc.frontends.onnx.partial_batches import Operands, only
 from rnncc.frontends.onnx.partial_copies import einsum, resized, tiled
 from rnncc.frontends.onnx.partial_shapes import reshaped
 from rnncc.frontends.onnx.partial_sums import contracted, with_others
+from rnncc.frontends.onnx.partial_windows import convolved, padded, transposed
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -41,14 +42,37 @@ def _only_first(inputs: Operands) -> Partial | None:
 
 
 def _scatter_nd(n: Node, inputs: Operands) -> Moved:
-    """Rows put where places say, as many as there are of these."""
+    """Rows put where places say, as many as there are of these; into such rows, too."""
     x, places, rows = inputs
-    if isinstance(x, Partial) or not isinstance(places, Partial) or not isinstance(rows, Partial):
+    counts = [v.count for v in (places, rows) if isinstance(v, Partial) and v.axis == 0]
+    if len(counts) != sum(isinstance(v, Partial) for v in (places, rows)) or len(counts) == 1:
         return None
-    if places.axis != 0 or rows.axis != 0 or places.count is None or rows.count is None:
+    if isinstance(x, Partial) and not _place_among(n, x):
         return None
-    made = scattered_rows(n, same_count(n.b, places.count, rows.count))
-    return Value.computed(made)
+    one, other = counts or (None, None)
+    count = None if one is None or other is None else same_count(n.b, one, other)
+    made = Value.computed(scattered_rows(n, count))
+    return x.holding([made, *x.tensors()[1:]]) if isinstance(x, Partial) else made
+
+
+def _place_among(n: Node, x: Partial) -> bool:
+    """Whether places are along the axis of the rows; of these they become such as count."""
+    index = n.b.cast(n.x(1, INTEGERS), "i64")
+    last = len(dims_of(index)) - 1
+    depth = dims_of(index)[last]
+    if not depth.is_static or x.axis >= int(depth) or x.count is None:
+        return False
+    columns = [n.b.slice(index, last, at, 1) for at in range(int(depth))]
+    columns[x.axis] = _rows_that_count(n, columns[x.axis], x, x.count)
+    n.inputs[1] = Value.computed(n.b.concat(columns, last))
+    return True
+
+
+def _rows_that_count(n: Node, places: SSAValue, x: Partial, count: SSAValue) -> SSAValue:
+    """Places counted from the front: of a row that does not count one that is not there."""
+    b, places = n.b, from_front(n.b, places, count)
+    below, behind = b.compare("lt", places, n.full(0, places)), b.compare("ge", places, count)
+    return b.select(b.logical("or", below, behind), b.size(x.dims[x.axis]), places)
 
 
 def _expand(n: Node, inputs: Operands) -> Moved:
@@ -91,11 +115,8 @@ def _gather(n: Node, inputs: Operands) -> Moved:
     x = only(inputs)
     if x is None or x.count is None or n.axis(n.integer("axis", 0), x.rank) != x.axis:
         return None
-    b, count = n.b, x.count
-    places = from_front(b, b.cast(n.x(1, INTEGERS), "i64"), count)
-    below, behind = b.compare("lt", places, n.full(0, places)), b.compare("ge", places, count)
-    places = b.select(b.logical("or", below, behind), b.size(x.dims[x.axis]), places)
-    return n.scope.value(n, 0, b.gather(n.x(), places, x.axis))
+    places = _rows_that_count(n, n.b.cast(n.x(1, INTEGERS), "i64"), x, x.count)
+    return n.scope.value(n, 0, n.b.gather(n.x(), places, x.axis))
 
 
 def _joined(n: Node, inputs: Operands) -> Moved:
@@ -155,4 +176,7 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "Tile": tiled,
     **dict.fromkeys(("Resize", "Upsample"), resized),
     "Concat": _joined,
+    **{name: convolved(name) for name in ("Conv", "com.microsoft.FusedConv")},
+    "ConvTranspose": transposed,
+    "Pad": padded,
 }

@@ -96,8 +96,8 @@ def _shape(n: Node, x: Partial) -> SSAValue | Value:
     assert x.count is not None
     sizes[x.axis] = x.count
     base, more = parted(x.count)
-    if base is not None and more == 0:
-        n.scope.model.counts[base] = x.dims[x.axis]
+    if base is not None:
+        n.scope.model.counts[base] = x.dims[x.axis] - more
     return n.b.concat([n.b.reshape(size, (1,)) for size in sizes[first:end]], 0)
 
 
@@ -294,6 +294,7 @@ RULES: dict[str, Rule] = {
     "QLinearMatMul": _product_of_numbers,
     "com.microsoft.QGemm": _gemm_of_numbers,
     **dict.fromkeys(("CastLike", "Dropout"), _by_itself),
+    **dict.fromkeys(("RandomNormalLike", "RandomUniformLike", "Bernoulli"), _by_itself),
     "Transpose": _transpose,
     "Squeeze": _squeeze,
     "Unsqueeze": _unsqueeze,

@@ -15,40 +15,62 @@ from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of
 
-Rows = tuple[SSAValue, SSAValue]
-"""All rows, and how many of them count."""
-
 
 def reshaped(n: Node, inputs: Operands) -> Partial | None:
     """Other axes change, before the rows or behind them; or rows are cut into parts of equal
     shapes, or some put together into one.
     """
     x = only(inputs)
-    if x is None or x.made is None or x.count is None:
+    found = None if x is None else _sizes(n, x)
+    if x is None or found is None:
         return None
-    found = _sizes(n, x, x.count)
-    if found is None:
+    sizes, wanted = found
+    made = _of_sizes(n, x, sizes)
+    if made is None or made.count is None or wanted is None:
+        return made
+    return Partial.counted(made.whole(), made.axis, same_count(n.b, made.count, wanted))
+
+
+def _sizes(n: Node, x: Partial) -> tuple[list[Dim], SSAValue | None] | None:
+    """The shape, where the number of rows is 0 or -1, and this number, if it is computed."""
+    if n.value(1).known is not None:
+        return n.sizes(1), None
+    shape = counted_shape(n, 1)
+    if shape is None:
         return None
-    sizes, count = found
+    sizes = list(shape.dims)
+    sizes[shape.axis] = Dim.of(-1)
+    if sizes.count(Dim.of(-1)) > 1:
+        if shape.axis != x.axis or shape.dims[x.axis] != x.dims[x.axis] or n.flag("allowzero", 0):
+            return None
+        sizes[shape.axis] = Dim.of(0)
+    return sizes, shape.count
+
+
+def _of_sizes(n: Node, x: Partial, sizes: list[Dim]) -> Partial | None:
+    if x.made is None or x.count is None:
+        return None
     for axis in range(len(sizes)):
         if _is_kept(n, x, sizes, axis):
             n.inputs[1] = Value.of(np.array(sizes, object))
-            return Partial.counted(n.built_as("Reshape"), axis, count)
+            return Partial.counted(n.built_as("Reshape"), axis, x.count)
+    if (parts := _parts(x, sizes)) is not None:
+        n.inputs[1] = Value.of(np.array(sizes, object))
+        count = n.b.mul(x.count, n.b.size(parts, "i64"))
+        return Partial.counted(n.built_as("Reshape"), sizes.index(Dim.of(-1)), count)
     if x.axis or not sizes or sizes[0] != -1 or any(size == 0 for size in sizes[1:]):
         return None
-    return _cut(n, (x.made, count), sizes[1:])
+    return _put_together(n, x.made, x.count, sizes[1:])
 
 
-def _sizes(n: Node, x: Partial, count: SSAValue) -> tuple[list[Dim], SSAValue] | None:
-    """The shape, where the number of rows is 0 or -1, and this number."""
-    if n.value(1).known is not None:
-        return n.sizes(1), count
-    shape = counted_shape(n, 1)
-    if shape is None or shape.dims[shape.axis] != x.dims[x.axis]:
+def _parts(x: Partial, sizes: Sequence[Dim]) -> Dim | None:
+    """How many rows each becomes along the axis of size -1, where all before it stays."""
+    if -1 not in sizes or 0 in sizes:
         return None
-    sizes = list(shape.dims)
-    sizes[shape.axis] = Dim.of(0 if shape.axis == x.axis and not n.flag("allowzero", 0) else -1)
-    return (sizes, same_count(n.b, count, shape.count)) if sizes.count(Dim.of(-1)) < 2 else None
+    axis = sizes.index(Dim.of(-1))
+    if not _are_same(x, sizes[:axis], x.dims[: x.axis], 0):
+        return None
+    return product(x.dims[x.axis + 1 :]).divide(product(sizes[axis + 1 :]))
 
 
 def _is_kept(n: Node, x: Partial, sizes: Sequence[Dim], axis: int) -> bool:
@@ -69,25 +91,12 @@ def _are_same(x: Partial, sizes: Sequence[Dim], dims: Sequence[Dim], first: int)
     return whole == rest if -1 not in known else whole.divide(rest) is not None
 
 
-def _cut(n: Node, rows: Rows, sizes: Sequence[Dim]) -> Partial | None:
-    """Rows of other sizes, that are parts of the old ones or consist of them."""
-    (made, count), new = rows, product(sizes)
-    old = product(dims_of(made)[1:])
-    if (parts := old.divide(new)) is not None:
-        count = n.b.mul(count, n.b.size(parts, "i64"))
-    elif (parts := new.divide(old)) is not None and parts.is_static:
-        made, count = _together(n, rows, int(parts))
-    size = product(dims_of(made)).divide(new)
-    if parts is None or size is None:
+def _put_together(n: Node, made: SSAValue, count: SSAValue, sizes: Sequence[Dim]) -> Partial | None:
+    """As many rows as are whole groups of others: if rows are left over, the run fails."""
+    b, parts = n.b, product(sizes).divide(product(dims_of(made)[1:]))
+    if parts is None or not parts.is_static:
         return None
-    return Partial.counted(Value.computed(n.b.reshape(made, (size, *sizes))), 0, count)
-
-
-def _together(n: Node, rows: Rows, parts: int) -> Rows:
-    """As many rows as are whole groups of so many, and how many groups count: if rows are left
-    over, the run fails.
-    """
-    b, (made, count) = n.b, rows
-    size, groups = b.size(Dim.of(parts), "i64"), (dims_of(made)[0] - (parts - 1)).over(parts)
+    size, groups = b.size(parts, "i64"), (dims_of(made)[0] - (parts - 1)).over(int(parts))
     whole = same_count(b, count, b.mul(b.div(count, size), size))
-    return b.slice(made, 0, 0, groups * parts), b.div(whole, size)
+    made = b.reshape(b.slice(made, 0, 0, groups * int(parts)), (groups, *sizes))
+    return Partial.counted(Value.computed(made), 0, b.div(whole, size))

@@ -45,8 +45,8 @@ OLDEST_OPSET = 7
 EXTERNAL = 1
 """The `data_location` of tensors whose data lies in another file."""
 SUFFIX = ".onnx"
-_PACKED = re.compile(r"U?INT[24]$|FLOAT[46]E")
-"""Names of types of less than a byte, whose numbers share bytes in a file."""
+_PACKED = re.compile(r"(?:U?INT|FLOAT)([246])(?:$|E)")
+"""Names of types of less than a byte, whose numbers share bytes in a file, and how many bits."""
 
 
 def is_onnx(source: object) -> bool:
@@ -247,11 +247,12 @@ class Tensors:
             raise CompileError(location, f"{shown} has damaged external data")
         path = self._inside(entries.get("location", ""), location, shown)
         onnx = onnx_package()
-        if _PACKED.match(onnx.TensorProto.DataType.Name(tensor.data_type)):
-            what = f"{shown} has numbers of less than a byte in another file"
-            raise CompileError(location, f"{what}, which is not supported")
+        packed = _PACKED.match(onnx.TensorProto.DataType.Name(tensor.data_type))
         dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
-        size = prod(tensor.dims) * dtype.itemsize
+        bits = int(packed[1]) if packed else 8 * dtype.itemsize
+        if bits == 6:
+            raise CompileError(location, f"{shown} has numbers of 6 bits, which are not supported")
+        size = -(-prod(tensor.dims) * bits // 8)
         offset, length = (_number(entries.get(k, d)) for k, d in (("offset", 0), ("length", size)))
         if offset is None or length != size:
             raise CompileError(location, f"{shown} of {size} bytes has damaged external data")
@@ -266,7 +267,11 @@ class Tensors:
         except EOFError as error:
             what = f"{shown} wants {size} bytes from {offset} on of {path.name}, of {error}"
             raise CompileError(location, what) from error
-        return np.frombuffer(self._regions[region], dtype).reshape(tuple(tensor.dims))
+        data = self._regions[region]
+        if packed:
+            held = onnx.TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=data)
+            return self._helper.to_array(held)
+        return np.frombuffer(data, dtype).reshape(tuple(tensor.dims))
 
     def _count(self, name: str, region: _Region, location: Location | str) -> None:
         """Raise `CompileError` if all tensors in other files are larger than an input may be.

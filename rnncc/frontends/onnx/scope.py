@@ -15,7 +15,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
-from rnncc.frontends.onnx.functions import definition_of, function_key, inlined
+from rnncc.frontends.onnx.functions import definition_of, inlined, own_function
 from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
@@ -199,7 +199,7 @@ class Scope:
         if self.model.nodes > MAX_NODES:
             raise CompileError(location, f"is one of more than {MAX_NODES} nodes")
         before, self.b.loc = self.b.loc, location
-        function = self.model.functions.get(function_key(op, op.op_type))
+        function = own_function(self.model, op, self.opsets, location)
         if function is None and op.op_type not in self.model.scalars:
             self.nodes.update(dict.fromkeys(op.output, op))
         try:

@@ -20,6 +20,7 @@ from rnncc.frontends.onnx.ops import (
     optional,
     pooling,
     quantised,
+    random,
     ranking,
     recurrent,
     reduce,
@@ -56,6 +57,7 @@ FAMILIES: dict[str, dict[str, OnnxOperator]] = {
     "Lists of tensors": sequence.OPERATORS,
     "Optional values": optional.OPERATORS,
     "Constants": source.OPERATORS,
+    "Random numbers": random.OPERATORS,
     "Quantised tensors": {
         **quantised.OPERATORS,
         **whole_products.OPERATORS,

@@ -19,20 +19,10 @@ BY_DEFINITION: tuple[str, ...] = (
 
 REFUSED: dict[str, str] = {
     **dict.fromkeys(
-        (
-            "RandomNormal",
-            "RandomNormalLike",
-            "RandomUniform",
-            "RandomUniformLike",
-            "Multinomial",
-            "Bernoulli",
-        ),
-        "its results are random",
-    ),
-    **dict.fromkeys(
         ("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
         "texts are not read",
     ),
+    "Multinomial": "its results are random",
     "NonMaxSuppression": "the size of its result depends on computed elements",
     **dict.fromkeys(
         tuple(f"ai.onnx.ml.{name}" for name in ("CastMap", "DictVectorizer", "ZipMap")),

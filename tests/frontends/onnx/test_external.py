@@ -16,7 +16,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.onnx import reading
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.sources import limited
-from tests.frontends.onnx.models import info, model, node
+from tests.frontends.onnx.models import info, interpreted, model, node
 
 SIZE = 1000
 
@@ -151,9 +151,34 @@ def test_places_in_the_file(entries: Any, tmp_path: Path) -> None:
     assert len(str(error.value)) < 300
 
 
-@pytest.mark.parametrize("kind", [TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1])
-def test_numbers_of_less_than_a_byte(kind: int, tmp_path: Path) -> None:
+PACKED = {TensorProto.INT4: "4", TensorProto.UINT4: "4", TensorProto.INT2: "2"}
+
+
+@pytest.mark.parametrize("kind", PACKED, ids=TensorProto.DataType.Name)
+def test_numbers_of_less_than_a_byte(kind: Any, tmp_path: Path) -> None:
+    nodes = [node("DequantizeLinear", "w0 k", "d"), node("Add", "x d", "y")]
+    made = model(
+        nodes, [info("x", ["N", SIZE])], [info("y", None)], {"k": np.float32(0.5)}, opset=25
+    )
+    data = np.random.default_rng(0).integers(0, 256, SIZE, np.uint8).tobytes()
+    tensor = TensorProto(name="w0", data_type=kind, dims=[SIZE])
+    tensor.raw_data = data[3 : 3 + SIZE * int(PACKED[kind]) // 8]
+    made.graph.initializer.append(tensor)
+    x = np.zeros((1, SIZE), np.float32)
+    want = interpreted(made, {"x": x})["y"]
+    tensor = made.graph.initializer[-1]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="w.bin")
+    tensor.external_data.add(key="offset", value="3")
+    path = saved(made, tmp_path)
+    (tmp_path / "w.bin").write_bytes(data)
+    assert np.unique(want).size == 1 << int(PACKED[kind])
+    np.testing.assert_array_equal(interpreted(path, {"x": x})["y"], want)
+
+
+def test_numbers_of_six_bits(tmp_path: Path) -> None:
     made = held_elsewhere(1)
-    made.graph.initializer[0].data_type = kind
-    with pytest.raises(CompileError, match="numbers of less than a byte in another file"):
+    made.graph.initializer[0].data_type = TensorProto.FLOAT6E2M3
+    with pytest.raises(CompileError, match="numbers of 6 bits"):
         import_model(saved(made, tmp_path))

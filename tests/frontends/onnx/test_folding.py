@@ -13,7 +13,15 @@ from rnncc.errors import CompileError
 from rnncc.frontends.onnx.importer import read_model
 from rnncc.frontends.onnx.inputs import Given
 from rnncc.ir.types import dims_of, shape_text
-from tests.frontends.onnx.models import imported, info, interpreted, model, node
+from tests.frontends.onnx.models import (
+    assert_close,
+    by_onnxruntime,
+    imported,
+    info,
+    interpreted,
+    model,
+    node,
+)
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 SIZES = {
@@ -290,6 +298,30 @@ def test_overloads_of_a_function() -> None:
     made.opset_import.append(helper.make_opsetid("own", 1))
     y = interpreted(made, {"x": np.array([1, 2], np.float32)})["y"]
     np.testing.assert_allclose(y, np.exp([-1, -2]), 1e-6)
+
+
+def calling(kind: str, domain: str, opset: int, functions: int = 1) -> Any:
+    """A model of opset 17 with functions, of another one, that are its operators' opposite."""
+    nodes = [node(kind, "x", "y", domain=domain)]
+    made = model(nodes, [info("x", [1, 2, 3])], [info("y", None)], domains={domain: 17})
+    inside = [node("Softmax", "a", "c"), node("Neg", "c", "b")]
+    imports = [helper.make_opsetid("", opset)]
+    for _ in range(functions):
+        made.functions.append(helper.make_function(domain, kind, ["a"], ["b"], inside, imports))
+    return made
+
+
+def test_functions_named_as_operators_are() -> None:
+    """ONNX Runtime takes the operator; of other versions within a function it takes the model's."""
+    x = np.array([[[1, -2, 0.5], [-1, 2, 3]]], np.float32)
+    made = calling("Relu", "", 17)
+    np.testing.assert_array_equal(interpreted(made, {"x": x})["y"], np.maximum(x, 0))
+    made = calling("f", "own", 13)
+    assert_close(interpreted(made, {"x": x}), by_onnxruntime(made, {"x": x}))
+    with pytest.raises(CompileError, match="opset 12, in which Softmax is another than in the mod"):
+        imported(calling("f", "own", 12))
+    with pytest.raises(CompileError, match=r"has two functions own\.f"):
+        imported(calling("f", "own", 13, functions=2))
 
 
 def test_constants_of_inputs() -> None:

@@ -8,6 +8,7 @@ from math import prod
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
+from rnncc.frontends.onnx.weights import maybe_weights, weights
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.size_proofs import larger
@@ -81,20 +82,20 @@ class Geometry:
 
 def _kernel(n: Node, index: int = 1) -> list[int]:
     """The sizes of the weights' axes of space."""
-    dims, weights = n.dims(0), n.static(index)
-    if len(dims) < 3 or len(dims) != len(weights):
+    dims, shape = n.dims(0), n.static(index)
+    if len(dims) < 3 or len(dims) != len(shape):
         raise n.error(f"has data {shape_text(dims)} and weights {shape_text(n.dims(index))}")
-    kernel_shape = n.integers("kernel_shape", weights[2:])
-    if kernel_shape != weights[2:]:
-        raise n.error(f"attribute 'kernel_shape' = {kernel_shape}, the weights' is {weights[2:]}")
-    return weights[2:]
+    kernel_shape = n.integers("kernel_shape", shape[2:])
+    if kernel_shape != shape[2:]:
+        raise n.error(f"attribute 'kernel_shape' = {kernel_shape}, the weights' is {shape[2:]}")
+    return shape[2:]
 
 
 def convolved(n: Node) -> SSAValue:
     """Weights times windows of X, plus a bias, over one axis or more, in groups of channels."""
-    x, weights = n.x(0, FLOATS), n.x(1, FLOATS)
+    x, taps = n.x(0, FLOATS), weights(n, 1)
     windows, groups = windows_of(n)
-    return convolution(n.b, x, weights, n.maybe(2, FLOATS), windows, groups)
+    return convolution(n.b, x, taps, maybe_weights(n, 2), windows, groups)
 
 
 def windows_of(n: Node, index: int = 1) -> tuple[list[Window], int]:
@@ -120,18 +121,18 @@ def _conv_transpose(n: Node) -> SSAValue:
     Refused: elements other than floats; weights of open sizes; more than 1024 taps of an axis;
     auto_pad SAME_UPPER or SAME_LOWER with windows shorter than their stride.
     """
-    dims, weights = n.dims(0), n.static(1)
+    dims, shape = n.dims(0), n.static(1)
     kernel, groups = _kernel(n), n.integer("group", 1)
     geometry, rank = Geometry(n, kernel), len(kernel)
-    if groups > MAX_GROUPS and weights[:2] != [groups, 1]:
+    if groups > MAX_GROUPS and shape[:2] != [groups, 1]:
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
-    if groups < 1 or dims[1] != weights[0] or max(kernel) > MAX_TAPS:
+    if groups < 1 or dims[1] != shape[0] or max(kernel) > MAX_TAPS:
         raise n.error(f"has data {shape_text(dims)}, weights {shape_text(n.dims(1))}")
     extra = n.integers("output_padding", [0] * rank)
     if len(extra) != rank or min(extra) < 0:
         raise n.error(f"attribute 'output_padding' = {extra} for {rank} axes")
     sizes = _transposed_sizes(n, geometry, dims[2:], extra)
-    operands = (n.x(0, FLOATS), n.x(1, FLOATS), n.maybe(2, FLOATS))
+    operands = (n.x(0, FLOATS), weights(n, 1), maybe_weights(n, 2))
     return transposed_convolution(n.b, *operands, geometry.windows(), sizes, groups)
 
 

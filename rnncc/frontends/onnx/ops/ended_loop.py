@@ -108,7 +108,7 @@ def _row_limit(loop: LoopBody, most: Dim | None) -> tuple[Dim, bool]:
         what = "may end early, and has scan outputs, whose number of rows the run would decide"
         inputs = model.inputs_behind(n.value(0)) if n.has(0) and not is_endless(n) else []
         raise NeedsValue(n.location, what, "--max-iterations bounds it", inputs)
-    return loop.trips.most or Dim.of(model.max_iterations or 0), True
+    return loop.trips.most or model.max_iterations or Dim.of(0), True
 
 
 def _early(n: Node, what: str) -> NeedsValue:
@@ -125,4 +125,4 @@ def _limit(n: Node, trips: Dim | None) -> tuple[Dim, bool]:
     if model.training and model.max_iterations is None:
         what = "takes a number of iterations that the run decides"
         raise n.unsupported(what, "training needs --max-iterations")
-    return Dim.of(model.max_iterations or DEFAULT_LIMIT), True
+    return model.max_iterations or Dim.of(DEFAULT_LIMIT), True

@@ -8,10 +8,11 @@ from math import prod
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.counted_shapes import known_part
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.sizes import Undecided, decide
-from rnncc.frontends.onnx.values import LARGEST, Array, as_objects
+from rnncc.frontends.onnx.values import LARGEST, Array, Value, as_objects
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import WIDE, dims_of, dtype_of, shape_text
@@ -46,9 +47,9 @@ def checked(n: Node, index: Array, size: int) -> Array:
     return np.where(index < 0, index + size, index)
 
 
-def _gather(n: Node) -> SSAValue:
+def _gather(n: Node) -> SSAValue | Value:
     """Rows of X along an axis, by number; -1 is the last one."""
-    return gathered(n, n.x(), n.axis(n.integer("axis", 0), len(n.dims())))
+    return known_part(n, gathered(n, n.x(), n.axis(n.integer("axis", 0), len(n.dims()))))
 
 
 def gathered(n: Node, x: SSAValue, axis: int) -> SSAValue:

@@ -6,6 +6,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.whole_products import dequantised_product
+from rnncc.frontends.onnx.weights import weights
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, shape_text
@@ -21,7 +22,9 @@ def _matmul(n: Node) -> SSAValue:
     Refused: elements other than floats, int32, int64.
     """
     whole = dequantised_product(n)
-    return matmul(n.b, n.x(0, NUMBERS), n.x(1, NUMBERS)) if whole is None else whole
+    if whole is not None:
+        return whole
+    return matmul(n.b, n.x(0, NUMBERS), weights(n, 1, NUMBERS))
 
 
 def general_product(n: Node) -> SSAValue:
@@ -29,7 +32,7 @@ def general_product(n: Node) -> SSAValue:
 
     Refused: elements other than floats.
     """
-    b, x, y = n.b, n.x(0, FLOATS), n.x(1, FLOATS)
+    b, x, y = n.b, n.x(0, FLOATS), weights(n, 1)
     if len(dims_of(x)) != 2 or len(dims_of(y)) != 2:
         raise n.error(f"multiplies {shape_text(dims_of(x))} by {shape_text(dims_of(y))}")
     by_unit = n.flag("transB", 0)

@@ -9,15 +9,17 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
+from rnncc.frontends.onnx.counted_shapes import chosen, compared
 from rnncc.frontends.onnx.node import COMPUTED, FoldOne, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import folded
-from rnncc.frontends.onnx.values import Array, as_objects
+from rnncc.frontends.onnx.values import Array, Value, as_objects
 from rnncc.ir.types import dtype_of
 
 
 def _compare(kind: str, sign: str) -> Any:
-    def build(n: Node) -> SSAValue:
-        return n.b.compare(kind, n.x(0, COMPUTED), n.x(1, COMPUTED))
+    def build(n: Node) -> SSAValue | Value:
+        known = compared(n, kind)
+        return known or n.b.compare(kind, n.x(0, COMPUTED), n.x(1, COMPUTED))
 
     build.__doc__ = f"A {sign} B.\n\nRefused: elements other than floats, int32, int64, bool."
     return build
@@ -41,11 +43,13 @@ def _where(n: Node) -> SSAValue:
 
     Refused: elements other than floats, int32, int64, bool.
     """
+    if (shape := chosen(n)) is not None:
+        return shape
     condition, x, y = n.x(0, ("i1",)), n.x(1), n.x(2)
     if dtype_of(x) != "i1":
         return n.b.select(condition, x, y)
-    chosen = n.b.logical("and", condition, x)
-    return n.b.logical("or", chosen, n.b.logical("and", n.b.logical_not(condition), y))
+    taken = n.b.logical("and", condition, x)
+    return n.b.logical("or", taken, n.b.logical("and", n.b.logical_not(condition), y))
 
 
 def _fold_where(n: Node, arrays: list[Array]) -> Array:

@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.weights import weights
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.arithmetic import plus, power, reciprocal, times
@@ -27,6 +28,9 @@ from rnncc.nn.reduction import centre, mean
 
 MOST_CHANNELS = 64
 """Of a sum of neighbouring channels, which is a term each."""
+
+VARIANCE = 4
+"""The input of BatchNormalization that is neither multiplied with nor added."""
 
 
 def _rows(n: Node) -> tuple[SSAValue, int]:
@@ -126,7 +130,7 @@ def _channels(n: Node, index: int) -> SSAValue:
     if not dims or shape != channels:
         what = f"has {shape_text(shape)} numbers for the channels of {shape_text(dims)}"
         raise n.differ(shape, channels if dims else (), what)
-    return n.x(index, FLOATS)
+    return n.x(index, FLOATS) if index == VARIANCE else weights(n, index)
 
 
 def _instance_norm(n: Node) -> SSAValue:

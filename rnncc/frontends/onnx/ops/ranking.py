@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.counted_ranges import counted_range
 from rnncc.frontends.onnx.decided import decided_sizes, settled
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.sizes import may_be_natural
-from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, as_objects
+from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, Value, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import is_natural, larger
@@ -83,13 +84,15 @@ def _fold_sums(n: Node, arrays: list[Array]) -> Array | None:
     return np.cumsum(as_objects(x) if x.dtype == object else x, axis).astype(x.dtype)
 
 
-def _range(n: Node) -> SSAValue:
+def _range(n: Node) -> SSAValue | Value:
     """start, start + delta, ... below limit.
 
-    Refused: bounds that are computed at run time, but a limit that must be a size of something
-    else; elements other than floats, int32, int64.
+    Refused: bounds that are computed at run time, but a limit that counts rows, that must be a size
+    of something else, or that `--max-iterations` bounds; elements other than floats, int32, int64.
     """
     b, dtype = n.b, n.value(0).dtype
+    if (counted := counted_range(n)) is not None:
+        return counted
     if dtype in (*FLOATS, *NARROW_FLOATS) and not _counts_sizes(n):
         start, limit, delta = (n.scalar(i) for i in range(3))
         count = _count(n, start, limit, delta)

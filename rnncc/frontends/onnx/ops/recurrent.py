@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.gate_functions import Function, gate_functions
+from rnncc.frontends.onnx.weights import maybe_weights, weights
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of, shape_text
@@ -223,7 +224,7 @@ class ElmanLayer(RecurrentOperator):
 
 
 def _weights(n: Node) -> Stacked:
-    return Stacked(n.x(1, FLOATS), n.x(2, FLOATS), n.maybe(3, FLOATS))
+    return Stacked(weights(n, 1), weights(n, 2), maybe_weights(n, 3))
 
 
 def _lstm(n: Node) -> list[SSAValue]:

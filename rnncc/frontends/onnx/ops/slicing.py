@@ -9,6 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.counted_shapes import known_part
 from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.ops.computed_bounds import (
     HUGE,
@@ -22,8 +23,7 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     rows_from,
     span_of,
 )
-from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.values import NEAR, Array, are_held
+from rnncc.frontends.onnx.values import NEAR, Array, Value, are_held
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of, shape_text
@@ -121,7 +121,7 @@ def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim,
     return first, larger(first - behind, none, facts).over(-step), step
 
 
-def _slice(n: Node) -> SSAValue | Partial:
+def _slice(n: Node) -> SSAValue | Value:
     """Elements of X from starts up to ends, in steps, along some axes.
 
     Refused: bounds that are computed at run time, unless they lie a known number of elements apart,
@@ -142,7 +142,7 @@ def _slice(n: Node) -> SSAValue | Partial:
             counted = axis, start, end
         else:
             x = n.b.gather(x, moving_rows(n, size, start, end, step), axis)
-    return x if counted is None else counted_rows(n, x, *counted)
+    return known_part(n, x) if counted is None else counted_rows(n, x, *counted)
 
 
 def _fold_slice(n: Node, arrays: list[Array]) -> Array | None:

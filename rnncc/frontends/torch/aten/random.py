@@ -6,18 +6,16 @@ distribution is other than zeros, as in PyTorch; `torch.distributions` reparamet
 
 from __future__ import annotations
 
-from math import pi
 from typing import Any
 
 from rnncc.frontends.torch.aten.comparisons import place_among
 from rnncc.frontends.torch.node_context import NodeContext, Operand, Table, Value, rank_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS, dims_of
-from rnncc.nn.arithmetic import negative
+from rnncc.nn.random import exponential as exponential_numbers
+from rnncc.nn.random import standard_normal
 from rnncc.nn.reduction import cumulate
 
-LEAST = 2.0**-25
-"""Half of the distance between two numbers that are drawn."""
 LARGEST_RANGE = 2**24
 """Of integers: there are as many numbers in [0, 1)."""
 
@@ -74,10 +72,8 @@ def bernoulli(at: NodeContext, x: Value, p: Operand | None = None, **_: Any) -> 
 
 
 def randn(at: NodeContext, *_: Any, **__: Any) -> Value:
-    """Numbers of the standard normal distribution: Box and Muller (1958)"""
-    b = at.b
-    radius = b.sqrt(at.scaled(_exponential(at), 2))
-    return b.mul(radius, b.cos(at.scaled(_drawn(at), 2 * pi)))
+    """Numbers of the standard normal distribution"""
+    return standard_normal(at.b, _drawn(at), _drawn(at))
 
 
 def normal(at: NodeContext, mean: Operand, deviation: Operand = 1.0, *_: Any, **__: Any) -> Value:
@@ -101,7 +97,7 @@ def log_normal(
 
 def exponential(at: NodeContext, x: Value, rate: float = 1.0, **_: Any) -> Value:
     """Numbers above 0 of density rate · exp(-rate · x)"""
-    return at.scaled(_exponential(at), 1 / rate)
+    return at.scaled(exponential_numbers(at.b, _drawn(at)), 1 / rate)
 
 
 def randint(at: NodeContext, *bounds: object, **_: object) -> Value:
@@ -130,12 +126,6 @@ def multinomial(
 
 def _drawn(at: NodeContext) -> Value:
     return at.value(at.random.uniform(at.b, at.dims))
-
-
-def _exponential(at: NodeContext) -> Value:
-    """-log(1 - u); in place of 0, of which -inf may be made, what is likely there."""
-    b = at.b
-    return b.maximum(negative(b, b.log(b.sub(at.value(1), _drawn(at)))), at.value(LEAST))
 
 
 def _fixed(at: NodeContext, parameter: Operand) -> Value:

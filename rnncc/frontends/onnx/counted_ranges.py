@@ -1,0 +1,89 @@
+"""Ranges up to a computed number: the run decides how many of their numbers count."""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.counted import count_of, most_counted
+from rnncc.frontends.onnx.node import FLOATS, Node
+from rnncc.frontends.onnx.offsets import parted
+from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.values import EXACT, Value
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.casts import Cast
+from rnncc.ir.size_proofs import larger
+from rnncc.ir.types import dims_of, dtype_of
+
+LIMITS = ("i32", "i64", *FLOATS)
+"""Types of the limit of a range."""
+
+FAR = 1 << 61
+"""A limit that no bound of a range allows."""
+
+
+def counted_range(n: Node) -> Partial | None:
+    """start, start + delta, ... below a computed limit, where something bounds how many these are;
+    None where nothing does, or where the limit is that of no such range."""
+    limit = n.value(1)
+    if limit.made is None or limit.dtype not in LIMITS or product(limit.dims) != 1:
+        return None
+    if n.scope.model.training or any(n.value(at).made is not None for at in (0, 2)):
+        return None
+    start, delta = (float(n.scalar(at)) for at in (0, 2))
+    if not (math.isfinite(start) and math.isfinite(delta) and delta):
+        return None
+    whole = start.is_integer() and delta.is_integer()
+    behind = _integers_behind(limit.made) if whole else limit.made
+    most = _most(n, behind, start, delta)
+    if most is None or not n.scope.model.within(EXACT.get(limit.dtype, EXACT["f64"]), [most]):
+        return None
+    b = n.b
+    base, more = parted(behind)
+    if base in n.scope.model.counts and (more, start, delta) == (0, 0, 1):
+        count = b.reshape(b.cast(base, "i64"), ()) if dims_of(base) else base
+    else:
+        count = count_of(n, _steps(n, behind, start, delta), Dim.of(0), most)
+    number = b.iota((most,), 0, "i64" if limit.dtype == "i64" else "i32")
+    number = b.cast(number, limit.dtype)
+    number = b.add(b.mul(number, n.full(delta, number)), n.full(start, number))
+    return Partial.counted(Value.computed(number), 0, count)
+
+
+def _integers_behind(limit: SSAValue) -> SSAValue:
+    """The integers that floats are, where a cast says so."""
+    op = limit.owner
+    is_cast = isinstance(op, Cast) and dtype_of(op.x) in ("i32", "i64")
+    return op.x if is_cast and dtype_of(limit) in FLOATS else limit
+
+
+def _most(n: Node, behind: SSAValue, start: float, delta: float) -> Dim | None:
+    """The most numbers that a range may have, up to one that is computed."""
+    if dtype_of(behind) in FLOATS:
+        return n.scope.model.max_iterations
+    base, more = parted(behind)
+    if base is None:
+        return None
+    most = most_counted(n, base)
+    if most is None or delta != 1:
+        return None if most is None else n.scope.model.max_iterations
+    return larger(most + more - int(start), Dim.of(0))
+
+
+def _steps(n: Node, behind: SSAValue, start: float, delta: float) -> SSAValue:
+    """How many steps a range takes, an integer."""
+    b, dtype = n.b, dtype_of(behind)
+    behind = b.reshape(behind, ())
+    if dtype in FLOATS:
+        span = b.cast(b.sub(behind, n.full(start, behind)), "f64")
+        steps = b.cast(b.round("ceil", b.div(span, n.full(delta, span))), "i64")
+    else:
+        number = b.cast(behind, "i64")
+        # what follows stays within 64 bits; there is no room for as many numbers
+        number = b.minimum(b.maximum(number, n.full(-FAR, number)), n.full(FAR, number))
+        first = n.full(start, number)
+        span = b.sub(number, first) if delta > 0 else b.sub(first, number)
+        size = n.full(abs(delta), span)
+        steps = b.div(b.add(span, b.sub(size, n.full(1, span))), size)
+    return b.maximum(steps, n.full(0, steps))

@@ -1,0 +1,85 @@
+"""Arithmetic with shapes of which the run counts a size: what is decided all the same.
+
+Exporters write `where(shape == -1, 1, shape)`, which is the shape.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.offsets import formulas_of, parted
+from rnncc.frontends.onnx.sizes import Undecided, decide
+from rnncc.frontends.onnx.values import Value, as_objects, size_value, sizes_value
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.shape import Concat, Slice
+from rnncc.ir.types import dims_of
+
+COUNT = "counted_"
+"""What symbols of counts begin with, which are at least 0, as sizes are."""
+
+
+def known_part(n: Node, part: SSAValue) -> SSAValue | Value:
+    """A part of a shape: known, if no size that the run counts is in it."""
+    sizes = formulas_of(n.b, part)
+    if sizes is None:
+        return part
+    return sizes_value(sizes) if dims_of(part) else size_value(sizes[0])
+
+
+def compared(n: Node, kind: str) -> Value | None:
+    """What comparing two shapes gives, if that is the same whatever is counted."""
+    if not (_is_shape(n, 0) or _is_shape(n, 1)):
+        return None
+    symbols = dict[SSAValue, Dim]()
+    left, right = (_formulas(n, index, symbols) for index in (0, 1))
+    if left is None or right is None:
+        return None
+    try:
+        pairs = np.broadcast(
+            as_objects(np.array(left, object)), as_objects(np.array(right, object))
+        )
+        return Value.of(np.array([decide(kind, x, y, n.scope.model.known.facts) for x, y in pairs]))
+    except (Undecided, ValueError):
+        return None
+
+
+def chosen(n: Node) -> SSAValue | None:
+    """The elements of two shapes that known conditions choose."""
+    condition = n.value(0).known
+    if condition is None or condition.ndim != 1 or not (_is_shape(n, 1) or _is_shape(n, 2)):
+        return None
+    x, y = (_elements(n, index) for index in (1, 2))
+    if x is None or y is None or not len(condition) == len(x) == len(y):
+        return None
+    elements = [a if c else b for c, a, b in zip(condition, x, y, strict=True)]
+    numbers = [n.scope.number(e) if isinstance(e, Dim) else e for e in elements]
+    return n.b.concat([n.b.reshape(number, (1,)) for number in numbers], 0)
+
+
+def _is_shape(n: Node, index: int) -> bool:
+    value = n.value(index)
+    op = None if value.made is None else value.made.owner
+    shape = isinstance(op, Concat) or (isinstance(op, Slice) and isinstance(op.x.owner, Concat))
+    return shape and value.rank == 1 and value.dtype == "i64"
+
+
+def _elements(n: Node, index: int) -> list[Dim | SSAValue] | None:
+    value = n.value(index)
+    if value.dtype != "i64" or value.rank != 1 or (value.known is None and not _is_shape(n, index)):
+        return None
+    return n.places(index)
+
+
+def _formulas(n: Node, index: int, symbols: dict[SSAValue, Dim]) -> list[Dim] | None:
+    """The sizes, with a symbol for each number that counts rows."""
+    found = list[Dim]()
+    for element in _elements(n, index) or ():
+        base, more = (None, element) if isinstance(element, Dim) else parted(element)
+        if base is not None and base not in n.scope.model.counts:
+            return None
+        if base is not None:
+            more += symbols.setdefault(base, Dim.of(f"{COUNT}{len(symbols)}"))
+        found.append(more)
+    return found or None

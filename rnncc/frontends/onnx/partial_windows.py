@@ -1,0 +1,104 @@
+"""Convolutions along the axis of rows whose number the run decides, and pads around these.
+
+Behind the rows that count stands what pads hold, so that each window that there is with so many
+rows has the elements that it would have without the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.counted import one_that_fits
+from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.ops.conv import Geometry, windows_of
+from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.partial_batches import Operands, only, pads_around
+from rnncc.frontends.onnx.partial_sums import with_others
+from rnncc.frontends.onnx.values import Value
+from rnncc.ir.dims import Dim
+
+SPACE = 2
+"""The first axis that windows lie along."""
+SUM = 3
+"""What FusedConv adds to its result."""
+
+Move = Callable[[Node, Operands], Value | None]
+
+
+def convolved(name: str) -> Move:
+    """Windows of rows that count, with pads around these."""
+
+    def move(n: Node, inputs: Operands) -> Partial | None:
+        x = only(inputs)
+        if x is None or x.count is None or x.axis < SPACE or n.has(SUM):
+            return None
+        window = windows_of(n)[0][x.axis - SPACE]
+        around = sum(map(Dim.of, window.pads), Dim.of(0))
+        if not around.is_static or (_same(n) and window.stride > 1):
+            return None
+        n.inputs[0] = with_others(n, x, 0)
+        made, more = n.built_as(name), int(around) - window.reach
+        if (more, window.stride) == (-1, 1):
+            return Partial.counted(made, x.axis, x.count)
+        left = _added(n, x.count, more)
+        steps = n.b.div(left, n.full(window.stride, left)) if window.stride > 1 else left
+        return Partial.counted(made, x.axis, _added(n, steps, 1))
+
+    return move
+
+
+def transposed(n: Node, inputs: Operands) -> Partial | None:
+    """Windows of the result, as many as there are rows that count, laid over each other."""
+    x = only(inputs)
+    if x is None or x.count is None or x.axis < SPACE or _same(n) or n.given("output_shape"):
+        return None
+    geometry, axis = Geometry(n, n.static(1)[2:]), x.axis - SPACE
+    pads = (0, 0) if geometry.auto == "VALID" else geometry.pads[axis]
+    extra = n.integers("output_padding", [0] * len(geometry.kernel))[axis]
+    stride, reach = geometry.strides[axis], geometry.reach(axis)
+    n.inputs[0] = with_others(n, x, 0)
+    made = n.built_as("ConvTranspose")
+    whole = n.b.mul(x.count, n.full(stride, x.count)) if stride > 1 else x.count
+    more = reach - stride + extra - sum(int(pad) for pad in map(Dim.of, pads))
+    return Partial.counted(made, x.axis, _added(n, whole, more))
+
+
+def padded(n: Node, inputs: Operands) -> Partial | None:
+    """A known number before the rows that count, and behind them."""
+    x = only(inputs)
+    around = None if x is None else pads_around(n, x)
+    if x is None or x.count is None or not around or around == (0, 0):
+        return None
+    number = _known_fill(n)
+    if number is None or not all(amount.is_static and int(amount) >= 0 for amount in around):
+        return None
+    n.inputs[0] = with_others(n, x, number)
+    more = sum(map(int, around))
+    return Partial.counted(n.built_as("Pad"), x.axis, _added(n, x.count, more))
+
+
+def _known_fill(n: Node) -> float | None:
+    """What a Pad of mode constant puts there, if that is known."""
+    if n.text("mode", "constant") != "constant":
+        return None
+    if n.opset < 11:
+        return n.real("value", 0)
+    if not n.has(2):
+        return 0
+    return n.scalar(2) if n.value(2).known is not None else None
+
+
+def _same(n: Node) -> bool:
+    return n.text("auto_pad", "NOTSET").startswith("SAME")
+
+
+def _added(n: Node, count: SSAValue, more: int) -> SSAValue:
+    """A count with others added: if there are fewer than none, the run fails."""
+    if more == 0:
+        return count
+    total = n.b.add(count, n.full(more, count))
+    if more > 0:
+        return total
+    return one_that_fits(n.b, total, n.b.compare("ge", total, n.full(0, total)))

@@ -1,0 +1,167 @@
+"""Ranges up to computed numbers, as synthesisers count frames by, and windows over such rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from rnncc_runtime import RunError
+
+import rnncc
+from rnncc.errors import CompileError
+from tests.frontends.onnx.models import info, interpreted, model, node
+from tests.frontends.onnx.partial_rows import compared, rows
+
+pytest.importorskip("onnxruntime")
+MOST = "3*T + 2"
+CONSTANTS: dict[str, Any] = {
+    **{"zero": np.array(0), "one": np.array(1), "two": np.array(2), "five": np.array(5)},
+    **{"down": np.array(-2), "first": np.array([0]), "last": np.array([1]), "pair": np.array([2])},
+    **{"f0": np.float32(0), "f1": np.float32(1), "start": np.float32(0.5), "k": np.float32(0.25)},
+    **{"w": rows(3, 2 * 3).reshape(3, 2, 3), "v": rows(2, 3 * 4).reshape(2, 3, 4)},
+    **{
+        "shape": np.array([1, 2, 2, -1]),
+        "flat": np.array([1, 2, -1]),
+        "times": np.array([1, 1, 1, 2]),
+    },
+    **{
+        "mask": np.array([-1, -1]),
+        "ones": np.array([1, 1]),
+        "around": np.array([0, 0, 2, 0, 0, 1]),
+    },
+    "number": np.float32(1.5),
+}
+COUNT = [node("ReduceSum", "d", "n", keepdims=0), node("Range", "zero n one", "r")]
+FRAMES = [
+    *COUNT,
+    *(node("CumSum", "d zero", "c"), node("Unsqueeze", "r last", "rows")),
+    *(node("Unsqueeze", "c first", "cs"), node("GreaterOrEqual", "rows cs", "behind")),
+    *(node("Cast", "behind", "b", to=7), node("ReduceSum", "b last", "at", keepdims=0)),
+    node("Gather", "x at", "f", axis=2),
+]
+"""Each of x [1, 2, T] as often as d says."""
+NODES: dict[str, list[Any]] = {
+    "up": [*COUNT, node("Identity", "r", "y")],
+    "in steps": [*COUNT, node("Range", "one n two", "y")],
+    "down": [*COUNT, node("Neg", "n", "m"), node("Range", "five m down", "y")],
+    "of a count": [
+        *(*COUNT, node("Shape", "r", "s"), node("Gather", "s zero", "c")),
+        *(node("Cast", "c", "limit", to=1), node("Range", "f0 limit f1", "y")),
+    ],
+    "of floats": [
+        *(*COUNT, node("Cast", "n", "m", to=1), node("Mul", "m start", "limit")),
+        node("Range", "start limit k", "y"),
+    ],
+    "like a shape": [
+        *(*COUNT, node("Unsqueeze", "r last", "c"), node("Shape", "c", "s")),
+        *(node("Equal", "s mask", "open"), node("Where", "open ones s", "t")),
+        node("Expand", "c t", "y"),
+    ],
+    "frames": [*FRAMES, node("Relu", "f", "y")],
+    "windows": [*FRAMES, node("Conv", "f w", "y", pads=[1, 1])],
+    "windows in strides": [*FRAMES, node("Conv", "f w", "y", pads=[2, 1], strides=[2])],
+    "transposed": [*FRAMES, node("ConvTranspose", "f v", "y", strides=[2], pads=[1, 1])],
+    "padded": [*FRAMES, node("Pad", "f around number", "y")],
+    "twice each": [
+        *(*FRAMES, node("Unsqueeze", "f three", "g"), node("Tile", "g times", "t")),
+        node("Reshape", "t flat", "y"),
+    ],
+    "as many": [
+        *(
+            *FRAMES,
+            node("Shape", "f", "s"),
+            node("Gather", "s two", "l"),
+            node("Mul", "l two", "m"),
+        ),
+        *(node("Unsqueeze", "m first", "e"), node("Concat", "last pair e", "t", axis=0)),
+        *(node("Unsqueeze", "f three", "g"), node("Tile", "g times", "k2")),
+        node("Reshape", "k2 t", "y"),
+    ],
+    "put among them": [
+        *(*COUNT, node("Unsqueeze", "r last", "rows"), node("Identity", "rows", "x2")),
+        *(node("Neg", "rows", "places"), node("ScatterND", "x2 places rows", "y")),
+    ],
+}
+CONSTANTS["three"] = np.array([3])
+CALLS = [[1, 0, 3], [2], [0, 5, 1, 1], [0, 1, 0]]
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_counted_ranges(name: str) -> None:
+    made = _model(NODES[name])
+    compared(made, [_inputs(durations) for durations in CALLS], max_iterations=MOST)
+
+
+def _model(nodes: list[Any]) -> Any:
+    inputs = [info("d", ["T"], "i64"), info("x", [1, 2, "T"])]
+    made = model(nodes, inputs, [info("y", None)], CONSTANTS)
+    made.graph.output[0].ClearField("type")
+    return made
+
+
+def _inputs(durations: list[int]) -> dict[str, Any]:
+    return {"d": np.array(durations), "x": rows(2, len(durations))[None]}
+
+
+def test_more_than_the_bound() -> None:
+    compiled = rnncc.compile(_model(NODES["up"]), max_iterations=MOST)
+    assert len(compiled.run(_inputs([1, 0, 10]))["y"]) == 11
+    with pytest.raises(RunError):
+        compiled.run(_inputs([1, 0, 11]))
+
+
+def test_without_a_bound() -> None:
+    with pytest.raises(CompileError, match="must be known"):
+        rnncc.compile(_model(NODES["up"]))
+    with pytest.raises(CompileError, match="the inputs have no size S"):
+        rnncc.compile(_model(NODES["up"]), max_iterations="2*S")
+
+
+def test_longest_of_computed_lengths() -> None:
+    """No size of the model is this one, which another one would be taken for."""
+    nodes = [
+        *(node("Mul", "d two", "e"), node("ReduceMax", "e", "n", keepdims=0)),
+        *(node("Range", "zero n one", "r"), node("Unsqueeze", "e last", "behind")),
+        *(node("Less", "r behind", "within"), node("Cast", "within", "y", to=1)),
+    ]
+    with pytest.raises(CompileError, match="--max-iterations bounds it"):
+        rnncc.compile(_model(nodes))
+    compared(_model(nodes), [_inputs([1, 3]), _inputs([0]), _inputs([7, 2, 8])], max_iterations=16)
+
+
+DRAWN = {
+    "RandomNormalLike": (0.5, 2.0, {"mean": 0.5, "scale": 2.0}),
+    "RandomUniformLike": (1.5, 0.5 / np.sqrt(12), {"low": 1.25, "high": 1.75}),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_random_numbers(name: str) -> None:
+    mean, deviation, attributes = DRAWN[name]
+    nodes = [node(name, "x", "y", **attributes), node(name, "x", "z", **attributes)]
+    made = model(nodes, [info("x", ["N", 1000])], [info("y", None), info("z", None)])
+    compiled, x = rnncc.compile(made), rows(50, 1000)
+    one, again, other = (
+        compiled.run({"x": x, "seed": np.array(seed, np.int32)}) for seed in (1, 1, 2)
+    )
+    np.testing.assert_allclose(
+        interpreted(made, {"x": x, "seed": np.array(1, np.int32)})["y"], one["y"], 1e-4, 1e-6
+    )
+    assert np.array_equal(one["y"], again["y"]) and not np.array_equal(one["y"], other["y"])
+    assert abs(np.corrcoef(one["y"].ravel(), one["z"].ravel())[0, 1]) < 0.02
+    assert abs(one["y"].mean() - mean) < 0.02 * deviation
+    assert abs(one["y"].std() - deviation) < 0.02 * deviation
+
+
+def test_random_numbers_of_a_shape() -> None:
+    nodes = [
+        *(node("RandomUniform", "", "u", shape=[40, 50]), node("Bernoulli", "p", "y")),
+        node("RandomNormal", "", "z", shape=[3], dtype=11),
+    ]
+    made = model(nodes, [info("p", [2000])], [info(name, None) for name in "uyz"])
+    got = rnncc.compile(made).run(
+        {"p": np.full(2000, 0.25, np.float32), "seed": np.array(5, np.int32)}
+    )
+    assert got["u"].shape == (40, 50) and got["z"].dtype == np.float64
+    assert set(got["y"]) == {0, 1} and abs(got["y"].mean() - 0.25) < 0.04
