@@ -19,7 +19,7 @@ from types import CodeType
 from typing import Any
 
 from rnncc.records import record
-from rnncc.torch.branching.syntax import OWN, Unwritable, called, is_flag, truth_of
+from rnncc.torch.branching.syntax import OWN, Unwritable, called, chain_to, is_flag, truth_of
 from rnncc.torch.branching.ways import Branch
 
 _MOST_GROWTH = 12
@@ -122,18 +122,16 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
 def _rewrite(function: ast.FunctionDef, span: _Span) -> None:
     """Let what asks there, wherever it stands by now, decide between functions, in place."""
     nodes = list(ast.walk(function))
-    parents = {part: node for node in nodes for part in ast.iter_child_nodes(node)}
     found = [node for node in nodes if _asks(node, span)]
     found = found or [node for node in nodes if _is_asked(node, span)]
     if not found:
         raise Unwritable("what asks is no `if`")
     for node in found:
-        chain = [node]
-        while chain[-1] is not function:
-            chain.append(parents[chain[-1]])
-        place = Branch(chain)
+        place = Branch(chain_to(function, node))
         if isinstance(node, ast.If):
             place.rewrite_statement(node)
+        elif isinstance(node, ast.While):
+            place.rewrite_loop(node)
         elif isinstance(node, ast.IfExp):
             place.rewrite_expression(node)
         elif isinstance(node, ast.Assert):
@@ -144,7 +142,7 @@ def _rewrite(function: ast.FunctionDef, span: _Span) -> None:
 
 def _asks(node: ast.AST, span: _Span) -> bool:
     """Whether a branch asks there, not one within it."""
-    if not isinstance(node, ast.If | ast.IfExp):
+    if not isinstance(node, ast.If | ast.IfExp | ast.While):
         return False
     return _span(node) == span or any(_span(part) == span for part in ast.walk(node.test))
 

@@ -181,6 +181,26 @@ def forgotten(name: str) -> list[ast.stmt]:
     return [store, ast.Delete([ours(ast.Name(name, ast.Del()))])]
 
 
+def nothing() -> ast.expr:
+    """What stands for a variable that is not bound."""
+    return ast.Attribute(ast.Name(OWN, ast.Load()), "Nothing", ast.Load())
+
+
+def unless_bound(name: str) -> ast.stmt:
+    """Let a variable be unbound that has that for its value."""
+    test = ast.Compare(ast.Name(name, ast.Load()), [ast.Is()], [nothing()])
+    return ast.If(test, [ast.Delete([ours(ast.Name(name, ast.Del()))])], [])
+
+
+def chain_to(function: ast.AST, node: ast.AST) -> list[ast.AST]:
+    """A node, what it is in, and so on, up to a function."""
+    parents = {part: outer for outer in ast.walk(function) for part in ast.iter_child_nodes(outer)}
+    chain = [node]
+    while chain[-1] is not function:
+        chain.append(parents[chain[-1]])
+    return chain
+
+
 def replace(parent: ast.AST, old: ast.AST, new: ast.AST) -> None:
     """Put a node in the place of another one."""
     for name, value in ast.iter_fields(parent):
