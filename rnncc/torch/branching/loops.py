@@ -10,6 +10,7 @@ import torch
 from torch._higher_order_ops.while_loop import while_loop
 from torch.utils import _pytree as pytree
 
+from rnncc.frontends.torch.marks import mark_loop
 from rnncc.frontends.torch.merged import passed
 from rnncc.torch.branching.values import OF_NUMBERS, Nothing, as_flag_on, as_tensor, is_tensor
 
@@ -108,7 +109,8 @@ def _of_tensors(
                 raise TypeError("a loop that ends by a tensor's value changes what is no tensor")
         return tuple(given)
 
-    return tuple(values_of(while_loop(going, body, inits)))
+    run = while_loop if torch.compiler.is_dynamo_compiling() else mark_loop
+    return tuple(values_of(run(going, body, inits)))
 
 
 def _next(values: tuple[Any, ...], held: tuple[Any, ...]) -> tuple[Any, ...]:
