@@ -15,7 +15,7 @@ from torch.fx import Graph, GraphModule, Node
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import graphs_of, held_graph
 from rnncc.frontends.torch.marks import CHOICE, END, MARK
-from rnncc.frontends.torch.merged import Merged
+from rnncc.frontends.torch.merged import Merged, may_be_one
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of
 from rnncc.frontends.torch.unrolled.view import value_of
@@ -150,7 +150,7 @@ class _Loop(_Region):
         ends = self._ends()
         for number, end in enumerate(ends):
             begun = [other.args[1].args[0] for other in ends]  # pyright: ignore
-            alike = [x for x in (*begun, *ends[:number]) if _is_alike(x, end)]
+            alike = [x for x in (*begun, *ends[:number]) if may_be_one(x, end)]
             yield end, alike
 
     def _ends(self) -> list[Node]:
@@ -166,17 +166,12 @@ class _Loop(_Region):
         operands = [x for x in _operands(parts, results) if x not in begun]
         graphs = [_part(*both, [*begun, *operands]) for both in zip(parts, results, strict=True)]
         with self.module.graph.inserting_before(ends[0]):
-            args = *self._held(graphs), tuple(x.args[0] for x in begun), tuple(operands)
+            inits = tuple(_copy(x.args[0]) for x in begun)  # which may be one tensor
+            args = *self._held(graphs), inits, tuple(operands)
             self._replace(torch.ops.higher_order.while_loop, args, ends)
         self._erase()
         for node in begun:
             self.module.graph.erase_node(node)
-
-
-def _is_alike(one: Any, other: Any) -> bool:
-    """Whether two values may be the same tensor."""
-    kinds = [(x.dtype, x.shape) for x in map(value_of, (one, other))]
-    return kinds[0] == kinds[1]
 
 
 def _between(start: Node, end: Node) -> list[Node]:
@@ -248,13 +243,16 @@ def _part(way: Sequence[Node], results: Sequence[Any], operands: Sequence[Node])
 
     for node in way:
         copied(node)
-    given = list[Node]()
-    for result in results:
-        options: Any = {"memory_format": torch.contiguous_format}
-        given.append(graph.call_function(torch.ops.aten.clone.default, (known[result],), options))
-        given[-1].meta = dict(result.meta)
-    graph.output(tuple(given))
+    graph.output(tuple(_copy(known[result]) for result in results))
     return GraphModule(held, graph)
+
+
+def _copy(value: Any) -> Node:
+    """A node that copies, behind all others of a graph or where such are put."""
+    options: Any = {"memory_format": torch.contiguous_format}
+    made = value.graph.call_function(torch.ops.aten.clone.default, (value,), options)
+    made.meta = dict(value.meta)
+    return made
 
 
 def _added(module: GraphModule, part: GraphModule) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rnncc.torch.branching.assignments import is_ours, ours, within
-from rnncc.torch.branching.syntax import like
+from rnncc.torch.branching.syntax import called, like
 
 _OPERANDS = ast.BinOp, ast.Compare, ast.UnaryOp, ast.BoolOp
 
@@ -31,11 +32,27 @@ class Counted(ast.NodeTransformer):
         if not isinstance(node.target, ast.Name) or node.target.id not in self.places:
             return node
         name = node.target.id
-        flags, place = ast.Name(self.flags, ast.Load()), ast.Constant(self.places[name])
         value = ast.BinOp(ast.Name(name, ast.Load()), node.op, node.value)
         replaced = ours(ast.Assign([ast.Name(name, ast.Store())], value))
-        test = ast.Subscript(flags, place, ast.Load())
-        return like(node, ast.If(test, [like(node, replaced)], [node]))
+        self.generic_visit(node)
+        return like(node, ast.If(self._is_number(name), [like(node, replaced)], [node]))
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """Quotients and powers are as exact as Python's."""
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Div | ast.Pow):
+            node.left, node.right = self._exact(node.left), self._exact(node.right)
+        return node
+
+    def _exact(self, node: ast.expr) -> ast.expr:
+        if not isinstance(node, ast.Name) or node.id not in self.places:
+            return node
+        test = self._is_number(node.id)
+        return like(node, ast.IfExp(test, called("as_exact", node), copy.deepcopy(node)))
+
+    def _is_number(self, name: str) -> ast.expr:
+        place = ast.Constant(self.places[name])
+        return ast.Subscript(ast.Name(self.flags, ast.Load()), place, ast.Load())
 
 
 def _replaceable(nodes: Sequence[Any]) -> Iterator[str]:

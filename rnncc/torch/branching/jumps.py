@@ -20,7 +20,7 @@ import ast
 import copy
 from typing import Any
 
-from rnncc.torch.branching.assignments import SCOPES, has, leaves_loop
+from rnncc.torch.branching.assignments import SCOPES, bound_after, has, leaves_loop
 from rnncc.torch.branching.syntax import Unwritable, assigned, called, is_finite, like
 
 LOOPS = ast.For, ast.AsyncFor, ast.While
@@ -68,6 +68,16 @@ def settle(loop: ast.For | ast.While, block: list[Any], number: int) -> list[ast
     for made in (*first, *asking):
         like(loop, made)
     return asking
+
+
+def test_within(loop: ast.While) -> None:
+    """Let a loop ask within its body, in place: a variable that the test assigns is one of its."""
+    if loop.orelse:
+        raise Unwritable("the test assigns a variable")
+    ends = ast.If(ast.UnaryOp(ast.Not(), loop.test), [ast.Break()], [])
+    loop.body.insert(0, like(loop.test, ends))
+    loop.test = like(loop.test, ast.Constant(True))
+    ast.fix_missing_locations(loop)
 
 
 def _if(name: str, body: list[ast.stmt]) -> ast.If:
@@ -120,8 +130,10 @@ def _without_jumps(statements: list[ast.stmt], goes_on: str) -> list[ast.stmt]:
             continue
         if not isinstance(statement, ast.If):
             raise Unwritable("a loop ends within `with`, `try` or `match`")
-        other = [*statement.orelse, *copy.deepcopy(rest)]
-        statement.body = _without_jumps([*statement.body, *rest], goes_on)
+        goes_there = bound_after(statement.body, frozenset()) is not None
+        other = [*statement.orelse, *(copy.deepcopy(rest) if goes_there else rest)]
+        one = [*statement.body, *(rest if goes_there else [])]
+        statement.body = _without_jumps(one, goes_on)
         statement.orelse = _without_jumps(other, goes_on)
         return [*before, statement]
     return statements

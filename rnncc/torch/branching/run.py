@@ -21,6 +21,7 @@ from rnncc.torch.branching.loops import repeated  # noqa: F401
 from rnncc.torch.branching.values import (
     OF_NUMBERS,
     Nothing,  # noqa: F401
+    as_exact,  # noqa: F401
     as_flag,
     as_flag_on,
     as_tensor,
@@ -31,6 +32,7 @@ from rnncc.torch.kept import Holdings
 from rnncc.torch.places import is_alike
 
 Way = Callable[..., tuple[Any, ...]]
+_KINDS = {"float": float, "int": int, "bool": bool}
 _NOTHING = (0,) * 9
 """The shape of what stands for None, where TorchDynamo takes tensors alone."""
 
@@ -111,13 +113,14 @@ def sized(items: Any) -> Any:
 
 
 def number(x: Any, kind: str) -> Any:
-    """`x.item()`, `float(x)` or `bool(x)` in a test, of a tensor as exact as Python's."""
+    """`x.item()`, `float(x)`, `int(x)` or `bool(x)`, of a tensor as one as exact as Python's."""
     if not is_tensor(x):
-        return x.item() if kind == "item" else (float if kind == "float" else bool)(x)
+        return x.item() if kind == "item" else _KINDS[kind](x)
     if kind == "bool":
         return as_flag(x)
-    is_float = kind == "float" or x.is_floating_point()
-    return x.reshape(()).to(torch.float64) if is_float else x.reshape(())
+    is_float = kind == "float" or (kind == "item" and x.is_floating_point())
+    x = x.detach().reshape(())
+    return x.to(torch.float64) if is_float else x.to(torch.int64) if kind == "int" else x
 
 
 def _flags(one: torch.Tensor, other: Any, exact: bool) -> tuple[torch.Tensor, torch.Tensor]:

@@ -59,6 +59,11 @@ def _kind(dtype: torch.dtype) -> int:
     return 2 if dtype.is_floating_point or dtype.is_complex else int(dtype != torch.bool)
 
 
+def as_exact(x: Any) -> Any:
+    """A number; one that has become a tensor goes on as exact as Python's quotients."""
+    return x.to(torch.float64) if is_tensor(x) and not x.is_floating_point() else x
+
+
 def blanks(values: Any) -> Any:
     """Zeros of the shapes of values."""
     return pytree.tree_map(_zeros, values)

@@ -21,7 +21,7 @@ from rnncc.torch.branching.assignments import (
     within,
 )
 from rnncc.torch.branching.counted import Counted, different
-from rnncc.torch.branching.jumps import LOOPS, is_result, settle
+from rnncc.torch.branching.jumps import LOOPS, is_result, settle, test_within
 from rnncc.torch.branching.syntax import (
     OWN,
     AsVariables,
@@ -135,7 +135,7 @@ class Branch:
     def rewrite_loop(self, node: ast.While) -> None:
         """Of `while test: ...`, in place."""
         if has([node.test], ast.NamedExpr):
-            raise Unwritable("the test assigns a variable")
+            test_within(node)
         if node.orelse or leaves_loop(node.body) or has(node.body, ast.Return):
             asking = self._settled(node)
             self._at(node).rewrite_loop(node)
