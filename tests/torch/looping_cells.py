@@ -22,12 +22,6 @@ def fixed_point(x, h):
     return h * n, h
 
 
-def until_small(x, h):
-    while h.norm() > 1:
-        h = h * 0.7 + x * 0.01
-    return h, torch.tanh(h + x)
-
-
 def breaks(x, h):
     while True:
         new = torch.tanh(0.5 * h + x)
@@ -35,18 +29,6 @@ def breaks(x, h):
             break
         h = new
     return new - h, torch.tanh(h + new)
-
-
-def breaks_in_the_middle(x, h):
-    n = 0
-    while n < 20:
-        n += 1
-        h = h * 0.8
-        if h.norm() < 0.5:
-            break
-        extra = torch.sigmoid(h)
-        h = h - 0.1 * extra
-    return h + n, torch.tanh(h + x)
 
 
 def goes_on(x, h):
@@ -83,18 +65,6 @@ def returns_from_for(x, h):
     return h, h * 0.1
 
 
-def halts(x, h):
-    total, y, steps = h.new_zeros(()), h * 0, 0
-    while total < 0.9 and steps < 10:
-        h = torch.tanh(h + x)
-        p = torch.sigmoid(h.mean())
-        p = torch.where(total + p > 0.9, 1 - total, p)
-        y = y + p * h
-        total = total + p
-        steps += 1
-    return y, h * 0.9
-
-
 def sums(x, h):
     total = 0
     while total < 2:
@@ -113,30 +83,6 @@ def within(x, h):
         h = h * 0.8
         k += 1
     return h * k, torch.tanh(h + x)
-
-
-def branches_within(x, h):
-    step, best = 1.0, (h * h).sum()
-    for _ in range(2):
-        while step > 0.1:
-            new = h - step * torch.tanh(h - x)
-            value = (new * new).sum()
-            if value < best:
-                h, best = new, value
-            else:
-                step = step * 0.5
-            if best < 0.1:
-                break
-        step = 0.5
-    return h, torch.tanh(h + x)
-
-
-def of_items(x, h):
-    n = 0
-    while (h.abs() > 1).any().item() and n < 12:
-        h = h * 0.9
-        n = n + 1
-    return h, torch.tanh(h + x)
 
 
 def of_nests(x, h):
@@ -169,35 +115,199 @@ def by_helper(x, h):
     return h * n, h
 
 
-class Module(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell, self.most = nn.GRUCell(3, 3), 7
+def begins_with_none(x, h):
+    last, n = None, 0
+    while last is None or (h - last).norm() > 0.2:
+        last = h
+        h = torch.tanh(h * 0.6 + 0.2 * x)
+        n += 1
+    return h * n, last * 0.5
 
-    def forward(self, x, h):
-        count = 0
-        while True:
-            h = self.cell(x, h)
-            count += 1
-            if h.abs().max() > 0.4 or count >= self.most:
+
+def assigns_in_its_test(x, h):
+    while (size := h.norm()) > 0.6:
+        h = h * 0.5
+    return h * size, torch.tanh(h + x)
+
+
+def of_items(x, h):
+    while True:
+        new = h * 0.5
+        err = (new - h).norm().item()
+        h = new
+        if err < 0.1:
+            break
+    return h * err, torch.tanh(h + x)
+
+
+def of_numbers(x, h):
+    a, b, n, last = 1, 1, 1, 0
+    while h.norm() > 0.6 and n < 9:
+        last = n
+        a, b = b, a + b
+        h = h / (1 + 1 / n)
+        n += 1
+    return h * a / b + last, torch.tanh(h + x)
+
+
+def ends_in_many_ways(x, h):
+    for k in range(4):
+        if k == 2:
+            continue
+        if h.norm() < 0.3:
+            break
+        if x.sum() > 0:
+            h = h * 0.8
+            if h[..., 0].sum() > 0.3:
+                continue
+        else:
+            h = h + 0.1
+            if h[..., 1].sum() > 0.5:
                 break
-        return h / count, h
+        h = h - 0.1 * x
+    else:
+        h = h + 1
+    return h, torch.tanh(h + x)
+
+
+def returns_from_within(x, h):
+    n = 0
+    while n < 3:
+        h, m = h * 0.9, 0
+        while m < 2:
+            h = h - 0.05 * x
+            if h.norm() < 0.8:
+                return h * n, torch.tanh(h)
+            m += 1
+        n += 1
+    return h, torch.tanh(h + x)
 
 
 CELLS: list[Cell] = [
     fixed_point,
-    until_small,
-    breaks,
-    breaks_in_the_middle,
     goes_on,
     returns,
-    returns_from_for,
-    halts,
     sums,
     within,
-    branches_within,
-    of_items,
     of_nests,
-    masked,
+    begins_with_none,
+    of_items,
+    of_numbers,
     by_helper,
 ]
+MODULES: list[Cell] = [
+    breaks,
+    goes_on,
+    returns_from_for,
+    returns_from_within,
+    ends_in_many_ways,
+    masked,
+    assigns_in_its_test,
+    of_items,
+]
+
+
+class Adaptive(nn.Module):
+    """Adaptive computation time: (x of [N, 3], h of [N, 4]) to (the mean state, the last one)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.halt = nn.GRUCell(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x, h):
+        first, halted = x.new_ones(len(x), 1), x.new_zeros(len(x))
+        y, n = torch.zeros_like(h), 0
+        while (halted < 0.99).any() and n < 6:
+            h = self.cell(torch.cat([x, first], 1), h)
+            first = torch.zeros_like(first)
+            p = torch.sigmoid(self.halt(h)).squeeze(-1)
+            p = torch.where(halted + p > 0.99, 1 - halted, p) * (halted < 0.99)
+            halted = halted + p
+            y = y + p.unsqueeze(-1) * h
+            n += 1
+        return y / n, h
+
+
+def changes_what_it_took(x, h):
+    y = h * 1
+    while y.norm() > 1:
+        y *= 0.5
+    return y, h * x
+
+
+def changes_another(x, h):
+    y, k = h * 0, 0
+    while h.norm() > 0.6 and k < 3:
+        y[..., k] = h.sum()
+        h, k = h * 0.7, k + 1
+    return y, h * x
+
+
+def changes_what_it_may_have_given(x, h):
+    y = h * 1
+    z = y
+    while y.norm() > 1:
+        y = y * 0.5
+    y += 1
+    return z, torch.tanh(y + x)
+
+
+def changes_one_of_two(x, h):
+    a, b = h, x
+    while a.norm() > 0.5:
+        a = a * 0.7
+        b = a
+    a += 1
+    return b, torch.tanh(h + x)
+
+
+def changes_a_number(x, h):
+    n = 0
+    while h.norm() > 0.5:
+        h, n = h * 0.5, n + 1
+    m = n
+    n += 1
+    return h * m, h * n
+
+
+def appends(x, h):
+    hs = [h]
+    while hs[-1].norm() > 0.6:
+        hs.append(hs[-1] * 0.5)
+    return torch.stack(hs).sum(0), h * x
+
+
+def grows(x, h):
+    y = h
+    while y.sum() > 0:
+        y = torch.cat([y, y]) - 1
+    return y.sum(), h * x
+
+
+def starts_with_a_number(x, h):
+    total = 0
+    while h.norm() > 1:
+        total, h = total + h, h * 0.5
+    return h + total, torch.tanh(h + x)
+
+
+def draws(x, h):
+    while h.norm() > 0.6:
+        h = h * torch.rand(())
+    return h, torch.tanh(h + x)
+
+
+_TAKEN = "a loop on a tensor's value changes a tensor in place that it has not made"
+_GIVEN = "may have given is changed in place"
+REFUSED: dict[Cell, str] = {
+    changes_what_it_took: _TAKEN,
+    changes_another: _TAKEN,
+    changes_what_it_may_have_given: _GIVEN,
+    changes_one_of_two: _GIVEN,
+    changes_a_number: _GIVEN,
+    appends: "changes what is no tensor",
+    grows: r"makes torch.float64 \[6\] of torch.float64 \[3\]",
+    starts_with_a_number: r"makes torch.float64 \[3\] of torch.int64 \[\]",
+    draws: "random numbers",
+}
+"""Cells that are refused, and what is said."""
