@@ -13,6 +13,7 @@ from __future__ import annotations
 import __future__
 
 import ast
+import copy
 import linecache
 from collections.abc import Iterator, Sequence
 from types import CodeType
@@ -65,6 +66,7 @@ def with_branches(code: CodeType, asked: Sequence[Asked]) -> CodeType:
     for node in _functions_in(function):
         node.users = True  # pyright: ignore
     if any(place.of_number for place in asked):
+        function.old = copy.deepcopy(function.body)  # pyright: ignore
         Numbers().visit(function)
     for place in asked:
         if not _rewrite(function, place.span) and not place.of_number:
@@ -147,10 +149,11 @@ def _rewrite(function: ast.FunctionDef, span: _Span) -> bool:
             place.rewrite_expression(node)
     flags = [node for node in ast.walk(function) if not done and _is_asked(node, span)]
     for node in flags:
+        place = Branch(chain_to(function, node))
         if isinstance(node, ast.Assert):
             node.test = truth_of(node.test)
         else:
-            Branch(chain_to(function, node)).rewrite_flag()
+            place.rewrite_flag()
     return bool(done or flags)
 
 
