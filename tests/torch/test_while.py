@@ -12,6 +12,7 @@ import rnncc_runtime  # noqa: E402
 
 import rnncc.torch  # noqa: E402
 from rnncc.errors import CompileError  # noqa: E402
+from rnncc.frontends.torch import lower  # noqa: E402
 from tests.torch import looping_cells as cells  # noqa: E402
 from tests.torch.test_branches import Loop, check, loop, name_of, slopes  # noqa: E402
 
@@ -71,3 +72,12 @@ def test_a_loop_that_does_not_end() -> None:
 
     with pytest.raises(rnncc_runtime.RunError, match="than its limit"):
         rnncc.torch.scan(cell, torch.zeros(2, 3), torch.zeros(3))
+
+
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter bounds a loop; one that not every iteration moves does not."""
+    found, own = [], lower.most_iterations
+    monkeypatch.setattr(lower, "most_iterations", lambda *of: found.append(own(*of)) or found[-1])
+    for cell in (cells.fixed_point, cells.goes_on, cells.returns, cells.within, cells.sums):
+        rnncc.torch.scan(cell, torch.ones(2, 3), torch.ones(3))
+    assert found == [29, 10, 8, 4, 5, 4, None]
