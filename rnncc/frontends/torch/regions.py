@@ -135,7 +135,7 @@ class _Branch(_Region):
                 choices[0].prepend(number)
             with self.module.graph.inserting_before(choices[0]):
                 flag = self.marks[0].args[0]
-                args = flag, *self._held(parts), tuple(operands)
+                args = flag, *self._held(parts), _disjoint(operands)
                 self._replace(torch.ops.higher_order.cond, args, choices)
         self._erase()
 
@@ -167,7 +167,7 @@ class _Loop(_Region):
         graphs = [_part(*both, [*begun, *operands]) for both in zip(parts, results, strict=True)]
         with self.module.graph.inserting_before(ends[0]):
             inits = tuple(_copy(x.args[0]) for x in begun)  # which may be one tensor
-            args = *self._held(graphs), inits, tuple(operands)
+            args = *self._held(graphs), inits, _disjoint(operands)
             self._replace(torch.ops.higher_order.while_loop, args, ends)
         self._erase()
         for node in begun:
@@ -225,6 +225,15 @@ def _operands(ways: Sequence[Sequence[Node]], results: Sequence[Sequence[Any]]) 
         inside = set(way)
         found |= dict.fromkeys((*_read(way), *(x for x in given if x not in inside)))
     return [node for node in found if held_graph(node) is None]
+
+
+def _disjoint(operands: Sequence[Node]) -> tuple[Node, ...]:
+    """Operands, and copies of those that share memory with another, which PyTorch refuses."""
+    known, found = set[int](), list[Node]()
+    for operand in operands:
+        found.append(_copy(operand) if _is_of(operand, known) else operand)
+        known.update(memories_of(value_of(operand)))
+    return tuple(found)
 
 
 def _part(way: Sequence[Node], results: Sequence[Any], operands: Sequence[Node]) -> GraphModule:
