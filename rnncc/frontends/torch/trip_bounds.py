@@ -123,7 +123,7 @@ class _Loop:
         found = [self._least(self._way(call, way)[number], counter) for way in ways]
         return None if None in found else min(found)
 
-    def _branch(self, node: Any) -> tuple[Node, int] | None:
+    def _branch(self, node: Any) -> tuple[Any, Any] | None:
         """The branch, and which result of it, that a node is."""
         node = self.origin(node)
         is_part = isinstance(node, Node) and node.target is operator.getitem

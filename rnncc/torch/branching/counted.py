@@ -61,7 +61,9 @@ def _replaceable(nodes: Sequence[Any]) -> Iterator[str]:
     Those that count by given numbers, and those of which nothing but arithmetic is read; neither is
     assigned anything else than a given number.
     """
-    changes = [n for n in nodes if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]
+    changes: list[Any] = [
+        n for n in nodes if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
+    ]
     assigns = [n for n in nodes if isinstance(n, ast.Assign)]
     plain = [n for n in assigns if isinstance(n.value, ast.Constant) or is_ours(n)]
     known = {id(n.target) for n in changes} | {id(target) for n in plain for target in n.targets}

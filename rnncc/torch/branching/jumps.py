@@ -32,7 +32,7 @@ def is_result(name: str) -> bool:
     return name.startswith("_returned_") and name.endswith("_rnncc")
 
 
-def settle(loop: ast.For | ast.While, block: list[Any], number: int) -> list[ast.If]:
+def settle(loop: Any, block: list[Any], number: int) -> list[ast.If]:
     """Let a loop have no jumps, in place.
 
     Args:
@@ -54,8 +54,9 @@ def settle(loop: ast.For | ast.While, block: list[Any], number: int) -> list[ast
         _Returns(value, returns).visit_all(loop.body)
         result = ast.Subscript(ast.Name(value, ast.Load()), ast.Constant(0), ast.Load())
         behind.insert(0, _if(returns, [ast.Return(result)]))
+    is_for = isinstance(loop, ast.For)
     body, asking = _without_jumps(loop.body, goes_on), list(behind)
-    if isinstance(loop, ast.For):
+    if is_for:
         if not is_finite(loop.iter):
             loop.iter = like(loop.iter, called("sized", loop.iter))
         asking.insert(0, _if(goes_on, body))
@@ -99,8 +100,9 @@ class _Returns(ast.NodeTransformer):
 
     def visit_all(self, statements: list[ast.stmt]) -> None:
         """In place."""
-        new = [self.visit(statement) for statement in statements]
-        statements[:] = [x for one in new for x in (one if isinstance(one, list) else [one])]
+        new: list[Any] = [self.visit(statement) for statement in statements]
+        parts: list[list[Any]] = [one if isinstance(one, list) else [one] for one in new]
+        statements[:] = [x for part in parts for x in part]
 
     def visit_Return(self, node: ast.Return) -> list[ast.stmt]:
         """A tuple of one, and an end."""

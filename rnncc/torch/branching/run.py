@@ -55,7 +55,10 @@ def either(
         return yes(*held) if test else no(*held)
     flag = as_flag(test)
     if torch.compiler.is_dynamo_compiling():
-        ways = [lambda way=way: _apart(_as_tensors(way(*held), numbers)) for way in (yes, no)]
+        ways = (
+            lambda: _apart(_as_tensors(yes(*held), numbers)),
+            lambda: _apart(_as_tensors(no(*held), numbers)),
+        )
         return pytree.tree_map(_or_none, torch.cond(flag, *ways))
     return _in_turn(flag, yes, no, held)
 

@@ -230,7 +230,7 @@ class Branch:
             blank = called("blank", ast.Name(name, ast.Load()), *call.args)
             blank.args.append(ast.Constant(known.index(name)))
             functions.append(like(node, assigned(name, blank)))
-        call.args.append(ast.Constant(tuple(name in numbers for name in known)))
+        call.args.append(ast.Constant(_flags(numbers, known)))
         target = like(node, ast.Assign([tuple_of(known, ast.Store())], call))
         if not known:
             target = like(node, ast.Expr(call))
@@ -257,7 +257,7 @@ class Branch:
         """The branches as functions, and the call that takes one of them."""
         functions = [self._function(*way) for way in (("yes", held, one), ("no", held, other))]
         functions = [like(node, function) for function in functions]
-        names = [ast.Name(f.name, ast.Load()) for f in functions]  # pyright: ignore
+        names = [ast.Name(f.name, ast.Load()) for f in functions]
         call = called("either", truth_of(node.test), *names, tuple_of(held, ast.Load()))
         return functions, like(node, call)
 
@@ -268,6 +268,11 @@ class Branch:
         made = ast.FunctionDef(f"{OWN}_{kind}_{self.number}", given, body, [])
         made.type_params = []  # pyright: ignore
         return ours(made)
+
+
+def _flags(chosen: set[str], names: list[str]) -> Any:
+    """Which of several names are among those chosen, as a constant of Python's code."""
+    return tuple(name in chosen for name in names)
 
 
 def _raises(way: list[ast.stmt]) -> bool:
