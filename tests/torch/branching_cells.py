@@ -251,6 +251,19 @@ def by_helper(x, h):
     return helper(x, h) * 2, torch.tanh(helper(h, x))
 
 
+def of_views(x, h):
+    one, other = h[..., :2], h[..., 1:]
+    y = one if x.sum() > 0 else other
+    return y * 2, torch.tanh(h + x)
+
+
+def of_numbers_of_tensors(x, h):
+    low, most = float(h.min()), int(x.abs().sum())
+    if low < 0 and most % 2 == 0:
+        h = h - low
+    return h * low, torch.tanh(h + x * most)
+
+
 def of_none(x, h):
     extra = None
     if x.sum() > 0:
@@ -308,6 +321,7 @@ CELLS: list[Cell] = [
     of_inner_functions,
     by_helper,
     of_none,
+    of_numbers_of_tensors,
 ]
 
 
@@ -499,12 +513,6 @@ def read_by_another_name(x, h):
     return y, h * x
 
 
-def while_loop(x, h):
-    while h.sum() > 0:
-        h = h - 1
-    return h, h * x
-
-
 def is_true(x, h):
     flag = x.sum() > 0 and h.sum() > 0
     return (h if flag is True else h * x), h + x
@@ -528,7 +536,7 @@ def random_numbers(x, h):
 
 
 REFUSED: dict[Cell, str] = {
-    counts: "size that is open leaves|changed in place",
+    counts: "leaves the cell by other ways|changed in place",
     appends: "changes",
     appends_here: "changes",
     keeps: "float32",
@@ -547,7 +555,6 @@ REFUSED: dict[Cell, str] = {
     counts_in_a_function: "changes",
     next_item: "next item|changes",
     read_by_another_name: "changes",
-    while_loop: "what asks is no `if`",
     is_true: "`is` true",
     of_one_or_a_number: "something else than true or false",
     changes_a_number: "may have given is changed in place",

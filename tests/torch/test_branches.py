@@ -91,6 +91,14 @@ def test_module(cell: Any, kind: Any) -> None:
     check(rnncc.torch.compile(module, given), Loop(module.cell))
 
 
+def test_views_of_one_tensor() -> None:
+    given = torch.zeros(2, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    module = Loop(lambda x, h: cells.of_views(x, h))
+    own = rnncc.torch.compile(module, given)
+    xs = torch.tensor([[1.0, 0, 0], [-1.0, 0, 0]], dtype=torch.float64), torch.ones(3).double()
+    torch.testing.assert_close(own(*xs), module(*xs))
+
+
 def test_a_cell_that_an_exported_scan_reads_first() -> None:
     def cell(x: Any, h: Any) -> Any:
         if x.sum() > 0:

@@ -11,7 +11,7 @@ from torch.fx import Interpreter
 
 from rnncc.frontends.torch.decompositions import FUNCTIONS
 from rnncc.frontends.torch.function_op import with_graphs
-from rnncc.frontends.torch.marks import choose, mark
+from rnncc.frontends.torch.marks import choose, mark, mark_loop
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
 
 
@@ -47,6 +47,8 @@ class Whole(Interpreter):
             args = (Whole(args[0]).run, *args[1:])
         if target is torch.ops.higher_order.cond and isinstance(args[0], torch.Tensor):
             return _both_ways(*args)
+        if target is torch.ops.higher_order.while_loop and _are_tensors(args[2]):
+            return _iterated(*args)
         if target is torch.nn.functional.linear and len(args) == 3 and args[0].dim() > 2:
             return _linear(*args)
         if target is autograd_function_apply:
@@ -66,6 +68,20 @@ def _both_ways(flag: Any, one: Any, other: Any, operands: Any) -> Any:
         choose(flag, *both) if isinstance(both[0], torch.Tensor) else both[0]
         for both in zip(*ways, strict=True)
     )
+
+
+def _are_tensors(carried: Any) -> bool:
+    return bool(carried) and all(isinstance(x, torch.Tensor) for x in carried)
+
+
+def _iterated(going: Any, body: Any, inits: Any, held: Any) -> Any:
+    """`torch.while_loop`, whose parts would be traced several times, too."""
+    parts = [lambda *xs, part=part: Whole(part).run(*xs, *held) for part in (going, body)]
+    return mark_loop(lambda *xs: _only(parts[0](*xs)).reshape(()), parts[1], inits)
+
+
+def _only(result: Any) -> Any:
+    return result[0] if isinstance(result, (tuple, list)) else result
 
 
 def _linear(x: Any, weight: Any, bias: Any) -> Any:

@@ -23,6 +23,7 @@ from rnncc.frontends.torch.node_context import BY_TENSORS, NodeContext, Translat
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.selected import Selections
 from rnncc.frontends.torch.sizes import floor_divide, remainder
+from rnncc.frontends.torch.trip_bounds import most_iterations
 from rnncc.frontends.torch.types import (
     DTYPES,
     LARGEST_CONSTANT,
@@ -239,7 +240,9 @@ class _Lowering:
             return [goes_on(b, held_values, new), *new]
 
         inits = [goes_on(self.b, consts, carried), *carried]
-        return repeat(self.b, consts, inits, body, self.limit)[1:]
+        most = most_iterations(node.args[2], going, step)
+        limit = self.limit if most is None else min(max(most, 1), self.limit)
+        return repeat(self.b, consts, inits, body, limit)[1:]
 
 
 _HIGHER: dict[Any, Callable[..., list[Any]]] = {

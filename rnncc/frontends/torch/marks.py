@@ -1,8 +1,10 @@
 # pyright: basic, reportMissingImports=false
-"""Operators that mark, in a graph that is traced, both ways of a branch on a tensor's value."""
+"""Operators that mark, in a graph that is traced, both ways of a branch on a tensor's value, and
+the test and the body of a loop that ends by one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,13 +13,18 @@ from torch.fx.node import has_side_effect
 _library = torch.library.Library("rnncc", "FRAGMENT")
 _library.define("mark(Tensor flag, int place) -> ()")
 _library.define("choose(Tensor flag, Tensor one, Tensor other) -> Tensor")
+_library.define("begin(Tensor init) -> Tensor")
+_library.define("end(Tensor flag, Tensor carried, Tensor result) -> Tensor")
 MARK = has_side_effect(torch.ops.rnncc.mark.default)
 CHOICE = torch.ops.rnncc.choose.default
+BEGIN = has_side_effect(torch.ops.rnncc.begin.default)
+END = has_side_effect(torch.ops.rnncc.end.default)
 
 
 def mark(flag: torch.Tensor, place: int) -> None:
     """Put a mark into the graph that is traced: 0 before the way that is taken where the flag is
-    true, 1 before the other one, 2 behind it."""
+    true, 1 before the other one, 2 behind it; 3 before the test of a loop, 4 before its body, 5
+    behind that."""
     torch.ops.rnncc.mark(flag, place)
 
 
@@ -26,12 +33,46 @@ def choose(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.
     return torch.ops.rnncc.choose(flag, one, other)
 
 
+def mark_loop(
+    going: Callable[..., torch.Tensor],
+    body: Callable[..., Sequence[torch.Tensor]],
+    inits: Sequence[torch.Tensor],
+) -> tuple[torch.Tensor, ...]:
+    """`while going(*inits): inits = body(*inits)`, of which the graph has both parts once,
+    with marks around them.
+
+    Args:
+        going: gives a bool of rank 0.
+        body: gives tensors of the types and shapes of `inits`.
+    """
+    carried = [torch.ops.rnncc.begin(init) for init in inits]
+    mark(carried[0], 3)
+    flag = going(*carried)
+    mark(flag, 4)
+    results = body(*carried)
+    mark(flag, 5)
+    pairs = zip(carried, results, strict=True)
+    return tuple(torch.ops.rnncc.end(flag, one, other) for one, other in pairs)
+
+
 def _marked(flag: torch.Tensor, place: int) -> None:
     return None
 
 
 def _chosen(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.where(flag, one, other).clone(memory_format=torch.contiguous_format)
+
+
+def _begun(init: torch.Tensor) -> torch.Tensor:
+    return init.clone(memory_format=torch.contiguous_format)
+
+
+def _setup_of_nothing(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
+    pass
+
+
+def _handed_on(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
+    return grad
 
 
 def _setup(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
@@ -43,7 +84,14 @@ def _backward(ctx: Any, grad: torch.Tensor) -> tuple[None, torch.Tensor, torch.T
     return None, torch.where(flag, grad, 0), torch.where(flag, 0, grad)
 
 
-for _name, _function in (("mark", _marked), ("choose", _chosen)):
+_FUNCTIONS = {"mark": _marked, "choose": _chosen, "begin": _begun, "end": _chosen}
+for _name, _function in _FUNCTIONS.items():
     torch.library.register_fake(f"rnncc::{_name}", _function, lib=_library)
     _library.impl(_name, _function, "CompositeExplicitAutograd")
-torch.library.register_autograd("rnncc::choose", _backward, setup_context=_setup, lib=_library)
+for _name in ("choose", "end"):
+    torch.library.register_autograd(
+        f"rnncc::{_name}", _backward, setup_context=_setup, lib=_library
+    )
+torch.library.register_autograd(
+    "rnncc::begin", _handed_on, setup_context=_setup_of_nothing, lib=_library
+)

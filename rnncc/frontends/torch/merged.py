@@ -18,6 +18,9 @@ from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of
 from rnncc.frontends.torch.unrolled.view import value_of
 
+DECIDED = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
+"""What may give tensors as it found them."""
+
 
 @torch._dynamo.allow_in_graph
 def passed(x: torch.Tensor) -> torch.Tensor:
@@ -78,8 +81,31 @@ def refuse_changes_behind(module: GraphModule) -> list[set[int]]:
                         merged.join(value_of(user), value_of(node.args[3][number]))
                     if _is_number(results[user.args[1]]):
                         merged.join(value_of(user), value_of(user))
+        if node.target is torch.ops.higher_order.while_loop:
+            _join_of_loop(merged, node)
     places = [value_of(place) for place in module.graph.find_nodes(op="placeholder")]
     return [_inputs_of(result, places, merged) for result in _results(module)]
+
+
+def may_be_one(one: Any, other: Any) -> bool:
+    """Whether two values of a loop may be the same tensor, but for what the loop does."""
+    kinds = [(x.dtype, x.shape) for x in map(value_of, (one, other))]
+    return kinds[0] == kinds[1]
+
+
+def _join_of_loop(merged: Merged, node: Node) -> None:
+    """The results of a loop of Python's are what it began with, if it has no iteration."""
+    parts = [part for part in map(held_graph, node.args[:2]) if part is not None]
+    for part in parts:
+        refuse_changes_behind(part)
+    if not all(isinstance(x, Node) and x.target is passed for x in _results(parts[1])):
+        return
+    users = [user for user in node.users if user.target is operator.getitem]
+    begun: Any = [x.args[0] for x in node.args[2]]  # pyright: ignore
+    for number, user in enumerate(users):
+        for other in (*begun, *users[:number]):
+            if may_be_one(user, other):
+                merged.join(value_of(user), value_of(other))
 
 
 def refuse_different_numbers(nodes: Iterable[Node]) -> None:
@@ -96,7 +122,8 @@ def refuse_different_numbers(nodes: Iterable[Node]) -> None:
 
 
 def _results(module: GraphModule) -> Any:
-    return module.graph.output_node().args[0]
+    results = module.graph.output_node().args[0]
+    return results if isinstance(results, (tuple, list)) else (results,)
 
 
 def _is_number(result: Any) -> bool:

@@ -167,24 +167,26 @@ BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the
 """What to do where the numbers in a tensor decide what is taken of another."""
 
 
-_OF_COND = "Higher Order Operator: torch.cond"
-_BRANCHES = {
-    "side effect": "a branch on a tensor's value changes what it has not made",
-    "input mutation": "a branch on a tensor's value changes a tensor in place that it has not made",
-    "output unsupported": "a branch on a tensor's value gives something else than tensors",
-    "return type": "a branch on a tensor's value gives something else than tensors",
+_DECIDED = {"torch.cond": "branch", "torch.while_loop": "loop"}
+_REASONS = {
+    "side effect": "changes what it has not made",
+    "input mutation": "changes a tensor in place that it has not made (x = x + 1, not x += 1)",
+    "output unsupported": "gives something else than tensors",
+    "return type": "gives something else than tensors",
+    "same metadata": "changes the type or shape of a tensor",
 }
-"""What TorchDynamo says of ways of `torch.cond`."""
+"""What TorchDynamo says of ways of `torch.cond`, and of loops."""
 _OPERATOR = re.compile(r"^ *Higher Order Operator: .*\n", re.MULTILINE)
 """What TorchDynamo was reading, which is the loop itself where a module is exported."""
 
 
 def reason_of(text: str) -> str:
     """What a message of TorchDynamo says is wrong, without its advice."""
-    if _OF_COND in text:
-        for word, reason in _BRANCHES.items():
-            if word in text:
-                return reason
+    for operator, name in _DECIDED.items():
+        if f"Higher Order Operator: {operator}" in text:
+            for word, reason in _REASONS.items():
+                if word in text:
+                    return f"a {name} on a tensor's value {reason}"
     text = _OPERATOR.sub("", text)
     if OF_FLAG.search(text) or text.startswith("Data-dependent branching"):
         return BRANCH

@@ -56,13 +56,13 @@ class _Readings(threading.local):
         stack: what, within each other.
         branches: whether branches on tensors' values may be read.
         asked: the code that asked last whether a tensor is true, and where in it, as in
-            `co_positions()`; None if TorchDynamo has met none.
+            `co_positions()`, and whether of a number in one; None if TorchDynamo has met none.
     """
 
     def __init__(self) -> None:
         self.stack: list[Reading] = []
         self.branches = False
-        self.asked: tuple[CodeType, Any] | None = None
+        self.asked: tuple[CodeType, Any, bool] | None = None
 
 
 readings = _Readings()

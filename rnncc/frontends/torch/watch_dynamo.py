@@ -182,7 +182,7 @@ def _checking(own: Any) -> Any:
         answer = _answer(tx, step) if is_checked else None
         if answer is None:
             if isinstance(value, TensorVariable) or _is_unknown(value):
-                _note_question(tx)
+                _note_question(tx, _is_unknown(value))
             own(tx, step)
             return
         function = VariableTracker.build(tx, checked)
@@ -215,14 +215,14 @@ def _is_unknown(value: Any) -> bool:
     return isinstance(value, SymNodeVariable) and bool(free_unbacked_symbols(value.sym_num))
 
 
-def _note_question(tx: Any) -> None:
+def _note_question(tx: Any, of_number: bool = False) -> None:
     """Note that code asks for a tensor's value, or what it calls of Python's own, such as `any`."""
     while not is_users(tx.f_code.co_filename) and getattr(tx, "parent", None) is not None:
         tx = tx.parent
     at = tx.current_instruction.positions
     span = at and (at.lineno, at.end_lineno, at.col_offset, at.end_col_offset)
     users = is_users(tx.f_code.co_filename)
-    readings.asked = (tx.f_code, span) if span and users else None
+    readings.asked = (tx.f_code, span, of_number) if span and users else None
 
 
 def _answer(tx: Any, step: Any) -> bool | None:

@@ -86,7 +86,8 @@ def _after(statement: ast.stmt, bound: frozenset[str]) -> frozenset[str] | None:
     match statement:
         case ast.Return() | ast.Raise() | ast.Continue() | ast.Break():
             return None
-        case ast.If(body=body, orelse=orelse):
+        case ast.If(test=test, body=body, orelse=orelse):
+            bound |= _surely_in(test)
             one, other = bound_after(body, bound), bound_after(orelse, bound)
             if one is None or other is None:
                 return other if one is None else one
@@ -105,6 +106,21 @@ def _after(statement: ast.stmt, bound: frozenset[str]) -> frozenset[str] | None:
             return bound - _deleted(statement)
         case _:
             return bound
+
+
+def _surely_in(test: ast.expr) -> frozenset[str]:
+    """The names that an expression binds, whatever it is."""
+    match test:
+        case ast.NamedExpr(target=ast.Name(id=name), value=value):
+            return frozenset({name}) | _surely_in(value)
+        case ast.BoolOp(values=[first, *_]):
+            return _surely_in(first)
+        case ast.Compare(left=left, comparators=[other, *_]):
+            return _surely_in(left) | _surely_in(other)
+        case ast.UnaryOp(operand=operand):
+            return _surely_in(operand)
+        case _:
+            return frozenset()
 
 
 def _deleted(statement: ast.stmt) -> set[str]:

@@ -19,7 +19,7 @@ import torch
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.node_context import BRANCH
+from rnncc.frontends.torch.node_context import BRANCH, OF_FLAG
 from rnncc.frontends.torch.readings import is_users, readings
 from rnncc.torch.branching.rewriting import Asked, codes_in, with_branches
 from rnncc.torch.branching.syntax import OWN, Unwritable
@@ -76,12 +76,13 @@ def _asked(error: BaseException) -> Asked | None:
         cause = cause.__cause__ or cause.__context__
     found = None
     guards = (cause for cause in causes if isinstance(cause, GuardOnDataDependentSymNode))
-    step = next((guard.__traceback__ for guard in guards), None)
+    guard = next(guards, None)
+    step, of_number = guard and guard.__traceback__, not OF_FLAG.search(str(guard))
     while step is not None:
         code = step.tb_frame.f_code
         if is_users(code.co_filename):
             span: Any = list(code.co_positions())[step.tb_lasti // 2]
-            found = Asked(code, span)
+            found = Asked(code, span, of_number)
         step = step.tb_next
     return found
 

@@ -13,13 +13,22 @@ from __future__ import annotations
 import __future__
 
 import ast
+import copy
 import linecache
 from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Any
 
 from rnncc.records import record
-from rnncc.torch.branching.syntax import OWN, Unwritable, called, is_flag, truth_of
+from rnncc.torch.branching.syntax import (
+    OWN,
+    Numbers,
+    Unwritable,
+    called,
+    chain_to,
+    is_flag,
+    truth_of,
+)
 from rnncc.torch.branching.ways import Branch
 
 _MOST_GROWTH = 12
@@ -35,10 +44,12 @@ class Asked:
     Attributes:
         code: the code, of a function or of one within it.
         span: what asks, as in `co_positions()`: first and last line, first and last column.
+        of_number: whether it asks for a number that was in a tensor.
     """
 
     code: CodeType
     span: _Span
+    of_number: bool = False
 
 
 def with_branches(code: CodeType, asked: Sequence[Asked]) -> CodeType:
@@ -54,8 +65,12 @@ def with_branches(code: CodeType, asked: Sequence[Asked]) -> CodeType:
     size = _size(function)
     for node in _functions_in(function):
         node.users = True  # pyright: ignore
+    if any(place.of_number for place in asked):
+        function.old = copy.deepcopy(function.body)  # pyright: ignore
+        Numbers().visit(function)
     for place in asked:
-        _rewrite(function, place.span)
+        if not _rewrite(function, place.span) and not place.of_number:
+            raise Unwritable("what asks is no `if`")
         if _size(function) > _MOST_GROWTH * size:
             raise Unwritable("the function has too many branches")
     for node in _functions_in(function):
@@ -119,32 +134,38 @@ def codes_in(code: CodeType) -> Iterator[CodeType]:
             yield from codes_in(const)
 
 
-def _rewrite(function: ast.FunctionDef, span: _Span) -> None:
-    """Let what asks there, wherever it stands by now, decide between functions, in place."""
-    nodes = list(ast.walk(function))
-    parents = {part: node for node in nodes for part in ast.iter_child_nodes(node)}
-    found = [node for node in nodes if _asks(node, span)]
-    found = found or [node for node in nodes if _is_asked(node, span)]
-    if not found:
-        raise Unwritable("what asks is no `if`")
-    for node in found:
-        chain = [node]
-        while chain[-1] is not function:
-            chain.append(parents[chain[-1]])
-        place = Branch(chain)
+def _rewrite(function: ast.FunctionDef, span: _Span) -> bool:
+    """Let what asks there, wherever it stands by now, decide between functions, in place; whether
+    anything does."""
+    done = list[ast.AST]()
+    while (node := _next(function, span, done)) is not None:
+        done.append(node)
+        place = Branch(chain_to(function, node))
         if isinstance(node, ast.If):
             place.rewrite_statement(node)
-        elif isinstance(node, ast.IfExp):
+        elif isinstance(node, ast.While):
+            place.rewrite_loop(node)
+        else:
             place.rewrite_expression(node)
-        elif isinstance(node, ast.Assert):
+    flags = [node for node in ast.walk(function) if not done and _is_asked(node, span)]
+    for node in flags:
+        place = Branch(chain_to(function, node))
+        if isinstance(node, ast.Assert):
             node.test = truth_of(node.test)
         else:
             place.rewrite_flag()
+    return bool(done or flags)
+
+
+def _next(function: ast.FunctionDef, span: _Span, done: list[ast.AST]) -> Any:
+    """A branch that asks there; there may be several copies of one."""
+    nodes = (node for node in ast.walk(function) if not any(node is x for x in done))
+    return next((node for node in nodes if _asks(node, span)), None)
 
 
 def _asks(node: ast.AST, span: _Span) -> bool:
     """Whether a branch asks there, not one within it."""
-    if not isinstance(node, ast.If | ast.IfExp):
+    if not isinstance(node, ast.If | ast.IfExp | ast.While):
         return False
     return _span(node) == span or any(_span(part) == span for part in ast.walk(node.test))
 

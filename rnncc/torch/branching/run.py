@@ -17,11 +17,22 @@ from torch.utils import _pytree as pytree
 from rnncc.frontends.torch.marks import choose, mark
 from rnncc.frontends.torch.merged import passed
 from rnncc.frontends.torch.readings import location, readings, refuse
+from rnncc.torch.branching.loops import repeated  # noqa: F401
+from rnncc.torch.branching.values import (
+    OF_NUMBERS,
+    Nothing,  # noqa: F401
+    as_exact,  # noqa: F401
+    as_flag,
+    as_flag_on,
+    as_tensor,
+    blanks,
+    is_tensor,
+)
 from rnncc.torch.kept import Holdings
 from rnncc.torch.places import is_alike
 
 Way = Callable[..., tuple[Any, ...]]
-_OF_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
+_KINDS = {"float": float, "int": int, "bool": bool}
 _NOTHING = (0,) * 9
 """The shape of what stands for None, where TorchDynamo takes tensors alone."""
 
@@ -32,34 +43,55 @@ def reading() -> bool:
     return readings.branches
 
 
-def either(test: Any, yes: Way, no: Way, held: Sequence[Any]) -> tuple[Any, ...]:
-    """`yes(*held)` where the test is true, else `no(*held)`."""
-    if not _is_tensor(test):
+def either(
+    test: Any, yes: Way, no: Way, held: Sequence[Any], numbers: Sequence[bool] = ()
+) -> tuple[Any, ...]:
+    """`yes(*held)` where the test is true, else `no(*held)`.
+
+    Args:
+        numbers: which of the results may be different integers.
+    """
+    if not is_tensor(test):
         return yes(*held) if test else no(*held)
-    flag = _flag(test)
+    flag = as_flag(test)
     if torch.compiler.is_dynamo_compiling():
-        ways = (lambda: _apart(yes(*held))), (lambda: _apart(no(*held)))
+        ways = (
+            lambda: _apart(_as_tensors(yes(*held), numbers)),
+            lambda: _apart(_as_tensors(no(*held), numbers)),
+        )
         return pytree.tree_map(_or_none, torch.cond(flag, *ways))
     return _in_turn(flag, yes, no, held)
 
 
+def blank(value: Any, test: Any, yes: Way, no: Way, held: Sequence[Any], place: int) -> Any:
+    """What a variable holds that one of two ways alone binds: zeros like that, if it is None.
+
+    Args:
+        place: the variable's among what the ways give.
+    """
+    if value is not None or not is_tensor(test):
+        return value
+    found = [way(*held)[place] for way in (yes, no)]
+    return next((blanks(x) for x in found if x is not None), None)
+
+
 def both(one: Any, other: Callable[[], Any], exact: bool) -> Any:
     """`one and other()`, as a test, or exactly."""
-    if not _is_tensor(one):
+    if not is_tensor(one):
         return one and other()
     return torch.logical_and(*_flags(one, other(), exact))
 
 
 def some(one: Any, other: Callable[[], Any], exact: bool) -> Any:
     """`one or other()`, as a test, or exactly."""
-    if not _is_tensor(one):
+    if not is_tensor(one):
         return one or other()
     return torch.logical_or(*_flags(one, other(), exact))
 
 
 def negated(x: Any) -> Any:
     """`not x`."""
-    return torch.logical_not(_flag(x)) if _is_tensor(x) else not x
+    return torch.logical_not(as_flag(x)) if is_tensor(x) else not x
 
 
 def of_several(function: Any, items: Any) -> Any:
@@ -67,12 +99,12 @@ def of_several(function: Any, items: Any) -> Any:
     if function is not any and function is not all:
         return function(items)
     found = list(items)
-    tensors = [x for x in found if _is_tensor(x)]
+    tensors = [x for x in found if is_tensor(x)]
     if not tensors:
         return function(found)
-    join, flag = torch.logical_or if function is any else torch.logical_and, _flag(tensors[0])
+    join, flag = torch.logical_or if function is any else torch.logical_and, as_flag(tensors[0])
     for x in found:
-        flag = join(flag, _flag_of(x, flag))
+        flag = join(flag, as_flag_on(x, flag))
     return flag
 
 
@@ -84,32 +116,20 @@ def sized(items: Any) -> Any:
 
 
 def number(x: Any, kind: str) -> Any:
-    """`x.item()`, `float(x)` or `bool(x)` in a test, of a tensor as exact as Python's."""
-    if not _is_tensor(x):
-        return x.item() if kind == "item" else (float if kind == "float" else bool)(x)
+    """`x.item()`, `float(x)`, `int(x)` or `bool(x)`, of a tensor as one as exact as Python's."""
+    if not is_tensor(x):
+        return x.item() if kind == "item" else _KINDS[kind](x)
     if kind == "bool":
-        return _flag(x)
-    is_float = kind == "float" or x.is_floating_point()
-    return x.reshape(()).to(torch.float64) if is_float else x.reshape(())
-
-
-def _is_tensor(x: Any) -> bool:
-    """Whether it is a tensor whose value is not known."""
-    if torch.compiler.is_dynamo_compiling():
-        return isinstance(x, torch.Tensor)
-    return isinstance(x, torch.Tensor) and type(x) is not torch.Tensor
-
-
-def _flag(test: torch.Tensor) -> torch.Tensor:
-    if test.numel() != 1:
-        raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-    return test.reshape(()) if test.dtype == torch.bool else test.reshape(()) != 0
+        return as_flag(x)
+    is_float = kind == "float" or (kind == "item" and x.is_floating_point())
+    x = x.detach().reshape(())
+    return x.to(torch.float64) if is_float else x.to(torch.int64) if kind == "int" else x
 
 
 def _flags(one: torch.Tensor, other: Any, exact: bool) -> tuple[torch.Tensor, torch.Tensor]:
     if exact and not (_is_flag(one) and _is_flag(other)):
         raise TypeError("`and` or `or` gives something else than true or false")
-    return _flag(one), _flag_of(other, one)
+    return as_flag(one), as_flag_on(other, one)
 
 
 def _is_flag(x: Any) -> bool:
@@ -118,10 +138,10 @@ def _is_flag(x: Any) -> bool:
     return isinstance(x, bool)
 
 
-def _flag_of(x: Any, like: torch.Tensor) -> torch.Tensor:
-    if isinstance(x, torch.Tensor):
-        return _flag(x)
-    return torch.full((), bool(x), dtype=torch.bool, device=like.device)
+def _as_tensors(values: tuple[Any, ...], numbers: Sequence[bool]) -> tuple[Any, ...]:
+    """Values with tensors for some integers."""
+    chosen = zip(values, numbers or (False,) * len(values), strict=True)
+    return tuple(torch.full((), x) if is_one and type(x) is int else x for x, is_one in chosen)
 
 
 def _apart(values: Any) -> Any:
@@ -133,7 +153,7 @@ def _given(x: Any) -> Any:
     if x is None:
         return torch.zeros(_NOTHING)
     if type(x) in (bool, float):
-        return passed(torch.full((), x, dtype=_OF_NUMBERS[type(x)]))
+        return passed(torch.full((), x, dtype=OF_NUMBERS[type(x)]))
     return passed(x) if isinstance(x, torch.Tensor) else x
 
 
@@ -163,27 +183,12 @@ def _merged(flag: torch.Tensor, one: Any, other: Any) -> Any:
     """What a value is behind both ways."""
     if one is other or is_alike(one, other):
         return one
-    both = _as_tensor(one, other, flag), _as_tensor(other, one, flag)
+    both = as_tensor(one, other, flag), as_tensor(other, one, flag)
     kinds = [(x.dtype, x.device, x.shape) if isinstance(x, torch.Tensor) else x for x in both]
     if not isinstance(both[0], torch.Tensor) or kinds[0] != kinds[1]:
         what = "a branch on a tensor's value makes {}, and the other one {}"
         refuse(location(""), what.format(_text(one), _text(other)))
     return choose(flag, *both)
-
-
-def _as_tensor(x: Any, other: Any, flag: torch.Tensor) -> Any:
-    """A number as a tensor of rank 0, which takes part in arithmetic as Python's does."""
-    if type(x) not in _OF_NUMBERS:
-        return x
-    dtype = _OF_NUMBERS[type(x)]
-    if isinstance(other, torch.Tensor) and other.dim() == 0 and _kind(dtype) <= _kind(other.dtype):
-        dtype = other.dtype
-    return torch.full((), x, dtype=dtype, device=flag.device)
-
-
-def _kind(dtype: torch.dtype) -> int:
-    """Booleans, whole numbers, others."""
-    return 2 if dtype.is_floating_point or dtype.is_complex else int(dtype != torch.bool)
 
 
 def _text(x: Any) -> str:

@@ -58,8 +58,8 @@ def plain_super(node: Any, owner: ast.FunctionDef) -> Any:
     return _Super(plain[0].arg).visit(node) if plain else node
 
 
-class _Numbers(ast.NodeTransformer):
-    """Lets `x.item()`, `float(x)` and `bool(x)` be tensors."""
+class Numbers(ast.NodeTransformer):
+    """Lets `x.item()`, `float(x)`, `int(x)` and `bool(x)` be tensors."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """A call."""
@@ -67,7 +67,9 @@ class _Numbers(ast.NodeTransformer):
         match node:
             case ast.Call(func=ast.Attribute(value=value, attr="item"), args=[], keywords=[]):
                 return like(node, called("number", value, ast.Constant("item")))
-            case ast.Call(func=ast.Name(id="float" | "bool" as kind), args=[value], keywords=[]):
+            case ast.Call(
+                func=ast.Name(id="float" | "int" | "bool" as kind), args=[value], keywords=[]
+            ):
                 return like(node, called("number", value, ast.Constant(kind)))
             case _:
                 return node
@@ -106,9 +108,9 @@ def truth_of(test: ast.expr, exact: bool = False) -> ast.expr:
             inner = truth_of(like(test, ast.BoolOp(ast.And(), [like(test, x) for x in parts])))
             function = function_of(inner)
             function.args.args = [ast.arg(name)]
-            return like(test, ast.Call(function, [_Numbers().visit(middle)], []))
+            return like(test, ast.Call(function, [Numbers().visit(middle)], []))
         case _:
-            return _Numbers().visit(test)
+            return Numbers().visit(test)
 
 
 def is_flag(node: ast.AST) -> bool:
@@ -179,6 +181,26 @@ def forgotten(name: str) -> list[ast.stmt]:
     """Let a variable be unbound, as one that a branch assigns, or does not, may be."""
     store = ast.Assign([ast.Name(name, ast.Store())], ast.Constant(None))
     return [store, ast.Delete([ours(ast.Name(name, ast.Del()))])]
+
+
+def nothing() -> ast.expr:
+    """What stands for a variable that is not bound."""
+    return ast.Attribute(ast.Name(OWN, ast.Load()), "Nothing", ast.Load())
+
+
+def unless_bound(name: str) -> ast.stmt:
+    """Let a variable be unbound that has that for its value."""
+    test = ast.Compare(ast.Name(name, ast.Load()), [ast.Is()], [nothing()])
+    return ast.If(test, [ast.Delete([ours(ast.Name(name, ast.Del()))])], [])
+
+
+def chain_to(function: ast.AST, node: ast.AST) -> list[ast.AST]:
+    """A node, what it is in, and so on, up to a function."""
+    parents = {part: outer for outer in ast.walk(function) for part in ast.iter_child_nodes(outer)}
+    chain = [node]
+    while chain[-1] is not function:
+        chain.append(parents[chain[-1]])
+    return chain
 
 
 def replace(parent: ast.AST, old: ast.AST, new: ast.AST) -> None:

@@ -20,6 +20,8 @@ from rnncc.torch.branching.assignments import (
     stored_in,
     within,
 )
+from rnncc.torch.branching.counted import Counted, different
+from rnncc.torch.branching.jumps import LOOPS, is_result, settle, test_within
 from rnncc.torch.branching.syntax import (
     OWN,
     AsVariables,
@@ -27,21 +29,22 @@ from rnncc.torch.branching.syntax import (
     Unwritable,
     assigned,
     called,
+    chain_to,
     check_iterators,
     forgotten,
     function_of,
-    is_finite,
     is_flag,
     is_identity,
     kept,
     like,
+    nothing,
     plain_super,
     replace,
     truth_of,
     tuple_of,
+    unless_bound,
 )
 
-_LOOPS = ast.For, ast.AsyncFor, ast.While
 _GENERATES = ast.Yield, ast.YieldFrom, ast.Await
 
 
@@ -99,58 +102,69 @@ class Branch:
             return
         block = _block_of(self.chain[1], node)
         at = block.index(node)
-        if has([*one, *other], ast.Return):
+        if has([*one, *other], ast.Return) or leaves_loop([*one, *other]):
+            loop = next((x for x in self.chain[1:-1] if isinstance(x, LOOPS)), None)
+            if loop is not None:
+                self._ending(node, loop)
+                return
             rest = self._rest()
-            new = self._returning(node, _then(one, rest), _then(other, rest))
-            block[at:] = new
-            return
-        if isinstance(self.chain[1], _LOOPS) and block is self.chain[1].body:
-            ends = [bool(way) and isinstance(way[-1], ast.Continue) for way in (one, other)]
-            if any(ends):
-                rest = block[at + 1 :]
-                one, other = (
-                    way[:-1] if end else [*way, *copy.deepcopy(rest)]
-                    for way, end in zip((one, other), ends, strict=True)
-                )
-                del block[at + 1 :]
-        if leaves_loop([*one, *other]):
-            self._ending(node, one, other)
+            block[at:] = self._returning(node, _then(one, rest), _then(other, rest))
             return
         block[at : at + 1] = self._merging(node, one, other)
 
-    def _ending(self, node: ast.If, one: list[ast.stmt], other: list[ast.stmt]) -> None:
-        """A loop ends by one of the branches: from then on its body does nothing."""
-        loop, ways = self.chain[1], (one, other)
-        ends = [bool(way) and isinstance(way[-1], ast.Break) for way in ways]
-        rest = [way[:-1] if end else way for way, end in zip(ways, ends, strict=True)]
-        is_plain = isinstance(loop, ast.For) and node in loop.body
-        if not is_plain or all(ends) or leaves_loop([*rest[0], *rest[1]]):
+    def _ending(self, node: ast.If, loop: Any) -> None:
+        """A loop ends by one of the ways: from then on its body does nothing."""
+        asking = self._settled(loop)
+        if isinstance(loop, ast.While):
+            self._at(loop).rewrite_loop(loop)
+        for part in (node, *asking):
+            self._at(part).rewrite_statement(part)
+
+    def _settled(self, loop: Any) -> list[ast.If]:
+        if isinstance(loop, ast.AsyncFor):
             raise Unwritable("a loop ends by it")
-        assert isinstance(loop, ast.For)
-        at, name = loop.body.index(node), f"_goes_on_{self.number}_rnncc"
-        following = loop.body[at + 1 :]
-        if leaves_loop([*loop.body[:at], *following]):
-            raise Unwritable("a loop ends in several ways")
-        node.body, node.orelse = (
-            [*way, *([assigned(name, ast.Constant(False))] if end else following)]
-            for way, end in zip(rest, ends, strict=True)
-        )
-        if not is_finite(loop.iter):
-            loop.iter = like(loop.iter, called("sized", loop.iter))
-        goes_on = ast.If(ast.Name(name, ast.Load()), loop.body[: at + 1], [])
-        loop.body = [like(loop, goes_on)]
-        outer = _block_of(self.chain[2], loop)
-        outer.insert(outer.index(loop), like(loop, assigned(name, ast.Constant(True))))
-        behind = like(loop, ast.If(ast.Name(name, ast.Load()), loop.orelse, []))
-        if loop.orelse:
-            outer.insert(outer.index(loop) + 1, behind)
-            loop.orelse = []
+        block = _block_of(self.chain[self.chain.index(loop) + 1], loop)
+        asking = settle(loop, block, self.number)
         ast.fix_missing_locations(self.owner)
-        around = [*self.chain[1:], self.outermost]
-        Branch([node, goes_on, *around]).rewrite_statement(node)
-        Branch([goes_on, *around]).rewrite_statement(goes_on)
-        if behind in outer:
-            Branch([behind, *self.chain[2:], self.outermost]).rewrite_statement(behind)
+        return asking
+
+    def _at(self, node: ast.AST) -> Branch:
+        """Another branch or loop of the function, wherever it is by now."""
+        return Branch(chain_to(self.outermost, node))
+
+    def rewrite_loop(self, node: ast.While) -> None:
+        """Of `while test: ...`, in place."""
+        if has([node.test], ast.NamedExpr):
+            test_within(node)
+        if node.orelse or leaves_loop(node.body) or has(node.body, ast.Return):
+            asking = self._settled(node)
+            self._at(node).rewrite_loop(node)
+            for part in asking:
+                self._at(part).rewrite_statement(part)
+            return
+        stored, before = self._stored(node.body), self._before()
+        after = bound_after(node.body, before)
+        if after is None:
+            raise Unwritable("the loop raises an error")
+        new = sorted(stored - before)
+        names, numbers = [*sorted(stored & before), *new], f"{OWN}_numbers_{self.number}"
+        counted = Counted(names, [*node.body, node.test], numbers)
+        body = [counted.visit(statement) for statement in node.body]
+        results: list[ast.expr] = [
+            ast.Name(name, ast.Load()) if name in after else nothing() for name in names
+        ]
+        body.append(ast.Return(ast.Tuple(results, ast.Load())))
+        test = self._function("goes_on", names, [ast.Return(truth_of(node.test))])
+        step = self._function("step", [numbers, *names], body)
+        step.unbound = {numbers, *new}  # pyright: ignore
+        held = [nothing() if name in new else ast.Name(name, ast.Load()) for name in names]
+        functions = [ast.Name(f.name, ast.Load()) for f in (test, step)]
+        call = called("repeated", *functions, ast.Tuple(held, ast.Load()))
+        block = _block_of(self.chain[1], node)
+        at = block.index(node)
+        unbound = [unless_bound(name) for name in new]
+        assign = ast.Assign([tuple_of(names, ast.Store())], call)
+        block[at : at + 1] = [like(node, x) for x in (test, step, assign, *unbound)]
 
     def _rest(self) -> list[ast.stmt]:
         """What follows the branch in its function."""
@@ -165,7 +179,8 @@ class Branch:
 
     def _before(self) -> frozenset[str]:
         """What is certainly bound where the branch stands."""
-        bound = frozenset(parameters_of(self.owner))
+        unbound: set[str] = getattr(self.owner, "unbound", set())
+        bound = frozenset(parameters_of(self.owner) - unbound)
         for outer, node in zip(self.chain[:0:-1], self.chain[-2::-1], strict=True):
             block = _block_of(outer, node)
             if isinstance(outer, ast.For):
@@ -207,9 +222,15 @@ class Branch:
         if None in after:
             raise Unwritable("a branch raises an error")
         known = sorted(name for name in stored if all(name in x for x in after if x is not None))
+        numbers = different(one, other)
         for way in (one, other):
             way.append(ast.Return(tuple_of(known, ast.Load())))
         functions, call = self._both(node, one, other, held)
+        for name in filter(is_result, known):
+            blank = called("blank", ast.Name(name, ast.Load()), *call.args)
+            blank.args.append(ast.Constant(known.index(name)))
+            functions.append(like(node, assigned(name, blank)))
+        call.args.append(ast.Constant(_flags(numbers, known)))
         target = like(node, ast.Assign([tuple_of(known, ast.Store())], call))
         if not known:
             target = like(node, ast.Expr(call))
@@ -232,18 +253,26 @@ class Branch:
 
     def _both(
         self, node: ast.If, one: list[ast.stmt], other: list[ast.stmt], held: list[str]
-    ) -> tuple[list[ast.stmt], ast.expr]:
+    ) -> tuple[list[Any], ast.Call]:
         """The branches as functions, and the call that takes one of them."""
-        functions = list[ast.stmt]()
-        for kind, way in (("yes", one), ("no", other)):
-            given = ast.arguments([], [ast.arg(n) for n in held], None, [], [], None, [])
-            body = [plain_super(statement, self.owner) for statement in way]
-            made = ast.FunctionDef(f"{OWN}_{kind}_{self.number}", given, body, [])
-            made.type_params = []  # pyright: ignore
-            functions.append(like(node, ours(made)))
-        names = [ast.Name(f.name, ast.Load()) for f in functions]  # pyright: ignore
+        functions = [self._function(*way) for way in (("yes", held, one), ("no", held, other))]
+        functions = [like(node, function) for function in functions]
+        names = [ast.Name(f.name, ast.Load()) for f in functions]
         call = called("either", truth_of(node.test), *names, tuple_of(held, ast.Load()))
         return functions, like(node, call)
+
+    def _function(self, kind: str, names: Sequence[str], body: list[ast.stmt]) -> ast.FunctionDef:
+        """A function of variables."""
+        given = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+        body = [plain_super(statement, self.owner) for statement in body]
+        made = ast.FunctionDef(f"{OWN}_{kind}_{self.number}", given, body, [])
+        made.type_params = []  # pyright: ignore
+        return ours(made)
+
+
+def _flags(chosen: set[str], names: list[str]) -> Any:
+    """Which of several names are among those chosen, as a constant of Python's code."""
+    return tuple(name in chosen for name in names)
 
 
 def _raises(way: list[ast.stmt]) -> bool:

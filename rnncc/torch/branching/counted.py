@@ -1,0 +1,99 @@
+"""`n += 1` where numbers become tensors: in the body of a loop, and in one way of a branch."""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rnncc.torch.branching.assignments import is_ours, ours, within
+from rnncc.torch.branching.syntax import called, like
+
+_OPERANDS = ast.BinOp, ast.Compare, ast.UnaryOp, ast.BoolOp
+
+
+class Counted(ast.NodeTransformer):
+    """Lets numbers be replaced where Python says so, and a tensor would be changed in place.
+
+    Args:
+        names: the variables of the loop, in order.
+        statements: its body and its test.
+        flags: the name of what says which of them were numbers.
+    """
+
+    def __init__(self, names: Sequence[str], statements: Sequence[ast.AST], flags: str) -> None:
+        found = set(_replaceable(list(within(statements))))
+        self.places = {name: place for place, name in enumerate(names) if name in found}
+        self.flags = flags
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        """One of its variables."""
+        if not isinstance(node.target, ast.Name) or node.target.id not in self.places:
+            return node
+        name = node.target.id
+        value = ast.BinOp(ast.Name(name, ast.Load()), node.op, node.value)
+        replaced = ours(ast.Assign([ast.Name(name, ast.Store())], value))
+        self.generic_visit(node)
+        return like(node, ast.If(self._is_number(name), [like(node, replaced)], [node]))
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """Quotients and powers are as exact as Python's."""
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Div | ast.Pow):
+            node.left, node.right = self._exact(node.left), self._exact(node.right)
+        return node
+
+    def _exact(self, node: ast.expr) -> ast.expr:
+        if not isinstance(node, ast.Name) or node.id not in self.places:
+            return node
+        test = self._is_number(node.id)
+        return like(node, ast.IfExp(test, called("as_exact", node), copy.deepcopy(node)))
+
+    def _is_number(self, name: str) -> ast.expr:
+        place = ast.Constant(self.places[name])
+        return ast.Subscript(ast.Name(self.flags, ast.Load()), place, ast.Load())
+
+
+def _replaceable(nodes: Sequence[Any]) -> Iterator[str]:
+    """Variables that no other name in a loop can stand for while they are changed.
+
+    Those that count by given numbers, and those of which nothing but arithmetic is read; neither is
+    assigned anything else than a given number.
+    """
+    changes: list[Any] = [
+        n for n in nodes if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)
+    ]
+    assigns = [n for n in nodes if isinstance(n, ast.Assign)]
+    plain = [n for n in assigns if isinstance(n.value, ast.Constant) or is_ours(n)]
+    known = {id(n.target) for n in changes} | {id(target) for n in plain for target in n.targets}
+    names = [n for n in nodes if isinstance(n, ast.Name)]
+    others = {n.id for n in names if not isinstance(n.ctx, ast.Load) and id(n) not in known}
+    operands = {
+        id(part) for n in nodes if isinstance(n, _OPERANDS) for part in ast.iter_child_nodes(n)
+    }
+    operands |= {id(n.value) for n in changes}
+    passed = {n.id for n in names if isinstance(n.ctx, ast.Load) and id(n) not in operands}
+    for name in {n.target.id for n in changes} - others:
+        own = (n for n in changes if n.target.id == name)
+        if name not in passed or all(isinstance(n.value, ast.Constant) for n in own):
+            yield name
+
+
+def different(one: Sequence[ast.stmt], other: Sequence[ast.stmt]) -> set[str]:
+    """Variables whose numbers two ways of a branch change to others."""
+    changes, others = _changes(one), _changes(other)
+    return {name for name in {*changes, *others} if changes.get(name) != others.get(name)}
+
+
+def _changes(way: Sequence[ast.stmt]) -> dict[str, list[str]]:
+    found = dict[str, list[str]]()
+    for node in within(way):
+        match node:
+            case ast.AugAssign(target=ast.Name(id=name)):
+                found.setdefault(name, []).append(ast.dump(node))
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant()):
+                found.setdefault(name, []).append(ast.dump(node))
+            case _:
+                pass
+    return found

@@ -1,0 +1,158 @@
+# pyright: basic, reportMissingImports=false
+"""A loop that ends by a tensor's value, of a function that was written anew (`rewriting.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._higher_order_ops.while_loop import while_loop
+from torch.utils import _pytree as pytree
+
+from rnncc.frontends.torch.marks import mark_loop
+from rnncc.frontends.torch.merged import passed
+from rnncc.frontends.torch.readings import location, refuse
+from rnncc.torch.branching.values import OF_NUMBERS, Nothing, as_flag_on, as_tensor, is_tensor
+from rnncc.torch.kept import Holdings
+
+
+def repeated(
+    goes_on: Callable[..., Any], step: Callable[..., tuple[Any, ...]], held: tuple[Any, ...]
+) -> tuple[Any, ...]:
+    """The variables behind `while goes_on(*held): held = step(numbers, *held)`.
+
+    Iterations before which no tensor is asked are done as Python does them. From then on numbers
+    that change are tensors.
+
+    Args:
+        step: is told which variables began as numbers and may be tensors by now.
+        held: the variables' values; `Nothing` where one is not bound.
+    """
+    plain, before = (False,) * len(held), None
+    numbers = tuple(type(x) in OF_NUMBERS for x in held)
+    test = goes_on(*held)
+    while not is_tensor(test):
+        if not test:
+            return held
+        before, held = held, step(plain, *held)
+        test = goes_on(*held)
+    kept = None if torch.compiler.is_dynamo_compiling() else Holdings((goes_on, step, held))
+
+    def body(values: Sequence[Any]) -> tuple[Any, ...]:
+        return _next(step(numbers, *values), held)
+
+    after = body(_copies(held)) if before is None else held
+    changed = _changed(before or held, after)
+    found = _of_tensors(goes_on, body, held, changed, after, test)
+    if kept is not None and (what := kept.changed()):
+        refuse(
+            location(""), f"a loop on a tensor's value changes {what}", "return it from a function"
+        )
+    return found
+
+
+def _copies(values: Sequence[Any]) -> Any:
+    return pytree.tree_map(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, values)
+
+
+def _changed(before: Sequence[Any], after: Sequence[Any]) -> list[bool]:
+    """Which leaves of variables an iteration has changed, or where they are not known to be the
+    same."""
+    found: list[bool] = []
+    for one, other in zip(before, after, strict=True):
+        leaves, spec = pytree.tree_flatten(one)
+        others, spec_of_other = pytree.tree_flatten(other)
+        if spec == spec_of_other:
+            found += [not _is_same(*both) for both in zip(leaves, others, strict=True)]
+        else:
+            found += [True for _ in others]
+    return found
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, torch.Tensor) or isinstance(other, torch.Tensor):
+        return False
+    return one is other or (type(one) is type(other) and one == other)
+
+
+def _of_tensors(
+    goes_on: Callable[..., Any],
+    step: Callable[[Sequence[Any]], tuple[Any, ...]],
+    held: tuple[Any, ...],
+    changed: list[bool],
+    after: tuple[Any, ...],
+    test: torch.Tensor,
+) -> tuple[Any, ...]:
+    """The loop from where its test is a tensor."""
+    leaves, spec = pytree.tree_flatten(held)
+    others = _leaves_like(spec, after)
+    inits = [as_tensor(*both, test) for both in zip(leaves, others, strict=True)]
+
+    def values_of(carried: Sequence[Any]) -> Any:
+        """The variables, of what is carried from one iteration to the next."""
+        rest = iter(carried)
+        full = [next(rest) if c else x for x, c in zip(leaves, changed, strict=True)]
+        return pytree.tree_unflatten(full, spec)
+
+    def chosen(values: Sequence[Any]) -> list[Any]:
+        return [x for x, c in zip(values, changed, strict=True) if c]
+
+    while not all(c or type(x) not in OF_NUMBERS for x, c in zip(leaves, changed, strict=True)):
+        following = _leaves_like(spec, step(_copies(values_of(chosen(inits)))))
+        same = [_is_same(*both) for both in zip(leaves, following, strict=True)]
+        if all(c or s for c, s in zip(changed, same, strict=True)):
+            break
+        changed = [c or not s for c, s in zip(changed, same, strict=True)]
+
+    def going(*carried: Any) -> torch.Tensor:
+        return _apart(as_flag_on(goes_on(*values_of(carried)), test))
+
+    def body(*carried: Any) -> tuple[Any, ...]:
+        new = _leaves_like(spec, step(values_of(carried)))
+        if not all(c or _is_same(x, y) for x, y, c in zip(leaves, new, changed, strict=True)):
+            raise TypeError("a loop that ends by a tensor's value changes what is no tensor")
+        pairs = zip(chosen(new), carried, strict=True)
+        return tuple(_apart(_like(x, old)) for x, old in pairs)
+
+    run = while_loop if torch.compiler.is_dynamo_compiling() else mark_loop
+    given = tuple(_apart(init) for init in chosen(inits))
+    if not all(isinstance(x, torch.Tensor) for x in given) or not given:
+        raise TypeError("a loop that ends by a tensor's value changes what is no tensor")
+    return tuple(values_of(run(going, body, given)))
+
+
+def _leaves_like(spec: Any, values: Any) -> list[Any]:
+    """What values hold that are nested alike."""
+    leaves, found = pytree.tree_flatten(values)
+    if found != spec:
+        raise TypeError("a loop that ends by a tensor's value changes how its variables are nested")
+    return leaves
+
+
+def _apart(x: Any) -> Any:
+    """What shares no memory with others, as TorchDynamo has it; marks tell it apart themselves."""
+    return passed(x) if torch.compiler.is_dynamo_compiling() else x
+
+
+def _next(values: tuple[Any, ...], held: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The values of the next iteration, but of variables that were not bound before the first."""
+    return tuple(Nothing if old is Nothing else new for old, new in zip(held, values, strict=True))
+
+
+def _like(x: Any, old: torch.Tensor) -> Any:
+    """What becomes of a carried tensor: another one of its type, or a number."""
+    if type(x) in OF_NUMBERS and _fits(OF_NUMBERS[type(x)], old.dtype) and old.dim() == 0:
+        return torch.full((), x, dtype=old.dtype, device=old.device)
+    if not isinstance(x, torch.Tensor) or (x.dtype, x.shape) != (old.dtype, old.shape):
+        what = "a loop that ends by a tensor's value makes {} of {} {}"
+        raise TypeError(what.format(_text(x), old.dtype, list(old.shape)))
+    return x
+
+
+def _fits(dtype: torch.dtype, other: torch.dtype) -> bool:
+    return torch.promote_types(dtype, other) == other or other.is_floating_point
+
+
+def _text(x: Any) -> str:
+    return f"{x.dtype} {list(x.shape)}" if isinstance(x, torch.Tensor) else type(x).__name__

@@ -1,0 +1,311 @@
+"""Cells with loops that end by a tensor's value, each written in another way."""
+
+# pyright: reportPossiblyUnboundVariable=false
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+Cell = Callable[[Any, Any], tuple[Any, Any]]
+
+
+def fixed_point(x, h):
+    err, n = float("inf"), 0
+    while err > 1e-2 and n < 30:
+        new = torch.tanh(0.5 * h + x)
+        err = (new - h).abs().max()
+        h = new
+        n += 1
+    return h * n, h
+
+
+def breaks(x, h):
+    while True:
+        new = torch.tanh(0.5 * h + x)
+        if (new - h).abs().max() < 1e-2:
+            break
+        h = new
+    return new - h, torch.tanh(h + new)
+
+
+def goes_on(x, h):
+    n = 0
+    while n < 10 and h.sum() > -5:
+        n += 1
+        if h[..., 0].sum() > 0:
+            h = h - 0.5
+            continue
+        if h[..., 1].sum() > 1:
+            break
+        h = h + 0.1
+    else:
+        h = h * 0.5
+    return h, torch.tanh(h + x)
+
+
+def returns(x, h):
+    n = 0
+    while n < 8:
+        h = torch.tanh(0.9 * h + x)
+        if h.abs().max() < 0.8:
+            return h * 2, h
+        n += 1
+    return h, h * 0.1
+
+
+def returns_from_for(x, h):
+    for k in range(4):
+        h = torch.tanh(h + 0.3 * x)
+        if h.sum() > 0.5:
+            y = h * (k + 1)
+            return y, h
+    return h, h * 0.1
+
+
+def sums(x, h):
+    total = 0
+    while total < 2:
+        h = torch.tanh(h + x)
+        total += h.abs().mean() + 0.1
+    return h * total, h
+
+
+def within(x, h):
+    k = 0
+    while h.norm() > 0.5 and k < 5:
+        j = 0
+        while h.sum() > 0.2 * j and j < 4:
+            h = h - 0.2
+            j += 1
+        h = h * 0.8
+        k += 1
+    return h * k, torch.tanh(h + x)
+
+
+def of_nests(x, h):
+    state = {"h": h, "c": (x, 0)}
+    while state["h"].sum() > 0:
+        state = {"h": state["h"] - 1, "c": (state["c"][0] * 0.5, state["c"][1] + 1)}
+    return state["c"][0] * state["c"][1], torch.tanh(state["h"])
+
+
+def masked(x, h):
+    active, n = torch.ones(h.shape[:-1], dtype=torch.bool), 0
+    while active.any() and n < 6:
+        new = torch.tanh(h + x)
+        h = torch.where(active[..., None], new, h)
+        active = active & (h.sum(-1) > 0.3)
+        n += 1
+    return h, h
+
+
+def helper(x, h):
+    n = 0
+    while (h - x).norm() > 0.5:
+        h = 0.5 * (h + x)
+        n += 1
+    return h, n
+
+
+def by_helper(x, h):
+    h, n = helper(x, h)
+    return h * n, h
+
+
+def begins_with_none(x, h):
+    last, n = None, 0
+    while last is None or (h - last).norm() > 0.2:
+        last = h
+        h = torch.tanh(h * 0.6 + 0.2 * x)
+        n += 1
+    return h * n, last * 0.5
+
+
+def assigns_in_its_test(x, h):
+    while (size := h.norm()) > 0.6:
+        h = h * 0.5
+    return h * size, torch.tanh(h + x)
+
+
+def of_items(x, h):
+    while True:
+        new = h * 0.5
+        err = (new - h).norm().item()
+        h = new
+        if err < 0.1:
+            break
+    return h * err, torch.tanh(h + x)
+
+
+def of_numbers(x, h):
+    a, b, n, last = 1, 1, 1, 0
+    while h.norm() > 0.6 and n < 9:
+        last = n
+        a, b = b, a + b
+        h = h / (1 + 1 / n)
+        n += 1
+    return h * a / b + last, torch.tanh(h + x)
+
+
+def ends_in_many_ways(x, h):
+    for k in range(3):
+        if k == 1:
+            continue
+        if h.norm() < 0.3:
+            break
+        if x.sum() > 0:
+            h = h * 0.8
+            if h[..., 0].sum() > 0.3:
+                continue
+        else:
+            h = h + 0.1
+            if h[..., 1].sum() > 0.5:
+                break
+        h = h - 0.1 * x
+    else:
+        h = h + 1
+    return h, torch.tanh(h + x)
+
+
+def returns_from_within(x, h):
+    n = 0
+    while n < 3:
+        h, m = h * 0.9, 0
+        while m < 2:
+            h = h - 0.05 * x
+            if h.norm() < 0.8:
+                return h * n, torch.tanh(h)
+            m += 1
+        n += 1
+    return h, torch.tanh(h + x)
+
+
+CELLS: list[Cell] = [
+    fixed_point,
+    returns,
+    sums,
+    within,
+    of_nests,
+    begins_with_none,
+    of_numbers,
+]
+MODULES: list[Cell] = [
+    breaks,
+    goes_on,
+    returns_from_for,
+    returns_from_within,
+    ends_in_many_ways,
+    masked,
+    assigns_in_its_test,
+    of_items,
+    by_helper,
+]
+
+
+class Adaptive(nn.Module):
+    """Adaptive computation time: (x of [N, 3], h of [N, 4]) to (the mean state, the last one)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.halt = nn.GRUCell(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x, h):
+        first, halted = x.new_ones(len(x), 1), x.new_zeros(len(x))
+        y, n = torch.zeros_like(h), 0
+        while (halted < 0.99).any() and n < 6:
+            h = self.cell(torch.cat([x, first], 1), h)
+            first = torch.zeros_like(first)
+            p = torch.sigmoid(self.halt(h)).squeeze(-1)
+            p = torch.where(halted + p > 0.99, 1 - halted, p) * (halted < 0.99)
+            halted = halted + p
+            y = y + p.unsqueeze(-1) * h
+            n += 1
+        return y / n, h
+
+
+def changes_what_it_took(x, h):
+    y = h * 1
+    while y.norm() > 1:
+        y *= 0.5
+    return y, h * x
+
+
+def changes_another(x, h):
+    y, k = h * 0, 0
+    while h.norm() > 0.6 and k < 3:
+        y[..., k] = h.sum()
+        h, k = h * 0.7, k + 1
+    return y, h * x
+
+
+def changes_what_it_may_have_given(x, h):
+    y = h * 1
+    z = y
+    while y.norm() > 1:
+        y = y * 0.5
+    y += 1
+    return z, torch.tanh(y + x)
+
+
+def changes_one_of_two(x, h):
+    a, b = h, x
+    while a.norm() > 0.5:
+        a = a * 0.7
+        b = a
+    a += 1
+    return b, torch.tanh(h + x)
+
+
+def changes_a_number(x, h):
+    n = 0
+    while h.norm() > 0.5:
+        h, n = h * 0.5, n + 1
+    m = n
+    n += 1
+    return h * m, h * n
+
+
+def appends(x, h):
+    hs = [h]
+    while hs[-1].norm() > 0.6:
+        hs.append(hs[-1] * 0.5)
+    return torch.stack(hs).sum(0), h * x
+
+
+def grows(x, h):
+    y = h
+    while y.sum() > 0:
+        y = torch.cat([y, y]) - 1
+    return y.sum(), h * x
+
+
+def starts_with_a_number(x, h):
+    total = 0
+    while h.norm() > 1:
+        total, h = total + h, h * 0.5
+    return h + total, torch.tanh(h + x)
+
+
+def draws(x, h):
+    while h.norm() > 0.6:
+        h = h * torch.rand(())
+    return h, torch.tanh(h + x)
+
+
+_TAKEN = "a loop on a tensor's value changes a tensor in place that it has not made"
+_GIVEN = "may have given is changed in place"
+REFUSED: dict[Cell, str] = {
+    changes_what_it_took: _TAKEN,
+    changes_another: _TAKEN,
+    changes_what_it_may_have_given: _GIVEN,
+    changes_one_of_two: _GIVEN,
+    changes_a_number: _GIVEN,
+    appends: "changes what is no tensor",
+    grows: r"makes torch.float64 \[6\] of torch.float64 \[3\]",
+    starts_with_a_number: r"makes torch.float64 \[3\] of torch.int64 \[\]",
+    draws: "random numbers",
+}
+"""Cells that are refused, and what is said."""

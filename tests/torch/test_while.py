@@ -1,0 +1,83 @@
+"""Loops that end by a tensor's value, and what leaves them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import rnncc_runtime  # noqa: E402
+
+import rnncc.torch  # noqa: E402
+from rnncc.errors import CompileError  # noqa: E402
+from rnncc.frontends.torch import lower  # noqa: E402
+from tests.torch import looping_cells as cells  # noqa: E402
+from tests.torch.test_branches import Loop, check, loop, name_of, slopes  # noqa: E402
+
+
+@pytest.mark.parametrize("cell", cells.CELLS, ids=name_of)
+def test_cell(cell: Any) -> None:
+    check(lambda xs, h: rnncc.torch.scan(cell, xs, h), lambda xs, h: loop(cell, xs, h))
+
+
+class Step(torch.nn.Module):
+    """The first step of a cell."""
+
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        self.cell = cell
+
+    def forward(self, xs, h):
+        return loop(self.cell, xs[:1], h)
+
+
+@pytest.mark.parametrize("cell", cells.MODULES, ids=name_of)
+def test_module(cell: Any) -> None:
+    module = Step(cell)
+    given = torch.zeros(9, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    check(rnncc.torch.compile(module, given), module)
+
+
+@pytest.mark.parametrize("cell", cells.REFUSED, ids=name_of)
+@pytest.mark.parametrize("way", ["scan", "module"])
+def test_refused(cell: Any, way: str) -> None:
+    xs, h = torch.ones(5, 3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+    with pytest.raises(CompileError, match=cells.REFUSED[cell]):
+        if way == "scan":
+            rnncc.torch.scan(cell, xs, h)
+        else:
+            rnncc.torch.compile(Loop(cell), (xs, h))
+
+
+def test_sequences_of_any_number() -> None:
+    torch.manual_seed(0)
+    cell = cells.Adaptive().double()
+    for size in (3, 5):
+        xs = torch.randn(4, size, 3, dtype=torch.float64, requires_grad=True)
+        h = torch.randn(size, 4, dtype=torch.float64, requires_grad=True)
+        own, known = rnncc.torch.scan(cell, xs, h), loop(cell, xs, h)
+        torch.testing.assert_close(own, known)
+        torch.testing.assert_close(
+            slopes(own, *cell.parameters()), slopes(known, *cell.parameters())
+        )
+
+
+def test_a_loop_that_does_not_end() -> None:
+    def cell(x: Any, h: Any) -> Any:
+        while h.sum() < 1:
+            h = h * 0.5
+        return h, h
+
+    with pytest.raises(rnncc_runtime.RunError, match="than its limit"):
+        rnncc.torch.scan(cell, torch.zeros(2, 3), torch.zeros(3))
+
+
+def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counter bounds a loop; one that not every iteration moves does not."""
+    found, own = [], lower.most_iterations
+    monkeypatch.setattr(lower, "most_iterations", lambda *of: found.append(own(*of)) or found[-1])
+    for cell in (cells.fixed_point, cells.goes_on, cells.returns, cells.within, cells.sums):
+        rnncc.torch.scan(cell, torch.ones(2, 3), torch.ones(3))
+    assert found == [29, 10, 8, 4, 5, 4, None]
