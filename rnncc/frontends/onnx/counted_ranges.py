@@ -41,7 +41,7 @@ def counted_range(n: Node) -> Partial | None:
         return None
     b = n.b
     base, more = parted(behind)
-    if base in n.scope.model.counts and (more, start, delta) == (0, 0, 1):
+    if base is not None and base in n.scope.model.counts and (more, start, delta) == (0, 0, 1):
         count = b.reshape(b.cast(base, "i64"), ()) if dims_of(base) else base
     else:
         count = count_of(n, _steps(n, behind, start, delta), Dim.of(0), most)
@@ -54,8 +54,9 @@ def counted_range(n: Node) -> Partial | None:
 def _integers_behind(limit: SSAValue) -> SSAValue:
     """The integers that floats are, where a cast says so."""
     op = limit.owner
-    is_cast = isinstance(op, Cast) and dtype_of(op.x) in ("i32", "i64")
-    return op.x if is_cast and dtype_of(limit) in FLOATS else limit
+    if not isinstance(op, Cast) or dtype_of(limit) not in FLOATS:
+        return limit
+    return op.x if dtype_of(op.x) in ("i32", "i64") else limit
 
 
 def _most(n: Node, behind: SSAValue, start: float, delta: float) -> Dim | None:

@@ -113,7 +113,8 @@ class _Loop:
             return known
         if node is counter:
             return 0
-        if _name(node) == "add" and (added := _number(node.args[1])) is not None:
+        is_sum = _name(node) == "add" and not node.kwargs  # of no multiple of what is added
+        if is_sum and (added := _number(node.args[1])) is not None:
             rest = self._least(node.args[0], counter)
             return None if rest is None else rest + added
         if (branch := self._branch(node)) is None:
