@@ -73,6 +73,14 @@ def sums(x, h):
     return h * total, h
 
 
+def by_quarters(x, h):
+    n = torch.zeros((), dtype=h.dtype)
+    while n < 2:
+        h = torch.tanh(h + x)
+        n = torch.add(n, 1, alpha=0.25)
+    return h, h
+
+
 def within(x, h):
     k = 0
     while h.norm() > 0.5 and k < 5:
@@ -187,6 +195,7 @@ CELLS: list[Cell] = [
     fixed_point,
     returns,
     sums,
+    by_quarters,
     within,
     of_nests,
     begins_with_none,
