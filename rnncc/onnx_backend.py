@@ -91,6 +91,7 @@ class PreparedModel(_BackendRep):
         initialised = {t.name for t in self._message.graph.initializer}
         inputs = [i for i in self._message.graph.input if i.name not in initialised]
         self._inputs = {i.name: i.type.WhichOneof("value") for i in inputs}
+        self._declared = {i.name for i in self._message.graph.input}
         self._constant: list[str] = []
         self._first: Imported | None = None
         self._compiled = dict[object, tuple[Imported, Compute]]()
@@ -107,12 +108,14 @@ class PreparedModel(_BackendRep):
         Args:
             inputs: arrays in the order of the graph's inputs, or by name; or one array. A list of
                 arrays is one of tensors, and None an optional value without an element.
+            seed: of random numbers, if the model draws any; 0 without.
         """
         tensors, containers = self._named(inputs)
+        seed = np.asarray(kwargs.get("seed", 0), np.int32)
         while True:
             values = {name: tensors[name] for name in self._constant if name in tensors}
             try:
-                results = self._call(values, tensors, containers)
+                results = self._call(values, tensors, containers, seed)
             except _NeedsConstants as error:
                 self._constant += error.inputs
                 continue
@@ -140,7 +143,7 @@ class PreparedModel(_BackendRep):
         return tensors, containers
 
     def _call(
-        self, values: Arrays, tensors: Arrays, containers: Mapping[str, Names]
+        self, values: Arrays, tensors: Arrays, containers: Mapping[str, Names], seed: Array
     ) -> Mapping[str, Any]:
         """The outputs, by what is compiled for these values and lists."""
         shapes = {name: array.shape for name, array in tensors.items()} if containers else {}
@@ -155,7 +158,9 @@ class PreparedModel(_BackendRep):
             self._compiled[key] = imported, self._runner(imported.program)
         imported, run = self._compiled[key]
         net = imported.program.net
-        results = run({n: _with_bits(array) for n, array in tensors.items() if n in net.inputs})
+        given = {n: _with_bits(array) for n, array in tensors.items() if n in net.inputs}
+        added = set(net.inputs) - self._declared - set(given)  # the seed, where there is one
+        results = run(given | dict.fromkeys(added, seed))
         results = {n: _without_bits(array, net.outputs[n]) for n, array in results.items()}
         return {name: _assembled(names, results) for name, names in imported.outputs.items()}
 

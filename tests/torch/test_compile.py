@@ -1100,9 +1100,7 @@ class Learning(nn.Module):
 
 class Branching(nn.Module):
     def forward(self, x: Any) -> Any:
-        while x.sum() > 0:
-            x = x - 1
-        return x
+        return x[[bool(row.sum() > 0) for row in x]]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import rnncc.torch  # noqa: E402
 from rnncc.errors import CompileError  # noqa: E402
 from rnncc.frontends.torch import lower  # noqa: E402
 from tests.torch import looping_cells as cells  # noqa: E402
-from tests.torch.test_branches import Loop, check, loop, name_of, slopes  # noqa: E402
+from tests.torch.unrolled import Loop, check, loop, name_of, slopes  # noqa: E402
 
 
 @pytest.mark.parametrize("cell", cells.CELLS, ids=name_of)
