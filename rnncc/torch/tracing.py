@@ -86,7 +86,7 @@ def read(
                 return reading_branches(cell, lambda: _read_by(cell, kind, key))
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use
                 return _read_by(cell, kind, key, anew=True)
-    except TorchDynamoException as error:
+    except (TorchDynamoException, AssertionError) as error:  # the latter of what it takes for sure
         _free_frames(error)
         text = str(error)
         reason = next((known for known in (PAIR, CHANGED) if known in text), None)

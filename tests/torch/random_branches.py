@@ -1,4 +1,4 @@
-"""Random cells that branch on tensors' values, as `scan` and `compile` have them, beside a loop:
+"""Random cells that branch and loop on tensors' values, by `scan` and `compile`, beside a loop:
 
     python -m tests.torch.random_branches --minutes 10
 
@@ -93,10 +93,12 @@ class Drawn:
         if depth >= MOST_DEPTH or kind < 0.4:
             return self.assignment(known, indent)
         inner = indent + "    "
-        if kind < 0.5 and within != "while":
+        if kind < 0.45:
             put(f"{indent}for k in range({self.rng.randint(1, 3)}):")
             self.block(known, inner, depth + 1, "loop")
             return known
+        if kind < 0.5:
+            return self.loop(known, indent, depth)
         if kind < 0.53:
             name = self.rng.choice("uvw")
             test = self.test(known)
@@ -114,7 +116,7 @@ class Drawn:
         if ends < 0.12 and within == "loop":
             put(f"{inner}{self.rng.choice(('break', 'continue'))}")
             return known
-        if ends < 0.2 and within in ("function", "branch"):
+        if ends < 0.2:
             put(f"{inner}return {self.value(one)}, ({self.value(one)}, {self.value(one)})")
             return known
         if self.rng.random() < 0.3:
@@ -126,6 +128,25 @@ class Drawn:
         put(f"{indent}else:")
         other = self.block(known, inner, depth + 1, "branch")
         return [name for name in one if name in other]
+
+    def loop(self, known: list[str], indent: str, depth: int) -> list[str]:
+        """One that ends by a tensor's value, and by a counter."""
+        put, test, inner = self.lines.append, self.test(known), indent + "    "
+        count, most = f"n{depth}", self.rng.randint(1, 4)
+        put(f"{indent}{count} = 0")
+        endless = self.rng.random() < 0.3
+        put(f"{indent}while {True if endless else f'{count} < {most} and ({test})'}:")
+        put(f"{inner}{count} += 1")
+        behind = self.block(known, inner, depth + 1, "loop")
+        if endless:
+            put(f"{inner}if {count} >= {most} or {self.test(behind)}:")
+            put(f"{inner}    break")
+        elif self.rng.random() < 0.2:
+            put(f"{indent}else:")
+            self.block(known, inner, depth + 1, "branch")
+        name = self.rng.choice("hc")
+        put(f"{indent}{name} = ({name} + {count}) * 0.3")
+        return known
 
     def assignment(self, known: list[str], indent: str) -> list[str]:
         put, kind, name = self.lines.append, self.rng.random(), self.rng.choice("hcuvw")

@@ -149,6 +149,8 @@ def _rewrite(function: ast.FunctionDef, span: _Span) -> bool:
             place.rewrite_expression(node)
     flags = [node for node in ast.walk(function) if not done and _is_asked(node, span)]
     for node in flags:
+        if not any(part is node for part in ast.walk(function)):
+            continue  # written anew with the one that it stood in
         place = Branch(chain_to(function, node))
         if isinstance(node, ast.Assert):
             node.test = truth_of(node.test)
