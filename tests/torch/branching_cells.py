@@ -141,6 +141,11 @@ def goes_on(x, h):
     return h, h
 
 
+def of_flags_within_flags(x, h):
+    g = x.dim() > 5 or (x.dim() > 0 and any([x.sum() > 0, h.max() > 0.5]))
+    return (h if g else x), torch.tanh(h + x)
+
+
 def of_flags(x, h):
     up = x.sum() > 0 and h.sum() > 0
     down = not up
@@ -312,6 +317,7 @@ CELLS: list[Cell] = [
     ends_a_loop,
     ends_or_not,
     of_flags,
+    of_flags_within_flags,
     of_checks,
     ends_loops_within,
     of_texts,
