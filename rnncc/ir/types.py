@@ -84,9 +84,9 @@ def is_tensor(type_: Attribute) -> bool:
     """Whether a type is as `tensor` makes it: a symbolic shape, of elements that there are."""
     if not isinstance(type_, TensorType):
         return False
-    tensor_type = cast(Tensor, type_)
+    own = cast(Tensor, type_)
     try:
-        return tensor(_dims(tensor_type), _NAMES[tensor_type.element_type]) == tensor_type
+        return tensor(dims_once(own, _dims), _NAMES[own.element_type]) == own
     except (KeyError, ValueError, AttributeError):  # no list of formulas, or no type of ours
         return False
 

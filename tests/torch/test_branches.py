@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import rnncc.torch  # noqa: E402
 from rnncc.errors import CompileError  # noqa: E402
 from tests.torch import branching_cells as cells  # noqa: E402
-from tests.torch.unrolled import Loop, Scan, check, loop, name_of  # noqa: E402
+from tests.torch.unrolled import Loop, Scan, check, loop, name_of, read  # noqa: E402
 
 ALL = [*cells.CELLS, cells.Method(), cells.closure()]
 MODULES = [
@@ -71,12 +71,8 @@ def test_a_cell_that_an_exported_scan_reads_first() -> None:
 @pytest.mark.parametrize("cell", cells.REFUSED, ids=name_of)
 @pytest.mark.parametrize("way", ["scan", "module"])
 def test_refused(cell: Any, way: str) -> None:
-    xs, h = torch.ones(5, 3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
     with pytest.raises(CompileError, match=cells.REFUSED[cell]):
-        if way == "scan":
-            rnncc.torch.scan(cell, xs, h)
-        else:
-            rnncc.torch.compile(Loop(cell), (xs, h))
+        read(cell, way)
 
 
 class Clipped(torch.autograd.Function):

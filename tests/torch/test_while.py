@@ -14,7 +14,7 @@ import rnncc.torch  # noqa: E402
 from rnncc.errors import CompileError  # noqa: E402
 from rnncc.frontends.torch import lower  # noqa: E402
 from tests.torch import looping_cells as cells  # noqa: E402
-from tests.torch.unrolled import Loop, check, loop, name_of, slopes  # noqa: E402
+from tests.torch.unrolled import check, loop, name_of, read, slopes  # noqa: E402
 
 
 @pytest.mark.parametrize("cell", cells.CELLS, ids=name_of)
@@ -43,12 +43,8 @@ def test_module(cell: Any) -> None:
 @pytest.mark.parametrize("cell", cells.REFUSED, ids=name_of)
 @pytest.mark.parametrize("way", ["scan", "module"])
 def test_refused(cell: Any, way: str) -> None:
-    xs, h = torch.ones(5, 3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
     with pytest.raises(CompileError, match=cells.REFUSED[cell]):
-        if way == "scan":
-            rnncc.torch.scan(cell, xs, h)
-        else:
-            rnncc.torch.compile(Loop(cell), (xs, h))
+        read(cell, way)
 
 
 def test_sequences_of_any_number() -> None:

@@ -35,6 +35,15 @@ class Scan(Loop):
         return rnncc.torch.scan(self.cell, xs, h)
 
 
+def read(cell: Any, way: str) -> None:
+    """Have a cell read by `scan`, or in a module by `compile`."""
+    xs, h = torch.ones(5, 3, dtype=torch.float64), torch.ones(3, dtype=torch.float64)
+    if way == "scan":
+        rnncc.torch.scan(cell, xs, h)
+    else:
+        rnncc.torch.compile(Loop(cell), (xs, h))
+
+
 def check(compiled: Any, plain: Any, shape: Any = (3,)) -> None:
     """Outputs and gradients over inputs of which some take each way."""
     for seed in range(2):

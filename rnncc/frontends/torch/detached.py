@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import location
+from rnncc.frontends.torch.unrolled.view import results_of
 
 DETACH = torch.ops.aten.detach.default
 _WITHOUT_GRADIENTS = torch.ops.higher_order.wrap_with_set_grad_enabled
@@ -40,9 +41,8 @@ def refuse_hidden_changes(module: GraphModule, plain: Collection[str] = ()) -> C
     for name, part in module.named_children():
         if isinstance(part, GraphModule) and name not in inner:
             refuse_hidden_changes(part)
-    results: Any = module.graph.output_node().args[0]
-    many = results if isinstance(results, (tuple, list)) else (results,)
-    return [i for i, result in enumerate(many) if histories.carries_gradients(result)]
+    many = enumerate(results_of(module))
+    return [i for i, result in many if histories.carries_gradients(result)]
 
 
 class _Histories:

@@ -13,6 +13,7 @@ from rnncc.frontends.torch.decompositions import FUNCTIONS
 from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.marks import choose, mark, mark_loop
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
+from rnncc.frontends.torch.unrolled.view import parts_of
 
 
 def _rnn_cell(activation: Any) -> Any:
@@ -77,11 +78,7 @@ def _are_tensors(carried: Any) -> bool:
 def _iterated(going: Any, body: Any, inits: Any, held: Any) -> Any:
     """`torch.while_loop`, whose parts would be traced several times, too."""
     parts = [lambda *xs, part=part: Whole(part).run(*xs, *held) for part in (going, body)]
-    return mark_loop(lambda *xs: _only(parts[0](*xs)).reshape(()), parts[1], inits)
-
-
-def _only(result: Any) -> Any:
-    return result[0] if isinstance(result, (tuple, list)) else result
+    return mark_loop(lambda *xs: parts_of(parts[0](*xs))[0].reshape(()), parts[1], inits)
 
 
 def _linear(x: Any, weight: Any, bias: Any) -> Any:

@@ -32,6 +32,7 @@ from rnncc.frontends.torch.types import (
     element_type,
     fixed_size,
 )
+from rnncc.frontends.torch.unrolled.view import parts_of
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.gates import DEFAULT_LIMIT, NESTED_LIMIT, Branch, repeat, when
@@ -89,8 +90,7 @@ def lower_graph(
             case "call_function":
                 lowering.env[node] = lowering.call(node)
             case "output":
-                results: Any = node.args[0]
-                many = results if isinstance(results, (tuple, list)) else (results,)
+                many = parts_of(node.args[0])
                 lowering.selections.check(many)
                 return [lowering.env[r] if isinstance(r, Node) else r for r in many]
             case _:

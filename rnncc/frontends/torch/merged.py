@@ -16,7 +16,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import held_graph
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of
-from rnncc.frontends.torch.unrolled.view import value_of
+from rnncc.frontends.torch.unrolled.view import results_of, value_of
 
 DECIDED = (torch.ops.higher_order.cond, torch.ops.higher_order.while_loop)
 """What may give tensors as it found them."""
@@ -75,7 +75,7 @@ def refuse_changes_behind(module: GraphModule) -> list[set[int]]:
         merged.check(node)
         if node.target is torch.ops.higher_order.cond:
             for way in filter(None, map(held_graph, node.args[1:3])):
-                given, results = refuse_changes_behind(way), _results(way)
+                given, results = refuse_changes_behind(way), results_of(way)
                 for user in (user for user in node.users if user.target is operator.getitem):
                     for number in given[user.args[1]]:
                         merged.join(value_of(user), value_of(node.args[3][number]))
@@ -84,7 +84,7 @@ def refuse_changes_behind(module: GraphModule) -> list[set[int]]:
         if node.target is torch.ops.higher_order.while_loop:
             _join_of_loop(merged, node)
     places = [value_of(place) for place in module.graph.find_nodes(op="placeholder")]
-    return [_inputs_of(result, places, merged) for result in _results(module)]
+    return [_inputs_of(result, places, merged) for result in results_of(module)]
 
 
 def may_be_one(one: Any, other: Any) -> bool:
@@ -98,7 +98,7 @@ def _join_of_loop(merged: Merged, node: Node) -> None:
     parts = [part for part in map(held_graph, node.args[:2]) if part is not None]
     for part in parts:
         refuse_changes_behind(part)
-    if not all(isinstance(x, Node) and x.target is passed for x in _results(parts[1])):
+    if not all(isinstance(x, Node) and x.target is passed for x in results_of(parts[1])):
         return
     users = [user for user in node.users if user.target is operator.getitem]
     begun: Any = [x.args[0] for x in node.args[2]]  # pyright: ignore
@@ -114,16 +114,11 @@ def refuse_different_numbers(nodes: Iterable[Node]) -> None:
     for node in nodes:
         if node.target is not torch.ops.higher_order.cond:
             continue
-        ways = [_results(way) for way in filter(None, map(held_graph, node.args[1:3]))]
+        ways = [results_of(way) for way in filter(None, map(held_graph, node.args[1:3]))]
         for both in zip(*ways, strict=True):
             if len({x for x in both if not isinstance(x, Node)}) > 1:
                 what = "branches that give different numbers of Python are not supported here"
                 raise CompileError(location(node), what)
-
-
-def _results(module: GraphModule) -> Any:
-    results = module.graph.output_node().args[0]
-    return results if isinstance(results, (tuple, list)) else (results,)
 
 
 def _is_number(result: Any) -> bool:

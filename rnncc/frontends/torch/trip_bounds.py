@@ -15,6 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from rnncc.frontends.torch.graphs import held_graph
+from rnncc.frontends.torch.unrolled.view import results_of
 
 _SAME = ("clone", "view", "reshape", "alias", "detach", "_unsafe_view", "expand")
 _AND, _OR = ("logical_and", "bitwise_and"), ("logical_or", "bitwise_or")
@@ -32,7 +33,7 @@ def most_iterations(inits: Any, going: GraphModule, step: GraphModule) -> int | 
     loop = _Loop(step, len(inits))
     carried = dict(zip(going.graph.find_nodes(op="placeholder"), range(len(inits)), strict=False))
     found = list[int]()
-    for part in loop.parts(_results(going)[0], _AND):
+    for part in loop.parts(results_of(going)[0], _AND):
         if part in carried:
             found += loop.bounds_by_flag(loop.results[carried[part]], inits)
         elif (limit := _limit(part, _BELOW)) is not None and (
@@ -50,7 +51,7 @@ class _Loop:
     """
 
     def __init__(self, step: GraphModule, count: int) -> None:
-        self.results = _results(step)
+        self.results = results_of(step)
         self._carried = step.graph.find_nodes(op="placeholder")[:count]
         self._outer = dict[Any, Any]()  # what branches are given, and where that is from
         self._taken = dict[Any, int]()  # ways of branches where the loop goes on
@@ -136,12 +137,7 @@ class _Loop:
         graph: Any = held_graph(call.args[1 + number])
         given: Any = call.args[3]
         self._outer.update(zip(graph.graph.find_nodes(op="placeholder"), given, strict=True))
-        return _results(graph)
-
-
-def _results(module: GraphModule) -> Sequence[Any]:
-    results: Any = module.graph.output_node().args[0]
-    return results if isinstance(results, (tuple, list)) else (results,)
+        return results_of(graph)
 
 
 def _name(node: Any) -> str:

@@ -30,6 +30,11 @@ def parts_of(value: Any) -> Sequence[Any]:
     return value if isinstance(value, (tuple, list)) else (value,)
 
 
+def results_of(module: GraphModule) -> Sequence[Any]:
+    """The nodes and constants that a graph gives."""
+    return parts_of(module.graph.output_node().args[0])
+
+
 def name_of(node: Node) -> str:
     """What a node calls: `select` for the method, the function and the operator."""
     target: Any = node.target
