@@ -1,4 +1,4 @@
-"""`pytest --draw`: of tests with many cases, as many as half a second computes, for `make test`.
+"""`pytest --draw`: of tests with many cases, as many as 0.3 s compute, for `make test`.
 
 Compiling takes the time, and thousands of cases compile something. A test function that takes
 longer than that runs some of its cases, evenly spaced. Which ones differs from function to
@@ -21,7 +21,7 @@ from zlib import crc32
 
 import pytest
 
-BUDGET = 0.5
+BUDGET = 0.3
 """Processor seconds of one test function."""
 LEAST = 0.001
 """What is written of a case at least."""

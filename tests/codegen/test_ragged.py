@@ -136,7 +136,7 @@ def test_lengths(kind: str, form: str, batch: int) -> None:
 
 
 @every_cell
-@examples(20)
+@examples(12)
 @given(data=st.data())
 def test_any_lengths(kind: str, form: str, data: st.DataObject) -> None:
     steps = data.draw(st.integers(0, 12))
@@ -239,7 +239,7 @@ def test_sums_of_a_known_batch_of_one() -> None:
     np.testing.assert_allclose(meant, want, 1e-5, 1e-5)
 
 
-@examples(20)
+@examples(12)
 @given(ragged_programs(), st.booleans())
 def test_random_loops(program: Program, code: bool) -> None:
     check_random(program, after_passes, compiled if code else interpreted)

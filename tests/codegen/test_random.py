@@ -19,13 +19,13 @@ from tests.codegen.random_programs import (
 from tests.strategies import laid_out_programs
 
 
-@examples(40)
+@examples(20)
 @given(PROGRAMS)
 def test_compiled(program: Program) -> None:
     check(program, as_it_is, compiled)
 
 
-@examples(40)
+@examples(20)
 @given(PROGRAMS)
 def test_whole_pipeline(program: Program) -> None:
     check(program, after_passes, compiled)
@@ -51,7 +51,7 @@ def test_many_layouts(program: Program, passes: bool) -> None:
     check(program, after_passes if passes else as_it_is, compiled)
 
 
-@examples(40)
+@examples(20)
 @given(PROGRAMS)
 def test_kernels(program: Program) -> None:
     check(program, as_it_is, interpreted)

@@ -16,7 +16,7 @@ from rnncc.options import Options
 from tests.compiling import optimise
 
 quick = settings(
-    max_examples=25,
+    max_examples=15,
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,

@@ -165,11 +165,11 @@ LINES = [f"return {line}" for line in (ONE + TWO).strip().splitlines()]
 LINES += [f"a = a * 1.0; {line}; return y" for line in STATEMENTS.strip().splitlines()]
 
 
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("part", range(16))
 def test_lines(part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What TorchScript takes of the lines of random cells, scripted and traced."""
     monkeypatch.syspath_prepend(tmp_path)
-    chosen = LINES[part::8]
+    chosen = LINES[part::16]
     text = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
     text += "from tests.torch.random_lines import Parameters\n"
     for number, line in enumerate(chosen):

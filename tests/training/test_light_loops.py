@@ -37,7 +37,7 @@ def near(got: Arrays, want: Arrays, told: str) -> None:
     check_close(want, got, told)
 
 
-@examples(8)
+@examples(5)
 @given(light_programs(), RECOMPUTE)
 def test_against_the_interpreter(program: Program, recompute: str) -> None:
     check_trained(program, recompute, near, single, SIZES)

@@ -20,7 +20,7 @@ from tests.training.product_programs import product_programs
 from tests.training.random_nets import check_trained
 
 
-@examples(12)
+@examples(8)
 @given(PROGRAMS, RECOMPUTE)
 def test_gradients(program: Program, recompute: str) -> None:
     check_trained(program, recompute, near, single)
