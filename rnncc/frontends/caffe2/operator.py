@@ -63,6 +63,7 @@ class Blob:
     shared: bool = False
     uses: int = 0
     end: Blob | None = None
+    total: Dim | None = None
 
 
 @dataclass
@@ -249,6 +250,11 @@ class Operator(ABC):
         """At level 2 of `assume` raise where it is not known what a blob holds."""
         if level == 2 and s.value(blob) is None:
             raise self.unknown_content(blob)
+
+    def expect_indices(self, blob: Blob) -> None:
+        """Raise `CompileError` where a blob holds no integers that number rows."""
+        if blob.dtype not in (None, "i32", "i64"):
+            raise self.error(f'"{blob.name}" is {blob.dtype}, expected int32 or int64')
 
     def has_channels_last(self) -> bool:
         """Whether the argument `order` says that channels are the last axis, not axis 1."""

@@ -44,9 +44,13 @@ class Late(Table):
 
 @cache
 def _gradients() -> Table:
-    from rnncc.frontends.caffe2.ops import gradients, recurrent_gradient
+    from rnncc.frontends.caffe2.ops import gradients, lengths_gradients, recurrent_gradient
 
-    return {**gradients.OPERATORS, **recurrent_gradient.OPERATORS}
+    return {
+        **gradients.OPERATORS,
+        **lengths_gradients.GRADIENTS,
+        **recurrent_gradient.OPERATORS,
+    }
 
 
 def _layers() -> Table:
@@ -73,10 +77,11 @@ def _rows() -> Table:
     return rows.OPERATORS
 
 
+@cache
 def _segments() -> Table:
-    from rnncc.frontends.caffe2.ops import segments
+    from rnncc.frontends.caffe2.ops import lengths, segments
 
-    return segments.OPERATORS
+    return {**segments.OPERATORS, **lengths.OPERATORS}
 
 
 def _reductions() -> Table:

@@ -46,6 +46,9 @@ def truth(*shape: int) -> Any:
 IMAGE, LAST = real(2, 4, 5, 6), real(2, 5, 6, 4)
 X = real(3, 4, 5)
 ROWS = (real(3, 4), real(3, 4))
+LENGTHS = whole(2, 0, 2, 1)
+WORDS = (np.array([4, 1, 1, 0, 5]), LENGTHS)
+"""Rows of a table, in parts."""
 
 CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
     ("Gather", [real(6, 3), np.array([[1, 5], [0, 1]])], 1, {}),
@@ -159,6 +162,46 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
         for kind in ("Sum", "Mean", "Max", "LogSumExp", "LogMeanExp")
     ),
     ("ConstantFill", [], 1, {"shape": [2], "value": 3}),
+    *((f"Lengths{kind}", [real(5, 2), LENGTHS], 1, {}) for kind in ("Sum", "Mean", "Max")),
+    ("LengthsMax", [-np.abs(real(5)), LENGTHS], 1, {}),
+    ("LengthsWeightedSum", [real(5, 2), real(5), LENGTHS], 1, {}),
+    ("LengthsWeightedSum", [real(5, 2, 2), real(5), LENGTHS], 1, {"grad_on_weights": 1}),
+    ("SparseLengthsSum", [real(6, 2), *WORDS], 1, {}),
+    ("SparseLengthsMean", [real(6, 2), WORDS[0].astype(np.int32), WORDS[1]], 1, {}),
+    ("SparseLengthsWeightedSum", [real(6, 2), real(5), *WORDS], 1, {}),
+    ("SparseLengthsWeightedSum", [real(6, 2), real(5), *WORDS], 1, {"grad_on_weights": 1}),
+    ("SparseLengthsPositionalWeightedSum", [real(6, 2), real(3), *WORDS], 1, {}),
+    ("LengthsTile", [real(4, 2), LENGTHS], 1, {}),
+    ("LengthsToSegmentIds", [LENGTHS], 1, {}),
+    ("PackSegments", [LENGTHS, real(5, 2)], 1, {}),
+    ("PackSegments", [LENGTHS, real(5)], 2, {"return_presence_mask": 1, "max_length": 2}),
+    ("PackSegments", [LENGTHS, real(5, 2)], 1, {"pad_minf": 1, "max_length": 4}),
+    ("PackSegments", [LENGTHS, np.arange(5)], 1, {}),
+    ("UnpackSegments", [LENGTHS, real(4, 3, 2)], 1, {}),
+    ("UnpackSegments", [LENGTHS, real(4, 2)], 1, {"max_length": 2}),
+    ("UnsortedSegmentSum", [real(5, 2), whole(2, 0, 2, 3, 0)], 1, {"num_segments": 5}),
+    ("UnsortedSegmentMean", [real(5), whole(2, 0, 2, 3, 0)], 1, {}),
+    ("SortedSegmentSum", [real(5, 2), whole(0, 0, 1, 1, 1)], 1, {}),
+    ("SortedSegmentMean", [real(5, 2), whole(0, 0, 1, 1, 1)], 1, {}),
+    *(
+        ("SequenceMask", [X], 1, {"mode": mode, "fill_val": -1.0, **args})
+        for mode in ("upper", "lower", "upperdiag", "lowerdiag")
+        for args in ({}, {"batch": 0, "axis": 2})
+    ),
+    *(
+        ("SequenceMask", [X, whole(1, 3, 0, 5)[-n:]], 1, {"fill_val": -1.0, **args})
+        for n, args in (
+            (3, {"mode": "sequence", "repeat_from_axis": 2}),
+            (4, {"mode": "sequence", "batch": 0, "axis": 2}),
+            (3, {"mode": "window", "radius": 2}),
+            (4, {"mode": "window", "radius": 1, "batch": -3, "axis": -1}),
+        )
+    ),
+    ("ThresholdedRelu", [X], 1, {"alpha": 0.5}),
+    ("ReluN", [X], 1, {"n": 0.7}),
+    ("Mish", [X], 1, {}),
+    ("Glu", [real(3, 4)], 1, {}),
+    ("Glu", [X], 1, {"dim": 1}),
 ]
 
 WITHOUT_WEIGHT = {("SoftmaxWithLoss", 0)}
@@ -196,7 +239,13 @@ def run(kind: str, inputs: list[Any], outputs: int, args: dict[str, Any]) -> dic
         gradients = trained.AddGradientOperators({y: f"{y}_w" for y in floats})
     except Exception:  # there are none
         return found
-    names = {x: str(gradients[x]) for x in xs if isinstance(gradients.get(x), core.BlobReference)}
+    names = dict[str, str]()
+    for x in xs:
+        gradient = gradients.get(x)
+        if isinstance(gradient, core.GradientSlice):  # of the rows that were read of a table
+            names[x] = str(gradient.values)
+        elif gradient is not None:
+            names[x] = str(gradient)
     weights = {f"{y}_w": np.asarray(real(*results[y].shape), np.float32) for y in floats}
     for name, array in weights.items():
         workspace.FeedBlob(name, array)

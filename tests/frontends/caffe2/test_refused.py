@@ -145,7 +145,10 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("Scale", one(cast=DOUBLE, scale=2.0), "f64"),
         ("LayerNorm Softmax SumElements SumSqrElements", one(cast=DOUBLE), "f64"),
         ("SequenceMask", one("x n", cast=DOUBLE, mode="sequence"), "f64"),
-        ("WeightedSum", one("x w", cast=DOUBLE), "f64"),
+        ("WeightedSum LengthsSum LengthsMean LengthsMax", one("x w", cast=DOUBLE), "f64"),
+        ("LengthsWeightedSum SparseLengthsSum", one("x w n", cast=DOUBLE), "f64"),
+        ("UnsortedSegmentSum UnsortedSegmentMean", one("x n", cast=DOUBLE), "f64"),
+        ("Glu", one(cast=DOUBLE), "f64"),
         ("GatherPadding", one("x n", cast=DOUBLE), "f64"),
         ("SparseToDense", one("n x z", cast=DOUBLE), "f64"),
         ("LSTMUnit GRUUnit", unit(cast=DOUBLE), "f64"),
@@ -200,13 +203,20 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("Slice", one(shapes={"x": ("N", 3)}, starts=[0, 0], ends=[2, -1]), "from behind")
     ],
     "a slice without elements": [("Slice", one(starts=[1, 0], ends=[1, -1]), "from 1 to 1")],
-    "any `mode` but sequence": [
-        ("SequenceMask", one("x n", mode=mode), f"{mode!r}, which is not supported")
-        for mode in ("window", "upper", "lower", "upperdiag", "lowerdiag")
+    "lengths of which nothing tells how many rows they have together, neither their content nor"
+    " another operator that reads them": [
+        ("UnpackSegments", one("n x", shapes={"x": ("N", 4, 3)}), RUN_TIME),
+        ("LengthsTile", one("x n", shapes={"x": ("N", 3)}), RUN_TIME),
+        ("LengthsToSegmentIds", one("n", shapes={"n": ("N",)}), RUN_TIME),
     ],
-    "`batch`": [("SequenceMask", one("x n", mode="sequence", batch=1), "'batch'")],
-    "`repeat_from_axis`": [
-        ("SequenceMask", one("x n", mode="sequence", repeat_from_axis=1), "'repeat_from_axis'")
+    "`max_length` of lengths that are not known at compile time": [
+        ("UnpackSegments", one("n x", shapes={"x": ("N", 4, 3)}, max_length=2), RUN_TIME)
+    ],
+    "no `max_length`, where lengths are not known at compile time": [
+        ("PackSegments", one("n x", shapes={"x": ("S", 3)}), "lacks the argument 'max_length'")
+    ],
+    "no `num_segments`, where the numbers are not known at compile time": [
+        ("UnsortedSegmentSum UnsortedSegmentMean", one("x n", shapes={"x": ("S", 3)}), RUN_TIME)
     ],
     "lengths other than int32": [
         ("SequenceMask", lambda kind: lengths64(kind, mode="sequence"), "i64, expected i32"),

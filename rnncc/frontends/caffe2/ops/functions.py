@@ -15,8 +15,10 @@ from rnncc.nn.activations import (
     gelu,
     hard_sigmoid,
     leaky_relu,
+    mish,
     soft_sign,
     softplus,
+    thresholded_relu,
 )
 from rnncc.nn.arithmetic import clamp, modulo, reciprocal, sign, times
 from rnncc.nn.axes import along
@@ -67,6 +69,57 @@ class HardSigmoid(Unary):
 
     def build(self, e: Emitter) -> None:
         e[self.ys[0]] = hard_sigmoid(e.b, self.operand(e), self.alpha, self.beta)
+
+
+class ThresholdedRelu(Unary):
+    """Y = X where it is above `alpha`, else 0.
+
+    Refused: tensors of integers or bools.
+    """
+
+    def setup(self, maker: Resolver) -> None:
+        self.alpha = self.args.float("alpha", 1.0)
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = thresholded_relu(e.b, self.operand(e), self.alpha)
+
+
+class ReluN(Unary):
+    """Y = X, within 0 and `n`.
+
+    Refused: tensors of integers or bools.
+    """
+
+    def setup(self, maker: Resolver) -> None:
+        self.most = self.args.float("n", 6.0)
+        if not self.most > 0:
+            raise self.error(f"argument 'n' is {self.most:g}, expected a positive number")
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = clamp(e.b, self.operand(e), 0.0, self.most)
+
+
+class Glu(Operator):
+    """Y = the first half of X along `dim`, the last axis by default, times the sigmoid of the
+    second.
+
+    Refused: elements other than float32.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.expect_dtypes("f32", self.xs[0], self.ys[0])
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            axis = self.axis("dim", -1, len(dims))
+            half = s.resolve(dims[axis]).divide(2)
+            if half is None:
+                raise self.error(f"{s.size_text(dims[axis])} elements have no halves")
+            s.expect(self.ys[0], (*dims[:axis], half, *dims[axis + 1 :]))
+
+    def build(self, e: Emitter) -> None:
+        b, axis, dims = e.b, self.axis("dim", -1, len(e.dims(self.xs[0]))), e.dims(self.ys[0])
+        x, gate = (b.slice(e[self.xs[0]], axis, n * dims[axis], dims[axis]) for n in range(2))
+        e[self.ys[0]] = b.mul(x, b.sigmoid(gate))
 
 
 class Gelu(Unary):
@@ -225,6 +278,10 @@ OPERATORS: dict[str, type[Operator]] = {
     "Selu": Selu,
     "LeakyRelu": LeakyRelu,
     "HardSigmoid": HardSigmoid,
+    "ThresholdedRelu": ThresholdedRelu,
+    "ReluN": ReluN,
+    "Glu": Glu,
+    "Mish": unary("X tanh(log(1 + exp(X)))", mish),
     "Softplus": unary("log(1 + exp(X))", softplus),
     "Softsign": unary("X / (1 + |X|)", soft_sign),
     "Cube": unary("X * X * X", cube, "nothing"),

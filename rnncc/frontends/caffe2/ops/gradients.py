@@ -200,10 +200,10 @@ def _softmax(b: Builder, y: SSAValue, dy: SSAValue, axis: int) -> SSAValue:
 
 _READ = {
     "x0 dy0": "Abs Erf Softsign Sin Cos Tan Asin Acos Atan Logit AveragedLoss Normalize Slice",
-    "y0 dy0": "Reciprocal Elu Selu LeakyRelu HardSigmoid Softplus Clip",
+    "y0 dy0": "Reciprocal Elu Selu LeakyRelu HardSigmoid Softplus Clip ThresholdedRelu ReluN",
     "dy0 x0": "Cube Sinh Cosh Gelu ReduceFrontSum ReduceFrontMean ReduceBackSum ReduceBackMean",
     "dy0 y0": "Rsqrt",
-    "x0 y0 dy0": "Swish AveragePool",
+    "x0 y0 dy0": "Swish Mish AveragePool",
     "dy0 x0 y0": "ReduceSum ReduceMean ReduceL1 ReduceL2",
     "x0 x1 dy0": "LabelCrossEntropy CrossEntropy",
     "dy0 y1 x0": "TopK",

@@ -15,8 +15,6 @@ from rnncc.ir.dims import product
 from rnncc.nn.convolution import channels_first, channels_last
 from rnncc.nn.indexing import one_hot
 
-INDICES = ("i32", "i64")
-
 
 class Gather(Operator):
     """Y = the slices of X0 along `axis` that X1 numbers, from 0 on; a call with another number
@@ -31,8 +29,7 @@ class Gather(Operator):
     def infer(self, s: Shapes) -> None:
         x, index = self.xs
         s.same_dtype(x, self.ys[0])
-        if index.dtype not in (None, *INDICES):
-            raise self.error(f'"{index.name}" is {index.dtype}, expected int32 or int64')
+        self.expect_indices(index)
         dims, places, whole = s.dims(x), s.dims(index), s.dims(self.ys[0])
         if dims is None:
             return
@@ -85,8 +82,7 @@ class SparseToDense(Operator):
     def infer(self, s: Shapes) -> None:
         index, rows, like = self.xs
         s.expect_dtypes("f32", rows, self.ys[0])
-        if index.dtype not in (None, *INDICES):
-            raise self.error(f'"{index.name}" is {index.dtype}, expected int32 or int64')
+        self.expect_indices(index)
         dims, all_rows = s.dims(rows), s.dims(like)
         if dims is None:
             return

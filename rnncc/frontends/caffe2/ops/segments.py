@@ -14,6 +14,7 @@ from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.axes import along
 from rnncc.nn.reduction import count, largest, log_sum_exp, mean, total
 
 Reduction = Callable[[Builder, SSAValue, Sequence[int]], SSAValue]
@@ -212,6 +213,62 @@ class Segments(Operator):
         e[self.ys[0]] = e.b.concat(rows, 0)
 
 
+def means_of(b: Builder, sums: SSAValue, ids: SSAValue) -> SSAValue:
+    """Sums of the rows that have a number each, divided by how many there are; 0 of none."""
+    ones = b.fill(1.0, dims_of(ids))
+    counts = b.scatter("sum", b.fill(0.0, dims_of(sums)[:1]), ones, ids, 0)
+    counts = b.maximum(counts, b.fill(1.0, ()))
+    return b.div(sums, along(b, counts, 0, len(dims_of(sums))))
+
+
+class UnsortedSegmentSum(Operator):
+    """Y[k] = the sum of the rows X0[i] with X1[i] = k, `num_segments` of them; a call with another
+    number fails.
+
+    Refused: no `num_segments`, where the numbers are not known at compile time; elements other than
+    float32.
+    """
+
+    inputs = (2, 2)
+    averages = False
+
+    def setup(self, maker: Resolver) -> None:
+        self.count = self.args.int("num_segments", -1)
+
+    def infer(self, s: Shapes) -> None:
+        x, ids = self.xs
+        s.expect_dtypes("f32", x, self.ys[0])
+        s.expect_dtype(ids, "i32")
+        dims, count = s.dims(x), self._count(s)
+        if dims is not None:
+            s.expect(ids, dims[:1])
+            if count is not None:
+                s.expect(self.ys[0], (count, *dims[1:]))
+
+    def _count(self, s: Shapes) -> int | None:
+        ids = s.value(self.xs[1])
+        if self.count > 0 or ids is None:
+            return self.count if self.count > 0 else None
+        return max(map(int, ids), default=-1) + 1
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and self._count(s) is None:
+            raise self.unknown_content(self.xs[1])
+
+    def build(self, e: Emitter) -> None:
+        b, x, ids = e.b, e[self.xs[0]], e[self.xs[1]]
+        y = b.scatter("sum", b.fill(0.0, e.dims(self.ys[0])), x, ids, 0)
+        y = means_of(b, y, ids) if self.averages else y
+        e[self.ys[0]] = y
+
+
+class UnsortedSegmentMean(UnsortedSegmentSum):
+    """Y[k] = the mean of the rows X0[i] with X1[i] = k, 0 of none, `num_segments` of them; a call
+    with another number fails."""
+
+    averages = True
+
+
 def _log_mean_exp(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     return b.sub(log_sum_exp(b, x, axes), b.log(count(b, x, axes)))
 
@@ -229,6 +286,10 @@ OPERATORS: dict[str, type[Operator]] = {
     "RemovePadding": RemovePadding,
     "GatherPadding": GatherPadding,
     "LengthsRangeFill": LengthsRangeFill,
+    "UnsortedSegmentSum": UnsortedSegmentSum,
+    "UnsortedSegmentMean": UnsortedSegmentMean,
+    "SortedSegmentSum": _segments("the sum of", total),
+    "SortedSegmentMean": _segments("the mean of", mean),
     "SortedSegmentRangeSum": _segments("the sum of", total),
     "SortedSegmentRangeMean": _segments("the mean of", mean),
     "SortedSegmentRangeMax": _segments("the largest elements of", largest),

@@ -6,44 +6,74 @@ from math import inf
 
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
-from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.dims import Dim, product
+from rnncc.nn.arithmetic import absolute
+
+_DIAGONALS = {"upper": "le", "lower": "ge", "upperdiag": "lt", "lowerdiag": "gt"}
+"""How j compares to i where elements stay, by the mode."""
 
 
 class SequenceMask(Operator):
-    """Y[i, j] = X[i, j] for j < lengths[i], else fill_val; i runs over the axes before `axis`.
+    """Y[i, j] = X[i, j] where the `mode` says so, else fill_val; j runs along the axes from `axis`
+    on, and i along those before, or with `batch` along those between. sequence: j < X1[i]; window:
+    j at most `radius` from X1[i]; upper: j <= i; lower: j >= i; upperdiag: j < i; lowerdiag: j > i.
+    With `repeat_from_axis` a sequence's j runs along the axes before that one.
 
-    Refused: any `mode` but sequence; `batch`; `repeat_from_axis`; lengths other than int32;
-    elements other than float32.
+    Refused: lengths other than int32; elements other than float32.
     """
 
-    inputs = (2, 2)
+    inputs = (1, 2)
 
     def setup(self, maker: Resolver) -> None:
-        mode = self.args.str("mode")
-        if mode != "sequence":
-            raise self.error(f"argument 'mode' is {mode!r}, which is not supported", "sequence is")
-        for name in ("batch", "repeat_from_axis"):
-            if name in self.args:
-                raise self.error(f"argument {name!r} is not supported")
+        self.mode = self.args.str("mode")
+        reads = self.mode in ("sequence", "window")
+        if not reads and self.mode not in _DIAGONALS:
+            known = ", ".join(("sequence", "window", *_DIAGONALS))
+            raise self.error(f"argument 'mode' is {self.mode!r}, expected one of {known}")
+        if len(self.xs) != 1 + reads:
+            raise self.error(f"has {len(self.xs)} inputs, expected {1 + reads} in this mode")
+        self.repeats = "repeat_from_axis" in self.args
+        if self.repeats and (self.mode != "sequence" or "batch" in self.args):
+            raise self.error("argument 'repeat_from_axis' is for sequences without 'batch'")
         # Where it is its own gradient, nothing comes back from what was filled in.
         self.fill = 0.0 if self.args.flag("grad") else self.args.float("fill_val", -inf)
 
     def infer(self, s: Shapes) -> None:
-        x, lengths = self.xs
+        x, lengths = self.xs[0], self.xs[1:]
         s.same_shape(x, self.ys[0])
         s.expect_dtypes("f32", x, self.ys[0])
         dims = s.dims(x)
         if dims is not None:
-            s.expect(lengths, (product(dims[: self.axis("axis", 1, len(dims))]),), "i32")
+            for blob in lengths:
+                s.expect(blob, self._matrices(dims)[1:2], "i32")
+
+    def _matrices(self, dims: Dims) -> Dims:
+        """The sizes of the batch, of i, of j, and of what lies behind j."""
+        axis = self.axis("axis", 1, len(dims))
+        first = self.axis("batch", 0, len(dims)) + 1 if "batch" in self.args else 0
+        last = self.axis("repeat_from_axis", 0, len(dims)) if self.repeats else len(dims)
+        if not first <= axis <= last:
+            raise self.error(f"its axes {first}, {axis} and {last} are not in order")
+        return (
+            product(dims[:first]),
+            product(dims[first:axis]),
+            product(dims[axis:last]),
+            product(dims[last:]),
+        )
 
     def build(self, e: Emitter) -> None:
         b, dims = e.b, e.dims(self.xs[0])
-        axis = self.axis("axis", 1, len(dims))
-        left, right = product(dims[:axis]), product(dims[axis:])
-        rows = b.reshape(e[self.xs[0]], (left, right))
-        position = b.iota((1, right), 1)
-        inside = b.compare("lt", position, b.reshape(e[self.xs[1]], (left, 1)))
+        whole = self._matrices(dims)
+        j, i = b.iota((1, 1, whole[2], 1), 2, "i64"), b.iota((1, whole[1], 1, 1), 1, "i64")
+        if len(self.xs) > 1:
+            i = b.cast(b.reshape(e[self.xs[1]], (1, whole[1], 1, 1)), "i64")
+        if self.mode == "window":
+            distance = absolute(b, b.sub(j, i))
+            inside = b.compare("le", distance, b.fill(self.args.int("radius", 10), (), "i64"))
+        else:
+            inside = b.compare(_DIAGONALS.get(self.mode, "lt"), j, i)
+        rows = b.reshape(e[self.xs[0]], whole)
         e[self.ys[0]] = b.reshape(b.select(inside, rows, b.fill(self.fill, ())), dims)
 
 

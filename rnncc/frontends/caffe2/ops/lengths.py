@@ -1,0 +1,379 @@
+"""Operators on parts of a sequence, one behind another, of which a run tells how long they are."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import ClassVar
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.caffe2.graph import Resolver
+from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.nn.axes import along
+from rnncc.nn.reduction import cumulate, smallest, total
+from rnncc.records import record
+
+_CHECKED = "lengths below 0, or that are not together as many as the rows, make the call fail"
+
+
+@record
+class Parts:
+    """Of `rows` rows in parts, all int64.
+
+    Attributes:
+        starts: [N], where each part begins.
+        part: [rows], which part each row lies in; -1, which nothing may be read or stored at, where
+            the lengths do not fit.
+        fit: whether they do, a scalar.
+    """
+
+    starts: SSAValue
+    part: SSAValue
+    fit: SSAValue
+
+    @staticmethod
+    def of(b: Builder, lengths: SSAValue, rows: Dim) -> Parts:
+        """Those that a vector of lengths tells."""
+        counts = b.cast(lengths, "i64")
+        ends = cumulate(b, counts, 0)
+        most, zero, one = b.size(rows), b.fill(0, (), "i64"), b.fill(1, dims_of(lengths), "i64")
+        natural = smallest(b, b.compare("ge", counts, b.full_like(counts, 0)), [0])
+        fit = b.logical("and", natural, b.compare("eq", total(b, counts, [0]), most))
+        # A row lies behind as many parts as end at it or before; of empty ones several end there.
+        marks = b.fill(0, (rows + 1,), "i64")
+        within = b.minimum(b.maximum(ends, zero), most)
+        ended = cumulate(b, b.scatter("sum", marks, one, within, 0), 0)
+        part = b.select(fit, b.slice(ended, 0, 0, rows), b.fill(-1, (), "i64"))
+        return Parts(b.sub(ends, counts), part, fit)
+
+    def places(self, b: Builder) -> SSAValue:
+        """[rows], how many rows of its part stand before each."""
+        row = b.iota(dims_of(self.part), 0, "i64")
+        return b.sub(row, b.gather(self.starts, self.part, 0))
+
+
+class OfParts(Operator):
+    """What reads lengths and as many rows.
+
+    Attributes:
+        lengths: which input holds the lengths.
+    """
+
+    lengths: ClassVar[int]
+
+    def rows(self, s: Shapes) -> Dim | None:
+        """How many rows all parts have, where that is known."""
+        raise NotImplementedError
+
+    def infer(self, s: Shapes) -> None:
+        lengths = self.xs[self.lengths]
+        s.expect_dtype(lengths, "i32")
+        dims = s.dims(lengths)
+        if dims is None:
+            s.expect(lengths, (s.fresh(),))
+        elif len(dims) != 1:
+            raise self.error(f"lengths of shape {s.text(dims)}, expected a vector")
+        known, rows = s.value(lengths), self.rows(s)
+        if lengths.total is None:
+            lengths.total = sum(known, Dim.of(0)) if known is not None else rows
+            s.version += lengths.total is not None
+        elif rows is not None and not s.equal(lengths.total, rows):
+            told = s.size_text(lengths.total)
+            raise self.error(f"lengths of {told} rows together, of {s.size_text(rows)}")
+
+    def total(self, s: Shapes) -> Dim | None:
+        """How many rows the lengths have together, where this operator or another tells it."""
+        found = self.xs[self.lengths].total
+        return None if found is None else s.resolve(found)
+
+    def parts(self, e: Emitter) -> Parts:
+        """The parts while the net runs."""
+        found = self.total(e.shapes)
+        assert found is not None
+        return Parts.of(e.b, e[self.xs[self.lengths]], found)
+
+    def counts(self, e: Emitter, rank: int) -> SSAValue:
+        """The lengths as floats, at least 1, along the first of so many axes."""
+        counts = e.b.cast(e[self.xs[self.lengths]], "f32")
+        return along(e.b, e.b.maximum(counts, e.b.fill(1.0, ())), 0, rank)
+
+
+class Reduced(OfParts):
+    """Y[k] = what a function makes of the rows of part k.
+
+    Attributes:
+        names: what the inputs hold: data, weights of rows or of places in a part, indices, lengths.
+    """
+
+    names: ClassVar[tuple[str, ...]]
+    reduces: ClassVar[str] = "sum"
+
+    def setup(self, maker: Resolver) -> None:
+        self.by_name = dict(zip(self.names, self.xs, strict=True))
+
+    def rows(self, s: Shapes) -> Dim | None:
+        dims = s.dims(self.by_name.get("indices", self.xs[0]))
+        return None if dims is None else dims[0]
+
+    def infer(self, s: Shapes) -> None:
+        data, indices = self.xs[0], self.by_name.get("indices")
+        s.expect_dtypes("f32", data, self.ys[0])
+        if indices is not None:
+            self.expect_indices(indices)
+            if s.dims(indices) is None:
+                s.expect(indices, (s.fresh(),))
+        dims = s.dims(data)
+        if dims is not None and not dims:
+            raise self.error("data without axes, expected rows")
+        super().infer(s)
+        rows = self.rows(s)
+        for name in ("weights", "by place"):
+            if name in self.by_name:
+                s.expect_dtype(self.by_name[name], "f32")
+        if rows is not None and "weights" in self.by_name:
+            s.expect(self.by_name["weights"], (rows,))
+        if "by place" in self.by_name and s.dims(self.by_name["by place"]) is None:
+            s.expect(self.by_name["by place"], (s.fresh(),))
+        count = s.dims(self.xs[self.lengths])
+        if dims is not None and count is not None:
+            s.expect(self.ys[0], (*count, *dims[1:]))
+
+    def assume(self, s: Shapes, level: int) -> None:
+        indices = self.by_name.get("indices")
+        if level == 1 and indices is not None and indices.dtype is None:
+            s.expect_dtype(indices, "i32")
+
+    def build(self, e: Emitter) -> None:
+        b, parts, rows = e.b, self.parts(e), e[self.xs[0]]
+        if "indices" in self.by_name:
+            rows = b.gather(rows, e[self.by_name["indices"]], 0)
+        rank = len(dims_of(rows))
+        weights = self._weights(e, parts)
+        if weights is not None:
+            rows = b.mul(rows, along(b, weights, 0, rank))
+        lowest = b.fill(0.0 if self.reduces != "max" else -inf, e.dims(self.ys[0]))
+        y = b.scatter("max" if self.reduces == "max" else "sum", lowest, rows, parts.part, 0)
+        if self.reduces == "mean":
+            y = b.div(y, self.counts(e, rank))
+        if self.reduces == "max":
+            lengths = e[self.xs[self.lengths]]
+            none = b.compare("eq", lengths, b.full_like(lengths, 0))
+            y = b.select(along(b, none, 0, rank), b.fill(0.0, ()), y)
+        e[self.ys[0]] = y
+
+    def _weights(self, e: Emitter, parts: Parts) -> SSAValue | None:
+        if "by place" in self.by_name:
+            return e.b.gather(e[self.by_name["by place"]], parts.places(e.b), 0)
+        return e[self.by_name["weights"]] if "weights" in self.by_name else None
+
+
+def _reduced(text: str, names: str, reduces: str = "sum") -> type[Operator]:
+    """An operator of the data, and maybe weights and indices, before lengths."""
+    inputs = tuple(name.strip() for name in names.split(","))
+    rows = "X0" if "indices" not in inputs else f"X0[X{inputs.index('indices')}]"
+    members = {
+        "__doc__": f"Y[k] = {text.format(rows=rows)} of part k, of lengths X{len(inputs) - 1}; "
+        f"{_CHECKED}.\n\nRefused: elements other than float32.",
+        "names": inputs,
+        "reduces": reduces,
+        "lengths": len(inputs) - 1,
+        "inputs": (len(inputs), len(inputs)),
+    }
+    return type("Reduced", (Reduced,), members)
+
+
+class PackSegments(OfParts):
+    """Y0[k] = the rows X1 of part k, of lengths X0, the first `max_length` of them, and zeros
+    behind; -infinity with `pad_minf`. Y1, with `return_presence_mask`, tells where rows are.
+    Lengths below 0, or that are not together as many as the rows, make the call fail.
+
+    Refused: no `max_length`, where lengths are not known at compile time.
+    """
+
+    inputs, outputs, lengths = (2, 2), (1, 2), 0
+
+    def setup(self, maker: Resolver) -> None:
+        self.most = self.args.int("max_length", -1)
+        if len(self.ys) == 2 and not self.args.flag("return_presence_mask"):
+            raise self.error("has 2 outputs without argument 'return_presence_mask'")
+
+    def rows(self, s: Shapes) -> Dim | None:
+        dims = s.dims(self.xs[1])
+        return None if dims is None else dims[0]
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        s.same_dtype(self.xs[1], self.ys[0])
+        dims, count, most = s.dims(self.xs[1]), s.dims(self.xs[0]), self._most(s)
+        if count is None or most is None:
+            return
+        for mask in self.ys[1:]:
+            s.expect(mask, (*count, most), "i1")
+        if dims is not None:
+            s.expect(self.ys[0], (*count, most, *dims[1:]))
+
+    def _most(self, s: Shapes) -> int | None:
+        """Rows of a part of the result."""
+        known = s.value(self.xs[0])
+        if self.most > 0 or known is None or not all(size.is_static for size in known):
+            return self.most if self.most > 0 else None
+        return max(map(int, known), default=0)
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and self._most(s) is None:
+            what = f'the content of "{self.xs[0].name}" is not known at compile time'
+            raise self.error(f"lacks the argument 'max_length', and {what}")
+
+    def build(self, e: Emitter) -> None:
+        b, parts, x = e.b, self.parts(e), e[self.xs[1]]
+        dims, most, dtype = dims_of(x), self._most(e.shapes), dtype_of(x)
+        assert most is not None
+        pad = -inf if self.args.flag("pad_minf") and dtype in FLOATS else 0
+        rows = b.concat([x, b.fill(pad, (1, *dims[1:]), dtype)], 0)
+        place = b.iota((1, most), 1, "i64")
+        lengths = along(b, b.cast(e[self.xs[0]], "i64"), 0, 2)
+        inside = b.compare("lt", place, lengths)
+        row = b.select(inside, b.add(along(b, parts.starts, 0, 2), place), b.size(dims[0]))
+        e[self.ys[0]] = b.gather(rows, b.select(parts.fit, row, b.fill(-1, (), "i64")), 0)
+        for mask in self.ys[1:]:
+            e[mask] = inside
+
+
+class UnpackSegments(OfParts):
+    """Y = the first X0[k] rows of each X1[k], one behind another. Lengths below 0 or beyond those
+    rows make the call fail.
+
+    Refused: lengths of which nothing tells how many rows they have together, neither their content
+    nor another operator that reads them; `max_length` of lengths that are not known at compile
+    time.
+    """
+
+    inputs, lengths = (2, 2), 0
+
+    def setup(self, maker: Resolver) -> None:
+        self.most = self.args.int("max_length", -1)
+
+    def rows(self, s: Shapes) -> Dim | None:
+        dims = s.dims(self.ys[0])
+        return None if dims is None or self.most > 0 else dims[0]
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        s.same_dtype(self.xs[1], self.ys[0])
+        dims, count, rows = s.dims(self.xs[1]), s.dims(self.xs[0]), self._taken(s)
+        if dims is None or count is None:
+            return
+        if len(dims) < 2:
+            raise self.error(f"data of shape {s.text(dims)}, expected parts of rows")
+        s.expect(self.xs[1], (*count, *dims[1:]))
+        if rows is not None:
+            s.expect(self.ys[0], (rows, *dims[2:]))
+
+    def _taken(self, s: Shapes) -> Dim | None:
+        known = s.value(self.xs[0])
+        if self.most <= 0:
+            return self.total(s)
+        if known is None or not all(size.is_static for size in known):
+            return None
+        return Dim.of(sum(min(int(size), self.most) for size in known))
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and self._taken(s) is None:
+            raise self.unknown_content(self.xs[0])
+
+    def build(self, e: Emitter) -> None:
+        b, x, rows = e.b, e[self.xs[1]], self._taken(e.shapes)
+        assert rows is not None
+        count, each, *rest = dims_of(x)
+        lengths = e[self.xs[0]]
+        if self.most > 0:
+            lengths = b.minimum(lengths, b.fill(self.most, (), "i32"))
+        parts = Parts.of(b, lengths, rows)
+        place, most = parts.places(b), b.size(each)
+        row = b.add(b.mul(parts.part, most), place)
+        row = b.select(b.compare("lt", place, most), row, b.fill(-1, (), "i64"))
+        e[self.ys[0]] = b.gather(b.reshape(x, (count * each, *rest)), row, 0)
+
+
+class LengthsTile(OfParts):
+    """Y = each row of X0 as often as X1 says, one behind another. Lengths below 0 make the call
+    fail.
+
+    Refused: lengths of which nothing tells how many rows they have together, neither their content
+    nor another operator that reads them.
+    """
+
+    inputs, lengths = (2, 2), 1
+
+    def rows(self, s: Shapes) -> Dim | None:
+        dims = s.dims(self.ys[0])
+        return None if dims is None else dims[0]
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        s.same_dtype(self.xs[0], self.ys[0])
+        dims, count, rows = s.dims(self.xs[0]), s.dims(self.xs[1]), self.total(s)
+        if dims is not None and count is not None:
+            s.expect(self.xs[0], (*count, *dims[1:]))
+            if rows is not None:
+                s.expect(self.ys[0], (rows, *dims[1:]))
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and self.total(s) is None:
+            raise self.unknown_content(self.xs[1])
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.gather(e[self.xs[0]], self.parts(e).part, 0)
+
+
+class LengthsToSegmentIds(OfParts):
+    """Y = which part each row lies in, of lengths X. Lengths below 0 make the call fail.
+
+    Refused: lengths of which nothing tells how many rows they have together, neither their content
+    nor another operator that reads them.
+    """
+
+    lengths = 0
+
+    def rows(self, s: Shapes) -> Dim | None:
+        dims = s.dims(self.ys[0])
+        return None if dims is None else dims[0]
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        rows = self.total(s)
+        if rows is not None:
+            s.expect(self.ys[0], (rows,), "i32")
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and self.total(s) is None:
+            raise self.unknown_content(self.xs[0])
+
+    def build(self, e: Emitter) -> None:
+        count = e.dims(self.xs[0])
+        ids = e.b.gather(e.b.iota(count, 0, "i32"), self.parts(e).part, 0)
+        e[self.ys[0]] = ids
+
+
+OPERATORS: dict[str, type[Operator]] = {
+    "LengthsSum": _reduced("the sum of the rows {rows}", "data, lengths"),
+    "LengthsMean": _reduced("the mean of the rows {rows}, 0 of none,", "data, lengths", "mean"),
+    "LengthsMax": _reduced("the largest of the rows {rows}, 0 of none,", "data, lengths", "max"),
+    "LengthsWeightedSum": _reduced("the sum of {rows} X1", "data, weights, lengths"),
+    "SparseLengthsSum": _reduced("the sum of the rows {rows}", "data, indices, lengths"),
+    "SparseLengthsMean": _reduced(
+        "the mean of the rows {rows}, 0 of none,", "data, indices, lengths", "mean"
+    ),
+    "SparseLengthsWeightedSum": _reduced("the sum of {rows} X1", "data, weights, indices, lengths"),
+    "SparseLengthsPositionalWeightedSum": _reduced(
+        "the sum of {rows} X1[place in its part]", "data, by place, indices, lengths"
+    ),
+    "LengthsTile": LengthsTile,
+    "LengthsToSegmentIds": LengthsToSegmentIds,
+    "PackSegments": PackSegments,
+    "UnpackSegments": UnpackSegments,
+}
