@@ -34,6 +34,12 @@ def captured(graphs: Sequence[GraphProto], defined: Sequence[str] = ()) -> list[
     return list(found)
 
 
+def names_read(graph: GraphProto) -> set[str]:
+    """The names that a graph's nodes, those of graphs inside, and its outputs read."""
+    read = {name for node in graph.node for name in (*node.input, *captured(list(graphs_in(node))))}
+    return read | {output.name for output in graph.output}
+
+
 class Captures:
     """What graphs inside read of the scope around: small known numbers stay known, the rest are
     values that the loop or branch is handed, as are the numbers of iterations in formulas.

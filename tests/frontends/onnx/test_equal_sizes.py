@@ -210,6 +210,12 @@ CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
         "would be -1",
     ),
     "rows that must be kept": (filled_up(), {"x": (2, 8, 2)}, {"x": (2, 7, 2)}, "would be -1"),
+    "a number of elements": (
+        over([node("Reshape", "x shape", "y")], {"x": ["N", 3]}, shape=np.array([6, 2])),
+        {"x": (4, 3)},
+        {"x": (5, 3)},
+        "x has shape \\[5, 3\\]: axis 0 is 5, expected 4",
+    ),
     "a way down and up": (
         skipped(3),
         {"x": (2, 2, 16)},
