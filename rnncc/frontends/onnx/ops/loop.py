@@ -142,7 +142,7 @@ def _scanned(
     if any(t.dtype not in STORED for t in held):
         return None
     captures, types = loop.captures(), [tensor(t.dims, t.dtype) for t in held]
-    inside = Inside(n, captures, [*types, tensor((), "i64")])
+    inside = Inside(n, captures, [*types, tensor((), "i64")], numbered=True)
     *carry, number = inside.given
     inside.scope.steps[loop.trips.step] = number
     step, rows = Dim.of(loop.trips.step), list[Appended | None]()
