@@ -384,8 +384,7 @@ def _applied(function: Scalar) -> OnnxOperator:
 def _place(op: NodeProto, index: int) -> str:
     """A node in messages."""
     name = op.name or (op.output[0] if op.output else "")
-    shown = repr(name[:80]) if name else str(index)
-    return f"node {shown} ({op.op_type[:80]})"
+    return f"node {repr(name[:80]) if name else index} ({op.op_type[:80]})"
 
 
 def _hint(name: str) -> str:
