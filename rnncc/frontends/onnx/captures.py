@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 CAPTURED = 64
 """Known numbers that a graph inside reads stay known up to so many."""
-DRAWING = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform")
-DRAWING += ("RandomUniformLike",)
+DRAWING = (
+    *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike"),
+    *("RandomUniform", "RandomUniformLike"),
+)
 """Operators that draw random numbers, besides `Dropout` in training mode."""
 
 

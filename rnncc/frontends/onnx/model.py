@@ -195,7 +195,8 @@ class ModelContext:
         Args:
             only_least: leave out where it is larger, if it is known to rise or to fall.
         """
-        found, steps = [formula], [*filter(is_step, formula.symbols)]
+        found: list[Dim] = [formula]
+        steps = [*filter(is_step, formula.symbols)]
         if not _is_linear(formula, steps) or any(name not in self.trip_counts for name in steps):
             return None
         for name in steps:

@@ -287,8 +287,8 @@ def _step(n: Node, graph: GraphProto, captures: Captures) -> Body:
     where it draws random numbers, the number of the iteration."""
 
     def body(inner: Builder, consts: Any, carry: Any, rows: Any) -> Any:
-        *given, number = (*carry, *rows) if captures.draws else (*carry, *rows, None)
-        scope = captures.inside(inner, consts, number)
+        given = [*carry, *rows]
+        scope = captures.inside(inner, consts, given.pop() if captures.draws else None)
         for info, value in zip(graph.input, given, strict=True):
             scope.names[info.name] = Value.computed(value)
         results = [scope.ssa(value) for value in results_of(n, scope, graph)]
