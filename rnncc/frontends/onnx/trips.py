@@ -228,9 +228,11 @@ class _Body:
             self._scope.names[name] = value
         model = self._n.scope.model
         model.waiting = self.rounded
-        with suppress(CompileError):
-            self._scope.run_node(op, 0, self._n.inside)
-        model.waiting = None
+        try:
+            with suppress(CompileError):
+                self._scope.run_node(op, 0, self._n.inside)
+        finally:
+            model.waiting = None
 
 
 def _within_branches(

@@ -243,6 +243,11 @@ def test_values_that_start_with_another_shape() -> None:
         assert_close(compiled.run({"x": x}), by_onnxruntime(made, {"x": x}))
     with pytest.raises(ArrayError, match="a size T - 1 would be -1"):
         compiled.run({"x": np.zeros((0, 2, 3), np.float32)})
+    inside.output[4].CopyFrom(info("y2", ["N", 3]))
+    loop = node("Loop", "none _ half half half", "v y w ys", body=inside)
+    numbers = {"none": np.array(0), "half": NUMBERS["half"]}
+    never = model([loop], [info("x", ["T", "N", 3])], [info("v", None)], numbers)
+    assert rnncc.compile(never).run({"x": x})["v"] == NUMBERS["half"]
 
 
 def test_sizes_that_float32_rounds_are_errors_of_the_run() -> None:

@@ -163,7 +163,7 @@ def kept_values(
         if isinstance(new, Partial) and old.is_tensor and old.dims == new.dims:
             raise CountedState(loop, loop.moving[number], new.axis)
         count, index = loop.trips.count, loop.moving[number]
-        if count is not None and _is_unread(loop, index, old, new):
+        if count is not None and count != 0 and _is_unread(loop, index, old, new):
             raise UnreadState(loop, index, count, new)
     counted = all(map(_is_counted, before, rows))
     return kept if counted and types_in(kept) == types_in(before) else None
