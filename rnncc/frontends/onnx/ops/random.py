@@ -105,9 +105,9 @@ def _dropout(n: Node) -> list[Any]:
     Refused: a mode or a ratio that is computed; training mode by a constant within a loop's or a
     branch's own graph.
     """
-    value = n.value(0)
-    ratio = float(n.scalar(1)) if n.has(1) else 0.5
-    if not (n.has(2) and bool(n.scalar(2))) or ratio == 0:
+    value, trains = n.value(0), n.has(2) and bool(n.scalar(2))
+    ratio = float(n.scalar(1)) if trains and n.has(1) else 0.5
+    if not trains or ratio == 0:
         return [value, *([n.b.fill(1, value.dims, "i1")] if len(n.op.output) > 1 else [])]
     x = n.x(0, FLOATS)
     if not 0 < ratio < 1:
