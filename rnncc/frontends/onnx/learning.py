@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
+from math import gcd
 from typing import TypeVar
 
 from rnncc.errors import CompileError
@@ -205,8 +206,11 @@ def _symbol(rest: Dim, order: Sequence[str], plain: bool) -> Learnt | None:
 
 
 def _without_common_factor(dim: Dim) -> Dim:
-    """Divide by the symbols that occur in every term: sizes of which one is 0 say nothing."""
+    """Divide by the symbols that occur in every term, sizes of which one is 0 saying nothing, and
+    by the number that divides every factor."""
     for symbol in sorted(dim.symbols):
         exact = dim.divide(Dim.of(symbol))
         dim = dim if exact is None or exact.is_static else exact
-    return dim
+    number = gcd(*(factor for _, factor in dim.terms))
+    exact = dim.divide(Dim.of(number)) if number > 1 else None
+    return dim if exact is None else exact

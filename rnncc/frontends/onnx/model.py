@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
@@ -57,6 +57,8 @@ class ModelContext:
         training: whether the program will be differentiated.
         scalars: DOMAIN.NAME -> the function of numbers that an operator is.
         trip_counts: symbol of a loop's iteration number -> how many iterations there are.
+        waiting: where a loop's number of iterations is still asked for, the formulas of such
+            numbers that have to be within limits for what was folded.
         bounds: formulas that must not be negative for what was decided at import to hold.
         shapes: the open sizes that Shape gave.
         known: what operators force sizes to be, as far as that is known.
@@ -88,6 +90,7 @@ class ModelContext:
     inputs: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     trip_counts: dict[str, Dim] = field(default_factory=dict[str, Dim])
+    waiting: list[tuple[int, Dim]] | None = None
     bounds: dict[Dim, None] = field(default_factory=dict[Dim, None])
     shapes: set[Dim] = field(default_factory=set[Dim])
     decided: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
@@ -152,12 +155,22 @@ class ModelContext:
         """Whether calls can check that open sizes are within ±limit; if so, they do."""
         found = list[Dim]()
         for formula in formulas:
+            if self._waits(limit, formula):
+                continue
             extremes = [] if formula.is_static else self._extremes(formula)
             if extremes is None:
                 return False
             found += extremes
         for formula in found:
             self.bounds[limit - formula] = self.bounds[limit + formula] = None
+        return True
+
+    def _waits(self, limit: int, formula: Dim) -> bool:
+        """Whether a loop's number of iterations will tell if a formula is within a limit."""
+        unknown = {*filter(is_step, formula.symbols)} - self.trip_counts.keys()
+        if self.waiting is None or not unknown or not _is_linear(formula, unknown):
+            return False
+        self.waiting.append((limit, formula))
         return True
 
     def never_negative(self, formula: Dim) -> bool:
@@ -183,12 +196,10 @@ class ModelContext:
             only_least: leave out where it is larger, if it is known to rise or to fall.
         """
         found: list[Dim] = [formula]
-        if any(varies(atom.inner) for atom in formula.atoms):
+        steps = [*filter(is_step, formula.symbols)]
+        if not _is_linear(formula, steps) or any(name not in self.trip_counts for name in steps):
             return None
-        for name in filter(is_step, formula.symbols):
-            degree = max(monomial.count(name) for monomial, _ in formula.terms)
-            if degree > 1 or name not in self.trip_counts:
-                return None
+        for name in steps:
             ends = [Dim.of(0), self.trip_counts[name] - 1]
             rise = formula.substitute({name: 1}) - formula.substitute({name: 0})
             if only_least and is_natural(rise):
@@ -241,3 +252,10 @@ class ModelContext:
             if isinstance(current.owner, Operation):
                 waiting += current.owner.operands
         return list(found)
+
+
+def _is_linear(formula: Dim, steps: Collection[str]) -> bool:
+    """Whether a formula is linear in each of some iterations' numbers."""
+    if any(varies(atom.inner) for atom in formula.atoms):
+        return False
+    return all(monomial.count(step) <= 1 for step in steps for monomial, _ in formula.terms)

@@ -61,6 +61,7 @@ class Scope:
         outer: the scope whose names are seen too, of a graph that is built into the same block.
         steps: symbol of an iteration's number -> the number itself, as int64, in this block.
         nodes: name -> the node that writes it, where that is an operator as the standard has it.
+        seed: of random numbers, in a graph inside that draws some; the net's is the model's.
     """
 
     def __init__(self, model: ModelContext, b: Builder, outer: Scope | None = None) -> None:
@@ -69,6 +70,7 @@ class Scope:
         self.opsets = model.opsets if outer is None else outer.opsets
         self.steps: dict[str, SSAValue] = {} if outer is None else outer.steps
         self.nodes: dict[str, NodeProto] = {}
+        self.seed: SSAValue | None = None if outer is None else outer.seed
         self._made: dict[Value, SSAValue] = {} if outer is None else outer._made
 
     def find(self, name: str) -> Value | None:
@@ -382,8 +384,7 @@ def _applied(function: Scalar) -> OnnxOperator:
 def _place(op: NodeProto, index: int) -> str:
     """A node in messages."""
     name = op.name or (op.output[0] if op.output else "")
-    shown = repr(name[:80]) if name else str(index)
-    return f"node {shown} ({op.op_type[:80]})"
+    return f"node {repr(name[:80]) if name else index} ({op.op_type[:80]})"
 
 
 def _hint(name: str) -> str:

@@ -90,7 +90,7 @@ def trips_of(n: Node, graph: GraphProto, carried: Sequence[Value]) -> Trips:
         return Trips(*known, None, False, False, _bound(n, body, graph.output[0].name))
     always = not again.formulas
     try:
-        count = _count(n, body.step, again)
+        count = _count(n, body, again)
     except (Unproven, Undecided):
         return Trips(*known, None, always, False, _bound(n, body, graph.output[0].name))
     return Trips(*known, count, always, count is None)
@@ -115,7 +115,10 @@ class _Around:
 class _Body:
     """Names of a loop's body, of whose nodes those are folded that decide when it ends.
 
-    Attributes: see `Trips`.
+    Attributes:
+        rounded: as of `Conditions`, of what folding took for exact.
+
+    The others: see `Trips`.
     """
 
     def __init__(self, n: Node, graph: GraphProto, carried: Sequence[Value]) -> None:
@@ -192,6 +195,7 @@ class _Body:
         names[self._inputs[0]] = size_value(Dim.of(self.step))
         names[self._inputs[1]] = Value.of(np.array(True))
         scope.names, self._scope, self._tried = names, scope, set[str]()
+        self.rounded = list[tuple[int, Dim]]()
         scope.initialise(self._graph, n.inside)
         for name in self._held.keys() - self._nodes.keys() - names.keys():
             names[name] = scope.constant(self._held[name], n.location)
@@ -222,8 +226,13 @@ class _Body:
             if value is None or (value.known is None and op.op_type not in OF_SHAPES):
                 return
             self._scope.names[name] = value
-        with suppress(CompileError):
-            self._scope.run_node(op, 0, self._n.inside)
+        model = self._n.scope.model
+        model.waiting = self.rounded
+        try:
+            with suppress(CompileError):
+                self._scope.run_node(op, 0, self._n.inside)
+        finally:
+            model.waiting = None
 
 
 def _within_branches(
@@ -261,19 +270,19 @@ def _one(formula: Dim, like: Value) -> Value:
 # The number of iterations
 
 
-def _count(n: Node, step: str, again: Conditions) -> Dim | None:
+def _count(n: Node, body: _Body, again: Conditions) -> Dim | None:
     """How many iterations there are; None where nothing ends the loop.
 
     Raises:
         Unproven, Undecided: that is no formula of sizes.
     """
-    model, most = n.scope.model, _most(n)
+    model, most, step = n.scope.model, _most(n), body.step
     first = conditions_of(_Around(n.scope), n.op.input[1]) if n.has(1) else Conditions()
     count = iterations(first, again, step, most, model.bounds)
     if count is None:
         return None
     model.trip_counts[step] = count
-    for limit, formula in (*first.rounded, *again.rounded):
+    for limit, formula in (*first.rounded, *again.rounded, *body.rounded):
         if not model.within(limit, [formula]):
             raise Unproven
     return count
@@ -307,7 +316,8 @@ def _bound(n: Node, body: _Body, condition: str) -> Dim | None:
         return None
     most = larger(count, Dim.of(1))  # the first one may start
     model.trip_counts[body.step] = most
-    exact = all(model.within(limit, [formula]) for limit, formula in again.rounded)
+    rounded = (*again.rounded, *body.rounded)
+    exact = all(model.within(limit, [formula]) for limit, formula in rounded)
     return most if exact else None
 
 

@@ -10,7 +10,7 @@ from rnncc_runtime import RunError
 
 import rnncc
 from rnncc.errors import CompileError
-from tests.frontends.onnx.models import info, interpreted, model, node
+from tests.frontends.onnx.models import info, model, node
 from tests.frontends.onnx.partial_rows import compared, rows
 
 pytest.importorskip("onnxruntime")
@@ -128,40 +128,3 @@ def test_longest_of_computed_lengths() -> None:
     with pytest.raises(CompileError, match="--max-iterations bounds it"):
         rnncc.compile(_model(nodes))
     compared(_model(nodes), [_inputs([1, 3]), _inputs([0]), _inputs([7, 2, 8])], max_iterations=16)
-
-
-DRAWN = {
-    "RandomNormalLike": (0.5, 2.0, {"mean": 0.5, "scale": 2.0}),
-    "RandomUniformLike": (1.5, 0.5 / np.sqrt(12), {"low": 1.25, "high": 1.75}),
-}
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_random_numbers(name: str) -> None:
-    mean, deviation, attributes = DRAWN[name]
-    nodes = [node(name, "x", "y", **attributes), node(name, "x", "z", **attributes)]
-    made = model(nodes, [info("x", ["N", 1000])], [info("y", None), info("z", None)])
-    compiled, x = rnncc.compile(made), rows(50, 1000)
-    one, again, other = (
-        compiled.run({"x": x, "seed": np.array(seed, np.int32)}) for seed in (1, 1, 2)
-    )
-    np.testing.assert_allclose(
-        interpreted(made, {"x": x, "seed": np.array(1, np.int32)})["y"], one["y"], 1e-4, 1e-6
-    )
-    assert np.array_equal(one["y"], again["y"]) and not np.array_equal(one["y"], other["y"])
-    assert abs(np.corrcoef(one["y"].ravel(), one["z"].ravel())[0, 1]) < 0.02
-    assert abs(one["y"].mean() - mean) < 0.02 * deviation
-    assert abs(one["y"].std() - deviation) < 0.02 * deviation
-
-
-def test_random_numbers_of_a_shape() -> None:
-    nodes = [
-        *(node("RandomUniform", "", "u", shape=[40, 50]), node("Bernoulli", "p", "y")),
-        node("RandomNormal", "", "z", shape=[3], dtype=11),
-    ]
-    made = model(nodes, [info("p", [2000])], [info(name, None) for name in "uyz"])
-    got = rnncc.compile(made).run(
-        {"p": np.full(2000, 0.25, np.float32), "seed": np.array(5, np.int32)}
-    )
-    assert got["u"].shape == (40, 50) and got["z"].dtype == np.float64
-    assert set(got["y"]) == {0, 1} and abs(got["y"].mean() - 0.25) < 0.04

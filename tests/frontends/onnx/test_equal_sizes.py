@@ -210,6 +210,22 @@ CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
         "would be -1",
     ),
     "rows that must be kept": (filled_up(), {"x": (2, 8, 2)}, {"x": (2, 7, 2)}, "would be -1"),
+    "updates": (
+        over(
+            [node("ScatterElements", "x at z", "y", axis=1)],
+            {"x": ["N", 4], "z": ["M", 1]},
+            at=np.array([[3], [0]]),
+        ),
+        {"x": (2, 4), "z": (2, 1)},
+        {"x": (2, 4), "z": (3, 1)},
+        "z has shape \\[3, 1\\]: axis 0 is 3, expected 2",
+    ),
+    "a number of elements": (
+        over([node("Reshape", "x shape", "y")], {"x": ["N", 3]}, shape=np.array([6, 2])),
+        {"x": (4, 3)},
+        {"x": (5, 3)},
+        "x has shape \\[5, 3\\]: axis 0 is 5, expected 4",
+    ),
     "a way down and up": (
         skipped(3),
         {"x": (2, 2, 16)},

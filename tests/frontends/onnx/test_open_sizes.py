@@ -355,8 +355,9 @@ def test_sizes_are_divided_towards_zero(less: int, by: int) -> None:
         "abs": (node("Abs", "a", "n"), abs),
         "relu": (node("Relu", "a", "n"), lambda a: max(a, 0)),
         "fmod": (node("Mod", "a two", "n", fmod=1), lambda a: int(np.fmod(a, 2))),
+        "square": (node("Pow", "a two", "n"), lambda a: a * a),
     }.values(),
-    ids=["clip", "clip above", "min", "abs", "relu", "fmod"],
+    ids=["clip", "clip above", "min", "abs", "relu", "fmod", "square"],
 )
 def test_functions_of_sizes(last: Any, of_size: Callable[[int], int]) -> None:
     numbers = {"one": 1, "two": 2, "four": 4, "end": (1 << 63) - 1}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import numpy_helper
+from rnncc_runtime import ArrayError
 
 import rnncc
 from rnncc.errors import CompileError
@@ -32,6 +33,7 @@ NUMBERS = {
     **{"zero": np.int32(0), "one": np.int32(1), "two": np.int32(2), "five": np.int32(5)},
     **{"no": np.array(False), "most_m": np.float32(0.97)},
     **{"fzero": np.float32(0), "most": np.array(2**31 - 1), "half": np.float32(0.5)},
+    **{"fone": np.float32(1)},
 }
 SIZES = [
     node("Shape", "x", "s64"),
@@ -124,6 +126,17 @@ CASES: dict[str, tuple[Any, str]] = {
         ),
         "T",
     ),
+    "counted in float32": (
+        looped(
+            [node("Less", "k2 t", "go2")],
+            STARTS,
+            next_=[
+                *[node("Cast", "k", "kx", to=1), node("Mul", "kx fone", "kx1")],
+                *[node("Add", "kx1 fone", "kx2"), node("Cast", "kx2", "k2", to=6)],
+            ],
+        ),
+        "T",
+    ),
     "never": (looped([node("Less", "k2 t", "go2")], [node("Less", "two one", "first")]), "0"),
 }
 
@@ -209,6 +222,32 @@ def test_data_may_end_a_loop_whose_counter_bounds_it(condition: Any, first: Any)
             assert got.pop("ys.count") == len(want["ys"])
             assert_close(got, want)
     assert len(rows) > 1
+
+
+@pytest.mark.peers
+def test_values_that_start_with_another_shape() -> None:
+    """As Paddle writes names that the first iteration gives a value: a number that none reads."""
+    pytest.importorskip("onnxruntime")
+    nodes = [node("Gather", "x i", "row"), node("Add", "row row", "v2"), node("Tanh", "v2", "y2")]
+    inside = body([*nodes, node("Identity", "w", "w2")], "v y w", "y2", condition="go")
+    loop = node("Loop", "t _ half half half", "v y w ys", body=inside)
+    made = model(
+        [*SIZES[:1], node("Gather", "s64 zero0", "t0"), node("Squeeze", "t0 zero0", "t"), loop],
+        [info("x", ["T", "N", 3])],
+        [info(name, None) for name in ("v", "y", "w", "ys")],
+        {"zero0": NUMBERS["zero0"], "half": NUMBERS["half"]},
+    )
+    compiled = rnncc.compile(made)
+    for steps, batch in ((1, 1), (5, 2), (66, 1)):
+        x = np.random.default_rng(steps).standard_normal((steps, batch, 3)).astype(np.float32)
+        assert_close(compiled.run({"x": x}), by_onnxruntime(made, {"x": x}))
+    with pytest.raises(ArrayError, match="a size T - 1 would be -1"):
+        compiled.run({"x": np.zeros((0, 2, 3), np.float32)})
+    inside.output[4].CopyFrom(info("y2", ["N", 3]))
+    loop = node("Loop", "none _ half half half", "v y w ys", body=inside)
+    numbers = {"none": np.array(0), "half": NUMBERS["half"]}
+    never = model([loop], [info("x", ["T", "N", 3])], [info("v", None)], numbers)
+    assert rnncc.compile(never).run({"x": x})["v"] == NUMBERS["half"]
 
 
 def test_sizes_that_float32_rounds_are_errors_of_the_run() -> None:

@@ -180,8 +180,10 @@ def _is_count(numbers: Array) -> bool:
 def _fold_pow(n: Node, arrays: list[Array]) -> Array | None:
     a, b = arrays
     n.check_broadcast()
-    if a.dtype == object or b.dtype == object or (a.dtype.kind in "iu" and (b < 0).any()):
+    if b.dtype == object or (a.dtype.kind in "iu" and (b < 0).any()):
         return None
+    if a.dtype == object:
+        return _power_of_sizes(n, a, b) if _is_count(b) and b.any() else None
     return np.asarray(np.power(a, b)).astype(a.dtype)
 
 
@@ -251,6 +253,15 @@ def _fold_bit_shift(n: Node, arrays: list[Array]) -> Array | None:
 
 def _direction(n: Node) -> str:
     return n.one_of("direction", ("LEFT", "RIGHT")).lower()
+
+
+def _power_of_sizes(n: Node, a: Array, exponent: Array) -> Array | None:
+    """Sizes times themselves, as in the T ** 2 of a square."""
+    product: Array | None = np.ones((1,) * exponent.ndim, np.int64)
+    multiply = folded(np.multiply, sizes.multiply)
+    for _ in range(int(exponent.reshape(-1)[0])):
+        product = None if product is None else multiply(n, [product, a])
+    return product
 
 
 ADD, SUB, MUL = Builder.add, Builder.sub, Builder.mul

@@ -67,7 +67,8 @@ def _of_positions(n: Node, table: SSAValue, dims: tuple[Dim, ...]) -> SSAValue:
     at = b.reshape(at, (1, 1)) if len(dims_of(at)) == 1 else at
     if dims_of(at) not in ((batch, steps), (Dim.of(1), steps)):
         expected = shape_text((batch, steps))
-        raise n.error(f"has positions of shape {shape_text(n.dims(1))}, expected {expected} or 1")
+        what = f"has positions of shape {shape_text(n.dims(1))}, expected {expected} or 1"
+        raise n.differ(dims_of(at), (batch, steps), what)
     rows = b.gather(table, at, 0)
     first, steps, pairs = dims_of(rows)
     return b.reshape(rows, (first, 1, steps, pairs))

@@ -170,15 +170,21 @@ class Inside:
         b: its builder.
         consts: what it captures.
         given: its arguments behind those for what it captures.
+
+    Args:
+        numbered: whether the last of these is the number of a loop's iteration.
     """
 
-    def __init__(self, n: Node, captures: Captures, types: Sequence[Attribute]) -> None:
+    def __init__(
+        self, n: Node, captures: Captures, types: Sequence[Attribute], numbered: bool = False
+    ) -> None:
         self.consts = captures.consts
         block = Block(arg_types=[*(v.type for v in captures.consts), *types])
         self.b = Builder(block, n.b.loc)
         count = len(captures.consts)
-        self.scope = captures.inside(self.b, list(block.args)[:count])
         self.given: Sequence[SSAValue] = list(block.args)[count:]
+        number = self.given[-1] if numbered else None
+        self.scope = captures.inside(self.b, list(block.args)[:count], number)
 
     def argument(self, type_: Attribute) -> SSAValue:
         """One more argument."""
@@ -258,6 +264,8 @@ def _scan_9(n: Node) -> list[Any]:
         x = move_axis(n.b, x, n.axis(axes[index], len(dims_of(x))), 0)
         xs.append(reversed_along(n, x, 0) if backwards[index] else x)
     inits, captures = [n.x(i) for i in range(states)], captures_of(n, graph)
+    if captures.draws:
+        xs.append(n.b.iota(dims_of(xs[0])[:1], 0, "i64"))
     finals, ys = n.b.scan(captures.consts, inits, xs, _step(n, graph, captures))
     stacked = list[SSAValue]()
     for y, axis, turned in zip(ys, out_axes, out_backwards, strict=True):
@@ -275,11 +283,13 @@ def _each(n: Node, name: str, count: int) -> list[int]:
 
 
 def _step(n: Node, graph: GraphProto, captures: Captures) -> Body:
-    """A graph as the body of a loop: its inputs are the states and a row of each sequence."""
+    """A graph as the body of a loop: its inputs are the states and a row of each sequence, then,
+    where it draws random numbers, the number of the iteration."""
 
     def body(inner: Builder, consts: Any, carry: Any, rows: Any) -> Any:
-        scope = captures.inside(inner, consts)
-        for info, value in zip(graph.input, (*carry, *rows), strict=True):
+        given = [*carry, *rows]
+        scope = captures.inside(inner, consts, given.pop() if captures.draws else None)
+        for info, value in zip(graph.input, given, strict=True):
             scope.names[info.name] = Value.computed(value)
         results = [scope.ssa(value) for value in results_of(n, scope, graph)]
         return results[: len(carry)], results[len(carry) :]
@@ -300,6 +310,8 @@ def _scan_8(n: Node) -> list[Any]:
     if any(len(dims_of(x)) < 1 + (at >= states) for at, x in enumerate(inputs)):
         raise n.error("has an input without an axis for the batch, or for the sequence")
     captures = captures_of(n, graph)
+    if captures.draws:
+        raise n.unsupported("draws random numbers in a loop for each of a batch")
     step = _step(n, graph, captures)
     xs = [
         reversed_along(n, x, 1) if turned else x

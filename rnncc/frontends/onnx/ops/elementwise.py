@@ -241,24 +241,8 @@ def _identity(n: Node) -> Value:
     return n.value(0)
 
 
-def _dropout(n: Node) -> list[Any]:
-    """X, and a mask that is all true: nothing is dropped at inference.
-
-    Refused: a training mode with a ratio other than 0.
-    """
-    if n.has(2) and bool(n.scalar(2)):
-        ratio = n.scalar(1) if n.has(1) else 0.5
-        if ratio != 0:
-            raise n.unsupported("is in training mode with a ratio that is not 0")
-    x = n.value(0)
-    if len(n.op.output) < 2:
-        return [x]
-    return [x, n.b.fill(1, x.dims, "i1")]
-
-
 OPERATORS: dict[str, OnnxOperator] = {
     "Identity": OnnxOperator(_identity),
-    "Dropout": OnnxOperator(_dropout),
     "Cast": OnnxOperator(_cast, _fold_cast),
     "CastLike": OnnxOperator(_cast_like),
     "BitCast": OnnxOperator(_bit_cast, _fold_bit_cast),

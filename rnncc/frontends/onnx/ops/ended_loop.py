@@ -64,7 +64,7 @@ def _gated(loop: LoopBody, may_grow: Callable[[Value], bool], reads: bool = Fals
     appended = list[Appended | None]()
 
     def iteration(inner: Builder, held: Any, carry: Any, rows: Any) -> tuple[Any, Any]:
-        scope = captures.inside(inner, held[: len(captures.consts)])
+        scope = captures.inside(inner, held[: len(captures.consts)], carry[1])
         arguments = growing(refilled(starts, carry[2:]), grows)
         loop.bind(scope, Value.computed(carry[1]), arguments)
         condition, *results = results_of(n, scope, loop.graph)

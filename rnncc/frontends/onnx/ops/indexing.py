@@ -247,14 +247,16 @@ def _tensor_scatter(n: Node) -> SSAValue:
     axis = n.axis(n.integer("axis", -2), len(dims))
     circular = n.one_of("mode", ("linear", "circular"), "linear") == "circular"
     shown = f"an update of shape {shape_text(rows)} for data {shape_text(dims)} along axis {axis}"
-    if not axis or rows[:axis] + rows[axis + 1 :] != dims[:axis] + dims[axis + 1 :]:
-        raise n.error(f"has {shown}")
+    beside = (*dims[:axis], *rows[axis : axis + 1], *dims[axis + 1 :])
+    if not axis or rows != beside:
+        raise n.differ(rows, beside, f"has {shown}")
     _check_at_most(n, rows[axis], dims[axis], shown, f"{shown}, which may be longer")
     lead = (dims[0], rows[axis])
     batch, place = (b.iota(lead, at, "i64") for at in (0, 1))
     if n.has(2):
         if n.dims(2) != dims[:1]:
-            raise n.error(f"has write_indices of shape {shape_text(n.dims(2))} for {dims[0]} rows")
+            what = f"has write_indices of shape {shape_text(n.dims(2))} for {dims[0]} rows"
+            raise n.differ(n.dims(2), dims[:1], what)
         place = b.add(place, b.broadcast(b.cast(n.x(2, INTEGERS), "i64"), lead, [0]))
     if circular:
         place = modulo(b, place, b.size(dims[axis]))
@@ -286,7 +288,7 @@ def _check_updates(n: Node, dims: Sequence[Dim]) -> None:
     """Raise `CompileError` unless the updates of a scatter are of this shape."""
     if n.dims(2) != tuple(dims):
         shown = f"updates of shape {shape_text(n.dims(2))}"
-        raise n.error(f"has {shown}, expected {shape_text(dims)}")
+        raise n.differ(n.dims(2), dims, f"has {shown}, expected {shape_text(dims)}")
 
 
 def _checked_places(n: Node, places: Array, lead: list[int]) -> Array:

@@ -19,6 +19,7 @@ from rnncc.frontends.onnx.ops.ended_loop import ended
 from rnncc.frontends.onnx.ops.loop_body import (
     CountedState,
     LoopBody,
+    UnreadState,
     emptied,
     growing,
     kept_values,
@@ -56,8 +57,13 @@ def _loop(n: Node) -> list[Any]:
         if state.graph is not graph:
             raise
         carried[state.index] = all_counted(n, carried[state.index], state.axis)
-        n.inputs = [*n.inputs[:2], *carried]
-        return _loop(n)
+    except UnreadState as state:
+        if state.graph is not graph:
+            raise
+        n.b.require(state.count - 1)
+        carried[state.index] = Value.computed(n.b.fill(0, state.like.dims, state.like.dtype))
+    n.inputs = [*n.inputs[:2], *carried]
+    return _loop(n)
 
 
 def _run(n: Node, graph: GraphProto, carried: list[Value]) -> list[Any]:
@@ -90,6 +96,10 @@ def _counted(loop: LoopBody, count: Dim) -> list[Any]:
             raise
         # the number of the iteration decides a shape, or a list is read to which each appends
         found = None if small else _reading(loop, count)
+    except UnreadState as state:
+        if not small or state.graph is not loop.graph:
+            raise
+        found = None
     finally:
         loop.n.scope.model.unrolled -= small
     if found is None and not small:
@@ -132,7 +142,7 @@ def _scanned(
     if any(t.dtype not in STORED for t in held):
         return None
     captures, types = loop.captures(), [tensor(t.dims, t.dtype) for t in held]
-    inside = Inside(n, captures, [*types, tensor((), "i64")])
+    inside = Inside(n, captures, [*types, tensor((), "i64")], numbered=True)
     *carry, number = inside.given
     inside.scope.steps[loop.trips.step] = number
     step, rows = Dim.of(loop.trips.step), list[Appended | None]()

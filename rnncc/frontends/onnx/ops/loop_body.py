@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.captures import names_read
 from rnncc.frontends.onnx.lists import StackedRows, types_in
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.appending import Appended, appended_by
 from rnncc.frontends.onnx.ops.control import captures_of
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.trips import Trips
-from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.dims import Dim
 from rnncc.records import record
 
@@ -33,6 +34,16 @@ class CountedState(Exception):
     def __init__(self, loop: LoopBody, index: int, axis: int) -> None:
         super().__init__(index)
         self.graph, self.index, self.axis = loop.graph, index, axis
+
+
+class UnreadState(Exception):
+    """A carried value, by its number, that no iteration reads, and that each makes anew, of another
+    shape than it starts with, such as the number that Paddle writes for a name without a value:
+    what it starts as matters to a loop without iterations alone, which calls refuse."""
+
+    def __init__(self, loop: LoopBody, index: int, count: Dim, like: Value) -> None:
+        super().__init__(index)
+        self.graph, self.index, self.count, self.like = loop.graph, index, count, like
 
 
 @record
@@ -151,8 +162,22 @@ def kept_values(
     for number, (old, new) in enumerate(zip(before, kept, strict=True)):
         if isinstance(new, Partial) and old.is_tensor and old.dims == new.dims:
             raise CountedState(loop, loop.moving[number], new.axis)
+        count, index = loop.trips.count, loop.moving[number]
+        if count is not None and count != 0 and _is_unread(loop, index, old, new):
+            raise UnreadState(loop, index, count, new)
     counted = all(map(_is_counted, before, rows))
     return kept if counted and types_in(kept) == types_in(before) else None
+
+
+def _is_unread(loop: LoopBody, index: int, old: Value, new: Value) -> bool:
+    """Whether only the last iteration decides what a tensor is, and of what shape."""
+    if loop.n.scope.model.branches or not (old.is_tensor and new.is_tensor):
+        return False
+    if isinstance(new, Partial):
+        return False
+    if old.dims == new.dims or old.dtype != new.dtype or any(map(varies, new.dims)):
+        return False
+    return loop.graph.input[2 + index].name not in names_read(loop.graph)
 
 
 def _is_counted(old: Value, row: Appended | None) -> bool:

@@ -80,7 +80,8 @@ def _max_unpool(n: Node) -> SSAValue:
     """
     b, x, dims, kernel = n.b, n.x(0, NUMBERS), n.dims(), n.integers("kernel_shape")
     if len(kernel) != len(dims) - 2 or n.dims(1) != dims:
-        raise n.error(f"has places of shape {shape_text(n.dims(1))} for data {shape_text(dims)}")
+        what = f"has places of shape {shape_text(n.dims(1))} for data {shape_text(dims)}"
+        raise n.differ(n.dims(1), dims, what)
     geometry = Geometry(n, kernel)
     sizes = [
         (size - 1) * geometry.strides[axis] + kernel[axis] - sum(geometry.pads[axis])

@@ -7,14 +7,16 @@ node has.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.captures import seed_of
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import FLOATS, STORED, Node, OnnxOperator
+from rnncc.frontends.onnx.node import FLOATS, INTEGERS, STORED, Node, OnnxOperator
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.nn.random import standard_normal
+from rnncc.nn.random import categories, standard_normal
 
 Drawing = Callable[[Node, Sequence[Dim], str], SSAValue]
 
@@ -33,12 +35,11 @@ def _normal(n: Node, dims: Sequence[Dim], dtype: str) -> SSAValue:
 
 def _drawn(n: Node, dims: Sequence[Dim], dtype: str) -> SSAValue:
     """Numbers in [0, 1): each use draws others."""
-    model = n.scope.model
-    seed = model.seed(n.b)
+    seed = seed_of(n.scope)
     if seed is None:
-        raise n.unsupported("draws random numbers in a loop or a branch", "draw them before it")
+        raise n.unsupported("draws random numbers here", "draw them before the loop or branch")
     index = n.b.reshape(n.b.iota([product(dims)], 0), dims)
-    return n.b.cast(n.b.uniform(seed, index, next(model.draws)), dtype)
+    return n.b.cast(n.b.uniform(seed, index, next(n.scope.model.draws)), dtype)
 
 
 def _of_shape(draw: Drawing, formula: str) -> Callable[[Node], SSAValue]:
@@ -72,7 +73,7 @@ def _dtype(n: Node, dtype: str) -> str:
 def _bernoulli(n: Node) -> SSAValue:
     """1 with the probability that an element of X is, else 0. They follow from `seed`, too.
 
-    Refused: in loops and branches; elements other than floats.
+    Refused: elements other than floats.
     """
     chances = n.x(0, FLOATS)
     dtype = dtype_name(n.integer("dtype")) if n.given("dtype") else n.value(0).dtype
@@ -83,9 +84,43 @@ def _bernoulli(n: Node) -> SSAValue:
     return n.b.cast(below, dtype)
 
 
+def _multinomial(n: Node) -> SSAValue:
+    """Places along the last axis of X, each as likely as e to the power of its element is a part of
+    the row's sum. They follow from `seed`, too.
+
+    Refused: elements other than floats; other than two axes.
+    """
+    logs, dtype = n.x(0, FLOATS), dtype_name(n.integer("dtype", 6))
+    if len(n.dims()) != 2 or dtype not in INTEGERS:
+        raise n.unsupported(f"draws {dtype} from {len(n.dims())} axes, supported: 2, integers")
+    dims = [dims_of(logs)[0], Dim.of(n.integer("sample_size", 1))]
+    return n.b.cast(categories(n.b, logs, _drawn(n, dims, dtype_of(logs))), dtype)
+
+
+def _dropout(n: Node) -> list[Any]:
+    """X, and a mask that is all true: nothing is dropped at inference. In training mode each
+    element is 0 with the probability `ratio`, else divided by 1 - ratio; which ones follows from
+    `seed`, too.
+
+    Refused: a mode or a ratio that is computed; training mode by a constant within a loop's or a
+    branch's own graph.
+    """
+    value, trains = n.value(0), n.has(2) and bool(n.scalar(2))
+    ratio = float(n.scalar(1)) if trains and n.has(1) else 0.5
+    if not trains or ratio == 0:
+        return [value, *([n.b.fill(1, value.dims, "i1")] if len(n.op.output) > 1 else [])]
+    x = n.x(0, FLOATS)
+    if not 0 < ratio < 1:
+        raise n.error(f"has the ratio {ratio}, expected one from 0 to below 1")
+    drawn = _drawn(n, dims_of(x), dtype_of(x))
+    kept = n.b.compare("ge", drawn, n.full(ratio, drawn))
+    y = n.b.select(kept, n.b.mul(x, n.full(1 / (1 - ratio), x)), n.full(0, x))
+    return [y, kept][: max(len(n.op.output), 1)]
+
+
 _SEED = (
     "They follow from an input `seed` that the library has, and are others than ONNX Runtime's.\n\n"
-    "Refused: in loops and branches; elements other than float32 and float64."
+    "Refused: elements other than float32 and float64."
 )
 _EQUAL = "Equally distributed random numbers from low up to high"
 _NORMAL = "Random numbers of a normal distribution"
@@ -96,4 +131,6 @@ OPERATORS: dict[str, OnnxOperator] = {
     "RandomNormal": OnnxOperator(_of_shape(_normal, _NORMAL)),
     "RandomNormalLike": OnnxOperator(_like(_normal, _NORMAL)),
     "Bernoulli": OnnxOperator(_bernoulli),
+    "Multinomial": OnnxOperator(_multinomial),
+    "Dropout": OnnxOperator(_dropout),
 }

@@ -24,6 +24,8 @@ SIZES = ((1, 6), (3, 9), (2, 17))
 SCALES = (1, 8, 64, 1000)
 """What open sizes but batches are multiplied by where ONNX Runtime does not take the first."""
 BATCHES = ("N", "batch", "batch_size", "bs", "BatchSize")
+OPTIONS = ("shapes", "bind", "max_iterations")
+"""Of `rnncc.compile` that may be told beside a model."""
 RTOL = 1e-4
 MOST_TOLD = 300
 """Characters of what ONNX Runtime says."""
@@ -55,8 +57,9 @@ def compare(path: Path) -> Compared:
     """Compile a model and compare it at several sizes.
 
     `NAME.json` beside it may hold `integers` (input -> least and largest), `shapes` (as
-    `rnncc.compile` takes them), `bind`, `draws` (in the place of `SIZES`), `sizes` (a list of
-    symbol -> size), and `tolerance` (the largest difference, as a part of the largest element).
+    `rnncc.compile` takes them), `bind`, `max_iterations`, `draws` (in the place of `SIZES`),
+    `sizes` (a list of symbol -> size), and `tolerance` (the largest difference, as a part of the
+    largest element).
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 4
@@ -69,7 +72,7 @@ def compare(path: Path) -> Compared:
     if not drawn:
         return Compared(path.stem, "not run", "ONNX Runtime takes none of the sizes")
     begun = perf_counter()
-    given = {name: told[name] for name in ("shapes", "bind") if name in told}
+    given = {name: told[name] for name in OPTIONS if name in told}
     try:
         model: Any = rnncc.compile(path, **given)
     except rnncc.CompileError as error:
