@@ -222,12 +222,16 @@ def check(seed: int) -> list[int]:
 
 def check_exported(seed: int) -> list[int]:
     """The same of a module that is exported."""
+    torch.manual_seed(seed)
+    return rolled_exported(Loop(seed), torch.randn(2, 10, WIDTH))
+
+
+def rolled_exported(module: Any, x: Any) -> list[int]:
+    """How often the loops of an exported module run, which computes the same when rolled."""
     import rnncc.torch
     from rnncc.frontends.torch.apart import decomposed
     from rnncc.frontends.torch.unrolled.rolling import roll_loops
 
-    torch.manual_seed(seed)
-    module, x = Loop(seed), torch.randn(2, 10, WIDTH)
     plain = decomposed(rnncc.torch.export(module, (x,)))
     held = {**plain.state_dict, **plain.constants}
     given = [held.get(str(s.target), x) for s in plain.graph_signature.input_specs]

@@ -1,7 +1,8 @@
 """Cells of published packages, compiled by `scan` and as loops in Python.
 
 `python -m tests.torch.published [NAME...]` prints a table, of those packages that are installed:
-torch, snntorch, spikingjelly, norse, ncps, torchrecurrent and tracetorch.
+torch, snntorch, spikingjelly, norse, ncps, torchrecurrent, tracetorch, sinabs, xlstm, mambapy and
+minGRU_pytorch.
 """
 
 from __future__ import annotations
@@ -135,6 +136,67 @@ def tracetorch_case(kind: str, name: str) -> Case:
     return Case(net, lambda x, s: (net(x), s), (), net.neuron.zero_states)
 
 
+def sinabs_case(name: str, **options: Any) -> Case:
+    """A layer that keeps its state; here a sequence of one step."""
+    layers = import_module("sinabs.layers")
+    if "Recurrent" in name:
+        options["rec_connect"] = nn.Linear(UNITS, UNITS)
+    net = Around(getattr(layers, name)(**options))
+
+    def cell(x: Any, state: Any) -> Any:
+        return net.last(net.neuron(net.first(x)[:, None])[:, 0]), state
+
+    return Case(net, cell, (), lambda: net.neuron.reset_states(randomize=False))
+
+
+def xlstm_case() -> Case:
+    """An sLSTM layer's step without its convolution, whose step changes what autograd has saved."""
+    layer = import_module("xlstm.blocks.slstm.layer")
+    config = layer.sLSTMLayerConfig(
+        embedding_dim=UNITS,
+        num_heads=2,
+        conv1d_kernel_size=0,
+        backend="vanilla",
+        dtype="float32",
+        enable_automatic_mixed_precision=False,
+    )
+    net = Around(layer.sLSTMLayer(config))
+
+    def cell(x: Any, state: Any) -> Any:
+        y, made = net.neuron.step(net.first(x)[:, None], slstm_state=state)
+        return net.last(y[:, 0]), made["slstm_state"]
+
+    with torch.no_grad():
+        made = cell(torch.zeros(N, WIDTH), None)[1]
+    return Case(net, cell, torch.zeros_like(made))
+
+
+def mambapy_case() -> Case:
+    """A block's step, whose state is that of the recurrence, and the rows of the convolution."""
+    mamba = import_module("mambapy.mamba")
+    config = mamba.MambaConfig(d_model=UNITS, n_layers=1)
+    net = Around(mamba.MambaBlock(config))
+    width = config.d_inner
+    start = torch.zeros(N, width, config.d_state), torch.zeros(N, width, config.d_conv - 1)
+
+    def cell(x: Any, state: Any) -> Any:
+        y, state = net.neuron.step(net.first(x), state)
+        return net.last(y), state
+
+    return Case(net, cell, start)
+
+
+def mingru_case(name: str) -> Case:
+    """A layer that computes a sequence of one step as a step."""
+    net = Around(getattr(import_module(f"minGRU_pytorch.{name}"), name)(UNITS))
+
+    def cell(x: Any, h: Any) -> Any:
+        y, h = net.neuron(net.first(x)[:, None], h, return_next_prev_hidden=True)
+        return net.last(y[:, 0]), h
+
+    return Case(net, cell, torch.zeros(N, 1, UNITS))
+
+
 def torch_case(name: str) -> Case:
     """A cell of PyTorch itself: its output is its state, or the first of two."""
     net = Around(getattr(nn, name)(UNITS, UNITS))
@@ -207,6 +269,21 @@ CASES: dict[str, Callable[[], Case]] = {
         }.items()
         for name in names
     },
+    **{
+        f"sinabs {name}": partial(sinabs_case, name, **options)
+        for name, options in {
+            "IAF": {},
+            "IAFRecurrent": {},
+            "LIF": {"tau_mem": 20.0, "tau_syn": 10.0, "train_alphas": True},
+            "LIFRecurrent": {"tau_mem": 20.0},
+            "ALIF": {"tau_mem": 20.0, "tau_adapt": 20.0, "tau_syn": 10.0},
+            "ALIFRecurrent": {"tau_mem": 20.0, "tau_adapt": 20.0},
+            "ExpLeak": {"tau_mem": 20.0},
+        }.items()
+    },
+    "xlstm sLSTM": xlstm_case,
+    "mambapy MambaBlock": mambapy_case,
+    **{f"minGRU_pytorch {name}": partial(mingru_case, name) for name in ("minGRU", "minLSTM")},
 }
 
 

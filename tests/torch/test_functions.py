@@ -137,14 +137,15 @@ def test_in_graphs_of_torch_compile(name: str) -> None:
 class Held(FastSigmoid):
     """A step whose slope hangs on values of the class, of several kinds."""
 
-    scale, ends, width = 2.0, (-1.5, 1.5), torch.tensor(0.5)
+    scale, ends, width, powers = 2.0, (-1.5, 1.5), torch.tensor(0.5), [1.0]
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         (x,) = ctx.saved_tensors
         low, high = Held.ends
         inside = (x > low) & (x < high)
-        return torch.where(inside, grad / (Held.width + Held.scale * x.abs()), 0.0)
+        slope = Held.scale * x.abs() ** Held.powers[0]
+        return torch.where(inside, grad / (Held.width + slope), 0.0)
 
 
 def test_values_of_the_class_in_graphs_of_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,8 +159,10 @@ def test_values_of_the_class_in_graphs_of_torch_compile(monkeypatch: pytest.Monk
     torch._dynamo.reset()
     backend: Any = pytest.importorskip("rnncc.torch.backend").backend
     compiled = torch.compile(net, backend=backend, fullgraph=True)
-    for scale in (2.0, 7.0):
+    monkeypatch.setattr(Held, "powers", [1.0])
+    for scale, power in ((2.0, 1.0), (7.0, 1.0), (7.0, 2.0)):
         monkeypatch.setattr(Held, "scale", scale)
+        Held.powers[0] = power
         torch.testing.assert_close(gradients(compiled, XS, H), gradients(net, XS, H), **CLOSE)
 
 

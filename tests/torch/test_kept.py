@@ -101,6 +101,30 @@ class Statistics(nn.Module):
         return y - self.mean * (self.steps % 2)
 
 
+class Asking(nn.Module):
+    """Asks for its buffers by name and at once, before and after it was assigned some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.inner = nn.Linear(4, 4), nn.Module()
+        self.inner.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("none", None)
+        self.clear()
+
+    def clear(self) -> None:
+        self.register_buffer("mem", torch.zeros(0))
+        self.inner.mean = torch.zeros(4)
+
+    def forward(self, x: Any) -> Any:
+        if any(buffer.shape == torch.Size([0]) for buffer in self.buffers()):
+            self.mem = torch.zeros_like(x)
+        self.mem = 0.9 * self.mem + self.layer(x)
+        self.inner.mean = 0.5 * self.inner.mean + self.mem.mean(0)
+        held = dict(self.named_buffers())
+        assert [*held] == ["mem", "inner.mean"]
+        return torch.tanh(held["mem"] - held["inner.mean"]) + len(list(self.buffers(recurse=False)))
+
+
 class Learnt(nn.Module):
     """What is kept starts from a parameter, by way of an alias of another attribute."""
 
@@ -155,6 +179,7 @@ MODULES: dict[str, Callable[[], Any]] = {
     "memories": Memories,
     "hidden": Hidden,
     "statistics": Statistics,
+    "asking": Asking,
     "learnt": Learnt,
     "normed": Normed,
     "spectral norm": Spectral,

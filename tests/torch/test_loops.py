@@ -448,6 +448,24 @@ class Warping(nn.Module):
         return row[:, -1]
 
 
+class Grid(nn.Module):
+    """Elements of a table, each of the three before it: loops whose rows other loops line up."""
+
+    def forward(self, x: Any) -> Any:
+        size = x.shape[-1]
+        table = torch.full((x.shape[0], size + 1, size + 1), 1e3)
+        table[:, 0, 0] = 0
+        for j in range(1, size + 1):
+            for i in range(1, size + 1):
+                near = [table[:, i - 1, j - 1], table[:, i - 1, j], table[:, i, j - 1]]
+                table[:, i, j] = x[:, i - 1, j - 1] - torch.logsumexp(-torch.stack(near, -1), -1)
+        return table[:, size, size]
+
+
+def test_loops_over_a_table() -> None:
+    assert len(loops.rolled_exported(Grid(), torch.rand(2, 7, 7))) > 1
+
+
 class Mirrored(nn.Module):
     """Rows are read and put where sizes say, which TorchDynamo leaves open until the loop."""
 

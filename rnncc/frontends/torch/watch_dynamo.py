@@ -14,7 +14,7 @@ import torch
 from torch._dynamo import config as dynamo_config
 from torch._dynamo.exc import ObservedException, TorchRuntimeError, Unsupported, unimplemented
 from torch._dynamo.guards import GuardBuilder, install_guard
-from torch._dynamo.source import AttrSource
+from torch._dynamo.source import AttrSource, GetItemSource
 from torch._dynamo.symbolic_convert import InstructionTranslatorBase
 from torch._dynamo.variables import dicts
 from torch._dynamo.variables.base import VariableTracker
@@ -23,7 +23,7 @@ from torch._dynamo.variables.builtin import BuiltinVariable
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.ctx_manager import InferenceModeVariable
 from torch._dynamo.variables.distributed import BackwardHookVariable
-from torch._dynamo.variables.lists import SliceVariable, TupleVariable
+from torch._dynamo.variables.lists import ListVariable, SliceVariable, TupleVariable
 from torch._dynamo.variables.misc import AutogradFunctionVariable
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
@@ -32,6 +32,7 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.checks import checked, expected_at
 from rnncc.frontends.torch.function_op import applied, in_order, is_once, methods_of
+from rnncc.frontends.torch.module_buffers import read_buffers
 from rnncc.frontends.torch.node_context import reason_of
 from rnncc.frontends.torch.readings import (
     CHANGES,
@@ -72,6 +73,7 @@ def patch_dynamo() -> None:
     read_class_attributes(lambda _: bool(readings.stack))
 
     read_layers(lambda _: bool(readings.stack) and readings.stack[-1].guarded)
+    read_buffers(lambda: bool(readings.stack))
     _take_counters()
     _take_checks()
     _keep_attributes()
@@ -121,16 +123,28 @@ def read_class_attributes(applies: Callable[[Any], bool]) -> None:
     def get_value(variable: Any, tx: Any, name: str) -> Any:
         value = getattr_static(variable.fn_cls, name, None)
         is_tensor = isinstance(value, torch.Tensor)
-        if not (is_tensor or _is_constant(value)) or not applies(tx):
+        is_list = type(value) is list and all(map(_is_constant, value))
+        if not (is_tensor or is_list or _is_constant(value)) or not applies(tx):
             return get(variable, tx, name)
         source = AttrSource(variable.source, name) if variable.source else None
         if is_tensor:
             return VariableTracker.build(tx, value, source)
-        if source is not None:  # a number that changes is read again: as a size it could not be
-            install_guard(source.make_guard(GuardBuilder.EQUALS_MATCH))
-        return VariableTracker.build(tx, value)
+        if is_list:  # its numbers one by one: a list that was changed is equal to itself
+            if source is not None:
+                install_guard(source.make_guard(GuardBuilder.SEQUENCE_LENGTH))
+            places = [source and GetItemSource(source, i) for i in range(len(value))]
+            numbers = [_constant(tx, *both) for both in zip(value, places, strict=True)]
+            return ListVariable(numbers)  # which code cannot change
+        return _constant(tx, value, source)
 
     setattr(AutogradFunctionVariable, _GETATTR, get_value)
+
+
+def _constant(tx: Any, value: Any, source: Any) -> Any:
+    """A number that is read again when it changes: as a size it could not be."""
+    if source is not None:
+        install_guard(source.make_guard(GuardBuilder.EQUALS_MATCH))
+    return VariableTracker.build(tx, value)
 
 
 def _is_constant(value: Any) -> bool:

@@ -38,11 +38,11 @@ def forward_parts(module: GraphModule, plain: bool) -> None:
     """
     writes, editor = _Writes(), Editor(module, plain)
     calls = [node for node in module.graph.nodes if is_call(node)]
-    written = {node: found for node in calls if (found := write_of(node)) is not None}
+    writing = {node for node in calls if write_of(node) is not None}
     first, replaced = list[tuple[_Part, Node]](), set[_Part]()
-    for node in calls if written else ():
-        if node in written:
-            writes[node] = _over(node, *written[node], writes)
+    for node in calls if writing else ():
+        if node in writing and (found := write_of(node)) is not None:  # by now of other tensors
+            writes[node] = _over(node, *found, writes)
         elif (place := read_of(node)) is not None:
             part = _first_of(place, writes), tuple(place.parts)
             if place.base in writes and _forward(node, place, writes, editor):

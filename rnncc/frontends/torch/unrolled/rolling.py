@@ -55,15 +55,13 @@ class Rolled:
     unrolled: tuple[Node, int] | None = None
 
 
-def _roll(nodes: Sequence[Node], repeat: Repeat, editor: Editor) -> list[int]:
-    """Roll what is a loop among some repeats; how often each loop runs."""
-    wider, lengths = _widest(nodes, repeat), list[int]()
+def _roll(nodes: Sequence[Node], repeat: Repeat, editor: Editor) -> tuple[list[int], set[Node]]:
+    """Roll what is a loop among some repeats; how often each loop runs, and the tensors of rows."""
+    wider, lengths, sequences = _widest(nodes, repeat), list[int](), set[Node]()
     for loop in filter(_computes, loops_of(_rows(nodes, wider), LEAST)):
-        sequences = roll(loop, editor)
-        for user in {user for y in sequences for row in y.users for user in row.users}:
-            editor.collect(user, sequences)
+        sequences |= roll(loop, editor)
         lengths.append(len(loop.rows))
-    return lengths
+    return lengths, sequences
 
 
 def _widest(nodes: Sequence[Node], repeat: Repeat) -> Repeat:
@@ -149,7 +147,7 @@ def _roll_all(module: GraphModule, plain: bool) -> Rolled:
     """
     nodes = _calls(module)
     done, editor, free = Rolled(), None, [True] * len(nodes)
-    waiting, rolls = repeats(_labels(nodes), LEAST), True
+    waiting, rolls, sequences = repeats(_labels(nodes), LEAST), True, set[Node]()
     while waiting and rolls:
         tried, waiting, rolls = waiting, list[Repeat](), False
         for repeat in tried:
@@ -157,13 +155,17 @@ def _roll_all(module: GraphModule, plain: bool) -> Rolled:
             if repeat is None:
                 continue
             editor = editor or Editor(module, plain)
-            lengths = _roll(nodes, repeat, editor)
+            lengths, made = _roll(nodes, repeat, editor)
             done.lengths += lengths
+            sequences |= made
             if lengths:
                 free[repeat.start : repeat.end] = [False] * (repeat.end - repeat.start)
                 rolls = True
             else:
                 waiting.append(repeat)
+    for user in sorted({user for y in sequences for row in y.users for user in row.users}):
+        assert editor is not None  # only now, as repeats of another loop may line rows up, too
+        editor.collect(user, sequences)
     works = [repeat for repeat in waiting if _is_work(nodes, repeat)]
     if works:
         longest = max(works, key=lambda repeat: repeat.count)
