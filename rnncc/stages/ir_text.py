@@ -207,7 +207,7 @@ def _parsed(content: bytes, name: str) -> ModuleOp:
     except ParseError as error:
         line = content.count(b"\n", 0, error.span.start) + 1
         raise CompileError(f"{name}: line {line}", error.msg[:MOST_SHOWN]) from error
-    except (VerifyException, ValueError, RecursionError) as error:
+    except (VerifyException, ValueError, OverflowError, RecursionError) as error:
         raise CompileError(name, f"is no net in rnn: {error}"[:MOST_SHOWN]) from error
     return module
 
