@@ -142,7 +142,9 @@ def _check_phases(phases: Phases, initial: Collection[str]) -> None:
     for name in phases.kept:
         kept = forward.outputs_of(None).get(backward.input_roles[name].of)
         _check_equal(backward.inputs[name], kept, name)
-    expect(not backward.outputs_of(None), "backward gives gradients alone")
+    gradients = backward.outputs_of("grad")
+    expect(gradients.keys() == backward.outputs.keys(), "backward gives gradients alone")
+    expect(not forward.input_roles, "forward reads the model's inputs alone")
     sources, read = _sources(phases.forward), _sources(phases.backward)
     of = {role.of for role in backward.output_roles.values()}
     expect(of <= {*sources, *initial}, "gradients are of inputs and parameters")
