@@ -81,12 +81,12 @@ def check_facts(c: Compilation) -> None:
 
 def _check_parameters(program: Program) -> None:
     """A parameter's name stands for one array, wherever it is read."""
+    inputs, types = program.net.inputs, {name: op.y.type for name, op in program.params.items()}
     for op in program.net.walk():
         if isinstance(op, Param):
             name = op.param_name.data
-            expect(name not in program.net.inputs, f"{name} is an input and a parameter")
-            same = op.y.type == program.params[name].y.type
-            expect(same, f"the parameter {name} has two types")
+            expect(name not in inputs, f"{name} is an input and a parameter")
+            expect(op.y.type == types[name], f"the parameter {name} has two types")
 
 
 def _symbols_of(net: Net) -> set[str]:
