@@ -8,14 +8,24 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-OFF = {"0", "off", "no", "false"}
-"""What turns the cache off as the value of RNNCC_CACHE."""
+from rnncc.errors import CompileError
+
+OFF, ON = ("0", "off", "no", "false"), ("", "1", "on", "yes", "true")
+"""What RNNCC_CACHE may say."""
 
 
 def cache_folder() -> Path | None:
-    """What holds the folder of entries; None where the cache is off, or others may write to it."""
-    if os.environ.get("RNNCC_CACHE", "1").lower() in OFF:
+    """What holds the folder of entries; None where the cache is off, or others may write to it.
+
+    Raises:
+        CompileError: RNNCC_CACHE says neither.
+    """
+    switch = os.environ.get("RNNCC_CACHE", "1")
+    if switch.lower() in OFF:
         return None
+    if switch.lower() not in ON:
+        what = f"{switch[:80]!r} is neither 0 nor 1"
+        raise CompileError("RNNCC_CACHE", what, "the folder is RNNCC_CACHE_DIR")
     if chosen := os.environ.get("RNNCC_CACHE_DIR"):
         path = Path(chosen)
     else:

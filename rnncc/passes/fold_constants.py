@@ -150,8 +150,8 @@ def _ends(known: Mapping[SSAValue, _Known]) -> list[SSAValue]:
 
 def _known(program: Program, op: RnnOp, known: Mapping[SSAValue, _Known]) -> _Known | None:
     """What is told of an op's value, if its operands are known."""
-    if not all(d.is_static for d in dims_of(op.y)):
-        return None
+    if not all(d.is_static for d in (*dims_of(op.y), *op.sizes)):
+        return None  # where a part of a table begins may depend on a size, too
     size = _bytes_of(op.y)
     if isinstance(op, Param):
         return _Known(size, False) if op.param_name.data in program.arrays else None

@@ -18,6 +18,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Sized
 from rnncc.ir.ops.checks import expect
 from rnncc.ir.ops.control import Net
+from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, is_tensor, tensor
 from rnncc.passes.split_phases import Phases
@@ -57,7 +58,11 @@ def check_facts(c: Compilation) -> None:
     expect(_are_numbers(c.trip_counts.values()), "counts are numbers")
     expect(_are_names(c.inputs), "inputs are names")
     expect(_are_names([c.refusal]), "a refusal is a text")
+    whole = c.streamed is None and c.phases is None
+    known = ({"net"}, {"run"}) if whole else ({"init", "step"}, {"forward", "backward"})
+    expect(c.programs.keys() in known, f"no step leaves {', '.join(c.programs)[:40]}")
     for program in c.programs.values():
+        _check_parameters(program)
         missing = sorted(_symbols_of(program.net).difference(names))
         expect(not missing, f"no symbols are {', '.join(missing)}")
         own = set(program.net.inputs_of(None))
@@ -72,6 +77,16 @@ def check_facts(c: Compilation) -> None:
         _check_streamed(c.streamed)
     if c.phases is not None:
         _check_phases(c.phases, c.initial)
+
+
+def _check_parameters(program: Program) -> None:
+    """A parameter's name stands for one array, wherever it is read."""
+    inputs, types = program.net.inputs, {name: op.y.type for name, op in program.params.items()}
+    for op in program.net.walk():
+        if isinstance(op, Param):
+            name = op.param_name.data
+            expect(name not in inputs, f"{name} is an input and a parameter")
+            expect(op.y.type == types[name], f"the parameter {name} has two types")
 
 
 def _symbols_of(net: Net) -> set[str]:
@@ -127,7 +142,14 @@ def _check_phases(phases: Phases, initial: Collection[str]) -> None:
     for name in phases.kept:
         kept = forward.outputs_of(None).get(backward.input_roles[name].of)
         _check_equal(backward.inputs[name], kept, name)
+    gradients = backward.outputs_of("grad")
+    expect(gradients.keys() == backward.outputs.keys(), "backward gives gradients alone")
+    expect(not forward.input_roles, "forward reads the model's inputs alone")
     sources, read = _sources(phases.forward), _sources(phases.backward)
+    of = {role.of for role in backward.output_roles.values()}
+    expect(of <= {*sources, *initial}, "gradients are of inputs and parameters")
+    of = {backward.input_roles[name].of for name in backward.inputs_of("grad")}
+    expect(of <= forward.outputs_of(None).keys(), "gradients come in of outputs")
     for name, value in read.items():
         _check_equal(value, sources.get(name, value if name in initial else None), name)
 

@@ -46,6 +46,9 @@ MOST_SHOWN = 300
 _START = b"builtin.module"
 _QUOTED = re.compile(rb'//[^\n]*|"(?:[^"\\\n\v\f]|\\(?:["nt\\]|[0-9A-Fa-f]{2}))*"|"')
 """Comments and whole strings as MLIR has them; else a quote that opens a string without an end."""
+_UNREADABLE = (ValueError, OverflowError, NotImplementedError)
+"""What xDSL's parser raises besides its own errors: for a number that its type does not hold, say,
+or an array of integers of 322 bits."""
 _INITIAL = "initial"
 """Of names of arrays: what trained parameters start with; other names begin with a program's."""
 
@@ -207,7 +210,7 @@ def _parsed(content: bytes, name: str) -> ModuleOp:
     except ParseError as error:
         line = content.count(b"\n", 0, error.span.start) + 1
         raise CompileError(f"{name}: line {line}", error.msg[:MOST_SHOWN]) from error
-    except (VerifyException, ValueError, RecursionError) as error:
+    except (VerifyException, *_UNREADABLE, RecursionError) as error:
         raise CompileError(name, f"is no net in rnn: {error}"[:MOST_SHOWN]) from error
     return module
 

@@ -13,6 +13,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.recompute import RULES
 from rnncc.options import Options
 from rnncc.passes.fold_constants import fold_constants
+from rnncc.sources import called
 from rnncc.stages import ir_text
 from rnncc.stages.compilation import Compilation
 
@@ -42,7 +43,8 @@ def import_source(net: Any, init: Any, options: Options) -> Program:
 def _read_exported(exported: Any, init: Any, options: Options) -> Program:
     if init is not None or options.bind:
         what = "an init net" if init is not None else "constants"
-        raise CompileError("", f"{what} given for a program of torch.export, which has its own")
+        where = called(exported, "")
+        raise CompileError(where, f"{what} given for a program of torch.export, which has its own")
     return import_file(exported, options.name, dict(options.shapes))
 
 

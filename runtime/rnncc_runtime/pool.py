@@ -14,6 +14,7 @@ import numpy as np
 from rnncc_runtime.arrays import address
 from rnncc_runtime.memory import ALIGNMENT, Memory
 from rnncc_runtime.signals import undisturbed
+from rnncc_runtime.sizes import as_size
 
 Task = Callable[[int], int]
 """Given the address of a `struct rnncc_part`, compute it; returns a code."""
@@ -114,11 +115,12 @@ class Pool:
         threads: how many.
 
     Raises:
-        ValueError: fewer than one, or more than any machine has use for.
+        ValueError: no integer, fewer than one, or more than any machine has use for.
         RuntimeError: the system gives no more threads.
     """
 
     def __init__(self, threads: int) -> None:
+        threads = as_size(threads, "threads")
         if threads < 1:
             raise ValueError(f"{threads} threads: expected at least 1")
         if threads > MOST_THREADS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import index
 from typing import TypeVar
 
 from rnncc_runtime.errors import ArrayError, LoadError
@@ -82,6 +83,14 @@ class Size:
             return None
         value = (extent - at_zero) // slope
         return value if self.evaluate({**values, symbol: value}) == extent else None
+
+
+def as_size(value: object, name: str) -> int:
+    """An integer that a caller gave, of NumPy's too; raises `ArrayError` for anything else."""
+    try:
+        return index(value)  # type: ignore[arg-type]  # that is what is asked
+    except TypeError:
+        raise ArrayError(f"{name} is {str(value)[:40]!r}, expected an integer") from None
 
 
 def parse_largest(text: str) -> list[Size]:

@@ -36,7 +36,7 @@ from rnncc_runtime.compiled import (
 from rnncc_runtime.errors import ArrayError, StreamError
 from rnncc_runtime.memory import Block, Memory
 from rnncc_runtime.prepared import ArraySlot, Prepared, slots_of
-from rnncc_runtime.sizes import BATCH, TIME, Size, solve
+from rnncc_runtime.sizes import BATCH, TIME, Size, as_size, solve
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -102,8 +102,8 @@ class Stream(Compiled):
         sizes = (size for spec in self.inputs.values() for size in spec.sizes)
         self._shown = {s for size in sizes for s in size.symbols if s != TIME}
         self._given: dict[str, object] | None = None  # waits for sizes that the first step shows
-        self._step, self._batch = functions["step"], batch
-        self._order = list(specs)
+        self._batch = None if batch is None else as_size(batch, "batch")
+        self._step, self._order = functions["step"], list(specs)
         sizes = (s for spec in (*self.inputs.values(), *self.outputs.values()) for s in spec.sizes)
         self._timed = any(TIME in size.symbols for size in sizes)
         self._single = all(map(_leads_with_time, [*self.inputs.values(), *self.outputs.values()]))

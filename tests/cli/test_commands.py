@@ -229,6 +229,7 @@ def test_demo_compares_equals() -> None:
         (["compile", "none.pb"], "none.pb: No such file or directory"),
         (["compile", NET, "--bogus"], "No such option '--bogus'"),
         (["frobnicate"], "No such command 'frobnicate'"),
+        ([__file__], "is a file, and a command comes before it"),
         (["compile", NET, "--products", "so,exe"], "no product is named exe"),
         (["compile", NET, "--name", "a-b"], "name 'a-b' is not a C identifier"),
         (["compile", NET, "--shape", "x"], "--shape: 'x' is not of the form BLOB=T,N,40"),

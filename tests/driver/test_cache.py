@@ -155,6 +155,12 @@ def test_off(folder: Path, monkeypatch: pytest.MonkeyPatch, off: str) -> None:
     assert not folder.exists()
 
 
+def test_a_folder_in_the_place_of_the_switch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RNNCC_CACHE", str(folder))
+    with pytest.raises(CompileError, match=r"is neither 0 nor 1 \(the folder is RNNCC_CACHE_DIR\)"):
+        rnncc.compile(net(), init())
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import rnncc_runtime
 from hypothesis import given
+from onnx import parser
 
 import rnncc
 from rnncc import arrays, cells, pipeline
@@ -26,6 +27,7 @@ from rnncc.options import Options
 from rnncc.sources import Content
 from rnncc.stages import ir_text
 from rnncc.stages.compilation import Compilation
+from tests.fuzz.fuzz_onnx import LISTS, NESTED
 from tests.golden import CASES
 from tests.passes.helpers import quick
 from tests.strategies import programs
@@ -161,6 +163,7 @@ def text_of(net: Any, **options: Any) -> str:
 
 
 GOOD = text_of(cells.elman(2, 3))
+LOOPS, LISTED = (text_of(parser.parse_model(text).SerializeToString()) for text in (NESTED, LISTS))
 AFTER = f'after = "{pipeline.net_steps(Options())[-1].name}"'
 IOTA = '%i = "rnn.iota"() <{axis = #builtin.int<5>}> : () -> tensor<3xi32>\n    '
 
@@ -176,6 +179,13 @@ IOTA = '%i = "rnn.iota"() <{axis = #builtin.int<5>}> : () -> tensor<3xi32>\n    
         (GOOD.replace("rnn.tanh", "rnn.matmul"), "no net in rnn"),
         (GOOD.replace('["init", ', '["step", ', 1), "not as rnncc writes them"),
         (GOOD.replace("programs = [", "programs = [unit, "), "not as rnncc writes them"),
+        (LISTED.replace('["run", ', '["again", '), "no step leaves again"),
+        (LOOPS.replace("limited = false", "limited = true"), "no gate that it carries"),
+        (GOOD.replace("array<i32", "array<i322"), "is no net in rnn"),
+        (GOOD.replace('param_name = "W"', 'param_name = "x"'), "x is an input and a parameter"),
+        (GOOD.replace('param_name = "W"', 'param_name = "b"'), "parameter b has two types"),
+        (GOOD.replace('["y", "h_last"', '["y", "y"'), "two outputs have one name"),
+        (GOOD.replace("inputs = [", f"inputs = [{10**30} : i64, "), "is no net in rnn"),
         (GOOD.replace(AFTER, 'after = "frob"'), "no step is named frob"),
         (GOOD.replace("after =", "again ="), "other programs than reading leaves"),
         (GOOD.replace(AFTER, 'after = "read"'), "other programs than read"),
@@ -248,7 +258,15 @@ def test_damaged_texts_of_training_are_refused(tmp_path: Path) -> None:
         code_of(text, params, train=True)
     arrays.write(held, params)
     at = good.rindex(f'param_name = "{name}"')
+    first, *_, last = re.findall(r'added_outputs = \[\["([^"]+)", "grad", "([^"]+)"\]', good)[-1]
     for changed, what in (
+        (
+            good.replace(f'["{first}", "grad", "{last}"]', f'["{first}", "grad", "q"]'),
+            "are of inputs",
+        ),
+        (good.replace(f'["{first}", "grad", "{last}"], ', ""), "gradients alone"),
+        (good.replace(f'["{first}", "grad", "{last}"]', f'["{first}", "kept", "{last}"]'), "alone"),
+        (good.replace('"grad", "y"', '"grad", "q"'), "come in of outputs"),
         (good[:at] + good[at:].replace(f'"{name}"', '"frob"', 1), "frob is of one type in both"),
         (re.sub(r"saved = \[[^]]*\]", "saved = []", good), "what backward reads is saved"),
         (re.sub(r"kept = \[[^]]*\]", "kept = []", good), "what backward reads is kept"),

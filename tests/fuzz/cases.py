@@ -12,8 +12,8 @@ class Case:
 
     Attributes:
         name: family, seed and number, from which the case can be made again.
-        source: an ONNX model or a NetDef, as bytes.
-        init: the init net of a NetDef.
+        source: an ONNX model, a NetDef or a text in `rnn`, as bytes.
+        init: the init net of a NetDef, or the parameters of such a text.
         shapes: of inputs that the source leaves open.
         train: also compile it for training and compare gradients.
         oracle: compare with ONNX Runtime too, not with the interpreter alone.

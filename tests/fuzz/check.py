@@ -21,7 +21,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.options import Options
 from tests.codegen.guarded import guards
-from tests.fuzz import ways
+from tests.fuzz import fuzz_mlir, ways
 from tests.fuzz.arrays import agreement, difference, draw_inputs, draw_sizes, most_calls
 from tests.fuzz.cases import Case, Failure, Result
 from tests.fuzz.harness import TooSlowError, kind_of, time_limit
@@ -80,6 +80,8 @@ def read(case: Case) -> Program:
     options = {"max_iterations": MAX_ITERATIONS, "training": case.train, "name": "net"}
     if case.name.startswith("onnx"):
         return import_model(case.source, **options)
+    if case.name.startswith("rnn"):
+        return fuzz_mlir.read(case.source.decode(), case.init)
     return import_net(case.source, case.init, dict(case.shapes), **options)
 
 

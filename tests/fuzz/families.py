@@ -7,9 +7,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from rnncc.frontends.onnx.importer import import_model
 from rnncc.netdef import NetDef, load
 from tests.frontends.caffe2.control_reference import RandomNet
-from tests.fuzz import fuzz_caffe2, fuzz_onnx
+from tests.fuzz import fuzz_caffe2, fuzz_mlir, fuzz_onnx
 from tests.fuzz.cases import Case
 from tests.fuzz.family_control import control_model
 from tests.fuzz.family_conv import conv_model
@@ -93,6 +94,14 @@ def _caffe2_control(rng: random.Random, name: str) -> Case:
     return Case(name, source, shapes=shapes, train=train, seed=rng.randrange(1 << 30))
 
 
+def _rnn_mutant(rng: random.Random, name: str) -> Case:
+    """A random model as the text that `--emit rnn` writes, damaged."""
+    program = import_model(random_model(rng).SerializeToString(), name="net")
+    text, params = fuzz_mlir.text_of(program, stop_after="read")
+    source = fuzz_mlir.mutant(rng, text).encode()
+    return Case(name, source, params, seed=rng.randrange(1 << 30))
+
+
 FAMILIES: dict[str, Callable[[random.Random, str], Case]] = {
     "onnx-random": _onnx_random,
     "onnx-recurrent": _of_family(recurrent_model),
@@ -104,6 +113,7 @@ FAMILIES: dict[str, Callable[[random.Random, str], Case]] = {
     "onnx-rewritten": _onnx_rewritten,
     "caffe2-mutant": _caffe2_mutant,
     "caffe2-control": _caffe2_control,
+    "rnn-mutant": _rnn_mutant,
 }
 WEIGHTS = dict.fromkeys(FAMILIES, 1) | {"onnx-random": 6, "onnx-mutant": 3, "caffe2-mutant": 2}
 """How often a family is drawn."""

@@ -11,7 +11,7 @@ import pytest
 
 from rnncc.frontends.onnx.importer import import_model
 from tests.frontends.onnx.models import info, model, node
-from tests.fuzz import fuzz_caffe2, fuzz_onnx
+from tests.fuzz import fuzz_caffe2, fuzz_mlir, fuzz_onnx
 from tests.fuzz.campaign import Runner, Totals, campaign, drawn
 from tests.fuzz.families import FAMILIES, make_case
 from tests.fuzz.oracles import Interpreted
@@ -31,6 +31,13 @@ def test_mutants_of_onnx_models_end_in_an_error_or_a_program() -> None:
     assert not report.failures, report.failures[0]
     assert report.imported > 40
     assert report.refused > 100
+
+
+def test_mutants_of_texts_end_in_an_error_or_in_code() -> None:
+    report = fuzz_mlir.run(150, seed=1)
+    assert not report.failures, report.failures[0]
+    assert report.imported > 8
+    assert report.refused > 80
 
 
 @pytest.mark.peers

@@ -53,6 +53,14 @@ def test_folding_keeps_values(program: Program):
     assert_same_meaning(program, lambda p: (fold_constants(p), fold_constants(p)), rtol=1e-5)
 
 
+def test_a_part_that_begins_at_a_size_is_taken_at_run_time():
+    b = Builder.net("part")
+    part = b.slice(b.param("w", (9, 2)), 0, Dim.of("T"), 2)
+    arrays = {"w": np.arange(18, dtype="f4").reshape(9, 2)}
+    program = b.finish({"y": b.add(part, b.input("x", (2, 2))), "z": b.input("z", ("T",))}, arrays)
+    assert_same_meaning(program, fold_constants)
+
+
 def offset_bytes(b: Builder) -> tuple[SSAValue, SSAValue]:
     """Weights of uint8 without their zero point, in int32 and in int8; larger than what always is
     folded."""

@@ -151,6 +151,9 @@ def test_pools_have_threads() -> None:
         Pool(0)
     with pytest.raises(ValueError, match="1000000000 threads: expected at most 1024"):
         Pool(10**9)
+    with pytest.raises(ValueError, match="threads is 'two', expected an integer"):
+        Pool("two")  # type: ignore[arg-type]
+    assert Pool(np.int64(1)).threads == 1  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("compiler", [["cc", "-std=c11"], ["c++", "-xc++", "-std=c++20"]])

@@ -120,7 +120,11 @@ class CEntryWriter:
     def _call(self, call: Call, entry: EntryPoint) -> list[str]:
         writer = self.programs[call.program]
         ports = f"{call.program}_ports"
-        members = zip((*writer.inputs, *writer.outputs), (*call.inputs, *call.outputs), strict=True)
+        members = zip(
+            (*writer.pointers.inputs, *writer.pointers.outputs),
+            (*call.inputs, *call.outputs),
+            strict=True,
+        )
         kinds = (*writer.program.inputs, *writer.program.outputs)
         lines = [
             f"    .{member} = {self._pointer(source, c.C_TYPES[port.dtype])},"

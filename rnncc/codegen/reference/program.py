@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.kernels import domain_text, write_kernel
-from rnncc.codegen.reference.liveness import live_pointers
+from rnncc.codegen.reference.pointers import Pointers, declared, kind_of
 from rnncc.codegen.reference.region import FUNCTIONS, ROUNDINGS
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Yield
-from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Kernel
-from rnncc.kern.largest import Largest
 from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.program import KernelProgram
 from rnncc.names import c_names
 from rnncc.planning.serving import serving
 
-NULL_POINTER, PAST_LIMIT = 1, 4
-"""Codes of rnncc.h."""
+PAST_LIMIT = 4
+"""The code of rnncc.h."""
 LIBM = (*FUNCTIONS.values(), *ROUNDINGS.values(), "fmod", "sin", "cos")
 """Functions of C's library that code calls, as they are called for double."""
 RESERVED = {
@@ -51,22 +49,16 @@ class ProgramWriter:
         symbols: Mapping[str, str],
         params: Mapping[int, str],
     ) -> None:
-        self.program, self.prefix, self.params = program, prefix, params
-        self.symbols = dict(symbols)
+        self.program, self.prefix, self.symbols = program, prefix, dict(symbols)
+        self.pointers = Pointers(program, params, {*RESERVED, *symbols.values()})
+        self.names, self.live = self.pointers.names, self.pointers.live
         self.kernels: list[str] = []
-        self.names: dict[SSAValue, str] = {}
-        self.reserved = {*RESERVED, *symbols.values()}
-        self.live = live_pointers(program)
-        self.labels = {buffer.label.data: buffer for buffer in reversed(program.buffers)}
-        members = [port.name for port in (*program.inputs, *program.outputs)]
-        names = c_names(members)
-        self.inputs, self.outputs = names[: len(program.inputs)], names[len(program.inputs) :]
         self.serving = serving(program)
         self._count = 0
 
     def write(self) -> list[str]:
         """All that the program is in C."""
-        begin = self._declarations()
+        begin = self.pointers.declarations()
         body, _ = self._block(self.program.func.body.block.ops)
         body = c.resolved([*begin, *body, "return 0;"], self.symbols)
         symbols = [self.symbols[symbol] for symbol in self.program.symbols]
@@ -77,7 +69,7 @@ class ProgramWriter:
         head = f"static int {self.prefix}_program(const struct {self.prefix}_ports *ports,"
         return [
             *self.kernels,
-            *self._struct(),
+            *self.pointers.struct(self.prefix),
             f"/* The program `{self.prefix}`: kernels in order, in loops over time. */",
             head,
             f"    unsigned char *workspace{sizes})",
@@ -86,94 +78,6 @@ class ProgramWriter:
             "}",
             "",
         ]
-
-    def _struct(self) -> list[str]:
-        reads = zip(self.program.inputs, self.inputs, strict=True)
-        writes = zip(self.program.outputs, self.outputs, strict=True)
-        members = [f"    const {c.C_TYPES[p.dtype]} *{name};" for p, name in reads]
-        members += [f"    {c.C_TYPES[p.dtype]} *{name};" for p, name in writes]
-        name = f"{self.prefix}_ports"
-        title = f"/* What the program `{self.prefix}` reads, then what it writes. */"
-        return [title, f"struct {name} {{", *(members or ["    char none;"]), "};", ""]
-
-    # Buffers
-
-    def _declarations(self) -> list[str]:
-        """A pointer to each buffer; null ones that are needed end the call."""
-        lines = list[str]()
-        if self.program.workspace:
-            needed = f"{c.largest(self.program.workspace)} > 0"
-            lines += [f"if (workspace == NULL && {needed})", f"    return {NULL_POINTER};"]
-        for op in self.program.buffers:
-            if op.role.data == "param":
-                self.names[op.y] = self._array(op)
-                continue
-            # An input that no kernel reads may be NULL.
-            if op.role.data == "input" and op.default is None and op.y.first_use:
-                lines += [f"if ({self._argument(op.y)} == NULL)", f"    return {NULL_POINTER};"]
-            if op.y in self.live:
-                text = self._begin_of(op)
-                self.names[op.y] = self._name(op.label.data)
-                lines += _pointer(op.y, self.names[op.y], text)
-        return lines
-
-    def _begin_of(self, op: Buffer) -> str:
-        """Where a buffer begins."""
-        # Without const: a loop's variable may lead to an input first and to an output then.
-        argument, cast = self._argument(op.y), f"({_kind(op.y)} *)"
-        if op.role.data == "input":
-            if op.default is None:
-                return f"{cast}{argument}"
-            default = self._home(self.labels[op.default.data])
-            return f"{argument} != NULL ? {cast}{argument} : {default}"
-        if op.role.data == "output":
-            assert argument is not None
-            return (
-                argument
-                if op.fallback_size == 0
-                else f"{argument} != NULL ? {argument} : {self._home(op)}"
-            )
-        if op.within is not None:
-            return self.names[self.labels[op.within.data].y]
-        return self._home(op)
-
-    def _home(self, op: Buffer) -> str:
-        """A buffer at its planned place."""
-        kind = c.C_TYPES[op.dtype]
-        if op.role.data == "param":
-            return f"({kind} *){self._array(op)}"
-        assert op.offset is not None, f"{op.label.data} has no offset"
-        offset = c.largest(Largest.parse(op.offset.data))
-        return f"({kind} *)workspace" if offset == "0" else f"({kind} *)(workspace + {offset})"
-
-    def _array(self, op: Buffer) -> str:
-        assert op.offset is not None
-        return self.params[int(get_dim(op.offset))]
-
-    def _name(self, label: str) -> str:
-        [name] = c_names([label], self.reserved)
-        self.reserved.add(name)
-        return name
-
-    def label_of(self, value: SSAValue) -> str:
-        """The buffer that a pointer leads to, or one of those."""
-        while True:
-            owner = value.owner
-            match owner:
-                case Buffer():
-                    return owner.label.data
-                case Row() | ShiftedRow():
-                    value = owner.buffer
-                case For():
-                    value = owner.inits[next(i for i, v in enumerate(owner.finals) if v is value)]
-                case Block():
-                    loop = owner.parent_op()
-                    assert isinstance(loop, For) and isinstance(value, BlockArgument)
-                    value = loop.inits[value.index]
-                case _:
-                    raise AssertionError(f"{owner.name} gives no buffer")
-
-    # Walking
 
     def _block(self, ops: Iterable[Operation]) -> tuple[list[str], tuple[SSAValue, ...]]:
         """Statements for ops in order, and what they end with."""
@@ -205,40 +109,21 @@ class ProgramWriter:
         index, stride = get_dim(op.index), get_dim(op.stride)
         if isinstance(op, ShiftedRow):
             index = index + op.step.data
-        place = self._place(op.buffer, index, stride)
+        place = self.pointers.place(op.buffer, index, stride)
         text = base if place == "0" else f"{base} + {place}"
         if isinstance(op, ShiftedRow):
             edge = f"{c.size(get_dim(op.index))} == {c.size(get_dim(op.edge))}"
             text = f"{edge} ? {self.names[op.init]} : {text}"
-        self.names[op.y] = self._name(f"{self.label_of(op.y)}_row")
-        return _pointer(op.y, self.names[op.y], text)
-
-    def _place(self, value: SSAValue, index: Dim, stride: Dim) -> str:
-        """Where a row begins, in its ring where the buffer keeps one."""
-        ring = value.owner.rows_kept if isinstance(value.owner, Buffer) else None
-        if ring is None:
-            return c.size(index * stride)
-        kept = "0" if ring == 1 else f"{c.factor(index)} % {ring}"
-        if (argument := self._argument(value)) is not None:  # only what stands in for it is a ring
-            kept = f"({argument} != NULL ? {c.size(index)} : {kept})"
-        return f"{kept} * {c.factor(stride)}"
-
-    def _argument(self, value: SSAValue) -> str | None:
-        """The caller's pointer to an input with a default, or to an output."""
-        op = value.owner
-        assert isinstance(op, Buffer)
-        sides = {"input": (self.program.inputs, self.inputs)}
-        sides["output"] = self.program.outputs, self.outputs
-        if op.role.data not in sides:
-            return None
-        ports, names = sides[op.role.data]
-        return f"ports->{names[[port.name for port in ports].index(op.label.data)]}"
+        self.names[op.y] = self.pointers.fresh(f"{self.pointers.label_of(op.y)}_row")
+        return declared(op.y, self.names[op.y], text)
 
     def _kernel(self, op: Operation) -> list[str]:
         """Write a kernel's function, and call it unless nothing that it writes is wanted."""
         self._count += 1
         outs = list(op.outs) if isinstance(op, Kernel | ContinuedSum) else [op.operands[-1]]
-        labels = {value: self.label_of(value) for value in op.operands if value in self.live}
+        labels = {
+            value: self.pointers.label_of(value) for value in op.operands if value in self.live
+        }
         # A function is named by what it writes first.
         [tail] = c_names([labels[outs[0]]])
         name = f"{self.prefix}_{self._count}_{tail}"
@@ -263,7 +148,7 @@ class ProgramWriter:
         served = [output.y for output in self.serving.get(op, ())] or alone
         if not served:
             return call
-        requested = [f"{self._argument(output)} != NULL" for output in served]
+        requested = [f"{self.pointers.argument(output)} != NULL" for output in served]
         return [*_condition(requested), *c.indented(call), "}"]
 
     def _reserved_names(self) -> set[str]:
@@ -279,10 +164,10 @@ class ProgramWriter:
             if arg in self.live or final in self.live
         ]
         for arg, init, final in carried:
-            name = self._name(f"{self.label_of(init)}_now")
+            name = self.pointers.fresh(f"{self.pointers.label_of(init)}_now")
             # One variable, which behind the loop is the final.
             self.names[arg] = self.names[final] = name
-            lines.append(f"{_kind(arg)} *{name} = {self._variable(init)};")
+            lines.append(f"{kind_of(arg)} *{name} = {self._variable(init)};")
         head, indices = self._chunks(op) if op.chunk is not None else self._steps(op)
         body, yielded = self._block(op.body.block.ops)
         body += self._carry([(arg, yielded[args.index(arg)]) for arg, _, _ in carried])
@@ -311,8 +196,8 @@ class ProgramWriter:
         """The same of a loop over chunks of steps: its first step, how many, the chunk's number."""
         assert op.chunk is not None and op.rows is not None and op.extent is not None
         start, count, rows = (get_dim(d) for d in (op.start, op.count, op.rows))
-        most, index = self._name(f"most_{op.index.data}"), self._index(op.index.data)
-        extent, number = self._index(op.extent.data), self._name(f"chunk_{op.index.data}")
+        most, index = self.pointers.fresh(f"most_{op.index.data}"), self._index(op.index.data)
+        extent, number = self._index(op.extent.data), self.pointers.fresh(f"chunk_{op.index.data}")
         per_chunk = f"{op.chunk.data} / rnncc_larger({c.size(rows)}, 1)"
         chunks = f"rnncc_parts({c.size(count)}, {most})"
         head = f"for (int64_t {number} = 0; {number} < {chunks}; {number}++) {{"
@@ -330,13 +215,13 @@ class ProgramWriter:
 
     def _index(self, symbol: str) -> str:
         """A loop's index, which gets a name in C."""
-        self.symbols[symbol] = self._name(symbol)
+        self.symbols[symbol] = self.pointers.fresh(symbol)
         return c.placeholder(symbol)
 
     def _variable(self, value: SSAValue) -> str:
         """A pointer as a loop carries it: arrays of the library are const, variables are not."""
         is_param = isinstance(value.owner, Buffer) and value.owner.role.data == "param"
-        return f"({_kind(value)} *){self.names[value]}" if is_param else self.names[value]
+        return f"({kind_of(value)} *){self.names[value]}" if is_param else self.names[value]
 
     def _carry(self, pairs: Sequence[tuple[SSAValue, SSAValue]]) -> list[str]:
         """What the next iteration begins with; all at once where one needs another's old value."""
@@ -346,26 +231,15 @@ class ProgramWriter:
             return [f"{self.names[arg]} = {self._variable(value)};" for arg, value in moved]
         lines, names = list[str](), list[str]()
         for arg, value in moved:
-            names.append(self._name(f"{self.names[arg]}_next"))
-            lines.append(f"{_kind(arg)} *const {names[-1]} = {self._variable(value)};")
+            names.append(self.pointers.fresh(f"{self.names[arg]}_next"))
+            lines.append(f"{kind_of(arg)} *const {names[-1]} = {self._variable(value)};")
         pairs_ = zip(moved, names, strict=True)
         return [*lines, *(f"{self.names[arg]} = {name};" for (arg, _), name in pairs_)]
-
-
-def _kind(value: SSAValue) -> str:
-    return c.C_TYPES[buffer_dtype(value)]
 
 
 def _is_skippable(value: SSAValue) -> bool:
     op = value.owner
     return isinstance(op, Buffer) and op.role.data == "output" and op.fallback_size == 0
-
-
-def _pointer(value: SSAValue, name: str, text: str) -> list[str]:
-    """The declaration of a pointer that stays."""
-    head = f"{_kind(value)} *const {name} ="
-    long = len(head) + len(text) > 90
-    return [head, f"    {text};"] if long else [f"{head} {text};"]
 
 
 def _joined(head: str, lines: list[str]) -> list[str]:

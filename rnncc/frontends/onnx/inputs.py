@@ -44,7 +44,7 @@ class Inputs:
         self.file, self._learnt = file, learnt
         self._open = dict[str, list[Dim] | None]()
         self._types = dict[str, str]()
-        self._symbols = dict[str, str]()
+        self._symbols = dict[tuple[str, bool], str]()
         self._named = dict[str, Dim]()
         for info in infos:
             self._open[info.name], self._types[info.name] = self._declared(info)
@@ -97,14 +97,18 @@ class Inputs:
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             return Dim.of(dim.dim_value)
         named = any(character.isalnum() for character in dim.dim_param)
-        return self._symbol(dim.dim_param if named else f"{name}_{axis}")
+        return self._symbol(dim.dim_param) if named else self._unnamed(name, axis)
 
     def _text(self, dims: Sequence[Dim]) -> str:
         return shape_text([d.substitute(self._named) for d in dims])
 
-    def _symbol(self, text: str) -> Dim:
+    def _unnamed(self, name: str, axis: int) -> Dim:
+        """The symbol for a size without a name, of this input alone whatever sizes are called."""
+        return self._symbol(f"{name}_{axis}", named=False)
+
+    def _symbol(self, text: str, named: bool = True) -> Dim:
         """The symbol for a size's name, which may hold any characters."""
-        if text not in self._symbols:
+        if (text, named) not in self._symbols:
             stem = c_name(text)[:64]
             stem = f"d{stem}" if stem.startswith("_") else stem
             stem = f"{stem}_" if stem in _TAKEN else stem
@@ -112,8 +116,8 @@ class Inputs:
             while _own(chosen) in self._named:
                 number += 1
                 chosen = f"{stem}_{number}"
-            self._symbols[text], self._named[_own(chosen)] = chosen, Dim.of(chosen)
-        return Dim.of(_own(self._symbols[text]))
+            self._symbols[text, named], self._named[_own(chosen)] = chosen, Dim.of(chosen)
+        return Dim.of(_own(self._symbols[text, named]))
 
     def bind(self, name: str, value: Constant) -> Array:
         """A constant in the place of an input, whose sizes hold wherever they stand.
@@ -143,7 +147,7 @@ class Inputs:
         """The sizes of an input are these."""
         held = self._open[name]
         if held is None:
-            names = [self._symbol(f"{name}_{axis}") for axis in range(len(requested))]
+            names = [self._unnamed(name, axis) for axis in range(len(requested))]
             held = self._open[name] = names
         if len(held) != len(requested):
             what = f"gives {len(requested)} sizes, the file says {self._text(held)}"

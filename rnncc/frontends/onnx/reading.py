@@ -233,8 +233,12 @@ class Tensors:
         try:
             if places.ndim == 2:
                 places = np.ravel_multi_index(list(places.T), dims)
-            if len(np.unique(places)) < len(values) or np.min(places, initial=0) < 0:
-                raise ValueError(f"{len(values)} values have fewer places, or some below 0")
+            if not len(values) == places.size == len(np.unique(places)):
+                raise ValueError(
+                    f"{len(values)} values have {places.size} places, or some share one"
+                )
+            if np.min(places, initial=0) < 0:
+                raise ValueError("an index is below 0")
             made.reshape(-1)[places] = values
         except (ValueError, TypeError, IndexError) as error:
             raise CompileError(location, f"{shown} is damaged: {error}") from error

@@ -119,6 +119,8 @@ class Net(IRDLOperation):
         expect(len(self.output_names) == len(terminator(self.body.block)), "an output has no name")
         expect(self.input_roles.keys() <= set(names_of(self.input_names)), "a role of no input")
         expect(self.output_roles.keys() <= set(names_of(self.output_names)), "a role of no output")
+        expect(len(self.inputs) == len(self.input_names), "two inputs have one name")
+        expect(len(self.outputs) == len(self.output_names), "two outputs have one name")
 
 
 @irdl_op_definition
@@ -236,6 +238,8 @@ class Scan(Sized):
             expect(0 <= number < len(actual), f"the gate is argument {number} of {len(actual)}")
         if self.open is not None:
             expect(self.open.type == tensor((), "i1"), f"the gate is {self.open.type}, not a bool")
+        carried = self.open in self.groups[1]
+        expect(carried or not self.is_limited, "a loop is limited, and no gate that it carries")
         carry, rows = self.yields
         expect([v.type for v in carry] == [v.type for v in self.inits], "the carry changes type")
         expect([v.type for v in rows] == [row_type(y) for y in self.ys], "ys differ from the body")

@@ -61,6 +61,14 @@ def test_names_of_no_letters_name_no_size(name: str) -> None:
     assert np.array_equal(interpreted(of_x("Neg", "", [name, name]), {"x": x})["y"], -x)
 
 
+def test_a_size_without_a_name_is_no_other_input_s() -> None:
+    """Even where one of that input has the name that it is given."""
+    inputs = [info("x", [""]), info("z", ["x_0"])]
+    made = model([node("Concat", "x z", "y", axis=0)], inputs, [info("y", None)])
+    x, z = np.ones(2, np.float32), np.zeros(3, np.float32)
+    assert list(interpreted(made, {"x": x, "z": z})["y"]) == [1, 1, 0, 0, 0]
+
+
 @pytest.mark.parametrize("rows", [5, 6, 7])
 def test_reshape_to_parts_that_may_not_divide(rows: int) -> None:
     made: Any = rnncc.compile(of_x("Reshape", "s", ["N", 4], s=vector(3, -1)))

@@ -75,10 +75,11 @@ def test_in_a_branch() -> None:
         (sparse((1 << 20, 1 << 20)), "is too large, or negative"),
         (sparse((-2, 4)), "of shape [-2, 4] is too large, or negative"),
         (sparse(places=(1, 8)), "is damaged: index 8 is out of bounds"),
-        (sparse(places=(1, 1)), "is damaged: 2 values have fewer places"),
+        (sparse(places=(1, 1)), "is damaged: 2 values have 2 places, or some share one"),
         (sparse(dims=(2, 2), places=(0, 1, 2, 0)), "is damaged: invalid entry in coordinates"),
         (sparse(dims=(1, 3), places=(0, 1, 2)), "is damaged: "),
-        (sparse(places=(-1, 1)), "is damaged: "),
+        (sparse(dims=(3,), places=(0, 1, 2)), "is damaged: 2 values have 3 places"),
+        (sparse(places=(-1, 1)), "is damaged: an index is below 0"),
     ],
 )
 def test_damaged(tensor: Any, message: str) -> None:
