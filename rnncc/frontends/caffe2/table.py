@@ -84,6 +84,12 @@ def _segments() -> Table:
     return {**segments.OPERATORS, **lengths.OPERATORS}
 
 
+def _paths() -> Table:
+    from rnncc.frontends.caffe2.ops import paths
+
+    return paths.OPERATORS
+
+
 def _reductions() -> Table:
     from rnncc.frontends.caffe2.ops import reductions
 
@@ -126,6 +132,7 @@ _SELDOM = (
     _functions,
     _rows,
     _segments,
+    _paths,
     _reductions,
     _spatial,
     _norms,
@@ -139,6 +146,7 @@ FAMILIES["Cells"] = Late(lambda: cells.OPERATORS, _layers)
 FAMILIES["Activations and angles"] = Late(_functions)
 FAMILIES["Rows and layouts"] = Late(_rows)
 FAMILIES["Paddings and segments"] = Late(_segments)
+FAMILIES["Best paths"] = Late(_paths)
 FAMILIES["Reductions and distances"] = Late(_reductions)
 FAMILIES["Windows and extremes"] = Late(_spatial)
 FAMILIES["Norms of channels"] = Late(_norms)

@@ -202,6 +202,10 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
     ("Mish", [X], 1, {}),
     ("Glu", [real(3, 4)], 1, {}),
     ("Glu", [X], 1, {"dim": 1}),
+    ("ViterbiPath", [real(7, 4), real(4, 4)], 1, {}),
+    ("ViterbiPath", [halves(9, 3), halves(3, 3)], 1, {}),
+    ("ViterbiPath", [real(1, 3), real(3, 3)], 1, {}),
+    ("SwapBestPath", [halves(6, 3), whole(0, 2, 1, 1, 0, 2)], 1, {}),
 ]
 
 WITHOUT_WEIGHT = {("SoftmaxWithLoss", 0)}

@@ -149,6 +149,7 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("LengthsWeightedSum SparseLengthsSum", one("x w n", cast=DOUBLE), "f64"),
         ("UnsortedSegmentSum UnsortedSegmentMean", one("x n", cast=DOUBLE), "f64"),
         ("Glu", one(cast=DOUBLE), "f64"),
+        ("ViterbiPath SwapBestPath", one("x w", cast=DOUBLE), "f64"),
         ("GatherPadding", one("x n", cast=DOUBLE), "f64"),
         ("SparseToDense", one("n x z", cast=DOUBLE), "f64"),
         ("LSTMUnit GRUUnit", unit(cast=DOUBLE), "f64"),
