@@ -65,11 +65,11 @@ class SequenceMask(Operator):
     def build(self, e: Emitter) -> None:
         b, dims = e.b, e.dims(self.xs[0])
         whole = self._matrices(dims)
-        j, i = b.iota((1, 1, whole[2], 1), 2, "i64"), b.iota((1, whole[1], 1, 1), 1, "i64")
+        j, i = b.iota((1, 1, whole[2], 1), 2), b.iota((1, whole[1], 1, 1), 1)
         if len(self.xs) > 1:
-            i = b.cast(b.reshape(e[self.xs[1]], (1, whole[1], 1, 1)), "i64")
-        if self.mode == "window":
-            distance = absolute(b, b.sub(j, i))
+            i = b.reshape(e[self.xs[1]], (1, whole[1], 1, 1))
+        if self.mode == "window":  # j and i may lie as far apart as int32 reaches twice
+            distance = absolute(b, b.sub(b.cast(j, "i64"), b.cast(i, "i64")))
             inside = b.compare("le", distance, b.fill(self.args.int("radius", 10), (), "i64"))
         else:
             inside = b.compare(_DIAGONALS.get(self.mode, "lt"), j, i)
