@@ -12,7 +12,7 @@ import llvmlite.binding
 from rnncc.codegen.cpu import measured
 from rnncc.codegen.cpu.core import AMX
 from rnncc.codegen.cpu.cpus import CPUS
-from rnncc.codegen.cpu.families import Family, family_of
+from rnncc.codegen.cpu.families import Family, family_of, tuned_for
 from rnncc.codegen.cpu.features import BASELINE, features_of_cpu
 from rnncc.codegen.cpu.permitted import permitted
 from rnncc.codegen.cpu.target import CpuTarget
@@ -124,8 +124,10 @@ def _sized(target: CpuTarget, family: Family) -> CpuTarget:
 
 def _native(triple: str) -> CpuTarget:
     features, cpu = llvm.get_host_cpu_features(), llvm.get_host_cpu_name()
-    family = measured.refined(cpu, family_of(cpu, bool(features.get("amx-tile"))))
-    return _sized(_host(triple, cpu, features, family), family)
+    has_amx = bool(features.get("amx-tile"))
+    family = measured.refined(cpu, family_of(cpu, has_amx))
+    host = _host(triple, cpu, features, family)
+    return _sized(replace(host, tuned=tuned_for(cpu, has_amx)), family)
 
 
 def _host(triple: str, cpu: str, features: Any, family: Family) -> CpuTarget:
