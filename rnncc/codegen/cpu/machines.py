@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -17,6 +16,7 @@ from rnncc.codegen.cpu.features import BASELINE, features_of_cpu
 from rnncc.codegen.cpu.permitted import permitted
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.errors import CompileError
+from rnncc.names import did_you_mean
 from rnncc.platforms import (
     PLATFORMS,
     Platform,
@@ -63,10 +63,8 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarg
     host = llvm.get_default_triple()
     platform = platform_of(host if triple is None else triple)
     if platform is None and triple not in (None, host):
-        near = [name for name in PLATFORMS if triple and triple.lower() in name]
-        near = near or difflib.get_close_matches(triple or "", PLATFORMS, 3)
-        suggestion = f"did you mean {' or '.join(near)}? " if near else ""
-        hint = f"{suggestion}`rnncc targets` lists names, and triples of their kinds do"
+        listed = "`rnncc targets` lists names, and triples of their kinds do"
+        hint = did_you_mean(triple or "", PLATFORMS, listed)
         raise CompileError("", f"target {triple!r} is not supported", hint)
     if cpu is not None and "," in cpu:
         what = f"{cpu!r} names several CPUs, for which there are libraries in files alone"
@@ -170,6 +168,5 @@ def _vectors(architecture: str, triple: str, cpu: str) -> tuple[int, int, bool]:
 
 def _check_cpu(architecture: str, cpu: str) -> None:
     if cpu not in CPUS[architecture]:
-        near = difflib.get_close_matches(cpu, CPUS[architecture], 3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "rnncc targets lists some"
+        hint = did_you_mean(cpu, CPUS[architecture], "`rnncc targets` lists some")
         raise CompileError("", f"cpu {cpu!r} is not one that LLVM knows for {architecture}", hint)
