@@ -290,14 +290,18 @@ def targets(as_json: bool) -> None:
         print_table("", targets.COLUMNS, rows)
 
 
-@cli.command(epilog=example("rnncc ops"))
+@cli.command(epilog=example("rnncc ops --onnx LSTM Scan"))
+@click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--onnx", is_flag=True, help="Those of ONNX.")
 @JSON
-def ops(onnx: bool, as_json: bool) -> None:
-    """List the operators that Caffe2 nets may use, or ONNX models, and what is refused."""
+def ops(names: Sequence[str], onnx: bool, as_json: bool) -> None:
+    """List the operators that Caffe2 nets may use, or ONNX models, and what is refused.
+
+    With names these operators alone: what they compute, and which of their forms are refused."""
     from rnncc.commands import operators
 
     report = operators.onnx_report() if onnx else operators.report()
+    report = operators.only(report, names) if names else report
     if as_json:
         click.echo(json.dumps(report, indent=2))
     else:

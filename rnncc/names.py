@@ -1,4 +1,4 @@
-"""C identifiers for the names that a net uses, and the names that a library may have."""
+"""C identifiers for the names that a net uses, names of libraries, and what users may mean."""
 
 from __future__ import annotations
 
@@ -132,6 +132,22 @@ def bad_library_name(name: str) -> str:
     if name in _KEYWORDS or keyword.iskeyword(name):
         return "is a keyword of C, C++ or Python"
     return "is a name of rnncc's own files" if name in _OURS else ""
+
+
+def did_you_mean(wrong: str, known: Iterable[str], otherwise: str) -> str:
+    """A hint with up to three names like a wrong one: those that hold it, else those near it.
+
+    Args:
+        otherwise: what else to do; the whole hint where no name is like it.
+    """
+    from difflib import get_close_matches  # for errors alone
+
+    of = {name.lower(): name for name in known}
+    word = wrong[:40].lower()
+    holding = [name for name in of if len(word) > 2 and word in name]
+    near = sorted(holding, key=len)[:3] or get_close_matches(word, of, 3)
+    shown = [of[name] for name in near]
+    return f"did you mean {' or '.join(shown)}? {otherwise}" if shown else otherwise
 
 
 def hides_module(name: str) -> bool:

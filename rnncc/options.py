@@ -131,8 +131,7 @@ class Options:
         _check_training(values)
         _check_precision(values)
         check_tuning(values.get("tuning", {}), values.get("target"))
-        if values.get("tune") and values.get("target") == targets.BY_DEVICE["cuda"]:
-            raise CompileError("--tune", "code for GPUs has no settings to try", "leave it out")
+        _check_target(values)
         if "state" in values:
             values["state"] = _state_of(values["state"], bool(values.get("train")))
         if "bind" in values:
@@ -179,6 +178,12 @@ def _with_target(chosen: Mapping[str, Any]) -> dict[str, Any]:
     if values.get("target") is None:
         values["target"] = targets.BY_DEVICE[device]
     return values
+
+
+def _check_target(values: Mapping[str, Any]) -> None:
+    for name, (what, hint) in targets.row_of(values.get("target")).refused.items():
+        if values.get(name):
+            raise CompileError(f"--{name.replace('_', '-')}", what, hint)
 
 
 def _check_training(values: dict[str, Any]) -> None:

@@ -50,6 +50,11 @@ class Target(Protocol):
         ...
 
     @property
+    def tuned(self) -> str:
+        """The one whose speed code is tuned for, where that is another; else empty."""
+        ...
+
+    @property
     def device(self) -> str:
         """Whose memory the functions' arrays lie in, and who computes: `cpu` or `cuda`."""
         ...

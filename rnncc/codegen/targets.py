@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ class TargetRow:
         products: the files that it makes; `by_default` without a choice.
         knobs: settings that change how fast code is, and no bit of its results (`--tune`).
         versions: has `write_versions`, where one library may hold code for several CPUs.
+        refused: option -> why it does not go with the target, and what to do.
     """
 
     module: str
@@ -36,6 +38,7 @@ class TargetRow:
     by_default: tuple[str, ...]
     knobs: tuple[str, ...] = ()
     versions: str | None = None
+    refused: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
 
 def _cpu(system: str) -> TargetRow:
@@ -49,8 +52,32 @@ def _cpu(system: str) -> TargetRow:
 
 
 CPU = _cpu("linux")
-REFERENCE = TargetRow("rnncc.codegen.reference.target", products=("c", "h"), by_default=("c", "h"))
-NVPTX = TargetRow("rnncc.codegen.nvptx.target", CPU.products, CPU.by_default)
+_ELSEWHERE = "leave it out, or compile for a CPU"
+REFERENCE = TargetRow(
+    "rnncc.codegen.reference.target",
+    products=("c", "h"),
+    by_default=("c", "h"),
+    refused={
+        "threads": ("the reference target computes a call in one thread", _ELSEWHERE),
+        "flush_denormals": ("C99 has no mode that flushes denormals", _ELSEWHERE),
+    },
+)
+NVPTX = TargetRow(
+    "rnncc.codegen.nvptx.target",
+    CPU.products,
+    CPU.by_default,
+    refused={
+        "threads": (
+            "threads of a CPU do not compute together on a GPU, which has its own",
+            "leave it out",
+        ),
+        "flush_denormals": (
+            "code for GPUs keeps denormals, which cost nothing there",
+            "leave it out",
+        ),
+        "tune": ("code for GPUs has no settings to try", "leave it out"),
+    },
+)
 TARGETS = {
     "cpu": CPU,
     **{name: _cpu(platform.system) for name, platform in PLATFORMS.items()},

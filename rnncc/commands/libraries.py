@@ -61,8 +61,8 @@ def inspect(path: Path) -> Report:
         LoadError: rnncc did not make it.
     """
     metadata = describe(path)
-    facts = ("rnncc", "target", "cpu", "features", "versions", "precision", "denormals", "device")
-    facts += ("functions", "max_steps")
+    facts = ("rnncc", "target", "cpu", "tuned", "features", "versions", "precision", "denormals")
+    facts += ("device", "functions", "max_steps")
     return {
         "name": metadata["name"],
         "file": str(path),
@@ -109,10 +109,15 @@ def symbols_of(metadata: Mapping[str, Any]) -> list[str]:
 def _versions(library: Report) -> dict[str, str]:
     """What a library for several CPUs holds, and how many steps one with a limit takes."""
     versions = {
-        f"for {version['cpu']}": f"workspace {version['workspace']} bytes"
+        f"for {version['cpu']}{_tuned(version)}": f"workspace {version['workspace']} bytes"
         for version in library.get("versions", ())
     }
     return versions | ({"steps": f"at most {n}"} if (n := library.get("max_steps")) else {})
+
+
+def _tuned(library: Report) -> str:
+    """What code is tuned for, where the machine that it was made on names itself otherwise."""
+    return f" as LLVM names it, tuned for {library['tuned']}" if "tuned" in library else ""
 
 
 def print_inspection(library: Report) -> None:
@@ -120,7 +125,7 @@ def print_inspection(library: Report) -> None:
     features = ", ".join(library.get("features", ())) or "none"
     lines = {
         "made by": f"rnncc {library['rnncc']}",
-        "for": f"{library['cpu']}, {library['target']}",
+        "for": f"{library['cpu']}{_tuned(library)}, {library['target']}",
         "needs": features if "device" not in library else f"an NVIDIA GPU; {features}",
         **_versions(library),
         "weights": f"{library['weights']} bytes, {library.get('precision', 'fp32')}",

@@ -12,8 +12,8 @@ from rnncc.kern.library import share_weights
 from rnncc.options import Options
 from rnncc.stages.compilation import Compilation
 
-OWN = ("cpu", "features", "workspace")
-"""What the metadata has for each version."""
+OWN = ("cpu", "tuned", "features", "workspace")
+"""What the metadata may have for each version."""
 
 
 def cpus_of(options: Options) -> list[str]:
@@ -51,8 +51,9 @@ def write_versions(
         "cpu": ",".join(cpus),
         "workspace": str(Largest(f for c in versions for f in c.planned.workspace.formulas)),
         "weights": len(weights),
-        "versions": [{key: c.metadata[key] for key in OWN} for c in versions],
+        "versions": [{k: c.metadata[k] for k in OWN if k in c.metadata} for c in versions],
     }
+    first.metadata.pop("tuned", None)
     first.code = targets.write_versions(options.target, name, both, first.metadata, weights)
     return first
 

@@ -51,6 +51,7 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         **({} if target.device == "cpu" else {"device": target.device}),
         "target": target.triple,
         "cpu": target.cpu,
+        **({"tuned": target.tuned} if target.tuned else {}),
         "features": target.extensions_of(library),
         "precision": library.precision,
         **({"denormals": "flushed"} if library.flushes else {}),

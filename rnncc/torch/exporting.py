@@ -26,7 +26,7 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import drop_checks, fake_mode, has_transforms
-from rnncc.frontends.torch.node_context import reason_of, user_line
+from rnncc.frontends.torch.node_context import hint_of, reason_of, user_line
 from rnncc.frontends.torch.prepared import without_checkpoints
 from rnncc.frontends.torch.readings import location, refuse
 from rnncc.frontends.torch.trace import aten_graph
@@ -95,7 +95,8 @@ def _scanned(
     except TorchDynamoException as error:
         text = str(error).rpartition("Got graph break/error:")[2].strip()
         reason = next((known for known in (CHANGED, _IN_PLACE) if known in text), None)
-        reason, hint = reason or reason_of(text), None
+        reason = reason or reason_of(text)
+        hint = hint_of(reason)
         if any(part in reason for part in _CHANGES):
             reason = "a step changes a buffer, or something else that it did not make"
         if reason != CHANGED and ("side effect" in reason or "changes" in reason):

@@ -23,7 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.node_context import BRANCH, reason_of, user_line
+from rnncc.frontends.torch.node_context import BRANCH, hint_of, reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.garbage import only_among_new_objects
 from rnncc.torch.branching.reading import reading_branches
@@ -95,7 +95,7 @@ def read(
             reason = "torch.func in a cell is not supported where torch.func is around scan"
         if _OF_SCRIPTS in text:
             raise CompileError(user_line(text, _name(cell)), IS_SCRIPT, UNSCRIPTED) from error
-        hint = None
+        hint = hint_of(reason)
         if reason == BRANCH:
             reason, hint = ": ".join([reason, *getattr(error, "__notes__", ())]), "torch.where"
         raise CompileError(user_line(text, _name(cell)), reason, hint) from error

@@ -7,10 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import rnncc
 from rnncc.cli import main
 from rnncc.codegen.nvptx.ptx import assembler
 from tests.gpu import libcuda
@@ -39,6 +41,25 @@ def small(tmp_path: Path) -> list[str]:
     for name, text in (("small", SMALL), ("init", SMALL_INIT)):
         (folder / f"{name}.pbtxt").write_text(text)
     return [str(folder / "small.pbtxt"), "--init", str(folder / "init.pbtxt")]
+
+
+@pytest.mark.parametrize(
+    ("option", "what"),
+    [
+        ("threads", "threads of a CPU do not compute together on a GPU, which has its own"),
+        ("flush-denormals", "code for GPUs keeps denormals, which cost nothing there"),
+    ],
+)
+def test_options_for_cpus_are_refused_before_the_net_is_read(
+    tmp_path: Path, option: str, what: str, capsys: Capture
+) -> None:
+    net = tmp_path / "damaged.pb"
+    net.write_bytes(b"\xff" * 64)
+    assert main(["compile", str(net), "--gpu", f"--{option}"]) == 2
+    assert capsys.readouterr().err == f"rnncc: error: --{option}: {what} (leave it out)\n"
+    chosen: Any = {option.replace("-", "_"): True}
+    with pytest.raises(rnncc.CompileError, match=what):
+        rnncc.compile(net, device="cuda", **chosen)
 
 
 def alone(*words: str, driver: str = "/nowhere/libcuda.so") -> tuple[int, str]:

@@ -6,12 +6,14 @@ import json
 import shutil
 from pathlib import Path
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 import rnncc_runtime
 
 import rnncc
 from rnncc.cli import main
+from rnncc.codegen.cpu import machines
 
 ROOT = Path(__file__).parents[2]
 NET = [str(ROOT / "examples/lstm.pbtxt"), str(ROOT / "examples/lstm_init.pbtxt")]
@@ -48,6 +50,21 @@ def test_inspect(library: str, capsys: Capture) -> None:
     assert main(["inspect", *NET, "--json"]) == 0
     net = json.loads(capsys.readouterr().out)
     assert report["outputs"] == net["outputs"]
+
+
+@pytest.mark.parametrize("cpu", ["native", "native,x86-64-v2"])
+def test_inspect_says_what_code_is_tuned_for(
+    cpu: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(machines, "tuned_for", lambda *_: "sapphirerapids")
+    library = str(rnncc.build(rnncc.cells.elman(2, 3), out=tmp_path, name="layer", cpu=cpu).library)
+    here = llvm.get_host_cpu_name()
+    assert main(["inspect", library]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len([x for x in lines if "tuned" in x]) == 1
+    assert any(
+        x.startswith("for") and f"{here} as LLVM names it, tuned for sapphi" in x for x in lines
+    )
 
 
 def test_nothing_of_a_library_is_run_to_describe_it(library: str, tmp_path: Path) -> None:

@@ -50,6 +50,45 @@ def test_ops(capsys: pytest.CaptureFixture[str]) -> None:
     assert not [line for line in printed.splitlines() if line != line.rstrip()]
 
 
+@pytest.mark.parametrize(
+    ("words", "supported", "refused"),
+    [
+        (["FC", "LSTMUnit", "PackRNNSequence"], {"FC", "LSTMUnit"}, {"PackRNNSequence"}),
+        (["--onnx", "StringConcat", "Scan"], {"Scan"}, {"StringConcat"}),
+    ],
+)
+def test_some_ops(
+    words: list[str], supported: set[str], refused: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ops", *words, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert (listed["supported"].keys(), listed["refused"].keys()) == (supported, refused)
+    assert main(["ops", *words]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("what it does") == len({e["family"] for e in listed["supported"].values()})
+    for entry in listed["supported"].values():
+        assert all(text in printed for text in (entry["does"], *entry["refused"]))
+    assert main(["ops", *words[:-1], "FC" if "--onnx" in words else "Scan"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "near"),
+    [
+        (["fc"], "did you mean FC? "),
+        (["lstmunits"], "did you mean LSTMUnit or "),
+        (["--onnx", "lstm"], "did you mean LSTM or "),
+        (["--onnx", "DynamicQuantizeLSTM"], "did you mean com.microsoft.DynamicQuantizeLSTM? "),
+        (["Zzyzx"], ""),
+    ],
+)
+def test_unknown_ops(words: list[str], near: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ops", *words]) == 2
+    told = f"rnncc: error: operator '{words[-1]}' is not known ({near}"
+    printed = capsys.readouterr().err
+    assert printed.startswith(told)
+    assert printed.endswith("lists those of Caffe2, `rnncc ops --onnx` those of ONNX)\n")
+
+
 def test_targets(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["targets"]) == 0
     assert "aarch64-unknown-linux-gnu" in capsys.readouterr().out

@@ -14,7 +14,16 @@ import rnncc
 from rnncc import cells
 from rnncc.codegen.cpu import machines, measured
 from rnncc.codegen.cpu.cpus import CPUS
-from rnncc.codegen.cpu.families import FAMILIES, KIB, MIB, USUAL, Family, family_of
+from rnncc.codegen.cpu.families import (
+    FAMILIES,
+    FIRST_WITH_AMX,
+    KIB,
+    MIB,
+    USUAL,
+    Family,
+    family_of,
+    tuned_for,
+)
 from rnncc.codegen.cpu.machines import resolve_target
 
 HERE = resolve_target().cpu
@@ -50,6 +59,20 @@ def test_figures_make_sizes() -> None:
 def test_machines_by_name(triple: str, cpu: str, cache: int, l1: int, chains: int) -> None:
     target = resolve_target(triple, cpu)
     assert (target.cache, target.l1, target.chains) == (cache, l1, chains)
+
+
+@pytest.mark.parametrize(
+    ("cpu", "has_amx", "tuned"),
+    [
+        ("rocketlake", False, ""),
+        ("rocketlake", True, FIRST_WITH_AMX),
+        ("graniterapids", True, ""),
+        ("a CPU of tomorrow", True, FIRST_WITH_AMX),
+    ],
+)
+def test_a_cpu_with_amx_is_a_server(cpu: str, has_amx: bool, tuned: str) -> None:
+    assert tuned_for(cpu, has_amx) == tuned
+    assert family_of(cpu, has_amx) is FAMILIES.get(tuned or cpu, USUAL)
 
 
 @pytest.mark.parametrize(

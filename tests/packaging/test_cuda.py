@@ -288,7 +288,6 @@ def test_ptx_is_a_form(tmp_path: Path) -> None:
         ({"device": "cuda:x"}, "'cuda:x' is no device"),
         ({"device": "cuda", "tune": True}, "no settings to try"),
         ({"device": "cuda", "cpu": "sm_20"}, "'sm_20' is no chip"),
-        ({"device": "cuda", "threads": True}, "threads of a CPU do not compute together"),
     ],
 )
 def test_options_that_make_no_sense(tmp_path: Path, options: Any, message: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from typing import Any
 
 import pytest
@@ -88,6 +90,19 @@ def keeps(x: Any, h: Any) -> Any:
     return h, h
 
 
+def prints(x: Any, h: Any) -> Any:
+    print(h)
+    return h, h
+
+
+def draws(x: Any, h: Any) -> Any:
+    return h * random.random(), h
+
+
+def times(x: Any, h: Any) -> Any:
+    return h * time.time(), h
+
+
 CELLS = {
     keeps: "a step appends tensors to a list that it keeps",
     unsupported: r"test_errors.py:\d+: aten._linalg_svd.default: operator is not supported",
@@ -105,8 +120,20 @@ CELLS = {
     doubles: "the state has 1 tensors before a step and 2 after it",
     alone: "alone: a cell returns a pair, what goes out and the next state: `return h, h`",
     number: "'int' object",
+    prints: r"test_errors.py:\d+: prints: .* be compiled: print \(call it outside of the cell\)$",
+    draws: r"test_errors.py:\d+: draws: .*: Random.random \(torch.rand draws in cells\)$",
+    times: r"test_errors.py:\d+: times: .*: time.time \(call it outside of the cell\)$",
     scans: r"test_errors.py:\d+: scans: scan is not supported within a step; a loop of Python is",
 }
+
+
+def test_a_call_in_an_exported_cell() -> None:
+    class Drawing(torch.nn.Module):
+        def forward(self, x: Any, h: Any) -> Any:
+            return rt.scan(draws, x, h)[0]
+
+    with pytest.raises(CompileError, match=CELLS[draws].replace(": draws:", ": scan:")):
+        torch.export.export(Drawing(), (X, H))
 
 
 @pytest.mark.parametrize("cell", CELLS)

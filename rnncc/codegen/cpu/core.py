@@ -30,6 +30,7 @@ class Core:
 
     Attributes:
         triple, cpu, features: as LLVM names them.
+        tuned: the CPU whose figures it has, where that is not `cpu` (`families.tuned_for`).
         lanes: elements of a vector register.
         item: bytes of such an element: those of a float32, but for what `of` gives.
         registers: vector registers.
@@ -68,6 +69,7 @@ class Core:
     chains: int = USUAL.chains
     item: int = 4
     compact: bool = False
+    tuned: str = ""
 
     @property
     def architecture(self) -> str:

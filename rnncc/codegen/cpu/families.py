@@ -125,11 +125,16 @@ FIRST_WITH_AMX = "sapphirerapids"
 
 
 def family_of(cpu: str, has_amx: bool = False) -> Family:
-    """The kind of core that a CPU has, by LLVM's name of it.
+    """The kind of core that a CPU has; arguments as for `tuned_for`."""
+    return FAMILIES.get(tuned_for(cpu, has_amx) or cpu, USUAL)
+
+
+def tuned_for(cpu: str, has_amx: bool) -> str:
+    """The CPU whose figures code has where that is not the one that LLVM names; else empty.
 
     Args:
+        cpu: LLVM's name.
         has_amx: whether it multiplies matrices, as Intel's servers do alone. A virtual machine may
             tell another model's number: one with AMX said that it was a Rocket Lake.
     """
-    family = FAMILIES.get(cpu, USUAL)
-    return FAMILIES[FIRST_WITH_AMX] if has_amx and not family.amx else family
+    return FIRST_WITH_AMX if has_amx and not FAMILIES.get(cpu, USUAL).amx else ""

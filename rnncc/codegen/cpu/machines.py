@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Container, Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -12,11 +11,12 @@ import llvmlite.binding
 from rnncc.codegen.cpu import measured
 from rnncc.codegen.cpu.core import AMX
 from rnncc.codegen.cpu.cpus import CPUS
-from rnncc.codegen.cpu.families import Family, family_of
+from rnncc.codegen.cpu.families import Family, family_of, tuned_for
 from rnncc.codegen.cpu.features import BASELINE, features_of_cpu
 from rnncc.codegen.cpu.permitted import permitted
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.errors import CompileError
+from rnncc.names import did_you_mean
 from rnncc.platforms import (
     PLATFORMS,
     Platform,
@@ -63,10 +63,8 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarg
     host = llvm.get_default_triple()
     platform = platform_of(host if triple is None else triple)
     if platform is None and triple not in (None, host):
-        near = [name for name in PLATFORMS if triple and triple.lower() in name]
-        near = near or difflib.get_close_matches(triple or "", PLATFORMS, 3)
-        suggestion = f"did you mean {' or '.join(near)}? " if near else ""
-        hint = f"{suggestion}`rnncc targets` lists names, and triples of their kinds do"
+        listed = "`rnncc targets` lists names, and triples of their kinds do"
+        hint = did_you_mean(triple or "", PLATFORMS, listed)
         raise CompileError("", f"target {triple!r} is not supported", hint)
     if cpu is not None and "," in cpu:
         what = f"{cpu!r} names several CPUs, for which there are libraries in files alone"
@@ -124,8 +122,10 @@ def _sized(target: CpuTarget, family: Family) -> CpuTarget:
 
 def _native(triple: str) -> CpuTarget:
     features, cpu = llvm.get_host_cpu_features(), llvm.get_host_cpu_name()
-    family = measured.refined(cpu, family_of(cpu, bool(features.get("amx-tile"))))
-    return _sized(_host(triple, cpu, features, family), family)
+    has_amx = bool(features.get("amx-tile"))
+    family = measured.refined(cpu, family_of(cpu, has_amx))
+    host = _host(triple, cpu, features, family)
+    return _sized(replace(host, tuned=tuned_for(cpu, has_amx)), family)
 
 
 def _host(triple: str, cpu: str, features: Any, family: Family) -> CpuTarget:
@@ -168,6 +168,5 @@ def _vectors(architecture: str, triple: str, cpu: str) -> tuple[int, int, bool]:
 
 def _check_cpu(architecture: str, cpu: str) -> None:
     if cpu not in CPUS[architecture]:
-        near = difflib.get_close_matches(cpu, CPUS[architecture], 3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "rnncc targets lists some"
+        hint = did_you_mean(cpu, CPUS[architecture], "`rnncc targets` lists some")
         raise CompileError("", f"cpu {cpu!r} is not one that LLVM knows for {architecture}", hint)

@@ -50,6 +50,11 @@ class Gpu:
         return self.host.cpu
 
     @property
+    def tuned(self) -> str:
+        """The host computes nothing."""
+        return ""
+
+    @property
     def device(self) -> str:
         return "cuda"
 

@@ -24,7 +24,6 @@ from rnncc.codegen.nvptx.host_driver import MOST_KERNELS, HostDriver, helpers_te
 from rnncc.codegen.nvptx.host_image import image_text
 from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
 from rnncc.codegen.nvptx.ptx import ChipImage
-from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.kern.entry_points import (
     Call,
@@ -61,16 +60,8 @@ def write_host(
 
     Unless it is for this process, the weights are an external constant: `objects.optimise` takes
     `(library.name, library.weights_block())`.
-
-    Raises:
-        CompileError: the library is for several threads of a CPU.
     """
-    if library.shared:
-        what = "threads of a CPU do not compute together on a GPU, which has its own"
-        raise CompileError("--threads", what, "leave it out")
-    if library.flushes:
-        what = "code for GPUs keeps denormals, which cost nothing there"
-        raise CompileError("--flush-denormals", what, "leave it out")
+    assert not library.shared and not library.flushes
     assert len(device.kernels) <= MOST_KERNELS
     name, module = library.name, ir.Module(library.name)
     module.triple = target.host.triple

@@ -13,7 +13,6 @@ from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.entry_points import CEntryWriter
 from rnncc.codegen.reference.prelude import prelude
 from rnncc.codegen.reference.program import RESERVED, ProgramWriter
-from rnncc.errors import CompileError
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.types import NARROW_FLOATS
 from rnncc.kern.entry_points import entry_points
@@ -23,12 +22,8 @@ from rnncc.names import c_names
 
 
 def write_source(library: Library, metadata: Mapping[str, Any]) -> str:
-    """`NAME.c`: the functions that `NAME.h` declares.
-
-    Raises:
-        CompileError: the net has what the reference target cannot do.
-    """
-    _check(library)
+    """`NAME.c`: the functions that `NAME.h` declares."""
+    assert not library.shared and not library.flushes
     name = library.name
     arrays, params = _weights(library)
     symbols = dict(zip(library.symbols, size_names(metadata), strict=True))
@@ -62,15 +57,6 @@ def write_source(library: Library, metadata: Mapping[str, Any]) -> str:
     ]
     lines = [*head, *prelude(code), *arrays, *_metadata(name, metadata), *code]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _check(library: Library) -> None:
-    if library.shared:
-        what = "the reference target computes a call in one thread"
-        raise CompileError("--threads", what, "leave it out, or compile for a CPU")
-    if library.flushes:
-        what = "C99 has no mode that flushes denormals"
-        raise CompileError("--flush-denormals", what, "leave it out, or compile for a CPU")
 
 
 def _weights(library: Library) -> tuple[list[str], dict[int, str]]:

@@ -29,6 +29,10 @@ class ReferenceTarget:
         return "C99"
 
     @property
+    def tuned(self) -> str:
+        return ""
+
+    @property
     def device(self) -> str:
         return "cpu"
 

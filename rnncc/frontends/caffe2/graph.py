@@ -10,6 +10,7 @@ from rnncc.frontends.caffe2.control import Control
 from rnncc.frontends.caffe2.forward_index import ForwardIndex
 from rnncc.frontends.caffe2.operator import Blob, Operator
 from rnncc.frontends.caffe2.trip_count import Loops
+from rnncc.names import did_you_mean
 from rnncc.netdef import NetDef, OperatorDef
 from rnncc.netdef.checks import operator_text
 from rnncc.records import record
@@ -161,11 +162,7 @@ class Resolver:
             return self.operators[op.type]
         if op.type in self.refused:
             raise CompileError(location, "is not supported", self.refused[op.type])
-        from difflib import get_close_matches
-
-        close = get_close_matches(op.type[:40], self.operators, 3)
-        hint = f"did you mean {' or '.join(close)}? " if close else ""
-        hint += "`rnncc ops` lists those that are known"
+        hint = did_you_mean(op.type, self.operators, "`rnncc ops` lists those that are known")
         raise CompileError(location, f"operator type {op.type[:80]!r} is not known", hint)
 
     def _read(

@@ -45,6 +45,8 @@ OLDEST_OPSET = 7
 EXTERNAL = 1
 """The `data_location` of tensors whose data lies in another file."""
 SUFFIX = ".onnx"
+_FIELDS = "float_data", "double_data", "int32_data", "int64_data", "uint64_data", "string_data"
+"""Where a tensor's data lies in a model but as `raw_data`."""
 _PACKED = re.compile(r"(?:U?INT|FLOAT)([246])(?:$|E)")
 """Names of types of less than a byte, whose numbers share bytes in a file, and how many bits."""
 
@@ -213,6 +215,11 @@ class Tensors:
             raise CompileError(location, f"{shown} of shape {dims} is too large")
         if tensor.data_location == EXTERNAL:
             return self._external(tensor, location, shown)
+        filled = [field for field in _FIELDS if getattr(tensor, field)]
+        filled += ["raw_data"] if tensor.HasField("raw_data") else []
+        if len(filled) > 1:
+            what = f"{shown} has its data twice, in {' and '.join(filled)}"
+            raise CompileError(location, what, "ONNX allows one field")
         try:
             return self._helper.to_array(tensor)
         except (ValueError, TypeError, OverflowError) as error:

@@ -38,6 +38,8 @@ _PACKAGES = str(Path(torch.__file__).parents[1]) + "/"
 _CALLED = ("<", _PYTORCH, _OURS, *(_PACKAGES + name for name in ("sympy/", "mpmath/", "numpy/")))
 """What may be within a call of PyTorch's or ours that goes wrong."""
 _RAISED = re.compile(r"raised exception (.+)")
+_BUILTIN = re.compile(r"know how to trace [a-z ]*`(?:<unknown module>\.)?([^`]+?)\.?`")
+"""What TorchDynamo says of a function that has no code in Python."""
 _GOT = re.compile(r"got (\w+\(.+\))")
 
 
@@ -155,6 +157,7 @@ def location(node: Node) -> Location:
 OF_FLAG = re.compile(r"expression (Eq|Ne)\(u\d+, [01]\)")
 """What PyTorch says of a branch on a tensor that is true or false: a symbol of its own for it."""
 BRANCH = "Python code depends on whether a tensor is true"
+_CALL = "calls a function that cannot be compiled: "
 UNREAD_SCAN = "rnncc compiles the loop"
 """Why TorchDynamo does not read `scan` itself."""
 WITHIN_STEP = "scan is not supported within a step; a loop of Python is: for row in rows"
@@ -194,11 +197,20 @@ def reason_of(text: str) -> str:
         return found.group(1)
     if UNREAD_SCAN in text or "higher_order.scan" in text:
         return WITHIN_STEP
+    if found := _BUILTIN.search(text):
+        return _CALL + found.group(1)
     if found := _GOT.search(text):
         return found.group(1)
     head, _, rest = text.partition("\n")
     explained = rest.strip().split("\n")[0]
     return f"{head}: {explained.removeprefix('Explanation: ')}" if explained else head
+
+
+def hint_of(reason: str) -> str | None:
+    """What to do in a cell about a reason of `reason_of`, where that can be told of it alone."""
+    if not reason.startswith(_CALL):
+        return None
+    return "torch.rand draws in cells" if "andom" in reason else "call it outside of the cell"
 
 
 def user_line(text: str, name: str) -> Location:

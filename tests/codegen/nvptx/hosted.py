@@ -33,6 +33,7 @@ class HostOnly:
     host: CpuTarget
     chips: tuple[str, ...] = ()
     device: str = "cuda"
+    tuned: str = ""
 
     def extensions_of(self, library: Library) -> list[str]:
         return []

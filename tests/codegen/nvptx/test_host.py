@@ -15,7 +15,6 @@ import pytest
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.nvptx.host import needed_inputs, write_host
 from rnncc.codegen.nvptx.ptx import ChipImage
-from rnncc.errors import CompileError
 from rnncc.kern.entry_points import Call, EntryPoint, entry_points
 from tests.codegen.nvptx.hosted import (
     RESIDENT,
@@ -322,8 +321,3 @@ def _host() -> Any:
     from rnncc.codegen.cpu.machines import resolve_target
 
     return resolve_target(None, None)
-
-
-def test_threads_are_refused() -> None:
-    with pytest.raises(CompileError, match="threads of a CPU do not compute together on a GPU"):
-        hosted(LSTM / "net.pb", LSTM / "init.pb", threads=True)

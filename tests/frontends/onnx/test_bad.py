@@ -207,6 +207,15 @@ CASES: dict[str, tuple[Any, str]] = {
         changed(lambda m: m.graph.initializer.add(name="w", dims=[9], data_type=1)),
         'initialiser "w": tensor "w" is damaged: ',
     ),
+    "data twice": (
+        changed(
+            lambda m: m.graph.initializer.add(
+                name="w", dims=[1], data_type=1, raw_data=bytes(4), float_data=[1]
+            )
+        ),
+        'initialiser "w": tensor "w" has its data twice, in float_data and raw_data'
+        " (ONNX allows one field)",
+    ),
     "negative size": (
         changed(lambda m: m.graph.initializer.add(name="w", dims=[-1], data_type=1)),
         'initialiser "w": tensor "w" has the shape [-1]',
