@@ -86,7 +86,8 @@ class Process:
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
-            process.send_signal(signal.SIGSTOP)  # threads that spin would take the others' time
+            if line:  # threads that spin would take the others' time; one that ends is to end
+                process.send_signal(signal.SIGSTOP)
         except BrokenPipeError:
             line = ""
         if not line:

@@ -10,10 +10,11 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
-from rnncc_runtime import Model, TrainableModel
+from rnncc_runtime import Model, RunError, TrainableModel
 
 from rnncc.commands.running import name_arrays
 from rnncc.commands.tables import print_table
+from rnncc.errors import CompileError
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.source import Fill
 from rnncc.ir.program import Program
@@ -112,7 +113,7 @@ def check(
         rows = _check_precision(program, (inference, exact), arrays, sizes, options.precision)
         return Report(rows, sizes)
     inputs = {**_draw(program, sizes, arrays), **arrays}
-    actual = inference.run(inputs)
+    actual = _computed(inference, inputs, arrays)
     expected = run(program, inputs, np.float64, sizes)
     rows = _compare("output", "run, interpreter", actual, expected, _allowed(program, OUTPUT))
     trains = not program.counts  # there are no gradients of rows whose number the run decides
@@ -121,6 +122,20 @@ def check(
         assert isinstance(model, TrainableModel)
         rows += _check_training(program, model, inputs, expected, sizes)
     return Report(rows, sizes)
+
+
+def _computed(
+    model: Model | TrainableModel, inputs: Arrays, user_arrays: Collection[str]
+) -> Arrays:
+    """A model's outputs; an error of its own may be for want of numbers that fit each other."""
+    try:
+        return model.run(inputs)
+    except RunError as error:
+        drawn = [n for n, x in inputs.items() if x.dtype.kind == "i" and n not in user_arrays]
+        if not drawn:
+            raise
+        hint = f"{', '.join(drawn)} was drawn at random: --input gives numbers that fit"
+        raise CompileError("", str(error), hint) from error
 
 
 def _check_precision(
@@ -142,7 +157,7 @@ def _check_precision(
     }
     rows: list[CheckRow] = []
     for label, inputs in cases.items():
-        actual, expected = (model.run(inputs) for model in models)
+        actual, expected = (_computed(model, inputs, user_arrays) for model in models)
         rows += _compare("output", f"{precision}, fp32; {label}", actual, expected, LOW[precision])
     return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from dataclasses import replace
 from importlib import import_module
@@ -21,6 +22,7 @@ from rnncc.bench.processes import LeftOut, Process, Processes
 from rnncc.bench.running import Effort, cores, run
 from rnncc.errors import CompileError
 from rnncc.ir.interpreter import run as interpret
+from tests.frontends.caffe2.nets import net, op
 
 SMALL = Effort(cores(), rounds=2, seconds=0.001)
 QUICK = [peer for peer in PEERS if not peer.slow and peer.device == "cpu"]
@@ -158,6 +160,20 @@ def test_a_process_that_ends_is_left_out() -> None:
         assert process.alive
         _kill(process)
         with pytest.raises(LeftOut, match="ended"):
+            process.time(1)
+        assert not process.alive
+
+
+def test_a_process_whose_call_fails_is_left_out(tmp_path: Path) -> None:
+    """It ends by itself, and is not to be made to stand still on its way."""
+    made = net([op("PackSegments", "l x", "y", max_length=4)], "l x", "y")
+    (tmp_path / "a.pb").write_bytes(made.SerializeToString())
+    options = json.dumps({"shapes": {"l": "N", "x": "S,3"}})
+    case = Case("net", net=str(tmp_path / "a.pb"), sizes=(("N", 3), ("S", 5)), options=options)
+    with Processes(own_contenders("fp32"), SMALL.cores) as processes:
+        (process,) = processes.all
+        process.make(case)
+        with pytest.raises(LeftOut, match="outside of its table"):
             process.time(1)
         assert not process.alive
 

@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 from rnncc.cli import main
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.functions import Tanh
+from tests.frontends.caffe2.nets import net, op
 from tests.golden import GOLDEN
 
 ROOT = Path(__file__).parents[2]
@@ -57,6 +58,17 @@ def test_a_table_for_people(capsys: Capture) -> None:
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == "24 of 24 comparisons within their tolerance at T=0, N=1"
     assert sum(line.endswith("yes") for line in lines) == 24
+
+
+def test_numbers_that_must_fit_each_other_are_asked_for(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "parts.pb"
+    path.write_bytes(net([op("LengthsSum", "x l", "y")], "x l", "y").SerializeToString())
+    words = ["check", str(path), "--shape", "x=S,3", "--shape", "l=N"]
+    assert main(words) == 2
+    assert "l was drawn at random: --input gives numbers that fit" in capsys.readouterr().err
+    given = tmp_path / "l.npy"
+    np.save(given, np.array([2, 0, 3], np.int32))
+    assert main([*words, "--for", "N=3,S=5", "-i", f"l={given}"]) == 0
 
 
 def test_inputs_of_the_user(capsys: Capture) -> None:
