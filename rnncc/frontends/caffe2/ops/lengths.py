@@ -243,7 +243,23 @@ class PackSegments(OfParts):
             e[mask] = inside
 
 
-class UnpackSegments(OfParts):
+class MakesRows(OfParts):
+    """What makes as many rows as lengths have together, which must be known."""
+
+    def rows(self, s: Shapes) -> Dim | None:
+        dims = s.dims(self.ys[0])
+        return None if dims is None else dims[0]
+
+    def made(self, s: Shapes) -> Dim | None:
+        """How many rows there are, where that is known."""
+        return self.total(s)
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and self.made(s) is None:
+            raise self.unknown_content(self.xs[self.lengths])
+
+
+class UnpackSegments(MakesRows):
     """Y = the first X0[k] rows of each X1[k], one behind another. Lengths below 0 or beyond those
     rows make the call fail.
 
@@ -258,13 +274,12 @@ class UnpackSegments(OfParts):
         self.most = self.args.int("max_length", -1)
 
     def rows(self, s: Shapes) -> Dim | None:
-        dims = s.dims(self.ys[0])
-        return None if dims is None or self.most > 0 else dims[0]
+        return None if self.most > 0 else super().rows(s)
 
     def infer(self, s: Shapes) -> None:
         super().infer(s)
         s.same_dtype(self.xs[1], self.ys[0])
-        dims, count, rows = s.dims(self.xs[1]), s.dims(self.xs[0]), self._taken(s)
+        dims, count, rows = s.dims(self.xs[1]), s.dims(self.xs[0]), self.made(s)
         if dims is None or count is None:
             return
         if len(dims) < 2:
@@ -273,7 +288,7 @@ class UnpackSegments(OfParts):
         if rows is not None:
             s.expect(self.ys[0], (rows, *dims[2:]))
 
-    def _taken(self, s: Shapes) -> Dim | None:
+    def made(self, s: Shapes) -> Dim | None:
         known = s.value(self.xs[0])
         if self.most <= 0:
             return self.total(s)
@@ -281,12 +296,8 @@ class UnpackSegments(OfParts):
             return None
         return Dim.of(sum(min(int(size), self.most) for size in known))
 
-    def assume(self, s: Shapes, level: int) -> None:
-        if level == 2 and self._taken(s) is None:
-            raise self.unknown_content(self.xs[0])
-
     def build(self, e: Emitter) -> None:
-        b, x, rows = e.b, e[self.xs[1]], self._taken(e.shapes)
+        b, x, rows = e.b, e[self.xs[1]], self.made(e.shapes)
         assert rows is not None
         count, each, *rest = dims_of(x)
         lengths = e[self.xs[0]]
@@ -299,7 +310,7 @@ class UnpackSegments(OfParts):
         e[self.ys[0]] = b.gather(b.reshape(x, (count * each, *rest)), row, 0)
 
 
-class LengthsTile(OfParts):
+class LengthsTile(MakesRows):
     """Y = each row of X0 as often as X1 says, one behind another. Lengths below 0 make the call
     fail.
 
@@ -308,10 +319,6 @@ class LengthsTile(OfParts):
     """
 
     inputs, lengths = (2, 2), 1
-
-    def rows(self, s: Shapes) -> Dim | None:
-        dims = s.dims(self.ys[0])
-        return None if dims is None else dims[0]
 
     def infer(self, s: Shapes) -> None:
         super().infer(s)
@@ -322,15 +329,11 @@ class LengthsTile(OfParts):
             if rows is not None:
                 s.expect(self.ys[0], (rows, *dims[1:]))
 
-    def assume(self, s: Shapes, level: int) -> None:
-        if level == 2 and self.total(s) is None:
-            raise self.unknown_content(self.xs[1])
-
     def build(self, e: Emitter) -> None:
         e[self.ys[0]] = e.b.gather(e[self.xs[0]], self.parts(e).part, 0)
 
 
-class LengthsToSegmentIds(OfParts):
+class LengthsToSegmentIds(MakesRows):
     """Y = which part each row lies in, of lengths X. Lengths below 0 make the call fail.
 
     Refused: lengths of which nothing tells how many rows they have together, neither their content
@@ -339,24 +342,15 @@ class LengthsToSegmentIds(OfParts):
 
     lengths = 0
 
-    def rows(self, s: Shapes) -> Dim | None:
-        dims = s.dims(self.ys[0])
-        return None if dims is None else dims[0]
-
     def infer(self, s: Shapes) -> None:
         super().infer(s)
         rows = self.total(s)
         if rows is not None:
             s.expect(self.ys[0], (rows,), "i32")
 
-    def assume(self, s: Shapes, level: int) -> None:
-        if level == 2 and self.total(s) is None:
-            raise self.unknown_content(self.xs[0])
-
     def build(self, e: Emitter) -> None:
         count = e.dims(self.xs[0])
-        ids = e.b.gather(e.b.iota(count, 0, "i32"), self.parts(e).part, 0)
-        e[self.ys[0]] = ids
+        e[self.ys[0]] = e.b.gather(e.b.iota(count, 0, "i32"), self.parts(e).part, 0)
 
 
 OPERATORS: dict[str, type[Operator]] = {
