@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
+from contextlib import suppress
+from typing import NoReturn
 
 GC_THRESHOLD = 500_000
 """New objects before Python looks for garbage."""
@@ -14,13 +17,23 @@ def main() -> int:
     """Run one command; the exit status."""
     # What a short process makes lives until its end: looking for garbage is a sixth of a compile.
     gc.set_threshold(GC_THRESHOLD)
-    try:
-        from rnncc.cli import main as run  # takes long enough to be interrupted
+    expects = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if expects:  # imports take long enough to be interrupted, and there is nothing to tidy up
+        signal.signal(signal.SIGINT, _leave)
+    from rnncc.cli import main as run
 
+    if expects:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
         return run()
     except KeyboardInterrupt:
-        print("rnncc: error: interrupted", file=sys.stderr, flush=True)
-        os._exit(130)
+        _leave()
+
+
+def _leave(*_: object) -> NoReturn:
+    with suppress(OSError):
+        os.write(2, b"rnncc: error: interrupted\n")
+    os._exit(130)
 
 
 if __name__ == "__main__":

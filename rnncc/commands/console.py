@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from types import FrameType
 from typing import Any, NoReturn, TextIO, cast
 
 import click
@@ -129,10 +130,30 @@ def _expect_interruption() -> None:
     signal.signal(signal.SIGINT, _interrupt)
 
 
-def _interrupt(number: int, frame: object) -> None:
-    """The first Ctrl-C lets every block tidy up; a second one ends the process at once."""
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """The first Ctrl-C lets every block tidy up; a second one ends the process at once.
+
+    It waits for the end of an import, as half of a module may not be safe to take apart (a command
+    ended in a double free), and Python 3.11 makes another error of it where a class is defined.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    raise KeyboardInterrupt
+    if _is_importing(frame) and hasattr(signal, "setitimer"):
+        _interrupt_later()
+    else:
+        raise KeyboardInterrupt
+
+
+def _interrupt_later() -> None:
+    signal.signal(signal.SIGALRM, _interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.001)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _leave(number: int, frame: object) -> None:
@@ -146,7 +167,6 @@ def _unraisable(what: Any) -> None:
     """
     if isinstance(what.exc_value, KeyboardInterrupt):
         _expect_interruption()
-        signal.signal(signal.SIGALRM, _interrupt)
-        signal.setitimer(signal.ITIMER_REAL, 0.001)  # at once would be within this hook
+        _interrupt_later()  # at once would be within this hook
     elif signal.getsignal(signal.SIGINT) != signal.SIG_DFL:
         sys.__unraisablehook__(what)

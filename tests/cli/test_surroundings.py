@@ -273,6 +273,33 @@ def test_interruptions(command: str, seconds: float, run: Run, tmp_path: Path) -
     assert len(names) in (0, complete.get(command, 0)), names
 
 
+HALFWAY = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\ndone = sum(range(10**6)) > 0\n"
+INTERRUPTED_IMPORT = """
+import sys, time
+from rnncc.commands import console
+console._expect_interruption()
+try:
+    import halfway
+    time.sleep(10)
+except KeyboardInterrupt:
+    print(sys.modules["halfway"].done)
+"""
+
+
+def test_an_interruption_waits_for_the_end_of_an_import(tmp_path: Path) -> None:
+    (tmp_path / "halfway.py").write_text(HALFWAY)
+    paths = os.pathsep.join([str(tmp_path), *(p for p in sys.path if p)])
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT]
+    done = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
 def test_an_interruption_of_the_linker(files: Path, tmp_path: Path) -> None:
     """It ends with the processes that it has started, and its temporary files."""
     script, started = tmp_path / "cc", tmp_path / "started"
