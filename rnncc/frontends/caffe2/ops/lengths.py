@@ -8,7 +8,7 @@ from typing import ClassVar
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -65,9 +65,14 @@ class OfParts(Operator):
 
     lengths: ClassVar[int]
 
+    def shows(self) -> Blob:
+        """The blob that has as many rows as all parts."""
+        raise NotImplementedError
+
     def rows(self, s: Shapes) -> Dim | None:
         """How many rows all parts have, where that is known."""
-        raise NotImplementedError
+        dims = s.dims(self.shows())
+        return None if dims is None else dims[0]
 
     def infer(self, s: Shapes) -> None:
         lengths = self.xs[self.lengths]
@@ -115,9 +120,8 @@ class Reduced(OfParts):
     def setup(self, maker: Resolver) -> None:
         self.by_name = dict(zip(self.names, self.xs, strict=True))
 
-    def rows(self, s: Shapes) -> Dim | None:
-        dims = s.dims(self.by_name.get("indices", self.xs[0]))
-        return None if dims is None else dims[0]
+    def shows(self) -> Blob:
+        return self.by_name.get("indices", self.xs[0])
 
     def infer(self, s: Shapes) -> None:
         data, indices = self.xs[0], self.by_name.get("indices")
@@ -201,9 +205,8 @@ class PackSegments(OfParts):
         if len(self.ys) == 2 and not self.args.flag("return_presence_mask"):
             raise self.error("has 2 outputs without argument 'return_presence_mask'")
 
-    def rows(self, s: Shapes) -> Dim | None:
-        dims = s.dims(self.xs[1])
-        return None if dims is None else dims[0]
+    def shows(self) -> Blob:
+        return self.xs[1]
 
     def infer(self, s: Shapes) -> None:
         super().infer(s)
@@ -246,9 +249,8 @@ class PackSegments(OfParts):
 class MakesRows(OfParts):
     """What makes as many rows as lengths have together, which must be known."""
 
-    def rows(self, s: Shapes) -> Dim | None:
-        dims = s.dims(self.ys[0])
-        return None if dims is None else dims[0]
+    def shows(self) -> Blob:
+        return self.ys[0]
 
     def made(self, s: Shapes) -> Dim | None:
         """How many rows there are, where that is known."""

@@ -7,11 +7,10 @@ from typing import ClassVar
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
 from rnncc.frontends.caffe2.ops.lengths import OfParts, Parts
 from rnncc.frontends.caffe2.ops.segments import means_of
 from rnncc.frontends.caffe2.shapes import Shapes
-from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import along
 from rnncc.nn.reduction import total
@@ -31,10 +30,9 @@ class RowsGradient(OfParts):
     def setup(self, maker: Resolver) -> None:
         self.by_name = dict(zip(self.names, self.xs, strict=False))
 
-    def rows(self, s: Shapes) -> Dim | None:
-        shown = [self.by_name[n] for n in ("indices", "weights", "data") if n in self.by_name]
-        dims = s.dims(shown[0])
-        return None if dims is None else dims[0]
+    def shows(self) -> Blob:
+        holders = ("indices", "weights", "data")
+        return next(self.by_name[name] for name in holders if name in self.by_name)
 
     def infer(self, s: Shapes) -> None:
         gradient = self.by_name["gradient"]

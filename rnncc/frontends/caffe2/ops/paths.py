@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 from rnncc.frontends.caffe2.operator import Emitter, Operator
-from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import along
 from rnncc.nn.indexing import extremum_place, one_hot
 
 
-class ViterbiPath(Operator):
+class OfScores(Operator):
+    """What reads X0, a score for each label of each step."""
+
+    inputs = (2, 2)
+
+    def scores(self, s: Shapes) -> Dims:
+        """The shape of X0: steps and labels."""
+        if s.dims(self.xs[0]) is None:
+            s.expect(self.xs[0], (s.fresh(), s.fresh()))
+        dims = s.known(self.xs[0])
+        if len(dims) != 2:
+            raise self.error(f"scores of shape {s.text(dims)}, expected two axes")
+        return dims
+
+
+class ViterbiPath(OfScores):
     """Y = labels y[t] with the largest sum of X0[t, y[t]] and X1[y[t-1], y[t]], int32: the search
     of A. Viterbi (1967). Of equal sums the first label, from the end on.
 
     Refused: elements other than float32.
     """
 
-    inputs = (2, 2)
-
     def infer(self, s: Shapes) -> None:
         scores, steps = self.xs
         s.expect_dtypes("f32", scores, steps)
         s.expect_dtype(self.ys[0], "i32")
-        if s.dims(scores) is None:
-            s.expect(scores, (s.fresh(), s.fresh()))
-        dims = s.known(scores)
-        if len(dims) != 2:
-            raise self.error(f"scores of shape {s.text(dims)}, expected two axes")
+        dims = self.scores(s)
         s.expect(steps, (dims[1], dims[1]))
         s.expect(self.ys[0], dims[:1])
 
@@ -56,25 +65,19 @@ def _followed(b: Builder, _: Values, carry: Values, rows: Values) -> tuple[Value
     return [label], [label]
 
 
-class SwapBestPath(Operator):
+class SwapBestPath(OfScores):
     """Y = X0 with the largest score of each row t where label X1[t] stands, and that label's score
     where the largest one stood, the first of equals; a call with a label that is none fails.
 
     Refused: elements other than float32.
     """
 
-    inputs = (2, 2)
-
     def infer(self, s: Shapes) -> None:
         scores, path = self.xs
         s.same_shape(scores, self.ys[0])
         s.expect_dtypes("f32", scores, self.ys[0])
         s.expect_dtype(path, "i32")
-        if s.dims(scores) is None:
-            s.expect(scores, (s.fresh(), s.fresh()))
-        dims = s.known(scores)
-        if len(dims) != 2:
-            raise self.error(f"scores of shape {s.text(dims)}, expected two axes")
+        dims = self.scores(s)
         s.expect(path, dims[:1])
 
     def build(self, e: Emitter) -> None:

@@ -173,24 +173,38 @@ class LengthsRangeFill(Operator):
         e[self.ys[0]] = e.b.concat([e.b.iota((length,), 0) for length in lengths], 0)
 
 
-class Segments(Operator):
-    """Y[k] = what a function makes of the rows X0[i] with X1[i] = k."""
+class Numbered(Operator):
+    """What makes a row of all rows X0[i] that have one number X1[i]."""
 
     inputs = (2, 2)
-    function: ClassVar[Reduction]
+
+    def count(self, s: Shapes) -> int | None:
+        """How many rows it makes, where that is known."""
+        raise NotImplementedError
 
     def infer(self, s: Shapes) -> None:
         x, ids = self.xs
         s.expect_dtypes("f32", x, self.ys[0])
         s.expect_dtype(ids, "i32")
-        dims, numbers = s.dims(x), s.value(ids)
+        dims, count = s.dims(x), self.count(s)
         if dims is not None:
             s.expect(ids, dims[:1])
-            if numbers is not None:
-                s.expect(self.ys[0], (len(self._sizes(numbers)), *dims[1:]))
+            if count is not None:
+                s.expect(self.ys[0], (count, *dims[1:]))
 
     def assume(self, s: Shapes, level: int) -> None:
-        self.require_content(s, level, self.xs[1])
+        if level == 2 and self.count(s) is None:
+            raise self.unknown_content(self.xs[1])
+
+
+class Segments(Numbered):
+    """Y[k] = what a function makes of the rows X0[i] with X1[i] = k."""
+
+    function: ClassVar[Reduction]
+
+    def count(self, s: Shapes) -> int | None:
+        ids = s.value(self.xs[1])
+        return None if ids is None else len(self._sizes(ids))
 
     def _sizes(self, ids: Dims) -> list[int]:
         """How many rows each segment has."""
@@ -221,7 +235,7 @@ def means_of(b: Builder, sums: SSAValue, ids: SSAValue) -> SSAValue:
     return b.div(sums, along(b, counts, 0, len(dims_of(sums))))
 
 
-class UnsortedSegmentSum(Operator):
+class UnsortedSegmentSum(Numbered):
     """Y[k] = the sum of the rows X0[i] with X1[i] = k, `num_segments` of them; a call with another
     number fails.
 
@@ -229,31 +243,16 @@ class UnsortedSegmentSum(Operator):
     float32.
     """
 
-    inputs = (2, 2)
     averages = False
 
     def setup(self, maker: Resolver) -> None:
-        self.count = self.args.int("num_segments", -1)
+        self.most = self.args.int("num_segments", -1)
 
-    def infer(self, s: Shapes) -> None:
-        x, ids = self.xs
-        s.expect_dtypes("f32", x, self.ys[0])
-        s.expect_dtype(ids, "i32")
-        dims, count = s.dims(x), self._count(s)
-        if dims is not None:
-            s.expect(ids, dims[:1])
-            if count is not None:
-                s.expect(self.ys[0], (count, *dims[1:]))
-
-    def _count(self, s: Shapes) -> int | None:
+    def count(self, s: Shapes) -> int | None:
         ids = s.value(self.xs[1])
-        if self.count > 0 or ids is None:
-            return self.count if self.count > 0 else None
+        if self.most > 0 or ids is None:
+            return self.most if self.most > 0 else None
         return max(map(int, ids), default=-1) + 1
-
-    def assume(self, s: Shapes, level: int) -> None:
-        if level == 2 and self._count(s) is None:
-            raise self.unknown_content(self.xs[1])
 
     def build(self, e: Emitter) -> None:
         b, x, ids = e.b, e[self.xs[0]], e[self.xs[1]]
