@@ -245,6 +245,14 @@ class ResolvedNet:
                 raise CompileError(s.location, "is no input of the net", f"inputs: {known}")
             sizes = parse_shape(shape, s.location)
             s.expect(self.starts[name], [s.fresh() if size is None else size for size in sizes])
+        self._leave_out_shapeless()
+
+    def _leave_out_shapeless(self) -> None:
+        """Inputs that no operator reads are kept only where the user gives their shape."""
+        for name in [n for n in self.inputs if not self.starts[n].uses]:
+            if self.starts[name].shape is None:
+                self.inputs.remove(name)
+                del self.starts[name]
 
     def emit(self, s: Shapes, name: str, seed: int) -> Program:
         """Build the program."""

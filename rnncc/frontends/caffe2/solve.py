@@ -88,8 +88,7 @@ def _settle(s: Shapes, ops: Sequence[Operator], location: Location) -> None:
 def _require_ranks(inputs: Mapping[str, Blob], location: Location) -> None:
     for blob in inputs.values():
         if blob.shape is None:
-            read = "" if blob.uses else ", which no operator reads,"
-            what = f'the shape of input "{blob.name}"{read} cannot be inferred'
+            what = f'the shape of input "{blob.name}" cannot be inferred'
             raise CompileError(location, what, f"give it: --shape {blob.name}=SIZE,SIZE,...")
 
 
