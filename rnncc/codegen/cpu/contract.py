@@ -17,6 +17,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS
 from rnncc.kern.access import Access, get_access
 from rnncc.kern.kernels import Contract
+from rnncc.platforms import LINE
 from rnncc.records import record
 
 Side = Callable[[Value], Pointer]
@@ -260,9 +261,20 @@ class _ChunkCode:
                 return []
 
             emit.loop(panels, copy)
+            self._fetch_left(j)
             return []
 
         emit.shared(self.count, iteration)
+
+    def _fetch_left(self, j: Value) -> None:
+        """Bring the left operand's j-th row near, of which each tile reads a part: steps from row
+        to row are too long for processors to look ahead along them."""
+        emit, tiling = self.emit, self.tiling
+        width = tiling.rows * emit.target.item
+        if width * DEPTH <= emit.target.cache // 2:
+            row = self.left(j)
+            for line in range(0, width, LINE):
+                emit.fetch(row, I64(line), 2)
 
     def _row(self, first: _Tile, panels: Value, packs_left: bool) -> None:
         """A row of tiles."""
