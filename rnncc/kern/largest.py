@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from rnncc_runtime.errors import LoadError
-from rnncc_runtime.sizes import parse_largest
+from rnncc_runtime.sizes import split_largest
 
 from rnncc.ir.dims import Dim
 
@@ -28,10 +27,7 @@ class Largest:
     @lru_cache(maxsize=1024)  # each function of a net declares the buffers that it shares anew
     def parse(text: str) -> Largest:
         """The inverse of `str`; raises `ValueError` on anything else."""
-        try:
-            return Largest(Dim.parse(size.text) for size in parse_largest(text))
-        except LoadError as error:
-            raise ValueError(f"{text!r} is not the largest of some sizes") from error
+        return Largest(map(Dim.parse, split_largest(text)))
 
     @property
     def symbols(self) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from xdsl.ir import Block, SSAValue
@@ -120,7 +120,10 @@ def _fold_block(program: Program, block: Block) -> bool:
         known = _known_values(program, block, failed)
         arrays = _computed(program, known, failed)
         if arrays is not None:
-            return run_all(_become_param(program, value, array) for value, array in arrays.items())
+            names = {*program.arrays, *program.net.inputs, *program.params} if arrays else set()
+            return run_all(
+                _become_param(program, value, array, names) for value, array in arrays.items()
+            )
 
 
 def _known_values(program: Program, block: Block, failed: set[RnnOp]) -> dict[SSAValue, _Known]:
@@ -237,25 +240,25 @@ def _typed(value: SSAValue, array: Array) -> Array:
     return np.asarray(array, _CONTEXT.numpy_type(dtype_of(value)))
 
 
-def _become_param(program: Program, value: SSAValue, array: Array) -> bool:
-    """Put a new parameter in the place of a computed value."""
+def _become_param(program: Program, value: SSAValue, array: Array, names: set[str]) -> bool:
+    """Put a new parameter in the place of a computed value, of a name that is not among others."""
     op = value.owner
     assert isinstance(op, RnnOp)
-    name = _fresh_name(program, op)
+    name = _fresh_name(op, names)
+    names.add(name)
     program.arrays[name] = np.array(array, order="C")
     param = Builder.before(op).param(name, dims_of(value), dtype_of(value))
     replace(op, [param])
     return True
 
 
-def _fresh_name(program: Program, op: RnnOp) -> str:
+def _fresh_name(op: RnnOp, reserved: Collection[str]) -> str:
     """The first parameter's name that the value comes from, and the op's: `w.concat`."""
     source: SSAValue = op.y
     while not isinstance(source.owner, Block) and source.owner.operands:
         source = source.owner.operands[0]
     stem = source.owner.param_name.data if isinstance(source.owner, Param) else "constant"
     stem = f"{stem}.{op.name.removeprefix('rnn.')}"
-    reserved = {*program.arrays, *program.net.inputs, *program.params}
     count = 1
     name = stem
     while name in reserved:

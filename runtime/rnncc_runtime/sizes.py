@@ -95,8 +95,13 @@ def as_size(value: object, name: str) -> int:
 
 def parse_largest(text: str) -> list[Size]:
     """The formulas of `max(a, b, ...)`, or the one that stands alone; raises `LoadError`."""
+    return [Size.parse(formula) for formula in split_largest(text)]
+
+
+def split_largest(text: str) -> list[str]:
+    """The texts of the formulas of `max(a, b, ...)`, or the one that stands alone."""
     several = text.startswith("max(") and _closes(text) == len(text) - 1
-    return [Size.parse(part.strip()) for part in _parts(text[4:-1] if several else text)]
+    return [part.strip() for part in _parts(text[4:-1] if several else text)]
 
 
 def _closes(text: str) -> int:
@@ -111,6 +116,8 @@ def _closes(text: str) -> int:
 
 def _parts(text: str) -> list[str]:
     """A list, at the commas that stand in no parentheses."""
+    if "(" not in text:
+        return text.split(",")
     parts, depth = [""], 0
     for letter in text:
         depth += {"(": 1, ")": -1}.get(letter, 0)

@@ -156,10 +156,14 @@ class _Body(Walk[CpuEmit]):
     def block(self, ops: Iterable[Operation]) -> list[Pointer]:
         """Code for ops in order, in parts where they are many."""
         ops = list(ops)
-        runs = [ops] if self.slots is None else list(in_runs(ops))
-        if len(runs) == 1:
+        if self.slots is None:
             return super().block(ops)
-        read = read_in(ops)
+        runs, read = list(in_runs(ops)), read_in(ops)
+        if len(runs) == 1:
+            # before any code of them, so that each formula of an offset is written once
+            owners = [v.owner for v in read if v not in self.pointers]
+            super().declare_some([owner for owner in owners if isinstance(owner, Buffer)])
+            return super().block(ops)
         self._hand_on([v for v in self.pointers if v in read])
         for run in runs:
             self._apart(lambda part, run=run: part.part(run))

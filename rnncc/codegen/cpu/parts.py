@@ -48,9 +48,9 @@ def in_runs(ops: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
     yield ops[begin:]
 
 
-def read_in(ops: Iterable[Operation]) -> set[SSAValue]:
-    """What ops read, and what is read to know where rows are."""
-    return {value for op in ops for inner in op.walk() for value in inner.operands}
+def read_in(ops: Iterable[Operation]) -> dict[SSAValue, None]:
+    """What ops read, and what is read to know where rows are, in order."""
+    return dict.fromkeys(value for op in ops for inner in op.walk() for value in inner.operands)
 
 
 def _is_kernel(op: Operation) -> bool:
