@@ -85,7 +85,7 @@ def both(one: Any, other: Callable[[], Any], exact: bool, guards: bool = False) 
     """
     if not is_tensor(one):
         return one and other()
-    read = partial(_guarded, as_flag(one), other, True) if guards else other
+    read = partial(_guarded, as_flag(one), other, exact, True) if guards else other
     return torch.logical_and(*_flags(one, read(), exact))
 
 
@@ -97,14 +97,22 @@ def some(one: Any, other: Callable[[], Any], exact: bool, guards: bool = False) 
     """
     if not is_tensor(one):
         return one or other()
-    read = partial(_guarded, as_flag(one), other, False) if guards else other
+    read = partial(_guarded, as_flag(one), other, exact, False) if guards else other
     return torch.logical_or(*_flags(one, read(), exact))
 
 
-def _guarded(flag: torch.Tensor, other: Callable[[], Any], when: bool) -> Any:
+def _guarded(flag: torch.Tensor, other: Callable[[], Any], exact: bool, when: bool) -> Any:
     """What the other operand gives, read in the run only where the first one is so."""
-    ways = (lambda: (other(),)), (lambda: (torch.full((), not when, device=flag.device),))
-    return either(flag, *(ways if when else ways[::-1]), ())[0]
+
+    def asked() -> tuple[Any]:
+        found = other()
+        return (found if exact else as_flag_on(found, flag),)
+
+    def known() -> tuple[Any]:
+        return (torch.full((), not when, device=flag.device),)
+
+    yes, no = (asked, known) if when else (known, asked)
+    return either(flag, yes, no, ())[0]
 
 
 def negated(x: Any) -> Any:
