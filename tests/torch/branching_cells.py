@@ -409,20 +409,6 @@ def averages(x, h):
     return h + KEPT.average, h * x
 
 
-def adds_in_place(x, h):
-    y = h * 1
-    if x.sum() > 0:
-        y.add_(x)
-    return y, h * x
-
-
-def writes_in_place(x, h):
-    y = h * 1
-    if x.sum() > 0:
-        y[0] = 0.5
-    return y, h * x
-
-
 def changes_what_it_gave(x, h):
     y, z = x * 1, h * 1
     if x.sum() > 0:
@@ -547,8 +533,6 @@ REFUSED: dict[Cell, str] = {
     appends_here: "changes",
     keeps: "float32",
     averages: "changes",
-    adds_in_place: "changes a tensor in place that it has not made",
-    writes_in_place: "changes a tensor in place that it has not made",
     changes_what_it_gave: "may have given is changed in place",
     changes_what_it_took: "may have given is changed in place",
     of_two_types: "float64",
@@ -556,7 +540,7 @@ REFUSED: dict[Cell, str] = {
     tensor_or_none: "float32|None|same dim",
     unbound: "DELETE_DEREF|not associated with a value|undefined",
     stale: "undefined local|not associated with a value",
-    counts_on: "what has no length|hasattr",
+    counts_on: "what has no length|hasattr|cannot be compiled",
     read_by_a_function: "that an inner function reads",
     counts_in_a_function: "changes",
     next_item: "next item|changes",

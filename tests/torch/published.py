@@ -1,8 +1,8 @@
 """Cells of published packages, compiled by `scan` and as loops in Python.
 
 `python -m tests.torch.published [NAME...]` prints a table, of those packages that are installed:
-torch, snntorch, spikingjelly, norse, ncps, torchrecurrent, tracetorch, sinabs, xlstm, mambapy and
-minGRU_pytorch.
+torch, snntorch, spikingjelly, norse, ncps, torchrecurrent, tracetorch, sinabs, xlstm, mambapy,
+minGRU_pytorch, torchrl and pytorch_forecasting.
 """
 
 from __future__ import annotations
@@ -197,6 +197,29 @@ def mingru_case(name: str) -> Case:
     return Case(net, cell, torch.zeros(N, 1, UNITS))
 
 
+def torchrl_case(name: str) -> Case:
+    """A cell that is called as PyTorch's are; DreamerV3's has its units in blocks."""
+    cells = import_module("torchrl.modules")
+    options = {"num_blocks": 4} if name.startswith("Dreamer") else {}
+    net = Around(getattr(cells, name)(UNITS, UNITS, **options))
+    start = torch.zeros(N, UNITS)
+    state = (start, start) if name == "LSTMCell" else start
+    return Case(net, lambda x, state: _with_first(net, x, state), state)
+
+
+def pytorch_forecasting_case(name: str) -> Case:
+    """A cell of h and c: the next ones."""
+    part = import_module(f"pytorch_forecasting.layers._recurrent._{name.lower()}.cell")
+    net = Around(getattr(part, f"{name}Cell")(UNITS, UNITS, dropout=0.0))
+    start = torch.zeros(N, UNITS)
+
+    def cell(x: Any, state: Any) -> Any:
+        state = net.neuron(net.first(x), *state)
+        return net.last(state[0]), state
+
+    return Case(net, cell, (start, start))
+
+
 def torch_case(name: str) -> Case:
     """A cell of PyTorch itself: its output is its state, or the first of two."""
     net = Around(getattr(nn, name)(UNITS, UNITS))
@@ -282,6 +305,11 @@ CASES: dict[str, Callable[[], Case]] = {
         }.items()
     },
     "xlstm sLSTM": xlstm_case,
+    "pytorch_forecasting sLSTM": partial(pytorch_forecasting_case, "sLSTM"),
+    **{
+        f"torchrl {name}": partial(torchrl_case, name)
+        for name in ("LSTMCell", "GRUCell", "DreamerV3BlockGRUCell")
+    },
     "mambapy MambaBlock": mambapy_case,
     **{f"minGRU_pytorch {name}": partial(mingru_case, name) for name in ("minGRU", "minLSTM")},
 }

@@ -53,6 +53,24 @@ def test_layer(kind: str, both: bool) -> None:
             torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
 
 
+def test_a_layer_of_what_was_packed_before() -> None:
+    class Packed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm = nn.LSTM(3, 4)
+
+        def forward(self, x: Any, lengths: Any) -> Any:
+            packed = nn.utils.rnn.pack_padded_sequence(x, lengths)
+            start = x.new_zeros(1, x.shape[1], 4)
+            y = self.lstm(packed, (start, start))[0]
+            return nn.utils.rnn.pad_packed_sequence(y)[0]
+
+    net, x, lengths = Packed(), torch.randn(6, 2, 3), torch.tensor([6, 4])
+    with pytest.warns(UserWarning, match="leaves it to PyTorch"):
+        y = torch.compile(net, backend=made.backend)(x, lengths)
+    torch.testing.assert_close(y, net(x, lengths))
+
+
 def test_layers_are_read_unasked_and_for_all_lengths() -> None:
     """TorchDynamo's own setting, which keeps layers out of graphs, is that of other back ends."""
     net = nn.Sequential(nn.Linear(3, 4), nn.GRU(4, 5))

@@ -6,6 +6,7 @@ import random
 import time
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rnncc import CompileError
@@ -99,6 +100,10 @@ def draws(x: Any, h: Any) -> Any:
     return h * random.random(), h
 
 
+def draws_by_numpy(x: Any, h: Any) -> Any:
+    return h * np.random.rand(), h
+
+
 def times(x: Any, h: Any) -> Any:
     return h * time.time(), h
 
@@ -122,6 +127,7 @@ CELLS = {
     number: "'int' object",
     prints: r"test_errors.py:\d+: prints: .* be compiled: print \(call it outside of the cell\)$",
     draws: r"test_errors.py:\d+: draws: .*: Random.random \(torch.rand draws in cells\)$",
+    draws_by_numpy: r"number that .* NumPy drew \(keep it a tensor, as torch.rand draws\)$",
     times: r"test_errors.py:\d+: times: .*: time.time \(call it outside of the cell\)$",
     scans: r"test_errors.py:\d+: scans: scan is not supported within a step; a loop of Python is",
 }

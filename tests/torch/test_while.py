@@ -14,23 +14,12 @@ import rnncc.torch  # noqa: E402
 from rnncc.errors import CompileError  # noqa: E402
 from rnncc.frontends.torch import lower  # noqa: E402
 from tests.torch import looping_cells as cells  # noqa: E402
-from tests.torch.unrolled import check, loop, name_of, read, slopes  # noqa: E402
+from tests.torch.unrolled import Step, check, loop, name_of, read, slopes  # noqa: E402
 
 
 @pytest.mark.parametrize("cell", cells.CELLS, ids=name_of)
 def test_cell(cell: Any) -> None:
     check(lambda xs, h: rnncc.torch.scan(cell, xs, h), lambda xs, h: loop(cell, xs, h))
-
-
-class Step(torch.nn.Module):
-    """The first step of a cell."""
-
-    def __init__(self, cell: Any) -> None:
-        super().__init__()
-        self.cell = cell
-
-    def forward(self, xs, h):
-        return loop(self.cell, xs[:1], h)
 
 
 @pytest.mark.parametrize("cell", cells.MODULES, ids=name_of)

@@ -30,6 +30,13 @@ class Loop(torch.nn.Module):
         return loop(self.cell, xs, h)
 
 
+class Step(Loop):
+    """The first step of a cell."""
+
+    def forward(self, xs, h):
+        return loop(self.cell, xs[:1], h)
+
+
 class Scan(Loop):
     def forward(self, xs, h):
         return rnncc.torch.scan(self.cell, xs, h)

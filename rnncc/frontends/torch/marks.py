@@ -24,13 +24,21 @@ END = has_side_effect(torch.ops.rnncc.end.default)
 def mark(flag: torch.Tensor, place: int) -> None:
     """Put a mark into the graph that is traced: 0 before the way that is taken where the flag is
     true, 1 before the other one, 2 behind it; 3 before the test of a loop, 4 before its body, 5
-    behind that."""
+    behind that; 6 and 7 around what is forgotten."""
     torch.ops.rnncc.mark(flag, place)
 
 
 def choose(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """What there is behind both ways: of one kind, from one of them."""
     return torch.ops.rnncc.choose(flag, one, other)
+
+
+def forgotten(flag: torch.Tensor, run: Callable[[], Any]) -> Any:
+    """What a run gives, which leaves nothing in the graph."""
+    mark(flag, 6)
+    found = run()
+    mark(flag, 7)
+    return found
 
 
 def mark_loop(

@@ -158,6 +158,8 @@ OF_FLAG = re.compile(r"expression (Eq|Ne)\(u\d+, [01]\)")
 """What PyTorch says of a branch on a tensor that is true or false: a symbol of its own for it."""
 BRANCH = "Python code depends on whether a tensor is true"
 _CALL = "calls a function that cannot be compiled: "
+TAKEN_NUMBER = "asks for a number that was in a tensor, or that NumPy drew"
+_TAKEN_NUMBER = re.compile(r"data-dependent expression zuf\d")
 UNREAD_SCAN = "rnncc compiles the loop"
 """Why TorchDynamo does not read `scan` itself."""
 WITHIN_STEP = "scan is not supported within a step; a loop of Python is: for row in rows"
@@ -201,6 +203,11 @@ def reason_of(text: str) -> str:
         return _CALL + found.group(1)
     if found := _GOT.search(text):
         return found.group(1)
+    return TAKEN_NUMBER if _TAKEN_NUMBER.search(text) else _beginning(text)
+
+
+def _beginning(text: str) -> str:
+    """A message's first line, and that of its explanation."""
     head, _, rest = text.partition("\n")
     explained = rest.strip().split("\n")[0]
     return f"{head}: {explained.removeprefix('Explanation: ')}" if explained else head
@@ -208,6 +215,8 @@ def reason_of(text: str) -> str:
 
 def hint_of(reason: str) -> str | None:
     """What to do in a cell about a reason of `reason_of`, where that can be told of it alone."""
+    if reason == TAKEN_NUMBER:
+        return "keep it a tensor, as torch.rand draws"
     if not reason.startswith(_CALL):
         return None
     return "torch.rand draws in cells" if "andom" in reason else "call it outside of the cell"

@@ -101,8 +101,18 @@ def keep_whole_where(reads: Callable[[], bool]) -> None:
     _put_in_place()
 
 
-def _is_kept() -> bool:
-    return _own.depth > 0 or any(reads() for reads in _readers)
+def _is_kept(theirs: Callable[..., Any], args: Sequence[Any]) -> bool:
+    """Whether a call becomes one of ours. Where readers are asked, code in Python may have packed
+    its sequences before."""
+    if _own.depth > 0:
+        return True
+    is_packed = theirs.__name__ != "_pack_padded_sequence" and _is_of_batches(args[0])
+    return not is_packed and any(reads() for reads in _readers)
+
+
+def _is_of_batches(x: Any) -> bool:
+    """Whether it is what PyTorch has beside packed sequences: how many have each step."""
+    return isinstance(x, torch.Tensor) and x.dim() == 1
 
 
 def _put_in_place() -> None:
@@ -137,7 +147,7 @@ def _instead(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[.
 
     @wraps(theirs)
     def call(x: torch.Tensor, *args: Any) -> Any:
-        return (ours if is_fake(x) and _is_kept() else theirs)(x, *args)
+        return (ours if is_fake(x) and _is_kept(theirs, args) else theirs)(x, *args)
 
     kept: Any = torch._dynamo.allow_in_graph(call)
     skip_code(kept.__code__)

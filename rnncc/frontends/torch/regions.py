@@ -6,7 +6,7 @@ that is not taken is not computed, and has no gradients."""
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,10 +17,20 @@ from rnncc.frontends.torch.graphs import graphs_of, held_graph
 from rnncc.frontends.torch.marks import CHOICE, END, MARK
 from rnncc.frontends.torch.merged import Merged, may_be_one
 from rnncc.frontends.torch.node_context import location
-from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of
+from rnncc.frontends.torch.region_changes import (
+    changed_in,
+    check_apart,
+    copied_within,
+    elsewhere,
+    memories_read,
+    name_changed,
+    put_behind,
+    reads_of,
+    refuse_change,
+    share,
+)
+from rnncc.frontends.torch.unrolled.functional import memories_of
 from rnncc.frontends.torch.unrolled.view import value_of
-
-_HINTS = {"branch": "torch.where", "loop": "x = x + 1, not x += 1"}
 
 
 def settle_branches(module: GraphModule) -> None:
@@ -31,6 +41,8 @@ def settle_branches(module: GraphModule) -> None:
     """
     for part in graphs_of(module):
         if branches := _branches_of(part):
+            for way in (way for branch in branches for way in branch.parts()):
+                name_changed(way)
             _refuse_changes_behind(part, branches)
             for branch in branches:
                 branch.settle()
@@ -39,15 +51,17 @@ def settle_branches(module: GraphModule) -> None:
 
 def _branches_of(module: GraphModule) -> list[_Region]:
     """Those in a graph, and its loops; those within others first."""
-    open_marks, found = list[list[Node]](), list[_Region]()
+    open_marks, found = list[tuple[int, list[Node]]](), list[_Region]()
     for node in module.graph.find_nodes(op="call_function", target=MARK):
         place: Any = node.args[1]
-        if place in (0, 3):
-            open_marks.append([])
-        open_marks[-1].append(node)
-        if place in (2, 5):
-            kind = _Branch if place == 2 else _Loop
-            found.append(kind(module, open_marks.pop()))
+        if place in _FIRST:
+            open_marks.append((len(found), []))
+        open_marks[-1][1].append(node)
+        if place in _LAST:
+            known, marks = open_marks.pop()
+            if _LAST[place] is _Trial:
+                del found[known:]
+            found.append(_LAST[place](module, marks))
     return found
 
 
@@ -82,24 +96,32 @@ class _Region:
         raise NotImplementedError
 
     def _check(self, results: Sequence[Sequence[Any]], ends: Sequence[Node]) -> None:
-        """Refuse parts of which something else is read than results, by `ends`, and those that
-        change what they have not made."""
+        """Refuse parts of which something else is read than results, by `ends`."""
         for part, given in zip(self.parts(), results, strict=True):
-            _check_changes(part, self.name)
             _check_uses(part, given, [*ends, *self.marks], self.name)
 
-    def _replace(self, target: Any, args: Sequence[Any], ends: Sequence[Node]) -> None:
-        """Let a call with two graphs give what these nodes do."""
-        graph = self.module.graph
+    def _replace(
+        self, target: Any, args: Sequence[Any], ends: Sequence[Node], changed: Mapping[Node, int]
+    ) -> None:
+        """Let a call with two graphs give what these nodes do, and then change tensors in place.
+
+        Args:
+            changed: the tensors, and by the number of which result.
+        """
+        graph, at = self.module.graph, ends[0] if ends else self.marks[-1]
         call = graph.call_function(target, tuple(args))
-        call.meta = {**ends[0].meta, "val": tuple(value_of(end) for end in ends)}
+        more = [x for x, number in changed.items() if number >= len(ends)]
+        call.meta = {**at.meta, "val": (*map(value_of, ends), *map(elsewhere, more))}
+        given = [_taken(call, number, end) for number, end in enumerate(ends)]
+        for number, node in enumerate(more, len(ends)):
+            given.append(graph.call_function(operator.getitem, (call, number)))
+            given[-1].meta = {**node.meta, "val": call.meta["val"][number]}
         for number, end in enumerate(ends):
-            with graph.inserting_before(end):
-                taken = graph.call_function(operator.getitem, (call, number))
-            taken.meta, name = dict(end.meta), end.name
-            end.replace_all_uses_with(taken)
+            name = end.name
+            end.replace_all_uses_with(given[number])
             graph.erase_node(end)
-            taken._rename(name)  # by which signatures know it
+            given[number]._rename(name)  # by which signatures know it
+        put_behind(call, [(given[number], node) for node, number in changed.items()])
 
     def _erase(self) -> None:
         for node in (*self.marks, *reversed([node for part in self.parts() for node in part])):
@@ -114,10 +136,10 @@ class _Branch(_Region):
 
     def passing(self) -> Iterator[tuple[Node, list[Any]]]:
         """The choices, and those of their values that a way has not made itself."""
-        ways = [(set(way), _memories_read(way)) for way in self.parts()]
+        ways = [(set(way), memories_read(way)) for way in self.parts()]
         for choice in self._choices():
             values = zip(choice.args[1:], ways, strict=True)
-            yield choice, [x for x, (way, read) in values if x not in way or _is_of(x, read)]
+            yield choice, [x for x, (way, read) in values if x not in way or share(x, read)]
 
     def _choices(self) -> list[Node]:
         """Between what both ways give."""
@@ -126,17 +148,25 @@ class _Branch(_Region):
 
     def settle(self) -> None:
         ways, choices = self.parts(), self._choices()
-        results = [[choice.args[1 + n] for choice in choices] for n in range(2)]
+        changes = [changed_in(way, self.name) for way in ways]
+        changed = changes[1] | changes[0]
+        results: list[list[Any]] = [[x.args[1 + n] for x in choices] for n in range(2)]
         self._check(results, choices)
-        if choices:
-            operands = _operands(ways, results)
-            parts = [_part(*both, operands) for both in zip(ways, results, strict=True)]
-            for number in (x for x in operands if x > choices[0]):  # which were made tensors there
-                choices[0].prepend(number)
-            with self.module.graph.inserting_before(choices[0]):
+        results = [[*given, *changed] for given in results]
+        if choices or changed:
+            operands, at = _operands(ways, results), choices[0] if choices else self.marks[-1].next
+            check_apart(changed, operands, self.name)
+            parts = [
+                _part(way, given, operands, own)
+                for way, given, own in zip(ways, results, changes, strict=True)
+            ]
+            for number in (x for x in operands if x > at):  # which were made tensors there
+                at.prepend(number)
+            with self.module.graph.inserting_before(at):
                 flag = self.marks[0].args[0]
                 args = flag, *self._held(parts), _disjoint(operands)
-                self._replace(torch.ops.higher_order.cond, args, choices)
+                places = {x: len(choices) + n for n, x in enumerate(changed)}
+                self._replace(torch.ops.higher_order.cond, args, choices, places)
         self._erase()
 
 
@@ -159,19 +189,55 @@ class _Loop(_Region):
         return sorted(n for n in users if n.target is END and n > self.marks[-1])
 
     def settle(self) -> None:
-        parts, ends = self.parts(), self._ends()
+        (test, body), ends = self.parts(), self._ends()
         begun: list[Any] = [end.args[1] for end in ends]
-        results = [[self.marks[1].args[0]], [end.args[2] for end in ends]]
-        self._check(results, ends)
-        operands = [x for x in _operands(parts, results) if x not in begun]
-        graphs = [_part(*both, [*begun, *operands]) for both in zip(parts, results, strict=True)]
+        given: list[Any] = [end.args[2] for end in ends]
+        self._check([[self.marks[1].args[0]], given], ends)
+        changes = changed_in(body, self.name)
+        for node in changed_in(test, self.name).values():
+            refuse_change(node, "loop's test", "hands it on")
+        for variable, now in zip(begun, given, strict=True):
+            if variable in changes and now is not variable:
+                refuse_change(changes[variable], self.name, "replaces it, too")
+        more = [node for node in changes if node not in begun]
+        results = [[self.marks[1].args[0]], [*given, *more]]
+        carried = [*begun, *more]
+        read = [x for x in _operands([test, body], results) if x not in begun]
+        inits: list[Any] = [node.args[0] for node in begun]
+        sources = [inits[begun.index(x)] if x in begun else x for x in changes]
+        by = dict(zip(sources, changes.values(), strict=True))
+        check_apart(by, [*inits, *read], self.name)
+        operands = [x for x in read if x not in more]
+        graphs = [
+            _part(test, results[0], [*carried, *operands], []),
+            _part(body, results[1], [*carried, *operands], changes),
+        ]
         with self.module.graph.inserting_before(ends[0]):
-            inits = tuple(_copy(x.args[0]) for x in begun)  # which may be one tensor
-            args = *self._held(graphs), inits, _disjoint(operands)
-            self._replace(torch.ops.higher_order.while_loop, args, ends)
+            copies = tuple(_copy(x) for x in (*inits, *more))  # of what may be one tensor
+            args = *self._held(graphs), copies, _disjoint(operands)
+            changed = {x: carried.index(node) for x, node in zip(sources, changes, strict=True)}
+            self._replace(torch.ops.higher_order.while_loop, args, ends, changed)
         self._erase()
         for node in begun:
             self.module.graph.erase_node(node)
+
+
+class _Trial(_Region):
+    """An iteration that was run to learn what it changes."""
+
+    name = "loop"
+
+    def passing(self) -> Iterator[tuple[Node, list[Any]]]:
+        yield from ()
+
+    def settle(self) -> None:
+        self._check([[]], [])
+        self._erase()
+
+
+_FIRST = 0, 3, 6
+_LAST: dict[int, type[_Region]] = {2: _Branch, 5: _Loop, 7: _Trial}
+"""By the marks around them (`marks.mark`)."""
 
 
 def _between(start: Node, end: Node) -> list[Node]:
@@ -180,30 +246,6 @@ def _between(start: Node, end: Node) -> list[Node]:
         nodes.append(node)
         node = node.next
     return nodes
-
-
-def _read(way: Sequence[Node]) -> list[Node]:
-    """What a way reads of others."""
-    inside = set(way)
-    return [x for node in way for x in node.all_input_nodes if x not in inside]
-
-
-def _memories_read(way: Sequence[Node]) -> set[int]:
-    return {key for node in _read(way) for key in memories_of(value_of(node))}
-
-
-def _is_of(node: Node, memories: set[int]) -> bool:
-    return not memories.isdisjoint(memories_of(value_of(node)))
-
-
-def _check_changes(part: Sequence[Node], name: str) -> None:
-    """Refuse changes in place of what a part has not made."""
-    read = _memories_read(part)
-    for node in part:
-        changed = changed_by(node)
-        if changed is not None and (changed is node or _is_of(changed, read)):
-            what = f"a {name} on a tensor's value changes a tensor in place that it has not made"
-            raise CompileError(location(node), what, _HINTS[name])
 
 
 def _check_uses(
@@ -223,7 +265,7 @@ def _operands(ways: Sequence[Sequence[Node]], results: Sequence[Sequence[Any]]) 
     found = dict[Node, None]()
     for way, given in zip(ways, results, strict=True):
         inside = set(way)
-        found |= dict.fromkeys((*_read(way), *(x for x in given if x not in inside)))
+        found |= dict.fromkeys((*reads_of(way), *(x for x in given if x not in inside)))
     return [node for node in found if held_graph(node) is None]
 
 
@@ -231,17 +273,36 @@ def _disjoint(operands: Sequence[Node]) -> tuple[Node, ...]:
     """Operands, and copies of those that share memory with another, which PyTorch refuses."""
     known, found = set[int](), list[Node]()
     for operand in operands:
-        found.append(_copy(operand) if _is_of(operand, known) else operand)
+        found.append(_copy(operand) if share(operand, known) else operand)
         known.update(memories_of(value_of(operand)))
     return tuple(found)
 
 
-def _part(way: Sequence[Node], results: Sequence[Any], operands: Sequence[Node]) -> GraphModule:
-    """A way as a graph of its own; its results share no memory with what it is given."""
+def _taken(call: Node, number: int, end: Node) -> Node:
+    """A result of a call, in the place of another node."""
+    with call.graph.inserting_before(end):
+        taken = call.graph.call_function(operator.getitem, (call, number))
+    taken.meta = dict(end.meta)
+    return taken
+
+
+def _part(
+    way: Sequence[Node],
+    results: Sequence[Any],
+    operands: Sequence[Node],
+    changed: Collection[Node],
+) -> GraphModule:
+    """A way as a graph of its own; its results share no memory with what it is given.
+
+    Args:
+        changed: which of the operands it may change in place.
+    """
     graph, known, held = Graph(), dict[Node, Node](), dict[str, Any]()
     for operand in operands:
         known[operand] = graph.placeholder(operand.name)
         known[operand].meta = dict(operand.meta)
+    for operand in changed:
+        known[operand] = copied_within(graph, known[operand])
 
     def copied(node: Node) -> Node:
         if node not in known:

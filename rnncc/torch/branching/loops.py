@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch._higher_order_ops.while_loop import while_loop
 from torch.utils import _pytree as pytree
 
-from rnncc.frontends.torch.marks import mark_loop
+from rnncc.frontends.torch.marks import forgotten, mark_loop
 from rnncc.frontends.torch.merged import passed
 from rnncc.frontends.torch.readings import location, refuse
 from rnncc.torch.branching.values import OF_NUMBERS, Nothing, as_flag_on, as_tensor, is_tensor
@@ -42,7 +43,7 @@ def repeated(
     def body(values: Sequence[Any]) -> tuple[Any, ...]:
         return _next(step(numbers, *values), held)
 
-    after = body(_copies(held)) if before is None else held
+    after = _tried(test, lambda: body(_copies(held))) if before is None else held
     changed = _changed(before or held, after)
     found = _of_tensors(goes_on, body, held, changed, after, test)
     if kept is not None and (what := kept.changed()):
@@ -50,6 +51,11 @@ def repeated(
             location(""), f"a loop on a tensor's value changes {what}", "return it from a function"
         )
     return found
+
+
+def _tried(test: torch.Tensor, run: Callable[[], Any]) -> Any:
+    """What a run gives, of which nothing stays."""
+    return run() if torch.compiler.is_dynamo_compiling() else forgotten(test, run)
 
 
 def _copies(values: Sequence[Any]) -> Any:
@@ -99,7 +105,8 @@ def _of_tensors(
         return [x for x, c in zip(values, changed, strict=True) if c]
 
     while not all(c or type(x) not in OF_NUMBERS for x, c in zip(leaves, changed, strict=True)):
-        following = _leaves_like(spec, step(_copies(values_of(chosen(inits)))))
+        values = _copies(values_of(chosen(inits)))
+        following = _leaves_like(spec, _tried(test, partial(step, values)))
         same = [_is_same(*both) for both in zip(leaves, following, strict=True)]
         if all(c or s for c, s in zip(changed, same, strict=True)):
             break

@@ -135,7 +135,8 @@ def _functions(root: Any, code: CodeType) -> Iterator[FunctionType]:
 
 
 def _file_of(module: Any) -> Any:
-    return getattr(module, "__file__", None)
+    """Where a module comes from; one that imports itself when it is first asked is not asked."""
+    return getattr(module, "__dict__", {}).get("__file__")
 
 
 def _named(module: Any, name: str) -> Any:

@@ -9,6 +9,7 @@ are run, with marks around what they compute (`frontends.torch.regions`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.utils import _pytree as pytree
 from rnncc.frontends.torch.marks import choose, mark
 from rnncc.frontends.torch.merged import passed
 from rnncc.frontends.torch.readings import location, readings, refuse
+from rnncc.torch.branching.chosen import Chosen, may_be_chosen
 from rnncc.torch.branching.loops import repeated  # noqa: F401
 from rnncc.torch.branching.values import (
     OF_NUMBERS,
@@ -75,18 +77,42 @@ def blank(value: Any, test: Any, yes: Way, no: Way, held: Sequence[Any], place: 
     return next((blanks(x) for x in found if x is not None), None)
 
 
-def both(one: Any, other: Callable[[], Any], exact: bool) -> Any:
-    """`one and other()`, as a test, or exactly."""
+def both(one: Any, other: Callable[[], Any], exact: bool, guards: bool = False) -> Any:
+    """`one and other()`, as a test, or exactly.
+
+    Args:
+        guards: whether `other` may fail where `one` is not true.
+    """
     if not is_tensor(one):
         return one and other()
-    return torch.logical_and(*_flags(one, other(), exact))
+    read = partial(_guarded, as_flag(one), other, exact, True) if guards else other
+    return torch.logical_and(*_flags(one, read(), exact))
 
 
-def some(one: Any, other: Callable[[], Any], exact: bool) -> Any:
-    """`one or other()`, as a test, or exactly."""
+def some(one: Any, other: Callable[[], Any], exact: bool, guards: bool = False) -> Any:
+    """`one or other()`, as a test, or exactly.
+
+    Args:
+        guards: whether `other` may fail where `one` is true.
+    """
     if not is_tensor(one):
         return one or other()
-    return torch.logical_or(*_flags(one, other(), exact))
+    read = partial(_guarded, as_flag(one), other, exact, False) if guards else other
+    return torch.logical_or(*_flags(one, read(), exact))
+
+
+def _guarded(flag: torch.Tensor, other: Callable[[], Any], exact: bool, when: bool) -> Any:
+    """What the other operand gives, read in the run only where the first one is so."""
+
+    def asked() -> tuple[Any]:
+        found = other()
+        return (found if exact else as_flag_on(found, flag),)
+
+    def known() -> tuple[Any]:
+        return (torch.full((), not when, device=flag.device),)
+
+    yes, no = (asked, known) if when else (known, asked)
+    return either(flag, yes, no, ())[0]
 
 
 def negated(x: Any) -> Any:
@@ -183,12 +209,18 @@ def _merged(flag: torch.Tensor, one: Any, other: Any) -> Any:
     """What a value is behind both ways."""
     if one is other or is_alike(one, other):
         return one
+    if may_be_chosen(one) and may_be_chosen(other):
+        return Chosen(flag, (one, other), _called)
     both = as_tensor(one, other, flag), as_tensor(other, one, flag)
     kinds = [(x.dtype, x.device, x.shape) if isinstance(x, torch.Tensor) else x for x in both]
     if not isinstance(both[0], torch.Tensor) or kinds[0] != kinds[1]:
         what = "a branch on a tensor's value makes {}, and the other one {}"
         refuse(location(""), what.format(_text(one), _text(other)))
     return choose(flag, *both)
+
+
+def _called(flag: torch.Tensor, one: Callable[[], Any], other: Callable[[], Any]) -> Any:
+    return either(flag, lambda: (one(),), lambda: (other(),), ())[0]
 
 
 def _text(x: Any) -> str:

@@ -94,7 +94,8 @@ def truth_of(test: ast.expr, exact: bool = False) -> ast.expr:
             rest = others[0] if len(others) == 1 else like(test, ast.BoolOp(op, others))
             name = "both" if isinstance(op, ast.And) else "some"
             operands = truth_of(first, exact), function_of(truth_of(rest, exact))
-            return like(test, called(name, *operands, ast.Constant(exact)))
+            flags = ast.Constant(exact), ast.Constant(_looks_up(rest))
+            return like(test, called(name, *operands, *flags))
         case ast.Call(func=ast.Name(id="any" | "all") as function, args=[items], keywords=[]):
             return like(test, called("of_several", function, items))
         case ast.Compare(left=left, ops=[first, *ops], comparators=[middle, *others]) if ops:
@@ -111,6 +112,12 @@ def truth_of(test: ast.expr, exact: bool = False) -> ast.expr:
             return like(test, ast.Call(function, [Numbers().visit(middle)], []))
         case _:
             return Numbers().visit(test)
+
+
+def _looks_up(node: ast.AST) -> bool:
+    """Whether an expression may ask for a place that is not there."""
+    indices = [part.slice for part in ast.walk(node) if isinstance(part, ast.Subscript)]
+    return any(isinstance(part, ast.Name) for index in indices for part in ast.walk(index))
 
 
 def is_flag(node: ast.AST) -> bool:

@@ -1,0 +1,55 @@
+# pyright: basic, reportMissingImports=false
+"""A function that a branch on a tensor's value has chosen: each call of it is a branch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from rnncc.frontends.torch.readings import location, refuse
+
+Branch = Callable[[torch.Tensor, Callable[[], Any], Callable[[], Any]], Any]
+
+
+def may_be_chosen(x: Any) -> bool:
+    """Whether a value may be one of two that are called."""
+    return callable(x) and not isinstance(x, (type, torch.Tensor))
+
+
+class Chosen:
+    """One of two functions, or of two modules: a call takes one, as the flag says.
+
+    What both have alike can be read; what differs is refused.
+
+    Args:
+        flag: whether it is the first.
+        branch: what both calls give, of which the run will make one.
+    """
+
+    def __init__(self, flag: torch.Tensor, ways: tuple[Any, Any], branch: Branch) -> None:
+        self._rnncc_flag, self._rnncc_ways, self._rnncc_branch = flag, ways, branch
+
+    @property
+    def __class__(self) -> Any:
+        """What both are."""
+        one, other = map(type, self._rnncc_ways)
+        return next(kind for kind in one.__mro__ if issubclass(other, kind))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        one, other = self._rnncc_ways
+        ways = (lambda: one(*args, **kwargs)), (lambda: other(*args, **kwargs))
+        return self._rnncc_branch(self._rnncc_flag, *ways)
+
+    def __getattr__(self, name: str) -> Any:
+        found = [getattr(way, name, _MISSING) for way in self._rnncc_ways]
+        if found[0] is not found[1]:
+            what = f"a function that a branch on a tensor's value has chosen is asked for {name}"
+            refuse(location(""), what, "call the function within the branch")
+        if found[0] is _MISSING:
+            raise AttributeError(name)
+        return found[0]
+
+
+_MISSING = object()
