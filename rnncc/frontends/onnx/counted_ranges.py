@@ -8,11 +8,10 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted import count_of, most_counted
 from rnncc.frontends.onnx.node import FLOATS, Node
-from rnncc.frontends.onnx.offsets import parted
+from rnncc.frontends.onnx.offsets import integers_behind, parted
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import EXACT, Value
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.casts import Cast
 from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import dims_of, dtype_of
 
@@ -35,7 +34,7 @@ def counted_range(n: Node) -> Partial | None:
     if not (math.isfinite(start) and math.isfinite(delta) and delta):
         return None
     whole = start.is_integer() and delta.is_integer()
-    behind = _integers_behind(limit.made) if whole else limit.made
+    behind = integers_behind(limit.made) if whole else limit.made
     most = _most(n, behind, start, delta)
     if most is None or not n.scope.model.within(EXACT.get(limit.dtype, EXACT["f64"]), [most]):
         return None
@@ -49,14 +48,6 @@ def counted_range(n: Node) -> Partial | None:
     number = b.cast(number, limit.dtype)
     number = b.add(b.mul(number, n.full(delta, number)), n.full(start, number))
     return Partial.counted(Value.computed(number), 0, count)
-
-
-def _integers_behind(limit: SSAValue) -> SSAValue:
-    """The integers that floats are, where a cast says so."""
-    op = limit.owner
-    if not isinstance(op, Cast) or dtype_of(limit) not in FLOATS:
-        return limit
-    return op.x if dtype_of(op.x) in ("i32", "i64") else limit
 
 
 def _most(n: Node, behind: SSAValue, start: float, delta: float) -> Dim | None:

@@ -93,12 +93,12 @@ def _range(n: Node) -> SSAValue | Value:
     b, dtype = n.b, n.value(0).dtype
     if (counted := counted_range(n)) is not None:
         return counted
-    if dtype in (*FLOATS, *NARROW_FLOATS) and not _counts_sizes(n):
+    decided = decided_sizes(n, 1) if _starts_whole(n) else None
+    if dtype in (*FLOATS, *NARROW_FLOATS) and decided is None and not _counts_sizes(n):
         start, limit, delta = (n.scalar(i) for i in range(3))
         count = _count(n, start, limit, delta)
         number = b.cast(b.iota((count,), 0, "i32"), WIDE.get(dtype, dtype))
         return b.add(b.mul(number, n.full(delta, number)), n.full(start, number))
-    decided = decided_sizes(n, 1)
     start, delta = (_size(n, index) for index in (0, 2))
     limit = _size(n, 1) if decided is None else decided[0]
     wide = WIDE.get(dtype, dtype)
@@ -126,6 +126,12 @@ def _steps(n: Node, span: Dim, delta: Dim) -> Dim:
         raise n.unsupported("has the step 0")
     span = span if step > 0 else -span
     return larger(span, Dim.of(0), n.scope.model.known.facts).over(abs(step))
+
+
+def _starts_whole(n: Node) -> bool:
+    """Whether a range's start and step are known integers, or sizes."""
+    known = [n.value(index).known for index in (0, 2)]
+    return all(a is not None and (a.dtype == object or not (a % 1).any()) for a in known)
 
 
 def _counts_sizes(n: Node) -> bool:
