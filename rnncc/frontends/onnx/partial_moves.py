@@ -76,14 +76,29 @@ def _rows_that_count(n: Node, places: SSAValue, x: Partial, count: SSAValue) -> 
 
 
 def _expand(n: Node, inputs: Operands) -> Moved:
-    """To a shape with as many rows."""
-    x, shape = _only_first(inputs), counted_shape(n, 1)
-    if x is None or shape is None or x.made is None or x.count is None:
+    """To a shape with as many rows, or with 1 in their place, by axes before or beside them."""
+    x = only(inputs)
+    shape = None if x is None else _shape_around(n, x)
+    return None if x is None or x.made is None or shape is None else repeated(n, x.made, shape)
+
+
+def _shape_around(n: Node, x: Partial) -> CountedShape | None:
+    """The shape that input 1 holds, with the rows of x."""
+    given = None if n.value(1).known is not None else counted_shape(n, 1)
+    if x.count is None or (n.value(1).known is None and given is None):
         return None
-    if len(shape.dims) != x.rank or shape.axis != 0 or shape.dims[0] != x.dims[0]:
+    sizes = n.sizes(1) if given is None else given.dims
+    added = max(len(sizes) - x.rank, 0)
+    axis = added + x.axis
+    dims = [Dim.of(1)] * (x.rank + added - len(sizes)) + list(sizes)
+    if given is None:
+        if dims[axis] != 1:
+            return None
+        dims[axis] = x.dims[x.axis]
+        return CountedShape(dims, axis, x.count)
+    if given.axis + len(dims) - len(sizes) != axis or dims[axis] != x.dims[x.axis]:
         return None
-    count = same_count(n.b, x.count, shape.count)
-    return repeated(n, x.made, CountedShape(shape.dims, 0, count))
+    return CountedShape(dims, axis, same_count(n.b, x.count, given.count))
 
 
 def _compress(n: Node, inputs: Operands) -> Moved:
