@@ -25,10 +25,12 @@ FAR = 1 << 61
 def counted_range(n: Node) -> Partial | None:
     """start, start + delta, ... below a computed limit, where something bounds how many these are;
     None where nothing does, or where the limit is that of no such range."""
+    if n.value(0).made is not None:
+        return _from_computed(n)
     limit = n.value(1)
     if limit.made is None or limit.dtype not in LIMITS or product(limit.dims) != 1:
         return None
-    if n.scope.model.training or any(n.value(at).made is not None for at in (0, 2)):
+    if n.scope.model.training or n.value(2).made is not None:
         return None
     start, delta = (float(n.scalar(at)) for at in (0, 2))
     if not (math.isfinite(start) and math.isfinite(delta) and delta):
@@ -47,6 +49,25 @@ def counted_range(n: Node) -> Partial | None:
     number = b.iota((most,), 0, "i64" if limit.dtype == "i64" else "i32")
     number = b.cast(number, limit.dtype)
     number = b.add(b.mul(number, n.full(delta, number)), n.full(start, number))
+    return Partial.counted(Value.computed(number), 0, count)
+
+
+def _from_computed(n: Node) -> Partial | None:
+    """start, start + delta, ... of integers, from a computed one on: as many as the user bounds."""
+    b, most, dtype = n.b, n.scope.model.max_iterations, n.value(0).dtype
+    if most is None or n.scope.model.training or n.value(2).numbers is None:
+        return None
+    ends = [n.value(at) for at in (0, 1)]
+    if dtype not in ("i32", "i64") or any(product(end.dims) != 1 for end in ends):
+        return None
+    delta = int(n.scalar(2))
+    if not delta:
+        return None
+    first, behind = (b.reshape(b.cast(n.x(at), "i64"), ()) for at in (0, 1))
+    steps = _whole_steps(n, first, behind, delta)
+    count = count_of(n, b.maximum(steps, n.full(0, steps)), Dim.of(0), most)
+    number = b.mul(b.iota((most,), 0, "i64"), n.full(delta, first))
+    number = b.cast(b.add(number, first), dtype)
     return Partial.counted(Value.computed(number), 0, count)
 
 
@@ -71,11 +92,17 @@ def _steps(n: Node, behind: SSAValue, start: float, delta: float) -> SSAValue:
         span = b.cast(b.sub(behind, n.full(start, behind)), "f64")
         steps = b.cast(b.round("ceil", b.div(span, n.full(delta, span))), "i64")
     else:
-        number = b.cast(behind, "i64")
-        # what follows stays within 64 bits; there is no room for as many numbers
-        number = b.minimum(b.maximum(number, n.full(-FAR, number)), n.full(FAR, number))
-        first = n.full(start, number)
-        span = b.sub(number, first) if delta > 0 else b.sub(first, number)
-        size = n.full(abs(delta), span)
-        steps = b.div(b.add(span, b.sub(size, n.full(1, span))), size)
+        behind = b.cast(behind, "i64")
+        steps = _whole_steps(n, n.full(start, behind), behind, int(delta))
     return b.maximum(steps, n.full(0, steps))
+
+
+def _whole_steps(n: Node, first: SSAValue, behind: SSAValue, delta: int) -> SSAValue:
+    """How many steps lie between two int64, below 0 where they go the other way."""
+    b = n.b
+    # what follows stays within 64 bits; there is no room for as many numbers
+    ends = (b.minimum(b.maximum(e, n.full(-FAR, e)), n.full(FAR, e)) for e in (first, behind))
+    first, behind = ends
+    span = b.sub(behind, first) if delta > 0 else b.sub(first, behind)
+    size = n.full(abs(delta), span)
+    return b.div(b.add(span, b.sub(size, n.full(1, span))), size)
