@@ -8,11 +8,10 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted import count_of, most_counted
 from rnncc.frontends.onnx.node import FLOATS, Node
-from rnncc.frontends.onnx.offsets import parted
+from rnncc.frontends.onnx.offsets import integers_behind, parted
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import EXACT, Value
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.casts import Cast
 from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import dims_of, dtype_of
 
@@ -26,16 +25,18 @@ FAR = 1 << 61
 def counted_range(n: Node) -> Partial | None:
     """start, start + delta, ... below a computed limit, where something bounds how many these are;
     None where nothing does, or where the limit is that of no such range."""
+    if n.value(0).made is not None:
+        return _from_computed(n)
     limit = n.value(1)
     if limit.made is None or limit.dtype not in LIMITS or product(limit.dims) != 1:
         return None
-    if n.scope.model.training or any(n.value(at).made is not None for at in (0, 2)):
+    if n.scope.model.training or n.value(2).made is not None:
         return None
     start, delta = (float(n.scalar(at)) for at in (0, 2))
     if not (math.isfinite(start) and math.isfinite(delta) and delta):
         return None
     whole = start.is_integer() and delta.is_integer()
-    behind = _integers_behind(limit.made) if whole else limit.made
+    behind = integers_behind(limit.made) if whole else limit.made
     most = _most(n, behind, start, delta)
     if most is None or not n.scope.model.within(EXACT.get(limit.dtype, EXACT["f64"]), [most]):
         return None
@@ -51,12 +52,23 @@ def counted_range(n: Node) -> Partial | None:
     return Partial.counted(Value.computed(number), 0, count)
 
 
-def _integers_behind(limit: SSAValue) -> SSAValue:
-    """The integers that floats are, where a cast says so."""
-    op = limit.owner
-    if not isinstance(op, Cast) or dtype_of(limit) not in FLOATS:
-        return limit
-    return op.x if dtype_of(op.x) in ("i32", "i64") else limit
+def _from_computed(n: Node) -> Partial | None:
+    """start, start + delta, ... of integers, from a computed one on: as many as the user bounds."""
+    b, most, dtype = n.b, n.scope.model.max_iterations, n.value(0).dtype
+    if most is None or n.scope.model.training or n.value(2).numbers is None:
+        return None
+    ends = [n.value(at) for at in (0, 1)]
+    if dtype not in ("i32", "i64") or any(product(end.dims) != 1 for end in ends):
+        return None
+    delta = int(n.scalar(2))
+    if not delta:
+        return None
+    first, behind = (b.reshape(b.cast(n.x(at), "i64"), ()) for at in (0, 1))
+    steps = _whole_steps(n, first, behind, delta)
+    count = count_of(n, b.maximum(steps, n.full(0, steps)), Dim.of(0), most)
+    number = b.mul(b.iota((most,), 0, "i64"), n.full(delta, first))
+    number = b.cast(b.add(number, first), dtype)
+    return Partial.counted(Value.computed(number), 0, count)
 
 
 def _most(n: Node, behind: SSAValue, start: float, delta: float) -> Dim | None:
@@ -80,11 +92,17 @@ def _steps(n: Node, behind: SSAValue, start: float, delta: float) -> SSAValue:
         span = b.cast(b.sub(behind, n.full(start, behind)), "f64")
         steps = b.cast(b.round("ceil", b.div(span, n.full(delta, span))), "i64")
     else:
-        number = b.cast(behind, "i64")
-        # what follows stays within 64 bits; there is no room for as many numbers
-        number = b.minimum(b.maximum(number, n.full(-FAR, number)), n.full(FAR, number))
-        first = n.full(start, number)
-        span = b.sub(number, first) if delta > 0 else b.sub(first, number)
-        size = n.full(abs(delta), span)
-        steps = b.div(b.add(span, b.sub(size, n.full(1, span))), size)
+        behind = b.cast(behind, "i64")
+        steps = _whole_steps(n, n.full(start, behind), behind, int(delta))
     return b.maximum(steps, n.full(0, steps))
+
+
+def _whole_steps(n: Node, first: SSAValue, behind: SSAValue, delta: int) -> SSAValue:
+    """How many steps lie between two int64, below 0 where they go the other way."""
+    b = n.b
+    # what follows stays within 64 bits; there is no room for as many numbers
+    ends = (b.minimum(b.maximum(e, n.full(-FAR, e)), n.full(FAR, e)) for e in (first, behind))
+    first, behind = ends
+    span = b.sub(behind, first) if delta > 0 else b.sub(first, behind)
+    size = n.full(abs(delta), span)
+    return b.div(b.add(span, b.sub(size, n.full(1, span))), size)

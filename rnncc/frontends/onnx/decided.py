@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.frontends.onnx.errors import NeedsValue
-from rnncc.frontends.onnx.offsets import parted
+from rnncc.frontends.onnx.offsets import elements_of, integers_behind, parted
+from rnncc.frontends.onnx.values import EXACT
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.linear import Reduce
@@ -28,15 +29,21 @@ PREFIX = "decided_by_run_"
 
 def decided_sizes(n: Node, index: int) -> list[Dim] | None:
     """The vector of sizes that an input is, where the run decides some; None where it is known, or
-    made of other than the largest of some numbers, numbers of the model's inputs, and formulas."""
+    made of other than the largest of some numbers, numbers of the model's inputs, and formulas.
+    They may be cast to floats, which calls check that these hold."""
     value = n.value(index)
     if value.made is None or value.rank > 1 or not all(d.is_static for d in value.dims):
         return None
-    if dtype_of(value.made) not in ("i32", "i64"):
+    made = integers_behind(value.made)
+    if dtype_of(made) not in ("i32", "i64"):
         return None
-    numbers = n.places(index) if value.rank else [n.b.cast(value.made, "i64")]
+    numbers = elements_of(n.b, n.b.cast(n.b.reshape(made, (product(value.dims),)), "i64"))
     found = [_size(n, number) for number in numbers]
-    return None if any(size is None for size in found) else [size for size in found if size]
+    known = [size for size in found if size is not None]
+    held = EXACT.get(value.dtype)
+    if len(known) < len(found) or not (held is None or n.scope.model.within(held, known)):
+        return None
+    return known
 
 
 def _size(n: Node, number: Dim | SSAValue) -> Dim | None:

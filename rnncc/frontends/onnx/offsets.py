@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.values import EXACT
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -63,6 +64,14 @@ def _same_number(value: SSAValue) -> SSAValue | None:
 def _part_at(op: Concat, at: Dim) -> SSAValue | None:
     """The vector of one element that stands at a place in several."""
     return next((x for start, x in op.parts if start == at and dims_of(x) == (1,)), None)
+
+
+def integers_behind(value: SSAValue) -> SSAValue:
+    """The integers that floats are, where a cast says so; else the value itself."""
+    op = value.owner
+    if isinstance(op, Cast) and dtype_of(value) in EXACT and dtype_of(op.x) in ("i32", "i64"):
+        return op.x
+    return value
 
 
 def elements_of(b: Builder, vector: SSAValue) -> list[Dim | SSAValue]:

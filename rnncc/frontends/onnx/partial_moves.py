@@ -5,6 +5,7 @@ other, or beside copies of themselves.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial, reduce
 
 from xdsl.ir import SSAValue
 
@@ -22,7 +23,7 @@ from rnncc.frontends.onnx.partial_sums import contracted, with_others
 from rnncc.frontends.onnx.partial_windows import convolved, padded, transposed
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of
 from rnncc.nn.indexing import from_front
 
@@ -43,16 +44,26 @@ def _only_first(inputs: Operands) -> Partial | None:
 
 def _scatter_nd(n: Node, inputs: Operands) -> Moved:
     """Rows put where places say, as many as there are of these; into such rows, too."""
-    x, places, rows = inputs
-    counts = [v.count for v in (places, rows) if isinstance(v, Partial) and v.axis == 0]
-    if len(counts) != sum(isinstance(v, Partial) for v in (places, rows)) or len(counts) == 1:
-        return None
+    x, *parts = inputs
+    put = [part for part in parts if isinstance(part, Partial)]
     if isinstance(x, Partial) and not _place_among(n, x):
         return None
-    one, other = counts or (None, None)
-    count = None if one is None or other is None else same_count(n.b, one, other)
+    if put and not (len(put) == len(parts) and _are_in_order(n, put)):
+        return None
+    counts = [part.count for part in put if part.count is not None]
+    count = reduce(partial(same_count, n.b), counts) if counts else None
+    if count is not None:
+        count = n.b.mul(count, n.b.size(product(n.dims(1)[put[0].axis + 1 : -1]), "i64"))
     made = Value.computed(scattered_rows(n, count))
     return x.holding([made, *x.tensors()[1:]]) if isinstance(x, Partial) else made
+
+
+def _are_in_order(n: Node, put: list[Partial]) -> bool:
+    """Whether places and what is put there count along one axis, with nothing before it: so the
+    first of all places count."""
+    axis, places = put[0].axis, n.dims(1)
+    same = all(part.axis == axis for part in put) and axis < len(places) - 1
+    return same and all(size == 1 for size in places[:axis])
 
 
 def _place_among(n: Node, x: Partial) -> bool:
@@ -76,14 +87,29 @@ def _rows_that_count(n: Node, places: SSAValue, x: Partial, count: SSAValue) -> 
 
 
 def _expand(n: Node, inputs: Operands) -> Moved:
-    """To a shape with as many rows."""
-    x, shape = _only_first(inputs), counted_shape(n, 1)
-    if x is None or shape is None or x.made is None or x.count is None:
+    """To a shape with as many rows, or with 1 in their place, by axes before or beside them."""
+    x = only(inputs)
+    shape = None if x is None else _shape_around(n, x)
+    return None if x is None or x.made is None or shape is None else repeated(n, x.made, shape)
+
+
+def _shape_around(n: Node, x: Partial) -> CountedShape | None:
+    """The shape that input 1 holds, with the rows of x."""
+    given = None if n.value(1).known is not None else counted_shape(n, 1)
+    if x.count is None or (n.value(1).known is None and given is None):
         return None
-    if len(shape.dims) != x.rank or shape.axis != 0 or shape.dims[0] != x.dims[0]:
+    sizes = n.sizes(1) if given is None else given.dims
+    added = max(len(sizes) - x.rank, 0)
+    axis = added + x.axis
+    dims = [Dim.of(1)] * (x.rank + added - len(sizes)) + list(sizes)
+    if given is None:
+        if dims[axis] != 1:
+            return None
+        dims[axis] = x.dims[x.axis]
+        return CountedShape(dims, axis, x.count)
+    if given.axis + len(dims) - len(sizes) != axis or dims[axis] != x.dims[x.axis]:
         return None
-    count = same_count(n.b, x.count, shape.count)
-    return repeated(n, x.made, CountedShape(shape.dims, 0, count))
+    return CountedShape(dims, axis, same_count(n.b, x.count, given.count))
 
 
 def _compress(n: Node, inputs: Operands) -> Moved:

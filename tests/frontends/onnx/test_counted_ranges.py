@@ -33,6 +33,7 @@ CONSTANTS: dict[str, Any] = {
     "number": np.float32(1.5),
 }
 COUNT = [node("ReduceSum", "d", "n", keepdims=0), node("Range", "zero n one", "r")]
+LARGEST = [node("ReduceMax", "d", "l", keepdims=0)]
 FRAMES = [
     *COUNT,
     *(node("CumSum", "d zero", "c"), node("Unsqueeze", "r last", "rows")),
@@ -45,6 +46,12 @@ NODES: dict[str, list[Any]] = {
     "up": [*COUNT, node("Identity", "r", "y")],
     "in steps": [*COUNT, node("Range", "one n two", "y")],
     "down": [*COUNT, node("Neg", "n", "m"), node("Range", "five m down", "y")],
+    "as many from a computed number on": [
+        *(*COUNT, node("Size", "d", "t"), node("Add", "n t", "limit")),
+        node("Range", "n limit two", "y"),
+    ],
+    "between computed numbers": [*COUNT, *LARGEST, node("Range", "l n one", "y")],
+    "down to a computed number": [*COUNT, *LARGEST, node("Range", "n l down", "y")],
     "of a count": [
         *(*COUNT, node("Shape", "r", "s"), node("Gather", "s zero", "c")),
         *(node("Cast", "c", "limit", to=1), node("Range", "f0 limit f1", "y")),

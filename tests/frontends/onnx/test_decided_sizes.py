@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 from onnx.numpy_helper import from_array
 from rnncc_runtime import RunError
 
@@ -73,6 +74,21 @@ def expanded() -> Any:
     return _model(nodes, [X, LENGTHS])
 
 
+def masked_by_floats() -> Any:
+    """As FunASR's exporter writes it: the numbers of the steps are floats."""
+    nodes = [
+        node("ReduceMax", "lengths", "longest", keepdims=0),
+        node("Cast", "longest", "end", to=TensorProto.FLOAT),
+        node("Range", "begin end delta", "numbers"),
+        node("Cast", "numbers", "steps", to=TensorProto.INT64),
+        *LONGEST[2:],
+        node("Less", "steps ends", "within"),
+        node("Unsqueeze", "within last", "mask"),
+        node("Where", "mask x begin", "y"),
+    ]
+    return _model(nodes, [X, LENGTHS], begin=np.float32(0), delta=np.float32(1))
+
+
 def counted() -> Any:
     """How many steps there are, as an input."""
     nodes = [
@@ -96,8 +112,11 @@ def _inputs(made: Any, steps: int, longest: int) -> dict[str, Any]:
     return {"x": x, **more}
 
 
+MAKERS = [masked, masked_by_floats, expanded, counted, counted_without_range]
+
+
 @pytest.mark.peers
-@pytest.mark.parametrize("make", [masked, expanded, counted, counted_without_range])
+@pytest.mark.parametrize("make", MAKERS)
 def test_a_size_is_that_of_what_it_meets(make: Any) -> None:
     made = make()
     compiled: Any = rnncc.compile(made)
@@ -106,7 +125,7 @@ def test_a_size_is_that_of_what_it_meets(make: Any) -> None:
         assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
 
 
-@pytest.mark.parametrize("make", [masked, expanded, counted, counted_without_range])
+@pytest.mark.parametrize("make", MAKERS)
 @pytest.mark.parametrize("longest", [4, 6])
 def test_another_size_is_an_error_of_the_run(make: Any, longest: int) -> None:
     """ONNX Runtime fails too, where the sizes do not broadcast."""

@@ -150,6 +150,26 @@ CASES: dict[str, tuple[list[Any], str]] = {
         [node("Slice", "x one end zero1", "y")],
         "T - 1 x N x 4",
     ),
+    "two axes swapped, as MXNet writes it": (
+        [
+            *(node("Shape", "x", "s"), node("GatherND", "s first", "parts")),
+            *(
+                node("ScatterND", "s swapped parts", "turned"),
+                node("Pad", "s pads one00", "longer"),
+            ),
+            *(node("Reshape", "x longer", "l"), node("Transpose", "l", "r", perm=[1, 0, 2, 3])),
+            node("Reshape", "r turned", "y"),
+        ],
+        "N x T x 4",
+    ),
+    "sizes in another order": (
+        [
+            node("Shape", "x", "s"),
+            node("GatherElements", "s order", "o"),
+            node("Reshape", "x o", "y"),
+        ],
+        "N x 4 x T",
+    ),
 }
 MORE = {
     "one0": np.array([0]),
@@ -161,6 +181,8 @@ MORE = {
     "one00": np.array(1),
     "last": np.array(-1),
     "end": np.array([(1 << 63) - 1]),
+    **{"first": np.array([[0], [1]]), "swapped": np.array([[1], [0]]), "pads": np.array([0, 1])},
+    "order": np.array([1, -1, 0]),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given
-from onnx import TensorProto, helper, numpy_helper
+from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from rnncc_runtime import ArrayError
 from rnncc_runtime.errors import ModelError
 
@@ -40,10 +40,15 @@ def of_x(op: str, names: str, dims: list[int | str], **constants: Any) -> Any:
     return model([node(op, f"x {names}", "y")], [info("x", dims)], [info("y", None)], constants)
 
 
+@pytest.mark.parametrize("empty", [False, True])
 @pytest.mark.parametrize("dims", [["N"], ["N", 2], [1, "N"], ["T", "N", 1]])
-def test_squeeze_of_sizes_that_may_be_1(dims: list[int | str]) -> None:
-    """A size that is 1 would make another rank: calls with one are refused."""
+def test_squeeze_of_sizes_that_may_be_1(dims: list[int | str], empty: bool) -> None:
+    """A size that is 1 would make another rank: calls with one are refused. Empty axes are none, as
+    keras2onnx writes them."""
     made = of_x("Squeeze", "", dims)
+    if empty:
+        made.opset_import[0].version = 11
+        made.graph.node[0].attribute.add(name="axes", type=AttributeProto.INTS)
     for size in (2, 3):
         x = np.ones([size if isinstance(d, str) else d for d in dims], np.float32)
         assert interpreted(made, {"x": x})["y"].shape == x.squeeze().shape

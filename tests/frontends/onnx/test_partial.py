@@ -90,6 +90,9 @@ PUT = {
 }
 
 
+MARKED = ("101010011", "000000000", "111111111")
+
+
 @pytest.mark.parametrize("name", PUT)
 def test_rows_are_put_where_a_mask_says(name: str) -> None:
     """y[m] = v, as PyTorch's exporters write it."""
@@ -102,6 +105,26 @@ def test_rows_are_put_where_a_mask_says(name: str) -> None:
     masks = [np.array(m, bool).reshape(2, 3) for m in ([1, 0, 1, 0, 1, 1], [0] * 6, [1] * 6)]
     x = rows(6, 4).reshape(2, 3, 4)
     compared(made, [{"x": x[..., 0] if len(shape) == 2 else x, "m": m} for m in masks])
+
+
+def test_several_places_for_each_row() -> None:
+    """Places with axes behind that of the rows, and with one of size 1 before it."""
+    pytest.importorskip("onnxruntime")
+    nodes = [
+        *(*PLACES, node("Unsqueeze", "j one", "ju"), node("Add", "ju apart", "to")),
+        *(node("GatherND", "v j", "r"), node("ScatterND", "x to r", "x2")),
+        *(node("Unsqueeze", "to zero", "to2"), node("Unsqueeze", "r zero", "r2")),
+        *(
+            node("Neg", "r2", "r3"),
+            node("Add", "to2 one", "to3"),
+            node("ScatterND", "x2 to3 r3", "z"),
+        ),
+    ]
+    numbers = {"one": np.array([1]), "zero": np.array([0]), "apart": np.array([[[0], [20]]])}
+    inputs = [info("x", [50]), info("v", ["N", 2]), info("m", ["N"], "i1")]
+    made = model(nodes, inputs, [info("z", None)], numbers)
+    x, v = rows(50, 1)[:, 0], rows(9, 2)
+    compared(made, [{"x": x, "v": v, "m": np.array([int(c) for c in m], bool)} for m in MARKED])
 
 
 def test_other_numbers_of_rows_than_places_are_errors() -> None:

@@ -16,8 +16,11 @@ CONSTANTS = {
     **{"three": np.array(3), "values": np.array([0.5, 2], np.float32), "none": np.zeros(0, "f4")},
     **{"twice": np.array([2, 1]), "columns": np.array([1, 2]), "all": np.array([0, 1])},
     **{"scales": np.array([1, 2], np.float32), "w": rows(4, 3), "first": np.array([0])},
-    **{"source": rows(2, 3), "one": np.array([1])},
+    **{"source": rows(2, 3), "one": np.array([1]), "around": np.array([3, 1, 1])},
+    **{"minus": np.array([-1]), "last2": np.array([-2]), "two": np.array([2])},
+    "end": np.array([(1 << 63) - 1]),
 }
+PARTS = [node("Slice", "r minus end first", "tail"), node("Slice", "r first minus first", "head")]
 NODES: dict[str, list[Any]] = {
     "rows again": [node("Tile", "r twice", "y")],
     "columns again": [node("Tile", "r columns", "y")],
@@ -36,6 +39,17 @@ NODES: dict[str, list[Any]] = {
     "sums": [node("Einsum", "r r", "y", equation="ij,ik->jk")],
     "squares": [node("Einsum", "r r", "y", equation="ij,ij->i")],
     "turned": [node("Einsum", "r", "y", equation="...i->i...")],
+    "behind more axes": [node("Expand", "r around", "y")],
+    "a number a row": [
+        *(node("Shape", "r", "s"), node("ReduceSum", "r one", "t"), node("Expand", "t s", "y")),
+    ],
+    "rolled": [*PARTS, node("Concat", "tail head", "y", axis=0)],
+    "next to each other": [
+        *PARTS,
+        node("Slice", "r one end first", "b"),
+        node("Sub", "b head", "y"),
+    ],
+    "up to a row": [node("Slice", "r last2 two first", "y")],
     "larger": [node("Resize", "r none scales", "y", mode="linear")],
 }
 

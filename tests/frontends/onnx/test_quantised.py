@@ -281,17 +281,21 @@ def test_pools_of_bytes(kind: str, windows: str, dtype: str) -> None:
 
 
 @pytest.mark.peers
+@pytest.mark.parametrize("quantised", [False, True])
 @pytest.mark.parametrize(("a", "b"), [((5,), (5, 3)), ((2, 4, 5), (5,)), ((5,), (5,))])
-def test_integer_products_of_vectors(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+def test_integer_products_of_vectors(
+    a: tuple[int, ...], b: tuple[int, ...], quantised: bool
+) -> None:
     rng = np.random.default_rng(2)
     x = {"x": rng.integers(0, 255, a, np.uint8)}
     held = {"w": rng.integers(-99, 99, b, np.int8), "xz": np.uint8(7), "wz": np.int8(-3)}
-    made = model(
-        [node("MatMulInteger", "x w xz wz", "y")],
-        [info("x", list(a), "u8")],
-        [info("y", None, "i32")],
-        held,
-    )
+    op, names, kind = "MatMulInteger", "x w xz wz", "i32"
+    if quantised:
+        scales = rng.uniform(0.01, 0.02, b[1:]).astype(np.float32)
+        held |= {"xs": np.float32(0.02), "ws": scales, "wz": np.zeros(b[1:], np.int8)}
+        held |= {"ys": np.float32(0.3), "yz": np.uint8(100)}
+        op, names, kind = "QLinearMatMul", "x xs xz w ws wz ys yz", "u8"
+    made = model([node(op, names, "y")], [info("x", list(a), "u8")], [info("y", None, kind)], held)
     assert_close(interpreted(made, x), by_onnxruntime(made, x))
 
 

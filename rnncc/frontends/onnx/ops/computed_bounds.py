@@ -66,9 +66,26 @@ def part_of_rows(n: Node, x: Partial, start: Place, end: Place) -> Partial:
     rows, count = n.scope.ssa(x.whole()), x.count
     assert count is not None
     first, behind = (_row(n, place, count) for place in (start, end))
-    if start != 0:
-        rows = _rows_behind(n, rows, x.axis, first, x.dims[x.axis])
+    most = _most_between(n, x.dims[x.axis], start, end)
+    if start == 0:
+        rows = n.b.slice(rows, x.axis, 0, most)
+    else:
+        rows = _rows_behind(n, rows, x.axis, first, most)
     return _as_many(n, rows, x.axis, behind, first)
+
+
+def _most_between(n: Node, size: Dim, start: Place, end: Place) -> Dim:
+    """The most rows that lie between two bounds where at most so many count, which are some."""
+    if not (isinstance(start, Dim) and isinstance(end, Dim) and start.is_static and end.is_static):
+        return size
+    none, facts = Dim.of(0), (size - 1,)
+    if int(start) < 0 <= int(end) < HUGE:  # of fewer rows there may be more
+        return smaller(size, Dim.of(min(-int(start), int(end))), facts)
+    first, behind = (
+        smaller(larger(place_of(n, place, size), none, facts), size, facts)
+        for place in (start, end)
+    )
+    return larger(behind - first, none, facts)
 
 
 def _rows_behind(n: Node, x: SSAValue, axis: int, first: SSAValue, most: Dim) -> SSAValue:

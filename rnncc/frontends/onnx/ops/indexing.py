@@ -86,6 +86,21 @@ def _gather_elements(n: Node) -> SSAValue:
     return gather_elements(n.b, n.x(), _index(n, 1, n.dims()[axis]), axis)
 
 
+def _fold_gather_elements(n: Node, arrays: list[Array]) -> Array | None:
+    x, index = arrays
+    if index.dtype == object or x.dtype.kind == "f":
+        return None
+    axis = _elements_axis(n)
+    return x[_elements(index, checked(n, index, x.shape[axis]), axis)]
+
+
+def _elements(index: Array, along: Array, axis: int) -> tuple[Array, ...]:
+    """The places of elements, of which those along an axis are known."""
+    places = [np.broadcast_to(i, index.shape) for i in np.ix_(*map(np.arange, index.shape))]
+    places[axis] = along
+    return tuple(places)
+
+
 def _elements_axis(n: Node) -> int:
     """The axis; raises `CompileError` unless indices are of X's rank and, beside it, within X."""
     dims, shape = n.dims(), n.dims(1)
@@ -129,6 +144,16 @@ def _gather_nd(n: Node) -> SSAValue:
     places += _places(n, dims[batch : batch + depth])
     lead, rest = dims[: batch + depth], dims[batch + depth :]
     return b.gather(b.reshape(n.x(), (product(lead), *rest)), flat_places(b, places, lead), 0)
+
+
+def _fold_gather_nd(n: Node, arrays: list[Array]) -> Array | None:
+    x, places = arrays
+    if places.dtype == object or x.dtype.kind == "f" or n.integer("batch_dims", 0):
+        return None
+    depth = _depth(n, n.dims(1), x.ndim)
+    if places.size * prod(x.shape[depth:]) > MAX_FOLDED:
+        return None
+    return x[tuple(np.moveaxis(_checked_places(n, places, list(x.shape[:depth])), -1, 0))]
 
 
 def _places(n: Node, dims: Sequence[Dim]) -> list[SSAValue]:
@@ -313,9 +338,7 @@ def _fold_scatter_elements(n: Node, arrays: list[Array]) -> Array | None:
         return None
     axis = _elements_axis(n)
     _check_updates(n, n.dims(1))
-    places = [np.broadcast_to(i, index.shape) for i in np.ix_(*map(np.arange, index.shape))]
-    places[axis] = checked(n, index, x.shape[axis])
-    return _updated(n, x, tuple(places), updates)
+    return _updated(n, x, _elements(index, checked(n, index, x.shape[axis]), axis), updates)
 
 
 def _updated(n: Node, x: Array, places: tuple[Array, ...], updates: Array) -> Array | None:
@@ -353,8 +376,8 @@ def reversed_along(n: Node, x: SSAValue, axis: int) -> SSAValue:
 
 OPERATORS: dict[str, OnnxOperator] = {
     "Gather": OnnxOperator(_gather, _fold_gather),
-    "GatherElements": OnnxOperator(_gather_elements),
-    "GatherND": OnnxOperator(_gather_nd),
+    "GatherElements": OnnxOperator(_gather_elements, _fold_gather_elements),
+    "GatherND": OnnxOperator(_gather_nd, _fold_gather_nd),
     "ScatterElements": OnnxOperator(_scatter_elements, _fold_scatter_elements),
     "Scatter": OnnxOperator(_scatter_elements, _fold_scatter_elements),
     "ScatterND": OnnxOperator(_scatter_nd, _fold_scatter_nd),

@@ -11,11 +11,12 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.counted_ranges import counted_range
 from rnncc.frontends.onnx.decided import decided_sizes, settled
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
+from rnncc.frontends.onnx.offsets import distance
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.sizes import may_be_natural
-from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, Value, as_objects
+from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, Value, as_objects, varies
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import is_natural, larger
 from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of
 from rnncc.nn.axes import kept_dims
@@ -87,18 +88,21 @@ def _fold_sums(n: Node, arrays: list[Array]) -> Array | None:
 def _range(n: Node) -> SSAValue | Value:
     """start, start + delta, ... below limit.
 
-    Refused: bounds that are computed at run time, but a limit that counts rows, that must be a size
-    of something else, or that `--max-iterations` bounds; elements other than floats, int32, int64.
+    Refused: bounds that are computed at run time, but integers a known distance apart, a limit that
+    counts rows or must be a size of something else, and what `--max-iterations` bounds; a computed
+    step; elements other than floats, int32, int64.
     """
     b, dtype = n.b, n.value(0).dtype
+    if (moved := _range_from_computed(n)) is not None:
+        return moved
     if (counted := counted_range(n)) is not None:
         return counted
-    if dtype in (*FLOATS, *NARROW_FLOATS) and not _counts_sizes(n):
+    decided = decided_sizes(n, 1) if _starts_whole(n) else None
+    if dtype in (*FLOATS, *NARROW_FLOATS) and decided is None and not _counts_sizes(n):
         start, limit, delta = (n.scalar(i) for i in range(3))
         count = _count(n, start, limit, delta)
         number = b.cast(b.iota((count,), 0, "i32"), WIDE.get(dtype, dtype))
         return b.add(b.mul(number, n.full(delta, number)), n.full(start, number))
-    decided = decided_sizes(n, 1)
     start, delta = (_size(n, index) for index in (0, 2))
     limit = _size(n, 1) if decided is None else decided[0]
     wide = WIDE.get(dtype, dtype)
@@ -107,6 +111,21 @@ def _range(n: Node) -> SSAValue | Value:
     number = b.mul(b.iota((whole,), 0, counted), _step(b, delta, counted))
     number = number if decided is None else settled(n, 1, number)
     return b.cast(b.add(number, b.size(start, counted)), wide)
+
+
+def _range_from_computed(n: Node) -> SSAValue | None:
+    """As many numbers as lie between two computed integers, if that is known."""
+    b, start, limit = n.b, n.value(0), n.value(1)
+    if start.made is None or limit.made is None or n.value(2).known is None:
+        return None
+    if any(end.dtype != "i64" or product(end.dims) != 1 for end in (start, limit)):
+        return None
+    span = distance(start.made, limit.made)
+    if span is None or varies(span):
+        return None
+    delta = _size(n, 2)
+    number = b.mul(b.iota((_steps(n, span, delta),), 0, "i64"), _step(b, delta, "i64"))
+    return b.add(number, b.reshape(start.made, ()))
 
 
 def _step(b: Builder, delta: Dim, dtype: str) -> SSAValue:
@@ -126,6 +145,12 @@ def _steps(n: Node, span: Dim, delta: Dim) -> Dim:
         raise n.unsupported("has the step 0")
     span = span if step > 0 else -span
     return larger(span, Dim.of(0), n.scope.model.known.facts).over(abs(step))
+
+
+def _starts_whole(n: Node) -> bool:
+    """Whether a range's start and step are known integers, or sizes."""
+    known = [n.value(index).known for index in (0, 2)]
+    return all(a is not None and (a.dtype == object or not (a % 1).any()) for a in known)
 
 
 def _counts_sizes(n: Node) -> bool:

@@ -151,7 +151,8 @@ def axes_input(n: Node, index: int = 1) -> list[int] | None:
 
 def _squeezed(n: Node) -> list[Dim]:
     dims, axes = n.dims(), axes_input(n)
-    if axes is None:
+    # an empty attribute is one that was not set, as keras2onnx writes it
+    if axes is None or (not axes and n.given("axes")):
         unsure = [d for d in dims if not d.is_static and may_equal(d, 1)]
         if unsure and n.scope.model.branches:
             what = f"drops axes of size 1 of {shape_text(dims)}, and {unsure[0]} may be 1"

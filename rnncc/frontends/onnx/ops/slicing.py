@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.counted_shapes import known_part
-from rnncc.frontends.onnx.node import Node, OnnxOperator
+from rnncc.frontends.onnx.node import MAX_FOLDED, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.computed_bounds import (
     HUGE,
     Place,
@@ -23,7 +24,7 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     rows_from,
     span_of,
 )
-from rnncc.frontends.onnx.values import NEAR, Array, Value, are_held
+from rnncc.frontends.onnx.values import NEAR, Array, Value, are_held, as_objects
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of, shape_text
@@ -171,6 +172,31 @@ def _pad(n: Node) -> SSAValue:
     return pad_by_inputs(n)
 
 
+def _fold_pad(n: Node, arrays: list[Array]) -> Array | None:
+    """Integers, sizes among them, with one number around them."""
+    x = arrays[0]
+    if n.opset < 11 or x.dtype.kind == "f" or n.text("mode", "constant") != "constant":
+        return None
+    amounts, axes = n.sizes(1), _padded_axes(n)
+    if len(amounts) != 2 * len(axes) or not all(d.is_static and int(d) >= 0 for d in amounts):
+        return None
+    around = [(0, 0)] * x.ndim
+    for at, axis in enumerate(axes):
+        around[axis] = int(amounts[at]), int(amounts[at + len(axes)])
+    number = arrays[2].reshape(-1) if n.has(2) else np.zeros(1, np.int64)
+    made = math.prod(size + sum(more) for size, more in zip(x.shape, around, strict=True))
+    if number.size != 1 or made > MAX_FOLDED:
+        return None
+    x = as_objects(x) if number.dtype == object else x
+    return np.pad(x, around, constant_values=number[0])
+
+
+def _padded_axes(n: Node) -> list[int]:
+    """Those of the fourth input, else all."""
+    rank = len(n.dims())
+    return n.axes(n.whole(3), rank) if n.has(3) else list(range(rank))
+
+
 def pad_by_inputs(n: Node) -> SSAValue:
     """What pads by its inputs: amounts, maybe a number, maybe axes."""
     return _padded_around(n, n.sizes(1), _fill_value(n))
@@ -178,8 +204,7 @@ def pad_by_inputs(n: Node) -> SSAValue:
 
 def _padded_around(n: Node, amounts: Sequence[Dim], number: float | SSAValue) -> SSAValue:
     """X with so many elements before all axes, or those of the fourth input, then behind them."""
-    x, dims = n.x(), n.dims()
-    axes = n.axes(n.whole(3), len(dims)) if n.has(3) else list(range(len(dims)))
+    x, axes = n.x(), _padded_axes(n)
     if len(amounts) != 2 * len(axes):
         raise n.error(f"has {len(amounts)} pads for {len(axes)} axes")
     mode = n.one_of("mode", ("constant", "edge", "reflect", "wrap"), "constant")
@@ -244,5 +269,5 @@ def _edge(n: Node, x: SSAValue, axis: int, count: Dim, mode: str, at_end: bool) 
 OPERATORS: dict[str, OnnxOperator] = {
     "Split": OnnxOperator(_split, _fold_split),
     "Slice": OnnxOperator(_slice, _fold_slice),
-    "Pad": OnnxOperator(_pad),
+    "Pad": OnnxOperator(_pad, _fold_pad),
 }

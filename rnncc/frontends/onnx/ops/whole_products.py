@@ -97,17 +97,26 @@ def _matmul_integer(n: Node) -> SSAValue:
     Refused: vectors with several zero points.
     """
     check_training(n)
-    row, column = (len(n.dims(index)) == 1 for index in (0, 1))
-    for index, is_vector in ((0, row), (1, column)):
-        if is_vector and n.has(index + 2) and n.dims(index + 2) not in ((), (Dim.of(1),)):
-            raise n.unsupported(f"has {shape_text(n.dims(index + 2))} zero points for a vector")
-    b, (x, x_zero) = n.b, _numbers(n, 0, 2, -1 if row else ROWS)
-    w, w_zero = _numbers(n, 1, 3, COLUMNS)
+    sums, dims = _whole_sums(n, (0, 2), (1, 3))
+    return n.b.reshape(sums, dims)
+
+
+def _whole_sums(
+    n: Node, left: tuple[int, int], right: tuple[int, int]
+) -> tuple[SSAValue, Sequence[Dim]]:
+    """Products of two inputs, each followed by that of its zero points: with two axes or more, and
+    the shape without those of vectors."""
+    row, column = (len(n.dims(index)) == 1 for index, _ in (left, right))
+    for (_, zero), is_vector in ((left, row), (right, column)):
+        if is_vector and n.has(zero) and n.dims(zero) not in ((), (Dim.of(1),)):
+            raise n.unsupported(f"has {shape_text(n.dims(zero))} zero points for a vector")
+    b, (x, x_zero) = n.b, _numbers(n, *left, -1 if row else ROWS)
+    w, w_zero = _numbers(n, *right, COLUMNS)
     x = b.reshape(x, (1, *dims_of(x))) if row else x
     w = b.reshape(w, (*dims_of(w), 1)) if column else w
-    y = whole_matmul(b, x, x_zero, w, w_zero)
-    *outer, height, width = dims_of(y)
-    return b.reshape(y, [*outer, *([] if row else [height]), *([] if column else [width])])
+    sums = whole_matmul(b, x, x_zero, w, w_zero)
+    *outer, height, width = dims_of(sums)
+    return sums, [*outer, *([] if row else [height]), *([] if column else [width])]
 
 
 def _conv_integer(n: Node) -> SSAValue:
@@ -123,12 +132,15 @@ def _conv_integer(n: Node) -> SSAValue:
 def _qlinear_matmul(n: Node) -> SSAValue:
     """A B of what the numbers stand for, quantised: exact sums times one factor, rounded once.
 
-    Refused: vectors.
+    Refused: vectors with several scales.
     """
-    _check_matrices(n, 0, 3)
-    b = n.b
-    sums = whole_matmul(b, *_numbers(n, 0, 2, ROWS), *_numbers(n, 3, 5, COLUMNS))
-    return _requantised(n, sums, b.mul(_scale(n, 0, 1, ROWS), _scale(n, 3, 4, COLUMNS)), 6)
+    check_training(n)
+    for index in (0, 3):
+        if len(n.dims(index)) == 1 and n.dims(index + 1) not in ((), (Dim.of(1),)):
+            raise n.unsupported(f"has {shape_text(n.dims(index + 1))} scales for a vector")
+    sums, dims = _whole_sums(n, (0, 2), (3, 5))
+    scale = n.b.mul(_scale(n, 0, 1, ROWS), _scale(n, 3, 4, COLUMNS))
+    return n.b.reshape(_requantised(n, sums, scale, 6), dims)
 
 
 def _requantised(n: Node, sums: SSAValue, scale: SSAValue, index: int) -> SSAValue:
