@@ -78,7 +78,7 @@ def fit(phases: Phases, lower: Lower, budget: int, sizes: Mapping[str, int]) -> 
     whole = Halves.of(phases, lower)
     planned = [whole]
     if whole.bytes(sizes) > budget:
-        planned += _Search(phases, lower, sizes).run(budget)
+        planned += _BudgetSearch(phases, lower, sizes).run(budget)
     if planned[-1].bytes(sizes) <= budget:
         return replace(planned[-1].phases, checkpoints=_description(planned[-1], budget, sizes))
     least = min(one.bytes(sizes) for one in planned)
@@ -87,7 +87,7 @@ def fit(phases: Phases, lower: Lower, budget: int, sizes: Mapping[str, int]) -> 
     raise CompileError("memory_budget", what)
 
 
-class _Search:
+class _BudgetSearch:
     """Plans with checkpoints, made as they are asked for."""
 
     def __init__(self, phases: Phases, lower: Lower, sizes: Mapping[str, int]) -> None:

@@ -27,7 +27,7 @@ from rnncc.frontends.torch.node_context import BRANCH, hint_of, reason_of, user_
 from rnncc.frontends.torch.watch import watching
 from rnncc.garbage import only_among_new_objects
 from rnncc.torch.branching.reading import reading_branches
-from rnncc.torch.captured import Reading, captured, readings, row, state
+from rnncc.torch.captured import CellCall, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before, is_changeable
 from rnncc.torch.scripted import IS_SCRIPT, UNSCRIPTED
@@ -54,7 +54,7 @@ def read(
     states: Any,
     places: Sequence[StatePlace],
     kept: Sequence[Any],
-    reading: Reading,
+    reading: CellCall,
     is_open: bool,
 ) -> tuple[Any, Any, Any, bool]:
     """What the cell returns for rows and states, with results of `reading.run` as its tensors;

@@ -56,7 +56,7 @@ def emit_entry_point(
         calls: the programs.
         single: does one step of one sequence, if there is a program for that alone.
     """
-    writer = _Writer(module, library, entry, calls, target)
+    writer = _FunctionWriter(module, library, entry, calls, target)
     if single is not None:
         writer.write_single(single)
     writer.write(entry.steps)
@@ -118,7 +118,7 @@ class LlvmEntryWriter:
         return pointer
 
 
-class _Writer(LlvmEntryWriter):
+class _FunctionWriter(LlvmEntryWriter):
     """Writes one function, step after step."""
 
     def __init__(

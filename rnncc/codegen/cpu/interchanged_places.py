@@ -7,7 +7,7 @@ from dataclasses import field
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.interchanged_run import ZERO, Known, Run
+from rnncc.codegen.cpu.interchanged_run import ZERO, Known, StepRun
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
@@ -46,14 +46,14 @@ class _Element:
         return _Element(value, part.beside(access, indices), part.along(access), access.offset)
 
 
-class Places:
+class UnitVector:
     """A vector of units during a run of steps.
 
     Attributes:
         moving: strides and step -> where elements are at the first step, and how far apart.
     """
 
-    def __init__(self, run: Run, indices: list[Value], unit: Value, mask: Value | None) -> None:
+    def __init__(self, run: StepRun, indices: list[Value], unit: Value, mask: Value | None) -> None:
         self.run, self.emit, self.loop, self.mask = run, run.emit, run.loop, mask
         self.indices, self.unit, self.lanes = indices, unit, run.loop.lanes
         self.shifts = dict[Strides, Value]()
@@ -172,7 +172,7 @@ class _Step:
         known: what is in registers: states, and what kernels have written.
     """
 
-    def __init__(self, places: Places, at: Mapping[_Moving, Value]) -> None:
+    def __init__(self, places: UnitVector, at: Mapping[_Moving, Value]) -> None:
         self.places, self.emit, self.loop, self.at = places, places.emit, places.loop, at
         self.known = dict[Known, Value]()
         self.read = dict(places.fixed)

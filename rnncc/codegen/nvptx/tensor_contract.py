@@ -67,8 +67,8 @@ class _Rounded:
         some = b.select(b.icmp_signed(">", self.length, I64(0)), self.length, I64(1))
         self.used = emit.parts(self.depth, some)
         self.rows = [
-            _Rows(emit, given.a, get_access(op.a_access), self.m),
-            _Rows(emit, given.b, get_access(op.b_access), self.n),
+            _TensorOperand(emit, given.a, get_access(op.a_access), self.m),
+            _TensorOperand(emit, given.b, get_access(op.b_access), self.n),
         ]
 
     def write(self) -> None:
@@ -83,7 +83,7 @@ class _Rounded:
             begin = b.mul(part, self.length)
             end = b.add(begin, self.length)
             end = b.select(b.icmp_signed("<", end, self.depth), end, self.depth)
-            _Tile(self, starts, begin, end).write(part)
+            _ContractTile(self, starts, begin, end).write(part)
 
         emit.for_each_by_blocks(b.mul(count, I64(down * across)), item)
         if self.parts > 1:
@@ -137,7 +137,7 @@ class _Rounded:
             emit.store(value, emit.at(given.out, at))
 
 
-class _Rows:
+class _TensorOperand:
     """An operand: rows of `width` elements, one a k."""
 
     def __init__(self, emit: GpuEmit, pointer: Pointer, access: Access, width: int) -> None:
@@ -146,7 +146,7 @@ class _Rows:
         self.stride = emit.dim(access.strides[0])
 
 
-class _Tile:
+class _ContractTile:
     """A tile's sums over the k from `begin` up to `end`."""
 
     def __init__(
@@ -232,7 +232,7 @@ class _Tile:
 class _Side:
     """Some columns of an operand's rows: a thread copies the same pieces of each run."""
 
-    def __init__(self, tile: _Tile, rows: _Rows, first: Value, size: int) -> None:
+    def __init__(self, tile: _ContractTile, rows: _TensorOperand, first: Value, size: int) -> None:
         self.emit, self.rows = tile.emit, rows
         self.pitch = size + PADDING
         emit, b, pieces = self.emit, self.emit.b, size // PIECE

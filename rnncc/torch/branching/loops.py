@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 from rnncc.frontends.torch.marks import mark_loop
 from rnncc.frontends.torch.merged import passed
 from rnncc.frontends.torch.readings import location, refuse
-from rnncc.torch.branching.values import OF_NUMBERS, Nothing, as_flag_on, as_tensor, is_tensor
+from rnncc.torch.branching.values import OF_NUMBERS, Unbound, as_flag_on, as_tensor, is_tensor
 from rnncc.torch.kept import Holdings
 
 
@@ -27,7 +27,7 @@ def repeated(
 
     Args:
         step: is told which variables began as numbers and may be tensors by now.
-        held: the variables' values; `Nothing` where one is not bound.
+        held: the variables' values; `Unbound` where one is not bound.
     """
     plain, before = (False,) * len(held), None
     numbers = tuple(type(x) in OF_NUMBERS for x in held)
@@ -137,7 +137,7 @@ def _apart(x: Any) -> Any:
 
 def _next(values: tuple[Any, ...], held: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values of the next iteration, but of variables that were not bound before the first."""
-    return tuple(Nothing if old is Nothing else new for old, new in zip(held, values, strict=True))
+    return tuple(Unbound if old is Unbound else new for old, new in zip(held, values, strict=True))
 
 
 def _like(x: Any, old: torch.Tensor) -> Any:

@@ -22,7 +22,7 @@ from typing import Any
 from rnncc.records import record
 from rnncc.torch.branching.syntax import (
     OWN,
-    Numbers,
+    ScalarCalls,
     Unwritable,
     called,
     chain_to,
@@ -67,7 +67,7 @@ def with_branches(code: CodeType, asked: Sequence[Asked]) -> CodeType:
         node.users = True  # pyright: ignore
     if any(place.of_number for place in asked):
         function.old = copy.deepcopy(function.body)  # pyright: ignore
-        Numbers().visit(function)
+        ScalarCalls().visit(function)
     for place in asked:
         if not _rewrite(function, place.span) and not place.of_number:
             raise Unwritable("what asks is no `if`")
