@@ -111,8 +111,8 @@ class WeightTable:
         while is_view(value.owner):
             value = value.owner.x
         block = value.owner if isinstance(value.owner, Block) else value.owner.parent
-        given = isinstance(value.owner, Param | Constant) or value in self._lowering.outer
-        return block is op.parent and not given
+        is_known = isinstance(value.owner, Param | Constant) or value in self._lowering.outer
+        return block is op.parent and not is_known
 
     def constant(self, op: Constant) -> Placed:
         """A constant of the library without a name."""

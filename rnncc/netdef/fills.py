@@ -114,9 +114,9 @@ def _given(dtype: type[Any], field: str) -> Callable[[str, Arguments], DeclaredF
         if len(values) != prod(shape):
             what = f"{len(values)} values for shape {list(shape)} of {prod(shape)} elements"
             raise CompileError(args.location, what)
-        return DeclaredFill(name, shape, np.dtype(dtype), args.location, lambda _: given(args))
+        return DeclaredFill(name, shape, np.dtype(dtype), args.location, lambda _: fill(args))
 
-    def given(args: Arguments) -> Array:
+    def fill(args: Arguments) -> Array:
         values = args.floats("values") if field == "floats" else args.ints("values")
         wide = np.float32 if field == "floats" else np.int64
         return np.array(values, wide).astype(dtype).reshape(fill_shape(args))

@@ -89,13 +89,13 @@ class Interchange:
     @property
     def of_rows(self) -> list[Part]:
         """Kernels that need no state, all of whose results other kernels of the step read alone."""
-        found, made = list[Part](), set[SSAValue]()
+        found, written = list[Part](), set[SSAValue]()
         loop = {value for part in self.parts for value in part.op.outs}
         loop |= {carried.argument for carried in self.carried}
         for part in self.parts:
-            if loop.intersection(part.op.ins) <= made and self.inside.issuperset(part.op.outs):
+            if loop.intersection(part.op.ins) <= written and self.inside.issuperset(part.op.outs):
                 found.append(part)
-                made.update(part.op.outs)
+                written.update(part.op.outs)
         return found
 
 

@@ -98,10 +98,10 @@ def _step(cell: Callable[..., Any], spec: Any, in_place: bool) -> Callable[..., 
 
     def step(carried: Any, rows: Any) -> tuple[Any, Any]:
         states = pytree.tree_unflatten(carried[: spec.num_leaves], spec)
-        given = copied(states)
-        y, new = cell(rows, given)
-        if not is_as_before(given, states):
-            if not is_changeable(new) or new is not given:
+        copies = copied(states)
+        y, new = cell(rows, copies)
+        if not is_as_before(copies, states):
+            if not is_changeable(new) or new is not copies:
                 raise TypeError(CHANGED)
             if not in_place:
                 raise TypeError(_IN_PLACE)

@@ -239,10 +239,10 @@ def _loop(
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
         kind = how.reverse, how.precision
         reading = CellCall(rows, starts, names, is_first, plain, *kind, run)
-        given = _in_place_of(rows, xs), *_in_place_of(starts, carried)
+        operands = _in_place_of(rows, xs), *_in_place_of(starts, carried)
 
         def read_once(reading: CellCall) -> tuple[Any, Any, Any, bool]:
-            return read(cell, given[0], given[1], places, given[2], reading, bool(batches))
+            return read(cell, operands[0], operands[1], places, operands[2], reading, bool(batches))
 
         results = read_once(reading)
         if _steps(xs) > 1 and reading.used[-1][0].counts:

@@ -76,8 +76,8 @@ def _written(module: torch.jit.ScriptModule) -> torch.nn.Module:
                 raise
             setattr(kind, name, _refused(error))
             continue
-        given = [a.default_value for a in method.schema.arguments if a.has_default_value()]
-        setattr(kind, name, written.function(tuple(given)))
+        defaults = [a.default_value for a in method.schema.arguments if a.has_default_value()]
+        setattr(kind, name, written.function(tuple(defaults)))
         for path, attribute in written.attributes:
             _set_attribute(tree, own, path, attribute, tensors)
     return tree

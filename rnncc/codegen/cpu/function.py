@@ -177,9 +177,9 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
         names = [name for name in emit.symbols if name not in known]
         team = [] if emit.team is None else [emit.team.struct]
         number = I64(0) if emit.iteration is None else emit.iteration
-        given = [*self.blocks, *team, number, *(emit.symbols[name] for name in names)]
+        arguments = [*self.blocks, *team, number, *(emit.symbols[name] for name in names)]
         name = emit.module.get_unique_name(f"{emit.module.name}_part")
-        signature = ir.FunctionType(I32, [value.type for value in given])
+        signature = ir.FunctionType(I32, [value.type for value in arguments])
         function = ir.Function(emit.module, signature, name)
         function.linkage = "internal"
         function.attributes.add("nounwind")
@@ -194,7 +194,7 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
         part.labelled, part.serving = self.labelled, self.serving
         write(part)
         inner.b.ret(I32(OK))
-        code = b.call(function, given)
+        code = b.call(function, arguments)
         with emit.when(b.icmp_signed("!=", code, I32(OK))):
             b.ret(code)
 

@@ -72,14 +72,14 @@ class UnitVector:
             for c, offset in elements
         ]
         begin = [first for first, _ in self.moving.values()]
-        made = self._rows_ahead(begin) if self.loop.ahead else []
+        rows_ahead = self._rows_ahead(begin) if self.loop.ahead else []
 
         def iteration(k: Value, carried: list[Value]) -> list[Value]:
             places = dict(zip(self.moving, carried[len(states) :], strict=True))
             step = _Step(self, places)
             for (c, offset), value in zip(elements, carried, strict=False):
                 step.known[c.argument, offset] = value
-            for key in made:
+            for key in rows_ahead:
                 step.known[key] = emit.load(self.loop.room(key, k), self.lanes)
             with run.at_step(k):
                 step.compute(self.loop.following)
@@ -95,7 +95,7 @@ class UnitVector:
 
     def _rows_ahead(self, begin: list[Value]) -> list[Known]:
         """The kernels that are done before the run; what they make of each step."""
-        made = list[Known]()
+        computed = list[Known]()
 
         def iteration(k: Value, carried: list[Value]) -> list[Value]:
             places = dict(zip(self.moving, carried, strict=True))
@@ -103,12 +103,12 @@ class UnitVector:
             with self.run.at_step(k):
                 step.compute(self.loop.ahead)
             for key, value in step.known.items():
-                made.append(key)
+                computed.append(key)
                 self.emit.store(value, self.loop.room(key, k), self.lanes)
             return self._next(places)
 
         self.emit.loop(self.run.steps, iteration, begin)
-        return made
+        return computed
 
     def _next(self, places: Mapping[_Moving, Value]) -> list[Value]:
         """Where elements are at the next step."""

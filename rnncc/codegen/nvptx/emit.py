@@ -127,8 +127,8 @@ class GpuEmit(Emit):
         block, blocks = b.zext(self.block, I64), b.zext(self.blocks, I64)
         # How many rows there are behind this block's first one.
         rest = b.sub(rows, block)
-        there = b.select(b.icmp_signed(">", rest, I64(0)), rest, I64(0))
-        mine = b.udiv(b.add(there, b.sub(blocks, I64(1))), blocks)
+        remaining = b.select(b.icmp_signed(">", rest, I64(0)), rest, I64(0))
+        mine = b.udiv(b.add(remaining, b.sub(blocks, I64(1))), blocks)
 
         def number(i: Value) -> Value:
             row = b.udiv(i, I64(width))

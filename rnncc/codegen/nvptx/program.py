@@ -223,8 +223,8 @@ class DeviceProgram(ProgramWalk[GpuEmit]):
         init, first = self._optional(op.init), self._optional(op.first)
         if op.rounded is not None:
             self.shared = max(self.shared, tensor_contract.shared_bytes(op))
-            given = tensor_contract.Operands(a, b, out, self.pointers[op.scratch], init)
-            tensor_contract.emit_rounded(self.emit, op, given)
+            operands = tensor_contract.Operands(a, b, out, self.pointers[op.scratch], init)
+            tensor_contract.emit_rounded(self.emit, op, operands)
         else:
             self.shared = max(self.shared, contract.SHARED)
             contract.emit_contract(self.emit, op, a, b, out, init, first)

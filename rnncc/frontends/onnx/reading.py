@@ -236,7 +236,7 @@ class Tensors:
             raise CompileError(location, f"{shown} of shape {dims} is too large, or negative")
         values = self.array(sparse.values, location).reshape(-1)
         places = self.array(sparse.indices, location)
-        made = np.zeros(dims, values.dtype)
+        array = np.zeros(dims, values.dtype)
         try:
             if places.ndim == 2:
                 places = np.ravel_multi_index(list(places.T), dims)
@@ -246,10 +246,10 @@ class Tensors:
                 )
             if np.min(places, initial=0) < 0:
                 raise ValueError("an index is below 0")
-            made.reshape(-1)[places] = values
+            array.reshape(-1)[places] = values
         except (ValueError, TypeError, IndexError) as error:
             raise CompileError(location, f"{shown} is damaged: {error}") from error
-        return made
+        return array
 
     def _external(self, tensor: TensorProto, location: Location | str, shown: str) -> Array:
         entries: dict[Any, Any] = {entry.key: entry.value for entry in tensor.external_data}

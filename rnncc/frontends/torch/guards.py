@@ -101,8 +101,8 @@ def _inputs(exported: ExportedProgram) -> dict[str, Any]:
     specs = exported.graph_signature.input_specs
     names = {spec.arg.name for spec in specs if spec.kind == InputKind.USER_INPUT}
     places = exported.graph.find_nodes(op="placeholder")
-    given = {place.name: place.meta.get("val") for place in places if place.name in names}
-    return {f"flat_args_{number}": x for number, x in enumerate(given.values())} | given
+    fakes = {place.name: place.meta.get("val") for place in places if place.name in names}
+    return {f"flat_args_{number}": x for number, x in enumerate(fakes.values())} | fakes
 
 
 def _shown(guard: Any) -> str:

@@ -84,9 +84,9 @@ class _Region:
     def _check(self, results: Sequence[Sequence[Any]], ends: Sequence[Node]) -> None:
         """Refuse parts of which something else is read than results, by `ends`, and those that
         change what they have not made."""
-        for part, given in zip(self.parts(), results, strict=True):
+        for part, values in zip(self.parts(), results, strict=True):
             _check_changes(part, self.name)
-            _check_uses(part, given, [*ends, *self.marks], self.name)
+            _check_uses(part, values, [*ends, *self.marks], self.name)
 
     def _replace(self, target: Any, args: Sequence[Any], ends: Sequence[Node]) -> None:
         """Let a call with two graphs give what these nodes do."""
@@ -207,13 +207,13 @@ def _check_changes(part: Sequence[Node], name: str) -> None:
 
 
 def _check_uses(
-    part: Sequence[Node], given: Sequence[Any], ends: Sequence[Node], name: str
+    part: Sequence[Node], results: Sequence[Any], ends: Sequence[Node], name: str
 ) -> None:
     """Refuse a part of which something else is read than its results."""
     inside = {*part, *ends}
     for node in part:
         others = [user for user in node.users if user not in inside]
-        if others or (node not in given and any(user in ends for user in node.users)):
+        if others or (node not in results and any(user in ends for user in node.users)):
             what = f"a {name} on a tensor's value leaves more than its results"
             raise CompileError(location(node), what, "torch.where")
 
@@ -221,9 +221,9 @@ def _check_uses(
 def _operands(ways: Sequence[Sequence[Node]], results: Sequence[Sequence[Any]]) -> list[Node]:
     """What ways read, or give as it is."""
     found = dict[Node, None]()
-    for way, given in zip(ways, results, strict=True):
+    for way, values in zip(ways, results, strict=True):
         inside = set(way)
-        found |= dict.fromkeys((*_read(way), *(x for x in given if x not in inside)))
+        found |= dict.fromkeys((*_read(way), *(x for x in values if x not in inside)))
     return [node for node in found if held_graph(node) is None]
 
 
@@ -259,9 +259,9 @@ def _part(way: Sequence[Node], results: Sequence[Any], operands: Sequence[Node])
 def _copy(value: Any) -> Node:
     """A node that copies, behind all others of a graph or where such are put."""
     options: Any = {"memory_format": torch.contiguous_format}
-    made = value.graph.call_function(torch.ops.aten.clone.default, (value,), options)
-    made.meta = dict(value.meta)
-    return made
+    copy = value.graph.call_function(torch.ops.aten.clone.default, (value,), options)
+    copy.meta = dict(value.meta)
+    return copy
 
 
 def _added(module: GraphModule, part: GraphModule) -> str:

@@ -135,8 +135,8 @@ class _LoopBody:
 
     def _way(self, call: Node, number: int) -> Sequence[Any]:
         graph: Any = held_graph(call.args[1 + number])
-        given: Any = call.args[3]
-        self._outer.update(zip(graph.graph.find_nodes(op="placeholder"), given, strict=True))
+        operands: Any = call.args[3]
+        self._outer.update(zip(graph.graph.find_nodes(op="placeholder"), operands, strict=True))
         return results_of(graph)
 
 

@@ -116,10 +116,10 @@ def _of_tensors(
         return tuple(_apart(_like(x, old)) for x, old in pairs)
 
     run = while_loop if torch.compiler.is_dynamo_compiling() else mark_loop
-    given = tuple(_apart(init) for init in chosen(inits))
-    if not all(isinstance(x, torch.Tensor) for x in given) or not given:
+    starts = tuple(_apart(init) for init in chosen(inits))
+    if not all(isinstance(x, torch.Tensor) for x in starts) or not starts:
         raise TypeError("a loop that ends by a tensor's value changes what is no tensor")
-    return tuple(values_of(run(going, body, given)))
+    return tuple(values_of(run(going, body, starts)))
 
 
 def _leaves_like(spec: Any, values: Any) -> list[Any]:

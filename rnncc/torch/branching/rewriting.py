@@ -75,10 +75,10 @@ def with_branches(code: CodeType, asked: Sequence[Asked]) -> CodeType:
             raise Unwritable("the function has too many branches")
     for node in _functions_in(function):
         _begin(node)
-    made = _compiled(ast.fix_missing_locations(tree), code)
-    if made.co_freevars != code.co_freevars:
+    compiled = _compiled(ast.fix_missing_locations(tree), code)
+    if compiled.co_freevars != code.co_freevars:
         raise Unwritable("the function would close over other variables")
-    return made
+    return compiled
 
 
 def _functions_in(function: ast.FunctionDef) -> list[ast.FunctionDef]:

@@ -87,8 +87,8 @@ class OfParts(Operator):
             lengths.total = sum(known, Dim.of(0)) if known is not None else rows
             s.version += lengths.total is not None
         elif rows is not None and not s.equal(lengths.total, rows):
-            told = s.size_text(lengths.total)
-            raise self.error(f"lengths of {told} rows together, of {s.size_text(rows)}")
+            total_text = s.size_text(lengths.total)
+            raise self.error(f"lengths of {total_text} rows together, of {s.size_text(rows)}")
 
     def total(self, s: Shapes) -> Dim | None:
         """How many rows the lengths have together, where this operator or another tells it."""

@@ -121,9 +121,9 @@ class WrittenFunction(Text):
 
     def _same(self, node: Any) -> None:
         """Another type of the same value."""
-        given, output = node.inputsAt(0).debugName(), node.output().debugName()
-        self.names[output] = self.names[given]
-        if given in self.sizes:
+        operand, output = node.inputsAt(0).debugName(), node.output().debugName()
+        self.names[output] = self.names[operand]
+        if operand in self.sizes:
             self.sizes.add(output)
 
     def _size_as_tensor(self, node: Any) -> None:
