@@ -35,7 +35,7 @@ class Code:
 
 
 @record
-class Footprint:
+class CodeFootprint:
     """What a library takes of a machine that has little.
 
     Attributes:

@@ -22,7 +22,7 @@ from rnncc.records import record
 if TYPE_CHECKING:
     import numpy as np
 
-    from rnncc.codegen.target import Code, Footprint
+    from rnncc.codegen.target import Code, CodeFootprint
     from rnncc.kern.library import Library
     from rnncc.planning.rows import LaunchRow
 
@@ -162,7 +162,7 @@ def footprint(
     library: Library,
     product: bytes,
     assembly: Callable[[], str],
-) -> Footprint | None:
+) -> CodeFootprint | None:
     """What the product of a planned library takes of the machine that a name resolves to.
 
     Args:

@@ -1,4 +1,4 @@
-"""Sums: reductions, products of computed tensors, and sums over rows that go on from others."""
+"""Sums: reductions, products of two computed tensors, and sums over rows with an initial value."""
 
 from __future__ import annotations
 

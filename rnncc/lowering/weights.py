@@ -30,7 +30,7 @@ Geometry = tuple[int, int, int]
 
 @record
 class ProductOperands:
-    """What a product takes: weights; scales where they are whole numbers; room for rows."""
+    """What a product takes: weights; scales where they are integers; room for rows."""
 
     buffer: SSAValue
     geometry: Geometry
@@ -147,7 +147,7 @@ class WeightTable:
         return ProductOperands(packed, (depth, len(starts), panel), self._converted(packed, depth))
 
     def _converted(self, packed: SSAValue, depth: int) -> tuple[SSAValue | None, SSAValue | None]:
-        """The scales of whole numbers, and room for a product's rows where they are converted."""
+        """The scales of integers, and room for a product's rows where they are converted."""
         lowering, scales = self._lowering, self._scales.get(packed)
         size = lowering.target.row_bytes(buffer_dtype(packed), depth)
         if not size:

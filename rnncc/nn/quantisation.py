@@ -161,7 +161,7 @@ def dynamic_matmul(
 
 @record
 class WholeWeights(CellWeights):
-    """Weights of whole numbers; x is quantised over all steps, h in each step.
+    """Weights of integers; x is quantised over all steps, h in each step.
 
     Attributes:
         scales: of w and of u, of rank 0 or [kH].

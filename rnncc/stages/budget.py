@@ -1,4 +1,4 @@
-"""Training within a budget of memory: how far apart the checkpoints along time are to be.
+"""Training within a memory budget: chooses the distance of checkpoints along time.
 
 In: the halves of training and the bytes that tape and workspace may take together at given sizes.
 Out: those with the fewest checkpoints that fit; runs that are long keep products large.

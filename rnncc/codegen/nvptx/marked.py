@@ -1,4 +1,4 @@
-"""Rows of a sequence that tell themselves whether they have been written.
+"""Rows of a sequence that carry a mark once they have been written.
 
 Where a loop's product reads what it wrote in the iteration before, or what a map beside it has just
 written, and these are rows of a sequence, the sequence is filled before the loop with a NaN that no
