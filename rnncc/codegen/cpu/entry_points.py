@@ -19,7 +19,7 @@ from rnncc.codegen.cpu.threads import Team, alone
 from rnncc.codegen.llvm.values import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.dims import Dim
-from rnncc.kern.entry_points import (
+from rnncc.kern.entry_steps import (
     Call,
     CheckSizes,
     Copy,

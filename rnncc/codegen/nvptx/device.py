@@ -18,7 +18,8 @@ from rnncc.errors import CompileError
 from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import Dim, product
 from rnncc.kern.dialect import For
-from rnncc.kern.entry_points import Call, Stored, entry_points
+from rnncc.kern.entry_points import entry_points
+from rnncc.kern.entry_steps import Call, Stored
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library

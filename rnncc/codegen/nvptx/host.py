@@ -25,7 +25,8 @@ from rnncc.codegen.nvptx.host_image import image_text
 from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
 from rnncc.codegen.nvptx.ptx import ChipImage
 from rnncc.ir.dims import Dim
-from rnncc.kern.entry_points import (
+from rnncc.kern.entry_points import entry_points
+from rnncc.kern.entry_steps import (
     Call,
     CheckSizes,
     Copy,
@@ -35,7 +36,6 @@ from rnncc.kern.entry_points import (
     NotNull,
     Seal,
     Step,
-    entry_points,
 )
 from rnncc.kern.exports import size_functions
 from rnncc.kern.largest import Largest
