@@ -158,9 +158,9 @@ class PreparedModel(_BackendRep):
             self._compiled[key] = imported, self._runner(imported.program)
         imported, run = self._compiled[key]
         net = imported.program.net
-        given = {n: _with_bits(array) for n, array in tensors.items() if n in net.inputs}
-        added = set(net.inputs) - self._declared - set(given)  # the seed, where there is one
-        results = run(given | dict.fromkeys(added, seed))
+        inputs = {n: _with_bits(array) for n, array in tensors.items() if n in net.inputs}
+        added = set(net.inputs) - self._declared - set(inputs)  # the seed, where there is one
+        results = run(inputs | dict.fromkeys(added, seed))
         results = {n: _without_bits(array, net.outputs[n]) for n, array in results.items()}
         return {name: _assembled(names, results) for name, names in imported.outputs.items()}
 

@@ -172,6 +172,11 @@ def full_triple(triple: str) -> str:
     return "-".join([words[0], "unknown", *words[1:]]) if is_short else triple
 
 
+def flushes_denormals(architecture: str) -> bool:
+    """Whether its CPUs have a mode in which denormals are zeros."""
+    return architecture in ("x86_64", "aarch64") or architecture.startswith(("arm", "thumb"))
+
+
 def pointer_bytes(triple: str) -> int:
     """Bytes of an address, and of `size_t`."""
     return 8 if "64" in architecture_of(triple) else 4

@@ -7,7 +7,7 @@ from html import escape
 from math import log
 
 from rnncc.bench.cases import NET
-from rnncc.bench.running import Result
+from rnncc.bench.running import CaseResult
 from rnncc.driver.timing import time_text
 
 WIDTH, PLOT, RIGHT = 880, 270, 690
@@ -30,7 +30,7 @@ PEERS_DARK = "#58a6ff #3fb950 #bc8cff #e3b341 #39c5cf #f778ba #9198a1".split()
 _ROLES = ("paper", "ink", "faint", "line", "own")
 
 
-def draw(results: Sequence[Result], title: str, subtitle: str = "") -> str:
+def draw(results: Sequence[CaseResult], title: str, subtitle: str = "") -> str:
     """SVG in the reader's colours, light or dark: dots left of the line are faster than rnncc."""
     names = list(dict.fromkeys(name for result in results for name in result.times))
     own = {name for result in results for name in result.own}
@@ -53,13 +53,13 @@ def draw(results: Sequence[Result], title: str, subtitle: str = "") -> str:
     return _document(parts, bottom + 58)
 
 
-def relative(result: Result) -> dict[str, float]:
+def relative(result: CaseResult) -> dict[str, float]:
     """Every contender's time over that of rnncc; of the first one where rnncc has none."""
     first = _first(result)
     return {name: times.median / result.times[first].median for name, times in result.times.items()}
 
 
-def _first(result: Result) -> str:
+def _first(result: CaseResult) -> str:
     """What times are relative to."""
     return next(iter(result.own), next(iter(result.times)))
 
@@ -92,7 +92,7 @@ def _marks(names: Sequence[str], own: set[str]) -> dict[str, str]:
 
 
 def _row(
-    result: Result,
+    result: CaseResult,
     row: Mapping[str, float],
     axis: _Axis,
     y: float,
@@ -124,16 +124,16 @@ def _mark(x: float, y: float, name: str, marks: Mapping[str, str], own: set[str]
     return f'<circle class="{marks[name]}" cx="{x:.1f}" cy="{y}" r="{DOT}"/>'
 
 
-def _names(results: Sequence[Result]) -> str:
+def _names(results: Sequence[CaseResult]) -> str:
     return "" if any(result.case.cell == NET for result in results) else "cell and units"
 
 
-def _heading(results: Sequence[Result]) -> tuple[str, str]:
+def _heading(results: Sequence[CaseResult]) -> tuple[str, str]:
     own = "rnncc" if any(result.own for result in results) else "time"
     return own, "best peer" if any(result.best() for result in results) else ""
 
 
-def _figures(result: Result) -> tuple[str, str]:
+def _figures(result: CaseResult) -> tuple[str, str]:
     """Rnncc's time, and how many times it the best peer takes."""
     first = _first(result)
     ratio = result.ratio(first) if first in result.own else None

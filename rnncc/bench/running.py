@@ -27,7 +27,7 @@ class Effort:
 
 
 @dataclass
-class Result:
+class CaseResult:
     """The times of one case.
 
     Attributes:
@@ -100,7 +100,7 @@ def cores(first: int | None = None) -> list[int]:
 
 def run(
     cases: Sequence[Case], contenders: Sequence[Contender], effort: Effort, report: Progress
-) -> Iterator[Result]:
+) -> Iterator[CaseResult]:
     """The results of cases, one after another.
 
     Args:
@@ -115,7 +115,7 @@ def run(
             yield _one(case, processes.all, effort, lambda what, at=place: report(f"{at}: {what}"))
 
 
-def _one(case: Case, processes: Sequence[Process], effort: Effort, report: Progress) -> Result:
+def _one(case: Case, processes: Sequence[Process], effort: Effort, report: Progress) -> CaseResult:
     ready: dict[str, Process] = {}
     left: dict[str, str] = {}
     for process in processes:
@@ -136,6 +136,6 @@ def _one(case: Case, processes: Sequence[Process], effort: Effort, report: Progr
             left |= dict.fromkeys(dead, str(reason))
             ready = {name: process for name, process in ready.items() if process.alive}
             continue
-        return Result(case, times, {n: p.contender for n, p in ready.items()}, left)
+        return CaseResult(case, times, {n: p.contender for n, p in ready.items()}, left)
     reasons = "; ".join(f"{name}: {why}" for name, why in left.items() if why)
     raise CompileError(case.name, "nothing computes it", reasons)

@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Array, Ends, Parameter, arrays_for, sizes_from
-from rnncc.cells.settings import Settings
+from rnncc.cells.settings import LayerSettings
 from rnncc.errors import Location
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
@@ -22,7 +22,7 @@ from rnncc.sizes import BATCH, TIME
 
 
 @record
-class _Part:
+class _LayerDirection:
     """One direction of one layer; its names stand between `ends`."""
 
     ends: Ends
@@ -34,7 +34,7 @@ class _Part:
 def build_layer(
     kind: CellKind,
     sizes: tuple[int | None, int | None],
-    settings: Settings,
+    settings: LayerSettings,
     peepholes: bool = False,
 ) -> Layer:
     """A layer of nIn and H units; raises `CompileError` where sizes and parameters do not fit."""
@@ -51,27 +51,33 @@ def build_layer(
     return Layer(*plain, kind=name, n_in=n_in, n_out=n_out, peepholes=peepholes, settings=settings)
 
 
-def _parts(kind: CellKind, n_in: int, n_out: int, settings: Settings) -> list[list[_Part]]:
+def _parts(
+    kind: CellKind, n_in: int, n_out: int, settings: LayerSettings
+) -> list[list[_LayerDirection]]:
     """The directions of each layer."""
-    parts: list[list[_Part]] = []
+    parts: list[list[_LayerDirection]] = []
     for layer in range(settings.layers):
         width = n_out * settings.width if layer else n_in
         own = kind.parameters(width, n_out)
         ways = enumerate(settings.directions, layer * len(settings.directions))
         prefix = settings.prefix(layer)
-        parts.append([_Part((prefix, end), back, stream, own) for stream, (end, back) in ways])
+        parts.append(
+            [_LayerDirection((prefix, end), back, stream, own) for stream, (end, back) in ways]
+        )
     return parts
 
 
 class _Builder:
     """Appends a layer's parts to a net."""
 
-    def __init__(self, kind: CellKind, n_out: int, settings: Settings) -> None:
+    def __init__(self, kind: CellKind, n_out: int, settings: LayerSettings) -> None:
         self.kind, self.n_out, self.settings = kind, n_out, settings
         self.b = Builder.net(settings.name or kind.kind)
         self.b.loc = Location(node=kind.kind)
 
-    def program(self, n_in: int, parts: list[list[_Part]], arrays: Mapping[str, Array]) -> Program:
+    def program(
+        self, n_in: int, parts: list[list[_LayerDirection]], arrays: Mapping[str, Array]
+    ) -> Program:
         """The net of all parts: y, then each direction's states after the last step."""
         x, mask = self.inputs(n_in)
         steps, batch, _ = dims_of(x)
@@ -111,7 +117,9 @@ class _Builder:
             case "concatenate":
                 return side_by_side(b, ys)
 
-    def direction(self, part: _Part, steps: Dim, batch: Dim, mask: SSAValue | None) -> Direction:
+    def direction(
+        self, part: _LayerDirection, steps: Dim, batch: Dim, mask: SSAValue | None
+    ) -> Direction:
         """One direction of one layer."""
         b, kind, (prefix, end) = self.b, self.kind, part.ends
         p = {name: b.param(name.join(part.ends), q.shape) for name, q in part.parameters.items()}

@@ -9,7 +9,7 @@ from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
 from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Parameter, gate_parameters, weights_of
-from rnncc.cells.settings import LayerOptions, Settings
+from rnncc.cells.settings import LayerOptions, LayerSettings
 from rnncc.ir.builder import Builder
 from rnncc.nn.cells import Elman
 from rnncc.nn.layer import Cell
@@ -35,13 +35,13 @@ def elman(
     Args:
         n_in, n_out: nIn and H; by default the rows of the given W and RW.
         activation: a name among `ACTIVATIONS`, or a function that builds ops.
-        options: see `rnncc.cells.settings.Settings`.
+        options: see `rnncc.cells.settings.LayerSettings`.
 
     Raises:
         CompileError: an option, a size or a parameter that does not fit.
     """
     cell = _Elman(activations.layer_activation(activation), layer_norm)
-    return build_layer(cell, (n_in, n_out), Settings(**options))
+    return build_layer(cell, (n_in, n_out), LayerSettings(**options))
 
 
 @record

@@ -12,7 +12,7 @@ from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
 from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Parameter, gate_parameters, weights_of
-from rnncc.cells.settings import LayerOptions, Settings
+from rnncc.cells.settings import LayerOptions, LayerSettings
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import dims_of
 from rnncc.nn.cells import Lstm
@@ -49,7 +49,7 @@ def graves_lstm(
         n_in, n_out: nIn and H; by default the rows of the given W and RW.
         activation, gate_activation: names among `ACTIVATIONS` and `GATE_ACTIVATIONS`, or
             functions that build ops.
-        options: see `rnncc.cells.settings.Settings`; the layout is "NCT" if not given.
+        options: see `rnncc.cells.settings.LayerSettings`; the layout is "NCT" if not given.
 
     To train a long sequence in segments, build with `initial_state=True` and hand `h_last` and
     `c_last` of one segment to the next as `h0` and `c0`, ignoring their gradients.
@@ -60,7 +60,7 @@ def graves_lstm(
     gate = activations.gate_activation(gate_activation)
     cell = _Graves(peepholes, activations.layer_activation(activation), gate, layer_norm)
     options.setdefault("layout", "NCT")
-    return build_layer(cell, (n_in, n_out), Settings(**options), peepholes)
+    return build_layer(cell, (n_in, n_out), LayerSettings(**options), peepholes)
 
 
 @record

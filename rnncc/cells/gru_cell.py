@@ -9,7 +9,7 @@ from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
 from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Parameter, ParameterVector, gate_parameters, weights_of
-from rnncc.cells.settings import LayerOptions, Settings
+from rnncc.cells.settings import LayerOptions, LayerSettings
 from rnncc.ir.builder import Builder
 from rnncc.nn.cells import Gru
 from rnncc.nn.layer import Cell
@@ -44,7 +44,7 @@ def gru(
         n_in, n_out: nIn and H; by default the rows of the given W and RW.
         activation, gate_activation: names among `ACTIVATIONS` and `GATE_ACTIVATIONS`, or
             functions that build ops.
-        options: see `rnncc.cells.settings.Settings`.
+        options: see `rnncc.cells.settings.LayerSettings`.
 
     Raises:
         CompileError: an option, a size or a parameter that does not fit.
@@ -52,7 +52,7 @@ def gru(
     gate = activations.gate_activation(gate_activation)
     act = activations.layer_activation(activation)
     cell = _Gru(linear_before_reset, act, gate, layer_norm)
-    return build_layer(cell, (n_in, n_out), Settings(**options))
+    return build_layer(cell, (n_in, n_out), LayerSettings(**options))
 
 
 @record

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from rnncc.cells.parameters import Array, Parameter
-from rnncc.cells.settings import Settings
+from rnncc.cells.settings import LayerSettings
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.nn.layer import Cell
@@ -49,7 +49,7 @@ class Layer(Program):
     n_in: int = 0
     n_out: int = 0
     peepholes: bool = False
-    settings: Settings = field(default_factory=Settings)
+    settings: LayerSettings = field(default_factory=LayerSettings)
 
     @property
     def parameters(self) -> dict[str, Array]:

@@ -15,7 +15,7 @@ Layout = Literal["NCT", "NTC", "TNC", "NC"]
 
 
 class LayerOptions(TypedDict, total=False):
-    """Keyword arguments of every builder; `Settings` says what they mean."""
+    """Keyword arguments of every builder; `LayerSettings` says what they mean."""
 
     layout: Layout
     direction: Direction
@@ -32,7 +32,7 @@ class LayerOptions(TypedDict, total=False):
 
 
 @record
-class Settings:
+class LayerSettings:
     """The options of a layer, checked.
 
     Attributes:
@@ -99,7 +99,7 @@ def _counts(number: object) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number >= 1
 
 
-def _expect(ok: bool, settings: Settings, option: str, choices: Any) -> None:
+def _expect(ok: bool, settings: LayerSettings, option: str, choices: Any) -> None:
     if not ok:
         value = getattr(settings, option)
         raise CompileError("", f"{option} is {value!r}, expected {', '.join(choices)}")

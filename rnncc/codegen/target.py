@@ -34,6 +34,22 @@ class Code:
     symbols: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+@record
+class CodeFootprint:
+    """What a library takes of a machine that has little.
+
+    Attributes:
+        code, constants: bytes of a program.
+        functions: bytes of those that linkers drop where nobody calls them.
+        cycles: what those of a step go to, where the CPU's timings are known.
+    """
+
+    code: int
+    constants: int
+    functions: Mapping[str, int]
+    cycles: Mapping[str, int]
+
+
 class Target(Protocol):
     """A machine, or a language, that libraries are written for. Equal ones write equal code."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from importlib import import_module
 from types import ModuleType
@@ -10,14 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.target import Target
 from rnncc.errors import CompileError
-from rnncc.platforms import PLATFORMS, SYSTEMS, architecture_of, system_of
+from rnncc.platforms import (
+    PLATFORMS,
+    SYSTEMS,
+    architecture_of,
+    flushes_denormals,
+    system_of,
+)
 from rnncc.records import record
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from rnncc.codegen.target import Code
+    from rnncc.codegen.target import Code, CodeFootprint
     from rnncc.kern.library import Library
+    from rnncc.planning.rows import LaunchRow
 
 
 @record
@@ -30,6 +37,8 @@ class TargetRow:
         products: the files that it makes; `by_default` without a choice.
         knobs: settings that change how fast code is, and no bit of its results (`--tune`).
         versions: has `write_versions`, where one library may hold code for several CPUs.
+        footprint: has `footprint`, where code takes flash; `launches` has `launches`, where a grid
+            of threads computes. Both are for `rnncc plan`.
         refused: option -> why it does not go with the target, and what to do.
     """
 
@@ -38,20 +47,30 @@ class TargetRow:
     by_default: tuple[str, ...]
     knobs: tuple[str, ...] = ()
     versions: str | None = None
+    footprint: str | None = None
+    launches: str | None = None
     refused: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
 
-def _cpu(system: str) -> TargetRow:
-    """CPUs of a system; what none is named for is as Linux."""
-    conventions = SYSTEMS.get(system, SYSTEMS["linux"])
-    knobs = ("cache", "vectors", "chains", "ahead")
-    versions = "rnncc.codegen.cpu.versions"
+def _cpu(triple: str) -> TargetRow:
+    """CPUs of a triple; without a system, or without a triple, as of Linux."""
+    conventions = SYSTEMS.get(system_of(triple), SYSTEMS["linux"])
+    refused = dict[str, tuple[str, str]]()
+    if triple and not flushes_denormals(architecture := architecture_of(triple)):
+        what = f"{architecture} has no mode that flushes denormals"
+        refused["flush_denormals"] = (what, "leave it out")
     return TargetRow(
-        "rnncc.codegen.cpu.machines", conventions.products, conventions.by_default, knobs, versions
+        "rnncc.codegen.cpu.machines",
+        conventions.products,
+        conventions.by_default,
+        knobs=("cache", "vectors", "chains", "ahead"),
+        versions="rnncc.codegen.cpu.versions",
+        footprint="rnncc.codegen.cpu.footprint",
+        refused=refused,
     )
 
 
-CPU = _cpu("linux")
+CPU = _cpu("")
 _ELSEWHERE = "leave it out, or compile for a CPU"
 REFERENCE = TargetRow(
     "rnncc.codegen.reference.target",
@@ -66,6 +85,7 @@ NVPTX = TargetRow(
     "rnncc.codegen.nvptx.target",
     CPU.products,
     CPU.by_default,
+    launches="rnncc.codegen.nvptx.launches",
     refused={
         "threads": (
             "threads of a CPU do not compute together on a GPU, which has its own",
@@ -80,7 +100,7 @@ NVPTX = TargetRow(
 )
 TARGETS = {
     "cpu": CPU,
-    **{name: _cpu(platform.system) for name, platform in PLATFORMS.items()},
+    **{name: _cpu(platform.triple) for name, platform in PLATFORMS.items()},
     "c99": REFERENCE,
     "reference": REFERENCE,
     "nvptx": NVPTX,
@@ -92,7 +112,7 @@ BY_DEVICE = {"cpu": None, "cuda": "nvptx"}
 
 def row_of(target: str | None) -> TargetRow:
     """The row of a target's name, or of a triple; of this machine for None."""
-    return TARGETS.get(target or "cpu") or _cpu(system_of(target or ""))
+    return TARGETS.get(target or "cpu") or _cpu(target or "")
 
 
 def resolve(
@@ -134,6 +154,34 @@ def write_versions(
         what = f"a library holds code for several CPUs of x86-64, not of {triple}"
         raise CompileError("--cpu", what, "name one CPU")
     return import_module(writer).write_versions(name, versions, metadata, weights)
+
+
+def footprint(
+    name: str | None,
+    target: Target,
+    library: Library,
+    product: bytes,
+    assembly: Callable[[], str],
+) -> CodeFootprint | None:
+    """What the product of a planned library takes of the machine that a name resolves to.
+
+    Args:
+        assembly: makes the library's text in the machine's language.
+    """
+    module = row_of(name).footprint
+    return (
+        None
+        if module is None
+        else import_module(module).footprint(target, library, product, assembly)
+    )
+
+
+def launches(
+    name: str | None, target: Target, library: Library, sizes: Mapping[str, int]
+) -> list[LaunchRow]:
+    """How a grid of threads computes the programs of a library; nothing where none does."""
+    module = row_of(name).launches
+    return [] if module is None else import_module(module).launches(target, library, sizes)
 
 
 def _module(target: str | None) -> ModuleType:

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from rnncc.bench.machine import Ceilings
-from rnncc.bench.running import Effort, Result
+from rnncc.bench.running import CaseResult, Effort
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.commands.tables import bytes_text, print_table, printable
 from rnncc.driver.timing import time_text
 
-Cell = Callable[[Result, str], str]
+Cell = Callable[[CaseResult, str], str]
 """The text of a case's cell for one of ours."""
 
 
@@ -36,7 +36,7 @@ def print_ceilings(several: Sequence[Ceilings]) -> None:
     print_table("", heads, rows)
 
 
-def print_results(results: Sequence[Result], ceilings: Sequence[Ceilings] = ()) -> None:
+def print_results(results: Sequence[CaseResult], ceilings: Sequence[Ceilings] = ()) -> None:
     """A row a case; times with half of the quartiles' distance in percent."""
     if ceilings:
         print_ceilings(ceilings)
@@ -58,7 +58,7 @@ def print_results(results: Sequence[Result], ceilings: Sequence[Ceilings] = ()) 
     _print_notes(results, compared, bool(ceilings))
 
 
-def print_markdown(results: Sequence[Result]) -> None:
+def print_markdown(results: Sequence[CaseResult]) -> None:
     """A table in Markdown: microseconds, and in brackets how many times the first one's that is."""
     names = list(dict.fromkeys(name for result in results for name in result.times))
     for row in (["case", *names], ["---"] * (len(names) + 1)):
@@ -68,7 +68,7 @@ def print_markdown(results: Sequence[Result]) -> None:
         click.echo(f"| {' | '.join([printable(result.case.name), *cells])} |")
 
 
-def _cell(result: Result, name: str, first: str) -> str:
+def _cell(result: CaseResult, name: str, first: str) -> str:
     """Of three digits."""
     if name not in result.times:
         return ""
@@ -89,7 +89,7 @@ def _figures(compared: bool, bounded: bool) -> dict[str, Cell]:
     return (ratio if compared else {}) | (least if bounded else {})
 
 
-def _time(result: Result, name: str) -> str:
+def _time(result: CaseResult, name: str) -> str:
     times = result.times.get(name)
     return "" if times is None else f"{time_text(times.median)} ±{times.spread / 2:.0%}"
 
@@ -102,7 +102,7 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:,.2f}"
 
 
-def _print_notes(results: Sequence[Result], compared: bool, bounded: bool) -> None:
+def _print_notes(results: Sequence[CaseResult], compared: bool, bounded: bool) -> None:
     """What the headings mean, and who is missing."""
     if compared:
         click.echo("ratio: the best fp32 peer's time over ours")
@@ -114,7 +114,7 @@ def _print_notes(results: Sequence[Result], compared: bool, bounded: bool) -> No
 
 
 def print_json(
-    results: Sequence[Result], effort: Effort, ceilings: Sequence[Ceilings] = ()
+    results: Sequence[CaseResult], effort: Effort, ceilings: Sequence[Ceilings] = ()
 ) -> None:
     """Everything that was measured, in seconds."""
     report: dict[str, Any] = {

@@ -21,7 +21,7 @@ from rnncc.bench.explain import Offer
 from rnncc.bench.explain import explain as in_words
 from rnncc.bench.machine import CACHES, Ceilings, Measuring, cpu_name, measure
 from rnncc.bench.roofline import bounds, least, library_of
-from rnncc.bench.running import Effort, Result, run
+from rnncc.bench.running import CaseResult, Effort, run
 from rnncc.codegen.cpu import measured
 from rnncc.codegen.cpu.entries import threading_cost_of
 from rnncc.codegen.cpu.machines import resolve_target
@@ -96,7 +96,7 @@ def bench(
         contenders = [one.on(threads) for threads in several for one in contenders]
         how, cores = Measuring(report=report), effort.cores
         ceilings = [measure(cores[:count], how) for count in several] if roofline else []
-        results: list[Result] = []
+        results: list[CaseResult] = []
         for result in run(cases, contenders, effort, report):
             for one in ceilings:
                 add_least(result, one, report)
@@ -175,7 +175,7 @@ def _sized(case: Case, symbols: Sequence[str], chosen: Chosen) -> Case:
     return replace(case, sizes=tuple((s, sizes.get(s, USUAL.get(s, 1))) for s in symbols))
 
 
-def add_least(result: Result, ceilings: Ceilings, report: Progress) -> None:
+def add_least(result: CaseResult, ceilings: Ceilings, report: Progress) -> None:
     """The least times of what rnncc computed on so many cores.
 
     None for lengths that are drawn: work is counted with all rows.

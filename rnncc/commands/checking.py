@@ -93,7 +93,7 @@ def check(
     Args:
         options: `recompute` for the training half; `precision`.
         at: the sizes, such as `7,3` or `T=7,N=3`.
-        user_arrays: for inputs; the others are drawn, whole numbers such that they can be
+        user_arrays: for inputs; the others are drawn, integers such that they can be
             lengths.
 
     Raises:
@@ -226,7 +226,7 @@ def _sizes(program: Program, at: str | None, user_arrays: Arrays) -> dict[str, i
 
 
 def _draw(program: Program, sizes: Mapping[str, int], named: Collection[str]) -> Arrays:
-    """Inputs, and parameters without a value, in [-1, 1]; whole numbers from 1 to the least size.
+    """Inputs, and parameters without a value, in [-1, 1]; integers from 1 to the least size.
 
     Optional inputs are left out.
     """

@@ -213,7 +213,7 @@ def _check_lengths(specs: Mapping[str, TensorSpec], name: str) -> None:
     """Raise `CompileError` unless the named input is a number for each sequence."""
     spec = specs.get(name)
     if name and (spec is None or spec.dtype.kind not in "iu" or spec.shape != (BATCH,)):
-        what = f"{name} is no input of whole numbers [{BATCH}]"
+        what = f"{name} is no input of integers [{BATCH}]"
         raise CompileError("--lengths", what, f"inputs: {', '.join(map(str, specs.values()))}")
 
 

@@ -1,4 +1,4 @@
-"""Arrays that a net is timed on."""
+"""Random arrays that a net is timed on."""
 
 from __future__ import annotations
 

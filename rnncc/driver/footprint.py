@@ -25,33 +25,25 @@ def machine_report(
     Args:
         sizes: those of the plan, for what is no stream.
     """
-    if "o" not in targets.row_of(options.target).products:
+    if targets.row_of(options.target).footprint is None:
         return None
     c = Compilation(options, library=library)
-    if c.target.device != "cpu":
-        return None
     run(c, pipeline.CODE)
-    from rnncc.codegen.llvm.sections import parts_of  # only targets with objects have it
-
-    parts, metadata = parts_of(c.product), len(json.dumps(c.metadata)) + 1
+    taken = targets.footprint(
+        options.target, c.target, c.planned, c.product, lambda: str(c.form("asm")())
+    )
+    assert taken is not None
+    metadata = len(json.dumps(c.metadata)) + 1
     flash = {
-        "code": parts.code,
+        "code": taken.code,
         "weights": library.weights,
         "metadata": metadata,
-        "constants": parts.constants - library.weights - metadata,
+        "constants": taken.constants - library.weights - metadata,
     }
     ram = list(_ram(library, sizes))
-    return MachineReport(c.target.triple, c.target.cpu, flash, parts.functions, ram, _cycles(c))
-
-
-def _cycles(c: Compilation) -> dict[str, int]:
-    """What the cycles of a stream's step go to, where the CPU's timings are known."""
-    from rnncc.codegen.cpu.cycles import TIMED, step_cycles  # only such targets have it
-
-    library = c.planned
-    if c.target.cpu != TIMED or library.streaming is None:
-        return {}
-    return step_cycles(library, str(c.form("asm")()), dict.fromkeys(library.symbols, 1))
+    return MachineReport(
+        c.target.triple, c.target.cpu, flash, dict(taken.functions), ram, dict(taken.cycles)
+    )
 
 
 def _ram(library: Library, sizes: Mapping[str, int]) -> Iterator[RamRow]:

@@ -1,4 +1,4 @@
-"""What a layer takes of memory, beside what Deeplearning4j's formulas say that it takes there."""
+"""The memory that a layer takes, beside what Deeplearning4j's formulas say."""
 
 from __future__ import annotations
 

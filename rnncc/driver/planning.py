@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rnncc.codegen import targets
 from rnncc.driver.footprint import machine_report
 from rnncc.options import Options
 from rnncc.planning.layout import make_plan
@@ -29,36 +30,13 @@ def report_of(net: Any, init: Any, options: Options, plan_for: SizeValues) -> Pl
     sizes = given_sizes(plan_for, library.open_symbols)
     report = plan_report(library.name, programs, sizes, _shared(library), library.workspace)
     checkpoints = "" if library.training is None else library.training.checkpoints
-    launches = _launches(library, options, report.sizes)
-    machine = machine_report(library, options, report.sizes) if options.target else None
+    launches, machine = list[LaunchRow](), None
+    if options.target:
+        target = targets.resolve(options.target, options.cpu)
+        launches = targets.launches(options.target, target, library, report.sizes)
+        machine = machine_report(library, options, report.sizes)
     shown = {s: n for s, n in report.sizes.items() if s in library.open_symbols}
     return replace(report, sizes=shown, checkpoints=checkpoints, launches=launches, machine=machine)
-
-
-def _launches(library: Library, options: Options, sizes: dict[str, int]) -> list[LaunchRow]:
-    """How a GPU computes the programs, where the plan is for one."""
-    from rnncc.codegen import targets
-
-    target: Any = targets.resolve(options.target, options.cpu)
-    if target.device != "cuda":
-        return []
-    from rnncc.codegen.nvptx.device import emit_device  # only these plans need it
-    from rnncc.codegen.nvptx.usage import usage
-
-    device = emit_device(library, target)
-    used = usage(target.ptx(device.text, device.linked), target.chips)
-    return [
-        LaunchRow(
-            program,
-            kernel.symbol,
-            kernel.threads,
-            f"{kernel.points} / {kernel.per_block}",
-            max(1, -(-kernel.points.evaluate(sizes) // kernel.per_block)),
-            kernel.shared,
-            *used.get(kernel.symbol, ()),
-        )
-        for program, kernel in device.kernels.items()
-    ]
 
 
 def _shared(library: Library) -> list[SharedBlock]:

@@ -51,7 +51,7 @@ def natural_type(value: Constant) -> str:
 
 
 def _is_exact(array: Array, converted: Array) -> bool:
-    """Whether whole numbers are what they were, and other floats finite if they were."""
+    """Whether integers are what they were, and other floats finite if they were."""
     if converted.dtype.kind == "f" and array.dtype.kind == "f":
         return bool((np.isfinite(array) == np.isfinite(converted)).all())
     back = converted.astype(object) == array.astype(object)

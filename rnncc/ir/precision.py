@@ -1,4 +1,4 @@
-"""What low precision means, in NumPy: weights as bf16, weights and rows as whole numbers.
+"""What low precision means, in NumPy: weights as bf16, weights and rows as integers.
 
 Used to pack weights at compile time, and as the meaning of products in the kern interpreter.
 """
@@ -11,11 +11,11 @@ from rnncc.arrays import Array
 from rnncc.ir.types import NARROW_FLOATS
 
 MOST = 127
-"""The largest whole number of a row or of a unit's weights; the smallest is its opposite."""
+"""The largest integer of a row or of a unit's weights; the smallest is its opposite."""
 LEAST = np.float32(2.0**-100)
 """Rows whose values are all smaller count as zero: 127 / max would not be finite for some."""
 MOST_DEPTH = 1 << 17
-"""Sums of more products of whole numbers may not fit into 32 bits; those stay fp32."""
+"""Sums of more products of integers may not fit into 32 bits; those stay fp32."""
 
 
 def to_bf16(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""What stands in for an absent gradient of an output: zeros, where a few of them do."""
+"""Absent gradients of outputs read as zeros; a single row of zeros serves where it can."""
 
 from __future__ import annotations
 

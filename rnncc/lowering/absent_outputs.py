@@ -1,4 +1,4 @@
-"""What stands in for an output that the caller does not want: nothing, a few rows, or all of it."""
+"""Absent outputs: what takes the place of one: nothing, a few rows, or all of it."""
 
 from __future__ import annotations
 

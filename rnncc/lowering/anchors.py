@@ -1,4 +1,4 @@
-"""What an op is to the kernels of its block: one that stands alone, an expression, a product."""
+"""How an op is lowered: as a kernel of its own, as part of an expression, or as a product."""
 
 from __future__ import annotations
 

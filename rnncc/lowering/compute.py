@@ -143,7 +143,7 @@ def _are_axes(rows: ActiveRows, dims: Sequence[Dim]) -> bool:
 
 
 @record
-class _Part:
+class _MaskedKernel:
     """A kernel: its product if it has one, what it writes, for which rows."""
 
     product: Matmul | None
@@ -157,9 +157,9 @@ def _parts(
     outs: Outs,
     dims: Sequence[Dim],
     ahead: Ahead | None,
-) -> list[_Part]:
+) -> list[_MaskedKernel]:
     """The kernels of a group: one, or one for the rows of each branch."""
-    whole = [_Part(product, outs)]
+    whole = [_MaskedKernel(product, outs)]
     rows = _rows_of(lowering, outs[0][0]) if outs else None
     if rows is None or not _are_axes(rows, dims) or list_of(lowering, rows.mask, ahead) is None:
         return whole
@@ -183,7 +183,9 @@ def _parts(
     if product is not None and len(readers) != 1:
         return whole
     return [
-        _Part(product if where in readers else None, pairs, ActiveRows(rows.mask, rows.axes, where))
+        _MaskedKernel(
+            product if where in readers else None, pairs, ActiveRows(rows.mask, rows.axes, where)
+        )
         for where, pairs in branches.items()
         if pairs
     ]

@@ -1,4 +1,4 @@
-"""What a block is computed as: values that get buffers, the groups that they form, their order."""
+"""A schedule: the values of a block that get buffers, their groups, and the order of these."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ops that put values elsewhere: concatenations, sequences turned round, rows chosen."""
+"""Ops that move elements: concatenation, reversal, gather, scatter."""
 
 from __future__ import annotations
 

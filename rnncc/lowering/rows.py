@@ -1,4 +1,4 @@
-"""Rows of sequences that do not stand in the sequence itself: shifted, absent and turned ones."""
+"""Rows that are not addressable in place: of shifted, reversed and absent sequences."""
 
 from __future__ import annotations
 

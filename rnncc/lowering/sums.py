@@ -1,4 +1,4 @@
-"""Sums: reductions, products of computed tensors, and sums over rows that go on from others."""
+"""Sums: reductions, products of two computed tensors, and sums over rows with an initial value."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
     for value in copied:
         del lowering.places[value]
     lowering.places[op.y] = dest
-    if turned is not None and (wanted := lowering.output_of.get(op.y)) is not None:
-        lowering.emit_map([(op.y, wanted)], dims_of(op.y))
+    if turned is not None and (output := lowering.output_of.get(op.y)) is not None:
+        lowering.emit_map([(op.y, output)], dims_of(op.y))
 
 
 def _copied(

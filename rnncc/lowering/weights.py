@@ -30,7 +30,7 @@ Geometry = tuple[int, int, int]
 
 @record
 class ProductOperands:
-    """What a product takes: weights; scales where they are whole numbers; room for rows."""
+    """What a product takes: weights; scales where they are integers; room for rows."""
 
     buffer: SSAValue
     geometry: Geometry
@@ -111,8 +111,8 @@ class WeightTable:
         while is_view(value.owner):
             value = value.owner.x
         block = value.owner if isinstance(value.owner, Block) else value.owner.parent
-        given = isinstance(value.owner, Param | Constant) or value in self._lowering.outer
-        return block is op.parent and not given
+        is_known = isinstance(value.owner, Param | Constant) or value in self._lowering.outer
+        return block is op.parent and not is_known
 
     def constant(self, op: Constant) -> Placed:
         """A constant of the library without a name."""
@@ -147,7 +147,7 @@ class WeightTable:
         return ProductOperands(packed, (depth, len(starts), panel), self._converted(packed, depth))
 
     def _converted(self, packed: SSAValue, depth: int) -> tuple[SSAValue | None, SSAValue | None]:
-        """The scales of whole numbers, and room for a product's rows where they are converted."""
+        """The scales of integers, and room for a product's rows where they are converted."""
         lowering, scales = self._lowering, self._scales.get(packed)
         size = lowering.target.row_bytes(buffer_dtype(packed), depth)
         if not size:

@@ -8,7 +8,7 @@ from rnncc.netdef.copies import fuse_copies
 from rnncc.netdef.devices import infer_devices, propagate
 from rnncc.netdef.export import export
 from rnncc.netdef.files import check_text, load, parse_text, save
-from rnncc.netdef.fills import Fill, declared_fills, parameters
+from rnncc.netdef.fills import DeclaredFill, declared_fills, parameters
 from rnncc.netdef.liveness import extract, remove_dead_ops
 from rnncc.netdef.netdef_pb2 import Argument, NetDef, OperatorDef, TensorProto
 from rnncc.netdef.prune import Removed, prune
@@ -27,7 +27,7 @@ from rnncc.netdef.versions import (
 __all__ = [
     "Argument",
     "Arguments",
-    "Fill",
+    "DeclaredFill",
     "NetDef",
     "OperatorDef",
     "Removed",

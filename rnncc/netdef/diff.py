@@ -62,7 +62,7 @@ def diff(a: NetDef, b: NetDef) -> list[str]:
     Raises:
         CompileError: a step net in text form with a syntax error.
     """
-    comparison = _Comparison()
+    comparison = _NetComparison()
     comparison.compare(a, b)
     matched = _match([entry for entry in comparison.found if isinstance(entry, Beside)])
     lines = [
@@ -111,7 +111,7 @@ class _Values:
 
 
 @record
-class _Names:
+class _BlobNames:
     """A workspace in which nets inside operators find blobs by name; `free` ones have no fixed
     name."""
 
@@ -125,7 +125,7 @@ class _Names:
         return [self.ref(name) for name in names]
 
 
-class _Comparison:
+class _NetComparison:
     """Collects what differs at once, and the references whose matching is judged in the end."""
 
     def __init__(self) -> None:
@@ -137,7 +137,7 @@ class _Comparison:
         for what in ("external_input", "external_output"):
             self._interface(getattr(a, what), getattr(b, what), what)
         first, second = _Values(a), _Values(b)
-        names = _Names((), _written(a)), _Names((), _written(b))
+        names = _BlobNames((), _written(a)), _BlobNames((), _written(b))
         for i, j, where in self._lined_up(a, b, "", inside=False):
             self._beside(f"{where}: input", first.inputs(i), second.inputs(j))
             self._beside(f"{where}: output", first.outputs(i), second.outputs(j), defined=True)
@@ -187,7 +187,7 @@ class _Comparison:
             self.found.append(Beside(f"{what} {index}", x, y, defined))
 
     def _inside(
-        self, a: OperatorDef, b: OperatorDef, where: str, around: tuple[_Names, _Names]
+        self, a: OperatorDef, b: OperatorDef, where: str, around: tuple[_BlobNames, _BlobNames]
     ) -> Iterable[tuple[str, str]]:
         """Compare the nets in two operators; which names of theirs stand beside each other that
         the net around can know."""
@@ -211,7 +211,7 @@ class _Comparison:
         return pairs
 
     def _naming_arguments(
-        self, a: OperatorDef, b: OperatorDef, where: str, names: tuple[_Names, _Names]
+        self, a: OperatorDef, b: OperatorDef, where: str, names: tuple[_BlobNames, _BlobNames]
     ) -> None:
         others = {arg.name: arg for arg in b.arg}
         for arg in a.arg:
@@ -220,7 +220,9 @@ class _Comparison:
                 what = f"{where}: argument {arg.name!r}"
                 self._beside(what, names[0].refs(mine), names[1].refs(named))
 
-    def _by_name(self, a: NetDef, b: NetDef, where: str, names: tuple[_Names, _Names]) -> None:
+    def _by_name(
+        self, a: NetDef, b: NetDef, where: str, names: tuple[_BlobNames, _BlobNames]
+    ) -> None:
         """Compare two nets inside operators."""
         self.found += different_fields(a, b, where)
         self.found += different_arguments(a, b, where)
@@ -234,17 +236,17 @@ class _Comparison:
             self._inside(x, y, at, names)
 
 
-def _workspace(op: OperatorDef, first: OperatorDef, around: _Names) -> _Names:
+def _workspace(op: OperatorDef, first: OperatorDef, around: _BlobNames) -> _BlobNames:
     """Where an operator's nets find blobs: Do and RecurrentNetwork have workspaces of their own,
     which their gradients share; both sides' scope is called as the first net calls it."""
     inner = [net for _, net in nets_in(op)]
     bound = frozenset(name for arg in op.arg for name in naming_strings(op, arg))
     bound |= frozenset(name for net in inner for name in _all_written(net))
     if op.type == "Do":
-        return _Names((*around.scope, "Do", *first.input[-1:]), bound)
+        return _BlobNames((*around.scope, "Do", *first.input[-1:]), bound)
     if op.type.startswith("RecurrentNetwork"):
         names = first.input if op.type.endswith("Gradient") else first.output
-        return _Names((*around.scope, *names[-1:]), bound | {*op.input, *op.output})
+        return _BlobNames((*around.scope, *names[-1:]), bound | {*op.input, *op.output})
     return around
 
 
@@ -261,7 +263,7 @@ def _all_written(net: NetDef) -> Iterable[str]:
             yield from _all_written(inner)
 
 
-def _is_in(entry: Beside, names: tuple[_Names, _Names]) -> bool:
+def _is_in(entry: Beside, names: tuple[_BlobNames, _BlobNames]) -> bool:
     return entry.a is not None and entry.a.scope == names[0].scope and entry.a.version < 0
 
 

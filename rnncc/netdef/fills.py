@@ -30,7 +30,7 @@ DTYPES = {
 
 
 @record
-class Fill:
+class DeclaredFill:
     """A parameter that an init net declares; `array(seed)` computes it."""
 
     name: str
@@ -49,9 +49,9 @@ def parameters(init: str | bytes | Message, seed: int = 0) -> dict[str, Array]:
     return {fill.name: fill.array(seed) for fill in declared_fills(load(init)).values()}
 
 
-def declared_fills(init: NetDef, file: str = "") -> dict[str, Fill]:
+def declared_fills(init: NetDef, file: str = "") -> dict[str, DeclaredFill]:
     """Every parameter's shape and type, allocating nothing; the last fill of a blob counts."""
-    fills: dict[str, Fill] = {}
+    fills: dict[str, DeclaredFill] = {}
     total = 0
     for index, op in enumerate(init.op):
         name = op.output[0] if op.output else ""
@@ -64,7 +64,7 @@ def declared_fills(init: NetDef, file: str = "") -> dict[str, Fill]:
     return fills
 
 
-def _declare(op: OperatorDef, location: Location) -> Fill:
+def _declare(op: OperatorDef, location: Location) -> DeclaredFill:
     if op.type not in FILLS:
         hint = "an init net may hold: " + ", ".join(FILLS)
         raise CompileError(location, "is no fill operator", hint)
@@ -101,22 +101,22 @@ def fill_constant(args: Arguments) -> tuple[np.dtype[Any], float]:
     return dtype, bool(value) if dtype.kind == "b" else value
 
 
-def _constant(name: str, args: Arguments) -> Fill:
+def _constant(name: str, args: Arguments) -> DeclaredFill:
     shape = fill_shape(args)
     dtype, value = fill_constant(args)
-    return Fill(name, shape, dtype, args.location, lambda _: np.full(shape, value, dtype))
+    return DeclaredFill(name, shape, dtype, args.location, lambda _: np.full(shape, value, dtype))
 
 
-def _given(dtype: type[Any], field: str) -> Callable[[str, Arguments], Fill]:
-    def declare(name: str, args: Arguments) -> Fill:
+def _given(dtype: type[Any], field: str) -> Callable[[str, Arguments], DeclaredFill]:
+    def declare(name: str, args: Arguments) -> DeclaredFill:
         shape = fill_shape(args)
         values = args.floats("values") if field == "floats" else args.ints("values")
         if len(values) != prod(shape):
             what = f"{len(values)} values for shape {list(shape)} of {prod(shape)} elements"
             raise CompileError(args.location, what)
-        return Fill(name, shape, np.dtype(dtype), args.location, lambda _: given(args))
+        return DeclaredFill(name, shape, np.dtype(dtype), args.location, lambda _: fill(args))
 
-    def given(args: Arguments) -> Array:
+    def fill(args: Arguments) -> Array:
         values = args.floats("values") if field == "floats" else args.ints("values")
         wide = np.float32 if field == "floats" else np.int64
         return np.array(values, wide).astype(dtype).reshape(fill_shape(args))
@@ -127,10 +127,10 @@ def _given(dtype: type[Any], field: str) -> Callable[[str, Arguments], Fill]:
 def _random(
     draw: Callable[[np.random.Generator, tuple[int, ...], Arguments], Array],
     check: Callable[[tuple[int, ...], Arguments], None],
-) -> Callable[[str, Arguments], Fill]:
+) -> Callable[[str, Arguments], DeclaredFill]:
     """A random fill: its numbers depend on the seed and on the blob's name alone."""
 
-    def declare(name: str, args: Arguments) -> Fill:
+    def declare(name: str, args: Arguments) -> DeclaredFill:
         shape = fill_shape(args)
         check(shape, args)
 
@@ -138,7 +138,7 @@ def _random(
             generator = np.random.default_rng([seed, crc32(name.encode())])
             return draw(generator, shape, args)
 
-        return Fill(name, shape, np.dtype(np.float32), args.location, array)
+        return DeclaredFill(name, shape, np.dtype(np.float32), args.location, array)
 
     return declare
 
@@ -192,7 +192,7 @@ def _check_gaussian(shape: tuple[int, ...], args: Arguments) -> None:
         raise CompileError(args.location, f"mean {mean:g} and std {deviation:g} are no Gaussian")
 
 
-FILLS: dict[str, Callable[[str, Arguments], Fill]] = {
+FILLS: dict[str, Callable[[str, Arguments], DeclaredFill]] = {
     "GivenTensorFill": _given(np.float32, "floats"),
     "GivenTensorDoubleFill": _given(np.float64, "floats"),
     "GivenTensorIntFill": _given(np.int32, "ints"),

@@ -135,7 +135,7 @@ def flattenings(net: NetDef) -> list[Flattening]:
     """The Reshapes that can be left out, in order; raises `NetError` as `results` does."""
     exposed = expose(net)
     steps, last = ssa(exposed)
-    search = _Search(exposed, steps, set(results(net, last)))
+    search = _ReshapeSearch(exposed, steps, set(results(net, last)))
     reshapes = [index for index, op in enumerate(net.op) if op.type == "Reshape"]
     return [
         flattening for index in reshapes if (flattening := search.flattening(index)) is not None
@@ -158,7 +158,7 @@ def without(net: NetDef, removed: Sequence[Flattening]) -> tuple[NetDef, set[str
     return copy, unread
 
 
-class _Search:
+class _ReshapeSearch:
     """Looks for Reshapes that can be left out of a net."""
 
     def __init__(self, net: NetDef, steps: Steps, ends: set[Value]) -> None:

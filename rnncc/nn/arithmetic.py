@@ -65,7 +65,7 @@ def floor_divide(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """⌊x / y⌋, of any numbers, flat; x / y where y is 0.
 
     Of floats what is left, exactly computed, is taken away first, so that the quotient is next to
-    a whole number however large it is.
+    an integer however large it is.
     """
     quotient = b.div(b.sub(x, modulo(b, x, y)), y)
     if dtype_of(x) not in FLOATS:

@@ -85,13 +85,16 @@ def _factored(b: Builder, x: SSAValue, transform: Transform, literal: Literal) -
     n1 k1 / first + n2 k1 / length + n2 k2 / second."""
     *lead, rows, parts = dims_of(x)
     first, second, dtype = transform.factor, transform.widest, NUMPY[dtype_of(x)]
-    held, kept, made = -(-int(rows) // second), -(-transform.bins // first), 2 - transform.real
+    held, kept = -(-int(rows) // second), -(-transform.bins // first)
+    components = 2 - transform.real
     at, ahead = len(lead), list(range(len(lead)))
 
-    def product(x: SSAValue, rows: int, bins: int, size: int, parts: int, made: int) -> SSAValue:
+    def product(
+        x: SSAValue, rows: int, bins: int, size: int, parts: int, components: int
+    ) -> SSAValue:
         """x [..., parts · rows] as [..., made · bins]."""
-        matrix = _turns(rows, bins, size, transform.inverse)[:, :parts, :, :made]
-        flat = matrix.transpose(1, 0, 3, 2).reshape(parts * rows, made * bins).astype(dtype)
+        matrix = _turns(rows, bins, size, transform.inverse)[:, :parts, :, :components]
+        flat = matrix.transpose(1, 0, 3, 2).reshape(parts * rows, components * bins).astype(dtype)
         return b.matmul(x, literal(flat, f"dft_{size}"))
 
     if transform.real:
@@ -103,9 +106,9 @@ def _factored(b: Builder, x: SSAValue, transform: Transform, literal: Literal) -
     y = product(x, held, first, first, int(parts), 2)
     y = _turned(b, b.reshape(y, (*lead, second, 2, first)), transform, literal)
     y = b.transpose(y, [*ahead, at + 2, at + 1, at])
-    y = product(b.reshape(y, (*lead, first, 2 * second)), second, kept, second, 2, made)
-    y = b.transpose(b.reshape(y, (*lead, first, made, kept)), [*ahead, at + 2, at, at + 1])
-    return b.slice(b.reshape(y, (*lead, kept * first, made)), at, 0, transform.bins)
+    y = product(b.reshape(y, (*lead, first, 2 * second)), second, kept, second, 2, components)
+    y = b.transpose(b.reshape(y, (*lead, first, components, kept)), [*ahead, at + 2, at, at + 1])
+    return b.slice(b.reshape(y, (*lead, kept * first, components)), at, 0, transform.bins)
 
 
 def _turned(b: Builder, y: SSAValue, transform: Transform, literal: Literal) -> SSAValue:

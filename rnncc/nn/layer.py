@@ -51,7 +51,7 @@ def run_direction(
     """One direction of one layer over x [T, N, I]: y [T, N, H], and the states after it.
 
     Args:
-        lengths: steps of each sequence, whole numbers [N]; from there on y is 0 and states stay
+        lengths: steps of each sequence, integers [N]; from there on y is 0 and states stay
             as they are, so that a reversed direction starts at each sequence's own end.
     """
     cell = direction.cell

@@ -11,9 +11,9 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.arithmetic import power
-from rnncc.nn.convolution import Window, windowed
 from rnncc.nn.indexing import extremum_place
 from rnncc.nn.reduction import mean
+from rnncc.nn.windows import Window, windowed
 
 LEAST = {"i32": -(1 << 31), "i64": -(1 << 63)}
 """What stands around integers, of which some are in each window."""

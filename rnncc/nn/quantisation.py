@@ -13,10 +13,11 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.cells import CellWeights
-from rnncc.nn.convolution import Window, are_sums, convolution
+from rnncc.nn.convolution import are_sums, convolution
 from rnncc.nn.linear import matmul
 from rnncc.nn.reduction import reduce_keepdims
 from rnncc.nn.steps import Named
+from rnncc.nn.windows import Window
 from rnncc.records import record
 
 LIMITS = {"u8": (0, 255), "i8": (-128, 127), "u16": (0, 65535), "i16": (-32768, 32767)}
@@ -161,7 +162,7 @@ def dynamic_matmul(
 
 @record
 class WholeWeights(CellWeights):
-    """Weights of whole numbers; x is quantised over all steps, h in each step.
+    """Weights of integers; x is quantised over all steps, h in each step.
 
     Attributes:
         scales: of w and of u, of rank 0 or [kH].

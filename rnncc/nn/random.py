@@ -25,8 +25,8 @@ def exponential(b: Builder, drawn: SSAValue) -> SSAValue:
     Args:
         drawn: floats, equally distributed in [0, 1).
     """
-    made = negative(b, b.log(b.sub(b.full_like(drawn, 1.0), drawn)))
-    return b.maximum(made, b.full_like(made, LEAST))
+    logarithm = negative(b, b.log(b.sub(b.full_like(drawn, 1.0), drawn)))
+    return b.maximum(logarithm, b.full_like(logarithm, LEAST))
 
 
 def standard_normal(b: Builder, drawn: SSAValue, other: SSAValue) -> SSAValue:

@@ -12,14 +12,8 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
-from rnncc.nn.convolution import (
-    Window,
-    channels_first,
-    channels_last,
-    convolution,
-    windowed,
-    with_bias,
-)
+from rnncc.nn.convolution import channels_first, channels_last, convolution, with_bias
+from rnncc.nn.windows import Window, windowed
 
 VECTOR = 16
 """Units of a phase from which on a product of its own gains more than laying windows over each

@@ -47,7 +47,7 @@ def prepare(kinds: Iterable[str]) -> None:
 
 
 def header(metadata: Mapping[str, Any]) -> str:
-    """`NAME.h`: C99 and C++, in need of no other file of ours."""
+    """`NAME.h`: C99 and C++, self-contained."""
     return _render(
         "cuda.h" if metadata.get("device") == "cuda" else "h",
         metadata,

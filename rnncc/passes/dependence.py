@@ -1,4 +1,4 @@
-"""How often the values of a block change: what hoisting and regrouping decide by."""
+"""Whether values are constant, vary with the step, or depend on the carry: what hoisting asks."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def _computed(
     first one: sums of large products, say, are not all there at once.
     """
     ends = _ends(known)
-    needed, made = _in_order(ends), set(ends)
+    needed, computed = _in_order(ends), set(ends)
     readers = Counter(operand for value in needed for operand in _operands(value))
     arrays: dict[SSAValue, Array] = {}
     for value in needed:
@@ -206,7 +206,7 @@ def _computed(
             return None
         for operand in _operands(value):
             readers[operand] -= 1
-            if not readers[operand] and operand not in made:
+            if not readers[operand] and operand not in computed:
                 del arrays[operand]
     return {value: arrays[value] for value in ends}
 

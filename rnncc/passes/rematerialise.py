@@ -1,7 +1,7 @@
 """Store or recompute: which forward values the backward pass keeps, and which it computes again.
 
-In: a net with its gradients (`differentiate`) and a rule. Out: a `Choice`, a minimum cut between
-bytes kept and work repeated; `split_phases` carries it out.
+In: a net with its gradients (`differentiate`) and a rule. Out: a `Recomputation`, a minimum cut
+between bytes kept and work repeated; `split_phases` carries it out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Node = SSAValue | AllSteps
 
 
 @dataclass
-class Choice:
+class Recomputation:
     """What backward reads and what it computes again.
 
     Attributes:
@@ -70,7 +70,7 @@ class Choice:
         return key in self.kept or key in self.saved
 
 
-def rematerialise(program: Program, rule: str | Collection[str] = "auto") -> Choice:
+def rematerialise(program: Program, rule: str | Collection[str] = "auto") -> Recomputation:
     """Choose for a net with its gradients, before other passes change it.
 
     Before:
@@ -124,7 +124,7 @@ class _Graph:
     def __init__(self, program: Program, rule: str | Collection[str]) -> None:
         self.program, self.rule = program, rule
         self.net = program.net
-        self.choice = Choice(pairs_of(self.net))
+        self.choice = Recomputation(pairs_of(self.net))
         self.late = late_ops(self.net)
         self.args: dict[SSAValue, Node] = {}
         self.after: dict[SSAValue, tuple[AllSteps, SSAValue]] = {}

@@ -1,4 +1,4 @@
-"""What is computed of gates that stand side by side is computed of each gate, where it is made."""
+"""Splits what is computed of concatenated gates, so that each gate is finished where it is made."""
 
 from __future__ import annotations
 

@@ -151,14 +151,14 @@ def _is_cheap(op: Operation | Block) -> TypeGuard[RnnOp]:
 def _keep_rows(plan: SinkPlan, scan: Scan, sums: Iterable[Sequence[SSAValue]]) -> None:
     """Let sums leave whose rows nobody else wants: with what these are cheaply made of, where that
     is no larger than what there is for all steps."""
-    there = [product(dims_of(row)) for row in (*scan.yields[1], *scan.groups[2])]
+    row_sizes = [product(dims_of(row)) for row in (*scan.yields[1], *scan.groups[2])]
     for terms in sums:
         summed = [_base(term).owner for term in terms if not plan.is_product(term)]
         ops = [op for op in summed if isinstance(op, (Reduce, SumRows))]
         available = _available_rows(plan, scan)
         made_of = [value for op in ops for value in _made_of(op.x, available)]
         sizes = [product(dims_of(value)) for value in made_of]
-        fit = all(any(at_most(size, most) for most in there) for size in sizes)
+        fit = all(any(at_most(size, most) for most in row_sizes) for size in sizes)
         if ops == summed and fit:
             for value in made_of:
                 plan.read(value)

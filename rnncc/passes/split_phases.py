@@ -1,7 +1,8 @@
 """The two halves of training: a net with its gradients becomes a forward and a backward net.
 
-In: a net with its gradients and a `Choice`. Out: `Phases`: forward computes the outputs and what
-is saved; backward computes the gradients from the inputs, the outputs' gradients and what is saved.
+In: a net with its gradients and a `Recomputation`. Out: `Phases`: forward computes the outputs
+and what is saved; backward computes the gradients from the inputs, the outputs' gradients and what
+is saved.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rnncc.ir.rewriting import Loop, Yielded
 from rnncc.ir.rewriting import LoopSequence as Read
 from rnncc.ir.types import dims_of
 from rnncc.passes.dce import Dce
-from rnncc.passes.rematerialise import AllSteps, Choice, Node
+from rnncc.passes.rematerialise import AllSteps, Node, Recomputation
 from rnncc.passes.step_pairs import Pair
 from rnncc.records import record
 
@@ -44,7 +45,7 @@ class Phases:
     checkpoints: str = ""
 
 
-def split_phases(program: Program, choice: Choice) -> Phases:
+def split_phases(program: Program, choice: Recomputation) -> Phases:
     """Split a net with gradients; the net itself is used up.
 
     Before:
@@ -122,7 +123,7 @@ def _row(node: Node) -> SSAValue:
 class _Sequences:
     """A forward loop that yields all that is stored of its body."""
 
-    def __init__(self, scan: Scan, choice: Choice) -> None:
+    def __init__(self, scan: Scan, choice: Recomputation) -> None:
         loop, old, finals = Loop(scan), list(scan.body.block.args), list(scan.finals)
         yielded = {y.row for y in loop.ys}
         nodes = [*choice.saved, *choice.kept]
@@ -143,7 +144,7 @@ class _Sequences:
         return self.scan.sequence_of(self.now(row))
 
 
-def _read_saved(pair: Pair, forward: _Sequences, choice: Choice) -> None:
+def _read_saved(pair: Pair, forward: _Sequences, choice: Recomputation) -> None:
     """Make a backward loop read what is stored and compute the rest."""
     loop = Loop(pair.backward)
     maker = _Maker(loop, forward)

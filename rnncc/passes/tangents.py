@@ -1,4 +1,4 @@
-"""Forward mode: a net becomes one that also computes how its outputs change along a direction.
+"""Forward mode: a net becomes one that also computes the tangents of its outputs.
 
 Each op's rule is its `jvp`. A loop carries the tangents of what it carries.
 """

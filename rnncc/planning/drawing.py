@@ -81,7 +81,7 @@ def draw(report: PlanReport) -> str:
 
 def _chart(program: ProgramReport) -> Chart:
     drawn = [row for row in program.buffers if row.role != "param" and row.bytes]
-    columns = _Columns(program.kernels)
+    columns = _PositionColumns(program.kernels)
     scale = HEIGHT / max(program.peak, 1)
     layers = _Layers(drawn, scale)
     depth = 1 + max((k.depth for k in program.kernels if k.last > k.position), default=-1)
@@ -104,7 +104,7 @@ def _chart(program: ProgramReport) -> Chart:
     )
 
 
-class _Columns:
+class _PositionColumns:
     """Where the positions at which something happens lie across."""
 
     def __init__(self, rows: Sequence[KernelRow]) -> None:
@@ -140,7 +140,11 @@ class _Layers:
 
 
 def _box(
-    row: BufferRow, rows: Sequence[BufferRow], columns: _Columns, scale: float, layers: _Layers
+    row: BufferRow,
+    rows: Sequence[BufferRow],
+    columns: _PositionColumns,
+    scale: float,
+    layers: _Layers,
 ) -> Box:
     """Where a buffer takes over another's memory, each has half of that kernel's column."""
     start = row.start or 0
@@ -174,7 +178,7 @@ def _told(row: BufferRow) -> str:
     return "\n".join([*lines, *([f"from {row.source}"] if row.source else [])])
 
 
-def _loop(row: KernelRow, columns: _Columns) -> Mark:
+def _loop(row: KernelRow, columns: _PositionColumns) -> Mark:
     left = columns.left(row.position)
     return Mark(left, HEIGHT + LOOP * row.depth, row.name, columns.right(row.last) - left)
 

@@ -60,7 +60,7 @@ class Part(FramedKernel):
 
 
 @record
-class Carried:
+class CarriedState:
     """A state: the body's argument, the row that it is replaced by, its elements of a place."""
 
     argument: SSAValue
@@ -82,20 +82,20 @@ class Interchange:
     loop: For
     frame: tuple[Dim, ...]
     parts: tuple[Part, ...]
-    carried: tuple[Carried, ...]
+    carried: tuple[CarriedState, ...]
     inside: frozenset[SSAValue]
     last: frozenset[SSAValue]
 
     @property
     def of_rows(self) -> list[Part]:
         """Kernels that need no state, all of whose results other kernels of the step read alone."""
-        found, made = list[Part](), set[SSAValue]()
+        found, written = list[Part](), set[SSAValue]()
         loop = {value for part in self.parts for value in part.op.outs}
         loop |= {carried.argument for carried in self.carried}
         for part in self.parts:
-            if loop.intersection(part.op.ins) <= made and self.inside.issuperset(part.op.outs):
+            if loop.intersection(part.op.ins) <= written and self.inside.issuperset(part.op.outs):
                 found.append(part)
-                made.update(part.op.outs)
+                written.update(part.op.outs)
         return found
 
 
@@ -121,7 +121,7 @@ def _interchange(loop: For, known: Mapping[SSAValue, Targets]) -> Interchange | 
         return None
     if places_of(frame) < WIDE:
         return None
-    return _Proof(loop, frame, parts, known).result()
+    return _InterchangeProof(loop, frame, parts, known).result()
 
 
 def places_of(frame: Sequence[Dim]) -> int:
@@ -152,7 +152,7 @@ def _part(op: Map | Reduce, frame: Sequence[Dim]) -> Part | None:
 
 
 @record
-class _Touch:
+class _StridedTouch:
     """A read or write of a value; `number`: of the kernel."""
 
     value: SSAValue
@@ -162,7 +162,7 @@ class _Touch:
     offsets: set[Dim]
 
 
-class _Proof:
+class _InterchangeProof:
     """Whether what a loop writes is read at the same place of its frame alone."""
 
     def __init__(
@@ -194,7 +194,7 @@ class _Proof:
         [buffer] = self.known[value]
         return buffer
 
-    def _is_apart(self, write: _Touch) -> bool:
+    def _is_apart(self, write: _StridedTouch) -> bool:
         """Whether places of the frame write elements of their own, which nothing else stands for.
 
         Rows that the loop carries stand for those of earlier steps, at the same places.
@@ -219,7 +219,7 @@ class _Proof:
                 return False
         return _are_apart(self.frame, write.along, write.offsets)
 
-    def _is_alike(self, write: _Touch, touch: _Touch) -> bool:
+    def _is_alike(self, write: _StridedTouch, touch: _StridedTouch) -> bool:
         """Whether what may have the memory of what is written is read at the same places.
 
         A buffer takes over that of another where one kernel reads and writes the same points.
@@ -237,7 +237,7 @@ class _Proof:
         op = value.owner
         return get_dim(op.index) * get_dim(op.stride) if isinstance(op, Row) else ZERO
 
-    def _is_own(self, read: _Touch) -> bool:
+    def _is_own(self, read: _StridedTouch) -> bool:
         """Whether what the loop has written is read behind that, and at the same place."""
         write = self.writes.get(read.value)
         if read.writes or write is None:
@@ -263,16 +263,16 @@ class _Proof:
         uses = [use for aliased in {buffer.y, value} for use in aliased.uses]
         return buffer.role.data == role and all(use.operation.parent is block for use in uses)
 
-    def _carried(self, argument: SSAValue) -> Carried:
+    def _carried(self, argument: SSAValue) -> CarriedState:
         row = self.arguments[argument]
         write = self.writes[row]
-        return Carried(argument, row, write.along, tuple(sorted(write.offsets, key=str)))
+        return CarriedState(argument, row, write.along, tuple(sorted(write.offsets, key=str)))
 
 
-def _touches(number: int, part: Part) -> Iterator[_Touch]:
+def _touches(number: int, part: Part) -> Iterator[_StridedTouch]:
     for i, (value, access) in enumerate(part.operands):
         writes = i >= len(part.op.ins)
-        yield _Touch(value, number, writes, part.along(access), part.offsets(access))
+        yield _StridedTouch(value, number, writes, part.along(access), part.offsets(access))
 
 
 def _are_apart(sizes: Sequence[Dim], strides: Strides, offsets: Iterable[Dim]) -> bool:

@@ -21,7 +21,7 @@ from rnncc.kern.program import KernelProgram
 from rnncc.planning.inplace import OWNED, inherited
 from rnncc.planning.lifetimes import Lifetime, lifetimes
 from rnncc.planning.offsets import PlannedBlock, place
-from rnncc.planning.phases import Memory, phases
+from rnncc.planning.phases import NamedMemory, phases
 from rnncc.planning.uses import Timeline, timeline
 from rnncc.records import record
 
@@ -148,7 +148,7 @@ def _through_phases(
     """Lifetimes that begin and end with whole groups of kernels: their memory is shared by none."""
     positions = {use.op: use.position for uses in line.uses.values() for use in uses}
     first, last = dict[int, int](), dict[int, int]()
-    for group in phases(program.func, Memory.of(program.func, placed=False)).groups:
+    for group in phases(program.func, NamedMemory.of(program.func, placed=False)).groups:
         own = [positions[op] for op in group]
         first |= dict.fromkeys(own, own[0])
         last |= dict.fromkeys(own, own[-1])

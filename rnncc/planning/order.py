@@ -77,7 +77,7 @@ def best_order(
         sizes: bytes, [blocks, sizes of reference].
         wishes: the dearest first; the last is always fulfilled.
     """
-    search = _Search(lifetimes, sizes, wishes)
+    search = _OrderSearch(lifetimes, sizes, wishes)
     columns = range(FITTED) if len(lifetimes) <= MANY else [FITTED - 1]
     for column, rule, smallest in product(columns, range(4), (False, True)):
         search.fit(column, rule, smallest)
@@ -86,7 +86,7 @@ def best_order(
     return search.best, search.ends(search.best).max(axis=0)
 
 
-class _Search:
+class _OrderSearch:
     """The best order so far."""
 
     def __init__(

@@ -5,9 +5,9 @@ them. Where one reads what another wrote, but row by row of a first axis that bo
 batch, and each row is some member's own, that member alone has to wait for itself: a block of a
 GPU, whose threads wait for each other in a hundredth of the time that the grid takes.
 
-In: a `kern.func`. Out: `Phases`. Accesses prove it, and offsets: memory that two buffers share
-counts as one. Before buffers have offsets, each counts as memory of its own: so the planner learns
-which of them had better not share.
+In: a `kern.func`. Out: `KernelPhases`. Accesses prove it, and offsets: memory that two buffers
+share counts as one. Before buffers have offsets, each counts as memory of its own: so the planner
+learns which of them had better not share.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Wait(IntEnum):
 
 
 @record
-class Phases:
+class KernelPhases:
     """What is behind each kernel, and which kernels are shared by rows.
 
     Attributes:
@@ -66,22 +66,22 @@ class Phases:
         return self.waits.get(op, Wait.ALL)
 
 
-def phases(func: Func, memory: Memory) -> Phases:
+def phases(func: Func, memory: NamedMemory) -> KernelPhases:
     """Those of all blocks of a function."""
-    found = Phases()
+    found = KernelPhases()
     _visit(func.body.block, memory, found, within_loop=False)
     return found
 
 
-def _visit(block: Block, memory: Memory, found: Phases, within_loop: bool) -> None:
-    run: list[_Part] = []
+def _visit(block: Block, memory: NamedMemory, found: KernelPhases, within_loop: bool) -> None:
+    run: list[_SharedKernel] = []
     for op in block.ops:
         if isinstance(op, For):
             _visit(op.body.block, memory, found, within_loop=True)
         if isinstance(op, Row | ShiftedRow | Buffer):
             continue  # names for memory: nothing is done
         if isinstance(op, Map | Reduce | Gemm | Contract | Pack):
-            run.append(_Part.of(op, within_loop))
+            run.append(_SharedKernel.of(op, within_loop))
         else:
             _Run(memory, run).decide(found)
             run = []
@@ -89,7 +89,7 @@ def _visit(block: Block, memory: Memory, found: Phases, within_loop: bool) -> No
 
 
 @dataclass
-class _Part:
+class _SharedKernel:
     """A kernel; `rows` if its rows can be members' own; `chain`: that of kernels so shared."""
 
     op: Operation
@@ -98,8 +98,8 @@ class _Part:
     chain: int = 0
 
     @staticmethod
-    def of(op: Operation, within_loop: bool) -> _Part:
-        return _Part(op, list(accesses(op)), _rows_of(op) if within_loop else None)
+    def of(op: Operation, within_loop: bool) -> _SharedKernel:
+        return _SharedKernel(op, list(accesses(op)), _rows_of(op) if within_loop else None)
 
 
 def _rows_of(op: Operation) -> Dim | None:
@@ -114,7 +114,7 @@ def _rows_of(op: Operation) -> Dim | None:
 
 
 def row_points(op: Kernel) -> int:
-    """How many results a kernel of `Phases.rows` has in a row."""
+    """How many results a kernel of `KernelPhases.rows` has in a row."""
     kept = len(op.dims) - (op.reduced.data if isinstance(op, Reduce) else 0)
     return int(product(op.dims[1:kept]))
 
@@ -122,12 +122,12 @@ def row_points(op: Kernel) -> int:
 class _Run:
     """Kernels in order, nothing but names for memory between them."""
 
-    def __init__(self, memory: Memory, parts: Sequence[_Part]) -> None:
+    def __init__(self, memory: NamedMemory, parts: Sequence[_SharedKernel]) -> None:
         self.memory, self.parts = memory, parts
 
-    def decide(self, found: Phases) -> None:
+    def decide(self, found: KernelPhases) -> None:
         """The waits between kernels; the last one keeps its own."""
-        waits, pending = [Wait.ALL] * len(self.parts), list[_Part]()
+        waits, pending = [Wait.ALL] * len(self.parts), list[_SharedKernel]()
         for number, part in enumerate(self.parts):
             before = pending[-1] if pending else None
             same = before is not None and part.rows is not None and before.rows == part.rows
@@ -152,7 +152,7 @@ class _Run:
             if any(found.waits[op] is Wait.ROWS for op in chain):
                 found.rows.update(chain)
 
-    def _between(self, one: _Part, other: _Part) -> Wait:
+    def _between(self, one: _SharedKernel, other: _SharedKernel) -> Wait:
         """What the second needs of the first."""
         same_chain = one.chain == other.chain
         most = Wait.NONE
@@ -165,7 +165,7 @@ class _Run:
         return most
 
 
-class Memory:
+class NamedMemory:
     """What names stand for, and which of it lies in the same place.
 
     Args:
@@ -174,12 +174,12 @@ class Memory:
 
     def __init__(self, known: dict[SSAValue, Targets], placed: bool) -> None:
         self.known, self.placed = known, placed
-        self.places = dict[Buffer, list[_Place]]()
+        self.places = dict[Buffer, list[_MemoryPlace]]()
 
     @staticmethod
-    def of(func: Func, placed: bool = True) -> Memory:
+    def of(func: Func, placed: bool = True) -> NamedMemory:
         """That of a function."""
-        return Memory(targets(func), placed)
+        return NamedMemory(targets(func), placed)
 
     def meet(self, a: Touch, b: Touch) -> bool:
         """Whether two values may stand for the same memory."""
@@ -205,7 +205,7 @@ class Memory:
         owner = buffer.label if buffer.within is None else buffer.within
         return ("buffer", owner.data, buffer.dtype), shift
 
-    def _places(self, value: SSAValue) -> Iterator[_Place]:
+    def _places(self, value: SSAValue) -> Iterator[_MemoryPlace]:
         for buffer in self.known[value]:
             if buffer not in self.places:
                 self.places[buffer] = list(_places_of(buffer, self.placed))
@@ -213,7 +213,7 @@ class Memory:
 
 
 @record
-class _Place:
+class _MemoryPlace:
     """Memory from a place on: of the workspace if it has offsets, else by its name alone."""
 
     name: str
@@ -221,22 +221,22 @@ class _Place:
     size: Dim = ZERO
 
 
-def _places_of(buffer: Buffer, placed: bool) -> Iterator[_Place]:
+def _places_of(buffer: Buffer, placed: bool) -> Iterator[_MemoryPlace]:
     if buffer.within is not None:
-        yield _Place(f"port {buffer.within.data}")
+        yield _MemoryPlace(f"port {buffer.within.data}")
         return
     if buffer.role.data in ("input", "output"):
-        yield _Place("states" if buffer.of_state else f"port {buffer.label.data}")
+        yield _MemoryPlace("states" if buffer.of_state else f"port {buffer.label.data}")
     elif buffer.role.data == "param":
-        yield _Place(f"param {buffer.label.data}")
+        yield _MemoryPlace(f"param {buffer.label.data}")
         return
     if not placed:
-        yield _Place(f"buffer {buffer.label.data}")
+        yield _MemoryPlace(f"buffer {buffer.label.data}")
         return
     kept = buffer.fallback_size * ITEM_BYTES[buffer.dtype]
     size = buffer.bytes if buffer.role.data in OWNED else kept
     if buffer.role.data in OWNED or size != 0:
-        yield _Place("workspace", _starts(buffer), size)
+        yield _MemoryPlace("workspace", _starts(buffer), size)
 
 
 def _starts(buffer: Buffer) -> tuple[Dim, ...]:
@@ -250,13 +250,13 @@ def lie_apart(a: Buffer, b: Buffer) -> bool:
     return not any(_meet(x, y) for x in ours for y in theirs)
 
 
-def _meet(x: _Place, y: _Place) -> bool:
+def _meet(x: _MemoryPlace, y: _MemoryPlace) -> bool:
     if x.name != y.name:
         return False
     return not (_is_below(x, y) or _is_below(y, x))
 
 
-def _is_below(x: _Place, y: _Place) -> bool:
+def _is_below(x: _MemoryPlace, y: _MemoryPlace) -> bool:
     """Whether one ends, at all sizes, where the other begins or before."""
     ends = [start + x.size for start in x.starts]
     return bool(ends) and all(any(at_most(end, start) for start in y.starts) for end in ends)

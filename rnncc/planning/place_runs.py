@@ -29,7 +29,7 @@ MOST_KERNELS = 16
 
 
 @record(eq=False)
-class PlaceKernel(FramedKernel):
+class PlaceRunKernel(FramedKernel):
     """A kernel of a run, whose frame are the places.
 
     Attributes:
@@ -56,7 +56,7 @@ class PlaceRun:
             enough.
     """
 
-    kernels: tuple[PlaceKernel, ...]
+    kernels: tuple[PlaceRunKernel, ...]
     places: tuple[Dim, ...]
     local: Mapping[Buffer, int]
 
@@ -137,7 +137,7 @@ def _longest(
         # The largest frame first: its places are the smallest.
         for axes in range(same, 0, -1):
             parts = tuple(_part(op, axes) for op in kernels[:count])
-            run = _Proof(parts, near).result() if _are_large(parts) else None
+            run = _PlaceRunProof(parts, near).result() if _are_large(parts) else None
             if run is not None and fits(run):
                 return run
     return None
@@ -154,12 +154,12 @@ def _outer_axes(op: Map | Reduce) -> list[int]:
     return [axis for axis in range(kept) if op.dims[axis] != 1]
 
 
-def _part(op: Map | Reduce, places: int) -> PlaceKernel:
+def _part(op: Map | Reduce, places: int) -> PlaceRunKernel:
     axes = tuple(_outer_axes(op)[:places])
-    return PlaceKernel(op, axes, tuple(a for a in range(len(op.dims)) if a not in axes))
+    return PlaceRunKernel(op, axes, tuple(a for a in range(len(op.dims)) if a not in axes))
 
 
-def _are_large(parts: Sequence[PlaceKernel]) -> bool:
+def _are_large(parts: Sequence[PlaceRunKernel]) -> bool:
     """Whether what a place computes is worth it, and known."""
     sizes = [[part.op.dims[axis] for axis in part.beside] for part in parts]
     if not all(size.is_static for beside in sizes for size in beside):
@@ -167,12 +167,12 @@ def _are_large(parts: Sequence[PlaceKernel]) -> bool:
     return max(prod(map(int, beside)) for beside in sizes) >= LEAST
 
 
-class _Proof:
+class _PlaceRunProof:
     """Whether kernels may go place by place, and are better off."""
 
-    def __init__(self, parts: tuple[PlaceKernel, ...], near: int) -> None:
+    def __init__(self, parts: tuple[PlaceRunKernel, ...], near: int) -> None:
         self.parts, self.near = parts, near
-        self.touches: dict[Buffer, list[tuple[PlaceKernel, Access, bool]]] = {}
+        self.touches: dict[Buffer, list[tuple[PlaceRunKernel, Access, bool]]] = {}
         for part in parts:
             for number, (value, access) in enumerate(part.operands):
                 buffer = value.owner
@@ -233,7 +233,7 @@ class _Proof:
             return False
         return all(self._is_within(part, access, int(along[-1])) for part, access, _ in touches)
 
-    def _is_within(self, part: PlaceKernel, access: Access, room: int) -> bool:
+    def _is_within(self, part: PlaceRunKernel, access: Access, room: int) -> bool:
         reach, offset = part.reach(access), access.offset
         if reach is None or not offset.is_static or int(offset) < 0:
             return False

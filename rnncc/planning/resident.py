@@ -36,7 +36,7 @@ ZERO = Dim.of(0)
 
 
 @record(eq=False)
-class PlaceKernel(FramedKernel):
+class ResidentKernel(FramedKernel):
     """A kernel of such a loop, whose frame are the places.
 
     Attributes:
@@ -68,7 +68,7 @@ class ResidentLoop:
 
     loop: For
     places: tuple[Dim, ...]
-    kernels: Mapping[Operation, PlaceKernel]
+    kernels: Mapping[Operation, ResidentKernel]
     local: Mapping[Buffer, int]
     known: Mapping[SSAValue, Targets]
     turns: Sequence[tuple[Buffer, Buffer]]
@@ -146,10 +146,10 @@ def _resident(
     prefix = _common_prefix([[op.dims[axis] for axis in _wide_axes(op)[0]] for op in kernels])
     # The largest frame first: its places are the smallest.
     for count in range(len(prefix), -1, -1):
-        parts: dict[Operation, PlaceKernel] = {op: _part(op, count) for op in kernels}
+        parts: dict[Operation, ResidentKernel] = {op: _part(op, count) for op in kernels}
         if not any(map(_is_wide, parts.values())):
             continue
-        proof = _Proof(func, loop, prefix[:count], parts, known)
+        proof = _ResidentProof(func, loop, prefix[:count], parts, known)
         if (found := proof.result()) is not None:
             return found
     return None
@@ -171,29 +171,29 @@ def _wide_axes(op: Map | Reduce) -> tuple[list[int], list[int]]:
     return [axis for axis in axes if axis < kept], [axis for axis in axes if axis >= kept]
 
 
-def _part(op: Map | Reduce, places: int) -> PlaceKernel:
+def _part(op: Map | Reduce, places: int) -> ResidentKernel:
     kept, reduced = _wide_axes(op)
-    return PlaceKernel(op, tuple(kept[:places]), tuple(kept[places:]), tuple(reduced))
+    return ResidentKernel(op, tuple(kept[:places]), tuple(kept[places:]), tuple(reduced))
 
 
-def _is_wide(part: PlaceKernel) -> bool:
+def _is_wide(part: ResidentKernel) -> bool:
     sizes = [part.op.dims[axis] for axis in (*part.kept, *part.reduced)]
     static = len(sizes) == 2 and all(size.is_static for size in sizes)
     return static and LEAST <= prod(map(int, sizes)) <= MOST
 
 
 @record
-class _Touch:
+class _KernelTouch:
     """A read or write of a value by the kernel of that number."""
 
     value: SSAValue
     number: int
     writes: bool
     access: Access
-    part: PlaceKernel
+    part: ResidentKernel
 
 
-class _Proof:
+class _ResidentProof:
     """Whether what a place writes is read and written by no other."""
 
     def __init__(
@@ -201,7 +201,7 @@ class _Proof:
         func: Func,
         loop: For,
         places: Sequence[Dim],
-        parts: Mapping[Operation, PlaceKernel],
+        parts: Mapping[Operation, ResidentKernel],
         known: Mapping[SSAValue, Targets],
     ) -> None:
         self.func, self.loop, self.places = func, loop, tuple(places)
@@ -222,7 +222,7 @@ class _Proof:
         turns = self._turns(buffers.keys() - local.keys(), local)
         return ResidentLoop(self.loop, self.places, self.parts, local, self.known, turns)
 
-    def _of(self, buffer: Buffer) -> list[_Touch]:
+    def _of(self, buffer: Buffer) -> list[_KernelTouch]:
         return [touch for touch in self.touches if buffer in self.known[touch.value]]
 
     def _is_apart(self, buffer: Buffer) -> bool:
@@ -286,12 +286,12 @@ def _takes_workspace(buffer: Buffer) -> bool:
     return buffer.role.data in OWNED or buffer.fallback_size != 0
 
 
-def _touches(number: int, part: PlaceKernel) -> Iterator[_Touch]:
+def _touches(number: int, part: ResidentKernel) -> Iterator[_KernelTouch]:
     for i, (value, access) in enumerate(part.operands):
-        yield _Touch(value, number, i >= len(part.op.ins), access, part)
+        yield _KernelTouch(value, number, i >= len(part.op.ins), access, part)
 
 
-def _is_within(touch: _Touch, room: int, row: Dim) -> bool:
+def _is_within(touch: _KernelTouch, room: int, row: Dim) -> bool:
     """Whether an access stays within the part of a place, of some row."""
     pairs, offset = touch.part.beside(touch.access), touch.access.offset
     if not all(size.is_static and stride.is_static for size, stride in pairs):

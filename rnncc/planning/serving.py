@@ -1,4 +1,4 @@
-"""Which outputs work is for: a caller who wants none of them lets it be skipped.
+"""Which outputs a kernel serves: it is skipped where a caller passes none of them.
 
 In: a kernel program. Out: for each of its ops that serve some of the outputs, but not all, which
 ones. Such are, of a gradient that nobody asked for, the map that brings it into place, which writes

@@ -1,4 +1,4 @@
-"""Where a function reads and writes its buffers: positions on one line, and which elements.
+"""Where a function reads and writes its buffers: positions in program order, and elements.
 
 In: a `kern.func`. Out: a `Timeline`. Names for a buffer (rows, block arguments, loop results) are
 followed to the buffers that they may stand for.

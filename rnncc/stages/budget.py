@@ -1,4 +1,4 @@
-"""Training within a budget of memory: how far apart the checkpoints along time are to be.
+"""Training within a memory budget: chooses the distance of checkpoints along time.
 
 In: the halves of training and the bytes that tape and workspace may take together at given sizes.
 Out: those with the fewest checkpoints that fit; runs that are long keep products large.
@@ -78,7 +78,7 @@ def fit(phases: Phases, lower: Lower, budget: int, sizes: Mapping[str, int]) -> 
     whole = Halves.of(phases, lower)
     planned = [whole]
     if whole.bytes(sizes) > budget:
-        planned += _Search(phases, lower, sizes).run(budget)
+        planned += _BudgetSearch(phases, lower, sizes).run(budget)
     if planned[-1].bytes(sizes) <= budget:
         return replace(planned[-1].phases, checkpoints=_description(planned[-1], budget, sizes))
     least = min(one.bytes(sizes) for one in planned)
@@ -87,7 +87,7 @@ def fit(phases: Phases, lower: Lower, budget: int, sizes: Mapping[str, int]) -> 
     raise CompileError("memory_budget", what)
 
 
-class _Search:
+class _BudgetSearch:
     """Plans with checkpoints, made as they are asked for."""
 
     def __init__(self, phases: Phases, lower: Lower, sizes: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""From a library to the code of a target."""
+"""Code generation: from a planned library to the code of a target."""
 
 from __future__ import annotations
 

@@ -146,10 +146,10 @@ def _holds(trace: _Trace, tx: Any) -> bool:
     if any(not trace.names.used.isdisjoint(names) for names in changes):
         return False
     modules, guards = tx.output.nn_modules, tx.output.guards.inner
-    there = all(
+    is_same = all(
         modules.get(node.target) is body and not node._erased for node, body in trace.bodies.items()
     )
-    return there and all(guard in guards for guard in trace.guards)
+    return is_same and all(guard in guards for guard in trace.guards)
 
 
 def _traced(

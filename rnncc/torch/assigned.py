@@ -86,18 +86,18 @@ def _judge(
         return mode.from_tensor(x) if isinstance(x, torch.Tensor) else x
 
     held = {key: fake(x) for key, x in [*module.named_parameters(), *module.named_buffers()]}
-    given, keywords = pytree.tree_map(fake, (tuple(args), dict(kwargs)))
-    follower = _Follower([*held.values(), *pytree.tree_leaves((given, keywords))])
+    positional, keywords = pytree.tree_map(fake, (tuple(args), dict(kwargs)))
+    follower = _Follower([*held.values(), *pytree.tree_leaves((positional, keywords))])
     failed = False
     drawing = torch.random.fork_rng(devices=[])
     with mode, follower, kept_whole(), torch.no_grad(), drawing, _as_they_lie(module):
         try:
-            follower.end(functional_call(module, dict(held), given, keywords))
+            follower.end(functional_call(module, dict(held), positional, keywords))
             places = (place for place in before.assigned() if not _is_weights_again(place))
             known = {str(place) for place in places if follower.knows(place.value)}
             listed = [name for name in listed if name in known]
             follower.begin_second()
-            follower.end(functional_call(module, dict(held), given, keywords))
+            follower.end(functional_call(module, dict(held), positional, keywords))
         except Exception:  # a part that PyTorch exports in another way, such as a loop of `scan`
             failed = True
         finally:
@@ -232,13 +232,13 @@ class _Follower(TorchDispatchMode):
         read = {id(x) for x in leaves if isinstance(x, torch.Tensor)}
         result = func(*args, **(kwargs or {}))
         self.carries |= any(number in self._earlier for number in read)
-        made = tensors_of(result)
-        if made and any(number in self._known for number in read):
+        results = tensors_of(result)
+        if results and any(number in self._known for number in read):
             what = func, [x for x in map(_number, leaves) if x is not None]
             schema = getattr(func, "_schema", None)  # operators with bodies have none
             changes = schema is None or schema.is_mutable
-            self._calls.append(_Operation(what, read, {id(x) for x in made}, changes))
-            self._known |= {id(x): x for x in made}
+            self._calls.append(_Operation(what, read, {id(x) for x in results}, changes))
+            self._known |= {id(x): x for x in results}
         return result
 
 

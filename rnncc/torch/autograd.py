@@ -207,8 +207,8 @@ class _Net(torch.autograd.Function):
             return (None,) * len(net.outputs)
         seeds = [x for i in moved if (x := tangents[i]) is not None]
         results = iter(_called(net.tangents(moved), [*ctx.saved_tensors, *seeds]))
-        made = [next(results) if o.dtype.is_floating_point else None for o in net.outputs]
-        return tuple(None if i in ctx.constant else tangent for i, tangent in enumerate(made))
+        floats = [next(results) if o.dtype.is_floating_point else None for o in net.outputs]
+        return tuple(None if i in ctx.constant else tangent for i, tangent in enumerate(floats))
 
 
 class _Transformed(_Net):

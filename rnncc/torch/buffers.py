@@ -7,7 +7,6 @@ what is assigned to others is lost. Here all of them are changed in place instea
 
 from __future__ import annotations
 
-import threading
 from collections import Counter, OrderedDict
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -19,24 +18,21 @@ from torch.utils import _pytree as pytree
 from torch.utils.hooks import RemovableHandle
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.patches import ThreadScope
 from rnncc.frontends.torch.types import type_name
 
 _Place = tuple[str, str]
 """The path of a module within another, and the name of a buffer of its own."""
 
 
-class _Own(threading.local):
-    keeping = False
-
-
-_own = _Own()
+_keeping = ThreadScope()
 _NAME = "register_buffer_assignment_hook"
 _theirs: Any = vars(_trace).get(_NAME)
 
 
 def _hook(module: torch.nn.Module, assigned: dict[str, str]) -> Any:
     """PyTorch's, or none."""
-    return RemovableHandle(OrderedDict()) if _own.keeping else _theirs(module, assigned)
+    return RemovableHandle(OrderedDict()) if _keeping else _theirs(module, assigned)
 
 
 if _theirs is not None:  # where it is elsewhere, what both copy is the same
@@ -65,11 +61,10 @@ def keeping_buffers(module: torch.nn.Module) -> Generator[None]:
         return _kept(module, before, results)
 
     hooks = [module.register_forward_pre_hook(look), module.register_forward_hook(keep)]
-    _own.keeping = True
     try:
-        yield
+        with _keeping:
+            yield
     finally:
-        _own.keeping = False
         for hook in hooks:
             hook.remove()
 

@@ -22,6 +22,7 @@ from rnncc.frontends.torch.checks import without_checks
 from rnncc.frontends.torch.graphs import fake_mode
 from rnncc.frontends.torch.merged import DECIDED, refuse_changes_behind
 from rnncc.frontends.torch.node_context import location
+from rnncc.frontends.torch.patches import ThreadStack
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
 from rnncc.records import record
 from rnncc.torch.devices import check_tensor
@@ -33,7 +34,7 @@ _LEAVES = "a tensor leaves the cell by other ways than its result", "return it a
 
 
 @record
-class Reading:
+class CellCall:
     """A call that is under way.
 
     Attributes:
@@ -72,12 +73,7 @@ class Counts(CompileError):
         super().__init__(location(calls[0]) if calls else "", what, hint)
 
 
-class _Readings(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[Reading] = []
-
-
-readings = _Readings()
+readings = ThreadStack[CellCall]()
 
 
 @torch._dynamo.allow_in_graph
@@ -135,7 +131,7 @@ def _of_call(error: KeepsTensors, changed: Tensors) -> CompileError:
     return refusal
 
 
-def _places(arguments: Sequence[Any], reading: Reading) -> Places:
+def _places(arguments: Sequence[Any], reading: CellCall) -> Places:
     places = {id(x): i for i, x in enumerate(arguments)}
     rows = [places.get(id(x)) for x in reading.rows]
     states = [places.get(id(x)) for x in reading.states]
@@ -144,7 +140,7 @@ def _places(arguments: Sequence[Any], reading: Reading) -> Places:
     return Places(rows, states, [i for i in tensors if i not in known])
 
 
-def _plain(arguments: Sequence[Any], reading: Reading, ys: int) -> dict[int, int | None]:
+def _plain(arguments: Sequence[Any], reading: CellCall, ys: int) -> dict[int, int | None]:
     """Which inputs of a graph need no gradient, and which results take the places of states.
 
     Of what the cell holds Dynamo notices where that changes.
@@ -197,7 +193,7 @@ class Captured:
         reading.used.append((self, ordered))
         return ordered
 
-    def _made(self, kinds: Any, reading: Reading, places: Places) -> TorchNet:
+    def _made(self, kinds: Any, reading: CellCall, places: Places) -> TorchNet:
         with self.lock:
             if kinds not in self.loops:
                 step = self._step(reading, places)
@@ -205,7 +201,7 @@ class Captured:
                 self.loops[kinds] = TorchNet.of(program, dtypes, reading.precision)
             return self.loops[kinds]
 
-    def _step(self, reading: Reading, places: Places) -> CellStep:
+    def _step(self, reading: CellCall, places: Places) -> CellStep:
         results: Any = self.graph.graph.output_node().args[0]
         before, after = len(reading.states), len(results) - self.ys
         if before != after:
@@ -221,7 +217,7 @@ class Captured:
         )
 
 
-def _unguarded(reading: Reading, places: Places) -> Any:
+def _unguarded(reading: CellCall, places: Places) -> Any:
     """What a loop depends on besides: of what a cell does not read, Dynamo notices no change."""
     rows = zip(reading.rows, places.rows, strict=True)
     states = zip(reading.states, places.states, strict=True)

@@ -10,7 +10,6 @@ PyTorch's those that its operators ask, such as into how many parts `chunk` cuts
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from torch.export.exported_program import _get_shape_env
 from torch.fx.experimental import symbolic_shapes
 from torch.fx.experimental.sym_node import SymNode
 
+from rnncc.frontends.torch.patches import ThreadStack
 from rnncc.frontends.torch.readings import PYTORCH, is_users
 
 _ASKING = (PYTORCH + "__init__.py", PYTORCH + "fx/experimental/")
@@ -115,20 +115,15 @@ def _holds_for_small(fact: Any) -> bool:
     return all(fact.subs(sizes) == sympy.true for sizes in each)
 
 
-class _Own(threading.local):
-    def __init__(self) -> None:
-        self.questions: list[_Questions] = []
-
-
-_own = _Own()
+_open = ThreadStack[_Questions]()
 
 
 def _deciding(theirs: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(theirs)
     def evaluate(self: Any, test: Any, *args: Any, **kwargs: Any) -> Any:
         answer = theirs(self, test, *args, **kwargs)
-        if _own.questions and (answer in _FACTS or answer.is_number):
-            _own.questions[-1].note(test, answer)
+        if _open.stack and (answer in _FACTS or answer.is_number):
+            _open.stack[-1].note(test, answer)
         return answer
 
     return evaluate
@@ -138,9 +133,9 @@ def _comparing(theirs: Callable[..., Any], relation: Callable[..., Any]) -> Call
     @wraps(theirs)
     def compare(self: Any, other: Any) -> Any:
         result = theirs(self, other)
-        if _own.questions and result.expr in _FACTS:  # PyTorch's symbols are 1 or more
+        if _open.stack and result.expr in _FACTS:  # PyTorch's symbols are 1 or more
             test = relation(_from_zero(self.expr), _from_zero(other.expr))
-            _own.questions[-1].note(test, result.expr)
+            _open.stack[-1].note(test, result.expr)
         return result
 
     return compare
@@ -164,11 +159,11 @@ for _name, _relation in _RELATIONS.items():
 def noting_decisions() -> Generator[list[ExportedProgram]]:
     """While it lasts, what users' code asks of sizes is noted: guards of the programs put here."""
     programs = list[ExportedProgram]()
-    _own.questions.append(_Questions())
+    _open.stack.append(_Questions())
     try:
         yield programs
     finally:
-        questions = _own.questions.pop()
+        questions = _open.stack.pop()
     for program in programs:
         _write_guards(program, questions)
 

@@ -7,7 +7,6 @@ they are. All of them are copied, which is free: compiled code has no copies.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -27,6 +26,7 @@ from torch.utils import _pytree as pytree
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import drop_checks, fake_mode, has_transforms
 from rnncc.frontends.torch.node_context import hint_of, reason_of, user_line
+from rnncc.frontends.torch.patches import ThreadScope, once
 from rnncc.frontends.torch.prepared import without_checkpoints
 from rnncc.frontends.torch.readings import location, refuse
 from rnncc.frontends.torch.trace import aten_graph
@@ -49,13 +49,7 @@ _NOTHING = (0,) * 9
 _IN_PLACE = "a cell changes the dict or list of its state"
 
 
-class _Own(threading.local):
-    exporting = False
-
-
-_own = _Own()
-_lock = threading.Lock()
-_patched: list[str] = []
+_exporting = ThreadScope()
 
 
 def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> Any:
@@ -79,17 +73,11 @@ def _scanned(
     """
     starts, spec = pytree.tree_flatten(state)
     step = _step(cell, spec, in_place)
-    with _lock:
-        if not _patched:
-            _patch()
-            _patched.append("scan")
-    before, _own.exporting = _own.exporting, True
+    _patch()
+    for code in _COMPILED:  # guards of what was exported before would fix sizes that are open now
+        reset_code(code)
     try:
-        for (
-            code
-        ) in _COMPILED:  # guards of what was exported before would fix sizes that are open now
-            reset_code(code)
-        with unasked():
+        with _exporting, unasked():
             carried = _copied(starts) or [torch.zeros(())]  # PyTorch's scan has one at least
             finals, ys = scan_operator(step, carried, _copied(xs), reverse=reverse)
     except TorchDynamoException as error:
@@ -102,8 +90,6 @@ def _scanned(
         if reason != CHANGED and ("side effect" in reason or "changes" in reason):
             hint = "in exported modules a cell keeps nothing in objects of its own"
         raise CompileError(user_line(text, "scan"), reason, hint) from error
-    finally:
-        _own.exporting = before
     return pytree.tree_map(_or_none, ys), pytree.tree_unflatten(finals[: len(starts)], spec)
 
 
@@ -112,10 +98,10 @@ def _step(cell: Callable[..., Any], spec: Any, in_place: bool) -> Callable[..., 
 
     def step(carried: Any, rows: Any) -> tuple[Any, Any]:
         states = pytree.tree_unflatten(carried[: spec.num_leaves], spec)
-        given = copied(states)
-        y, new = cell(rows, given)
-        if not is_as_before(given, states):
-            if not is_changeable(new) or new is not given:
+        copies = copied(states)
+        y, new = cell(rows, copies)
+        if not is_as_before(copies, states):
+            if not is_changeable(new) or new is not copies:
                 raise TypeError(CHANGED)
             if not in_place:
                 raise TypeError(_IN_PLACE)
@@ -127,7 +113,7 @@ def _step(cell: Callable[..., Any], spec: Any, in_place: bool) -> Callable[..., 
     return step
 
 
-class _Loop(torch.autograd.Function):
+class _ScanFunction(torch.autograd.Function):
     """The operator as one that has gradients, which nobody asks for.
 
     PyTorch's own would trace a graph of them, with fewer operators than there are.
@@ -144,6 +130,7 @@ class _Loop(torch.autograd.Function):
         raise AssertionError("an exported graph has no gradients")
 
 
+@once
 def _patch() -> None:
     """Copy the tensors that a cell holds, too, which only the operator itself gets to see."""
     own = ScanOp.__call__
@@ -152,7 +139,7 @@ def _patch() -> None:
         self: Any, function: Any, init: Any, xs: Any, additional_inputs: Any, **options: Any
     ) -> Any:
         held = additional_inputs
-        if not _own.exporting:
+        if not _exporting:
             return own(self, function, init, xs, held, **options)
         if isinstance(function, GraphModule):
             if has_transforms(function):
@@ -163,11 +150,11 @@ def _patch() -> None:
         held = _copied(held)
         operands = (*init, *xs, *held)
         if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in operands):
-            return list(_Loop.apply(run, len(init), len(xs), *operands))
+            return list(_ScanFunction.apply(run, len(init), len(xs), *operands))
         return run(init, xs, held)
 
     setattr(ScanOp, "__call__", call)  # noqa: B010
-    ScanHigherOrderVariable.supports_aliasing = property(lambda _: _own.exporting)  # pyright: ignore
+    ScanHigherOrderVariable.supports_aliasing = property(lambda _: bool(_exporting))  # pyright: ignore
 
 
 def _without_transforms(function: GraphModule, init: Any, xs: Any, held: Any) -> GraphModule:

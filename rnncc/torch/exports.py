@@ -87,7 +87,7 @@ def _read(
     with (
         refusing_state(module, args, keywords) as nested,
         keeping_buffers(module),
-        keeping_parameters(),
+        keeping_parameters,
         dividing_by_tensors(module),
         _without_transforms(name),
         watching(lambda: differentiable and torch.is_grad_enabled(), answers=answers),

@@ -45,8 +45,8 @@ def keep_marks(backend: Callable[..., Any]) -> None:
     @wraps(put)
     def put_attribute(variable: Any, tx: Any, owner: Any, name: Any, value: Any) -> Any:
         marks = _is_constant(name, "requires_grad") and _is_constant(value, True)
-        made = isinstance(owner, TensorVariable) and owner.source is None
-        if marks and made and is_for(backend, tx.output):
+        is_new = isinstance(owner, TensorVariable) and owner.source is None
+        if marks and is_new and is_for(backend, tx.output):
             owner.call_method(tx, _MARK, [], {})
             return value
         return put(variable, tx, owner, name, value)
@@ -85,8 +85,8 @@ def without_marks(module: GraphModule) -> None:
     if not marks:
         return
     results = graph.output_node().all_input_nodes
-    given = (node.meta["example_value"] for node in graph.find_nodes(op="placeholder"))
-    trained = any(isinstance(x, torch.Tensor) and x.requires_grad for x in given)
+    examples = (node.meta["example_value"] for node in graph.find_nodes(op="placeholder"))
+    trained = any(isinstance(x, torch.Tensor) and x.requires_grad for x in examples)
     for mark in marks:
         leaf = mark.args[0]
         if not trained or leaf in results or mark in results:

@@ -56,8 +56,8 @@ def compile(
     if train and frozen:
         raise CompileError("", "a frozen module has no gradients", "train=False")
     check_precision(precision, frozen)
-    given = make_known((args, dict(kwargs or {})))
-    own, named = pytree.tree_map_only(torch.Tensor, _kept, given)
+    known = make_known((args, dict(kwargs or {})))
+    own, named = pytree.tree_map_only(torch.Tensor, _kept, known)
     compiled = CompiledModule(module, Example(own, named, dynamic_shapes, frozen, precision))
     if train is not None:
         compiled.prepare(train)

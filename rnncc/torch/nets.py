@@ -226,8 +226,8 @@ class TorchNet:
         if shapes is None:
             sizes = dict(zip(self.sizes, values, strict=True))
             # a call whose sizes would be negative is refused, but first its outputs are made
-            made = [tuple(max(0, d.evaluate(sizes)) for d in o.dims) for o in self.outputs]
-            shapes = remember(self._shapes, values, made)
+            output_shapes = [tuple(max(0, d.evaluate(sizes)) for d in o.dims) for o in self.outputs]
+            shapes = remember(self._shapes, values, output_shapes)
         pairs = zip(shapes, self.outputs, strict=True)
         return [torch.empty(shape, dtype=o.dtype, device=device) for shape, o in pairs]
 

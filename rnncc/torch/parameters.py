@@ -7,9 +7,6 @@ parameter, and where the module has that registered, too, its input.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -19,21 +16,20 @@ from torch.export.graph_signature import InputKind
 from torch.fx import GraphModule
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from rnncc.frontends.torch.patches import ThreadScope
+
 _parameters: Any = WeakTensorKeyDictionary()
 
 
-class _Own(threading.local):
-    keeping = False
-
-
-_own = _Own()
+keeping_parameters = ThreadScope()
+"""Within it, it is noted which constants of what this thread exports are parameters."""
 _NAME = "lift_constants_pass"
 _theirs: Any = vars(_lifting).get(_NAME)
 
 
 def _lifted(module: GraphModule, signature: Any, attributes: Any) -> dict[str, Any]:
     """PyTorch's constants of a graph; which parameters' data they are is noted."""
-    nodes = module.graph.find_nodes(op="get_attr") if _own.keeping else []
+    nodes = module.graph.find_nodes(op="get_attr") if keeping_parameters else []
     found = [getattr(module, node.target, None) for node in nodes]
     parameters = {
         memory: p
@@ -60,16 +56,6 @@ if _theirs is not None:
 def parameter_of(x: Any) -> Any:
     """The parameter whose data a constant is; the constant itself where it is none's."""
     return _parameters.get(x, x)
-
-
-@contextmanager
-def keeping_parameters() -> Generator[None]:
-    """While it lasts, it is noted which constants of what this thread exports are parameters."""
-    _own.keeping = True
-    try:
-        yield
-    finally:
-        _own.keeping = False
 
 
 def join_parameters(program: ExportedProgram) -> None:

@@ -21,7 +21,7 @@ from rnncc.frontends.torch.node_context import UNREAD_SCAN
 from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.records import record
 from rnncc.torch.autograd import apply
-from rnncc.torch.captured import Counts, Reading
+from rnncc.torch.captured import CellCall, Counts
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exporting import exported_scan
 from rnncc.torch.kept import Snapshot, StatePlace, put, tensors_of, together
@@ -238,11 +238,11 @@ def _loop(
         stand_ins = _stand_ins(kinds, batches, device)
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
         kind = how.reverse, how.precision
-        reading = Reading(rows, starts, names, is_first, plain, *kind, run)
-        given = _in_place_of(rows, xs), *_in_place_of(starts, carried)
+        reading = CellCall(rows, starts, names, is_first, plain, *kind, run)
+        operands = _in_place_of(rows, xs), *_in_place_of(starts, carried)
 
-        def read_once(reading: Reading) -> tuple[Any, Any, Any, bool]:
-            return read(cell, given[0], given[1], places, given[2], reading, bool(batches))
+        def read_once(reading: CellCall) -> tuple[Any, Any, Any, bool]:
+            return read(cell, operands[0], operands[1], places, operands[2], reading, bool(batches))
 
         results = read_once(reading)
         if _steps(xs) > 1 and reading.used[-1][0].counts:
@@ -259,7 +259,7 @@ def _loop(
     return ys, finals, after
 
 
-def _check_counts(reading: Reading, read_once: Callable[[Reading], Any]) -> None:
+def _check_counts(reading: CellCall, read_once: Callable[[CellCall], Any]) -> None:
     """Refuse a cell whose steps differ by numbers that Python keeps, unless these soon stay."""
     again = replace(reading, run=None)
     for _ in range(MOST_APART):

@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.scripted.writing import Written
+from rnncc.frontends.torch.scripted.writing import WrittenFunction
 
 IS_SCRIPT = "a module of TorchScript, which does not show its code"
 UNSCRIPTED = "rnncc.torch.unscripted(module) is the same in Python"
@@ -70,14 +70,14 @@ def _written(module: torch.jit.ScriptModule) -> torch.nn.Module:
     for name in own._method_names():
         method = own._get_method(name)
         try:
-            written = Written(own, method)
+            written = WrittenFunction(own, method)
         except CompileError as error:
             if name == "forward":
                 raise
             setattr(kind, name, _refused(error))
             continue
-        given = [a.default_value for a in method.schema.arguments if a.has_default_value()]
-        setattr(kind, name, written.function(tuple(given)))
+        defaults = [a.default_value for a in method.schema.arguments if a.has_default_value()]
+        setattr(kind, name, written.function(tuple(defaults)))
         for path, attribute in written.attributes:
             _set_attribute(tree, own, path, attribute, tensors)
     return tree

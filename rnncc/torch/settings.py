@@ -111,11 +111,11 @@ class Settings:
 def _with(
     places: list[Any], numbers: list[Any], asked: list[Asked], named: Iterable[Any] = ()
 ) -> Settings:
-    made = Settings.__new__(Settings)
-    made._places = [*places, *((owner_of(name), *place) for name, *place in named)]
-    made._numbers, made._asked = numbers, asked
-    made._stored, made._quick = set(), None
-    return made
+    settings = Settings.__new__(Settings)
+    settings._places = [*places, *((owner_of(name), *place) for name, *place in named)]
+    settings._numbers, settings._asked = numbers, asked
+    settings._stored, settings._quick = set(), None
+    return settings
 
 
 def _is_common(place: tuple[Any, ...]) -> bool:

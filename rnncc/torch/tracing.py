@@ -27,7 +27,7 @@ from rnncc.frontends.torch.node_context import BRANCH, hint_of, reason_of, user_
 from rnncc.frontends.torch.watch import watching
 from rnncc.garbage import only_among_new_objects
 from rnncc.torch.branching.reading import reading_branches
-from rnncc.torch.captured import Reading, captured, readings, row, state
+from rnncc.torch.captured import CellCall, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before, is_changeable
 from rnncc.torch.scripted import IS_SCRIPT, UNSCRIPTED
@@ -54,7 +54,7 @@ def read(
     states: Any,
     places: Sequence[StatePlace],
     kept: Sequence[Any],
-    reading: Reading,
+    reading: CellCall,
     is_open: bool,
 ) -> tuple[Any, Any, Any, bool]:
     """What the cell returns for rows and states, with results of `reading.run` as its tensors;
@@ -164,13 +164,13 @@ def _step(
         pytree.tree_map(_dtype_of, (rows, states, kept))
     for (owner, key), value in zip(places, kept, strict=True):
         put(owner, key, pytree.tree_map(_copy_or_constant, value))  # it may change that in place
-    given = copied(states)
-    result = cell(copied(rows), given)
+    copies = copied(states)
+    result = cell(copied(rows), copies)
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise TypeError(PAIR)
     y, new = result
-    in_place = is_changeable(new) and new is given  # TorchDynamo compares no tuples
-    if not in_place and not is_as_before(given, states):
+    in_place = is_changeable(new) and new is copies  # TorchDynamo compares no tuples
+    if not in_place and not is_as_before(copies, states):
         raise TypeError(CHANGED)
     new, after = _marked((in_order_of(states, new), [get(owner, key) for owner, key in places]))
     for owner, key in places:
@@ -178,10 +178,12 @@ def _step(
     return pytree.tree_map(_row_or_none, y), new, after, in_place
 
 
-def _read_by(cell: Any, kind: tuple[Any, ...], given: tuple[Any, ...], anew: bool = False) -> Any:
+def _read_by(
+    cell: Any, kind: tuple[Any, ...], arguments: tuple[Any, ...], anew: bool = False
+) -> Any:
     reader, is_new = _reader(cell, kind, anew)
     with only_among_new_objects() if is_new else nullcontext():
-        return reader(*given)
+        return reader(*arguments)
 
 
 def _reader(

@@ -6,7 +6,6 @@ TorchDynamo does not read within them; what a cell computes does not hang on the
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import wraps
@@ -20,16 +19,11 @@ from torch._functorch.pyfunctorch import (
 )
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from rnncc.frontends.torch.patches import ThreadStack
 from rnncc.frontends.torch.watch import not_watching
 
-
-class _Local(threading.local):
-    def __init__(self) -> None:
-        self.readings = list[tuple[Any, dict[int, Any]]]()
-        """The transforms that are not seen now, and what stands for tensors of theirs."""
-
-
-_local = _Local()
+_hidden = ThreadStack[tuple[Any, dict[int, Any]]]()
+"""The transforms that are not seen now, and what stands for tensors of theirs."""
 
 
 @contextmanager
@@ -39,11 +33,11 @@ def outside_of_transforms() -> Generator[None]:
         yield
         return
     with temporarily_clear_interpreter_stack() as stack:
-        _local.readings.append((stack, {}))
+        _hidden.stack.append((stack, {}))
         try:
             yield
         finally:
-            _local.readings.pop()
+            _hidden.stack.pop()
 
 
 def within_transforms(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,9 +45,9 @@ def within_transforms(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def run(*args: Any) -> Any:
-        if not _local.readings:
+        if not _hidden.stack:
             return function(*args)
-        with not_watching(), temporarily_restore_interpreter_stack(_local.readings[-1][0]):
+        with not_watching(), temporarily_restore_interpreter_stack(_hidden.stack[-1][0]):
             return function(*args)
 
     return run
@@ -61,7 +55,7 @@ def within_transforms(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor that a transform knows nothing of, as the cell sees the given one."""
-    known = _local.readings[-1][1]
+    known = _hidden.stack[-1][1]
     if id(tensor) not in known:
         plain = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
         known[id(tensor)] = tensor, plain.requires_grad_(tensor.requires_grad)
@@ -73,7 +67,7 @@ _from_tensor = FakeTensorMode.from_tensor
 
 @wraps(_from_tensor)
 def _from_plain_tensor(mode: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    if _local.readings and is_functorch_wrapped_tensor(tensor):
+    if _hidden.stack and is_functorch_wrapped_tensor(tensor):
         tensor = _plain(tensor)
     return _from_tensor(mode, tensor, *args, **kwargs)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import wraps
@@ -17,6 +16,8 @@ import torch._dynamo
 from torch._dynamo import convert_frame
 from torch._dynamo.eval_frame import TorchPatcher
 
+from rnncc.frontends.torch.patches import ThreadScope, once
+
 HAS_LIMITS = "recompile_limit" in signature(torch.compile).parameters
 """Whether `torch.compile` takes a limit of its own for each function, as it does from 2.12 on."""
 
@@ -27,13 +28,7 @@ _LOGGERS = [
 ]
 
 
-class _Own(threading.local):
-    reading = False
-
-
-_own = _Own()
-_lock = threading.Lock()
-_patched: list[str] = []
+_reading = ThreadScope()
 
 
 @contextmanager
@@ -92,23 +87,18 @@ def compile_often(function: Callable[..., Any], backend: Any) -> Callable[..., A
     if HAS_LIMITS:
         options["recompile_limit"] = most
         return torch.compile(function, **options)
-    with _lock:
-        if not _patched:
-            _patch()
-            _patched.append("limit")
+    _patch()
     compiled = torch.compile(function, **options)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
-        before, _own.reading = _own.reading, True
-        try:
+        with _reading:
             return compiled(*arguments)
-        finally:
-            _own.reading = before
 
     return call
 
 
+@once
 def _patch() -> None:
     """Let Dynamo compare with the larger limit while this thread reads such a function."""
     frames: Any = convert_frame
@@ -116,7 +106,7 @@ def _patch() -> None:
 
     @wraps(own)
     def exceeds(*args: Any) -> Any:
-        if not _own.reading:
+        if not _reading:
             return own(*args)
         with config.patch(recompile_limit=config.accumulated_recompile_limit):
             return own(*args)

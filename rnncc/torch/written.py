@@ -115,19 +115,26 @@ def _name_statistics(editor: Editor, node: Node) -> None:
     """Let the changes that a norm makes to what it is given be calls of their own."""
     training, by_default = _NORMS[node.target]
     names = _ARGUMENTS.format(training).split()
-    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
-    mean, var = given.get("running_mean"), given.get("running_var")
+    arguments = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    mean, var = arguments.get("running_mean"), arguments.get("running_var")
     if (
         not isinstance(mean, Node)
         or not isinstance(var, Node)
-        or given.get(training, by_default) is not True
+        or arguments.get(training, by_default) is not True
     ):
         return
-    numbers = given.get("momentum", 0.1), given.get("eps", 1e-5)
+    numbers = arguments.get("momentum", 0.1), arguments.get("eps", 1e-5)
     if not all(type(x) in (int, float) for x in numbers):
         return
     editor.like = node
-    operands = given["input"], given.get("weight"), given.get("bias"), mean, var, *numbers
+    operands = (
+        arguments["input"],
+        arguments.get("weight"),
+        arguments.get("bias"),
+        mean,
+        var,
+        *numbers,
+    )
     with editor.graph.inserting_before(node):
         result, *new = (_of_batch if node.target is batch_norm else _of_instances)(
             editor, *operands
@@ -144,8 +151,8 @@ def _of_batch(
 ) -> list[Node]:
     """What batch norm gives, and the next statistics."""
     function = _ATEN._native_batch_norm_legit_functional.default
-    made = editor.new(function, x, weight, bias, mean, var, True, *numbers)
-    return [editor.taken(made, i) for i in (0, 3, 4)]
+    normalised = editor.new(function, x, weight, bias, mean, var, True, *numbers)
+    return [editor.taken(normalised, i) for i in (0, 3, 4)]
 
 
 def _of_instances(
@@ -175,11 +182,11 @@ def writing(
         own = [arguments[i] for i in written.inputs]
         if _overlap(own, arguments):
             return original(*arguments)
-        given = list(arguments)
+        copies = list(arguments)
         if torch.is_grad_enabled():  # backward reads what was there before
             for i in written.inputs:
-                given[i] = given[i].clone()
-        results = list(run(*given))
+                copies[i] = copies[i].clone()
+        results = list(run(*copies))
         for tensor, new in zip(own, results[len(results) - len(own) :], strict=True):
             tensor.copy_(new)
         for i, number in written.results.items():

@@ -49,7 +49,7 @@ class Tape:
     _model: TrainableModel = field(repr=False)
     _inputs: Arrays = field(repr=False)
     _outputs: list[Array] = field(repr=False)
-    _sizes: _Sizes = field(repr=False)
+    _sizes: _TrainingSizes = field(repr=False)
     _blocks: list[Memory] = field(repr=False)
     """The memory; none once it is used up."""
 
@@ -82,7 +82,7 @@ def _used_up() -> ArrayError:
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class _TrainingSizes:
     """What follows from the sizes of a call: shapes by group of arrays, and bytes."""
 
     symbols: Shape
@@ -123,7 +123,7 @@ class TrainableModel(Compiled):
         self._grads = read_specs(metadata["grads"])
         self._workspace = _Workspace()
         self._spare: list[Memory] = []
-        self._known: dict[tuple[Shape | None, ...], _Sizes] = {}
+        self._known: dict[tuple[Shape | None, ...], _TrainingSizes] = {}
         self._fixed = [tuple(s.evaluate({}) for s in t.sizes) for t in self._trained.values()]
         self.parameters: dict[str, Array] = self._initial()
 
@@ -249,7 +249,7 @@ class TrainableModel(Compiled):
         return arrays
 
     def _results(
-        self, wanted: Iterable[str] | None, out: Mapping[str, Array] | None, sizes: _Sizes
+        self, wanted: Iterable[str] | None, out: Mapping[str, Array] | None, sizes: _TrainingSizes
     ) -> Arrays:
         """The arrays to write gradients into; None for one that is not wanted."""
         names = set(self._grads if wanted is None else wanted)
@@ -263,7 +263,7 @@ class TrainableModel(Compiled):
             )
         ]
 
-    def _check_shapes(self, cotangents: Shapeds, results: Shapeds, sizes: _Sizes) -> None:
+    def _check_shapes(self, cotangents: Shapeds, results: Shapeds, sizes: _TrainingSizes) -> None:
         specs = [*self._output_grads.values(), *self._grads.values()]
         shapes = [*sizes.shapes["output_grads"], *sizes.shapes["grads"]]
         for spec, expected, array in zip(specs, shapes, [*cotangents, *results], strict=True):
@@ -271,13 +271,13 @@ class TrainableModel(Compiled):
                 problem = f"has shape {list(array.shape)}, expected {list(expected)}"
                 raise ArrayError(f"the gradient of {spec.name} {problem}")
 
-    def _sizes(self, arguments: Shapeds, results: Shapeds) -> _Sizes:
+    def _sizes(self, arguments: Shapeds, results: Shapeds) -> _TrainingSizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
         key = given_shapes([*arguments, *results])
         known = self._known.get(key)
         return known or remember(self._known, key, self._find_sizes(arguments, results))
 
-    def _find_sizes(self, arguments: Shapeds, results: Shapeds) -> _Sizes:
+    def _find_sizes(self, arguments: Shapeds, results: Shapeds) -> _TrainingSizes:
         specs = (*self.inputs.values(), *self.outputs.values())
         used = set[str]().union(*(size.symbols for spec in specs for size in spec.sizes))
         needed = tuple(symbol for symbol in self._symbols if symbol in used)
@@ -285,7 +285,7 @@ class TrainableModel(Compiled):
         groups = {"outputs": self.outputs, "output_grads": self._output_grads, "grads": self._grads}
         shapes = {group: shapes_of(specs, symbols) for group, specs in groups.items()}
         tape, workspace = (self._bytes(n, symbols) for n in ("tape_bytes", "workspace_bytes"))
-        return _Sizes(tuple(symbols.values()), shapes, tape, workspace)
+        return _TrainingSizes(tuple(symbols.values()), shapes, tape, workspace)
 
     def _held(self) -> Arrays:
         """The parameters in order, whatever the caller made of the dict."""
@@ -313,7 +313,12 @@ class TrainableModel(Compiled):
             self._spare.append(block)
 
     def _call(
-        self, name: str, tables: list[Any], tape: Memory, sizes: _Sizes, pool: Parallel | None
+        self,
+        name: str,
+        tables: list[Any],
+        tape: Memory,
+        sizes: _TrainingSizes,
+        pool: Parallel | None,
     ) -> None:
         places = [addressof(table) for table in tables]
         places += [tape.address, self._workspace.of(sizes.workspace)]

@@ -13,7 +13,7 @@ from rnncc.bench.cases import Case
 from rnncc.bench.chart import TIMES, draw
 from rnncc.bench.contenders import Contender
 from rnncc.bench.machine import Ceilings
-from rnncc.bench.running import Effort, Result
+from rnncc.bench.running import CaseResult, Effort
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
 from rnncc.driver.timing import Times, time_text
 
@@ -31,9 +31,9 @@ def contender(name: str) -> Contender:
     return Contender(name, "rnncc.bench.own" if ours else "peer", "", precision)
 
 
-def made_up(left: dict[str, str] | None = None) -> Result:
+def made_up(left: dict[str, str] | None = None) -> CaseResult:
     named = {"rnncc": 100, "rnncc bf16": 50, "A": 150, "B": 400, "C bf16": 60}
-    return Result(
+    return CaseResult(
         Case("lstm", 64, 1, 100, called="LSTM"),
         {name: microseconds(median) for name, median in named.items()},
         {name: contender(name) for name in named},
@@ -76,7 +76,7 @@ def test_table(capsys: Capture) -> None:
 
 def test_table_without_peers_has_no_ratio(capsys: Capture) -> None:
     alone = {"rnncc": contender("rnncc")}
-    print_results([Result(Case("gru", 8), {"rnncc": microseconds(3)}, alone)])
+    print_results([CaseResult(Case("gru", 8), {"rnncc": microseconds(3)}, alone)])
     assert "ratio" not in capsys.readouterr().out
 
 
@@ -100,7 +100,7 @@ def test_ceilings_of_several_cores(capsys: Capture) -> None:
 
 
 def test_picture() -> None:
-    odd = Result(
+    odd = CaseResult(
         Case("net", net="a<b>.pb", sizes=(("T", 3),)),
         {"rnncc": microseconds(5)},
         {"rnncc": contender("rnncc")},

@@ -106,7 +106,7 @@ def test_parquet(model: Model, tmp_path: Path, capsys: Capture) -> None:
     assert main(["run", *NET, "-i", str(numbered), *words[5:9]]) == 2  # `when` are no lengths
     assert "has no column for seq_lengths" in capsys.readouterr().err
     assert main(["run", *NET, "-i", str(source), "--lengths", "x"]) == 2
-    assert "--lengths: x is no input of whole numbers [N]" in capsys.readouterr().err
+    assert "--lengths: x is no input of integers [N]" in capsys.readouterr().err
     assert main(["run", *NET, "-i", str(ROOT / "examples/lstm.npz"), "--lengths", "x"]) == 2
     assert "--lengths: goes with a table" in capsys.readouterr().err
     source.write_text("none")

@@ -110,7 +110,7 @@ def test_threads_and_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_functions_stay_short() -> None:
     lengths = list[int]()
-    for count in (600, 1200):
+    for count in (300, 600):
         b = Builder.net("made")
         xs = [b.input(f"x{i}", (1, 4)) for i in range(count)]
         net = b.finish({"y": b.concat(xs, 0)})

@@ -18,8 +18,9 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.kern.program import KernelProgram
-from rnncc.nn.convolution import Window, convolution
+from rnncc.nn.convolution import convolution
 from rnncc.nn.pooling import max_pool
+from rnncc.nn.windows import Window
 from rnncc.options import Options
 from rnncc.planning import place_runs
 from tests.codegen.compiled import Bare

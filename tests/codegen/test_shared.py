@@ -85,7 +85,8 @@ def test_short_products_that_stand_often() -> None:
 
 
 def test_short_products_keep_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = cells.elman(WIDTH, 24, layers=9, seed=5)
+    monkeypatch.setattr(outlined, "OFTEN", 2)
+    net = cells.elman(WIDTH, 24, layers=3, seed=5)
     lines, found = functions(net, train=True), results(net, True)
     monkeypatch.setattr(outlined, "OFTEN", 1000)
     assert len(functions(net, train=True)) < len(lines)

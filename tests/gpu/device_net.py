@@ -15,7 +15,8 @@ from rnncc.codegen.nvptx.device import DeviceCode, emit_device
 from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
 from rnncc.driver import compiling
 from rnncc.ir.types import NUMPY
-from rnncc.kern.entry_points import (
+from rnncc.kern.entry_points import entry_points
+from rnncc.kern.entry_steps import (
     Call,
     Copy,
     Default,
@@ -26,7 +27,6 @@ from rnncc.kern.entry_points import (
     Seal,
     Source,
     Stored,
-    entry_points,
 )
 from rnncc.kern.library import Library
 from rnncc.kern.program import Port

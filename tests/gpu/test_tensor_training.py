@@ -17,7 +17,7 @@ from rnncc.kern import interpreter as kern_interpreter
 from rnncc.kern.kernels import Map
 from rnncc.kern.library import Library
 from rnncc.planning.layout import plan
-from rnncc.planning.phases import Memory, phases
+from rnncc.planning.phases import NamedMemory, phases
 from tests.golden import Arrays
 from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of
@@ -251,7 +251,7 @@ def test_rows_that_a_block_rounds() -> None:
     program = k.program([port("x", T, N, width)], [port("y", T, N, width)])
     plan(program, spread=True)
     casts = [op for op in program.func.walk() if isinstance(op, Map) and rounding.suits(op)]
-    assert casts and phases(program.func, Memory.of(program.func)).rows.issuperset(casts)
+    assert casts and phases(program.func, NamedMemory.of(program.func)).rows.issuperset(casts)
     net = DeviceNet(Library.of(program), 32, 3)
     given = np.random.default_rng(1).standard_normal((3, 7, width)).astype(np.float32)
     found = net.run({"x": given}, {"T": 3, "N": 7})["y"]

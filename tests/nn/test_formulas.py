@@ -15,8 +15,9 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.nn import arithmetic, indexing, normalisation, pooling, reduction
-from rnncc.nn.convolution import Window, convolution
+from rnncc.nn.convolution import convolution
 from rnncc.nn.transposed_convolution import transposed_convolution
+from rnncc.nn.windows import Window
 from rnncc.passes.differentiate import differentiate
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.split_windows import SplitWindows

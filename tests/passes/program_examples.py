@@ -20,7 +20,7 @@ from rnncc.passes.fold_constants import fold_constants
 from rnncc.passes.gradient_program import gradient_program
 from rnncc.passes.instances import instances
 from rnncc.passes.pack_tape import pack_tape
-from rnncc.passes.rematerialise import AllSteps, Choice, rematerialise
+from rnncc.passes.rematerialise import AllSteps, Recomputation, rematerialise
 from rnncc.passes.rows_by_number import find_rows
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.split_phases import Phases, split_phases
@@ -160,7 +160,7 @@ def _results(program: Program) -> list[Any]:
     return [op for op in program.net.body.block.ops if op.results and op.operands]
 
 
-def _told(choice: Choice, names: dict[SSAValue, str]) -> list[str]:
+def _told(choice: Recomputation, names: dict[SSAValue, str]) -> list[str]:
     groups = {"save": choice.saved, "compute again": choice.repeated}
     return [
         f"{word} {names[node]}"

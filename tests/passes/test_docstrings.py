@@ -7,9 +7,11 @@ from collections.abc import Callable
 import pytest
 from xdsl.ir import SSAValue
 
+from rnncc import pipeline
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.rewriting import NetPass
+from rnncc.passes import simplify
 from rnncc.passes.accumulate import Accumulate
 from rnncc.passes.add_before_sums import AddBeforeSums
 from rnncc.passes.canonicalize import Canonicalize
@@ -272,6 +274,13 @@ def nets(kind: type[NetPass]) -> tuple[str, str]:
     before = show(program)
     applied(kind())(program)
     return before, show(program)
+
+
+def test_every_pass_has_an_example() -> None:
+    """Those of the pipeline, and those that they are made of."""
+    steps = (*pipeline.STREAMING, *pipeline.INFERENCE, *pipeline.TRAINING)
+    kinds = {type(step.action) for step in steps if isinstance(step.action, NetPass)}
+    assert kinds | set(map(type, simplify.PASSES)) == EXAMPLES.keys()
 
 
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.name)

@@ -18,9 +18,10 @@ from rnncc.ir.ops.shape import Broadcast, Transpose
 from rnncc.ir.ops.source import Constant
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
-from rnncc.nn.convolution import Window, convolution
+from rnncc.nn.convolution import convolution
 from rnncc.nn.pooling import max_pool
 from rnncc.nn.reduction import mean
+from rnncc.nn.windows import Window
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.compiling import lower

@@ -13,7 +13,7 @@ from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Map, Reduce
 from rnncc.planning.layout import plan
-from rnncc.planning.phases import MOST_PENDING, MOST_WIDTH, Memory, Wait, phases, row_points
+from rnncc.planning.phases import MOST_PENDING, MOST_WIDTH, NamedMemory, Wait, phases, row_points
 from tests.kern_samples import Kern, N, T, region, row_major, strided
 
 H = 8
@@ -78,7 +78,7 @@ class Body:
         for number, op in enumerate(program.buffers):
             apart = f"{APART * number}*N"
             op.properties["offset"] = StringAttr((offsets or {}).get(op.label.data, apart))
-        self.phases, self.program = phases(program.func, Memory.of(program.func)), program
+        self.phases, self.program = phases(program.func, NamedMemory.of(program.func)), program
         loop = next(op for op in program.func.walk() if isinstance(op, For))
         self.ops = [op for op in loop.body.block.ops if isinstance(op, Map | Reduce)]
         return [self.phases.behind(op) for op in self.ops]
@@ -197,7 +197,7 @@ def test_states_of_a_stream_may_share_memory(of_state: Sequence[str], wait: Wait
     k.loop("t", T, [], body)
     func = k.program().func
     first = next(op for op in func.walk() if isinstance(op, Map))
-    assert phases(func, Memory.of(func)).behind(first) is wait
+    assert phases(func, NamedMemory.of(func)).behind(first) is wait
 
 
 @pytest.mark.parametrize(("spread", "waits"), [(False, [ROWS, ALL, ROWS]), (True, [ROWS] * 3)])
@@ -221,5 +221,5 @@ def test_memory_that_saves_a_wait(spread: bool, waits: list[Wait]) -> None:
     program = k.program()
     plan(program, spread)
     maps = [op for op in program.func.walk() if isinstance(op, Map)]
-    found = phases(program.func, Memory.of(program.func))
+    found = phases(program.func, NamedMemory.of(program.func))
     assert [found.behind(op) for op in maps[:3]] == waits

@@ -105,7 +105,7 @@ def test_layers(name: str) -> None:
 def test_words() -> None:
     torch.manual_seed(0)
     check(
-        Labelled(),
+        Labelled(layers=1),
         lambda t, n: (torch.randint(0, 9, (n, t)),),
         {"words": {0: N, 1: T}},
         [(4, 3), (5, 2)],

@@ -1,4 +1,4 @@
-"""Rows that a kernel computes where it does not compute all: their number, and their indices."""
+"""The active rows of a kernel that does not compute all: their count and their indices."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Buffers:
 
 
 @record
-class _Rows:
+class _PackedOperand:
     """An operand; `shifted`: whether some of its rows are those of `first`."""
 
     pointer: Pointer
@@ -47,7 +47,7 @@ class _Rows:
 
 
 @record
-class _Tile:
+class _PackedTile:
     """A tile's place and size; `width`: columns of its panel."""
 
     row: Value
@@ -139,8 +139,12 @@ class _ContractCode:
     def _sides(self, start: Value) -> tuple[Side, Side]:
         """The left and the right operand from a chunk's start on."""
         op, buffers, sizes = self.op, self.buffers, self.op.sizes
-        a = _Rows(buffers.a, get_access(op.a_access), sizes[1], self._is_shifted(of_b=False))
-        b = _Rows(buffers.b, get_access(op.b_access), sizes[2], self._is_shifted(of_b=True))
+        a = _PackedOperand(
+            buffers.a, get_access(op.a_access), sizes[1], self._is_shifted(of_b=False)
+        )
+        b = _PackedOperand(
+            buffers.b, get_access(op.b_access), sizes[2], self._is_shifted(of_b=True)
+        )
         left, right = (b, a) if self.tiling.swapped else (a, b)
         return (lambda j: self._row(left, start, j)), (lambda j: self._row(right, start, j))
 
@@ -151,7 +155,7 @@ class _ContractCode:
         """Whether the left, or the right, operand's rows are in two places."""
         return self._is_shifted(of_b=left == self.tiling.swapped)
 
-    def _row(self, rows: _Rows, start: Value, j: Value) -> Pointer:
+    def _row(self, rows: _PackedOperand, start: Value, j: Value) -> Pointer:
         """The j-th row of a chunk."""
         emit, b, first = self.emit, self.emit.b, self.buffers.first
         k = b.add(start, j)
@@ -172,7 +176,7 @@ class _ContractCode:
             b.select(outside, other_row.base, self._own_row(rows, own).base), first.dtype
         )
 
-    def _own_row(self, rows: _Rows, k: Value) -> Pointer:
+    def _own_row(self, rows: _PackedOperand, k: Value) -> Pointer:
         emit, access = self.emit, rows.access
         start = emit.at(rows.pointer, emit.dim(access.offset))
         return emit.at(start, emit.b.mul(k, emit.dim(access.strides[0])))
@@ -235,12 +239,12 @@ class _ChunkCode:
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             row = b.mul(i, I64(tiling.height))
-            self._row(_Tile(row, tiling.height, column, width), panels, packs_left)
+            self._row(_PackedTile(row, tiling.height, column, width), panels, packs_left)
             return []
 
         def last() -> None:
             row = I64(full * tiling.height)
-            self._row(_Tile(row, left, column, width), panels, packs_left)
+            self._row(_PackedTile(row, left, column, width), panels, packs_left)
 
         self.emit.shared(I64(full), iteration, last=last if left else None)
 
@@ -276,7 +280,7 @@ class _ChunkCode:
             for line in range(0, width, LINE):
                 emit.fetch(row, I64(line), 2)
 
-    def _row(self, first: _Tile, panels: Value, packs_left: bool) -> None:
+    def _row(self, first: _PackedTile, panels: Value, packs_left: bool) -> None:
         """A row of tiles."""
         emit, b, tiling = self.emit, self.emit.b, self.tiling
         left = self._pack_left(first) if packs_left else None
@@ -289,7 +293,7 @@ class _ChunkCode:
 
         emit.loop(panels, iteration)
 
-    def _pack_left(self, tile: _Tile) -> Pointer:
+    def _pack_left(self, tile: _PackedTile) -> Pointer:
         emit, room = self.emit, self.emit.stack
 
         def iteration(j: Value, carried: list[Value]) -> list[Value]:
@@ -306,7 +310,7 @@ class _ChunkCode:
         lanes = self.tiling.lanes
         return [(v, self.emit.mask(width - v, lanes)) for v in range(0, width, lanes)]
 
-    def _tile(self, tile: _Tile, left: Pointer | None, right: Pointer | None) -> None:
+    def _tile(self, tile: _PackedTile, left: Pointer | None, right: Pointer | None) -> None:
         """Load the sums, add all rows of the chunk, store the sums; None: not packed."""
         emit, b, lanes = self.emit, self.emit.b, self.tiling.lanes
         places: list[tuple[Value, Value | None]] = []
@@ -325,7 +329,7 @@ class _ChunkCode:
 
     def _step(
         self,
-        tile: _Tile,
+        tile: _PackedTile,
         left: Pointer | None,
         right: Pointer | None,
         j: Value,

@@ -19,7 +19,7 @@ from rnncc.codegen.cpu.threads import Team, alone
 from rnncc.codegen.llvm.values import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.dims import Dim
-from rnncc.kern.entry_points import (
+from rnncc.kern.entry_steps import (
     Call,
     CheckSizes,
     Copy,
@@ -56,7 +56,7 @@ def emit_entry_point(
         calls: the programs.
         single: does one step of one sequence, if there is a program for that alone.
     """
-    writer = _Writer(module, library, entry, calls, target)
+    writer = _FunctionWriter(module, library, entry, calls, target)
     if single is not None:
         writer.write_single(single)
     writer.write(entry.steps)
@@ -118,7 +118,7 @@ class LlvmEntryWriter:
         return pointer
 
 
-class _Writer(LlvmEntryWriter):
+class _FunctionWriter(LlvmEntryWriter):
     """Writes one function, step after step."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What code for a CPU is sized by: the pipelines and caches of its cores, by LLVM's CPU names.
+"""The pipelines and caches that code for a CPU is sized by, by LLVM's CPU names.
 
 Figures are those that the makers publish (Intel's and AMD's optimisation manuals, Arm's software
 optimisation guides), or that uops.info and Agner Fog's instruction tables measured. A CPU that is

@@ -32,7 +32,7 @@ from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.stored_terms import StoredTerms
 from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.llvm.values import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
-from rnncc.codegen.llvm.walk import Walk
+from rnncc.codegen.llvm.walk import ProgramWalk
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import buffer_dtype
@@ -77,7 +77,7 @@ def emit_program(
         emit.team = Team(module, emit.b, function.args[4])
     slots = None if target.compact else slots_of(program)
     table = emit.slots(len(slots)) if slots else ir.Constant(POINTER, None)
-    body = _Body(emit, program, [*function.args[:4], table], shared, orders, slots)
+    body = _FunctionBody(emit, program, [*function.args[:4], table], shared, orders, slots)
     if not checked:
         body.check(bounds)
     body.run()
@@ -95,7 +95,7 @@ class _Pointers(dict[SSAValue, Pointer]):
         return self._find(value)
 
 
-class _Body(Walk[CpuEmit]):
+class _FunctionBody(ProgramWalk[CpuEmit]):
     """A function's body: checks, buffers, then kernels and loops in order.
 
     Args:
@@ -174,16 +174,16 @@ class _Body(Walk[CpuEmit]):
         self.block(op for op in ops if not isinstance(op, Yield))
         self._hand_on(v for op in ops if isinstance(op, For) for v in op.finals)
 
-    def _apart(self, write: Callable[[_Body], None]) -> None:
+    def _apart(self, write: Callable[[_FunctionBody], None]) -> None:
         """Write code as a function of its own, and call it."""
         emit, b, blocks = self.emit, self.emit.b, len(self.blocks)
         known = {n: v for n, v in emit.symbols.items() if isinstance(v, ir.Constant)}
         names = [name for name in emit.symbols if name not in known]
         team = [] if emit.team is None else [emit.team.struct]
         number = I64(0) if emit.iteration is None else emit.iteration
-        given = [*self.blocks, *team, number, *(emit.symbols[name] for name in names)]
+        arguments = [*self.blocks, *team, number, *(emit.symbols[name] for name in names)]
         name = emit.module.get_unique_name(f"{emit.module.name}_part")
-        signature = ir.FunctionType(I32, [value.type for value in given])
+        signature = ir.FunctionType(I32, [value.type for value in arguments])
         function = ir.Function(emit.module, signature, name)
         function.linkage = "internal"
         function.attributes.add("nounwind")
@@ -192,13 +192,13 @@ class _Body(Walk[CpuEmit]):
         if team:
             inner.team = Team(emit.module, inner.b, function.args[blocks])
         inner.iteration = None if emit.iteration is None else function.args[blocks + len(team)]
-        part = _Body(
+        part = _FunctionBody(
             inner, self.program, function.args[:blocks], self.shared, self.orders, self.slots
         )
         part.labelled, part.serving = self.labelled, self.serving
         write(part)
         inner.b.ret(I32(OK))
-        code = b.call(function, given)
+        code = b.call(function, arguments)
         with emit.when(b.icmp_signed("!=", code, I32(OK))):
             b.ret(code)
 

@@ -40,7 +40,7 @@ class FusedPass:
     ) -> None:
         self.emit, self.lanes, self.inside = emit, emit.target.lanes, inside
         self.rows, self.columns = kernels[0].size
-        self.parts = [_Part(self, k, own) for k, own in zip(kernels, operands, strict=True)]
+        self.parts = [_PassKernel(self, k, own) for k, own in zip(kernels, operands, strict=True)]
         self.folded = [part for part in self.parts if part.folds]
         size = self.rows * self.lanes
         self.totals = [room(i, size, part.dtype) for i, part in enumerate(self.folded)]
@@ -131,7 +131,7 @@ class FusedPass:
         return sums
 
 
-class _Part:
+class _PassKernel:
     """A kernel of a pass."""
 
     def __init__(self, whole: FusedPass, kernel: MatrixKernel, operands: list[Pointer]) -> None:
@@ -237,7 +237,9 @@ class _PartRow:
         total: its sum over columns so far.
     """
 
-    def __init__(self, part: _Part, row: Value, first: int, read: dict[object, Value]) -> None:
+    def __init__(
+        self, part: _PassKernel, row: Value, first: int, read: dict[object, Value]
+    ) -> None:
         self.part, self.row, self.first, emit = part, row, first, part.emit
         fixed, known = part.whole.fixed, dict[SSAValue, Value]()
         for i, argument in enumerate(part.arguments):

@@ -16,7 +16,7 @@ from rnncc.codegen.cpu.matrix_kernels import MatrixKernel
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Map
-from rnncc.planning.resident import PlaceKernel, ResidentLoop
+from rnncc.planning.resident import ResidentKernel, ResidentLoop
 
 MOST_FUNCTIONS = 32
 """Of the code of a pass, in vectors: LLVM's time grows with the square of it, and to read a state
@@ -32,7 +32,7 @@ class Stage:
     """
 
     kernels: list[MatrixKernel]
-    alone: PlaceKernel | None = None
+    alone: ResidentKernel | None = None
     inside: frozenset[Buffer] = frozenset()
 
 
@@ -48,7 +48,7 @@ class _Stages:
     def __init__(self, plan: ResidentLoop, lanes: int) -> None:
         self.plan, self.lanes = plan, lanes
         self.found = list[Stage]()
-        self.numbers = dict[PlaceKernel, int]()
+        self.numbers = dict[ResidentKernel, int]()
 
     def of(self, loop: For) -> list[Stage]:
         parts = (self.plan.kernels.get(op) for op in loop.body.block.ops)
@@ -66,13 +66,13 @@ class _Stages:
             stage.inside = frozenset(b for b in _written(stage) if _is_inside(b, stage))
         return self.found
 
-    def _matrix(self, part: PlaceKernel) -> MatrixKernel | None:
+    def _matrix(self, part: ResidentKernel) -> MatrixKernel | None:
         """None for a kernel that stands by itself."""
         matrix = None if self._may_be_absent(part) else MatrixKernel.of(part, self.lanes)
         few = matrix is not None and matrix.functions(self.lanes) <= MOST_FUNCTIONS
         return matrix if few else None
 
-    def _may_be_absent(self, part: PlaceKernel) -> bool:
+    def _may_be_absent(self, part: ResidentKernel) -> bool:
         """Whether it is not run where nobody wants what it writes."""
         buffers = [b for value in part.op.outs for b in self.plan.known[value]]
         # Others have something to stand in for an output that nobody wants, and are always run.
@@ -90,7 +90,7 @@ class _Stages:
         functions = sum(kernel.functions(self.lanes) for kernel in (*kernels, matrix))
         return bool(kernels) and kernels[0].size == matrix.size and functions <= MOST_FUNCTIONS
 
-    def _behind(self, part: PlaceKernel, number: int, matrix: MatrixKernel) -> int:
+    def _behind(self, part: ResidentKernel, number: int, matrix: MatrixKernel) -> int:
         """The first stage that a kernel may be in because of one before it."""
         before = next((k for k in self.found[number].kernels if k.part is part), None)
         pairs = list(self._shared(part, matrix.part))
@@ -99,7 +99,9 @@ class _Stages:
         )
         return number if same else number + 1 if pairs else 0
 
-    def _shared(self, one: PlaceKernel, other: PlaceKernel) -> Iterator[tuple[Access, Access]]:
+    def _shared(
+        self, one: ResidentKernel, other: ResidentKernel
+    ) -> Iterator[tuple[Access, Access]]:
         """Accesses of two kernels to one buffer, of which at least one writes."""
         for a, (x, access) in enumerate(one.operands):
             for b, (y, following) in enumerate(other.operands):

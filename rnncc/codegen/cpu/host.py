@@ -42,8 +42,8 @@ def check_runs_here(target: Core) -> None:
     if system_of(target.triple) != system_of(own.triple):
         lacking = "another system"
     elif architecture_of(target.triple) == architecture_of(own.triple):
-        wanted = {*needed(target), *(AMX[dtype] for dtype in target.tiles)}
-        lacking = ", ".join(sorted(wanted - set(had(own))))
+        required = {*needed(target), *(AMX[dtype] for dtype in target.tiles)}
+        lacking = ", ".join(sorted(required - set(had(own))))
         if not lacking and target.tiles and not permitted():
             lacking = "the system's leave to use AMX"
     if lacking:

@@ -15,8 +15,8 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.interchanged_places import Places
-from rnncc.codegen.cpu.interchanged_run import InterchangedLoop, Rows, Run
+from rnncc.codegen.cpu.interchanged_places import UnitVector
+from rnncc.codegen.cpu.interchanged_run import InterchangedLoop, Rows, StepRun
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.llvm.values import I64, Pointer, Value
@@ -121,10 +121,10 @@ def emit_interchanged(
         pointers: of all values outside of the loop's body.
         rows: the pointer of a row, where the loop's index is a symbol.
     """
-    _Loop(emit, plan, pointers, rows).write()
+    _InterchangedLoops(emit, plan, pointers, rows).write()
 
 
-class _Loop(InterchangedLoop):
+class _InterchangedLoops(InterchangedLoop):
     """The loop over runs, and inside over vectors of units."""
 
     def __init__(
@@ -151,7 +151,7 @@ class _Loop(InterchangedLoop):
             rest = b.sub(count, done)
             steps = size if single else b.select(b.icmp_signed("<", rest, size), rest, size)
             begin = b.add(start, b.sub(rest, I64(1)) if self.back else done)
-            return self._run(Run(self, begin, steps))
+            return self._run(StepRun(self, begin, steps))
 
         finals = emit.loop(
             count if single else emit.parts(count, size), iteration, [p.base for p in like]
@@ -159,12 +159,12 @@ class _Loop(InterchangedLoop):
         for result, base, pointer in zip(loop.finals, finals, like, strict=True):
             self.pointers[result] = Pointer(base, pointer.dtype)
 
-    def _run(self, run: Run) -> list[Value]:
+    def _run(self, run: StepRun) -> list[Value]:
         emit, plan = self.emit, self.plan
 
         def outer(indices: list[Value]) -> None:
             def vector(start: Value, mask: Value | None) -> None:
-                Places(run, indices, emit.b.add(self.first, start), mask).emit_steps()
+                UnitVector(run, indices, emit.b.add(self.first, start), mask).emit_steps()
 
             emit.in_vectors(self.units, self.lanes, vector)
 

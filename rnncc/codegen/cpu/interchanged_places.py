@@ -7,7 +7,7 @@ from dataclasses import field
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.interchanged_run import ZERO, Known, Run
+from rnncc.codegen.cpu.interchanged_run import ZERO, Known, StepRun
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
@@ -46,14 +46,14 @@ class _Element:
         return _Element(value, part.beside(access, indices), part.along(access), access.offset)
 
 
-class Places:
+class UnitVector:
     """A vector of units during a run of steps.
 
     Attributes:
         moving: strides and step -> where elements are at the first step, and how far apart.
     """
 
-    def __init__(self, run: Run, indices: list[Value], unit: Value, mask: Value | None) -> None:
+    def __init__(self, run: StepRun, indices: list[Value], unit: Value, mask: Value | None) -> None:
         self.run, self.emit, self.loop, self.mask = run, run.emit, run.loop, mask
         self.indices, self.unit, self.lanes = indices, unit, run.loop.lanes
         self.shifts = dict[Strides, Value]()
@@ -72,14 +72,14 @@ class Places:
             for c, offset in elements
         ]
         begin = [first for first, _ in self.moving.values()]
-        made = self._rows_ahead(begin) if self.loop.ahead else []
+        rows_ahead = self._rows_ahead(begin) if self.loop.ahead else []
 
         def iteration(k: Value, carried: list[Value]) -> list[Value]:
             places = dict(zip(self.moving, carried[len(states) :], strict=True))
             step = _Step(self, places)
             for (c, offset), value in zip(elements, carried, strict=False):
                 step.known[c.argument, offset] = value
-            for key in made:
+            for key in rows_ahead:
                 step.known[key] = emit.load(self.loop.room(key, k), self.lanes)
             with run.at_step(k):
                 step.compute(self.loop.following)
@@ -95,7 +95,7 @@ class Places:
 
     def _rows_ahead(self, begin: list[Value]) -> list[Known]:
         """The kernels that are done before the run; what they make of each step."""
-        made = list[Known]()
+        computed = list[Known]()
 
         def iteration(k: Value, carried: list[Value]) -> list[Value]:
             places = dict(zip(self.moving, carried, strict=True))
@@ -103,12 +103,12 @@ class Places:
             with self.run.at_step(k):
                 step.compute(self.loop.ahead)
             for key, value in step.known.items():
-                made.append(key)
+                computed.append(key)
                 self.emit.store(value, self.loop.room(key, k), self.lanes)
             return self._next(places)
 
         self.emit.loop(self.run.steps, iteration, begin)
-        return made
+        return computed
 
     def _next(self, places: Mapping[_Moving, Value]) -> list[Value]:
         """Where elements are at the next step."""
@@ -172,7 +172,7 @@ class _Step:
         known: what is in registers: states, and what kernels have written.
     """
 
-    def __init__(self, places: Places, at: Mapping[_Moving, Value]) -> None:
+    def __init__(self, places: UnitVector, at: Mapping[_Moving, Value]) -> None:
         self.places, self.emit, self.loop, self.at = places, places.emit, places.loop, at
         self.known = dict[Known, Value]()
         self.read = dict(places.fixed)

@@ -71,7 +71,7 @@ class InterchangedLoop:
 
 
 @record
-class _Stream:
+class _OperandSteps:
     """Where a kernel's operand is at the first step of a run, and how far apart its steps are.
 
     Attributes:
@@ -83,7 +83,7 @@ class _Stream:
     step: Dim | Value = ZERO
 
 
-class Run:
+class StepRun:
     """A run of steps.
 
     Attributes:
@@ -94,7 +94,7 @@ class Run:
         self.emit, self.plan, self.loop = loop.emit, loop.plan, loop
         self.begin, self.steps, self.block = begin, steps, loop.plan.loop.body.block
         self.index = loop.plan.loop.index.data
-        self.streams = dict[tuple[SSAValue, Dim], _Stream]()
+        self.streams = dict[tuple[SSAValue, Dim], _OperandSteps]()
         with self.at_step(self.emit.b.sub(steps, I64(1))):
             self.ends = {row: loop.rows(_row_of(row)) for row in self.plan.loop.yields}
         with self.at_step(I64(0)):
@@ -110,7 +110,7 @@ class Run:
         time = b.sub(self.begin, step) if self.loop.back else b.add(self.begin, step)
         return self.emit.symbols_set({self.index: time})
 
-    def _stream(self, value: SSAValue, offset: Dim) -> _Stream:
+    def _stream(self, value: SSAValue, offset: Dim) -> _OperandSteps:
         emit, row = self.emit, self._row(value)
         buffer = self.loop.pointers[value if row is None else row.buffer]
         start = ZERO if row is None else get_dim(row.index) * get_dim(row.stride)
@@ -118,17 +118,21 @@ class Run:
         many = row is not None and buffer.ring not in (None, 1)
         # Rows in two places, or in a ring of several: the next one is not a fixed distance away.
         if step is None or isinstance(row, ShiftedRow) or many:
-            return _Stream()
+            return _OperandSteps()
         if row is None or buffer.ring is None:
-            return _Stream(emit.at(replace(buffer, ring=None), emit.dim(start + offset)), step)
+            return _OperandSteps(
+                emit.at(replace(buffer, ring=None), emit.dim(start + offset)), step
+            )
         # The ring's one row stays where it is, and so must the offset within.
         if self._step(offset) != 0:
-            return _Stream()
+            return _OperandSteps()
         at, ahead = I64(0), ZERO  # a ring of one row, unless the caller has them all
         if buffer.absent is not None:
             at = emit.b.select(buffer.absent, at, emit.dim(start))
             ahead = emit.b.select(buffer.absent, I64(0), emit.dim(step))
-        return _Stream(emit.at(emit.at(replace(buffer, ring=None), at), emit.dim(offset)), ahead)
+        return _OperandSteps(
+            emit.at(emit.at(replace(buffer, ring=None), at), emit.dim(offset)), ahead
+        )
 
     def _row(self, value: SSAValue) -> Row | ShiftedRow | None:
         """What makes a value within the loop."""

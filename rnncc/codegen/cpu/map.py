@@ -312,7 +312,7 @@ def _part(nest: Nest, number: int) -> tuple[Access, ...]:
 def _interleaved(b: ir.IRBuilder, vectors: Sequence[Value]) -> list[Value]:
     """The first element of each vector, then the second of each, and so on."""
     count, lanes = len(vectors), cast(ir.VectorType, vectors[0].type).count
-    made = list[Value]()
+    interleaved = list[Value]()
     for first in range(0, count * lanes, lanes):
         found = vectors[0]
         # lane i takes element at of vector number % count; what is taken already stays
@@ -323,5 +323,5 @@ def _interleaved(b: ir.IRBuilder, vectors: Sequence[Value]) -> list[Value]:
                 before = at if number == 1 else lane
                 chosen.append(lanes + at if source == number else before)
             found = b.shuffle_vector(found, vector, selection(*chosen))
-        made.append(found)
-    return made
+        interleaved.append(found)
+    return interleaved

@@ -10,7 +10,7 @@ from rnncc.ir.ops.base import Cost, cost_of
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Reduce
-from rnncc.planning.resident import PlaceKernel
+from rnncc.planning.resident import ResidentKernel
 from rnncc.records import record
 
 MOST_VECTORS, TOGETHER = 8, 4
@@ -29,14 +29,14 @@ class MatrixKernel:
         over_rows, over_columns: whether it adds them up.
     """
 
-    part: PlaceKernel
+    part: ResidentKernel
     rows: int
     columns: int
     over_rows: bool
     over_columns: bool
 
     @staticmethod
-    def of(part: PlaceKernel, lanes: int) -> MatrixKernel | None:
+    def of(part: ResidentKernel, lanes: int) -> MatrixKernel | None:
         """None for a kernel over something else, or that has lanes otherwise."""
         op, axes = part.op, (*part.kept, *part.reduced)
         if len(axes) != 2 or not all(op.dims[axis].is_static for axis in axes):

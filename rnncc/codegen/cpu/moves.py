@@ -33,7 +33,7 @@ def emit_pack(emit: CpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None
             at = b.add(at, b.mul(k, by_k))
             steps = ((by_k, by_unit), (I64(slots * wide), I64(1)))
             to = emit.at(out, b.add(start, I64(s * wide)))
-            _Copy(emit, emit.at(source, at), to, steps).run(rows, wide)
+            _MatrixCopy(emit, emit.at(source, at), to, steps).run(rows, wide)
 
     def run(k: Value, rows: int) -> None:
         """Some rows of all panels."""
@@ -194,7 +194,7 @@ class _Places:
         return index if self.index.dtype == "i64" else self.emit.b.sext(index, I64)
 
 
-class _Copy:
+class _MatrixCopy:
     """A matrix's copy; `steps`: from row to row and from column to column, in source and target.
 
     The target's columns are neighbours. Where the source's are too, vectors of a row are copied;

@@ -59,7 +59,7 @@ def _opened_product(target: Core, op: Gemm) -> OpenedKernel | None:
 
 
 def _opened(op: Kernel) -> OpenedKernel:
-    names = _Names()
+    names = _SizeNames()
     # How many terms a sum has decides how its lanes lie.
     kept = len(op.dims) - (op.reduced.data if isinstance(op, Reduce) else 0)
     properties: dict[str, Attribute] = {
@@ -67,14 +67,14 @@ def _opened(op: Kernel) -> OpenedKernel:
         "accesses": ArrayAttr(map(names.access, op.accesses)),
     }
     if isinstance(op, Gemm):
-        left = _Names("_a")  # whose numbers may be equal to others or not
+        left = _SizeNames("_a")  # whose numbers may be equal to others or not
         properties["a_access"] = left.access(op.a_access)
         properties["depth"] = IntAttr(0)
         names.numbers |= left.numbers
     return OpenedKernel(properties, names.numbers)
 
 
-class _Names:
+class _SizeNames:
     """Numbers and their names. Small ones stay: vectors depend on the steps that they take.
 
     So do factors of products of sizes, as formulas must not grow too long.

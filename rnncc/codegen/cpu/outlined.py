@@ -1,4 +1,4 @@
-"""Kernels that a library holds more than once, such as those of equal layers: one function each.
+"""Outlining: a kernel that occurs more than once, as in equal layers, becomes one function.
 
 A function takes the kernel's pointers, the thread's part if there are several, the number of the
 loop's iteration, and the sizes and indices that it uses. What stands once, and what is so short

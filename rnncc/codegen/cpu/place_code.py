@@ -23,7 +23,7 @@ from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.attributes import dims_attr
 from rnncc.kern.access import Access, access_attr
 from rnncc.kern.kernels import Map, Reduce
-from rnncc.planning.place_runs import PlaceKernel, PlaceRun
+from rnncc.planning.place_runs import PlaceRun, PlaceRunKernel
 
 Pointers = Mapping[SSAValue, Pointer]
 
@@ -48,7 +48,7 @@ def _shared(target: Core, op: Reduce) -> int:
     return rows_together(target, op, kept, has_few_taps(op, kept)) if across else 1
 
 
-def without_places(part: PlaceKernel) -> Map | Reduce:
+def without_places(part: PlaceRunKernel) -> Map | Reduce:
     """A kernel of one place; whoever is done with it drops it."""
     op = part.op.clone()
     accesses = [
@@ -131,7 +131,7 @@ class PlaceRunCode:
         return StoredTerms.of(*self.kernels[number : number + 2])
 
     def _operands(
-        self, part: PlaceKernel, indices: Sequence[Value], local: Pointers
+        self, part: PlaceRunKernel, indices: Sequence[Value], local: Pointers
     ) -> dict[SSAValue, Pointer]:
         """Where a place has what a kernel reads and writes."""
         emit, b, here = self.emit, self.emit.b, dict[SSAValue, Pointer]()

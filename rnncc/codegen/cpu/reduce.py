@@ -14,7 +14,7 @@ from rnncc.codegen.cpu.active_rows import RowList
 from rnncc.codegen.cpu.emit import CpuEmit, Part
 from rnncc.codegen.cpu.shared_columns import SharedColumns
 from rnncc.codegen.cpu.shared_rows import (
-    Place,
+    ResultIndices,
     folds_together,
     rows_together,
     side_by_side,
@@ -176,7 +176,7 @@ class ReduceCode:
         starts = range(first, size, self.totals.lanes)
         masks = [self.emit.mask(size - start, self.totals.lanes) for start in starts]
         places = [
-            Place([*row, I64(start)], mask, (r, start - first))
+            ResultIndices([*row, I64(start)], mask, (r, start - first))
             for r, row in enumerate(rows)
             for start, mask in zip(starts, masks, strict=True)
         ]
@@ -184,7 +184,7 @@ class ReduceCode:
             self.totals.add(places, part)
 
     def _element(self, indices: list[Value]) -> None:
-        self.totals.add([Place(indices)], None)
+        self.totals.add([ResultIndices(indices)], None)
 
     def _neighbours(self, indices: list[Value]) -> None:
         """A row of results, as many at a time as a vector holds, then single ones."""
@@ -193,7 +193,7 @@ class ReduceCode:
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             first = b.mul(i, I64(lanes))
-            places = [Place([*indices, b.add(first, I64(j))]) for j in range(lanes)]
+            places = [ResultIndices([*indices, b.add(first, I64(j))]) for j in range(lanes)]
             totals = [self.totals.start(place, 1, None) for place in places]
             vectors, rest = divmod(int(self.op.dims[-1]), lanes)
 

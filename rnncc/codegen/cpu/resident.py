@@ -28,7 +28,7 @@ from rnncc.kern.access import Access, access_attr
 from rnncc.kern.dialect import For, Row, ShiftedRow
 from rnncc.kern.kernels import Map
 from rnncc.planning.frames import Strides
-from rnncc.planning.resident import PlaceKernel, ResidentLoop
+from rnncc.planning.resident import ResidentKernel, ResidentLoop
 from rnncc.records import record
 
 STEPS = 16
@@ -187,7 +187,7 @@ class PlaceByPlace:
             self.rooms[key] = Pointer(base, dtype)
         return self.rooms[key]
 
-    def _alone(self, part: PlaceKernel) -> None:
+    def _alone(self, part: ResidentKernel) -> None:
         """A kernel by itself, if somebody wants what it writes."""
         emit, operands = self.emit, self._operands(part)
         outs = operands[len(part.op.ins) :]
@@ -195,7 +195,7 @@ class PlaceByPlace:
         with nullcontext() if unwanted is None else emit.when(emit.b.not_(unwanted)):
             self._write(part, operands)
 
-    def _write(self, part: PlaceKernel, operands: list[Pointer]) -> None:
+    def _write(self, part: ResidentKernel, operands: list[Pointer]) -> None:
         """The kernel's code for one place: without the places' axes."""
         op, count = part.op.clone(), len(part.op.ins)
         kept = [axis for axis in range(len(op.dims)) if axis not in part.axes]
@@ -212,7 +212,7 @@ class PlaceByPlace:
             emit_reduce(self.emit, op, ins, outs, None)
         op.erase()
 
-    def _operands(self, part: PlaceKernel) -> list[Pointer]:
+    def _operands(self, part: ResidentKernel) -> list[Pointer]:
         """Where a place has what a kernel reads, then what it writes."""
         return [
             self.local.get(value) or self._placed(value, part.along(access))

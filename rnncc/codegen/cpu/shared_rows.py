@@ -29,7 +29,7 @@ reads 4.5 elements a result then, not 9, and its weights once for all of them.""
 
 
 @record
-class Place:
+class ResultIndices:
     """The indices of a vector of results, or of one; and which lanes count, where not all do.
 
     Attributes:
@@ -45,11 +45,11 @@ class Place:
 
 def side_by_side(
     emit: CpuEmit, rows: list[list[Value]], start: Value, vectors: int, mask: Value | None = None
-) -> list[Place]:
+) -> list[ResultIndices]:
     """As many vectors of some rows, from an element of each on."""
     lanes = emit.target.lanes
     return [
-        Place([*row, emit.b.add(start, I64(v))], mask, (r, v), [*rows[0], start])
+        ResultIndices([*row, emit.b.add(start, I64(v))], mask, (r, v), [*rows[0], start])
         for r, row in enumerate(rows)
         for v in range(0, vectors * lanes, lanes)
     ]

@@ -1,4 +1,4 @@
-"""Functions that tell bytes or threads, given the sizes, and what sizes may be."""
+"""Exported functions that return bytes or threads for given sizes, and the checks of sizes."""
 
 from __future__ import annotations
 

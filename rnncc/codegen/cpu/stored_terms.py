@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.reduce import ReduceCode
-from rnncc.codegen.cpu.shared_rows import Place
+from rnncc.codegen.cpu.shared_rows import ResultIndices
 from rnncc.codegen.cpu.totals import Totals
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.llvm.values import Pointer, Value
@@ -85,7 +85,7 @@ class _StoringTotals(Totals):
         pointer, access = terms
         self.terms, self.strides = emit.at(pointer, emit.dim(access.offset)), access.strides
 
-    def term(self, place: Place, reduced: list[Value]) -> list[Value]:
+    def term(self, place: ResultIndices, reduced: list[Value]) -> list[Value]:
         [term] = super().term(place, reduced)
         at = self.emit.along(self.terms, self.strides, [*place.indices, *reduced])
         self.emit.store(term, at, self.lanes, place.mask)

@@ -1,4 +1,4 @@
-"""`NAME_supported` and `NAME_missing_feature`: whether a library runs on the CPU that it is on.
+"""`NAME_supported` and `NAME_missing_feature`: whether a library runs on the present CPU.
 
 They are IR text of their own, for the architecture's baseline: any other function of a library may
 begin with an instruction that the CPU lacks. They walk a table of what the library needs, and ask

@@ -1,4 +1,4 @@
-"""Several threads in one function: each does its share of a kernel, then waits for the others.
+"""Several threads in one function: each computes its share of a kernel, then waits at a barrier.
 
 All of them run the same function with the same arguments, but for their number. Which thread
 computes an element changes nothing in how it is computed.

@@ -9,9 +9,9 @@ from itertools import product
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit, Part
-from rnncc.codegen.cpu.shared_rows import Place, has_few_taps
+from rnncc.codegen.cpu.shared_rows import ResultIndices, has_few_taps
 from rnncc.codegen.cpu.streams import folded_along, streams_of
-from rnncc.codegen.cpu.window_terms import Result, WindowTerms
+from rnncc.codegen.cpu.window_terms import ResultVector, WindowTerms
 from rnncc.codegen.llvm.nest import indexed_axes
 from rnncc.codegen.llvm.reductions import Folding, Lanes, fold, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
@@ -48,7 +48,7 @@ class Totals:
         self.across, self.along = across, along
         self.unrolled = across and has_few_taps(op, self.kept)
 
-    def add(self, places: list[Place], part: Part | None) -> None:
+    def add(self, places: list[ResultIndices], part: Part | None) -> None:
         """Vectors of results at some places, or the `part` of them that a chunk of rows adds."""
         emit, dims = self.emit, self.op.dims[self.kept :]
         lanes = self.lanes if self.across else 1
@@ -65,7 +65,7 @@ class Totals:
         for total, out, place in zip(totals, outs, places, strict=True):
             emit.store(total, out, lanes, place.mask)
 
-    def start(self, place: Place, lanes: int, part: Part | None) -> Value:
+    def start(self, place: ResultIndices, lanes: int, part: Part | None) -> Value:
         """What results start at: in later chunks of rows, what the earlier ones left."""
         emit, b = self.emit, self.emit.b
         out, mask = self.result_at(place.indices), place.mask
@@ -80,7 +80,9 @@ class Totals:
         # One load from a chosen place: with two loads the one that is not taken would be run, too.
         return emit.load(replace(out, base=b.select(fresh, init.base, out.base)), lanes, mask)
 
-    def _sum_rows(self, places: list[Place], part: Part, totals: list[Value]) -> list[Value]:
+    def _sum_rows(
+        self, places: list[ResultIndices], part: Part, totals: list[Value]
+    ) -> list[Value]:
         """A chunk of the outermost reduced axis."""
         b, dims = self.emit.b, self.op.dims[self.kept :]
         first, count = part
@@ -98,7 +100,7 @@ class Totals:
 
     def sum(
         self,
-        places: list[Place],
+        places: list[ResultIndices],
         reduced: list[Value],
         dims: Sequence[Dim],
         totals: list[Value],
@@ -124,14 +126,14 @@ class Totals:
 
         return emit.loop(size, iteration, totals)
 
-    def _sum_taps(self, places: list[Place], totals: list[Value]) -> list[Value]:
+    def _sum_taps(self, places: list[ResultIndices], totals: list[Value]) -> list[Value]:
         """All taps of a window, one by one."""
         axis, taps = self.axis, [range(int(d)) for d in self.op.dims[self.kept :]]
         assert axis is not None
         at = [*places[0].indices, *(I64(0) for _ in taps)]
         bases = [self._pointer(p, i, at) for i, p in enumerate(self.ins)]
         outer, own = [0] * (self.kept - 2), min(self.kept, 2)
-        results = [Result((*outer, *p.shift[2 - own :]), p.mask) for p in places]
+        results = [ResultVector((*outer, *p.shift[2 - own :]), p.mask) for p in places]
         order = list(product(*(reversed(t) if self.down else t for t in taps)))
         terms = WindowTerms(self.emit, self.op, self.code, axis, bases, at, results, order)
         # Largest and smallest values do not depend on the order: neighbours share parts of windows.
@@ -143,7 +145,7 @@ class Totals:
         return totals
 
     def _sum_lanes(
-        self, places: list[Place], reduced: list[Value], size: Value, totals: list[Value]
+        self, places: list[ResultIndices], reduced: list[Value], size: Value, totals: list[Value]
     ) -> list[Value]:
         """The last reduced axis, several terms at a time; then the rest, masked."""
 
@@ -154,7 +156,7 @@ class Totals:
         streams = streams_of(self.folding.kind, self.op.dims[-1], self.lanes)
         return folded_along(self.emit, self.folding, (size, self.lanes, streams), totals, terms)
 
-    def term(self, place: Place, reduced: list[Value]) -> list[Value]:
+    def term(self, place: ResultIndices, reduced: list[Value]) -> list[Value]:
         """What a point adds: one value, or the factors of a product."""
         emit, indices = self.emit, [*place.indices, *reduced]
         known: dict[SSAValue, Value] = {}
@@ -181,7 +183,7 @@ class Totals:
         """From lane to lane of an input."""
         return 1 if self.axis is None else int(self.access[number].strides[self.axis])
 
-    def _read(self, number: int, place: Place, reduced: list[Value]) -> Pointer:
+    def _read(self, number: int, place: ResultIndices, reduced: list[Value]) -> Pointer:
         """Where an input is read: from what neighbours read, by a distance that is known before
         the loop, so that one register of it leads to all of them."""
         emit, strides = self.emit, self.access[number].strides

@@ -20,7 +20,7 @@ Combine = Callable[[Value, Sequence[Value], Value | None], Value]
 
 
 @record
-class Result:
+class ResultVector:
     """A vector of results: how far it is from the first one of its block along each axis; and which
     lanes count, where not all do."""
 
@@ -46,7 +46,7 @@ class WindowTerms:
         axis: int,
         bases: Sequence[Pointer],
         indices: Sequence[Value],
-        results: Sequence[Result],
+        results: Sequence[ResultVector],
         taps: Sequence[Sequence[int]],
     ) -> None:
         self.emit, self.code, self.axis = emit, code, axis
@@ -62,7 +62,7 @@ class WindowTerms:
             for base, strides in zip(bases, self.strides, strict=True)
         ]
 
-    def term(self, result: Result, tap: Sequence[int]) -> list[Value]:
+    def term(self, result: ResultVector, tap: Sequence[int]) -> list[Value]:
         """The term of a tap."""
         emit, shift = self.emit, (*result.shift, *tap)
         known, scalars = dict[SSAValue, Value](), dict[SSAValue, Value]()
@@ -85,7 +85,7 @@ class WindowTerms:
 
     def extrema(
         self,
-        results: Sequence[Result],
+        results: Sequence[ResultVector],
         first: Sequence[int],
         second: Sequence[int],
         totals: Sequence[Value],
@@ -117,7 +117,7 @@ class WindowTerms:
                 totals[number] = combine(totals[number], [found[key]], result.mask)
         return totals
 
-    def _places(self, result: Result, tap: Sequence[int]) -> tuple[object, ...]:
+    def _places(self, result: ResultVector, tap: Sequence[int]) -> tuple[object, ...]:
         """Which elements a term reads: equal of equal terms, where none takes an index."""
         shift = (*result.shift, *tap)
         ahead = (self._ahead(number, shift) for number in range(len(self.arguments)))
@@ -146,7 +146,7 @@ class WindowTerms:
             return emit.load(at)
         return emit.spaced(at, int(self.strides[number][self.axis]), self.lanes, mask)
 
-    def in_order(self, results: Sequence[Result]) -> list[tuple[int, Sequence[int]]]:
+    def in_order(self, results: Sequence[ResultVector]) -> list[tuple[int, Sequence[int]]]:
         """Results by number and taps, those of each result in the taps' order: row by row of what
         is read in strides, so that each row's vectors are done with before those of the next."""
         pairs = [(number, tap) for tap in self.taps for number in range(len(results))]

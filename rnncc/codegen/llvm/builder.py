@@ -84,7 +84,7 @@ def _quotient(a: int, b: int) -> int:
 
 
 def _number(value: Any) -> int | None:
-    """What a constant of a whole number is; None for anything else, vectors among it."""
+    """What a constant of an integer is; None for anything else, vectors among it."""
     if isinstance(value, ir.Constant) and isinstance(value.type, ir.IntType):
         return value.constant if isinstance(value.constant, int) else None
     return None

@@ -49,7 +49,7 @@ class Table:
 
     @property
     def rounder(self) -> float:
-        """What leaves a sum's nearest whole number in its low bits, biased as an exponent is."""
+        """What leaves a sum's nearest integer in its low bits, biased as an exponent is."""
         return 1.5 * 2.0**self.shift + self.bias
 
     @property

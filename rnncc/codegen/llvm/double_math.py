@@ -35,11 +35,11 @@ QUARTER = (1.570796325802803, 9.920935774287987e-10, 2.2517417706346578e-18, 3.5
 TURNS = parts_of(26, 9)
 FAR_END = 2.0**63
 HALF_BITS = -1 << 27
-# Adding this leaves a sum's nearest whole number in its low bits.
+# Adding this leaves a sum's nearest integer in its low bits.
 ROUNDER, ROUNDER_BITS = 1.5 * 2.0**52, 0x4338000000000000
 # Binary digits of a quotient that are found at a time, beside the 53 of a divisor.
 REM_BITS = 11
-# Powers of two from here on are normal, as are their products with whole numbers.
+# Powers of two from here on are normal, as are their products with integers.
 LEAST_POWER = -1000
 
 
@@ -69,7 +69,7 @@ class DoubleMath(MathEmitter):
     def rem(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
         """x - y trunc(x / y), exactly; NaN if x is infinite or y is 0.
 
-        Long division of whole numbers, some binary digits of the quotient at a time: a loop, as
+        Long division of integers, some binary digits of the quotient at a time: a loop, as
         there may be 2,098 of them, which ends where all lanes have.
         """
         a, d = self.abs(b, x), self.abs(b, y)

@@ -33,7 +33,7 @@ def parts_of(bits: int, count: int) -> list[float]:
 def far_turns(
     e: VectorEmitter, b: ir.IRBuilder, pieces: Sequence[ir.Value], parts: Sequence[float]
 ) -> tuple[ir.Value, ir.Value]:
-    """n's low bits, as whole numbers of 64, and r with x = n pi/2 + r, n the nearest.
+    """n's low bits, as integers of 64, and r with x = n pi/2 + r, n the nearest.
 
     Args:
         pieces: float64s whose sum is x, the largest first; with each part their product is exact.

@@ -258,7 +258,7 @@ class MathEmitter(VectorEmitter):
         return self.fma(b, n, self.splat(sign * self.table.ln2_low), r)
 
     def _half_steps(self, b: ir.IRBuilder, x: ir.Value, scale: float) -> tuple[ir.Value, ir.Value]:
-        """2**n and r with scale * x = n ln 2 / 2 + scale * r, n the nearest whole number.
+        """2**n and r with scale * x = n ln 2 / 2 + scale * r, n the nearest integer.
 
         One constant is enough here: as n grows, tanh forgets the error of n ln 2.
         """

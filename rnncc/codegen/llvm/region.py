@@ -233,7 +233,7 @@ def _divide(emit: Emit, x: Value, y: Value) -> Value:
     if _divides_as_doubles(emit, y):
         doubles = vector_type(VALUE["f64"], x.type.count)
         exact = b.fdiv(b.sitofp(x, doubles), b.sitofp(divisor, doubles))
-        # No quotient of such numbers is so near below a whole number that a double rounds it there.
+        # No quotient of such numbers is so near below an integer that a double rounds it there.
         quotient = b.fptosi(exact, x.type)
     else:
         quotient = b.sdiv(x, divisor)

@@ -33,7 +33,7 @@ ROUNDING_AS_SET = 4
 MANTISSA = {"f32": 23, "f64": 52}
 """Element type -> bits behind the point of a number from 1 to 2."""
 WITHOUT_ROUNDING = {"armv7", "thumbv7em", "thumbv8m.main", "riscv32"}
-"""Architectures on which the nearest whole number, of a type at least, would be a call of a
+"""Architectures on which the nearest integer, of a type at least, would be a call of a
 function that C libraries do not have before C23."""
 
 
@@ -129,7 +129,7 @@ class VectorEmitter:
         )
 
     def scaled(self, b: ir.IRBuilder, x: ir.Value, n: ir.Value) -> ir.Value:
-        """x * 2**n of whole numbers n as floats, rounded once."""
+        """x * 2**n of integers n as floats, rounded once."""
         lanes = ir.IntType(self.vector.lanes)
         as_told = ir.IntType(32)
         kind = "ps" if self.vector.dtype == "f32" else "pd"
@@ -200,7 +200,7 @@ class VectorEmitter:
         return self._intrinsic(b, "fabs", x)
 
     def round(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-        """The nearest whole number, ties to even (NumPy's rint)."""
+        """The nearest integer, ties to even (NumPy's rint)."""
         if architecture_of(self.module.triple) not in WITHOUT_ROUNDING:
             return self._intrinsic(b, "roundeven", x)
         size = self.abs(b, x)
@@ -209,7 +209,7 @@ class VectorEmitter:
         return self.copy_sign(b, b.select(b.fcmp_ordered("<", size, most), near, size), x)
 
     def rounded(self, b: ir.IRBuilder, kind: str, x: ir.Value) -> ir.Value:
-        """A whole number near x: floor, ceil, even or trunc; exact."""
+        """An integer near x: floor, ceil, even or trunc; exact."""
         return self.round(b, x) if kind == "even" else self._intrinsic(b, kind, x)
 
     def copy_sign(self, b: ir.IRBuilder, magnitude: ir.Value, sign: ir.Value) -> ir.Value:

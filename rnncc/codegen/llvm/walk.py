@@ -30,7 +30,7 @@ Ops = Callable[[Iterable[Operation]], list[Pointer]]
 """Code for ops in order; the pointers that they end with."""
 
 
-class Walk(ABC, Generic[E]):
+class ProgramWalk(ABC, Generic[E]):
     """Buffers, then kernels and loops in order.
 
     Args:

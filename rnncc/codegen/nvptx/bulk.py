@@ -20,7 +20,7 @@ from rnncc.codegen.nvptx.tiles import (
     SQUARE,
     ZERO,
     Loaded,
-    Tile,
+    OperandTile,
     bytes_of,
     clamped,
     for_tiles,
@@ -99,15 +99,15 @@ def _write_tiles_of(
 
     def tile(row: Value, unit: Value) -> None:
         units.first = unit
-        left = _Rows(emit, gemm, row, fours and gemm.is_dense, quads, units.run)
-        work = Tile(emit, left, units, I64(gemm.depth), brief)
+        left = _LeftRows(emit, gemm, row, fours and gemm.is_dense, quads, units.run)
+        work = OperandTile(emit, left, units, I64(gemm.depth), brief)
         sums = work.sums([ZERO] * (work.rows * work.columns))
         _finish(emit, gemm, units, row, sums)
 
     for_tiles(emit, gemm.rows.count, I64(gemm.units), sizes, tile)
 
 
-class _Rows:
+class _LeftRows:
     """Rows of the left operand: a thread reads some neighbouring k of one of them.
 
     Args:
@@ -222,12 +222,12 @@ class _Units:
         """How many units a read takes: four, where they lie side by side at 16 bytes."""
         return QUAD if self.fours and _by_fours(self.gemm) and self.count % QUAD == 0 else 1
 
-    def _parts(self) -> list[_Part]:
+    def _parts(self) -> list[_WeightsRead]:
         """What this thread reads of a run."""
         emit, b = self.emit, self.emit.b
         across = self.count // self._side
         total = self.run * self.slots * across
-        parts: list[_Part] = []
+        parts: list[_WeightsRead] = []
         for first in range(0, total, SQUARE):
             number = b.add(emit.thread64, I64(first))
             full = first + SQUARE <= total
@@ -237,7 +237,7 @@ class _Units:
             if not full:
                 # What it reads is dropped, but has to be there.
                 k = clamped(emit, k, I64(self.run))
-            parts.append(_Part(inside, k, slot, b.mul(quad, I64(self._side))))
+            parts.append(_WeightsRead(inside, k, slot, b.mul(quad, I64(self._side))))
         return parts
 
     def _place(self, unit: Value, slot: Value) -> Value:
@@ -254,7 +254,7 @@ class _Units:
 
 
 @record
-class _Part:
+class _WeightsRead:
     """What one read of weights is of; `inside`: whether there is so much to read, if in doubt."""
 
     inside: Value | None

@@ -32,7 +32,7 @@ Term = Callable[[Value], list[Value]]
 
 
 @record
-class Result:
+class ColumnResult:
     """What a result starts at, its terms, and what takes the sum."""
 
     begin: Value
@@ -83,7 +83,7 @@ class Columns:
         few = b.icmp_signed("<=", b.shl(self.results, I64(1)), emit.everyone)
         return b.and_(few, b.icmp_signed(">=", self.count, I64(LEAST_TERMS)))
 
-    def write(self, result: Callable[[Value], Result]) -> None:
+    def write(self, result: Callable[[Value], ColumnResult]) -> None:
         """All results, by their numbers."""
         emit, b = self.emit, self.emit.b
         leads = b.icmp_unsigned("==", self.warp, I64(0))
@@ -100,7 +100,7 @@ class Columns:
 
         emit.for_each_by_blocks(emit.parts(self.results, I64(WARP)), group)
 
-    def _total(self, result: Result, leads: Value) -> Value:
+    def _total(self, result: ColumnResult, leads: Value) -> Value:
         emit, b = self.emit, self.emit.b
         runs = emit.parts(self.count, I64(self.rows))
         emit.gpu.block_wait()  # until nobody reads what lay there before
@@ -116,7 +116,7 @@ class Columns:
 
         return emit.loop(runs, run, [result.begin])[0]
 
-    def _terms(self, result: Result, first: Value) -> list[list[Value]]:
+    def _terms(self, result: ColumnResult, first: Value) -> list[list[Value]]:
         b = self.emit.b
         last = b.sub(self.count, I64(1))
         terms: list[list[Value]] = []

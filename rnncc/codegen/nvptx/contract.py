@@ -12,7 +12,7 @@ from rnncc.codegen.nvptx.tiles import (
     SQUARE,
     ZERO,
     Loaded,
-    Tile,
+    OperandTile,
     bytes_of,
     clamped,
     for_tiles,
@@ -41,10 +41,10 @@ def emit_contract(
     first: Pointer | None,
 ) -> None:
     """Write a sum of outer products."""
-    _ContractCode(emit, op, a, b, out, init, first).write()
+    _ContractKernel(emit, op, a, b, out, init, first).write()
 
 
-class _ContractCode:
+class _ContractKernel:
     def __init__(
         self,
         emit: GpuEmit,
@@ -58,8 +58,8 @@ class _ContractCode:
         self.emit, self.op, self.out, self.init = emit, op, out, init
         self.depth, self.m, self.n = (emit.dim(d) for d in op.sizes)
         of_b, (_, m, n) = bool(op.of_b), op.sizes
-        self.left = _Rows(emit, op, a, get_access(op.a_access), m, None if of_b else first)
-        self.right = _Rows(emit, op, b, get_access(op.b_access), n, first if of_b else None)
+        self.left = _OperandRows(emit, op, a, get_access(op.a_access), m, None if of_b else first)
+        self.right = _OperandRows(emit, op, b, get_access(op.b_access), n, first if of_b else None)
 
     def write(self) -> None:
         emit, b = self.emit, self.emit.b
@@ -123,10 +123,10 @@ class _ContractCode:
         begin = [self._begin(row, column) for row in rows for column in columns]
         brief = not fours and self.left.by_fours and self.right.by_fours
         left, right = (
-            _Part(rows, first, count, quads, fours)
+            _RowColumns(rows, first, count, quads, fours)
             for rows, first, count in ((self.left, m, self.m), (self.right, n, self.n))
         )
-        sums = Tile(emit, left, right, self.depth, brief).sums(begin)
+        sums = OperandTile(emit, left, right, self.depth, brief).sums(begin)
         places = ((row, column) for row in rows for column in columns)
         for total, (row, column) in zip(sums, places, strict=True):
             inside = b.and_(b.icmp_signed("<", row, self.m), b.icmp_signed("<", column, self.n))
@@ -142,7 +142,7 @@ class _ContractCode:
         return emit.load(emit.at(self.init, at))
 
 
-class _Rows:
+class _OperandRows:
     """An operand's rows, one a k; `first`: rows in front of them or behind them."""
 
     def __init__(
@@ -190,14 +190,16 @@ class _Rows:
         return Pointer(b.select(own, row.base, other.base), row.dtype)
 
 
-class _Part:
+class _RowColumns:
     """Some columns of an operand's rows: a thread reads fours of neighbours, of some k.
 
     Args:
         fours: whether all of these lie at multiples of 16 bytes.
     """
 
-    def __init__(self, rows: _Rows, first: Value, count: Value, quads: int, fours: bool) -> None:
+    def __init__(
+        self, rows: _OperandRows, first: Value, count: Value, quads: int, fours: bool
+    ) -> None:
         self.rows, self.first, self.count, self.emit = rows, first, count, rows.emit
         self.quads, self.fours, self.run = quads, fours, run_of(quads, quads)
         b, thread = self.emit.b, self.emit.thread64

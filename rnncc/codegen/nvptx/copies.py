@@ -1,4 +1,4 @@
-"""What products on tensor cores share that copy both operands into shared memory as they are.
+"""Shared by products on tensor cores that copy both operands into shared memory unconverted.
 
 Runs of k are copied ahead, some of them on their way while one is multiplied. Warps stand in a
 square over a tile's sums: `ACROSS` of them side by side along its rows of A.

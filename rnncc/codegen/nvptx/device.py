@@ -11,14 +11,15 @@ from rnncc.codegen.llvm.user_functions import applied_texts
 from rnncc.codegen.llvm.values import Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import SIDE, is_low
-from rnncc.codegen.nvptx.gpu import Gpu
+from rnncc.codegen.nvptx.gpu import PtxGpu
 from rnncc.codegen.nvptx.limits import POINTERS
 from rnncc.codegen.nvptx.program import DeviceProgram
 from rnncc.errors import CompileError
 from rnncc.ir.attributes import get_dim, get_dims
 from rnncc.ir.dims import Dim, product
 from rnncc.kern.dialect import For
-from rnncc.kern.entry_points import Call, Stored, entry_points
+from rnncc.kern.entry_points import entry_points
+from rnncc.kern.entry_steps import Call, Stored
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library
@@ -59,7 +60,7 @@ class DeviceCode:
     linked: tuple[str, ...] = ()
 
 
-def emit_device(library: Library, target: Gpu) -> DeviceCode:
+def emit_device(library: Library, target: PtxGpu) -> DeviceCode:
     """All kernels of a library.
 
     Raises:
@@ -76,7 +77,7 @@ def emit_device(library: Library, target: Gpu) -> DeviceCode:
 
 
 def _emit_kernel(
-    module: ir.Module, library: Library, name: str, program: KernelProgram, target: Gpu
+    module: ir.Module, library: Library, name: str, program: KernelProgram, target: PtxGpu
 ) -> DeviceKernel:
     program.refuse_doubles()
     symbol = f"{library.name}_{name}"

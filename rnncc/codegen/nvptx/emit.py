@@ -9,7 +9,7 @@ from typing import Any
 
 from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
-from rnncc.codegen.nvptx.gpu import Gpu
+from rnncc.codegen.nvptx.gpu import PtxGpu
 from rnncc.codegen.nvptx.limits import PATIENCE, STUCK, Sync
 from rnncc.codegen.nvptx.primitives import GiveUp, Primitives
 from rnncc.ir.dims import Dim
@@ -41,7 +41,7 @@ class GridTeam:
 
 
 @record
-class Share:
+class ThreadShare:
     """A thread's part of what is shared out: numbers `first`, `first + step`, ... below `count`.
 
     Attributes:
@@ -61,7 +61,7 @@ class GpuEmit(Emit):
         me, everyone: this thread's number in the grid, and how many threads there are.
     """
 
-    def __init__(self, primitives: Primitives, target: Gpu, sync: Value, status: Value) -> None:
+    def __init__(self, primitives: Primitives, target: PtxGpu, sync: Value, status: Value) -> None:
         super().__init__(primitives.module, target.machine, primitives.b)
         self.gpu, self.sync, self.status = primitives, sync, status
         self.threads = target.threads
@@ -118,24 +118,24 @@ class GpuEmit(Emit):
         share = self.share(count, together)
         self.strided(share.first, share.count, share.step, lambda i: body(share.number(i)))
 
-    def share(self, count: Value, together: int = 1) -> Share:
+    def share(self, count: Value, together: int = 1) -> ThreadShare:
         """This thread's part of so many points; `by_rows` says whose they are."""
         if self._rows is None:
-            return Share(self.me, self.everyone, count, lambda i: i)
+            return ThreadShare(self.me, self.everyone, count, lambda i: i)
         rows, width = self._rows[0], self._rows[1] // together
         b = self.b
         block, blocks = b.zext(self.block, I64), b.zext(self.blocks, I64)
         # How many rows there are behind this block's first one.
         rest = b.sub(rows, block)
-        there = b.select(b.icmp_signed(">", rest, I64(0)), rest, I64(0))
-        mine = b.udiv(b.add(there, b.sub(blocks, I64(1))), blocks)
+        remaining = b.select(b.icmp_signed(">", rest, I64(0)), rest, I64(0))
+        mine = b.udiv(b.add(remaining, b.sub(blocks, I64(1))), blocks)
 
         def number(i: Value) -> Value:
             row = b.udiv(i, I64(width))
             place = b.sub(i, b.mul(row, I64(width)))
             return b.add(b.mul(b.add(block, b.mul(row, blocks)), I64(width)), place)
 
-        return Share(self.thread64, I64(self.threads), b.mul(mine, I64(width)), number)
+        return ThreadShare(self.thread64, I64(self.threads), b.mul(mine, I64(width)), number)
 
     @contextmanager
     def by_rows(self, rows: Value, width: int) -> Generator[None]:

@@ -26,7 +26,7 @@ NEARLY = r'= call float asm "div.full.f32 $0, $1, $2;", "=f,f,f"(float \1, float
 
 
 @record
-class Gpu:
+class PtxGpu:
     """GPUs that run the baseline's PTX.
 
     Attributes:

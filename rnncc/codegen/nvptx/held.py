@@ -1,4 +1,4 @@
-"""What loops share whose products keep their weights on the chip: see `stationary` and `tensor`."""
+"""Shared by loops whose products keep their weights on the chip: see `stationary` and `tensor`."""
 
 from __future__ import annotations
 

@@ -19,13 +19,14 @@ from rnncc.codegen.cpu.supported import supported_text
 from rnncc.codegen.cpu.tape_seal import TapeSeal
 from rnncc.codegen.llvm.values import BAD_SIZE, I8, I32, I64, OK, POINTER, Value
 from rnncc.codegen.nvptx.device import DeviceCode
-from rnncc.codegen.nvptx.gpu import Gpu
+from rnncc.codegen.nvptx.gpu import PtxGpu
 from rnncc.codegen.nvptx.host_driver import MOST_KERNELS, HostDriver, helpers_text
 from rnncc.codegen.nvptx.host_image import image_text
 from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
 from rnncc.codegen.nvptx.ptx import ChipImage
 from rnncc.ir.dims import Dim
-from rnncc.kern.entry_points import (
+from rnncc.kern.entry_points import entry_points
+from rnncc.kern.entry_steps import (
     Call,
     CheckSizes,
     Copy,
@@ -35,7 +36,6 @@ from rnncc.kern.entry_points import (
     NotNull,
     Seal,
     Step,
-    entry_points,
 )
 from rnncc.kern.exports import size_functions
 from rnncc.kern.largest import Largest
@@ -50,7 +50,7 @@ _SYNC_WORDS, _SEAL_WORDS = SYNC_BYTES // 4, 2
 
 def write_host(
     library: Library,
-    target: Gpu,
+    target: PtxGpu,
     device: DeviceCode,
     metadata: Mapping[str, Any],
     images: Sequence[ChipImage],
@@ -66,7 +66,7 @@ def write_host(
     name, module = library.name, ir.Module(library.name)
     module.triple = target.host.triple
     for entry in entry_points(library):
-        _Writer(module, library, entry, device, target.host).write()
+        _HostWriter(module, library, entry, device, target.host).write()
     for size in size_functions(library):
         more = SYNC_BYTES if size.name == "workspace_bytes" else 0
         # `sync` comes first, even where a call needs no other workspace.
@@ -98,7 +98,7 @@ def kernel_metadata(device: DeviceCode) -> dict[str, dict[str, Any]]:
     }
 
 
-class _Writer(LlvmEntryWriter):
+class _HostWriter(LlvmEntryWriter):
     """Writes one function: all refusals, then what is enqueued, step after step."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Numbers that device code, host code and the loader share (include/rnncc_cuda.h)."""
+"""Limits that device code, host code and the loader share (include/rnncc_cuda.h)."""
 
 from __future__ import annotations
 

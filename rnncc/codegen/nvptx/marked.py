@@ -1,4 +1,4 @@
-"""Rows of a sequence that tell themselves whether they have been written.
+"""Rows of a sequence that carry a mark once they have been written.
 
 Where a loop's product reads what it wrote in the iteration before, or what a map beside it has just
 written, and these are rows of a sequence, the sequence is filled before the loop with a NaN that no
@@ -18,7 +18,7 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.llvm.values import I1, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.exchange import handed_on
-from rnncc.codegen.nvptx.pairs import Pair, row_of
+from rnncc.codegen.nvptx.pairs import MappedProduct, row_of
 from rnncc.codegen.nvptx.primitives import UNWRITTEN
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim, product
@@ -50,7 +50,7 @@ class MarkedRows:
     posted: tuple[int, ...]
 
     @staticmethod
-    def of(loop: For, gemms: Sequence[Gemm], pair: Pair | None) -> MarkedRows | None:
+    def of(loop: For, gemms: Sequence[Gemm], pair: MappedProduct | None) -> MarkedRows | None:
         """Those of fp32 that a loop's one product reads; None if there are none."""
         if pair is not None:
             return MarkedRows(loop, pair.gemm, pair.rows, None, ())

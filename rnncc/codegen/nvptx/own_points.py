@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from rnncc.codegen.llvm.values import I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.exchange import whole
-from rnncc.codegen.nvptx.pairs import Pair, PointMap, paired
+from rnncc.codegen.nvptx.pairs import MappedProduct, PointMap, paired
 from rnncc.codegen.nvptx.staged import GROUP_UNITS
 from rnncc.kern.dialect import For
-from rnncc.planning.phases import Memory
+from rnncc.planning.phases import NamedMemory
 from rnncc.planning.uses import Touch, accesses
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ class OwnPoints:
         on: whether the map's points are those of the product's blocks.
     """
 
-    def __init__(self, around: Stationary, pair: Pair) -> None:
+    def __init__(self, around: Stationary, pair: MappedProduct) -> None:
         self.around, self.pair, self.emit = around, pair, around.emit
         self.on: Value = None
 
     @staticmethod
-    def of(around: Stationary, loop: For, memory: Memory) -> OwnPoints | None:
+    def of(around: Stationary, loop: For, memory: NamedMemory) -> OwnPoints | None:
         """The loop's, if it is a map and such a product and no more."""
         pair = paired(loop, around.gemms, "f32")
         return None if pair is None or _meet(pair, memory) else OwnPoints(around, pair)
@@ -87,7 +87,7 @@ class OwnPoints:
                 together()
 
 
-def _meet(pair: Pair, memory: Memory) -> bool:
+def _meet(pair: MappedProduct, memory: NamedMemory) -> bool:
     """Whether a map writes, in an iteration, what other blocks' product may still read or write.
 
     What the two share at a point is the block's own, and another row of the rows is not this one.

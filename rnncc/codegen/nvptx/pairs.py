@@ -25,7 +25,7 @@ RUN = 8
 
 
 @record
-class Pair:
+class MappedProduct:
     """A map and the product that it makes rows for.
 
     Attributes:
@@ -62,7 +62,7 @@ class Pair:
         return None
 
 
-def paired(loop: For, gemms: Sequence[Gemm], dtype: str) -> Pair | None:
+def paired(loop: For, gemms: Sequence[Gemm], dtype: str) -> MappedProduct | None:
     """A loop's one map and one product, whose points other threads need nothing else of.
 
     Args:
@@ -84,7 +84,7 @@ def paired(loop: For, gemms: Sequence[Gemm], dtype: str) -> Pair | None:
             now = kernel is op and (value, access) in outs
             if not now and not is_own(value, access, following, outs, written):
                 return None
-    return Pair(first, op, rows, slots, following)
+    return MappedProduct(first, op, rows, slots, following)
 
 
 def row_of(loop: For, op: Gemm, value: SSAValue, dtype: str, if_wanted: bool = False) -> Row | None:

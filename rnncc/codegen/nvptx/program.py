@@ -8,7 +8,7 @@ from functools import partial
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.values import BAD_TAPE, I32, I64, POINTER, Pointer, Value
-from rnncc.codegen.llvm.walk import Walk
+from rnncc.codegen.llvm.walk import ProgramWalk
 from rnncc.codegen.nvptx import (
     bulk,
     contract,
@@ -40,10 +40,10 @@ from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
-from rnncc.planning.phases import Memory, Wait, phases, row_points
+from rnncc.planning.phases import NamedMemory, Wait, phases, row_points
 
 
-class DeviceProgram(Walk[GpuEmit]):
+class DeviceProgram(ProgramWalk[GpuEmit]):
     """One kernel; `shared`: bytes of shared memory that it has use for.
 
     Args:
@@ -67,7 +67,7 @@ class DeviceProgram(Walk[GpuEmit]):
             for port, pointer in zip(program.inputs, inputs, strict=True)
         }
         self.shared = 0
-        self._memory = Memory.of(program.func)
+        self._memory = NamedMemory.of(program.func)
         self._phases = phases(program.func, self._memory)
         self._stationary: Stationary | TensorLoop | None = None
         self.outputs = {p.name: v for p, v in zip(program.outputs, outputs, strict=True)}
@@ -93,7 +93,7 @@ class DeviceProgram(Walk[GpuEmit]):
     def _loaded(self, place: Value) -> Value:
         return self.emit.gpu.in_global(self.emit.b.load(place, typ=POINTER, align=8))
 
-    # What `Walk` asks
+    # What `ProgramWalk` asks
 
     def argument(self, op: Buffer) -> Value:
         ports = self.inputs if op.role.data == "input" else self.outputs
@@ -223,8 +223,8 @@ class DeviceProgram(Walk[GpuEmit]):
         init, first = self._optional(op.init), self._optional(op.first)
         if op.rounded is not None:
             self.shared = max(self.shared, tensor_contract.shared_bytes(op))
-            given = tensor_contract.Operands(a, b, out, self.pointers[op.scratch], init)
-            tensor_contract.emit_rounded(self.emit, op, given)
+            operands = tensor_contract.Operands(a, b, out, self.pointers[op.scratch], init)
+            tensor_contract.emit_rounded(self.emit, op, operands)
         else:
             self.shared = max(self.shared, contract.SHARED)
             contract.emit_contract(self.emit, op, a, b, out, init, first)

@@ -92,12 +92,14 @@ class _ReduceCode:
             with alone:
                 emit.for_each(self.rows.count, self._alone)
 
-    def _result(self, number: Value) -> columns.Result:
+    def _result(self, number: Value) -> columns.ColumnResult:
         """A result of one reduced axis."""
         indices = self.rows.indices(number)
         *reads, out, init = self.rows.at(self.pointers, indices)
         terms = self._terms(reads, self.rows.by_axis(indices), 0)
-        return columns.Result(self._begin(init), terms, lambda sum_: self.emit.store(sum_, out))
+        return columns.ColumnResult(
+            self._begin(init), terms, lambda sum_: self.emit.store(sum_, out)
+        )
 
     def _begin(self, init: Pointer) -> Value:
         return self.emit.load(init) if self.starts else self.folding.initial(1)

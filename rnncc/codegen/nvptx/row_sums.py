@@ -13,8 +13,8 @@ from contextlib import nullcontext
 
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.llvm.values import I64, VALUE, Pointer, Value
-from rnncc.codegen.nvptx.columns import Result, Term, are_words, fewer, folded_in_order
-from rnncc.codegen.nvptx.emit import GpuEmit, Share
+from rnncc.codegen.nvptx.columns import ColumnResult, Term, are_words, fewer, folded_in_order
+from rnncc.codegen.nvptx.emit import GpuEmit, ThreadShare
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.ir.types import dtype_of
 from rnncc.kern.kernels import Reduce
@@ -74,11 +74,11 @@ class RowSums:
         self.size = int(op.dims[-1])
         self.types = [VALUE[dtype_of(value)] for value in op.term]
 
-    def pay(self, share: Share) -> Value:
+    def pay(self, share: ThreadShare) -> Value:
         """Whether a block has few rows."""
         return self.emit.b.icmp_signed("<=", share.count, I64(MOST_ROWS))
 
-    def write(self, share: Share, result: Callable[[Value], Result]) -> None:
+    def write(self, share: ThreadShare, result: Callable[[Value], ColumnResult]) -> None:
         """The rows of this block, one after another."""
         emit, b = self.emit, self.emit.b
         first_warp = b.icmp_unsigned("<", emit.thread64, I64(WARP))

@@ -57,7 +57,7 @@ class Height:
 
 
 @record
-class _Copy:
+class _StagedCopy:
     """What a thread copies of each staging: the run `at` of a row, which may be another's.
 
     Attributes:
@@ -173,7 +173,7 @@ class StagedTile:
         rest = b.sub(I32(self.gemm.depth), k)
         return b.select(b.icmp_signed("<", rest, self.run), rest, self.run)
 
-    def _copy_of(self, number: int) -> _Copy:
+    def _copy_of(self, number: int) -> _StagedCopy:
         """The run of four k that this thread copies as its `number`-th."""
         emit, b = self.emit, self.emit.b
         rows = b.sub(self.step.count, self.start)
@@ -188,9 +188,9 @@ class StagedTile:
         indices = self.gemm.rows.indices(b.zext(b.add(self.start, row), I64))
         source = self.gemm.rows.at(self.gemm.pointers[:1], indices)[0]
         target = emit.at(self.step.staged, b.zext(b.add(b.mul(row, self.pitch), at), I64))
-        return _Copy(used, own, at, source, target)
+        return _StagedCopy(used, own, at, source, target)
 
-    def _get(self, copy: _Copy, k: Value) -> Value:
+    def _get(self, copy: _StagedCopy, k: Value) -> Value:
         """Read a run of the staging from the k-th on, if there is one; else zeros, or any run."""
         emit, b = self.emit, self.emit.b
         none: Value = ir.Constant(ir.VectorType(FLOAT, RUN), None)
@@ -204,12 +204,12 @@ class StagedTile:
         [value] = emit.either(present, lambda: [self._four(copy.source, k, at)], [none])
         return value
 
-    def _is_put(self, copy: _Copy, k: Value) -> Value:
+    def _is_put(self, copy: _StagedCopy, k: Value) -> Value:
         """Whether there is such a run, and it is this thread's."""
         b = self.emit.b
         return b.and_(copy.own, b.icmp_signed("<", copy.at, self._count(k)))
 
-    def _awaited(self, copies: list[_Copy], k: Value, values: list[Value]) -> list[Value]:
+    def _awaited(self, copies: list[_StagedCopy], k: Value, values: list[Value]) -> list[Value]:
         """The same values once they have been written, where rows are marked."""
         awaits = self.step.awaits
         if awaits is None:
@@ -220,7 +220,7 @@ class StagedTile:
 
         return Words(self.emit).written_floats(values, look, awaits)
 
-    def _put(self, copy: _Copy, k: Value, value: Value) -> None:
+    def _put(self, copy: _StagedCopy, k: Value, value: Value) -> None:
         with self.emit.when(self._is_put(copy, k)):
             self.emit.b.store(value, copy.target.base, align=16)
 

@@ -32,7 +32,7 @@ from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import product
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Gemm
-from rnncc.planning.phases import Memory
+from rnncc.planning.phases import NamedMemory
 from rnncc.records import record
 
 STAGED = 8704
@@ -66,7 +66,7 @@ class Stationary(HeldLoop):
         loop: For,
         gemms: Sequence[Gemm],
         pointers: dict[SSAValue, Pointer],
-        memory: Memory,
+        memory: NamedMemory,
     ) -> None:
         super().__init__(emit, loop, gemms, pointers)
         self.resident = dict[Gemm, StationaryProduct]()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.cpu.target import CpuTarget
-from rnncc.codegen.nvptx.gpu import TENSOR, Gpu
+from rnncc.codegen.nvptx.gpu import TENSOR, PtxGpu
 from rnncc.codegen.nvptx.ptx import BASELINE, ChipImage, DeviceMachine, assembled, ptx_of
 from rnncc.codegen.target import Code, Forms
 from rnncc.errors import CompileError
@@ -25,7 +25,7 @@ CHIP = re.compile(r"sm_([7-9]|1[0-2])[0-9][af]?")
 
 
 @record
-class NvptxTarget(Gpu):
+class NvptxTarget(PtxGpu):
     """GPUs that libraries are written for, and the CPU of their host's functions."""
 
     @property

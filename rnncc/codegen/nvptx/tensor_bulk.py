@@ -71,12 +71,12 @@ def write_bulk(emit: GpuEmit, gemm: Product) -> None:
         row = b.sdiv(number, I64(across))
         unit = b.sub(number, b.mul(row, I64(across)))
         first = b.mul(b.trunc(unit, I32), I32(groups.units))
-        _Tile(emit, gemm, groups, b.mul(row, I64(ROWS)), first).write()
+        _BulkTile(emit, gemm, groups, b.mul(row, I64(ROWS)), first).write()
 
     emit.for_each_by_blocks(b.mul(down, I64(across)), tile)
 
 
-class _Tile:
+class _BulkTile:
     """One tile, from a row and a unit on."""
 
     def __init__(

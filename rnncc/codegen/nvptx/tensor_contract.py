@@ -49,14 +49,14 @@ class Operands:
     init: Pointer | None
 
 
-def emit_rounded(emit: GpuEmit, op: Contract, given: Operands) -> None:
+def emit_rounded(emit: GpuEmit, op: Contract, operands: Operands) -> None:
     """Write a sum of outer products of rows of bf16."""
-    _Rounded(emit, op, given).write()
+    _Rounded(emit, op, operands).write()
 
 
 class _Rounded:
-    def __init__(self, emit: GpuEmit, op: Contract, given: Operands) -> None:
-        self.emit, self.given = emit, given
+    def __init__(self, emit: GpuEmit, op: Contract, operands: Operands) -> None:
+        self.emit, self.operands = emit, operands
         self.m, self.n = _sizes(op)
         self.parts, self.tile = parts_of(self.m, self.n), contract_tile(self.n)
         b = emit.b
@@ -67,8 +67,8 @@ class _Rounded:
         some = b.select(b.icmp_signed(">", self.length, I64(0)), self.length, I64(1))
         self.used = emit.parts(self.depth, some)
         self.rows = [
-            _Rows(emit, given.a, get_access(op.a_access), self.m),
-            _Rows(emit, given.b, get_access(op.b_access), self.n),
+            _TensorOperand(emit, operands.a, get_access(op.a_access), self.m),
+            _TensorOperand(emit, operands.b, get_access(op.b_access), self.n),
         ]
 
     def write(self) -> None:
@@ -83,7 +83,7 @@ class _Rounded:
             begin = b.mul(part, self.length)
             end = b.add(begin, self.length)
             end = b.select(b.icmp_signed("<", end, self.depth), end, self.depth)
-            _Tile(self, starts, begin, end).write(part)
+            _ContractTile(self, starts, begin, end).write(part)
 
         emit.for_each_by_blocks(b.mul(count, I64(down * across)), item)
         if self.parts > 1:
@@ -92,9 +92,13 @@ class _Rounded:
 
     def _add_parts(self) -> None:
         """All elements of the result, by fours where these lie at multiples of 16 bytes."""
-        emit, b, given = self.emit, self.emit.b, self.given
+        emit, b, operands = self.emit, self.emit.b, self.operands
         size = self.m * self.n
-        pointers = [given.out, given.scratch, *([] if given.init is None else [given.init])]
+        pointers = [
+            operands.out,
+            operands.scratch,
+            *([] if operands.init is None else [operands.init]),
+        ]
         aligned = emit.aligned(*pointers)
         with b.if_else(aligned if size % QUAD == 0 else I1(0)) as (fours, ones):
             with fours:
@@ -105,39 +109,39 @@ class _Rounded:
     def _add(self, element: Value, count: int) -> None:
         """Neighbouring elements. All parts are read before any is added: there is no time to lose
         between one read and the next."""
-        emit, b, given = self.emit, self.emit.b, self.given
+        emit, b, operands = self.emit, self.emit.b, self.operands
         type_ = FLOAT if count == 1 else ir.VectorType(FLOAT, count)
         zero = ir.Constant(type_, 0.0 if count == 1 else None)
 
         def read(pointer: Pointer, at: Value) -> Value:
             return b.load(emit.at(pointer, at).base, typ=type_, align=4 * count)
 
-        total = zero if given.init is None else read(given.init, element)
+        total = zero if operands.init is None else read(operands.init, element)
         parts: list[tuple[Value, Value]] = []
         for i in range(self.parts):
-            there = b.icmp_signed("<", I64(i), self.used)
-            at = b.add(b.select(there, I64(i * self.m * self.n), I64(0)), element)
-            parts.append((there, read(given.scratch, at)))
-        for there, part in parts:
-            total = b.select(there, b.fadd(total, part), total)
-        b.store(total, emit.at(given.out, element).base, align=4 * count)
+            has_part = b.icmp_signed("<", I64(i), self.used)
+            at = b.add(b.select(has_part, I64(i * self.m * self.n), I64(0)), element)
+            parts.append((has_part, read(operands.scratch, at)))
+        for has_part, part in parts:
+            total = b.select(has_part, b.fadd(total, part), total)
+        b.store(total, emit.at(operands.out, element).base, align=4 * count)
 
     def keep(self, part: Value, m: Value, n: Value, value: Value) -> None:
         """A sum of a part, if the element is there."""
-        emit, b, given = self.emit, self.emit.b, self.given
+        emit, b, operands = self.emit, self.emit.b, self.operands
         inside = b.and_(b.icmp_signed("<", m, I64(self.m)), b.icmp_signed("<", n, I64(self.n)))
         with emit.when(inside):
             at = b.add(b.mul(m, I64(self.n)), n)
             if self.parts > 1:
                 first = b.mul(part, I64(self.m * self.n))
-                emit.store(value, emit.at(given.scratch, b.add(first, at)))
+                emit.store(value, emit.at(operands.scratch, b.add(first, at)))
                 return
-            if given.init is not None:
-                value = b.fadd(emit.load(emit.at(given.init, at)), value)
-            emit.store(value, emit.at(given.out, at))
+            if operands.init is not None:
+                value = b.fadd(emit.load(emit.at(operands.init, at)), value)
+            emit.store(value, emit.at(operands.out, at))
 
 
-class _Rows:
+class _TensorOperand:
     """An operand: rows of `width` elements, one a k."""
 
     def __init__(self, emit: GpuEmit, pointer: Pointer, access: Access, width: int) -> None:
@@ -146,7 +150,7 @@ class _Rows:
         self.stride = emit.dim(access.strides[0])
 
 
-class _Tile:
+class _ContractTile:
     """A tile's sums over the k from `begin` up to `end`."""
 
     def __init__(
@@ -232,7 +236,7 @@ class _Tile:
 class _Side:
     """Some columns of an operand's rows: a thread copies the same pieces of each run."""
 
-    def __init__(self, tile: _Tile, rows: _Rows, first: Value, size: int) -> None:
+    def __init__(self, tile: _ContractTile, rows: _TensorOperand, first: Value, size: int) -> None:
         self.emit, self.rows = tile.emit, rows
         self.pitch = size + PADDING
         emit, b, pieces = self.emit, self.emit.b, size // PIECE

@@ -26,7 +26,7 @@ from rnncc.codegen.nvptx.fragments import COLUMNS, QUAD
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.marked import fill
-from rnncc.codegen.nvptx.pairs import RUN, Pair, PointMap
+from rnncc.codegen.nvptx.pairs import RUN, MappedProduct, PointMap
 from rnncc.codegen.nvptx.tensor_product import TensorProduct
 from rnncc.codegen.nvptx.tensor_step import StepTile, TensorStep
 from rnncc.codegen.nvptx.words import Words
@@ -69,7 +69,7 @@ class PairLoop:
     """
 
     def __init__(
-        self, around: TensorLoop, pair: Pair, resident: TensorProduct, row: RowPointer
+        self, around: TensorLoop, pair: MappedProduct, resident: TensorProduct, row: RowPointer
     ) -> None:
         self.around, self.pair, self.resident, self.row = around, pair, resident, row
         self.emit, self.pointers = around.emit, around.pointers

@@ -67,13 +67,13 @@ def _write(emit: GpuEmit, gemm: Product, rows: int) -> None:
 
     def tile(number: Value) -> None:
         row, unit = b.sdiv(number, I64(across)), b.srem(number, I64(across))
-        _Tile(emit, gemm, rows, b.mul(row, I64(rows)), b.mul(unit, I64(UNITS))).write()
+        _StreamTile(emit, gemm, rows, b.mul(row, I64(rows)), b.mul(unit, I64(UNITS))).write()
 
     down = emit.parts(gemm.rows.count, I64(rows))
     emit.for_each_by_blocks(b.mul(down, I64(across)), tile)
 
 
-class _Tile:
+class _StreamTile:
     """One tile, from a row and a unit on."""
 
     def __init__(self, emit: GpuEmit, gemm: Product, size: int, row: Value, unit: Value) -> None:

@@ -69,7 +69,7 @@ def bytes_of(left: int, right: int) -> int:
 
 
 @record
-class Tile:
+class OperandTile:
     """A tile's operands and the depth of its sums.
 
     Attributes:

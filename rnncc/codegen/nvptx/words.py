@@ -1,4 +1,4 @@
-"""Words of device memory that tell themselves whether they have come: no other wait orders them."""
+"""Words of device memory that carry their own arrival mark: no other wait orders them."""
 
 from __future__ import annotations
 

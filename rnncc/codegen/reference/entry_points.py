@@ -9,7 +9,7 @@ from rnncc.codegen.prototypes import prototype
 from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.program import ProgramWriter
 from rnncc.ir.dims import Dim
-from rnncc.kern.entry_points import (
+from rnncc.kern.entry_steps import (
     Call,
     CheckSizes,
     Copy,

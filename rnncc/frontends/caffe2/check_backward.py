@@ -152,7 +152,7 @@ def _elements(program: Program, sizes: dict[str, int]) -> int:
 def _random(
     rng: np.random.Generator, value: SSAValue, sizes: dict[str, int], real: type[np.floating[Any]]
 ) -> Array:
-    """Floats of either sign; whole numbers 1, 2, 1, ...: of a batch, some are at their end."""
+    """Floats of either sign; integers 1, 2, 1, ...: of a batch, some are at their end."""
     shape = [d.evaluate(sizes) for d in dims_of(value)]
     if dtype_of(value) in FLOATS:
         return np.resize(rng.random(1 << 16, real) * 2 - 1, shape)

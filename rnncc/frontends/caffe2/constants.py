@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Sequence
 from math import prod
 
-from rnncc.netdef import Fill
+from rnncc.netdef import DeclaredFill
 
 Known = tuple[str, int]
 """An element type and a value; a bool is 0 or 1."""
@@ -19,7 +19,7 @@ NAMES = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64", "bo
 BITS = {"i32": 32, "i64": 64}
 
 
-def known_fill(fill: Fill) -> Known | None:
+def known_fill(fill: DeclaredFill) -> Known | None:
     """What a parameter holds, where it is one integer or bool."""
     if prod(fill.shape) != 1 or fill.dtype.kind not in "ib":
         return None

@@ -24,7 +24,7 @@ from rnncc.frontends.caffe2.unused import unused_unknown
 from rnncc.frontends.shapes import Sizes, parse_shape
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
-from rnncc.netdef import Argument, Fill, NetDef, OperatorDef, declared_fills, load, ssa
+from rnncc.netdef import Argument, DeclaredFill, NetDef, OperatorDef, declared_fills, load, ssa
 from rnncc.netdef.files import Message
 from rnncc.records import record
 from rnncc.sources import called
@@ -131,7 +131,7 @@ def _solved(
 ) -> tuple[ResolvedNet, Shapes]:
     """A net's operators over blobs whose shapes are known."""
     location = Location(called(net, "<net>"))
-    fills = dict[str, Fill]()
+    fills = dict[str, DeclaredFill]()
     if init is not None:
         init_file = called(init, "<init>")
         fills = declared_fills(load(init, init_file), init_file)
@@ -147,13 +147,13 @@ def _solved(
     return graph, s
 
 
-def _bound(graph: ResolvedNet, shapes: Sizes, bind: Constants) -> dict[str, Fill]:
+def _bound(graph: ResolvedNet, shapes: Sizes, bind: Constants) -> dict[str, DeclaredFill]:
     """Constants in the place of inputs, of the types that the net reads them as.
 
     Raises:
         CompileError: a name is no input, or a constant does not fit it.
     """
-    file, fills = graph.location.file, dict[str, Fill]()
+    file, fills = graph.location.file, dict[str, DeclaredFill]()
     for name in bind:
         if name not in graph.inputs:
             hint = f"inputs: {', '.join(graph.inputs)}"
@@ -167,7 +167,7 @@ def _bound(graph: ResolvedNet, shapes: Sizes, bind: Constants) -> dict[str, Fill
         dtype, dims = (None, None) if blob is None else (blob.dtype, s.dims(blob))
         single = dims is not None and all(d == 1 for d in dims)
         array = constant_of(value, dtype or natural_type(value), dims if single else None, place)
-        fills[name] = Fill(name, array.shape, array.dtype, place, partial(_array, array))
+        fills[name] = DeclaredFill(name, array.shape, array.dtype, place, partial(_array, array))
     return fills
 
 
@@ -195,7 +195,7 @@ class ResolvedNet:
     """
 
     def __init__(
-        self, net: NetDef, fills: Mapping[str, Fill], location: Location, loops: Loops
+        self, net: NetDef, fills: Mapping[str, DeclaredFill], location: Location, loops: Loops
     ) -> None:
         self.location = location
         self.fills = fills

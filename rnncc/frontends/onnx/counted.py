@@ -120,8 +120,8 @@ def repeated(n: Node, x: SSAValue, shape: CountedShape) -> Partial | None:
     both = [b if a == 1 else a for a, b in zip(old, new, strict=True)]
     if both[axis] != new[axis] or any(b not in (1, a) for a, b in zip(both, new, strict=True)):
         return None
-    made = n.b.broadcast(x, both, range(rank - len(dims), rank))
-    return Partial.counted(Value.computed(made), axis, shape.count)
+    repeats = n.b.broadcast(x, both, range(rank - len(dims), rank))
+    return Partial.counted(Value.computed(repeats), axis, shape.count)
 
 
 def same_count(b: Builder, one: SSAValue, other: SSAValue) -> SSAValue:

@@ -87,9 +87,9 @@ def settled(n: Node, index: int, x: SSAValue) -> SSAValue:
     """x, where the numbers of an input are the sizes that they must be: else the run fails."""
     b, value = n.b, n.value(index)
     assert value.made is not None
-    wanted = decided_sizes(n, index)
-    assert wanted is not None
-    if undecided := [size for size in wanted if is_undecided(size)]:
+    expected = decided_sizes(n, index)
+    assert expected is not None
+    if undecided := [size for size in expected if is_undecided(size)]:
         what = "takes a size that the run decides, and nothing shows which of the others it is"
         inputs = n.scope.model.inputs_behind(value)
         error = NeedsValue(
@@ -98,11 +98,11 @@ def settled(n: Node, index: int, x: SSAValue) -> SSAValue:
         for size in undecided:
             n.scope.model.undecided |= dict.fromkeys(sorted(size.symbols), error)
         return x
-    numbers = b.reshape(b.cast(value.made, "i64"), (len(wanted),))
-    sizes = b.concat([b.reshape(b.size(size), (1,)) for size in wanted], 0)
+    numbers = b.reshape(b.cast(value.made, "i64"), (len(expected),))
+    sizes = b.concat([b.reshape(b.size(size), (1,)) for size in expected], 0)
     same = b.compare("eq", numbers, sizes)
     # the one row there is, or one that is not there
-    row = b.select(same, b.fill(0, (len(wanted),), "i64"), b.fill(1, (len(wanted),), "i64"))
+    row = b.select(same, b.fill(0, (len(expected),), "i64"), b.fill(1, (len(expected),), "i64"))
     row = b.reduce("max", row, [0])
     flat = b.reshape(x, (1, product(dims_of(x))))
     return b.reshape(b.gather(flat, b.reshape(row, (1,)), 0), dims_of(x))

@@ -99,7 +99,7 @@ def inlined(op: NodeProto, function: Any) -> list[NodeProto]:
     """A function's nodes, with the attributes of the call in the place of their names, and without
     the inputs that the call leaves out."""
     attributes = {a.name: a for a in function.attribute_proto} | {a.name: a for a in op.attribute}
-    absent = {name for name, given in zip_longest(function.input, op.input) if not given}
+    absent = {name for name, argument in zip_longest(function.input, op.input) if not argument}
     return [_bound(node, attributes, absent) for node in function.node]
 
 

@@ -116,12 +116,12 @@ def read_model(
         defaults = _add_inputs(scope, message, shapes or {}, bind or {}, given or Given())
         model.max_iterations = _most_iterations(max_iterations, model)
         try:
-            made = _finished(scope, message.graph, defaults)
+            imported = _finished(scope, message.graph, defaults)
         except CompileError as error:
             model.raise_undecided(error)
             raise
         model.raise_undecided()
-        return made
+        return imported
 
     what = f"has operators that force more than {MOST_LEARNT} sizes to be others"
     many = CompileError(file, what, "--shape gives sizes that are equal one name")

@@ -122,13 +122,13 @@ def learning(attempt: Callable[[Known], T], many: CompileError) -> T:
         raise many
 
     def either(fork: Fork, known: Known) -> T:
-        made = list[T]()
+        results = list[T]()
         for way in fork.ways:
             with suppress(CompileError):
-                made.append(read(known.more(way)))
-        if len(made) != 1:
+                results.append(read(known.more(way)))
+        if len(results) != 1:
             raise fork.error
-        return made[0]
+        return results[0]
 
     return read(Known())
 

@@ -70,7 +70,7 @@ class ModelContext:
         draws: the numbers of uses of random numbers to come: each draws others.
         net: builds the net itself, apart from loops and branches.
         symbols: of the sizes of inputs, and of those that the run decides, in order.
-        unrolled: how many loops a node stands in that can be built turn by turn.
+        unrolled: how many loops around a node can be unrolled.
         branches: how many branches a node stands in that may not be taken.
         stored: the bytes of the file.
         folded: the bytes of all that has been computed at import.

@@ -88,8 +88,8 @@ def _sliced(n: Node, inputs: Operands) -> Axes:
     x = only(inputs)
     if x is None:
         return None
-    given = n.integers("axes") if n.opset < 10 else n.whole(3) if n.has(3) else []
-    return x.axis if given and x.axis not in n.axes(given, x.rank) else None
+    axes = n.integers("axes") if n.opset < 10 else n.whole(3) if n.has(3) else []
+    return x.axis if axes and x.axis not in n.axes(axes, x.rank) else None
 
 
 def _flattened(n: Node, inputs: Operands) -> Axes:

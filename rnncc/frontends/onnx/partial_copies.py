@@ -27,14 +27,14 @@ def tiled(n: Node, inputs: Operands) -> Partial | None:
     if len(repeats) != x.rank:
         return None
     times, axis = repeats[x.axis], x.axis
-    made = n.scope.ssa(n.built_as("Tile"))
+    copies = n.scope.ssa(n.built_as("Tile"))
     if times == 1:
-        return Partial.counted(Value.computed(made), axis, x.count)
+        return Partial.counted(Value.computed(copies), axis, x.count)
     b, size = n.b, x.dims[axis] * times
     at = b.iota((size,), 0, "i64")
     rows = b.broadcast(b.maximum(x.count, b.fill(1, (), "i64")), (size,), [])
-    made = b.gather(made, b.sub(at, b.mul(b.div(at, rows), rows)), axis)
-    return Partial.counted(Value.computed(made), axis, b.mul(x.count, b.size(times, "i64")))
+    copies = b.gather(copies, b.sub(at, b.mul(b.div(at, rows), rows)), axis)
+    return Partial.counted(Value.computed(copies), axis, b.mul(x.count, b.size(times, "i64")))
 
 
 def resized(n: Node, inputs: Operands) -> Partial | None:
@@ -99,8 +99,8 @@ def size_of(n: Node, x: Partial) -> Value:
     """How many elements count."""
     assert x.count is not None
     others = product(size for axis, size in enumerate(x.dims) if axis != x.axis)
-    made = n.b.mul(x.count, n.b.size(others, "i64"))
-    base, more = parted(made)
+    total = n.b.mul(x.count, n.b.size(others, "i64"))
+    base, more = parted(total)
     if base is not None and more == 0:
         n.scope.model.counts[base] = product(x.dims)
-    return Value.computed(made)
+    return Value.computed(total)

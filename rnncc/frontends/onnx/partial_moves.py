@@ -54,8 +54,8 @@ def _scatter_nd(n: Node, inputs: Operands) -> Moved:
     count = reduce(partial(same_count, n.b), counts) if counts else None
     if count is not None:
         count = n.b.mul(count, n.b.size(product(n.dims(1)[put[0].axis + 1 : -1]), "i64"))
-    made = Value.computed(scattered_rows(n, count))
-    return x.holding([made, *x.tensors()[1:]]) if isinstance(x, Partial) else made
+    scattered = Value.computed(scattered_rows(n, count))
+    return x.holding([scattered, *x.tensors()[1:]]) if isinstance(x, Partial) else scattered
 
 
 def _are_in_order(n: Node, put: list[Partial]) -> bool:
@@ -151,15 +151,15 @@ def _joined(n: Node, inputs: Operands) -> Moved:
     axis = n.axis(n.integer("axis"), parts[0].rank)
     if any(isinstance(part, Partial) and part.axis != axis for part in parts):
         return None
-    b, (made, *others) = n.b, [n.x(index) for index in range(len(parts))]
+    b, (joined, *others) = n.b, [n.x(index) for index in range(len(parts))]
     counts = [_count_of(n, part, axis) for part in parts]
     count, counted = counts[0], isinstance(parts[0], Partial)
     for part, rows, more in zip(parts[1:], others, counts[1:], strict=True):
-        before, made = dims_of(made)[axis], b.concat([made, rows], axis)
+        before, joined = dims_of(joined)[axis], b.concat([joined, rows], axis)
         if counted:  # the rows that do not count are left out
-            made = b.gather(made, _places_behind(b, before, dims_of(made)[axis], count), axis)
+            joined = b.gather(joined, _places_behind(b, before, dims_of(joined)[axis], count), axis)
         counted, count = counted or isinstance(part, Partial), b.add(count, more)
-    return Partial.counted(Value.computed(made), axis, count)
+    return Partial.counted(Value.computed(joined), axis, count)
 
 
 def _count_of(n: Node, part: Value, axis: int) -> SSAValue:

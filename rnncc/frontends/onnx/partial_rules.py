@@ -67,8 +67,8 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
 
 
 def _together(n: Node, inputs: Operands) -> NeedsValue:
-    made = (n.scope.model.inputs_behind(Value.computed(count)) for count in _counts(inputs))
-    needed = list(dict.fromkeys(name for names in made for name in names))
+    sources = (n.scope.model.inputs_behind(Value.computed(count)) for count in _counts(inputs))
+    needed = list(dict.fromkeys(name for names in sources for name in names))
     what = "reads a tensor whose number of rows the run decides"
     return NeedsValue(n.location, what, READERS, needed)
 

@@ -24,11 +24,11 @@ def reshaped(n: Node, inputs: Operands) -> Partial | None:
     found = None if x is None else _sizes(n, x)
     if x is None or found is None:
         return None
-    sizes, wanted = found
-    made = _of_sizes(n, x, sizes)
-    if made is None or made.count is None or wanted is None:
-        return made
-    return Partial.counted(made.whole(), made.axis, same_count(n.b, made.count, wanted))
+    sizes, expected = found
+    result = _of_sizes(n, x, sizes)
+    if result is None or result.count is None or expected is None:
+        return result
+    return Partial.counted(result.whole(), result.axis, same_count(n.b, result.count, expected))
 
 
 def _sizes(n: Node, x: Partial) -> tuple[list[Dim], SSAValue | None] | None:
@@ -91,12 +91,14 @@ def _are_same(x: Partial, sizes: Sequence[Dim], dims: Sequence[Dim], first: int)
     return whole == rest if -1 not in known else whole.divide(rest) is not None
 
 
-def _put_together(n: Node, made: SSAValue, count: SSAValue, sizes: Sequence[Dim]) -> Partial | None:
+def _put_together(
+    n: Node, tensor: SSAValue, count: SSAValue, sizes: Sequence[Dim]
+) -> Partial | None:
     """As many rows as are whole groups of others: if rows are left over, the run fails."""
-    b, parts = n.b, product(sizes).divide(product(dims_of(made)[1:]))
+    b, parts = n.b, product(sizes).divide(product(dims_of(tensor)[1:]))
     if parts is None or not parts.is_static:
         return None
-    size, groups = b.size(parts, "i64"), (dims_of(made)[0] - (parts - 1)).over(int(parts))
+    size, groups = b.size(parts, "i64"), (dims_of(tensor)[0] - (parts - 1)).over(int(parts))
     whole = same_count(b, count, b.mul(b.div(count, size), size))
-    made = b.reshape(b.slice(made, 0, 0, groups * int(parts)), (groups, *sizes))
-    return Partial.counted(Value.computed(made), 0, b.div(whole, size))
+    tensor = b.reshape(b.slice(tensor, 0, 0, groups * int(parts)), (groups, *sizes))
+    return Partial.counted(Value.computed(tensor), 0, b.div(whole, size))

@@ -39,12 +39,12 @@ def convolved(name: str) -> Move:
         if not around.is_static or (_same(n) and window.stride > 1):
             return None
         n.inputs[0] = with_others(n, x, 0)
-        made, more = n.built_as(name), int(around) - window.reach
+        result, more = n.built_as(name), int(around) - window.reach
         if (more, window.stride) == (-1, 1):
-            return Partial.counted(made, x.axis, x.count)
+            return Partial.counted(result, x.axis, x.count)
         left = _added(n, x.count, more)
         steps = n.b.div(left, n.full(window.stride, left)) if window.stride > 1 else left
-        return Partial.counted(made, x.axis, _added(n, steps, 1))
+        return Partial.counted(result, x.axis, _added(n, steps, 1))
 
     return move
 
@@ -59,10 +59,10 @@ def transposed(n: Node, inputs: Operands) -> Partial | None:
     extra = n.integers("output_padding", [0] * len(geometry.kernel))[axis]
     stride, reach = geometry.strides[axis], geometry.reach(axis)
     n.inputs[0] = with_others(n, x, 0)
-    made = n.built_as("ConvTranspose")
+    result = n.built_as("ConvTranspose")
     whole = n.b.mul(x.count, n.full(stride, x.count)) if stride > 1 else x.count
     more = reach - stride + extra - sum(int(pad) for pad in map(Dim.of, pads))
-    return Partial.counted(made, x.axis, _added(n, whole, more))
+    return Partial.counted(result, x.axis, _added(n, whole, more))
 
 
 def padded(n: Node, inputs: Operands) -> Partial | None:

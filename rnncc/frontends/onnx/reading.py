@@ -186,8 +186,8 @@ class Tensors:
 
     def __init__(self, source: object) -> None:
         self.folder = Path(source).parent if isinstance(source, (str, Path)) else None
-        self._regions = dict[_Region, bytes]()
-        self._counted, self._total = set[tuple[str, _Region]](), 0
+        self._regions = dict[_FileRange, bytes]()
+        self._counted, self._total = set[tuple[str, _FileRange]](), 0
         self._helper = onnx_package().numpy_helper
 
     @property
@@ -236,7 +236,7 @@ class Tensors:
             raise CompileError(location, f"{shown} of shape {dims} is too large, or negative")
         values = self.array(sparse.values, location).reshape(-1)
         places = self.array(sparse.indices, location)
-        made = np.zeros(dims, values.dtype)
+        array = np.zeros(dims, values.dtype)
         try:
             if places.ndim == 2:
                 places = np.ravel_multi_index(list(places.T), dims)
@@ -246,10 +246,10 @@ class Tensors:
                 )
             if np.min(places, initial=0) < 0:
                 raise ValueError("an index is below 0")
-            made.reshape(-1)[places] = values
+            array.reshape(-1)[places] = values
         except (ValueError, TypeError, IndexError) as error:
             raise CompileError(location, f"{shown} is damaged: {error}") from error
-        return made
+        return array
 
     def _external(self, tensor: TensorProto, location: Location | str, shown: str) -> Array:
         entries: dict[Any, Any] = {entry.key: entry.value for entry in tensor.external_data}
@@ -267,7 +267,7 @@ class Tensors:
         offset, length = (_number(entries.get(k, d)) for k, d in (("offset", 0), ("length", size)))
         if offset is None or length != size:
             raise CompileError(location, f"{shown} of {size} bytes has damaged external data")
-        region = _Region(path, offset, size)
+        region = _FileRange(path, offset, size)
         self._count(tensor.name, region, location)
         try:
             if region not in self._regions:
@@ -284,7 +284,7 @@ class Tensors:
             return self._helper.to_array(held)
         return np.frombuffer(data, dtype).reshape(tuple(tensor.dims))
 
-    def _count(self, name: str, region: _Region, location: Location | str) -> None:
+    def _count(self, name: str, region: _FileRange, location: Location | str) -> None:
         """Raise `CompileError` if all tensors in other files are larger than an input may be.
 
         Tensors over one region count each, although they share what is read: as weights of the
@@ -318,7 +318,7 @@ class Tensors:
 
 
 @record
-class _Region:
+class _FileRange:
     """Bytes of a file."""
 
     path: Path

@@ -73,9 +73,9 @@ def _refuse_changed_views(part: GraphModule, shared: _Memories) -> None:
             raise CompileError(location(view), what, "x.clone()")
         if name_of(node) in _VIEWS:
             value = value_of(node)
-            made = value if isinstance(value, (tuple, list)) else [value]
-            given = {_memory(source, shared) for source in node.all_input_nodes} - {None}
-            viewed |= dict.fromkeys(given & {_memory_of(part, shared) for part in made}, node)
+            results = value if isinstance(value, (tuple, list)) else [value]
+            sources = {_memory(source, shared) for source in node.all_input_nodes} - {None}
+            viewed |= dict.fromkeys(sources & {_memory_of(part, shared) for part in results}, node)
 
 
 def _source(node: Node, shared: _Memories) -> Node | None:
@@ -86,8 +86,8 @@ def _source(node: Node, shared: _Memories) -> Node | None:
         call, number = node.args
         if not isinstance(call, Node) or name_of(call) != "broadcast_tensors":
             return None
-        given: Any = call.args[0] if isinstance(call.args[0], (tuple, list)) else call.args
-        return given[number] if _memory(node, shared) is not None else None
+        operands: Any = call.args[0] if isinstance(call.args[0], (tuple, list)) else call.args
+        return operands[number] if _memory(node, shared) is not None else None
     if name_of(node) not in _THEMSELVES or not node.all_input_nodes:
         return None
     source, memory = node.all_input_nodes[0], _memory(node, shared)

@@ -55,8 +55,8 @@ def expected_at(steps: Sequence[Any], at: int, target: int | None) -> bool | Non
     on_false = name.startswith("POP_JUMP") and name.endswith("IF_FALSE")
     if target is None or not (on_true or on_false):
         return None
-    after, there = _raises(steps, at + 1), _raises(steps, target)
-    if after == there:
+    after, at_target = _raises(steps, at + 1), _raises(steps, target)
+    if after == at_target:
         return None
     return on_true if after else on_false
 

@@ -83,7 +83,7 @@ def facts_of(exported: ExportedProgram, plain: ExportedProgram, sizes: Sizes) ->
             yield int(limits.upper) - size
     for guard in getattr(exported, "_guards_code", []):
         try:
-            yield from _facts(_parsed(guard), _Reader(inputs, sizes))
+            yield from _facts(_parsed(guard), _GuardReader(inputs, sizes))
         except CompileError as error:
             what = f"what the module does hangs on {_shown(guard)}: {error.what}"
             raise CompileError("", what, "fix this size") from error
@@ -101,8 +101,8 @@ def _inputs(exported: ExportedProgram) -> dict[str, Any]:
     specs = exported.graph_signature.input_specs
     names = {spec.arg.name for spec in specs if spec.kind == InputKind.USER_INPUT}
     places = exported.graph.find_nodes(op="placeholder")
-    given = {place.name: place.meta.get("val") for place in places if place.name in names}
-    return {f"flat_args_{number}": x for number, x in enumerate(given.values())} | given
+    fakes = {place.name: place.meta.get("val") for place in places if place.name in names}
+    return {f"flat_args_{number}": x for number, x in enumerate(fakes.values())} | fakes
 
 
 def _shown(guard: Any) -> str:
@@ -170,7 +170,7 @@ def _compared(a: Dim, op: ast.cmpop, b: Dim) -> Iterator[Dim]:
             yield (a - b) * (a - b) - 1
 
 
-class _Reader:
+class _GuardReader:
     """Reads sizes in the text of a guard; raises `CompileError` where there is no formula."""
 
     def __init__(self, inputs: Mapping[str, Any], sizes: Sizes) -> None:

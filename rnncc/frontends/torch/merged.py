@@ -75,9 +75,9 @@ def refuse_changes_behind(module: GraphModule) -> list[set[int]]:
         merged.check(node)
         if node.target is torch.ops.higher_order.cond:
             for way in filter(None, map(held_graph, node.args[1:3])):
-                given, results = refuse_changes_behind(way), results_of(way)
+                origins, results = refuse_changes_behind(way), results_of(way)
                 for user in (user for user in node.users if user.target is operator.getitem):
-                    for number in given[user.args[1]]:
+                    for number in origins[user.args[1]]:
                         merged.join(value_of(user), value_of(node.args[3][number]))
                     if _is_number(results[user.args[1]]):
                         merged.join(value_of(user), value_of(user))

@@ -6,7 +6,6 @@ PyTorch's own operators fall apart into as many steps as the example has while t
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
@@ -21,6 +20,7 @@ from torch.jit._builtins import _register_builtin
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.packed import Lengths, pack, unpack
+from rnncc.frontends.torch.patches import ThreadScope, once
 
 KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 SCHEMA = (
@@ -33,7 +33,6 @@ _library.define(SCHEMA)
 _library.define(f"lstm_cell(Tensor x, Tensor[] hx, {WEIGHTS}) -> (Tensor, Tensor)")
 for _kind in KINDS[1:]:
     _library.define(f"{_kind}_cell(Tensor x, Tensor hx, {WEIGHTS}) -> Tensor")
-_lock = threading.Lock()
 
 
 @torch.library.register_fake("rnncc::recurrent", lib=_library)
@@ -74,11 +73,7 @@ CELLS: dict[Any, Any] = {
 """One step of a layer: PyTorch's own function, and ours that stays whole."""
 
 
-class _Own(threading.local):
-    depth = 0
-
-
-_own = _Own()
+_kept = ThreadScope()
 _patched: dict[str, Callable[..., Any]] = {}
 _readers = list[Callable[[], bool]]()
 
@@ -86,25 +81,22 @@ _readers = list[Callable[[], bool]]()
 @contextmanager
 def kept_whole() -> Generator[None]:
     """While it lasts, recurrent layers that this thread traces become one operator each."""
-    _put_in_place()
-    _own.depth += 1
-    try:
+    _patch()
+    with _kept:
         yield
-    finally:
-        _own.depth -= 1
 
 
 def keep_whole_where(reads: Callable[[], bool]) -> None:
     """Keep recurrent layers whole wherever this is so, too: steps of their own would ask an open
     number of steps how many there are."""
     _readers.append(reads)
-    _put_in_place()
+    _patch()
 
 
 def _is_kept(theirs: Callable[..., Any], args: Sequence[Any]) -> bool:
     """Whether a call becomes one of ours. Where readers are asked, code in Python may have packed
     its sequences before."""
-    if _own.depth > 0:
+    if _kept:
         return True
     is_packed = theirs.__name__ != "_pack_padded_sequence" and _is_of_batches(args[0])
     return not is_packed and any(reads() for reads in _readers)
@@ -115,12 +107,7 @@ def _is_of_batches(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and x.dim() == 1
 
 
-def _put_in_place() -> None:
-    with _lock:
-        if not _patched:
-            _patch()
-
-
+@once
 def _patch() -> None:
     """Put functions into PyTorch that do what its own do, unless they are to be kept whole."""
     for kind in KINDS:

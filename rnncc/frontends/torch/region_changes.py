@@ -104,9 +104,9 @@ def put_behind(call: Node, taken: Sequence[tuple[Node, Node]]) -> None:
     """Let tensors be what a call gives of them: pairs of both."""
     graph: Any = call.graph
     after = call
-    for given, changed in taken:
-        with graph.inserting_after(after if given < after else given):
-            after = graph.call_function(torch.ops.aten.copy_.default, (changed, given))
+    for value, changed in taken:
+        with graph.inserting_after(after if value < after else value):
+            after = graph.call_function(torch.ops.aten.copy_.default, (changed, value))
         after.meta = {**call.meta, "val": value_of(changed)}
 
 

@@ -97,8 +97,8 @@ class _Region:
 
     def _check(self, results: Sequence[Sequence[Any]], ends: Sequence[Node]) -> None:
         """Refuse parts of which something else is read than results, by `ends`."""
-        for part, given in zip(self.parts(), results, strict=True):
-            _check_uses(part, given, [*ends, *self.marks], self.name)
+        for part, values in zip(self.parts(), results, strict=True):
+            _check_uses(part, values, [*ends, *self.marks], self.name)
 
     def _replace(
         self, target: Any, args: Sequence[Any], ends: Sequence[Node], changed: Mapping[Node, int]
@@ -112,16 +112,16 @@ class _Region:
         call = graph.call_function(target, tuple(args))
         more = [x for x, number in changed.items() if number >= len(ends)]
         call.meta = {**at.meta, "val": (*map(value_of, ends), *map(elsewhere, more))}
-        given = [_taken(call, number, end) for number, end in enumerate(ends)]
+        taken = [_taken(call, number, end) for number, end in enumerate(ends)]
         for number, node in enumerate(more, len(ends)):
-            given.append(graph.call_function(operator.getitem, (call, number)))
-            given[-1].meta = {**node.meta, "val": call.meta["val"][number]}
+            taken.append(graph.call_function(operator.getitem, (call, number)))
+            taken[-1].meta = {**node.meta, "val": call.meta["val"][number]}
         for number, end in enumerate(ends):
             name = end.name
-            end.replace_all_uses_with(given[number])
+            end.replace_all_uses_with(taken[number])
             graph.erase_node(end)
-            given[number]._rename(name)  # by which signatures know it
-        put_behind(call, [(given[number], node) for node, number in changed.items()])
+            taken[number]._rename(name)  # by which signatures know it
+        put_behind(call, [(taken[number], node) for node, number in changed.items()])
 
     def _erase(self) -> None:
         for node in (*self.marks, *reversed([node for part in self.parts() for node in part])):
@@ -152,13 +152,13 @@ class _Branch(_Region):
         changed = changes[1] | changes[0]
         results: list[list[Any]] = [[x.args[1 + n] for x in choices] for n in range(2)]
         self._check(results, choices)
-        results = [[*given, *changed] for given in results]
+        results = [[*values, *changed] for values in results]
         if choices or changed:
             operands, at = _operands(ways, results), choices[0] if choices else self.marks[-1].next
             check_apart(changed, operands, self.name)
             parts = [
-                _part(way, given, operands, own)
-                for way, given, own in zip(ways, results, changes, strict=True)
+                _part(way, values, operands, own)
+                for way, values, own in zip(ways, results, changes, strict=True)
             ]
             for number in (x for x in operands if x > at):  # which were made tensors there
                 at.prepend(number)
@@ -191,16 +191,16 @@ class _Loop(_Region):
     def settle(self) -> None:
         (test, body), ends = self.parts(), self._ends()
         begun: list[Any] = [end.args[1] for end in ends]
-        given: list[Any] = [end.args[2] for end in ends]
-        self._check([[self.marks[1].args[0]], given], ends)
+        values: list[Any] = [end.args[2] for end in ends]
+        self._check([[self.marks[1].args[0]], values], ends)
         changes = changed_in(body, self.name)
         for node in changed_in(test, self.name).values():
             refuse_change(node, "loop's test", "hands it on")
-        for variable, now in zip(begun, given, strict=True):
+        for variable, now in zip(begun, values, strict=True):
             if variable in changes and now is not variable:
                 refuse_change(changes[variable], self.name, "replaces it, too")
         more = [node for node in changes if node not in begun]
-        results = [[self.marks[1].args[0]], [*given, *more]]
+        results = [[self.marks[1].args[0]], [*values, *more]]
         carried = [*begun, *more]
         read = [x for x in _operands([test, body], results) if x not in begun]
         inits: list[Any] = [node.args[0] for node in begun]
@@ -249,13 +249,13 @@ def _between(start: Node, end: Node) -> list[Node]:
 
 
 def _check_uses(
-    part: Sequence[Node], given: Sequence[Any], ends: Sequence[Node], name: str
+    part: Sequence[Node], results: Sequence[Any], ends: Sequence[Node], name: str
 ) -> None:
     """Refuse a part of which something else is read than its results."""
     inside = {*part, *ends}
     for node in part:
         others = [user for user in node.users if user not in inside]
-        if others or (node not in given and any(user in ends for user in node.users)):
+        if others or (node not in results and any(user in ends for user in node.users)):
             what = f"a {name} on a tensor's value leaves more than its results"
             raise CompileError(location(node), what, "torch.where")
 
@@ -263,9 +263,9 @@ def _check_uses(
 def _operands(ways: Sequence[Sequence[Node]], results: Sequence[Sequence[Any]]) -> list[Node]:
     """What ways read, or give as it is."""
     found = dict[Node, None]()
-    for way, given in zip(ways, results, strict=True):
+    for way, values in zip(ways, results, strict=True):
         inside = set(way)
-        found |= dict.fromkeys((*reads_of(way), *(x for x in given if x not in inside)))
+        found |= dict.fromkeys((*reads_of(way), *(x for x in values if x not in inside)))
     return [node for node in found if held_graph(node) is None]
 
 
@@ -320,9 +320,9 @@ def _part(
 def _copy(value: Any) -> Node:
     """A node that copies, behind all others of a graph or where such are put."""
     options: Any = {"memory_format": torch.contiguous_format}
-    made = value.graph.call_function(torch.ops.aten.clone.default, (value,), options)
-    made.meta = dict(value.meta)
-    return made
+    copy = value.graph.call_function(torch.ops.aten.clone.default, (value,), options)
+    copy.meta = dict(value.meta)
+    return copy
 
 
 def _added(module: GraphModule, part: GraphModule) -> str:

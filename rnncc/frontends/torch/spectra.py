@@ -69,13 +69,13 @@ def istft(
     places = torch.arange(count)[:, None] * hop + torch.arange(n_fft)
     places = places.flatten().to(x.device)
     size = n_fft + hop * (count - 1)
-    made = frames.new_zeros(len(frames), size).index_add(1, places, (frames * taps).flatten(1))
+    signal = frames.new_zeros(len(frames), size).index_add(1, places, (frames * taps).flatten(1))
     weights = (taps * taps).expand(count, n_fft).flatten()
     weight = weights.new_zeros(size).index_add(0, places, weights)
     start = n_fft // 2 if center else 0
     end = size - start if length is None else start + length
-    made, weight = made[:, start:end], weight[start:end]
-    result = torch.where(weight.abs() > _LEAST, made / weight, math.nan)
+    signal, weight = signal[:, start:end], weight[start:end]
+    result = torch.where(weight.abs() > _LEAST, signal / weight, math.nan)
     if end > size:
         result = pad(result, (0, end - size))
     return result.reshape(*x.shape[:-2], result.shape[-1])

@@ -91,11 +91,11 @@ def _cut(module: GraphModule, switching: Collection[GraphModule], on: bool, know
     """
     if not _switches(module):
         return
-    was_on, given = on, _given(module)
+    was_on, inputs = on, _given(module)
     for node in module.graph.nodes:
         if node.target is SWITCH:
             on = bool(node.args[0])
-        elif on and not was_on and any(_value(x) in given for x in node.all_input_nodes):
+        elif on and not was_on and any(_value(x) in inputs for x in node.all_input_nodes):
             if node.op.startswith("call"):
                 _refuse(node, "torch.enable_grad() where gradients are off")
         elif not on and node.op.startswith("call"):

@@ -30,7 +30,7 @@ def most_iterations(inits: Any, going: GraphModule, step: GraphModule) -> int | 
     Args:
         inits: the nodes of what is carried, before the loop.
     """
-    loop = _Loop(step, len(inits))
+    loop = _LoopBody(step, len(inits))
     carried = dict(zip(going.graph.find_nodes(op="placeholder"), range(len(inits)), strict=False))
     found = list[int]()
     for part in loop.parts(results_of(going)[0], _AND):
@@ -43,7 +43,7 @@ def most_iterations(inits: Any, going: GraphModule, step: GraphModule) -> int | 
     return min(found, default=None)
 
 
-class _Loop:
+class _LoopBody:
     """The body of a loop.
 
     Attributes:
@@ -135,8 +135,8 @@ class _Loop:
 
     def _way(self, call: Node, number: int) -> Sequence[Any]:
         graph: Any = held_graph(call.args[1 + number])
-        given: Any = call.args[3]
-        self._outer.update(zip(graph.graph.find_nodes(op="placeholder"), given, strict=True))
+        operands: Any = call.args[3]
+        self._outer.update(zip(graph.graph.find_nodes(op="placeholder"), operands, strict=True))
         return results_of(graph)
 
 

@@ -106,7 +106,7 @@ def prove_watching() -> None:
         return
     read = list[bool]()
 
-    class Same(torch.autograd.Function):
+    class Probe(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
             return x.clone()
@@ -116,7 +116,7 @@ def prove_watching() -> None:
             read.append(True)
             return grad
 
-    apply = Same.apply
+    apply = Probe.apply
     with FakeTensorMode(), watching(lambda: True):
         apply(torch.zeros(1))
     if not read:

@@ -43,7 +43,7 @@ class Layout:
 
 
 @record
-class _Rows:
+class _NodeLayers:
     """The layers' tops and heights, and in which layer each node is."""
 
     ranks: list[int]
@@ -124,7 +124,7 @@ def _rows(
     sizes: Sequence[Size],
     x: Sequence[float],
     links: Sequence[Edge],
-) -> _Rows:
+) -> _NodeLayers:
     aside = [0.0] * len(layers)
     for source, target in links:
         aside[ranks[source]] = max(aside[ranks[source]], abs(x[source] - x[target]))
@@ -133,7 +133,7 @@ def _rows(
     for height, far in zip(heights, aside, strict=True):
         tops.append(top)
         top += height + min(LEAST_GAP + SLOPE * far, MOST_GAP)
-    return _Rows(ranks, tops, heights)
+    return _NodeLayers(ranks, tops, heights)
 
 
 def _ports(
@@ -174,7 +174,7 @@ def _opposite(targets: Sequence[float], step: float, half: float) -> list[float]
 
 
 def _curve(
-    xs: Sequence[float], path: Sequence[int], rows: _Rows, sizes: Sequence[Size]
+    xs: Sequence[float], path: Sequence[int], rows: _NodeLayers, sizes: Sequence[Size]
 ) -> list[Point]:
     """Straight through layers, curved between them, so that arrows touch no box."""
     source, target = path[0], path[-1]

@@ -54,10 +54,10 @@ def read(net: NetDef, parameters: Collection[str]) -> DrawnGraph:
         CompileError: a step net in text form with a syntax error.
     """
     weights = frozenset({*parameters, *_read_as_weights(net)})
-    return _Reader(net, Surroundings(weights, results=frozenset(net.external_output))).graph
+    return _GraphReader(net, Surroundings(weights, results=frozenset(net.external_output))).graph
 
 
-class _Reader:
+class _GraphReader:
     """Makes the graph of one net."""
 
     def __init__(self, net: NetDef, around: Surroundings) -> None:
@@ -113,7 +113,7 @@ class _Reader:
 
     def _box(self, index: int, op: OperatorDef, weights: Collection[Value]) -> DrawnNode:
         parts = tuple(
-            (title, _Reader(net, self._inside(op, net, title)).graph)
+            (title, _GraphReader(net, self._inside(op, net, title)).graph)
             for title, net in _drawn_nets(op)
         )
         lines: list[Line] = [line(op.type or "no type", "type")]

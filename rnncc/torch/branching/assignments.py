@@ -159,9 +159,9 @@ def _run_at_once(node: ast.AST) -> ast.GeneratorExp | None:
 
 def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> set[str]:
     """The names of a function's arguments."""
-    given = function.args
-    plain = [*given.posonlyargs, *given.args, *given.kwonlyargs]
-    return {a.arg for a in (*plain, given.vararg, given.kwarg) if a is not None}
+    arguments = function.args
+    plain = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+    return {a.arg for a in (*plain, arguments.vararg, arguments.kwarg) if a is not None}
 
 
 def has(nodes: Iterable[ast.AST], *kinds: type[ast.AST]) -> bool:

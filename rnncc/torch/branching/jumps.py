@@ -66,8 +66,8 @@ def settle(loop: Any, block: list[Any], number: int) -> list[ast.If]:
     loop.body, loop.orelse = body, []
     at = block.index(loop)
     block[at : at + 1] = [*first, loop, *behind]
-    for made in (*first, *asking):
-        like(loop, made)
+    for statement in (*first, *asking):
+        like(loop, statement)
     return asking
 
 
@@ -108,8 +108,8 @@ class _Returns(ast.NodeTransformer):
         """A tuple of one, and an end."""
         value = ast.Tuple([node.value or ast.Constant(None)], ast.Load())
         flag = assigned(self.flag, ast.Constant(True))
-        made = [assigned(self.value, value), flag, ast.Break()]
-        return [like(node, x) for x in made]
+        statements = [assigned(self.value, value), flag, ast.Break()]
+        return [like(node, x) for x in statements]
 
     def visit(self, node: ast.AST) -> Any:
         """Not what is defined there; nor may another loop be left so."""

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from rnncc.frontends.torch.marks import forgotten, mark_loop
 from rnncc.frontends.torch.merged import passed
 from rnncc.frontends.torch.readings import location, refuse
-from rnncc.torch.branching.values import OF_NUMBERS, Nothing, as_flag_on, as_tensor, is_tensor
+from rnncc.torch.branching.values import OF_NUMBERS, Unbound, as_flag_on, as_tensor, is_tensor
 from rnncc.torch.kept import Holdings
 
 
@@ -28,7 +28,7 @@ def repeated(
 
     Args:
         step: is told which variables began as numbers and may be tensors by now.
-        held: the variables' values; `Nothing` where one is not bound.
+        held: the variables' values; `Unbound` where one is not bound.
     """
     plain, before = (False,) * len(held), None
     numbers = tuple(type(x) in OF_NUMBERS for x in held)
@@ -123,10 +123,10 @@ def _of_tensors(
         return tuple(_apart(_like(x, old)) for x, old in pairs)
 
     run = while_loop if torch.compiler.is_dynamo_compiling() else mark_loop
-    given = tuple(_apart(init) for init in chosen(inits))
-    if not all(isinstance(x, torch.Tensor) for x in given) or not given:
+    starts = tuple(_apart(init) for init in chosen(inits))
+    if not all(isinstance(x, torch.Tensor) for x in starts) or not starts:
         raise TypeError("a loop that ends by a tensor's value changes what is no tensor")
-    return tuple(values_of(run(going, body, given)))
+    return tuple(values_of(run(going, body, starts)))
 
 
 def _leaves_like(spec: Any, values: Any) -> list[Any]:
@@ -144,7 +144,7 @@ def _apart(x: Any) -> Any:
 
 def _next(values: tuple[Any, ...], held: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values of the next iteration, but of variables that were not bound before the first."""
-    return tuple(Nothing if old is Nothing else new for old, new in zip(held, values, strict=True))
+    return tuple(Unbound if old is Unbound else new for old, new in zip(held, values, strict=True))
 
 
 def _like(x: Any, old: torch.Tensor) -> Any:

@@ -165,6 +165,6 @@ def _depth(outer: CodeType, code: CodeType) -> int:
 def _new(code: CodeType, asked: Asked) -> CodeType:
     _, old, known = _known.get(id(code), (code, code, []))
     places = [*known, asked]
-    made = with_branches(old, places)
-    _known[id(made)] = made, old, places
-    return made
+    rewritten = with_branches(old, places)
+    _known[id(rewritten)] = rewritten, old, places
+    return rewritten

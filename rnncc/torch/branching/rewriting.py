@@ -22,7 +22,7 @@ from typing import Any
 from rnncc.records import record
 from rnncc.torch.branching.syntax import (
     OWN,
-    Numbers,
+    ScalarCalls,
     Unwritable,
     called,
     chain_to,
@@ -67,7 +67,7 @@ def with_branches(code: CodeType, asked: Sequence[Asked]) -> CodeType:
         node.users = True  # pyright: ignore
     if any(place.of_number for place in asked):
         function.old = copy.deepcopy(function.body)  # pyright: ignore
-        Numbers().visit(function)
+        ScalarCalls().visit(function)
     for place in asked:
         if not _rewrite(function, place.span) and not place.of_number:
             raise Unwritable("what asks is no `if`")
@@ -75,10 +75,10 @@ def with_branches(code: CodeType, asked: Sequence[Asked]) -> CodeType:
             raise Unwritable("the function has too many branches")
     for node in _functions_in(function):
         _begin(node)
-    made = _compiled(ast.fix_missing_locations(tree), code)
-    if made.co_freevars != code.co_freevars:
+    compiled = _compiled(ast.fix_missing_locations(tree), code)
+    if compiled.co_freevars != code.co_freevars:
         raise Unwritable("the function would close over other variables")
-    return made
+    return compiled
 
 
 def _functions_in(function: ast.FunctionDef) -> list[ast.FunctionDef]:

@@ -22,7 +22,7 @@ from rnncc.torch.branching.chosen import Chosen, may_be_chosen
 from rnncc.torch.branching.loops import repeated  # noqa: F401
 from rnncc.torch.branching.values import (
     OF_NUMBERS,
-    Nothing,  # noqa: F401
+    Unbound,  # noqa: F401
     as_exact,  # noqa: F401
     as_flag,
     as_flag_on,

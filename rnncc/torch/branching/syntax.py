@@ -58,7 +58,7 @@ def plain_super(node: Any, owner: ast.FunctionDef) -> Any:
     return _Super(plain[0].arg).visit(node) if plain else node
 
 
-class Numbers(ast.NodeTransformer):
+class ScalarCalls(ast.NodeTransformer):
     """Lets `x.item()`, `float(x)`, `int(x)` and `bool(x)` be tensors."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -109,9 +109,9 @@ def truth_of(test: ast.expr, exact: bool = False) -> ast.expr:
             inner = truth_of(like(test, ast.BoolOp(ast.And(), [like(test, x) for x in parts])))
             function = function_of(inner)
             function.args.args = [ast.arg(name)]
-            return like(test, ast.Call(function, [Numbers().visit(middle)], []))
+            return like(test, ast.Call(function, [ScalarCalls().visit(middle)], []))
         case _:
-            return Numbers().visit(test)
+            return ScalarCalls().visit(test)
 
 
 def _looks_up(node: ast.AST) -> bool:
@@ -192,7 +192,7 @@ def forgotten(name: str) -> list[ast.stmt]:
 
 def nothing() -> ast.expr:
     """What stands for a variable that is not bound."""
-    return ast.Attribute(ast.Name(OWN, ast.Load()), "Nothing", ast.Load())
+    return ast.Attribute(ast.Name(OWN, ast.Load()), "Unbound", ast.Load())
 
 
 def unless_bound(name: str) -> ast.stmt:

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 OF_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
 
 
-class Nothing:
+class Unbound:
     """The value of a variable that is not bound."""
 
 

@@ -263,11 +263,11 @@ class Branch:
 
     def _function(self, kind: str, names: Sequence[str], body: list[ast.stmt]) -> ast.FunctionDef:
         """A function of variables."""
-        given = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
+        arguments = ast.arguments([], [ast.arg(n) for n in names], None, [], [], None, [])
         body = [plain_super(statement, self.owner) for statement in body]
-        made = ast.FunctionDef(f"{OWN}_{kind}_{self.number}", given, body, [])
-        made.type_params = []  # pyright: ignore
-        return ours(made)
+        function = ast.FunctionDef(f"{OWN}_{kind}_{self.number}", arguments, body, [])
+        function.type_params = []  # pyright: ignore
+        return ours(function)
 
 
 def _flags(chosen: set[str], names: list[str]) -> Any:

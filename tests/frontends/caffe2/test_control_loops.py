@@ -154,15 +154,14 @@ def test_without_a_limit() -> None:
 
 def test_a_loop_that_never_ends_is_found_out_while_it_runs() -> None:
     """Counting stops soon, whether the condition stays true or the count is far."""
-    for end in (2**62, 2**63 - 1):
-        start = time.process_time()
-        tracemalloc.start()
-        starts = [*STARTS[:2], constant("k", end), STARTS[3]]
-        (scan,) = loops(imported(counted(*starts), max_iterations=3))
-        assert tracemalloc.get_traced_memory()[1] < 64 << 20
-        tracemalloc.stop()
-        assert time.process_time() - start < 10
-        assert scan.is_limited
+    starts = [*STARTS[:2], constant("k", 2**63 - 1), STARTS[3]]
+    start = time.process_time()
+    tracemalloc.start()
+    (scan,) = loops(imported(counted(*starts), max_iterations=3))
+    assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    tracemalloc.stop()
+    assert time.process_time() - start < 10
+    assert scan.is_limited
     same = loop("go y", "y go", body(op("Tanh", "y", "y"), op("Or", "go go", "go")))
     made = net([op("Copy", "y0", "y"), constant("go", 1, BOOL), same], "y0", "y")
     with pytest.raises(LimitError):

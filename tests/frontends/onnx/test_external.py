@@ -47,13 +47,13 @@ def saved(made: Any, folder: Path) -> Path:
 
 def test_a_region_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reads: list[object] = []
-    read = reading._Region.read
+    read = reading._FileRange.read
 
     def counted(self: Any) -> bytes:
         reads.append(self)
         return read(self)
 
-    monkeypatch.setattr(reading._Region, "read", counted)
+    monkeypatch.setattr(reading._FileRange, "read", counted)
     path = saved(held_elsewhere(9, lambda i: 4 * (i % 2)), tmp_path)
     x = np.zeros((1, SIZE), np.float32)
     got = rnncc.compile(path).run({"x": x})["y"]

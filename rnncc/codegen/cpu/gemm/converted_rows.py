@@ -1,4 +1,4 @@
-"""Where a product whose rows become whole numbers or bf16 keeps them meanwhile.
+"""Where a product whose rows become integers or bf16 keeps them meanwhile.
 
 The lowering asks for the memory, the code generator for the rest.
 """
@@ -12,7 +12,7 @@ from rnncc.records import record
 WORD = 4
 """Bytes: a group of k."""
 HEAD = 2 * WORD
-"""Of a row, before its values: its scale, then what its sums start at; for whole numbers."""
+"""Of a row, before its values: its scale, then what its sums start at; for integers."""
 MOST_ROWS, LEAST_ROWS = 96, 12
 TILE_ROWS, TILE_BYTES = 16, WORD * TILE_WORDS
 """Of a register of matrix instructions, and bytes of each row."""

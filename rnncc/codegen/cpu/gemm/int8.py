@@ -1,4 +1,4 @@
-"""Products with whole numbers, whose sums are exact in 32 bits: of rows of i8, or quantised ones.
+"""Products with integers, whose sums are exact in 32 bits: of rows of i8, or quantised ones.
 
 A row lies in the product's room: its scale, what its sums start at, its numbers.
 """
@@ -33,12 +33,12 @@ from rnncc.kern.kernels import Gemm
 from rnncc.kern.packing import OFFSET
 
 ROUNDER = 1.5 * 2.0**23
-"""What is added to a small number to have its nearest whole number, ties to even, in low bits."""
+"""What is added to a small number to have its nearest integer, ties to even, in low bits."""
 ROUNDER_BITS = 0x4B400000
 INFINITY_BITS = 0x7F800000
 LEAST_BITS = int(LEAST.view("int32"))
 Whole = Callable[[Value], Value]
-"""The whole numbers of some values, as i32."""
+"""The integers of some values, as i32."""
 
 
 class ExactTerms(RowTerms):
@@ -127,7 +127,7 @@ class ExactTerms(RowTerms):
     def _stored(
         self, source: Pointer, row: Pointer, whole: Whole, before: Value, first: int = 0
     ) -> Value:
-        """Store the whole numbers of a run's values from one on; their sums with those before."""
+        """Store the integers of a run's values from one on; their sums with those before."""
         b, item = self.emit.b, I8 if self.rows.item == 1 else I16
 
         def add(values: Value, at: Value, total: Value) -> Value:

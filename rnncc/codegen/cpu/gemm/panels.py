@@ -13,7 +13,7 @@ from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
 from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.matrix_tiles import MOST_BLOCKS, Factors, MatrixTiles
-from rnncc.codegen.cpu.gemm.runs import Run
+from rnncc.codegen.cpu.gemm.runs import SumsRun
 from rnncc.codegen.cpu.gemm.sums import ZERO, Sums, Width
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.values import I64, Pointer, Value
@@ -151,7 +151,7 @@ class Panels:
         b, vectors, together = self.emit.b, self.slots * width.vectors, self.terms.tile[1]
         lefts = [self.row(outer, b.add(row, I64(r))) for r in range(height)]
 
-        def part(run: Run, first: Value, is_first: bool, start: Value = ZERO) -> None:
+        def part(run: SumsRun, first: Value, is_first: bool, start: Value = ZERO) -> None:
             fetch = self.sums.fetching(row, height, width, is_first) if self.far else None
             sums = self.sums.of(lefts, [panel], width, run.offsets, fetch, start)
             for r, (of_row,) in enumerate(sums):
@@ -164,7 +164,7 @@ class Panels:
             def iteration(i: Value, carried: list[Value]) -> list[Value]:
                 first = b.mul(i, I64(together))
                 offsets: list[Value] = [I64(n * self.lanes) for n in range(together)]
-                part(Run(offsets), first, True, b.mul(first, I64(self.lanes)))
+                part(SumsRun(offsets), first, True, b.mul(first, I64(self.lanes)))
                 return []
 
             self.emit.loop(I64(vectors // together), iteration)

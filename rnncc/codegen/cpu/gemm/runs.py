@@ -14,7 +14,7 @@ from rnncc.records import record
 
 
 @record
-class Run:
+class SumsRun:
     """Vectors of sums that registers hold at a time.
 
     Attributes:
@@ -45,7 +45,7 @@ def _from(b: ir.IRBuilder, sums: list[Value], start: int) -> Value:
     return b.shuffle_vector(sums[number], after, selection(*range(lane, lane + lanes)))
 
 
-def narrow_runs(slots: int, units: int, lanes: int, most: int) -> list[Run] | None:
+def narrow_runs(slots: int, units: int, lanes: int, most: int) -> list[SumsRun] | None:
     """Runs of a panel, of at most so many vectors; None where slot by slot there are no more."""
     together = min(most * lanes // units, slots)
     if together == 0:
@@ -58,6 +58,6 @@ def narrow_runs(slots: int, units: int, lanes: int, most: int) -> list[Run] | No
     return runs if fewer else None
 
 
-def _run(first: int, size: int, units: int, lanes: int) -> Run:
+def _run(first: int, size: int, units: int, lanes: int) -> SumsRun:
     starts = [s + unit for s in range(0, size, units) for unit in range(0, units, lanes)]
-    return Run([I64(first + at) for at in range(0, size, lanes)], starts)
+    return SumsRun([I64(first + at) for at in range(0, size, lanes)], starts)

@@ -11,7 +11,7 @@ from typing import cast
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.gemm.runs import Run, narrow_runs
+from rnncc.codegen.cpu.gemm.runs import SumsRun, narrow_runs
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.records import record
@@ -58,7 +58,7 @@ class Sums:
         """The first units of all vectors of one slot each."""
         return [self.unit(width, place) for place in range(slots * width.vectors)]
 
-    def runs(self, width: Width, slots: int) -> list[Run]:
+    def runs(self, width: Width, slots: int) -> list[SumsRun]:
         """All sums of a row, by as many vectors at a time as a tile holds."""
         most = self.terms.tile[1]
         if isinstance(width.units, ir.Constant):
@@ -66,7 +66,7 @@ class Sums:
             if narrow:
                 return narrow
         units = self.units(width, slots)
-        return [Run(units[i : i + most]) for i in range(0, len(units), most)]
+        return [SumsRun(units[i : i + most]) for i in range(0, len(units), most)]
 
     def of(
         self,

@@ -22,7 +22,7 @@ NETS = (("then_net", "then op"), ("else_net", "else op"))
 
 
 @dataclass
-class Merged:
+class MergedBlob:
     """A blob that a branch writes.
 
     Attributes:
@@ -81,7 +81,7 @@ class If(Control):
             changes.append({n: b for n, b in inner.items() if scope.get(n) is not b})
         self.inside = [op for branch in self.branches for op in branch]
         self.weigh(self.inside)
-        self.merged = list[Merged]()
+        self.merged = list[MergedBlob]()
         if self.taken is not None:
             scope.update(changes[self.taken])
             for space, state in zip(spaces, states[1 + self.taken], strict=True):
@@ -102,14 +102,14 @@ class If(Control):
                 earlier = absent if None in ends else None
             if ends == [None, None]:
                 continue
-            merged = Merged(Blob(name), earlier, ends)
+            merged = MergedBlob(Blob(name), earlier, ends)
             self._lack(merged)
             merged.y.shared = any(blob.shared for blob in merged.versions)
             if not merged.y.opaque:
                 self.merged.append(merged)
             scope[name] = merged.y
 
-    def _lack(self, merged: Merged) -> None:
+    def _lack(self, merged: MergedBlob) -> None:
         """Mark what may hold nothing."""
         if len(merged.versions) < 2:
             which = NETS[merged.ends[0] is None][0]
@@ -173,7 +173,12 @@ class If(Control):
             gate = e.b.logical_not(gate) if index == 0 and self.branches[1] else gate
 
     def _build_branch(
-        self, e: Emitter, gate: SSAValue, index: int, ops: Sequence[Operator], live: list[Merged]
+        self,
+        e: Emitter,
+        gate: SSAValue,
+        index: int,
+        ops: Sequence[Operator],
+        live: list[MergedBlob],
     ) -> None:
         before = {merged.kept for merged in live}
         consts = [x for x in read_outside(ops) if x.value is None and x not in before]

@@ -132,8 +132,8 @@ class WeightedSumGradient(Operator):
 
     def setup(self, maker: Resolver) -> None:
         pairs = (len(self.xs) - 1) / 2
-        wanted = pairs * 2 if self.args.flag("grad_on_w") else pairs
-        if len(self.ys) != wanted:
+        expected = pairs * 2 if self.args.flag("grad_on_w") else pairs
+        if len(self.ys) != expected:
             raise self.error(f"has {len(self.ys)} outputs for {len(self.xs)} inputs")
 
     def infer(self, s: Shapes) -> None:

@@ -21,7 +21,7 @@ _CHECKED = "lengths below 0, or that are not together as many as the rows, make 
 
 
 @record
-class Parts:
+class RowParts:
     """Of `rows` rows in parts, all int64.
 
     Attributes:
@@ -36,7 +36,7 @@ class Parts:
     fit: SSAValue
 
     @staticmethod
-    def of(b: Builder, lengths: SSAValue, rows: Dim) -> Parts:
+    def of(b: Builder, lengths: SSAValue, rows: Dim) -> RowParts:
         """Those that a vector of lengths tells."""
         counts = b.cast(lengths, "i64")
         ends = cumulate(b, counts, 0)
@@ -48,7 +48,7 @@ class Parts:
         within = b.minimum(b.maximum(ends, zero), most)
         ended = cumulate(b, b.scatter("sum", marks, one, within, 0), 0)
         part = b.select(fit, b.slice(ended, 0, 0, rows), b.fill(-1, (), "i64"))
-        return Parts(b.sub(ends, counts), part, fit)
+        return RowParts(b.sub(ends, counts), part, fit)
 
     def places(self, b: Builder) -> SSAValue:
         """[rows], how many rows of its part stand before each."""
@@ -87,19 +87,19 @@ class OfParts(Operator):
             lengths.total = sum(known, Dim.of(0)) if known is not None else rows
             s.version += lengths.total is not None
         elif rows is not None and not s.equal(lengths.total, rows):
-            told = s.size_text(lengths.total)
-            raise self.error(f"lengths of {told} rows together, of {s.size_text(rows)}")
+            total_text = s.size_text(lengths.total)
+            raise self.error(f"lengths of {total_text} rows together, of {s.size_text(rows)}")
 
     def total(self, s: Shapes) -> Dim | None:
         """How many rows the lengths have together, where this operator or another tells it."""
         found = self.xs[self.lengths].total
         return None if found is None else s.resolve(found)
 
-    def parts(self, e: Emitter) -> Parts:
+    def parts(self, e: Emitter) -> RowParts:
         """The parts while the net runs."""
         found = self.total(e.shapes)
         assert found is not None
-        return Parts.of(e.b, e[self.xs[self.lengths]], found)
+        return RowParts.of(e.b, e[self.xs[self.lengths]], found)
 
     def counts(self, e: Emitter, rank: int) -> SSAValue:
         """The lengths as floats, at least 1, along the first of so many axes."""
@@ -107,7 +107,7 @@ class OfParts(Operator):
         return along(e.b, e.b.maximum(counts, e.b.fill(1.0, ())), 0, rank)
 
 
-class Reduced(OfParts):
+class ReducedParts(OfParts):
     """Y[k] = what a function makes of the rows of part k.
 
     Attributes:
@@ -169,7 +169,7 @@ class Reduced(OfParts):
             y = b.select(along(b, none, 0, rank), b.fill(0.0, ()), y)
         e[self.ys[0]] = y
 
-    def _weights(self, e: Emitter, parts: Parts) -> SSAValue | None:
+    def _weights(self, e: Emitter, parts: RowParts) -> SSAValue | None:
         if "by place" in self.by_name:
             return e.b.gather(e[self.by_name["by place"]], parts.places(e.b), 0)
         return e[self.by_name["weights"]] if "weights" in self.by_name else None
@@ -187,7 +187,7 @@ def _reduced(text: str, names: str, reduces: str = "sum") -> type[Operator]:
         "lengths": len(inputs) - 1,
         "inputs": (len(inputs), len(inputs)),
     }
-    return type("Reduced", (Reduced,), members)
+    return type("ReducedParts", (ReducedParts,), members)
 
 
 class PackSegments(OfParts):
@@ -305,7 +305,7 @@ class UnpackSegments(MakesRows):
         lengths = e[self.xs[0]]
         if self.most > 0:
             lengths = b.minimum(lengths, b.fill(self.most, (), "i32"))
-        parts = Parts.of(b, lengths, rows)
+        parts = RowParts.of(b, lengths, rows)
         place, most = parts.places(b), b.size(each)
         row = b.add(b.mul(parts.part, most), place)
         row = b.select(b.compare("lt", place, most), row, b.fill(-1, (), "i64"))

@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
-from rnncc.frontends.caffe2.ops.lengths import OfParts, Parts
+from rnncc.frontends.caffe2.ops.lengths import OfParts, RowParts
 from rnncc.frontends.caffe2.ops.segments import means_of
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.types import dims_of
@@ -61,7 +61,7 @@ class RowsGradient(OfParts):
                 data = b.gather(data, e[self.by_name["indices"]], 0)
             e[y] = total(b, b.mul(rows, data), range(1, rank))
 
-    def of_rows(self, e: Emitter, rows: SSAValue, parts: Parts) -> SSAValue:
+    def of_rows(self, e: Emitter, rows: SSAValue, parts: RowParts) -> SSAValue:
         """The gradient, given dY of each row's part."""
         return rows
 
@@ -75,7 +75,7 @@ class LargestGradient(RowsGradient):
     inputs, lengths = (4, 4), 2
     names = ("largest", "gradient", "lengths", "data")
 
-    def of_rows(self, e: Emitter, rows: SSAValue, parts: Parts) -> SSAValue:
+    def of_rows(self, e: Emitter, rows: SSAValue, parts: RowParts) -> SSAValue:
         b, x = e.b, e[self.by_name["data"]]
         most = b.gather(e[self.by_name["largest"]], parts.part, 0)
         return b.select(b.compare("eq", x, most), rows, b.full_like(x, 0.0))

@@ -77,8 +77,8 @@ class RecurrentNetwork(Operator):
             if blob.opaque:
                 raise self.error(f'state "{name}" is written by "{blob.name}", which holds nothing')
             blob.uses += 1
-        given = set(self.references.values())
-        around = set(maker.around.values()) - given
+        referenced = set(self.references.values())
+        around = set(maker.around.values()) - referenced
         self.inherited = [blob for blob in read_outside(self.steps) if blob in around]
 
     def _around(self, around: Mapping[str, Blob]) -> Scope:

@@ -14,16 +14,12 @@ from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.nn.convolution import (
-    Window,
-    channels_first,
-    channels_last,
-    convolution,
-)
+from rnncc.nn.convolution import channels_first, channels_last, convolution
 from rnncc.nn.indexing import MAX_RANKED, element_places, extremum_place, top_k
 from rnncc.nn.pooling import average_pool, max_pool
 from rnncc.nn.reduction import largest, mean
 from rnncc.nn.transposed_convolution import transposed_convolution
+from rnncc.nn.windows import Window
 
 MAX_GROUPS = 256
 """Each is a product of its own, unless each has one channel."""

@@ -32,7 +32,7 @@ def is_settled(place: Place) -> TypeGuard[Dim]:
 
 def is_counted(n: Node, start: Place, end: Place, step: int) -> bool:
     """Whether the run decides how many rows lie between two bounds, or the iteration of a loop,
-    which is not built turn by turn."""
+    which is not unrolled."""
     model, bounds = n.scope.model, (start, end)
     computed = any(isinstance(place, SSAValue) for place in bounds)
     varying = not model.unrolled and _span_varies(start, end)

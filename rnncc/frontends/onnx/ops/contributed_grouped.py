@@ -73,10 +73,10 @@ def _parts(n: Node) -> list[SSAValue]:
         starts = ((0, heads), (heads, shared), (heads + shared, shared))
         return [b.slice(x, 1, start, size) for start, size in starts]
     for index in (1, 2):
-        wanted = (*n.dims()[:2], Dim.of(int(width) // heads * shared))
-        if n.dims(index) != wanted:
-            shapes = f"{shape_text(n.dims(index))}, expected {shape_text(wanted)}"
-            raise n.differ(n.dims(index), wanted, f"has keys or values of shape {shapes}")
+        expected = (*n.dims()[:2], Dim.of(int(width) // heads * shared))
+        if n.dims(index) != expected:
+            shapes = f"{shape_text(n.dims(index))}, expected {shape_text(expected)}"
+            raise n.differ(n.dims(index), expected, f"has keys or values of shape {shapes}")
     return [by_head(b, n.x(i, FLOATS), count) for i, count in enumerate((heads, shared, shared))]
 
 
@@ -116,9 +116,9 @@ def _present(n: Node, new: SSAValue, index: int, before: SSAValue) -> SSAValue:
     b, (batch, heads, steps, size), total = n.b, dims_of(new), n.size(6)
     past, held = n.maybe(index, FLOATS), Dim.of(0)
     if past is not None:
-        held, wanted = dims_of(past)[2], (batch, heads, dims_of(past)[2], size)
-        if dims_of(past) != wanted:
-            raise n.differ(dims_of(past), wanted, f"has past data {shape_text(dims_of(past))}")
+        held, expected = dims_of(past)[2], (batch, heads, dims_of(past)[2], size)
+        if dims_of(past) != expected:
+            raise n.differ(dims_of(past), expected, f"has past data {shape_text(dims_of(past))}")
     elif total == steps:
         return new
     count = larger(held, total, n.scope.model.known.facts)

@@ -128,8 +128,8 @@ def all_counted(n: Node, value: Value, axis: int) -> Partial:
 
 
 def _all_counted(b: Builder, scope: Scope, value: Value, axis: int) -> Partial:
-    made, size = Value.computed(scope.ssa(value)), b.size(value.dims[axis], "i64")
-    return Partial.counted(made, axis, size)
+    tensor, size = Value.computed(scope.ssa(value)), b.size(value.dims[axis], "i64")
+    return Partial.counted(tensor, axis, size)
 
 
 def _branch(n: Node, which: str) -> tuple[Inside, list[Value]]:
@@ -287,9 +287,9 @@ def _step(n: Node, graph: GraphProto, captures: Captures) -> Body:
     where it draws random numbers, the number of the iteration."""
 
     def body(inner: Builder, consts: Any, carry: Any, rows: Any) -> Any:
-        given = [*carry, *rows]
-        scope = captures.inside(inner, consts, given.pop() if captures.draws else None)
-        for info, value in zip(graph.input, given, strict=True):
+        arguments = [*carry, *rows]
+        scope = captures.inside(inner, consts, arguments.pop() if captures.draws else None)
+        for info, value in zip(graph.input, arguments, strict=True):
             scope.names[info.name] = Value.computed(value)
         results = [scope.ssa(value) for value in results_of(n, scope, graph)]
         return results[: len(carry)], results[len(carry) :]

@@ -14,8 +14,9 @@ from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import shape_text
 from rnncc.nn.axes import move_axis
-from rnncc.nn.convolution import Window, are_sums, convolution
+from rnncc.nn.convolution import are_sums, convolution
 from rnncc.nn.transposed_convolution import transposed_convolution
+from rnncc.nn.windows import Window
 
 Pads = list[tuple[Dim | int, Dim | int]]
 MAX_GROUPS = 512

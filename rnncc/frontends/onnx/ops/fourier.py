@@ -14,8 +14,8 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text
 from rnncc.nn.axes import move_axis
-from rnncc.nn.convolution import Window
 from rnncc.nn.fourier import Transform, transformed
+from rnncc.nn.windows import Window
 
 MAX_LENGTH = 4096
 """Elements of a transform whose matrix has their square."""

@@ -221,8 +221,8 @@ def _scores(n: Node, targets: int | None) -> SSAValue:
     if count < 1 or weights.size != count * columns or intercepts.size not in (0, count):
         what = f"has {weights.size} coefficients and {intercepts.size} intercepts"
         raise n.error(f"{what} for {columns} columns" + (f", {targets} targets" * bool(targets)))
-    made = matmul(n.b, x, n.literal(np.ascontiguousarray(weights.reshape(count, columns).T)))
-    return n.b.add(made, n.literal(intercepts)) if intercepts.size else made
+    scores = matmul(n.b, x, n.literal(np.ascontiguousarray(weights.reshape(count, columns).T)))
+    return n.b.add(scores, n.literal(intercepts)) if intercepts.size else scores
 
 
 def _transformed(n: Node, scores: SSAValue) -> SSAValue:

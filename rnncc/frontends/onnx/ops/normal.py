@@ -117,8 +117,8 @@ def _batch_norm(n: Node) -> list[SSAValue]:
         return [b.reshape(batch_norm(b, x, average, variance, scale, bias, epsilon), n.dims())]
     own, kept = channel_moments(b, x), n.real("momentum", float(np.float32(0.9)))
     running = [
-        b.add(times(b, given, kept), times(b, new, 1 - kept))
-        for given, new in zip((average, variance), own, strict=True)
+        b.add(times(b, old, kept), times(b, new, 1 - kept))
+        for old, new in zip((average, variance), own, strict=True)
     ]
     return [b.reshape(batch_norm(b, x, *own, scale, bias, epsilon), n.dims()), *running]
 

@@ -14,10 +14,10 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.axes import kept_dims
-from rnncc.nn.convolution import Window
 from rnncc.nn.indexing import put
 from rnncc.nn.pooling import average_pool, lp_pool, max_places, max_pool
 from rnncc.nn.reduction import largest, mean, root_of_powers
+from rnncc.nn.windows import Window
 
 
 def _pooled(n: Node) -> list[Window]:

@@ -55,9 +55,11 @@ def _of_shape(draw: Drawing, formula: str) -> Callable[[Node], SSAValue]:
 
 def _like(draw: Drawing, formula: str) -> Callable[[Node], SSAValue]:
     def build(n: Node) -> SSAValue:
-        given = n.given("dtype")
+        has_dtype = n.given("dtype")
         return draw(
-            n, n.dims(), _dtype(n, dtype_name(n.integer("dtype")) if given else n.value(0).dtype)
+            n,
+            n.dims(),
+            _dtype(n, dtype_name(n.integer("dtype")) if has_dtype else n.value(0).dtype),
         )
 
     build.__doc__ = f"{formula}, of the shape of X. {_SEED}"

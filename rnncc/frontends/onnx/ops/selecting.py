@@ -74,8 +74,8 @@ def _non_zero(n: Node) -> SSAValue | Partial:
         columns.insert(0, b.sub(places, b.mul(above, extent)))
         places = above
     rows = [b.reshape(column, (1, product(dims))) for column in (places, *columns)]
-    made = b.concat(rows, 0)
-    return made if count is None else Partial.counted(Value.computed(made), 1, count)
+    indices = b.concat(rows, 0)
+    return indices if count is None else Partial.counted(Value.computed(indices), 1, count)
 
 
 def _unique(n: Node) -> list[Value]:

@@ -48,8 +48,8 @@ def _constant_of_shape(n: Node) -> SSAValue | Value:
         raise n.error(f"attribute 'value' holds {value.size} numbers, not one")
     number, dtype = value.reshape(()), name_of(value.dtype)
     if dtype in STORED and (counted := counted_shape(n, 0)):
-        made = Value.computed(n.everywhere(number, counted.dims))
-        return Partial.counted(made, counted.axis, counted.count)
+        tensor = Value.computed(n.everywhere(number, counted.dims))
+        return Partial.counted(tensor, counted.axis, counted.count)
     decided = decided_sizes(n, 0)
     dims = n.sizes(0) if decided is None else decided
     if any(d.is_static and int(d) < 0 for d in dims):
@@ -58,8 +58,8 @@ def _constant_of_shape(n: Node) -> SSAValue | Value:
         return Value.of(np.full([int(d) for d in dims], number))
     if dtype not in STORED:
         raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
-    made = n.everywhere(number, dims)
-    return made if decided is None else settled(n, 0, made)
+    tensor = n.everywhere(number, dims)
+    return tensor if decided is None else settled(n, 0, tensor)
 
 
 OPERATORS: dict[str, OnnxOperator] = {

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from rnncc.frontends.torch.node_context import NodeContext, Table, Value, rank_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
-from rnncc.nn.convolution import Window
 from rnncc.nn.convolution import convolution as forward_convolution
 from rnncc.nn.transposed_convolution import transposed_convolution
+from rnncc.nn.windows import Window
 
 MAX_GROUPS = 256
 """Each is a product of its own, unless each has one channel."""

@@ -10,7 +10,7 @@ from rnncc.frontends.torch.aten.convolution import batched, each
 from rnncc.frontends.torch.node_context import NodeContext, Table, Value
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.nn import pooling
-from rnncc.nn.convolution import Window
+from rnncc.nn.windows import Window
 
 Sizes = Sequence[int]
 

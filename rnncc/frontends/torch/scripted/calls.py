@@ -77,15 +77,15 @@ def _call(text: Text, node: Any, name: str, schema: Any) -> None:
     """Call PyTorch's own function."""
     own, named = list[str](), dict[str, str]()
     for argument, value in zip(schema.arguments, node.inputs(), strict=True):
-        given = _argument(argument.name, text.read(value))
+        argument_text = _argument(argument.name, text.read(value))
         if argument.name in operators.LEFT_OUT:
             continue
         factor = argument.name == "alpha" and name in WITH_FACTOR
         if argument.kwarg_only or factor or (name == "to" and own):
-            if given != "None" and (argument.name, given) not in DEFAULTS:
-                named[argument.name] = given
+            if argument_text != "None" and (argument.name, argument_text) not in DEFAULTS:
+                named[argument.name] = argument_text
         else:
-            own.append(given)
+            own.append(argument_text)
     if name == "to" and "other" in named:
         own.append(named.pop("other"))
     function = operators.function_of(name)
@@ -95,8 +95,8 @@ def _call(text: Text, node: Any, name: str, schema: Any) -> None:
         function = f"torch.ops.aten.{name}.{schema.overload_name or 'default'}"
     elif function.startswith("."):
         function = f"{own.pop(0)}{function}"
-    given = ", ".join([*own, *(f"{key}={value}" for key, value in named.items())])
-    text.assign(node, f"{function}({given})")
+    arguments = ", ".join([*own, *(f"{key}={value}" for key, value in named.items())])
+    text.assign(node, f"{function}({arguments})")
 
 
 def _argument(name: str, value: str) -> str:

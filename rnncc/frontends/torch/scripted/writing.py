@@ -22,7 +22,7 @@ _TORCH = str(torch.__path__[0])
 _PLACE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-class Written(Text):
+class WrittenFunction(Text):
     """A function, and what it is of.
 
     Attributes:
@@ -121,9 +121,9 @@ class Written(Text):
 
     def _same(self, node: Any) -> None:
         """Another type of the same value."""
-        given, output = node.inputsAt(0).debugName(), node.output().debugName()
-        self.names[output] = self.names[given]
-        if given in self.sizes:
+        operand, output = node.inputsAt(0).debugName(), node.output().debugName()
+        self.names[output] = self.names[operand]
+        if operand in self.sizes:
             self.sizes.add(output)
 
     def _size_as_tensor(self, node: Any) -> None:
@@ -214,26 +214,26 @@ class Written(Text):
         return f"torch.ops.{space}.{kind}({', '.join(map(self.read, node.inputs()))})"
 
 
-_NODES: Mapping[str, Callable[[Written, Any], None]] = {
-    "prim::Constant": Written._constant,
-    "prim::GetAttr": Written._attribute,
-    "prim::SetAttr": Written._set_attribute,
-    "prim::TupleConstruct": Written._tuple,
-    "prim::TupleUnpack": Written._unpack,
-    "prim::TupleIndex": Written._item,
-    "prim::ListConstruct": Written._list,
-    "prim::ListUnpack": Written._unpack,
-    "prim::DictConstruct": Written._dict,
-    "prim::If": Written._if,
-    "prim::Loop": Written._loop,
-    "prim::isinstance": Written._is_instance,
-    "prim::RaiseException": Written._raise,
-    "prim::Uninitialized": Written._nothing,
-    "prim::Print": Written._nothing,
-    "prim::NumToTensor": Written._size_as_tensor,
-    "prim::unchecked_cast": Written._same,
-    "prim::unchecked_unwrap_optional": Written._same,
-    "aten::_unwrap_optional": Written._same,
+_NODES: Mapping[str, Callable[[WrittenFunction, Any], None]] = {
+    "prim::Constant": WrittenFunction._constant,
+    "prim::GetAttr": WrittenFunction._attribute,
+    "prim::SetAttr": WrittenFunction._set_attribute,
+    "prim::TupleConstruct": WrittenFunction._tuple,
+    "prim::TupleUnpack": WrittenFunction._unpack,
+    "prim::TupleIndex": WrittenFunction._item,
+    "prim::ListConstruct": WrittenFunction._list,
+    "prim::ListUnpack": WrittenFunction._unpack,
+    "prim::DictConstruct": WrittenFunction._dict,
+    "prim::If": WrittenFunction._if,
+    "prim::Loop": WrittenFunction._loop,
+    "prim::isinstance": WrittenFunction._is_instance,
+    "prim::RaiseException": WrittenFunction._raise,
+    "prim::Uninitialized": WrittenFunction._nothing,
+    "prim::Print": WrittenFunction._nothing,
+    "prim::NumToTensor": WrittenFunction._size_as_tensor,
+    "prim::unchecked_cast": WrittenFunction._same,
+    "prim::unchecked_unwrap_optional": WrittenFunction._same,
+    "aten::_unwrap_optional": WrittenFunction._same,
 }
 
 

@@ -68,8 +68,8 @@ def _add(node: Node, number: int | float, editor: Editor) -> None:
         else:
             zeros = editor.graph.node_copy(node)
             _fill_with_zeros(zeros)
-        made = editor.call(aten.add.Tensor, (zeros, number), {}, filled)
-    node.replace_all_uses_with(made)
+        sum_ = editor.call(aten.add.Tensor, (zeros, number), {}, filled)
+    node.replace_all_uses_with(sum_)
     editor.graph.erase_node(node)
 
 

@@ -130,10 +130,10 @@ def changed_by(node: Node) -> Node | None:
 def _changes_inputs(module: GraphModule) -> bool:
     """Whether a graph may change what it is given: something is changed beside that."""
     places = module.graph.find_nodes(op="placeholder")
-    given = {key for place in places for key in memories_of(value_of(place))}
+    memories = {key for place in places for key in memories_of(value_of(place))}
     changing = (node for node in module.graph.nodes if changed_by(node) is not None)
     used = (value_of(x) for node in changing for x in node.all_input_nodes)
-    return any(not given.isdisjoint(memories_of(value)) for value in used)
+    return any(not memories.isdisjoint(memories_of(value)) for value in used)
 
 
 def _is_in_place(node: Node) -> bool:

@@ -155,9 +155,9 @@ def _roll_all(module: GraphModule, plain: bool) -> Rolled:
             if repeat is None:
                 continue
             editor = editor or Editor(module, plain)
-            lengths, made = _roll(nodes, repeat, editor)
+            lengths, rolled = _roll(nodes, repeat, editor)
             done.lengths += lengths
-            sequences |= made
+            sequences |= rolled
             if lengths:
                 free[repeat.start : repeat.end] = [False] * (repeat.end - repeat.start)
                 rolls = True
