@@ -120,7 +120,9 @@ def _fold_block(program: Program, block: Block) -> bool:
         known = _known_values(program, block, failed)
         arrays = _computed(program, known, failed)
         if arrays is not None:
-            names = {*program.arrays, *program.net.inputs, *program.params} if arrays else set()
+            names = set[str]()
+            if arrays:  # else nothing needs one, and to look for parameters takes time
+                names.update(program.arrays, program.net.inputs, program.params)
             return run_all(
                 _become_param(program, value, array, names) for value, array in arrays.items()
             )
