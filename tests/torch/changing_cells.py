@@ -75,6 +75,13 @@ def within_a_loop(x, h):
     return y.sum(0), torch.tanh(h + x)
 
 
+def in_place_alone(x, h):
+    y = h * 1
+    while y.norm() > 0.5:
+        y.mul_(0.6).sub_(0.1 * y)
+    return y * x, torch.tanh(y)
+
+
 def guards_an_index(x, h):
     k = 0
     while k < len(x) and (x[k] > -1 or h[k] > 0):
@@ -101,6 +108,7 @@ TAKEN: list[Cell] = [
     by_a_function,
     of_a_loop,
     within_a_loop,
+    in_place_alone,
     guards_an_index,
     chooses_a_function,
 ]
@@ -134,6 +142,12 @@ def and_replaces_it(x, h):
     return y, h * x
 
 
+def changes_nothing(x, h):
+    while h.norm() > 9:
+        pass
+    return h, x
+
+
 def asks_a_function(x, h):
     f = torch.nn.Tanh() if x.sum() > 0 else torch.nn.Softplus()
     return f(h), h * x + f.beta
@@ -152,6 +166,7 @@ REFUSED: dict[Cell, str] = {
     and_reads_another_view: _NAMES,
     one_of_two_variables: _NAMES,
     and_replaces_it: "in place that it has not made, and replaces it",
+    changes_nothing: "changes nothing",
     asks_a_function: "is asked for beta",
     uses_what_a_way_made: "leaves more than its results",
 }

@@ -196,6 +196,9 @@ class _Loop(_Region):
         changes = changed_in(body, self.name)
         for node in changed_in(test, self.name).values():
             refuse_change(node, "loop's test", "hands it on")
+        if not changes and begun == values:
+            what = "a loop on a tensor's value changes nothing: it would not end"
+            raise CompileError(location(self.marks[0]), what)
         for variable, now in zip(begun, values, strict=True):
             if variable in changes and now is not variable:
                 refuse_change(changes[variable], self.name, "replaces it, too")

@@ -122,11 +122,20 @@ def _of_tensors(
         pairs = zip(chosen(new), carried, strict=True)
         return tuple(_apart(_like(x, old)) for x, old in pairs)
 
-    run = while_loop if torch.compiler.is_dynamo_compiling() else mark_loop
     starts = tuple(_apart(init) for init in chosen(inits))
+    if torch.compiler.is_dynamo_compiling():
+        _check_starts(starts)
+        return tuple(values_of(while_loop(going, body, starts)))
+    if not starts:  # what it changes, it changes in place
+        mark_loop(lambda _: going(), lambda flag: (*body(), flag), (test,))
+        return held
+    _check_starts(starts)
+    return tuple(values_of(mark_loop(going, body, starts)))
+
+
+def _check_starts(starts: Sequence[Any]) -> None:
     if not all(isinstance(x, torch.Tensor) for x in starts) or not starts:
         raise TypeError("a loop that ends by a tensor's value changes what is no tensor")
-    return tuple(values_of(run(going, body, starts)))
 
 
 def _leaves_like(spec: Any, values: Any) -> list[Any]:
