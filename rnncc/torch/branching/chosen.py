@@ -18,7 +18,7 @@ def may_be_chosen(x: Any) -> bool:
     return callable(x) and not isinstance(x, (type, torch.Tensor))
 
 
-class Chosen:
+class ChosenFunction:
     """One of two functions, or of two modules: a call takes one, as the flag says.
 
     What both have alike can be read; what differs is refused.

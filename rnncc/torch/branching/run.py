@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 from rnncc.frontends.torch.marks import choose, mark
 from rnncc.frontends.torch.merged import passed
 from rnncc.frontends.torch.readings import location, readings, refuse
-from rnncc.torch.branching.chosen import Chosen, may_be_chosen
+from rnncc.torch.branching.chosen import ChosenFunction, may_be_chosen
 from rnncc.torch.branching.loops import repeated  # noqa: F401
 from rnncc.torch.branching.values import (
     OF_NUMBERS,
@@ -210,7 +210,7 @@ def _merged(flag: torch.Tensor, one: Any, other: Any) -> Any:
     if one is other or is_alike(one, other):
         return one
     if may_be_chosen(one) and may_be_chosen(other):
-        return Chosen(flag, (one, other), _called)
+        return ChosenFunction(flag, (one, other), _called)
     both = as_tensor(one, other, flag), as_tensor(other, one, flag)
     kinds = [(x.dtype, x.device, x.shape) if isinstance(x, torch.Tensor) else x for x in both]
     if not isinstance(both[0], torch.Tensor) or kinds[0] != kinds[1]:
