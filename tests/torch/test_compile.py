@@ -1135,7 +1135,7 @@ def test_distributions_are_not_validated(monkeypatch: pytest.MonkeyPatch) -> Non
     torch.testing.assert_close(ys, torch.stack(list(map(Scored(), x))), **CLOSE)
 
 
-class ChosenFunction(nn.Module):
+class Chosen(nn.Module):
     """PyTorch's conditional, and its loop without a state."""
 
     def __init__(self) -> None:
@@ -1155,7 +1155,7 @@ class ChosenFunction(nn.Module):
 
 
 def test_conditional_and_map_of_pytorch() -> None:
-    net = ChosenFunction()
+    net = Chosen()
     model = rnncc.compile(torch.export.export(net, (torch.ones(5, 4),)))
     compiled = rt.compile(net, (torch.ones(5, 4),))
     for x in (torch.rand(5, 4), -torch.rand(5, 4)):
