@@ -43,3 +43,27 @@ def filled(arrays: Mapping[str, Array]) -> NetDef:
 OPERATORS = arrays_by_case(DATA / "caffe2_operators.npz")
 NETS = arrays_by_case(DATA / "caffe2_nets.npz")
 MODELS = arrays_by_case(DATA / "caffe2_models.npz")
+CELLS = arrays_by_case(DATA / "caffe2_cells.npz")
+
+HELD = {"max_output_seq_len"}
+"""Inputs that decide sizes."""
+
+
+def net_of(case: Mapping[str, Array]) -> tuple[NetDef, NetDef, dict[str, Array]]:
+    """A model's net with what it computes as outputs, the net that fills it, and its inputs."""
+    net = NetDef.FromString(case["net"].tobytes())
+    net.external_output.extend(
+        name for kind, _, name in (key.partition(":") for key in case) if kind == "grad"
+    )
+    inputs = {name[3:]: array for name, array in case.items() if name.startswith("in:")}
+    held = {name[6:]: array for name, array in case.items() if name.startswith("param:")}
+    held |= {name: inputs.pop(name) for name in HELD if name in inputs}
+    return net, filled(held), inputs
+
+
+def assert_near(got: Mapping[str, Array], case: Mapping[str, Array]) -> None:
+    for key, want in case.items():
+        kind, _, name = key.partition(":")
+        if kind in ("out", "grad"):
+            assert got[name].shape == want.shape, name
+            np.testing.assert_allclose(got[name], want, 1e-4, 1e-5, err_msg=name)

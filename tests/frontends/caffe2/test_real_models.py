@@ -13,26 +13,13 @@ from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.netdef import NetDef, extract, remove_dead_ops, rename_output, ssa_rewrite
-from tests.frontends.caffe2.real import MODELS, Array, filled
+from tests.frontends.caffe2.real import MODELS, Array, assert_near, net_of
 
-STEPS = "max_output_seq_len"
 SHAPES = {
     "train": dict.fromkeys(("decoder_inputs", "targets", "target_weights"), "U,N"),
     "beam": {"encoder_inputs": "S,1", "encoder_lengths": "1"},
     "crf": {},
 }
-
-
-def net_of(case: Mapping[str, Array]) -> tuple[NetDef, NetDef, dict[str, Array]]:
-    """A model's net with what it computes as outputs, the net that fills it, and its inputs."""
-    net = NetDef.FromString(case["net"].tobytes())
-    net.external_output.extend(
-        name for kind, _, name in (key.partition(":") for key in case) if kind == "grad"
-    )
-    inputs = {name[3:]: array for name, array in case.items() if name.startswith("in:")}
-    held = {name[6:]: array for name, array in case.items() if name.startswith("param:")}
-    held |= {name: inputs.pop(name) for name in (STEPS,) if name in inputs}
-    return net, filled(held), inputs
 
 
 def imported(name: str, case: Mapping[str, Array]) -> tuple[Program, dict[str, Array]]:
@@ -41,14 +28,6 @@ def imported(name: str, case: Mapping[str, Array]) -> tuple[Program, dict[str, A
     program = import_net(net, init, shapes=SHAPES[name.partition("-")[0]])
     # nothing tells that the labels of a field are integers
     return program, {n: a.astype(np.float32) if n == "labels" else a for n, a in inputs.items()}
-
-
-def assert_near(got: Mapping[str, Array], case: Mapping[str, Array]) -> None:
-    for key, want in case.items():
-        kind, _, name = key.partition(":")
-        if kind in ("out", "grad"):
-            assert got[name].shape == want.shape, name
-            np.testing.assert_allclose(got[name], want, 1e-4, 1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("name", MODELS)
