@@ -20,7 +20,7 @@ def main() -> int:
     expects = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if expects:  # imports take long enough to be interrupted, and there is nothing to tidy up
         signal.signal(signal.SIGINT, _leave)
-    from rnncc.cli import main as run
+    from rnncc.cli import main as run  # after the handler is set
 
     if expects:
         signal.signal(signal.SIGINT, signal.default_int_handler)

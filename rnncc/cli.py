@@ -28,6 +28,7 @@ from rnncc.commands.options import (
     settle,
     source_options,
 )
+from rnncc.writing import write_file
 
 if TYPE_CHECKING:
     from rnncc.sources import NetFile
@@ -205,7 +206,6 @@ def plan(
     report = report_of(net, init, options_of(net, options), plan_for)
     if html is not None:
         from rnncc.planning.drawing import draw
-        from rnncc.writing import write_file
 
         write_file(html, draw(report))
     if as_json:

@@ -140,7 +140,7 @@ def did_you_mean(wrong: str, known: Iterable[str], otherwise: str) -> str:
     Args:
         otherwise: what else to do; the whole hint where no name is like it.
     """
-    from difflib import get_close_matches  # for errors alone
+    from difflib import get_close_matches
 
     of = {name.lower(): name for name in known}
     word = wrong[:40].lower()

@@ -15,13 +15,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
+from rnncc_runtime import Model
 
+from rnncc.driver.in_memory import compile_in_memory
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.importer import Imported, read_model
 from rnncc.frontends.onnx.inputs import Given
 from rnncc.frontends.onnx.lists import Names, element_names
 from rnncc.frontends.onnx.reading import load, onnx_package
+from rnncc.ir.interpreter import run
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.options import Options
 
@@ -169,13 +172,7 @@ class PreparedModel(_BackendRep):
         if not program.net.outputs:
             return lambda inputs: {}  # lists that are empty, or nothing
         if self._interpret:
-            from rnncc.ir.interpreter import run
-
             return partial(run, program)
-        from rnncc_runtime import Model
-
-        from rnncc.driver.in_memory import compile_in_memory
-
         model = compile_in_memory(program, None, Options.of(program, {}))
         assert isinstance(model, Model), "it is not compiled for training"
         return model.run

@@ -135,7 +135,7 @@ class Options:
         if "state" in values:
             values["state"] = _state_of(values["state"], bool(values.get("train")))
         if "bind" in values:
-            from rnncc.constants import parse_constants
+            from rnncc.constants import parse_constants  # imports NumPy, which help need not
 
             values["bind"] = parse_constants(values["bind"])
         seed = values.get("seed", 0)

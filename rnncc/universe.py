@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from xdsl.ir import Dialect
 from xdsl.passes import ModulePass
 from xdsl.universe import Universe
 
 from rnncc import pipeline
 from rnncc.ir.rewriting import NetPass
+from rnncc.ir.rnn import RNN
+from rnncc.kern.dialect import KERN
 from rnncc.passes import simplify
-
-
-def _rnn() -> Dialect:
-    from rnncc.ir.rnn import RNN
-
-    return RNN
-
-
-def _kern() -> Dialect:
-    from rnncc.kern.dialect import KERN
-
-    return KERN
 
 
 def _passes() -> Iterator[type[NetPass]]:
@@ -39,6 +28,6 @@ def _loader(kind: type[NetPass]) -> Callable[[], type[ModulePass]]:
 
 
 UNIVERSE = Universe(
-    all_dialects={"rnn": _rnn, "kern": _kern},
+    all_dialects={"rnn": lambda: RNN, "kern": lambda: KERN},
     all_passes={kind.name: _loader(kind) for kind in _passes()},
 )

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from shutil import rmtree
 from typing import BinaryIO
 
 PARTIAL = re.compile(r"\.rnncc-[0-9a-f]{16}")
@@ -100,8 +101,6 @@ def create(path: Path, mode: int = 0o666) -> BinaryIO:
 @contextmanager
 def scratch(folder: Path) -> Generator[None]:
     """Make a folder of this process's own, and remove it at the end of the block."""
-    from shutil import rmtree
-
     try:
         folder.mkdir(mode=0o700)
         yield

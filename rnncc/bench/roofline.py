@@ -10,6 +10,7 @@ from rnncc.bench.cases import Case
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.op_counts import Phase, phases
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.driver import compiling
 from rnncc.kern.library import Library
 from rnncc.options import Options
 from rnncc.records import record
@@ -52,8 +53,6 @@ def library_of(case: Case, precision: str = "fp32") -> Library:
     Raises:
         CompileError: the net cannot be compiled.
     """
-    from rnncc.driver import compiling
-
     net, init = repository.source(case)
     values: dict[str, Any] = {**case.compile_options, "train": case.mode == "train"}
     if precision != "fp32":

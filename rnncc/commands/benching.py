@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 from rnncc_runtime import describe
 
 from rnncc.bench import contenders as who
@@ -284,7 +285,5 @@ def _progress() -> Generator[Progress]:
     if not sys.stderr.isatty():
         yield lambda what: None
         return
-    from rich.console import Console
-
     with Console(stderr=True).status("") as status:
         yield lambda what: status.update(printable(what))

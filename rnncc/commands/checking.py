@@ -14,6 +14,7 @@ from rnncc_runtime import Model, RunError, TrainableModel
 
 from rnncc.commands.running import name_arrays
 from rnncc.commands.tables import print_table
+from rnncc.driver.remote.models import compile_to_run
 from rnncc.errors import CompileError
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.source import Fill
@@ -23,6 +24,7 @@ from rnncc.options import Options
 from rnncc.passes.differentiate import differentiate
 from rnncc.records import record
 from rnncc.sizes import BATCH, TIME, parse_sizes
+from rnncc.stages.reading import import_source
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
@@ -100,9 +102,6 @@ def check(
         CompileError: the net cannot be compiled or differentiated, or a size is none.
         ModelError: an array does not fit.
     """
-    from rnncc.driver.remote.models import compile_to_run
-    from rnncc.stages.reading import import_source
-
     plain = replace(options, train=False, recompute="auto")
     program = import_source(net, init, plain)
     inference = compile_to_run(net, init, plain)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rnncc import CompileError
+from rnncc.codegen import targets
 from rnncc.commands.help import example
 from rnncc.commands.options import (
     GPU,
@@ -21,7 +22,7 @@ from rnncc.commands.options import (
     options_of,
     source_options,
 )
-from rnncc.packaging.products import KINDS
+from rnncc.packaging.products import KINDS, check_kinds, prepare, write_products
 from rnncc.packaging.wheel import DEFAULT_VERSION
 
 if TYPE_CHECKING:
@@ -115,11 +116,9 @@ def compile(
             "--out", "- is standard output, and several files are written", "a folder"
         )
     before, started = time.process_time(), time.perf_counter()
-    from rnncc.codegen import targets
     from rnncc.commands.tables import working
     from rnncc.driver import compiling
     from rnncc.driver.trace import show, timed
-    from rnncc.packaging.products import check_kinds, prepare, write_products
 
     imported = time.perf_counter()
     chosen = options_of(net, options)

@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rnncc import arrays
+from rnncc.commands.tables import bytes_text, print_bytes
+from rnncc.driver import compiling
+from rnncc.options import stem_of
+from rnncc.writing import write_file
+
 if TYPE_CHECKING:
     from rnncc.options import Options
     from rnncc.packaging.compiled import Artifacts, CompiledModel
@@ -21,12 +27,6 @@ def write_form(
 
     With `rnn` in NAME.rnn.mlir goes NAME.npz, the parameters, from which it is compiled again.
     """
-    from rnncc import arrays
-    from rnncc.commands.tables import print_bytes
-    from rnncc.driver import compiling
-    from rnncc.options import stem_of
-    from rnncc.writing import write_file
-
     emitted = compiling.emit(net, init, options, kind)
     content = emitted.content
     if str(out) == "-" or (out is None and isinstance(content, str)):
@@ -40,8 +40,6 @@ def write_form(
 
 def tell(compiled: CompiledModel, written: Artifacts, options: Options, seconds: float) -> None:
     """What was written, what it takes, and how long that took."""
-    from rnncc.commands.tables import bytes_text
-
     for path in written.paths:
         print(f"{path}  {bytes_text(path.stat().st_size)}", file=sys.stderr)
     print(_made_for(compiled.metadata), file=sys.stderr)

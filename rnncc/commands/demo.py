@@ -13,9 +13,15 @@ import numpy as np
 import rnncc
 from rnncc.commands.charnet import char_lstm
 from rnncc.commands.tables import bytes_text
+from rnncc.driver.planning import report_of
 from rnncc.driver.timing import time_text
 from rnncc.errors import InternalError
+from rnncc.frontends.caffe2 import import_net
+from rnncc.ir.interpreter import run
 from rnncc.netdef import NetDef, parameters, save
+from rnncc.options import Options
+from rnncc.planning.drawing import draw
+from rnncc.writing import write_file
 
 CHARACTERS, UNITS, STEPS = 64, 128, 100
 TOLERANCE = 1e-5
@@ -86,9 +92,6 @@ def drawn() -> Arrays:
 
 def _difference(net: NetDef, init: NetDef, inputs: Arrays, results: Arrays) -> float:
     """The largest distance of any output from the interpreter's."""
-    from rnncc.frontends.caffe2 import import_net
-    from rnncc.ir.interpreter import run
-
     expected = run(import_net(net, init), inputs)
     worst = max(float(np.abs(results[name] - expected[name]).max()) for name in results)
     if not worst <= TOLERANCE:
@@ -106,11 +109,6 @@ def _print_bars(times: Mapping[str, float]) -> None:
 
 
 def _write(net: NetDef, init: NetDef, out: Path) -> None:
-    from rnncc.driver.planning import report_of
-    from rnncc.options import Options
-    from rnncc.planning.drawing import draw
-    from rnncc.writing import write_file
-
     out.mkdir(parents=True, exist_ok=True)
     files = out / "lstm.pbtxt", out / "lstm_init.pbtxt"
     for message, path in zip((net, init), files, strict=True):

@@ -10,6 +10,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.options import Options
 from rnncc.sources import NetFile
+from rnncc.stages.reading import import_source
 
 Report = dict[str, Any]
 
@@ -28,8 +29,6 @@ def described(file: NetFile, options: Options, operators: list[Report]) -> Repor
 
 def interface_of(net: NetFile, init: NetFile | None, options: Options) -> Report:
     """Symbols, inputs, outputs and parameters of what a file is imported as."""
-    from rnncc.stages.reading import import_source
-
     program = import_source(net, init, options)
     parameters = {name: op.y for name, op in program.params.items()}
     return {

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rnncc.commands.inspect_report import Report
+from rnncc.commands.libraries import print_inspection
 from rnncc.commands.tables import print_table, shape_text
+from rnncc.frontends.onnx.reading import is_onnx
+from rnncc.frontends.torch.archives import is_exported
 from rnncc.options import Options
 from rnncc.sources import NetFile
 
@@ -18,9 +21,6 @@ def inspect(net: NetFile, init: NetFile | None, options: Options) -> Report:
     Raises:
         CompileError: a file cannot be read.
     """
-    from rnncc.frontends.onnx.reading import is_onnx
-    from rnncc.frontends.torch.archives import is_exported
-
     if is_onnx(net):
         from rnncc.commands import inspect_onnx
 
@@ -37,8 +37,6 @@ def inspect(net: NetFile, init: NetFile | None, options: Options) -> Report:
 def print_report(report: Report) -> None:
     """Print the tables of a report."""
     if "library" in report:
-        from rnncc.commands.libraries import print_inspection
-
         print_inspection(report["library"])
     rows = [
         (row["index"] if depth == 0 else "", "  " * depth + row["type"], *_blobs(row))

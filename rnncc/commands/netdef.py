@@ -11,6 +11,7 @@ import click
 from rnncc.commands.help import Commands, example
 from rnncc.commands.options import JSON, MAX_INPUT
 from rnncc.errors import CompileError
+from rnncc.writing import staged, write_file
 
 PATH = click.Path(path_type=Path, allow_dash=True)
 INIT = click.option("--init", type=PATH, help="The net of parameters.")
@@ -181,7 +182,6 @@ def split(
     """
     from rnncc.commands import netdef_changes, nets
     from rnncc.commands.tables import working
-    from rnncc.writing import staged
 
     message, filled = nets.read(net), nets.read_init(init)
     with working(f"splitting {net}"), nets.named_after(net, message):
@@ -235,7 +235,6 @@ def draw(net: Path, init: Path | None, out: Path | None, layout: str) -> None:
     from rnncc.commands import nets
     from rnncc.commands.tables import print_bytes, working
     from rnncc.netdef.drawing import draw
-    from rnncc.writing import write_file
 
     message, filled = nets.read(net), nets.read_init(init)
     weights = {name for op in filled.op for name in op.output} if filled else set[str]()

@@ -7,6 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from google.protobuf import text_format
+
 from rnncc.commands.tables import print_bytes
 from rnncc.errors import CompileError
 from rnncc.netdef import NetDef, load
@@ -40,8 +42,6 @@ def write(net: NetDef, out: Path | None, as_text: bool | None = None) -> None:
     Args:
         as_text: by default as the file's suffix says; on a terminal text, into a pipe binary.
     """
-    from google.protobuf import text_format
-
     to_stdout = out is None or str(out) == PIPE
     if as_text is None:
         as_text = sys.stdout.isatty() if to_stdout else is_text(out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import llvmlite.binding as llvm
 from rnncc_runtime import ModelError
+from rnncc_runtime.cuda import Device
 
 from rnncc.codegen import targets
 from rnncc.codegen.nvptx.ptx import assembler
@@ -67,8 +68,6 @@ def _chips() -> str:
 
 def _gpu() -> str:
     """The GPU that this machine has, or why it has none."""
-    from rnncc_runtime.cuda import Device
-
     try:
         device = Device.at()
     except ModelError as error:

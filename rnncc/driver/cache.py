@@ -17,7 +17,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import llvmlite
+import numpy as np
+
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.reading import external_files, is_onnx, load
+from rnncc.frontends.torch.archives import is_exported
 from rnncc.options import Options
 from rnncc.own_files import cache_folder, is_ours, is_own, make_folder, own_file
 from rnncc.sizes import parse_bytes
@@ -60,9 +65,6 @@ def key_of(net: Any, init: Any, options: Options, target: Target) -> str | None:
     parts = content, b"none" if init is None else _content(init), _beside(net, content or b"")
     if None in parts:
         return None
-    import llvmlite
-    import numpy as np
-
     settings = json.dumps(asdict(options), sort_keys=True, default=repr)
     makers = f"{llvmlite.__version__} {np.__version__} {_sources()}"
     digest = blake2b(digest_size=20)
@@ -175,23 +177,20 @@ def _content(source: Any) -> bytes | None:
 def _beside(source: Any, content: bytes) -> bytes | None:
     """What else a file's meaning depends on: the package of its format, and the sizes and times of
     the files that an ONNX model's tensors lie in."""
-    from importlib import metadata
-
-    from rnncc.frontends.onnx.reading import external_files, is_onnx, load
-    from rnncc.frontends.torch.archives import is_exported
-
     exported = is_exported(source)
     if not exported and not is_onnx(source):
         return b""
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
-        facts: list[Any] = [metadata.version("torch" if exported else "onnx")]
+        facts: list[Any] = [version("torch" if exported else "onnx")]
         if exported:
             return repr(facts).encode()
         if isinstance(source, (str, Path)) and b"location" in content:
             for file in external_files(load(source), source):
                 status = file.stat()
                 facts.append((str(file), status.st_size, status.st_mtime_ns))
-    except (CompileError, OSError, metadata.PackageNotFoundError):
+    except (CompileError, OSError, PackageNotFoundError):
         return None  # the importer says why
     return repr(facts).encode(errors="backslashreplace")
 

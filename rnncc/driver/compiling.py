@@ -77,7 +77,7 @@ def build_library(net: Any, init: Any, options: Options) -> Library:
 
 def load_library(library: Library, options: Options) -> Model | TrainableModel:
     """Compile a planned library into this process."""
-    from rnncc.driver.loading import load  # what writes files need not wait for the runtime
+    from rnncc.driver.loading import load
 
     c = Compilation(options, in_memory=True, library=library)
     c.target.check_runs_here()
@@ -143,7 +143,7 @@ def with_tuning(net: Any, init: Any, options: Options) -> Options:
     """The options with whatever has to be measured first."""
     if not options.tune or cpus_of(options):
         return options
-    from rnncc.driver.tuning import tuned  # seldom needed
+    from rnncc.driver.tuning import tuned
 
     def make(candidate: Options) -> tuple[Image, Library]:
         c = Compilation(candidate, net, init, in_memory=True)
@@ -160,7 +160,7 @@ def make_image(compilation: Compilation) -> Image:
 
 
 def _image(compilation: Compilation) -> Image:
-    from rnncc.packaging.image import Image  # as above
+    from rnncc.packaging.image import Image
 
     c, code = compilation, compilation.code
     assert code is not None

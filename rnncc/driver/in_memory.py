@@ -28,13 +28,13 @@ def compile_in_memory(
         LoadError: there is no such GPU.
     """
     if options.tune:
-        from rnncc.driver.compiling import with_tuning  # as below
+        from rnncc.driver.compiling import with_tuning
 
         options = with_tuning(net, init, options)
     target = targets.resolve(options.target, options.cpu, options.tuning)
     target.check_runs_here()
     if target.device == "cuda":
-        from rnncc_runtime.cuda import Device  # so that who has none need not wait
+        from rnncc_runtime.cuda import Device
 
         device = Device.at(device).number
     key = cache.key_of(net, init, options, target)

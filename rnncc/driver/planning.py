@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen import targets
+from rnncc.driver import compiling
 from rnncc.driver.footprint import machine_report
 from rnncc.options import Options
 from rnncc.planning.layout import make_plan
@@ -23,8 +24,6 @@ def report_of(net: Any, init: Any, options: Options, plan_for: SizeValues) -> Pl
     Raises:
         CompileError: the net cannot be compiled, or `plan_for` names no sizes of it.
     """
-    from rnncc.driver import compiling
-
     library = compiling.build_library(net, init, options)
     programs = [(title, program, make_plan(program)) for title, program in library.programs.items()]
     sizes = given_sizes(plan_for, library.open_symbols)

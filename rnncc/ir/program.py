@@ -91,7 +91,7 @@ def parse_module(text: str) -> ModuleOp:
     Raises:
         xdsl.utils.exceptions.ParseError: it is none.
     """
-    from xdsl.context import Context  # with the parser it takes a tenth of a second
+    from xdsl.context import Context
     from xdsl.parser import Parser
 
     from rnncc.ir.rnn import RNN

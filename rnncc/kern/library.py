@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -209,6 +210,4 @@ def _line(end: int) -> int:
 
 def _key(program: KernelProgram, buffer: Buffer) -> tuple[str, bytes]:
     """What equal weights have in common."""
-    from hashlib import blake2b
-
     return buffer.dtype, blake2b(program.arrays[buffer.label.data].tobytes()).digest()

@@ -7,6 +7,7 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from rnncc.errors import CompileError, Location
@@ -60,16 +61,12 @@ def load(source: str | Path | bytes | Message | object, name: str = "<bytes>") -
 
 def save(net: NetDef, path: str | Path, text: bool = False) -> None:
     """Write a net: binary, or in text form."""
-    from google.protobuf import text_format  # costs 14 ms, and binary files need none of it
-
     data = text_format.MessageToString(net).encode() if text else net.SerializeToString()
     write_file(Path(path), data)
 
 
 def parse_text(text: str, location: Location | str) -> NetDef:
     """Parse the text form; raises `CompileError` with the line of a syntax error."""
-    from google.protobuf import text_format
-
     _check_nesting(text, location)
     try:
         return text_format.Parse(text, NetDef())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from google.protobuf import text_format
+
 from rnncc.errors import Location, NetError
 from rnncc.netdef.arguments import Arguments
 from rnncc.netdef.files import parse_text
@@ -77,8 +79,6 @@ def _rename_strings(arg: Argument, names: Names) -> None:
 
 def _rename_net(arg: Argument, names: Names, location: Location) -> None:
     """Rename all through a net, which may stand there as text."""
-    from google.protobuf import text_format
-
     if arg.HasField("n"):
         _rename_all(arg.n, names, location)
     elif arg.s.strip():

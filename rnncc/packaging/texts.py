@@ -60,7 +60,7 @@ def header(metadata: Mapping[str, Any]) -> str:
 
 def _constants(metadata: Mapping[str, Any]) -> list[str]:
     """Macros of the bytes of memory, for what is reserved before a program runs."""
-    from rnncc.packaging.formulas import c_largest  # imports NumPy
+    from rnncc.packaging.formulas import c_largest
 
     names = dict(zip(metadata["symbols"], size_names(metadata), strict=True))
     stream = metadata["stream"]
@@ -95,14 +95,14 @@ def cmake_package(metadata: Mapping[str, Any], has_library: bool, has_archive: b
 
 def javascript(metadata: Mapping[str, Any]) -> str:
     """`NAME.js`: loads `NAME.wasm` beside it, needs nothing else."""
-    from rnncc.packaging.javascript import description  # imports NumPy
+    from rnncc.packaging.javascript import description
 
     return _render("js", metadata, **description(metadata, _harmless))
 
 
 def types(metadata: Mapping[str, Any]) -> str:
     """`NAME.d.ts`, of that module."""
-    from rnncc.packaging.javascript import description  # as above
+    from rnncc.packaging.javascript import description
 
     return _render("ts", metadata, **description(metadata, _harmless))
 

@@ -82,7 +82,7 @@ def _wheel(metadata: Mapping[str, Any], tag: str) -> str:
 
 
 def _digest(content: bytes) -> str:
-    import hashlib  # as zipfile below: every command would take the time
+    import hashlib
     from base64 import urlsafe_b64encode
 
     digest = urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")

@@ -83,7 +83,7 @@ class PlanReport:
 
     def _repr_html_(self) -> str:
         """The plan's picture, for notebooks: a page of its own in a frame."""
-        from rnncc.planning.drawing import draw  # templates, which few reports need
+        from rnncc.planning.drawing import draw
 
         style = "width:100%;height:640px;border:0"
         return f'<iframe srcdoc="{escape(draw(self))}" style="{style}"></iframe>'

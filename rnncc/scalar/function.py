@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -152,7 +153,5 @@ def _checked(result: Scalar) -> Scalar:
 
 
 def _need_numba(name: str) -> None:
-    from importlib.util import find_spec
-
     if find_spec("numba") is None:
         raise CompileError(f"function {name!r}", "needs numba", "pip install rnncc[numba]")

@@ -25,11 +25,13 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import ParseError, VerifyException
 
+from rnncc import arrays
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Net
 from rnncc.ir.program import Program, parse_module
 from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.passes.split_phases import Phases
 from rnncc.passes.streaming import StateValue, Streamed
 from rnncc.sources import called, read_bytes
 from rnncc.stages.compilation import Array, Compilation
@@ -170,8 +172,6 @@ def _restore(
         defaults = dict(facts["defaults"])
         c.streamed = Streamed(c.programs["init"], c.programs["step"], state, defaults)
     if "saved" in facts:
-        from rnncc.passes.split_phases import Phases  # inference need not wait for it
-
         halves = c.programs["forward"], c.programs["backward"]
         c.phases = Phases(*halves, facts["saved"], facts["kept"], facts["checkpoints"])
     if c.phases is not None or c.initial:
@@ -219,8 +219,6 @@ def _arrays(source: Any) -> dict[str, Array]:
     """What is in the file of parameters, if there is one."""
     if source is None:
         return {}
-    from rnncc import arrays  # zip files and the like, seldom needed
-
     if isinstance(source, bytes):
         loaded = arrays.parse(source, called(source, "the parameters"))
     else:

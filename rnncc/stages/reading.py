@@ -49,7 +49,7 @@ def _read_exported(exported: Any, init: Any, options: Options) -> Program:
 
 
 def _read_onnx(model: Any, init: Any, options: Options) -> Program:
-    from rnncc.frontends.onnx.importer import import_model  # onnx's ops take time to import
+    from rnncc.frontends.onnx.importer import import_model
 
     if init is not None:
         raise CompileError("--init", "an ONNX model holds its parameters itself")
@@ -65,7 +65,7 @@ def _read_onnx(model: Any, init: Any, options: Options) -> Program:
 
 
 def _read_caffe2(net: Any, init: Any, options: Options) -> Program:
-    from rnncc.frontends.caffe2 import import_net  # as above
+    from rnncc.frontends.caffe2 import import_net
 
     if isinstance(options.max_iterations, str):
         what = f"{options.max_iterations!r} is no number, and formulas go with ONNX models"

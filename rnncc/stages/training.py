@@ -16,6 +16,8 @@ from rnncc.ir.recompute import RULES
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.kern.program import KernelProgram
 from rnncc.options import Options
+from rnncc.passes.rematerialise import rematerialise
+from rnncc.passes.split_phases import split_phases
 from rnncc.passes.trip_counts import name_trip_counts, restore_trip_counts
 from rnncc.sizes import all_sizes
 from rnncc.stages import lowering
@@ -84,9 +86,6 @@ def split(compilation: Compilation) -> None:
     Raises:
         CompileError: the options name a value to compute again that there is not.
     """
-    from rnncc.passes.rematerialise import rematerialise
-    from rnncc.passes.split_phases import split_phases
-
     program = compilation.programs["net"]
     choice = rematerialise(program, _rule(program, compilation.options))
     compilation.set_phases(split_phases(program, choice))

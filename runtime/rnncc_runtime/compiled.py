@@ -146,7 +146,7 @@ class Compiled:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        from rnncc_runtime.html import page  # seldom needed
+        from rnncc_runtime.html import page
 
         groups = {"inputs": list(self.inputs.values()), "outputs": list(self.outputs.values())}
         return page(type(self).__name__, self.metadata, groups)

@@ -129,7 +129,7 @@ class _File:
     loaded cannot go, the system's cleaning takes it."""
 
     def __init__(self, content: bytes, name: str) -> None:
-        import shutil  # of rare use
+        import shutil
         import tempfile
 
         folder = tempfile.mkdtemp(prefix="rnncc-")
@@ -203,7 +203,7 @@ def on_gpu(
     Raises:
         LoadError: there is no such GPU, or no code for it.
     """
-    from rnncc_runtime import cuda  # most models are for the CPU
+    from rnncc_runtime import cuda
 
     kind = cuda.CudaTrainableModel if "trained" in metadata else cuda.CudaModel
     return kind(metadata, functions, image, keep, weights, device)
@@ -275,7 +275,7 @@ def _open(file: Path) -> ctypes.CDLL:
     try:
         if not _is_loaded(file):
             return ctypes.CDLL(str(file))
-        import tempfile  # rarely needed, and slow to import
+        import tempfile
 
         # The loader knows a library by its path: a library built anew would be the old one.
         # Under another name it looks at the file itself, and shares what is the same.

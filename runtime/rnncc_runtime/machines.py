@@ -38,7 +38,7 @@ def made_for(file: Path) -> Made | None:
 
 def here() -> Made:
     """This process's machine and system."""
-    from platform import machine  # slow to import, and for errors alone
+    from platform import machine
 
     name = machine().lower()
     return _SAME.get(name, name), _SYSTEMS.get(sys.platform, sys.platform)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Self
 
 from rnncc.codegen.cpu.families import USUAL
+from rnncc.codegen.cpu.features import needed
 from rnncc.platforms import LINE, architecture_of
 from rnncc.records import record
 
@@ -78,8 +79,6 @@ class Core:
 
     @property
     def extensions(self) -> list[str]:
-        from rnncc.codegen.cpu.features import needed  # asks LLVM
-
         return needed(self)
 
     @property
@@ -94,7 +93,7 @@ class Core:
 
     def in_tiles(self, dtype: str, depth: int) -> bool:
         """Whether products of such a depth by packed weights of a type are those of matrices."""
-        from rnncc.kern.packing import GROUP  # a model found again needs no kernels
+        from rnncc.kern.packing import GROUP
 
         return dtype in self.tiles and depth >= TILE_WORDS * GROUP[dtype]
 

@@ -46,7 +46,7 @@ def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> Cp
 
 def load(code: bytes) -> Any:
     """An object in this process."""
-    from rnncc.codegen.llvm.objects import load_object  # resolving needs no code generator
+    from rnncc.codegen.llvm.objects import load_object
 
     return load_object(code)
 

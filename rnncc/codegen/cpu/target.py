@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.cpu.core import AMX, Core
+from rnncc.codegen.cpu.features import BASELINE
 from rnncc.codegen.target import Code, Forms
 from rnncc.errors import CompileError
 from rnncc.platforms import system_of
@@ -57,7 +58,6 @@ class CpuTarget(Core):
             forbid_unwinding,
             prefer_small,
         )
-        from rnncc.codegen.cpu.features import BASELINE
         from rnncc.codegen.cpu.supported import asking_text, supported_text
         from rnncc.codegen.llvm import objects
 
@@ -91,6 +91,6 @@ class CpuTarget(Core):
         return Code(text, ".ll", finish, symbols)
 
     def check_runs_here(self) -> None:
-        from rnncc.codegen.cpu.host import check_runs_here  # asks LLVM
+        from rnncc.codegen.cpu.host import check_runs_here
 
         check_runs_here(self)

@@ -102,7 +102,7 @@ def load(source: object) -> ModelProto:
 
 
 def _parse(onnx: Any, data: bytes, name: str) -> ModelProto:
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # `is_onnx` is asked of any file
 
     if not data:
         raise CompileError(name, "is empty", "an ONNX model is expected")

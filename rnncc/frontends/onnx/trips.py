@@ -29,6 +29,7 @@ from rnncc.frontends.onnx.conditions import (
 )
 from rnncc.frontends.onnx.node import INTEGERS, Node
 from rnncc.frontends.onnx.reading import graphs_in
+from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.sizes import Undecided
 from rnncc.frontends.onnx.values import Value, is_step, size_value, varies
 from rnncc.ir.builder import Builder
@@ -180,8 +181,6 @@ class _Body:
 
     def _start(self, counted: Mapping[int, Value]) -> None:
         """Forget what was folded; start from what the body's inputs are known to be."""
-        from rnncc.frontends.onnx.scope import Scope
-
         n, block = self._n, Block(arg_types=[tensor((), "i64")])
         number: SSAValue = block.args[0]
         scope = Scope(n.scope.model, Builder(block, n.b.loc))

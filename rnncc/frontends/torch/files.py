@@ -32,7 +32,7 @@ def import_file(source: Any, name: str, shapes: Sizes) -> Program:
     where, exported = called(source, name), source
     if isinstance(source, (str, Path, bytes)):
         exported = load_exported(source, where)
-    from rnncc.frontends.torch.exported import import_exported  # which imports PyTorch
+    from rnncc.frontends.torch.exported import import_exported
 
     names = _names(exported, shapes, where)
     return import_exported(exported, name, names, packed=True).program

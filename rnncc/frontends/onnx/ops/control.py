@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.captures import Captures
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.lists import refilled, types_in
@@ -17,6 +18,7 @@ from rnncc.frontends.onnx.ops.appending import aligned
 from rnncc.frontends.onnx.ops.branch_sizes import Choice, choice_of, of_one_shape
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Body, Builder
@@ -208,15 +210,11 @@ def tensors_in(scope: Scope, values: Sequence[Value]) -> list[SSAValue]:
 
 def captures_of(n: Node, graph: GraphProto, named: Mapping[str, Value] | None = None) -> Captures:
     """What a graph reads of those around it, and further values by their names in it."""
-    from rnncc.frontends.onnx.captures import Captures
-
     return Captures(n.scope, [graph], named)
 
 
 def inline(n: Node, graph: GraphProto, arguments: dict[str, Value]) -> list[Value]:
     """Build a graph where its node stands."""
-    from rnncc.frontends.onnx.scope import Scope
-
     scope = Scope(n.scope.model, n.b, n.scope)
     scope.names.update(arguments)
     return scope.run(graph, n.inside)
