@@ -79,6 +79,7 @@ class Kernel(IRDLOperation):
 
     def read_at(self, operand: int) -> Access | None:
         """The access of the operand of that number, None where it is not one of `ins`."""
+        # Operands that some kernels lack, such as `init` and `rows`, stand in front of ins.
         ins, outs = len(self.ins), len(self.outs)
         number = operand - (len(self.operands) - ins - outs)
         return get_access(self.accesses.data[number]) if 0 <= number < ins else None

@@ -13,6 +13,7 @@ GROUP = {"f32": 1, "f64": 1, "bf16": 2, "i8": 2, "u8": 4}
 
 u8 are weights plus `OFFSET`, for instructions that multiply unsigned by signed bytes."""
 OFFSET = 128
+"""What takes -128..127, the range of i8, to 0..255, that of u8."""
 
 
 def pack(matrices: Sequence[Array], panel: int, slack: int, group: int = 1) -> Array:

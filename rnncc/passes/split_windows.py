@@ -75,6 +75,7 @@ def _split(block: Block) -> bool:
 def _by_runs(op: Matmul) -> SSAValue | None:
     """The sum of a product for each run of taps; None where one product is better."""
     view = op.a.owner
+    # A run's part of w is a slice of its axis 1, so that one must be k.
     if not isinstance(view, Reshape) or op.transpose_a or not op.transpose_b:
         return None
     if dtype_of(op.a) not in FLOATS or len(dims_of(op.b)) != 2:

@@ -80,6 +80,7 @@ def draw(report: PlanReport) -> str:
 
 
 def _chart(program: ProgramReport) -> Chart:
+    # Packed weights lie in the library, not in the workspace that is drawn.
     drawn = [row for row in program.buffers if row.role != "param" and row.bytes]
     columns = _PositionColumns(program.kernels)
     scale = HEIGHT / max(program.peak, 1)

@@ -48,6 +48,8 @@ class _Mode:
         b.call(declared(b.module, self.put, _VOID, [POINTER]), [room])
 
 
+# Flush to zero is bit 24 of both FPSCR and FPCR; MXCSR has a bit for results (15) and one for
+# operands (6).
 _FZ = 1 << 24
 _FTZ_AND_DAZ = 1 << 15 | 1 << 6
 _ARM = _Mode("llvm.arm.get.fpscr", "llvm.arm.set.fpscr", _FZ)

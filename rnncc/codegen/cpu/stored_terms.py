@@ -124,6 +124,7 @@ def _is_apart(first: Map, then: Reduce) -> bool:
         buffer = value.owner
         if not isinstance(buffer, Buffer):
             return False
+        # Neither lies in the workspace, unless scratch takes the place of an absent input.
         if buffer.role.data in ("input", "param") and buffer.default is None:
             continue
         instead = buffer.offset == out.offset and buffer.dtype == out.dtype and access == by_row

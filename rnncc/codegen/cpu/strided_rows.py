@@ -77,10 +77,12 @@ class StridedRows:
         """The elements of a result's lanes for a tap; those that do not count are any."""
         row, step, lanes = self.row(shift), self.step, self.lanes
         first = self._place(shift) - self._spans[row][0]
+        # Lanes that do not count read the first place: their own may lie past what is loaded.
         places = [first + (i if i < count else 0) * step for i in range(lanes)]
         number, last = first // lanes, max(places) // lanes
         taken = [place - number * lanes for place in places]
         two = self._part(row, number), self._part(row, min(number + 1, last))
+        # A shuffle takes two vectors: lanes of later ones take any element here, theirs below.
         chosen = [place if place < 2 * lanes else 0 for place in taken]
         value = self.emit.b.shuffle_vector(*two, selection(*chosen))
         for part in range(2, last - number + 1):

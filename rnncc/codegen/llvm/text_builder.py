@@ -96,6 +96,7 @@ class TextBuilder(ir.IRBuilder):
 
     def _compare(self, op: str, kind: str, cmpop: str, lhs: Any, rhs: Any, name: str) -> Any:
         relation = _COMPARISONS.get(cmpop, cmpop)
+        # Equality of integers has no sign: LLVM knows `eq`, and neither `seq` nor `ueq` of `icmp`.
         if cmpop in _COMPARISONS and (op != "icmp" or cmpop not in ("==", "!=")):
             relation = kind + relation
         count = lhs.type.count if isinstance(lhs.type, ir.VectorType) else 0

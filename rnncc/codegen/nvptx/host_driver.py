@@ -20,6 +20,7 @@ KERNEL_BYTES, RESIDENT, SHARED = 16, 8, 12
 """Of each kernel's part of it, in which are the number of blocks that are resident at once, and
 their bytes of shared memory."""
 MOST_KERNELS = 4
+"""`RNNCC_CUDA_KERNELS` of `rnncc_cuda.h`: the struct has room for so many."""
 
 _HELPERS = """
 define internal i32 @{name}_cuda_set(ptr %cuda, ptr %at, i32 %word, i64 %count, ptr %stream) {{

@@ -9,6 +9,7 @@ from rnncc.kern.signatures import SYNC_BYTES as SYNC_BYTES
 POINTERS = ("weights", "workspace", "sync", "status", "seal")
 """The first parameters of a kernel; the seal's value follows, then inputs, outputs and sizes."""
 WARP = 32
+"""Threads of a warp, on every chip of NVIDIA's so far."""
 STUCK = 9
 """The code of a wait that took longer than `PATIENCE`."""
 PATIENCE = 1 << 25

@@ -15,6 +15,7 @@ from rnncc.kern.access import buffer_dtype
 from rnncc.kern.kernels import Map
 
 EIGHT = 8
+"""bf16 in one store of 16 bytes."""
 
 
 def suits(op: Map) -> bool:

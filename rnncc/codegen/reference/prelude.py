@@ -10,6 +10,7 @@ from rnncc.ir.ops.random import BITS, MULTIPLIER, ROUNDS, WEYL
 
 LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
 SPREAD = 0x9E3779B97F4A7C15
+"""An odd number near 2^64 over the golden ratio, as in the CPU's tape_seal.py."""
 
 _INTEGERS = """
 /* Towards zero; 0 where b is 0. The smallest number by -1 is itself. */
