@@ -64,7 +64,7 @@ that it may call:
 | 32-bit Arm, RISC-V | 64-bit casts, and division of int64 (`__aeabi_ldivmod`, `__divdi3`) |
 | ARMv7 | division (`__aeabi_idiv`) from the compiler's runtime |
 | the same | `floor`, `ceil`, `trunc` from libm, also with the suffix `f`, if the FPU lacks them |
-| Cortex-M4, M33, riscv32 | for float64 and remainders: the compiler's soft-float doubles, `fma`, `sqrt` |
+| Cortex-M4, M33, riscv32 | for float64 and remainders: the compiler's soft float64, `fma`, `sqrt` |
 
 The compiler's functions are in libgcc or compiler-rt, which C compilers link by default. On Arm,
 RISC-V and WebAssembly there are no references to unwinding. A `.dll` includes the compiler's
