@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch")
 import rnncc.torch  # noqa: E402
 from rnncc.errors import CompileError  # noqa: E402
 from tests.torch import branching_cells as cells  # noqa: E402
-from tests.torch.unrolled import Loop, Scan, check, loop, name_of, read  # noqa: E402
+from tests.torch.unrolled import Loop, Scan, check, check_module, loop, name_of, read  # noqa: E402
 
 ALL = [*cells.CELLS, cells.Method(), cells.closure()]
 MODULES = [
@@ -46,8 +46,7 @@ def test_attributes() -> None:
 @pytest.mark.parametrize("cell", [*MODULES, cells.Method()], ids=name_of)
 def test_module(cell: Any, kind: Any) -> None:
     module = kind(copy.deepcopy(cell)).double()
-    given = torch.zeros(9, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
-    check(rnncc.torch.compile(module, given), Loop(module.cell))
+    check_module(module, Loop(module.cell))
 
 
 def test_views_of_one_tensor() -> None:
@@ -64,8 +63,7 @@ def test_a_cell_that_an_exported_scan_reads_first() -> None:
             h = h * 0.5
         return h, torch.tanh(h + x)
 
-    given = torch.zeros(9, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
-    check(rnncc.torch.compile(Scan(cell), given), Loop(cell))
+    check_module(Scan(cell), Loop(cell))
 
 
 @pytest.mark.parametrize("cell", cells.REFUSED, ids=name_of)

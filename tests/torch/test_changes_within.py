@@ -10,17 +10,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import rnncc.torch  # noqa: E402
 from rnncc.errors import CompileError  # noqa: E402
 from tests.torch import changing_cells as cells  # noqa: E402
-from tests.torch.unrolled import Step, check, name_of, read  # noqa: E402
+from tests.torch.unrolled import Step, check_module, name_of, read  # noqa: E402
 
 
 @pytest.mark.parametrize("cell", cells.TAKEN, ids=name_of)
 def test_module(cell: Any) -> None:
-    module = Step(cell)
-    given = torch.zeros(9, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
-    check(rnncc.torch.compile(module, given), module)
+    check_module(Step(cell), Step(cell))
 
 
 @pytest.mark.parametrize("cell", cells.REFUSED, ids=name_of)

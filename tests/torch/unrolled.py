@@ -62,6 +62,12 @@ def check(compiled: Any, plain: Any, shape: Any = (3,)) -> None:
         torch.testing.assert_close(slopes(own, xs, h), slopes(known, xs, h), rtol=1e-8, atol=1e-8)
 
 
+def check_module(module: Any, plain: Any) -> None:
+    """`check` of a module that `compile` reads."""
+    example = torch.zeros(9, 3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    check(rnncc.torch.compile(module, example), plain)
+
+
 def slopes(ys: Any, *xs: Any) -> Any:
     sums = [y.sin().sum() for y in ys if y.requires_grad]
     return torch.autograd.grad(sums, xs, allow_unused=True, materialize_grads=True)

@@ -229,7 +229,8 @@ class ResolvedNet:
         }
 
     def declare(self, s: Shapes, shapes: Sizes) -> None:
-        """State the shapes of parameters, and those the user gives."""
+        """State the shapes of parameters, and those the user gives; inputs of which nothing then
+        tells a shape, as no operator reads them, are left out."""
         for name, fill in self.fills.items():
             s.location = fill.location
             blob = self.starts.get(name)
@@ -245,14 +246,10 @@ class ResolvedNet:
                 raise CompileError(s.location, "is no input of the net", f"inputs: {known}")
             sizes = parse_shape(shape, s.location)
             s.expect(self.starts[name], [s.fresh() if size is None else size for size in sizes])
-        self._leave_out_shapeless()
-
-    def _leave_out_shapeless(self) -> None:
-        """Inputs that no operator reads are kept only where the user gives their shape."""
-        for name in [n for n in self.inputs if not self.starts[n].uses]:
-            if self.starts[name].shape is None:
-                self.inputs.remove(name)
-                del self.starts[name]
+        unread = {name for name in self.inputs if not self.starts[name].uses}
+        for name in [name for name in unread if self.starts[name].shape is None]:
+            self.inputs.remove(name)
+            del self.starts[name]
 
     def emit(self, s: Shapes, name: str, seed: int) -> Program:
         """Build the program."""

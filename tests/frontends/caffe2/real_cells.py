@@ -12,8 +12,6 @@ Of some with three layers its gradients are not those of the net (4 in 100), whi
 
 from __future__ import annotations
 
-import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +121,7 @@ class Drawn:
         return [self.real(f"state{i}", 1, self.rows, n) for i, n in enumerate(widths)]
 
     def net(self) -> tuple[str, dict[str, Any]]:
-        """A name of what is drawn, and all arrays."""
+        """What is drawn as the end of a name, and all arrays."""
         from caffe2.python import rnn_cell, workspace
         from real_models import ran
 
@@ -161,28 +159,10 @@ class Drawn:
                 more = 0.3 * self.random.randn(*array.shape)
                 workspace.FeedBlob(name, (array + more).astype(np.float32))
         found = ran(net, self.inputs, [str(loss), *map(str, every)], gradients=True)
-        return "-".join(self.kinds), found
-
-
-def main() -> None:
-    """Write the file."""
-    options = argparse.ArgumentParser()
-    options.add_argument("--count", type=int, default=20)
-    options.add_argument("--seed", type=int, default=0)
-    options.add_argument("--out", type=Path, default=FILE)
-    chosen = options.parse_args()
-    arrays, count, seed = dict[str, Any](), 0, chosen.seed
-    while count < chosen.count:
-        try:
-            name, found = Drawn(seed).net()
-        except Exception as error:  # Caffe2 refuses it
-            print(seed, str(error).partition("\n")[0][:100], file=sys.stderr)
-        else:
-            arrays.update({f"{seed:02}-{name}/{member}": a for member, a in found.items()})
-            count += 1
-        seed += 1
-    np.savez_compressed(chosen.out, **arrays)
+        return "-".join(["", *self.kinds]), found
 
 
 if __name__ == "__main__":
-    main()
+    from real_nets import write_drawn
+
+    write_drawn(FILE, lambda seed: Drawn(seed).net(), 20)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -211,12 +212,16 @@ def run(seed: int) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    """Run the command."""
+def write_drawn(file: Path, draw: Callable[[int], tuple[str, dict[str, Any]]], count: int) -> None:
+    """Run the command: write so many cases that Caffe2 runs, of one seed after another.
+
+    Args:
+        draw: from a seed to what a case's name ends in, and its arrays.
+    """
     parser = argparse.ArgumentParser()
-    parser.add_argument("--count", type=int, default=24)
+    parser.add_argument("--count", type=int, default=count)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=FILE)
+    parser.add_argument("--out", type=Path, default=file)
     options = parser.parse_args()
     arrays: dict[str, Any] = {}
     seed = options.seed
@@ -224,14 +229,14 @@ def main() -> None:
         while True:
             seed += 1
             try:
-                found = run(seed)
+                name, found = draw(seed)
             except Exception as error:  # of Caffe2, about what was drawn
                 print(seed, str(error)[:120], file=sys.stderr)
                 continue
             break
-        arrays.update({f"{number:03}/{name}": array for name, array in found.items()})
+        arrays.update({f"{number:03}{name}/{member}": array for member, array in found.items()})
     np.savez_compressed(options.out, **arrays)
 
 
 if __name__ == "__main__":
-    main()
+    write_drawn(FILE, lambda seed: ("", run(seed)), 24)
