@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import NoReturn, Protocol
+from math import prod
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from rnncc_runtime.arrays import address
+from rnncc_runtime.arrays import Array, address
 
 ALIGNMENT = 64
+LARGE = 4096
+"""Bytes of an array from which on its alignment shows: NumPy begins large arrays 16 bytes behind a
+page, so that each store of 64 bytes meets two lines (a convolution of 400 KB takes 38 us there,
+and 30 us where lines begin)."""
+
+
+def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An array that compiled code writes; a large one begins at a multiple of 64 bytes."""
+    size = prod(shape) * dtype.itemsize
+    if size < LARGE:
+        return np.empty(shape, dtype)
+    room = np.empty(size + ALIGNMENT, np.uint8)
+    return np.ndarray(shape, dtype, room, -address(room) % ALIGNMENT)
 
 
 class Block(Protocol):

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from numpy import dtype, empty, ndarray
+from numpy import dtype, ndarray
 
 from rnncc_runtime.arrays import Array, Specs, address, check_apart, pointer
+from rnncc_runtime.memory import new_array
 
 Arrays = list[Any]
 Taken = tuple[dict[str, Array], Arrays]
@@ -117,7 +118,7 @@ class Prepared:
 
     def make(self) -> dict[str, Array]:
         """New arrays for the outputs, by name."""
-        return {slot.name: empty(slot.shape, slot.dtype) for slot in self.outputs}
+        return {slot.name: new_array(slot.shape, slot.dtype) for slot in self.outputs}
 
     def check(self, places: list[int]) -> None:
         """Raise `ArrayError` if an output shares memory with another array."""

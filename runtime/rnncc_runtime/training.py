@@ -30,7 +30,7 @@ from rnncc_runtime.compiled import (
     shapes_of,
 )
 from rnncc_runtime.errors import ArrayError
-from rnncc_runtime.memory import Memory
+from rnncc_runtime.memory import Memory, new_array
 from rnncc_runtime.pool import Parallel
 
 _Named = tuple[str, Array | None]
@@ -158,7 +158,7 @@ class TrainableModel(Compiled):
         chosen = check_outputs({} if out is None else out, self.outputs)
         sizes = self._sizes(arguments, chosen)
         results = [
-            np.empty(shape, spec.dtype) if array is None else array
+            new_array(shape, spec.dtype) if array is None else array
             for spec, shape, array in zip(
                 self.outputs.values(), sizes.shapes["outputs"], chosen, strict=True
             )
@@ -241,7 +241,7 @@ class TrainableModel(Compiled):
     def _initial(self) -> dict[str, Array]:
         """The parameters as the init net made them."""
         arrays = {
-            name: np.empty(shape, spec.dtype)
+            name: new_array(shape, spec.dtype)
             for (name, spec), shape in zip(self._trained.items(), self._fixed, strict=True)
         }
         table = _table(arrays.values())
@@ -257,7 +257,7 @@ class TrainableModel(Compiled):
             raise ArrayError(f"no gradient is there for {', '.join(unknown)}")
         chosen = check_outputs({} if out is None else out, self._grads)
         return [
-            array if array is not None or name not in names else np.empty(shape, spec.dtype)
+            array if array is not None or name not in names else new_array(shape, spec.dtype)
             for (name, spec), shape, array in zip(
                 self._grads.items(), sizes.shapes["grads"], chosen, strict=True
             )

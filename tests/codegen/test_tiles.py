@@ -104,15 +104,33 @@ def test_panels_of_any_width(vectors: int) -> None:
     assert tuned.tobytes() == rnncc.compile(net).run(inputs)["y"].tobytes()
 
 
-@pytest.mark.parametrize("rows", [0, 1, 2, 7, 13])
-def test_known_numbers_of_rows(rows: int) -> None:
-    b = Builder.net("made")
-    program = b.finish({"y": b.matmul(b.input("x", (rows, 24)), b.input("w", (24, 40)))})
+@pytest.mark.parametrize(
+    ("rows", "units"), [(0, 40), (1, 40), (2, 40), (7, 40), (13, 40), (13, 20), (25, 9)]
+)
+def test_known_numbers_of_rows(rows: int, units: int) -> None:
+    """Tiles of few units have more rows, where their number is known: the bits are the same."""
+
+    def product(rows: int | str) -> Program:
+        b = Builder.net("made")
+        return b.finish({"y": b.matmul(b.input("x", (rows, 24)), b.input("w", (24, units)))})
+
     rng = np.random.default_rng(0)
-    shapes = {"x": (rows, 24), "w": (24, 40)}
+    shapes = {"x": (rows, 24), "w": (24, units)}
     inputs = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
-    found = rnncc.compile(program).run(inputs)["y"]
-    np.testing.assert_allclose(found, run(program, inputs)["y"], 1e-5, 1e-5)
+    found = rnncc.compile(product(rows)).run(inputs)["y"]
+    np.testing.assert_allclose(found, run(product(rows), inputs)["y"], 1e-5, 1e-5)
+    assert found.tobytes() == rnncc.compile(product("N")).run(inputs)["y"].tobytes()
+
+
+def test_tiles_of_few_units_have_more_rows() -> None:
+    b = Builder.net("made")
+    y = b.matmul(b.input("x", (44, 24)), b.param("w", (24, 32)))
+    program = b.finish({"y": y}, {"w": np.zeros((24, 32), np.float32)})
+    text = text_of(program, None, Options(target="x86-64-v4", cpu="x86-64-v4"), "asm")
+    assert isinstance(text, str)
+    sums = [[line for line in body if ADD.match(line) and "zmm" in line] for body in loops(text)]
+    assert max(map(len, sums)) == 11 * 2
+    assert not [line for body in loops(text) for line in body if SPILL.search(line)]
 
 
 @pytest.mark.parametrize("gates", [2, 3, 9])

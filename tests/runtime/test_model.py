@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import rnncc_runtime
 from rnncc_runtime import ArrayError, LoadError, Model, RunError
+from rnncc_runtime.memory import ALIGNMENT
 from rnncc_runtime.prepared import ArraySlot, Prepared
 
 import rnncc
@@ -49,6 +50,16 @@ def test_outputs(model: Model, t: int, n: int) -> None:
     result = model.run(given)
     np.testing.assert_array_equal(result["y"], 2 * given["in/x"])
     np.testing.assert_array_equal(result["padded"], np.full(t * n + 1, 7, np.float32))
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_large_outputs_begin_with_a_line_of_the_cache(train: bool) -> None:
+    b = Builder.net("net")
+    model = rnncc.compile(b.finish({"y": b.tanh(b.input("x", ["T", 3]))}), train=train)
+    x = np.ones((1000, 3), np.float32)
+    outputs = [model.run({"x": x})["y"] for _ in range(4)]
+    assert all(y.ctypes.data % ALIGNMENT == 0 and y.flags.writeable for y in outputs)
+    np.testing.assert_allclose(outputs, np.tanh([x] * 4), 1e-6)
 
 
 def test_out_computes_only_what_is_asked_for(model: Model) -> None:

@@ -19,7 +19,7 @@ from rnncc.records import record
 ZERO = I64(0)
 LINE, LINES = 64, 2
 """Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
-SHORT = 4
+UNROLLED = 4
 """Words of a run that are written one by one."""
 Add = Callable[[Sequence[Pointer], Value, Value, list[Value]], list[Value]]
 """Writes what adds a word's terms to sums."""
@@ -48,6 +48,11 @@ class Sums:
     def __init__(self, emit: CpuEmit, terms: Terms, panel: int) -> None:
         self.emit, self.terms, self.panel = emit, terms, panel
         self.lanes = emit.target.lanes
+
+    @property
+    def run(self) -> int:
+        """Words that lie side by side, along k's last axis; 0 where they are not known."""
+        return self.terms.words // prod(size for size, _ in self.terms.outer)
 
     def unit(self, width: Width, place: int) -> Value:
         """The first unit of a vector, over a panel's slots; place: slot · vectors + vector."""
@@ -117,14 +122,13 @@ class Sums:
         """All words in order; those of k's last axis lie in runs, from one place for each of the
         other axes' indices on."""
         emit, b, terms = self.emit, self.emit.b, self.terms
-        outer = list(terms.outer)
-        run = terms.words // prod(size for size, _ in outer)
+        outer, run = list(terms.outer), self.run
 
         def words(rows: Sequence[Pointer], first: Value, carried: list[Value]) -> list[Value]:
             def iteration(i: Value, carried: list[Value]) -> list[Value]:
                 return add(rows, b.add(first, i), i, carried)
 
-            if outer and run <= SHORT:
+            if outer and run <= UNROLLED:
                 for i in range(run):
                     carried = iteration(I64(i), carried)
                 return carried
