@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.nn.arithmetic import clamp, plus, scaled, times
 from rnncc.nn.ranges import range_of
+from rnncc.nn.slopes import with_backward
 
 
 def leaky_relu(b: Builder, x: SSAValue, slope: float) -> SSAValue:
@@ -148,6 +149,26 @@ def gelu(b: Builder, x: SSAValue, by_tanh: bool = False) -> SSAValue:
     cube = b.mul(b.mul(clamped, clamped), clamped)
     inner = times(b, b.add(clamped, times(b, cube, 0.044715)), 2 * math.sqrt(2 / math.pi))
     return b.mul(x, b.sigmoid(inner))
+
+
+def logit(b: Builder, x: SSAValue, eps: float | None = None) -> SSAValue:
+    """ln(x / (1 - x)), of x held within `eps` and 1 - `eps`; its slope is 0 beyond them, and
+    infinite at 0 and 1 without."""
+    held = x if eps is None else clamp(b, x, eps, 1 - eps)
+    y = b.log(b.div(held, b.sub(b.full_like(x, 1.0), held)))
+
+    def backward(b: Builder, dy: SSAValue, x: SSAValue) -> SSAValue:
+        dx = b.div(dy, b.mul(x, b.sub(b.full_like(x, 1.0), x)))
+        low, high = (0.0, 1.0) if eps is None else (eps, 1 - eps)
+        above, below = (
+            b.compare("ge", x, b.full_like(x, low)),
+            b.compare("le", x, b.full_like(x, high)),
+        )
+        return b.select(
+            b.logical("and", above, below), dx, b.full_like(x, math.nan if eps is None else 0.0)
+        )
+
+    return with_backward(b, y, x, backward)
 
 
 def _positive(b: Builder, x: SSAValue) -> SSAValue:

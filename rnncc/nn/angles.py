@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.nn.arithmetic import clamp, has_sign, plus, reciprocal, times, with_sign
 from rnncc.nn.ranges import range_of
+from rnncc.nn.slopes import with_backward
 
 
 def tan(b: Builder, x: SSAValue) -> SSAValue:
@@ -57,14 +58,25 @@ def atan2(b: Builder, y: SSAValue, x: SSAValue) -> SSAValue:
 
 def asin(b: Builder, x: SSAValue) -> SSAValue:
     """The angle whose sine is x: 2 · atan(x / (1 + √(1 - x²)))"""
-    root = b.sqrt(b.mul(b.sub(b.full_like(x, 1.0), x), plus(b, x, 1.0)))
-    return times(b, atan(b, b.div(x, plus(b, root, 1.0))), 2.0)
+    y = times(b, atan(b, b.div(x, plus(b, _opposite(b, x), 1.0))), 2.0)
+    return with_backward(b, y, x, lambda b, dy, x: b.div(dy, _opposite(b, x)))
 
 
 def acos(b: Builder, x: SSAValue) -> SSAValue:
     """The angle whose cosine is x: 2 · atan(√(1 - x) / √(1 + x))"""
     ratio = b.div(b.sqrt(b.sub(b.full_like(x, 1.0), x)), b.sqrt(plus(b, x, 1.0)))
-    return times(b, atan(b, ratio), 2.0)
+    y = times(b, atan(b, ratio), 2.0)
+    return with_backward(b, y, x, lambda b, dy, x: b.neg(b.div(dy, _opposite(b, x))))
+
+
+def _opposite(b: Builder, x: SSAValue) -> SSAValue:
+    """√(1 - x²)"""
+    return b.sqrt(_one_less_square(b, x))
+
+
+def _one_less_square(b: Builder, x: SSAValue) -> SSAValue:
+    """1 - x², exact next to 1"""
+    return b.mul(b.sub(b.full_like(x, 1.0), x), plus(b, x, 1.0))
 
 
 def sinh(b: Builder, x: SSAValue) -> SSAValue:
@@ -102,7 +114,8 @@ def atanh(b: Builder, x: SSAValue) -> SSAValue:
     """±ln(1 + 2a / (1 - a)) / 2 with a = |x|"""
     a = b.abs(x)
     ratio = b.div(times(b, a, 2.0), b.sub(b.full_like(x, 1.0), a))
-    return _with_sign(b, x, times(b, b.log1p(ratio), 0.5))
+    y = _with_sign(b, x, times(b, b.log1p(ratio), 0.5))
+    return with_backward(b, y, x, lambda b, dy, x: b.div(dy, _one_less_square(b, x)))
 
 
 def _or_half_exp(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:

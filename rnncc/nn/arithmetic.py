@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import FLOATS, NUMPY, dtype_of
+from rnncc.nn.slopes import with_backward_by_result
 
 MOST_FACTORS = 64
 """The largest whole power that is a product of squares."""
@@ -95,6 +96,21 @@ def hypotenuse(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     p, q = b.div(x, divisor), b.div(y, divisor)
     squares = b.select(none, b.full_like(divisor, 1.0), b.add(b.mul(p, p), b.mul(q, q)))
     return b.select(none, b.full_like(divisor, 0.0), b.mul(b.sqrt(squares), divisor))
+
+
+def cube_root(b: Builder, x: SSAValue) -> SSAValue:
+    """∛x, of negative numbers too; its slope is infinite at 0."""
+    size = b.abs(x)
+    ends = [b.compare("eq", size, b.full_like(x, end)) for end in (0.0, math.inf)]
+    is_end = b.logical("or", *ends)
+    size = b.select(is_end, b.full_like(x, 1.0), size)
+    root = b.exp(times(b, b.log(size), 1 / 3))
+    # One of Newton's steps doubles the digits that the logarithm has left.
+    root = b.sub(root, times(b, b.sub(root, b.div(size, b.mul(root, root))), 1 / 3))
+    y = b.select(is_end, x, with_sign(b, root, x))
+    return with_backward_by_result(
+        b, y, x, lambda b, dy, x, y: b.div(times(b, dy, 1 / 3), b.mul(y, y))
+    )
 
 
 def x_log_y(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:

@@ -12,16 +12,21 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.arithmetic import power
 from rnncc.nn.indexing import extremum_place
-from rnncc.nn.reduction import mean
+from rnncc.nn.reduction import mean, picked_largest
 from rnncc.nn.windows import Window, windowed
 
 LEAST = {"i32": -(1 << 31), "i64": -(1 << 63)}
 """What stands around integers, of which some are in each window."""
 
 
-def max_pool(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
-    """The largest element of each window; equal ones share its gradient."""
-    return b.reduce("max", *_windowed(b, x, windows, LEAST.get(dtype_of(x), -math.inf)))
+def max_pool(b: Builder, x: SSAValue, windows: Sequence[Window], of_each: bool = False) -> SSAValue:
+    """The largest element of each window; the first of equal ones has its gradient.
+
+    Args:
+        of_each: whether each of equal ones has it.
+    """
+    flat, taps = _windowed(b, x, windows, LEAST.get(dtype_of(x), -math.inf))
+    return picked_largest(b, flat, taps, of_each)
 
 
 def max_places(
@@ -77,7 +82,9 @@ def adaptive_pool(b: Builder, kind: str, x: SSAValue, sizes: Sequence[int | None
 
     Part i of n of an axis of size s goes from ⌊i·s / n⌋ up to ⌈(i + 1)·s / n⌉.
     """
-    for axis, count in enumerate(sizes, 2):
+    axes = list(enumerate(sizes, 2))
+    # The first of equal ones along the last axis, then along those before: row by row.
+    for axis, count in reversed(axes) if kind == "max" else axes:
         x = x if count is None else _in_parts(b, kind, x, axis, count)
     return x
 
@@ -95,7 +102,7 @@ def _in_parts(b: Builder, kind: str, x: SSAValue, axis: int, count: int) -> SSAV
 
 
 def _pooled(b: Builder, kind: str, x: SSAValue, axis: int) -> SSAValue:
-    return mean(b, x, [axis]) if kind == "mean" else b.reduce(kind, x, [axis])
+    return mean(b, x, [axis]) if kind == "mean" else picked_largest(b, x, [axis])
 
 
 def _windowed(

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder, Values
-from rnncc.ir.dims import product
-from rnncc.ir.types import dims_of, dtype_of
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.arithmetic import power
 from rnncc.nn.axes import kept_dims, move_axis
+from rnncc.nn.slopes import with_backward_by_result
 
 
 def reduce_keepdims(b: Builder, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
@@ -51,6 +52,43 @@ def largest(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
 def smallest(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """The smallest element, of bools too; x itself over no axes."""
     return _extremum(b, "min", x, axes)
+
+
+def picked_largest(b: Builder, x: SSAValue, axes: Sequence[int], of_each: bool = False) -> SSAValue:
+    """The largest element; the first of equal ones has its gradient, where `largest` shares it.
+
+    Args:
+        of_each: whether each of equal ones has all of the gradient.
+    """
+    y = b.reduce("max", x, axes)
+    if dtype_of(x) not in FLOATS:
+        return y
+
+    def backward(b: Builder, dy: SSAValue, x: SSAValue, y: SSAValue) -> SSAValue:
+        found = b.compare("eq", x, _spread(b, y, x, axes))
+        found = b.logical("or", found, b.compare("ne", x, x))
+        found = found if of_each else _first(b, found, axes)
+        return b.select(found, _spread(b, dy, x, axes), b.full_like(x, 0.0))
+
+    return with_backward_by_result(b, y, x, backward)
+
+
+def _first(b: Builder, found: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """Of what is true, the first element along some axes."""
+    dims, inside = dims_of(found), Dim.of(1)
+    number = b.fill(0, [Dim.of(1)] * len(dims), "i32")
+    for axis in reversed(axes):
+        line = [size if i == axis else Dim.of(1) for i, size in enumerate(dims)]
+        number = b.add(number, b.mul(b.iota(line, axis, "i32"), b.size(inside, "i32")))
+        inside = inside * dims[axis]
+    place = b.reduce("min", b.select(found, number, b.size(inside, "i32")), axes)
+    return b.compare("eq", _spread(b, place, found, axes), number)
+
+
+def _spread(b: Builder, y: SSAValue, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """What was reduced along some axes, again as x: no reshape keeps a layout from moving on."""
+    dims = dims_of(x)
+    return b.broadcast(y, dims, [axis for axis in range(len(dims)) if axis not in axes])
 
 
 def _extremum(b: Builder, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:

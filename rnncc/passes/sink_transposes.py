@@ -11,6 +11,7 @@ from rnncc.ir.attributes import get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import Elementwise, RnnOp, Source
 from rnncc.ir.ops.control import Net
+from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Slice, Transpose, inverse
 from rnncc.ir.ops.windows import Windows
@@ -110,6 +111,13 @@ def _sunk(op: RnnOp, windowed: set[SSAValue]) -> tuple[SSAValue, Perm] | None:
             y = _of_several(b, op, perm)
         case Transpose():
             y = inner.x
+        case Broadcast():
+            order = _order_behind(op, perm)
+            axes = [order.index(axis) for axis in get_ints(op.axes)]
+            places = [axes[perm.index(axis)] for axis in range(len(perm))]
+            y = b.broadcast(inner.x, [dims_of(op.y)[axis] for axis in order], places)
+        case WithGradient() if op.x.owner is inner:
+            y = _with_gradient(b, op)
         case Slice():
             axis = {"axis": IntAttr(perm[op.axis.data])}
             y = b.append(Slice, inner.x, **{**op.properties, **axis})
@@ -133,11 +141,47 @@ def perm_behind(op: RnnOp, perm: Perm) -> Perm:
             wider = [p + (p > axis) for p in perm]
             wider.insert(op.axis.data + 1, axis + 1)
             return tuple(wider)
+        case Broadcast():
+            order = _order_behind(op, perm)
+            return tuple(order.index(axis) for axis in range(len(order)))
         case Reduce():
             kept = [perm[axis] for axis in op.kept]
             return tuple(sorted(kept).index(number) for number in kept)
         case _:
             return perm
+
+
+def _with_gradient(b: Builder, op: WithGradient) -> SSAValue:
+    """The same of what transposes read; within the body they move on as they do outside."""
+    block = Block(arg_types=[_bare(value).type for value in (op.x, *op.reads)])
+    inner = Builder(block, b.loc)
+    operands = list[SSAValue]()
+    for value, arg in zip((op.x, *op.reads), block.args, strict=True):
+        turned = _is_transpose(value)
+        operands.append(inner.transpose(arg, get_ints(value.owner.perm)) if turned else arg)
+    grads = [
+        _turned_back(inner, grad, get_ints(value.owner.perm)) if _is_transpose(value) else grad
+        for value, grad in zip(op.inputs, inner.inline(op.body.block, operands), strict=True)
+    ]
+    bare = [[_bare(value) for value in values] for values in (op.inputs, op.reads)]
+    y = b.with_gradient(_bare(op.x), *bare, inner, grads)
+    sink(block, set(operands))
+    return y
+
+
+def _bare(value: SSAValue) -> SSAValue:
+    """What a transpose reads; any other value."""
+    return value.owner.x if isinstance(value.owner, Transpose) else value
+
+
+def _order_behind(op: Broadcast, perm: Perm) -> list[int]:
+    """The axes of a broadcast's result in the order of what a transpose reads: new ones stay behind
+    the axis that they are behind, such as taps."""
+    axes = get_ints(op.axes)
+    ends = [*axes[1:], len(dims_of(op.y))]
+    runs = [range(axis, end) for axis, end in zip(axes, ends, strict=True)]
+    front = range(axes[0]) if axes else range(len(dims_of(op.y)))
+    return [*front, *(axis for old in range(len(perm)) for axis in runs[perm.index(old)])]
 
 
 def _of_several(b: Builder, op: RnnOp, perm: Perm) -> SSAValue | None:

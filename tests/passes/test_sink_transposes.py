@@ -14,6 +14,7 @@ from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.ops.shape import Broadcast, Transpose
 from rnncc.ir.ops.source import Constant
 from rnncc.ir.program import Program
@@ -22,6 +23,8 @@ from rnncc.nn.convolution import convolution
 from rnncc.nn.pooling import max_pool
 from rnncc.nn.reduction import mean
 from rnncc.nn.windows import Window
+from rnncc.passes.differentiate import differentiate
+from rnncc.passes.sink_transposes import SinkTransposes
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.compiling import lower
@@ -74,6 +77,24 @@ def test_chain(batch: int, cpu: str | None) -> None:
         found = code.run(inputs, {"T": 1, "N": batch}, memory)
         assert_equal(run(after, inputs), want)
         assert_equal(found, want)
+
+
+def test_gradients_that_are_stated_take_layouts_in() -> None:
+    """Of pools between convolutions: nothing is transposed but in front of the first product, and
+    behind the last one."""
+    rng = np.random.default_rng(0)
+    b = Builder.net("made")
+    y = b.relu(max_pool(b, _conv(b, b.input("x", ("N", 2, 12, 20)), 16, SAME), [HALF, HALF]))
+    y = max_pool(b, _conv(b, y, 20, SAME), [HALF, HALF])
+    program = b.finish({"y": y})
+    plain = program.copy()
+    SinkTransposes(for_gradients=True).rewrite(program.net)
+    marked = [op for op in program.net.walk() if isinstance(op, WithGradient)]
+    assert [dims_of(op.y)[-1] for op in marked] == [16, 20]
+    inputs = {"x": rng.integers(-1, 2, (3, 2, 12, 20)).astype(np.float32)}
+    inputs["grad:y"] = rng.standard_normal((3, 20, 3, 5), np.float32)
+    found, want = (run(differentiate(p, ["y"], ["x"]), inputs) for p in (program, plain))
+    assert_equal(found, want)
 
 
 def test_only_the_end_is_transposed() -> None:

@@ -59,6 +59,14 @@ OPERATORS: dict[str, Operator] = {
         1e4 * (x * 1e-6).sinc() + 1e6 * (y / 1e6).cosh()
     ),
     "slope of the norm of zeros": lambda x, y, n: (x - x).norm(dim=1) + x[:, 0],
+    "logit within bounds": lambda x, y, n: torch.logit(x, 0.2) + torch.logit(y.sigmoid()),
+    "cross entropy of certainties": lambda x, y, n: F.binary_cross_entropy(
+        x - x.detach() + (x > 0), y.sigmoid().detach(), reduction="none"
+    ),
+    "binary cross entropy": lambda x, y, n: (
+        F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), y.detach().abs())
+        + F.binary_cross_entropy(y.sigmoid(), x.sigmoid(), reduction="sum")
+    ),
     "running sum": lambda x, y, n: x.cumsum(0) * y.cumsum(-1),
     "running sum of whole numbers": lambda x, y, n: n.cumsum(0) + (n > 2).cumsum(0),
     "softmax of whole numbers": lambda x, y, n: torch.softmax(n, 0, dtype=torch.float32),
@@ -311,6 +319,26 @@ def test_operators(dtype: Any, one_in: Callable[[int], slice]) -> None:
             torch.testing.assert_close(
                 one[number], other[number], rtol=rtol, atol=atol, msg=lambda m, n=name: f"{n}: {m}"
             )
+
+
+def at_ends(x: Any) -> Any:
+    """Functions whose slopes are infinite, each of a row of its own."""
+    signs = x - x.detach() + x.sign()
+    functions = (torch.asin, torch.acos, torch.atanh, lambda row: torch.logit((row + 1) / 2))
+    return torch.stack([f(row) for f, row in zip(functions, signs, strict=True)])
+
+
+def test_slopes_at_the_ends_of_ranges() -> None:
+    class Ends(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return at_ends(x)
+
+    x = torch.tensor([[1.0, -2.0, 0.0]] * 4, requires_grad=True)
+    ours, theirs = rt.compile(Ends(), (x,), train=True)(x), at_ends(x)
+    torch.testing.assert_close(ours, theirs)
+    found, expected = (torch.autograd.grad(y, x, torch.ones_like(y))[0] for y in (ours, theirs))
+    assert expected.isinf().sum() == 8
+    torch.testing.assert_close(found, expected)
 
 
 REFUSED: dict[str, Operator] = {

@@ -37,6 +37,11 @@ OPERATORS: dict[str, Operator] = {
     "max pool that overlaps": lambda x, w: F.max_pool2d(x, (3, 2), (2, 1), (1, 1), 1),
     "max pool of dilated windows": lambda x, w: F.max_pool2d(x, 2, 1, dilation=2, ceil_mode=True),
     "max pool of one axis": lambda x, w: F.max_pool1d(x[:, :, 0], 3, 2, ceil_mode=True),
+    "max pool of equal elements": lambda x, w: F.max_pool2d(x - x.detach() + (x > 0), 3, 2, 1),
+    "largest of parts of equal elements": lambda x, w: (
+        F.adaptive_max_pool2d(x - x.detach() + (x > 0), (3, 2))
+        + F.adaptive_max_pool1d((x - x.detach() + (x > 0))[:, :, 0], 2).sum()
+    ),
     "places of the largest": lambda x, w: F.max_pool2d(x, 3, 2, 1, return_indices=True)[1],
     "mean pool": lambda x, w: F.avg_pool2d(x, 2),
     "mean pool with pads": lambda x, w: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),

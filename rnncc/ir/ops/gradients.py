@@ -137,6 +137,8 @@ def _is_term(value: SSAValue, linear: bool) -> bool:
 
 
 def _is_zero(value: SSAValue) -> bool:
+    if isinstance(value.owner, View):
+        return _is_zero(value.owner.operands[0])
     return isinstance(value.owner, Fill) and value.owner.value.value.data == 0
 
 

@@ -78,6 +78,17 @@ def facts(case: Path) -> dict[str, Any]:
     return json.loads((case / "case.json").read_text())
 
 
+def stopped(case: Path) -> set[str]:
+    """The inputs whose gradients StopGradient stops: they are Caffe2's, and no derivatives."""
+    stops = b"StopGradient" in (case / "net.pb").read_bytes()
+    return set(facts(case).get("not_derivative") or []) if stops else set()
+
+
+def underivable(case: Path) -> set[str]:
+    """The inputs whose gradients by Caffe2 are wrong."""
+    return set(facts(case).get("not_derivative") or []) - stopped(case)
+
+
 def stage(case: Path) -> str:
     """Where Caffe2 fails: `forward`, `gradient`, `backward`, or nowhere."""
     return (facts(case).get("error") or {}).get("stage", "")

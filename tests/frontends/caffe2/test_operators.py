@@ -339,7 +339,8 @@ def test_every_operator_is_tested() -> None:
     tested |= {name.partition("-")[2] for name in REAL}
     tested |= {"LSTMUnit", "GRUUnit", "InferenceLSTM", "GivenTensorInt64Fill", "RecurrentNetwork"}
     tested |= {"Conv", "ConvTranspose", "TopK"}  # test_spatial.py
-    same = {"CopyCPUToGPU", "CopyGPUToCPU", "EnsureCPUOutput", "ZeroGradient"}
+    same = {"AliasWithName", "CopyCPUToGPU", "CopyGPUToCPU", "EnsureCPUOutput", "ZeroGradient"}
+    same |= {f"{kind}Pool{rank}D" for kind in ("Average", "Max") for rank in (2, 3)} - tested
     given = {"GivenTensorBoolFill", "GivenTensorDoubleFill"}
     gradients = {kind for kind in OPERATORS if kind.endswith("Gradient")} - same - tested
     control = {"Do", "If", "While", "CreateScope", "HasScope"}  # test_control.py

@@ -126,7 +126,9 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
     "operands of several element types": [("*", mixed, "f32|i32")],
     "operands of other types than bool": [("*", mixed, "expected i1")],
     "`axis` without `broadcast`": [("*", one("x z", axis=0), "takes broadcast = 1")],
-    "`axis_str`": [("*", one("x z", broadcast=1, axis_str="C"), "names an axis")],
+    "`axis_str`": [
+        ("*", one("x z", broadcast=1, axis_str="C"), "names an axis|'axis_str' is not supported")
+    ],
     "`axis_w` other than 1": [("*", one("x w b", shapes=W, axis_w=0), "'axis_w' is not 1")],
     "weights that have not two axes": [
         ("*", one("x w b", shapes={"x": (2, 3), "w": (4, 3, 1)}), "expected 2 axes")
@@ -146,6 +148,10 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("LayerNorm Softmax SumElements SumSqrElements", one(cast=DOUBLE), "f64"),
         ("SequenceMask", one("x n", cast=DOUBLE, mode="sequence"), "f64"),
         ("WeightedSum LengthsSum LengthsMean LengthsMax", one("x w", cast=DOUBLE), "f64"),
+        ("Moments", one("x", "m v", cast=DOUBLE), "f64"),
+        ("LpNorm Perplexity", one(cast=DOUBLE), "f64"),
+        ("RMSNorm", one("x s b", "y r", cast=DOUBLE), "f64"),
+        ("SumReduceLike CosineEmbeddingCriterion Accuracy", one("x z", cast=DOUBLE), "f64"),
         ("LengthsWeightedSum SparseLengthsSum", one("x w n", cast=DOUBLE), "f64"),
         ("UnsortedSegmentSum UnsortedSegmentMean", one("x n", cast=DOUBLE), "f64"),
         ("Glu", one(cast=DOUBLE), "f64"),
@@ -282,12 +288,19 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
     ],
     "numbers in blobs": [("*", one("x n", tiles=2, axis=0), "has 2 inputs, expected 1")],
     "a number of copies below 1": [("Tile", one(tiles=0, axis=0), "is 0, expected 1 or more")],
-    "more than one output": [("*", one("x s b", "y mean std"), "has 3 outputs, expected 1")],
+    "`num_batches` other than 1": [
+        ("*", one("x s b m v", is_test=1, num_batches=2), "'num_batches' is not 1")
+    ],
+    "a shape whose content is not known at compile time": [("Expand", one("x s"), RUN_TIME)],
+    "an axis of symbolic size that is no multiple of it": [
+        ("*", one(shapes={"x": ("N", 3)}, dim_size=2), "of shape [N, 3] in 2 parts")
+    ],
+    "`top_k` other than 1": [("Accuracy", one("x l", top_k=2), "'top_k' is not 1")],
     "a symbolic number of channels": [
         ("*", one("x s b", shapes={"x": (2, "C", 3, 3)}, group=1), "needs a number")
     ],
     "labels other than int32": [
-        ("LabelCrossEntropy", with_cast(INT64), "i64, expected i32"),
+        ("LabelCrossEntropy CosineEmbeddingCriterion Accuracy", with_cast(INT64), "expected i32"),
         ("SoftmaxWithLoss", with_cast(INT64, "y z"), "i64, expected i32"),
     ],
     "`log_D_trick`": [("*", one("x l", log_D_trick=1), "'log_D_trick' is not supported")],

@@ -19,6 +19,7 @@ from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.netdef import TensorProto
 from rnncc.nn.activations import silu
 from rnncc.nn.arithmetic import power, reciprocal
+from rnncc.nn.slopes import passing
 
 UnaryFunction = Callable[[Builder, SSAValue], SSAValue]
 BinaryFunction = Callable[[Builder, SSAValue, SSAValue], SSAValue]
@@ -74,10 +75,24 @@ class Clip(Unary):
         self.low, self.high = (self.args.float("min", -inf), self.args.float("max", inf))
 
     def build(self, e: Emitter) -> None:
-        y = e[self.xs[0]]
-        y = y if self.low == -inf else e.b.maximum(y, e.b.fill(self.low, ()))
-        y = y if self.high == inf else e.b.minimum(y, e.b.fill(self.high, ()))
-        e[self.ys[0]] = y
+        e[self.ys[0]] = clipped(e.b, e[self.xs[0]], self.low, self.high)
+
+
+def clipped(b: Builder, x: SSAValue, low: float, high: float) -> SSAValue:
+    """x within bounds that may be infinite; at a bound, too, the gradient is 0."""
+    y = x if low == -inf else b.maximum(x, b.fill(low, ()))
+    y = y if high == inf else b.minimum(y, b.fill(high, ()))
+    if y is x or dtype_of(x) not in FLOATS:
+        return y
+    return passing(b, y, x, lambda b, x: strictly_within(b, x, low, high))
+
+
+def strictly_within(b: Builder, x: SSAValue, low: float, high: float) -> SSAValue:
+    """Where elements are between bounds and equal to neither."""
+    above, below = (
+        b.compare(kind, x, b.full_like(x, n)) for kind, n in (("gt", low), ("lt", high))
+    )
+    return b.logical("and", above, below)
 
 
 class Scale(Unary):
@@ -173,6 +188,18 @@ class Identity(Operator):
     def build(self, e: Emitter) -> None:
         for y in self.ys:
             e[y] = e[self.xs[0]]
+
+
+class StopGradient(Identity):
+    """Y = X, through which no gradient goes.
+
+    Refused: nothing.
+    """
+
+    outputs = (1, 1)
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.stop_gradient(e[self.xs[0]])
 
 
 class CopyOnDeviceLike(Identity):
@@ -360,12 +387,14 @@ OPERATORS: dict[str, type[Operator]] = {
             "CopyGPUToCPU",
             "EnsureCPUOutput",
             "Alias",
-            "StopGradient",
             "ZeroGradient",
+            "AliasWithName",
+            "EnsureDense",
         ),
         Identity,
     ),
     "CopyOnDeviceLike": CopyOnDeviceLike,
+    "StopGradient": StopGradient,
     "Sum": nary("X0 + X1 + ...", Builder.add),
     "Max": nary("max(X0, X1, ...)", Builder.maximum),
     "Min": nary("min(X0, X1, ...)", Builder.minimum),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from xdsl.ir import SSAValue
+
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
-from rnncc.frontends.caffe2.ops.elementwise import Nary, Unary, unary
+from rnncc.frontends.caffe2.ops.elementwise import Nary, Unary, clipped, strictly_within, unary
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
@@ -15,13 +17,15 @@ from rnncc.nn.activations import (
     gelu,
     hard_sigmoid,
     leaky_relu,
+    logit,
     mish,
     soft_sign,
     softplus,
     thresholded_relu,
 )
-from rnncc.nn.arithmetic import clamp, modulo, reciprocal, sign, times
+from rnncc.nn.arithmetic import cube_root, modulo, reciprocal, sign, times
 from rnncc.nn.axes import along
+from rnncc.nn.slopes import with_backward, with_backward_by_result
 
 
 class Elu(Unary):
@@ -55,7 +59,13 @@ class LeakyRelu(Unary):
         self.alpha = self.args.float("alpha", 0.01)
 
     def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = leaky_relu(e.b, self.operand(e), self.alpha)
+        x = self.operand(e)
+
+        def backward(b: Builder, dy: SSAValue, x: SSAValue) -> SSAValue:
+            above = b.compare("ge", x, b.full_like(x, 0.0))  # at 0 the slope is that above
+            return b.select(above, dy, times(b, dy, self.alpha))
+
+        e[self.ys[0]] = with_backward(e.b, leaky_relu(e.b, x, self.alpha), x, backward)
 
 
 class HardSigmoid(Unary):
@@ -68,7 +78,15 @@ class HardSigmoid(Unary):
         self.alpha, self.beta = self.args.float("alpha", 0.2), self.args.float("beta", 0.5)
 
     def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = hard_sigmoid(e.b, self.operand(e), self.alpha, self.beta)
+        x = self.operand(e)
+
+        def backward(b: Builder, dy: SSAValue, x: SSAValue, y: SSAValue) -> SSAValue:
+            return b.select(
+                strictly_within(b, y, 0.0, 1.0), times(b, dy, self.alpha), b.fill(0.0, ())
+            )
+
+        y = hard_sigmoid(e.b, x, self.alpha, self.beta)
+        e[self.ys[0]] = with_backward_by_result(e.b, y, x, backward)
 
 
 class ThresholdedRelu(Unary):
@@ -96,7 +114,7 @@ class ReluN(Unary):
             raise self.error(f"argument 'n' is {self.most:g}, expected a positive number")
 
     def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = clamp(e.b, self.operand(e), 0.0, self.most)
+        e[self.ys[0]] = clipped(e.b, self.operand(e), 0.0, self.most)
 
 
 class Glu(Operator):
@@ -144,9 +162,7 @@ class Logit(Unary):
             raise self.error(f"argument 'eps' is {self.least:g}, expected one within 0 and 0.5")
 
     def build(self, e: Emitter) -> None:
-        b = e.b
-        x = clamp(b, self.operand(e), self.least, 1 - self.least)
-        e[self.ys[0]] = b.log(b.div(x, b.sub(b.fill(1.0, ()), x)))
+        e[self.ys[0]] = logit(e.b, self.operand(e), self.least)
 
 
 class Mod(Unary):
@@ -186,6 +202,29 @@ class Mean(Nary):
         if dtype_of(y) not in FLOATS:
             raise self.error(f'"{self.xs[0].name}" is {dtype_of(y)}, expected a float')
         e[self.ys[0]] = times(e.b, y, 1 / len(self.xs))
+
+
+class ReplaceNaN(Unary):
+    """Y = X, with `value` where it is NaN.
+
+    Refused: tensors of integers or bools.
+    """
+
+    def build(self, e: Emitter) -> None:
+        x = self.operand(e)
+        value = e.b.full_like(x, self.args.float("value", 0.0))
+        e[self.ys[0]] = e.b.select(e.b.compare("ne", x, x), value, x)
+
+
+class NegateGradient(Unary):
+    """Y = X, whose gradient changes its sign.
+
+    Refused: tensors of integers or bools.
+    """
+
+    def build(self, e: Emitter) -> None:
+        x = self.operand(e)
+        e[self.ys[0]] = with_backward(e.b, x, x, lambda b, dy, x: b.neg(dy))
 
 
 class PRelu(Operator):
@@ -269,6 +308,10 @@ OPERATORS: dict[str, type[Operator]] = {
     "Sign": unary("-1, 0 or 1, as X is below, at or above 0", sign, "nothing"),
     "Gelu": Gelu,
     "Logit": Logit,
+    "ReplaceNaN": ReplaceNaN,
+    "NegateGradient": NegateGradient,
+    "Log1p": unary("log(1 + X)", Builder.log1p),
+    "Cbrt": unary("the cube root of X", cube_root),
     "Mod": Mod,
     "Mean": Mean,
     "PRelu": PRelu,

@@ -199,15 +199,18 @@ def _softmax(b: Builder, y: SSAValue, dy: SSAValue, axis: int) -> SSAValue:
 
 
 _READ = {
-    "x0 dy0": "Abs Erf Softsign Sin Cos Tan Asin Acos Atan Logit AveragedLoss Normalize Slice",
+    "x0 dy0": "Abs Erf Softsign Sin Cos Tan Asin Acos Atan Logit AveragedLoss Normalize Slice"
+    " Log1p LpNorm",
     "y0 dy0": "Reciprocal Elu Selu LeakyRelu HardSigmoid Softplus Clip ThresholdedRelu ReluN",
-    "dy0 x0": "Cube Sinh Cosh Gelu ReduceFrontSum ReduceFrontMean ReduceBackSum ReduceBackMean",
-    "dy0 y0": "Rsqrt",
-    "x0 y0 dy0": "Swish Mish AveragePool",
+    "dy0 x0": "Cube Sinh Cosh Gelu ReduceFrontSum ReduceFrontMean ReduceBackSum ReduceBackMean"
+    " Expand",
+    "dy0 y0": "Rsqrt Cbrt",
+    "x0 y0 dy0": "Swish Mish AveragePool MaxPool",
     "dy0 x0 y0": "ReduceSum ReduceMean ReduceL1 ReduceL2",
-    "x0 x1 dy0": "LabelCrossEntropy CrossEntropy",
+    "x0 x1 dy0": "LabelCrossEntropy CrossEntropy CosineEmbeddingCriterion",
     "dy0 y1 x0": "TopK",
     "dy0 x0 x1": "SigmoidCrossEntropyWithLogits",
+    "dy0 x0 x1 x2": "WeightedSigmoidCrossEntropyWithLogits",
     "x* y0 dy1": "SoftmaxWithLoss",
 }
 """Of gradients to the first input: what they read, and whose they are."""
@@ -262,5 +265,19 @@ OPERATORS: dict[str, type[Operator]] = {
     "PReluGradient": _of("PRelu", "y0 dy0 x0 x1", "dx0 dx1"),
     "ConvGradient": _of("Conv", "x0 x1 dy0", "dx1 dx2 dx0"),
     "ConvTransposeGradient": _of("ConvTranspose", "x0 x1 dy0", "dx1 dx2 dx0"),
-    "InstanceNormGradient": _of("InstanceNorm", "x0 x1 x2 dy0", "dx0 dx1 dx2"),
+    "InstanceNormGradient": _of("InstanceNorm", "x0 x1 x2 dy0 y1 y2", "dx0 dx1 dx2"),
+    "GroupNormGradient": _of("GroupNorm", "dy0 x0 x1 x2 y1 y2", "dx0 dx1 dx2"),
+    "SpatialBNGradient": _of("SpatialBN", "x0 x1 dy0 y3 y4", "dx0 dx1 dx2"),
+    "RMSNormGradient": _of("RMSNorm", "dy0 x0 x1 y1", "dx0 dx1 dx2"),
+    "MomentsGradient": _of("Moments", "dy0 dy1 x0 y0"),
+    "MarginRankingCriterionGradient": _of("MarginRankingCriterion", "x0 x1 x2 dy0", "dx0 dx1"),
+    **{
+        f"{kind}{rank}DGradient": _of(f"{kind}{rank}D", read, written)
+        for rank in (1, 2, 3)
+        for kind, read, written in (
+            ("Conv", "x0 x1 dy0", "dx1 dx2 dx0"),
+            ("MaxPool", "x0 y0 dy0", "dx0"),
+            ("AveragePool", "x0 y0 dy0", "dx0"),
+        )
+    },
 }

@@ -11,8 +11,8 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 from rnncc.nn.activations import softplus
-from rnncc.nn.arithmetic import times
-from rnncc.nn.indexing import gather_elements
+from rnncc.nn.arithmetic import plus, times
+from rnncc.nn.indexing import extremum_place, gather_elements
 from rnncc.nn.normalisation import log_softmax
 from rnncc.nn.reduction import count, mean, total
 
@@ -130,8 +130,9 @@ class SigmoidCrossEntropyWithLogits(Operator):
             s.expect(self.ys[0], dims[:-1])
 
     def build(self, e: Emitter) -> None:
-        x, labels = (e[blob] for blob in self.xs)
+        x, labels, *weights = (e[blob] for blob in self.xs)
         loss = e.b.sub(softplus(e.b, x), e.b.mul(x, labels))
+        loss = loss if not weights else e.b.mul(loss, *weights)
         e[self.ys[0]] = mean(e.b, loss, [len(dims_of(loss)) - 1][: len(dims_of(loss))])
 
 
@@ -195,6 +196,112 @@ class SoftmaxWithLoss(Operator):
         e[self.ys[1]] = times(b, b.div(total(b, losses, [0]), among), -self.scale)
 
 
+class WeightedSigmoidCrossEntropyWithLogits(SigmoidCrossEntropyWithLogits):
+    """Y = the mean along the last axis of X2 (-X1 log p - (1 - X1) log (1 - p)), p = 1 / (1 +
+    exp(-X0)).
+
+    Refused: elements other than float32.
+    """
+
+    inputs = (3, 3)
+
+
+class MarginRankingCriterion(Operator):
+    """Y = max(0, margin - X2 (X0 - X1)), of labels X2 that are 1 or -1.
+
+    Refused: labels other than int32; elements other than float32.
+    """
+
+    inputs = (3, 3)
+
+    def infer(self, s: Shapes) -> None:
+        *scores, labels = self.xs
+        s.same_shape(*self.xs, self.ys[0])
+        s.expect_dtypes("f32", *scores, self.ys[0])
+        s.expect_dtype(labels, "i32")
+
+    def build(self, e: Emitter) -> None:
+        left, right, labels = (e[blob] for blob in self.xs)
+        distance = e.b.mul(e.b.cast(labels, "f32"), e.b.sub(left, right))
+        loss = plus(e.b, e.b.neg(distance), self.args.float("margin", 1.0))
+        e[self.ys[0]] = _from_zero(e.b, loss)
+
+
+class CosineEmbeddingCriterion(Operator):
+    """Y = 1 - X0 where the label X1 is 1, else max(0, X0 - margin).
+
+    Refused: labels other than int32; elements other than float32.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        similar, labels = self.xs
+        s.same_shape(*self.xs, self.ys[0])
+        s.expect_dtypes("f32", similar, self.ys[0])
+        s.expect_dtype(labels, "i32")
+
+    def build(self, e: Emitter) -> None:
+        b, (similar, labels) = e.b, (e[blob] for blob in self.xs)
+        unlike = _from_zero(b, plus(b, similar, -self.args.float("margin", 0.0)))
+        alike = b.compare("eq", labels, b.full_like(labels, 1))
+        e[self.ys[0]] = b.select(alike, b.sub(b.fill(1.0, ()), similar), unlike)
+
+
+class Perplexity(Operator):
+    """Y = exp(-mean log X), of probabilities X, a scalar.
+
+    Refused: elements other than float32.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.expect(self.ys[0], (), "f32")
+        s.expect_dtype(self.xs[0], "f32")
+
+    def build(self, e: Emitter) -> None:
+        logs = e.b.log(e[self.xs[0]])
+        e[self.ys[0]] = e.b.exp(e.b.neg(mean(e.b, logs, range(len(dims_of(logs))))))
+
+
+class Accuracy(Operator):
+    """Y = the part of all rows X0[n] whose largest element, the first of equals, is X0[n, X1[n]]; a
+    scalar.
+
+    Refused: `top_k` other than 1; labels other than int32; elements other than float32.
+    """
+
+    inputs = (2, 2)
+
+    def setup(self, maker: Resolver) -> None:
+        if self.args.int("top_k", 1) != 1:
+            raise self.error("argument 'top_k' is not 1, which is not supported")
+
+    def infer(self, s: Shapes) -> None:
+        scores, labels = self.xs
+        s.expect(self.ys[0], (), "f32")
+        s.expect_dtype(scores, "f32")
+        s.expect_dtype(labels, "i32")
+        dims = s.dims(scores)
+        if dims is None:
+            s.expect(scores, (s.fresh(), s.fresh()))
+        elif len(dims) != 2:
+            raise self.error(f"scores of shape {s.text(dims)}, expected two axes")
+        else:
+            s.expect(labels, dims[:1])
+
+    def build(self, e: Emitter) -> None:
+        scores, labels = (e[blob] for blob in self.xs)
+        place = extremum_place(e.b, scores, "max", 1)
+        right = e.b.compare("eq", place, e.b.cast(labels, "i64"))
+        e[self.ys[0]] = mean(e.b, e.b.cast(right, "f32"), [0])
+
+
+def _from_zero(b: Builder, x: SSAValue) -> SSAValue:
+    """max(x, 0), whose slope at 0 is 1, too."""
+    zero = b.full_like(x, 0.0)
+    return b.select(b.compare("lt", x, zero), zero, x)
+
+
 def _log(b: Builder, x: SSAValue) -> SSAValue:
     """log max(x, 1e-20), whose slope is 1 / max(x, 1e-20) below, too, as in Caffe2."""
     missing = b.sub(b.maximum(x, b.fill(LEAST, ())), x)
@@ -216,4 +323,9 @@ OPERATORS: dict[str, type[Operator]] = {
     "CrossEntropy": CrossEntropy,
     "SigmoidCrossEntropyWithLogits": SigmoidCrossEntropyWithLogits,
     "SoftmaxWithLoss": SoftmaxWithLoss,
+    "WeightedSigmoidCrossEntropyWithLogits": WeightedSigmoidCrossEntropyWithLogits,
+    "MarginRankingCriterion": MarginRankingCriterion,
+    "CosineEmbeddingCriterion": CosineEmbeddingCriterion,
+    "Perplexity": Perplexity,
+    "Accuracy": Accuracy,
 }

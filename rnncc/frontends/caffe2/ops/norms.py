@@ -1,4 +1,5 @@
-"""Normalisation of channels: of a batch's, of each picture's, in groups."""
+"""Normalisation of channels, a batch's or each picture's or in groups; and of rows by their root
+mean squares."""
 
 from __future__ import annotations
 
@@ -11,13 +12,19 @@ from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of
+from rnncc.nn.arithmetic import plus, reciprocal, times
+from rnncc.nn.axes import kept_dims
 from rnncc.nn.convolution import channels_first, channels_last
-from rnncc.nn.normalisation import batch_norm, group_norm
+from rnncc.nn.normalisation import batch_norm, channel_moments, group_norm
+from rnncc.nn.reduction import count, mean
+
+Results = tuple[SSAValue, ...]
 
 
 class ChannelNorm(Operator):
-    """Y = X [N, C, ...] normalised, times X1[c], plus X2[c]; with `order` NHWC the channels of X
-    come last."""
+    """Y0 = X [N, C, ...] normalised, times X1[c], plus X2[c], and statistics of channels; with
+    `order` NHWC the channels of X come last."""
 
     inputs = (3, 3)
     epsilon: ClassVar[float] = 1e-5
@@ -31,87 +38,152 @@ class ChannelNorm(Operator):
     def infer(self, s: Shapes) -> None:
         x, *per_channel = self.xs
         s.same_shape(x, self.ys[0])
-        s.expect_dtypes("f32", *self.xs, self.ys[0])
+        s.expect_dtypes("f32", *self.xs, *self.ys)
         dims = s.dims(x)
         if dims is None:
             return
         if len(dims) < 2:
             raise self.error(f"data of shape {s.text(dims)}, expected channels")
         for blob in per_channel:
-            s.expect(blob, (self._channels(dims),))
+            s.expect(blob, (self.channels(dims),))
+        for blob in self.ys[1:]:
+            s.expect(blob, self.statistics(dims))
 
-    def _channels(self, dims: Dims) -> Dim:
+    def channels(self, dims: Dims) -> Dim:
+        """How many there are."""
         return dims[-1 if self.last else 1]
+
+    def statistics(self, dims: Dims) -> Dims:
+        """The shape of those that are outputs."""
+        return (self.channels(dims),)
 
     def build(self, e: Emitter) -> None:
         x, *per_channel = (e[blob] for blob in self.xs)
         x = channels_first(e.b, x) if self.last else x
-        y = self.normalised(e, x, per_channel)
+        y, *statistics = self.normalised(e, x, per_channel)
         e[self.ys[0]] = channels_last(e.b, y) if self.last else y
+        for blob, value in zip(self.ys[1:], statistics, strict=False):
+            e[blob] = value
 
-    def normalised(self, e: Emitter, x: SSAValue, per_channel: list[SSAValue]) -> SSAValue:
-        """Y, of X and the others, all as in NCHW."""
+    def normalised(self, e: Emitter, x: SSAValue, per_channel: list[SSAValue]) -> Results:
+        """Y and the statistics, of X and the others, as in NCHW."""
         raise NotImplementedError
 
 
 class SpatialBN(ChannelNorm):
-    """Y = (X - X3[c]) / sqrt(X4[c] + epsilon) X1[c] + X2[c], of a mean and a variance for each
-    channel of X [N, C, ...]; with `order` NHWC the channels come last.
+    """Y0 = (X - mean[c]) / sqrt(var[c] + epsilon) X1[c] + X2[c] for each channel of X [N, C, ...];
+    with `order` NHWC the channels come last. With `is_test` mean and var are X3 and X4. Else they
+    are the batch's, of n elements a channel; Y1 = momentum X3 + (1 - momentum) mean, Y2 =
+    momentum X4 + (1 - momentum) var n / (n - 1), Y3 = mean and Y4 = 1 / sqrt(var + epsilon).
 
-    Refused: `is_test` other than 1; a negative `epsilon`; elements other than float32.
+    Refused: `num_batches` other than 1; a negative `epsilon`; elements other than float32.
     """
 
     inputs = (5, 5)
+    outputs = (1, 5)
 
     def setup(self, maker: Resolver) -> None:
         super().setup(maker)
-        if not self.args.flag("is_test"):
-            raise self.error("argument 'is_test' is not 1: statistics of a batch are not supported")
+        self.trains = not self.args.flag("is_test")
+        if self.args.int("num_batches", 1) != 1:
+            raise self.error("argument 'num_batches' is not 1, which is not supported")
+        if len(self.ys) != (5 if self.trains else 1):
+            raise self.error(f"has {len(self.ys)} outputs, expected {5 if self.trains else 1}")
 
-    def normalised(self, e: Emitter, x: SSAValue, per_channel: list[SSAValue]) -> SSAValue:
-        scale, bias, average, variance = per_channel
-        return batch_norm(e.b, x, average, variance, scale, bias, self.variance_added)
+    def normalised(self, e: Emitter, x: SSAValue, per_channel: list[SSAValue]) -> Results:
+        b, (scale, bias, average, variance) = e.b, per_channel
+        if not self.trains:
+            return (batch_norm(b, x, average, variance, scale, bias, self.variance_added),)
+        own, spread = channel_moments(b, x)
+        y = batch_norm(b, x, own, spread, scale, bias, self.variance_added)
+        number = count(b, x, [axis for axis in range(len(dims_of(x))) if axis != 1])
+        unbiased = b.mul(spread, b.div(number, plus(b, number, -1.0)))
+        kept = self.args.float("momentum", 0.9)
+        running = [
+            b.add(times(b, old, kept), times(b, new, 1 - kept))
+            for old, new in ((average, own), (variance, unbiased))
+        ]
+        return y, *running, own, reciprocal(b, b.sqrt(plus(b, spread, self.variance_added)))
 
 
 class InstanceNorm(ChannelNorm):
-    """Y = X [N, C, ...] normalised over each channel of each n, times X1[c], plus X2[c]; with
-    `order` NHWC the channels come last.
+    """Y0 = X [N, C, ...] normalised over each channel of each n, times X1[c], plus X2[c]; with
+    `order` NHWC the channels come last. Y1 and Y2 are the means and 1 / sqrt(var + epsilon).
 
-    Refused: more than one output; a negative `epsilon`; a symbolic number of channels; elements
-    other than float32.
+    Refused: a negative `epsilon`; a symbolic number of channels; elements other than float32.
     """
 
+    outputs = (1, 3)
+
+    def statistics(self, dims: Dims) -> Dims:
+        return dims[0], self.groups(dims)
+
     def fixed(self, s: Shapes) -> Iterable[Dim]:
-        return [self._channels(s.known(self.xs[0]))]
+        return [self.channels(s.known(self.xs[0]))]
 
-    def normalised(self, e: Emitter, x: SSAValue, per_channel: list[SSAValue]) -> SSAValue:
-        groups = self.groups(e)
-        scale, bias = per_channel
-        return group_norm(e.b, x, groups, scale, bias, self.variance_added)[0]
+    def normalised(self, e: Emitter, x: SSAValue, per_channel: list[SSAValue]) -> Results:
+        groups, (scale, bias) = int(self.groups(e.dims(self.xs[0]))), per_channel
+        y, average, std = group_norm(e.b, x, groups, scale, bias, self.variance_added)
+        return y, average, reciprocal(e.b, std)
 
-    def groups(self, e: Emitter) -> int:
+    def groups(self, dims: Dims) -> Dim:
         """How many groups of channels there are."""
-        return int(self._channels(e.dims(self.xs[0])))
+        return self.channels(dims)
 
 
 class GroupNorm(InstanceNorm):
-    """Y = X [N, C, ...] normalised over each of `group` groups of channels of each n, times X1[c],
-    plus X2[c]; with `order` NHWC the channels come last."""
+    """Y0 = X [N, C, ...] normalised over each of `group` groups of channels of each n, times X1[c],
+    plus X2[c]; with `order` NHWC the channels come last. Y1 and Y2 are the means and 1 / sqrt(var +
+    epsilon) of the groups."""
 
     def infer(self, s: Shapes) -> None:
+        dims, number = s.dims(self.xs[0]), self.args.int("group", 32)
+        if dims is not None and len(dims) > 1 and self.channels(dims).is_static:
+            channels = int(self.channels(dims))
+            if number < 1 or channels % number:
+                raise self.error(f"has {channels} channels in {number} groups")
         super().infer(s)
-        dims, count = s.dims(self.xs[0]), self.args.int("group", 32)
-        if dims is not None and self._channels(dims).is_static:
-            channels = int(self._channels(dims))
-            if count < 1 or channels % count:
-                raise self.error(f"has {channels} channels in {count} groups")
 
-    def groups(self, e: Emitter) -> int:
-        return self.args.int("group", 32)
+    def groups(self, dims: Dims) -> Dim:
+        return Dim.of(self.args.int("group", 32))
+
+
+class RMSNorm(Operator):
+    """Y0 = X / sqrt(mean of X² + eps) X1 + X2 over rows from `axis` on; Y1 = 1 / that root.
+
+    Refused: rows of symbolic size; elements other than float32.
+    """
+
+    inputs = (3, 3)
+    outputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        x, *affine = self.xs
+        s.same_shape(x, self.ys[0])
+        s.expect_dtypes("f32", *self.xs, *self.ys)
+        dims = s.dims(x)
+        if dims is not None:
+            axis = self.axis("axis", 1, len(dims))
+            s.expect(self.ys[1], dims[:axis])
+            for blob in affine:
+                s.expect(blob, dims[axis:])
+
+    def fixed(self, s: Shapes) -> Iterable[Dim]:
+        dims = s.known(self.xs[0])
+        return dims[self.axis("axis", 1, len(dims)) :]
+
+    def build(self, e: Emitter) -> None:
+        b, (x, scale, bias) = e.b, (e[blob] for blob in self.xs)
+        axes = range(self.axis("axis", 1, len(dims_of(x))), len(dims_of(x)))
+        root = b.sqrt(plus(b, mean(b, b.mul(x, x), axes), self.args.float("eps", 0.0)))
+        e[self.ys[1]] = factor = reciprocal(b, root)
+        y = b.mul(x, b.reshape(factor, kept_dims(x, axes)))
+        e[self.ys[0]] = b.add(b.mul(y, scale), bias)
 
 
 OPERATORS: dict[str, type[Operator]] = {
     "SpatialBN": SpatialBN,
     "InstanceNorm": InstanceNorm,
     "GroupNorm": GroupNorm,
+    "RMSNorm": RMSNorm,
 }

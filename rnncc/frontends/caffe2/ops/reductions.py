@@ -16,7 +16,8 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import times
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.normalisation import lp_normalise
-from rnncc.nn.reduction import largest, mean, root_of_powers, smallest, total
+from rnncc.nn.reduction import centre, largest, mean, root_of_powers, smallest, total
+from rnncc.nn.slopes import with_backward_by_result
 
 Reduction = Callable[[Builder, SSAValue, Sequence[int]], SSAValue]
 OfRows = Callable[[Builder, SSAValue, SSAValue, Sequence[int]], SSAValue]
@@ -156,8 +157,108 @@ class NormalizeL1(Normalize):
         return lp_normalise(b, x, 1, axis)
 
 
+class Moments(OfAxes):
+    """Y0, Y1 = the mean and the variance, of all elements, of X along `axes`, all by default, which
+    stay unless `keepdims` is 0.
+
+    Refused: elements other than float32.
+    """
+
+    outputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        s.same_shape(*self.ys)
+        s.expect_dtype(self.ys[1], "f32")
+
+    def build(self, e: Emitter) -> None:
+        x, axes = e[self.xs[0]], self.axes(len(e.dims(self.xs[0])))
+        average, centred = centre(e.b, x, axes)
+        moments = average, mean(e.b, e.b.mul(centred, centred), axes)
+        for y, value in zip(self.ys, moments, strict=True):
+            e[y] = e.b.reshape(value, e.dims(y))
+
+
+class LpNorm(Operator):
+    """Y = the sum of |X|, or of X² with `p` 2, the default; with `average` the mean; in a vector of
+    one element.
+
+    Refused: elements other than float32.
+    """
+
+    def setup(self, maker: Resolver) -> None:
+        self.p = self.args.int("p", 2)
+        if self.p not in (1, 2):
+            raise self.error(f"argument 'p' is {self.p}, expected 1 or 2")
+
+    def infer(self, s: Shapes) -> None:
+        s.expect(self.ys[0], (1,), "f32")
+        s.expect_dtype(self.xs[0], "f32")
+
+    def build(self, e: Emitter) -> None:
+        b, x = e.b, e[self.xs[0]]
+        powers = b.abs(x) if self.p == 1 else b.mul(x, x)
+        function = mean if self.args.flag("average") else total
+        e[self.ys[0]] = b.reshape(function(b, powers, range(len(dims_of(x)))), (1,))
+
+
+class SumReduceLike(Operator):
+    """Y = X0 summed over the axes that X1 lacks: X1's are its last ones, or stand from `axis` on.
+
+    Refused: `axis_str`; elements other than float32.
+    """
+
+    inputs = (2, 2)
+
+    def setup(self, maker: Resolver) -> None:
+        if "axis_str" in self.args:
+            raise self.error("argument 'axis_str' is not supported")
+
+    def infer(self, s: Shapes) -> None:
+        x, like = self.xs
+        s.same_shape(like, self.ys[0])
+        s.expect_dtypes("f32", *self.xs, self.ys[0])
+        dims, kept = s.dims(x), s.dims(like)
+        if dims is not None and kept is not None and not self._is_one(kept):
+            first = self._first(len(dims), len(kept))
+            if not all(map(s.equal, kept, dims[first : first + len(kept)])):
+                raise self.error(f"{s.text(kept)} are no axes of {s.text(dims)} from {first} on")
+
+    @staticmethod
+    def _is_one(kept: Dims) -> bool:
+        """Whether all is summed."""
+        return all(d == 1 for d in kept)
+
+    def _first(self, rank: int, kept: int) -> int:
+        first = self.args.int("axis", -1)
+        first = rank - kept if first == -1 else first
+        if not 0 <= first <= rank - kept:
+            raise self.error(f"{kept} axes from {first} on, of {rank}")
+        return first
+
+    def build(self, e: Emitter) -> None:
+        dims, kept = e.dims(self.xs[0]), e.dims(self.xs[1])
+        axes = list(range(len(dims)))
+        if not self._is_one(kept):
+            first = self._first(len(dims), len(kept))
+            axes = [axis for axis in axes if not first <= axis < first + len(kept)]
+        e[self.ys[0]] = e.b.reshape(total(e.b, e[self.xs[0]], axes), kept)
+
+
 def _l1(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     return total(b, b.abs(x), axes)
+
+
+def _l2(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """Caffe2's slope at 0 is 1."""
+
+    def backward(b: Builder, dy: SSAValue, x: SSAValue, y: SSAValue) -> SSAValue:
+        norm, dy = (b.reshape(v, kept_dims(x, axes)) for v in (y, dy))
+        slope = b.select(b.compare("gt", norm, b.fill(0.0, ())), b.div(x, norm), b.fill(1.0, ()))
+        return b.mul(dy, slope)
+
+    y = root_of_powers(b, x, axes)
+    return with_backward_by_result(b, y, x, backward)
 
 
 def _dot(b: Builder, x: SSAValue, y: SSAValue, axes: Sequence[int]) -> SSAValue:
@@ -196,7 +297,7 @@ _AXES = {
     "Max": ("largest element of X", largest),
     "Min": ("smallest element of X", smallest),
     "L1": ("sum of |X|", _l1),
-    "L2": ("sqrt of the sum of X²", root_of_powers),
+    "L2": ("sqrt of the sum of X²", _l2),
 }
 _BY_AXES = "along `axes`, all by default, which stay unless `keepdims` is 0"
 _FIRST = "along the first axes, `num_reduce_dim` of them"
@@ -226,6 +327,9 @@ OPERATORS: dict[str, type[Operator]] = {
         "the sum of X0[n] X1[n], divided by the root of the product of their sums of squares",
         _cosine,
     ),
+    "Moments": Moments,
+    "LpNorm": LpNorm,
+    "SumReduceLike": SumReduceLike,
     "Normalize": Normalize,
     "NormalizeL1": NormalizeL1,
 }

@@ -11,7 +11,8 @@ from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import product
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.types import dims_of
 from rnncc.nn.convolution import channels_first, channels_last
 from rnncc.nn.indexing import one_hot
 
@@ -122,6 +123,38 @@ class OneHot(Operator):
     def build(self, e: Emitter) -> None:
         _, size = e.dims(self.ys[0])
         e[self.ys[0]] = e.b.cast(one_hot(e.b, e[self.xs[0]], size, 1), "f32")
+
+
+class Expand(Operator):
+    """Y = X broadcast against the shape X1, as in NumPy; -1 keeps an axis of X.
+
+    Refused: a shape whose content is not known at compile time.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        x, shape = self.xs
+        s.same_dtype(x, self.ys[0])
+        s.expect_dtype(shape, "i64")
+        dims, new = s.dims(x), s.value(shape)
+        if dims is None or new is None or any(s.is_open(d) for d in dims):
+            return
+        rank, one = max(len(dims), len(new)), Dim.of(1)
+        old = [one] * (rank - len(dims)) + list(dims)
+        wide = [one] * (rank - len(new)) + [one if d == -1 else d for d in new]
+        for a, b in zip(old, wide, strict=True):
+            if not (a == 1 or b == 1 or s.equal(a, b)):
+                raise self.error(f"{s.text(dims)} does not broadcast against {s.text(new)}")
+        s.expect(self.ys[0], [b if a == 1 else a for a, b in zip(old, wide, strict=True)])
+
+    def assume(self, s: Shapes, level: int) -> None:
+        self.require_content(s, level, self.xs[1])
+
+    def build(self, e: Emitter) -> None:
+        x, dims = e[self.xs[0]], e.dims(self.ys[0])
+        first = len(dims) - len(dims_of(x))
+        e[self.ys[0]] = e.b.broadcast(x, dims, range(first, len(dims)))
 
 
 class Tile(Operator):
@@ -276,6 +309,7 @@ OPERATORS: dict[str, type[Operator]] = {
     "SparseToDense": SparseToDense,
     "OneHot": OneHot,
     "Tile": Tile,
+    "Expand": Expand,
     "Flatten": Flatten,
     "FlattenToVec": FlattenToVec,
     "ResizeLike": ResizeLike,

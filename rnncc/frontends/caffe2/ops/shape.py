@@ -158,6 +158,55 @@ class Transpose(Operator):
         e[self.ys[0]] = e.b.transpose(e[self.xs[0]], axes)
 
 
+class MergeDim(Operator):
+    """Y = X with its first two axes as one.
+
+    Refused: nothing.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(self.xs[0], self.ys[0])
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            if len(dims) < 2:
+                raise self.error(f"data of shape {s.text(dims)}, expected two axes or more")
+            s.expect(self.ys[0], (dims[0] * dims[1], *dims[2:]))
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.reshape(e[self.xs[0]], e.dims(self.ys[0]))
+
+
+class PrependDim(MergeDim):
+    """Y = X with its first axis as two, of which the first has `dim_size` elements.
+
+    Refused: an axis of symbolic size that is no multiple of it.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(self.xs[0], self.ys[0])
+        dims, size = s.dims(self.xs[0]), self.args.int("dim_size", 0)
+        if size < 1:
+            raise self.error(f"argument 'dim_size' is {size}, expected 1 or more")
+        if dims is not None:
+            rest = s.resolve(dims[0]).divide(size) if dims else None
+            if rest is None:
+                raise self.error(f"data of shape {s.text(dims)} in {size} parts")
+            s.expect(self.ys[0], (size, rest, *dims[1:]))
+
+
+class Size(Operator):
+    """Y = how many elements X has, an int64 scalar.
+
+    Refused: nothing.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.expect(self.ys[0], (), "i64")
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.size(product(e.dims(self.xs[0])), "i64")
+
+
 class Shape(Operator):
     """Y = the sizes of X's axes, or of the axes given, as int64.
 
@@ -183,4 +232,7 @@ OPERATORS: dict[str, type[Operator]] = {
     "ExpandDims": ExpandDims,
     "Transpose": Transpose,
     "Shape": Shape,
+    "MergeDim": MergeDim,
+    "PrependDim": PrependDim,
+    "Size": Size,
 }

@@ -17,7 +17,7 @@ from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.convolution import channels_first, channels_last, convolution
 from rnncc.nn.indexing import MAX_RANKED, element_places, extremum_place, top_k
 from rnncc.nn.pooling import average_pool, max_pool
-from rnncc.nn.reduction import largest, mean
+from rnncc.nn.reduction import mean, picked_largest
 from rnncc.nn.transposed_convolution import transposed_convolution
 from rnncc.nn.windows import Window
 
@@ -228,11 +228,11 @@ class MaxPool(Spatial):
 
     def whole(self, b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
         """Of each channel."""
-        return largest(b, x, axes)
+        return picked_largest(b, x, axes, of_each=True)
 
     def pooled(self, b: Builder, x: SSAValue) -> SSAValue:
         """Of each window."""
-        return max_pool(b, x, self.windows)
+        return max_pool(b, x, self.windows, of_each=True)
 
 
 class AveragePool(MaxPool):
@@ -337,11 +337,15 @@ class TopK(Operator):
         e[self.ys[1]] = b.select(found, index, b.full_like(index, -1))
 
 
-OPERATORS: dict[str, type[Operator]] = {
+_OF_RANKS: dict[str, type[Operator]] = {
     "Conv": Conv,
-    "ConvTranspose": ConvTranspose,
     "MaxPool": MaxPool,
     "AveragePool": AveragePool,
+}
+OPERATORS: dict[str, type[Operator]] = {
+    **_OF_RANKS,
+    **{f"{kind}{rank}D": of for kind, of in _OF_RANKS.items() for rank in (1, 2, 3)},
+    "ConvTranspose": ConvTranspose,
     "ArgMax": ArgMax,
     "ArgMin": ArgMin,
     "TopK": TopK,

@@ -57,6 +57,11 @@ def gelu(at: NodeContext, x: Value, *, approximate: str = "none") -> Value:
     return activations.gelu(at.b, x, by_tanh=approximate == "tanh")
 
 
+def logit(at: NodeContext, x: Value, eps: Number | None = None) -> Value:
+    """ln(x / (1 - x))"""
+    return activations.logit(at.b, at.value(x), None if eps is None else float(eps))
+
+
 def softplus(at: NodeContext, x: Value, beta: Number = 1, threshold: Number = 20) -> Value:
     """ln(1 + e^(beta · x)) / beta; x where beta · x is above the threshold"""
     grown = at.scaled(x, beta)
@@ -105,6 +110,7 @@ OPERATORS: Table = {
     "hardsigmoid": hardsigmoid,
     "hardswish": hardswish,
     "silu": silu,
+    "logit": logit,
     "gelu": gelu,
     "softplus": softplus,
     "log_sigmoid_forward": log_sigmoid,

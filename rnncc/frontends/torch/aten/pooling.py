@@ -1,4 +1,4 @@
-"""Pooling of aten, over one axis or more; equal largest elements share the gradient."""
+"""Pooling of aten, over one axis or more; the first of equal largest elements has the gradient."""
 
 from __future__ import annotations
 
