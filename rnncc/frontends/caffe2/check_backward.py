@@ -74,7 +74,7 @@ def check_backward(op: Operator, part: BackwardPart, shapes: Shapes) -> None:
         gap = _gap(outputs[f"our {index}"], outputs[f"its {index}"], TOLERANCE[real])
         if gap > TOLERANCE[real]:
             what = f'"{gradient}" of its {part.name} is not the gradient of "{name}"'
-            raise op.error(f"{what}: random numbers show a difference of {gap:.0%}")
+            raise op.error(f"{what}: random numbers show a difference of {100 * gap:.2g}%")
 
 
 def _gap(computed: Array, its: Array, tolerance: float) -> float:
