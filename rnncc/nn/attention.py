@@ -11,7 +11,7 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import times
 from rnncc.nn.axes import transposed
 from rnncc.nn.linear import matmul
-from rnncc.nn.normalisation import softmax
+from rnncc.nn.normalisation import safe_softmax, softmax
 
 
 def attend(
@@ -21,6 +21,7 @@ def attend(
     value: SSAValue,
     scale: float | None = None,
     added: SSAValue | None = None,
+    safe: bool = False,
 ) -> tuple[SSAValue, SSAValue]:
     """softmax(scale · Q Kᵀ + added) V over the last two axes, and the weights of V.
 
@@ -32,11 +33,12 @@ def attend(
         value: [..., L, e].
         scale: 1 / √d without it.
         added: to the scores of shape [..., S, L], with which it broadcasts.
+        safe: whether rows of which all scores are -inf give zeros rather than NaN.
     """
     scale = 1 / math.sqrt(int(dims_of(query)[-1])) if scale is None else scale
     scores = times(b, matmul(b, query, transposed(b, key)), scale)
     scores = scores if added is None else b.add(scores, added)
-    weights = softmax(b, scores, len(dims_of(scores)) - 1)
+    weights = (safe_softmax if safe else softmax)(b, scores, len(dims_of(scores)) - 1)
     return matmul(b, weights, value), weights
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
@@ -23,6 +25,16 @@ def softmax(b: Builder, x: SSAValue, axis: int) -> SSAValue:
     """exp(x - max x) / sum exp(x - max x) along one axis; a row of -inf alone gives NaN."""
     exps = b.exp(b.sub(x, reduce_keepdims(b, "max", x, [axis])))
     return b.share(exps, reduce_keepdims(b, "sum", exps, [axis]))
+
+
+def safe_softmax(b: Builder, x: SSAValue, axis: int) -> SSAValue:
+    """Softmax along one axis; a row of -inf alone, such as one that is masked, gives zeros, and has
+    zeros as its gradient."""
+    most = b.stop_gradient(reduce_keepdims(b, "max", x, [axis]))
+    none = b.compare("eq", most, b.full_like(most, -math.inf))
+    exps = b.exp(b.sub(x, b.select(none, b.full_like(most, 0.0), most)))
+    sums = reduce_keepdims(b, "sum", exps, [axis])
+    return b.share(exps, b.select(none, b.full_like(sums, 1.0), sums))
 
 
 def log_softmax(b: Builder, x: SSAValue, axis: int) -> SSAValue:

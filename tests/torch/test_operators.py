@@ -67,6 +67,29 @@ OPERATORS: dict[str, Operator] = {
         F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), y.detach().abs())
         + F.binary_cross_entropy(y.sigmoid(), x.sigmoid(), reduction="sum")
     ),
+    "bounds the wrong way round": lambda x, y, n: x.clamp(y, y - 1) + y.clamp(1, -1),
+    "attention of masked rows": lambda x, y, n: F.scaled_dot_product_attention(
+        x[None],
+        y[None],
+        y[None] * 2,
+        torch.tensor([[1, 0, 1, 1], [0] * 4, [1] * 4, [0, 1, 0, 0]]) > 0,
+    ),
+    "margins of several labels": lambda x, y, n: (
+        F.multilabel_margin_loss(x[:2, :4], torch.tensor([[3, 0, -1, 1], [1, -1, 0, 0]]))
+        + F.multilabel_margin_loss(y[0], n.flip(0), reduction="sum")
+    ),
+    "slopes below 0 that are drawn in training": lambda x, y, n: F.rrelu(x) + F.rrelu(y, 0.2, 0.4),
+    "normal likelihood": lambda x, y, n: (
+        F.gaussian_nll_loss(x, y, (x[:, 0] * y[:, 0]).square(), full=True)
+        + F.gaussian_nll_loss(y, x, x.square() * (x > 0), reduction="sum", eps=0.1)
+    ),
+    "bags of rows": lambda x, y, n: F.embedding_bag(
+        n[:4] % 3, x, torch.tensor([0, 1, 1]), mode="sum", per_sample_weights=y[0, :4]
+    ),
+    "means of bags": lambda x, y, n: F.embedding_bag(n[:4].view(2, 2) % 4, x, padding_idx=0),
+    "largest of bags": lambda x, y, n: F.embedding_bag(
+        n % 4, x, torch.tensor([0, 2, 2, 6]), mode="max", include_last_offset=True, padding_idx=1
+    ),
     "running sum": lambda x, y, n: x.cumsum(0) * y.cumsum(-1),
     "running sum of whole numbers": lambda x, y, n: n.cumsum(0) + (n > 2).cumsum(0),
     "softmax of whole numbers": lambda x, y, n: torch.softmax(n, 0, dtype=torch.float32),

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 import torch._decomp
 
+from rnncc.frontends.torch.losses import ASKING, multilabel_margin_loss
 from rnncc.frontends.torch.lower import translation_of
 from rnncc.frontends.torch.spectra import istft, stft
 
@@ -38,6 +39,9 @@ def beside_core() -> dict[Any, Any]:
         ops.one_hot.default: _one_hot,
         ops.cosine_similarity.default: _cosine_similarity,
         ops.rrelu_with_noise_functional.default: _rrelu,
+        ops.multilabel_margin_loss_forward.default: multilabel_margin_loss,
+        ops._embedding_bag.default: _embedding_bag,
+        ops._embedding_bag_forward_only.default: _embedding_bag,
     }
     return {**known, **own}
 
@@ -60,7 +64,12 @@ def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any
 
 
 def _rrelu(
-    x: Any, noise: Any, lower: float, upper: float, training: bool = False, generator: Any = None
+    x: Any,
+    noise: Any,
+    lower: float = 1 / 8,
+    upper: float = 1 / 3,
+    training: bool = False,
+    generator: Any = None,
 ) -> tuple[Any, Any]:
     """Below 0 times a random number, of which backward reads the noise."""
     if not training:
@@ -68,6 +77,43 @@ def _rrelu(
     factors = torch.rand_like(x) * (upper - lower) + lower
     noise = torch.where(x <= 0, factors, torch.ones_like(x))
     return x * noise, noise
+
+
+def _embedding_bag(
+    weight: Any,
+    indices: Any,
+    offsets: Any,
+    scale_grad_by_freq: bool = False,
+    mode: int = 0,
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: int = -1,
+) -> tuple[Any, Any, Any, Any]:
+    """Sums (mode 0), means (1) or largest elements (2) of the rows of each bag, 0 of none."""
+    if scale_grad_by_freq or sparse:
+        return NotImplemented
+    starts = offsets[:-1] if include_last_offset else offsets
+    bags, places = starts.shape[0], torch.arange(indices.shape[0], device=indices.device)
+    bag = (places.unsqueeze(1) >= starts).sum(1) - 1
+    counts = (
+        (indices != padding_idx) if padding_idx >= 0 else torch.ones_like(bag, dtype=torch.bool)
+    )
+    rows = weight.index_select(0, indices)
+    if per_sample_weights is not None:
+        rows = rows * per_sample_weights.unsqueeze(1)
+    zeros = torch.zeros(bags, weight.shape[1], dtype=weight.dtype, device=weight.device)
+    if mode == 2:
+        lowest = rows.masked_fill(~counts.unsqueeze(1), -torch.inf)
+        at = bag.unsqueeze(1).expand_as(rows)
+        most = (zeros - torch.inf).scatter_reduce(0, at, lowest, "amax")
+        result = most.masked_fill(most == -torch.inf, 0)
+    else:
+        result = zeros.index_add(0, bag, rows.masked_fill(~counts.unsqueeze(1), 0))
+    sizes = torch.zeros_like(starts).index_add(0, bag, counts.to(starts.dtype))
+    if mode == 1:
+        result = result / sizes.clamp_min(1).unsqueeze(1)
+    return result, bag, sizes, offsets
 
 
 def _rms_norm(x: Any, shape: Any, weight: Any = None, eps: float | None = None) -> Any:
@@ -112,6 +158,7 @@ FUNCTIONS: dict[Any, Any] = {
     torch.nn.functional.cosine_similarity: _cosine_similarity,
     torch.rms_norm: _rms_norm,
     torch.nn.functional.rms_norm: _rms_norm,
+    **ASKING,
     torch.functional.stft: stft,
     torch.istft: istft,
 }

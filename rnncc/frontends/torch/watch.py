@@ -32,6 +32,7 @@ from torch.utils.hooks import BackwardHook
 from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.checks import checked, expected
+from rnncc.frontends.torch.losses import ASKING
 from rnncc.frontends.torch.readings import (
     CHANGES,
     HOOKS,
@@ -152,6 +153,7 @@ class Questions(TorchFunctionMode):
             return func(*args, **(kwargs or {}))
         if torch.is_inference_mode_enabled():
             refuse_inference(location)
+        func = ASKING.get(func, func)
         name = _name_of(func)
         asked = name in HOOKS | STATUS | CHANGES
         if asked or func in (SWITCH, torch.Tensor.__bool__):

@@ -95,12 +95,12 @@ def number_of(kind: str) -> Translation:
 def clamp(
     at: NodeContext, x: Value, low: Operand | None = None, high: Operand | None = None
 ) -> Value:
-    """x held within bounds, which are part of where its slope is 1"""
+    """x held within bounds, which are part of where its slope is 1; `high` where `low` is above"""
     x = at.value(x)
-    if high is not None:
-        x = at.b.select(at.b.compare("gt", x, at.value(high)), at.value(high), x)
     if low is not None:
         x = at.b.select(at.b.compare("lt", x, at.value(low)), at.value(low), x)
+    if high is not None:
+        x = at.b.select(at.b.compare("gt", x, at.value(high)), at.value(high), x)
     return x
 
 

@@ -121,7 +121,8 @@ def scaled_attention(
         mask = b.compare("le", b.iota((steps, keys), 1), b.iota((steps, keys), 0))
     if mask is not None and dtype_of(mask) == "i1":
         mask = b.select(mask, zero, never)
-    return attend(b, query, key, value, None if scale is None else float(scale), mask)
+    factor = None if scale is None else float(scale)
+    return attend(b, query, key, value, factor, mask, safe=mask is not None)
 
 
 def checked(at: NodeContext, *_: object, **__: object) -> None:

@@ -167,6 +167,11 @@ def softmax(at: NodeContext, x: Value, dim: int, dtype: object = None) -> Value:
     return normalisation.softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
 
 
+def safe_softmax(at: NodeContext, x: Value, dim: int, dtype: object = None) -> Value:
+    """Softmax, of rows of -inf alone zeros"""
+    return normalisation.safe_softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
+
+
 def log_softmax(at: NodeContext, x: Value, dim: int, dtype: object = None) -> Value:
     """x - max x - ln sum exp(x - max x)"""
     return normalisation.log_softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
@@ -214,5 +219,6 @@ OPERATORS: Table = {
     "var.correction": variance,
     "var_mean.correction": variance_and_mean,
     **dict.fromkeys(("_softmax", "softmax.int"), softmax),
+    "_safe_softmax": safe_softmax,
     **dict.fromkeys(("_log_softmax", "log_softmax.int"), log_softmax),
 }
