@@ -153,25 +153,26 @@ def perm_behind(op: RnnOp, perm: Perm) -> Perm:
 
 def _with_gradient(b: Builder, op: WithGradient) -> SSAValue:
     """The same of what transposes read; within the body they move on as they do outside."""
-    block = Block(arg_types=[_bare(value).type for value in (op.x, *op.reads)])
+    block = Block(arg_types=[_bare(value)[0].type for value in (op.x, *op.reads)])
     inner = Builder(block, b.loc)
-    operands = list[SSAValue]()
+    operands, grads = list[SSAValue](), list[SSAValue]()
     for value, arg in zip((op.x, *op.reads), block.args, strict=True):
-        turned = _is_transpose(value)
-        operands.append(inner.transpose(arg, get_ints(value.owner.perm)) if turned else arg)
-    grads = [
-        _turned_back(inner, grad, get_ints(value.owner.perm)) if _is_transpose(value) else grad
-        for value, grad in zip(op.inputs, inner.inline(op.body.block, operands), strict=True)
-    ]
-    bare = [[_bare(value) for value in values] for values in (op.inputs, op.reads)]
-    y = b.with_gradient(_bare(op.x), *bare, inner, grads)
+        perm = _bare(value)[1]
+        operands.append(arg if perm is None else inner.transpose(arg, perm))
+    made = inner.inline(op.body.block, operands)
+    for value, grad in zip(op.inputs, made, strict=True):
+        perm = _bare(value)[1]
+        grads.append(grad if perm is None else _turned_back(inner, grad, perm))
+    inputs, reads = ([_bare(value)[0] for value in values] for values in (op.inputs, op.reads))
+    y = b.with_gradient(_bare(op.x)[0], inputs, reads, inner, grads)
     sink(block, set(operands))
     return y
 
 
-def _bare(value: SSAValue) -> SSAValue:
-    """What a transpose reads; any other value."""
-    return value.owner.x if isinstance(value.owner, Transpose) else value
+def _bare(value: SSAValue) -> tuple[SSAValue, Perm | None]:
+    """What a transpose reads, and how it permutes; any other value."""
+    op = value.owner
+    return (op.x, get_ints(op.perm)) if isinstance(op, Transpose) else (value, None)
 
 
 def _order_behind(op: Broadcast, perm: Perm) -> list[int]:
