@@ -14,9 +14,9 @@ from math import prod
 from typing import Any
 
 from rnncc_runtime.arrays import Specs, read_specs
+from rnncc_runtime.signatures import PARAMETERS
 
 from rnncc.errors import CompileError
-from rnncc.kern.signatures import PARAMETERS
 from rnncc.sizes import TIME
 
 Answer = Callable[[bytes], bytes]
