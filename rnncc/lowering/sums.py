@@ -82,9 +82,9 @@ def _copied(
     copied = list[SSAValue]()
     if len(kept) > 1 and not lowering.target.waits_are_dear:
         for rule in (_strided, _narrow):
-            found = rule(lowering, op, kept, reduced)
-            lowering.places.update({value: lowering.dense(value) for value in found})
-            copied += found
+            emitted = rule(lowering, op, kept, reduced)
+            lowering.places.update({value: lowering.dense(value) for value in emitted})
+            copied += emitted
     return copied
 
 

@@ -42,12 +42,12 @@ def check_order(block: Block) -> None:
 
     These see nothing of the blocks around them.
     """
-    known = set[SSAValue](block.args)
+    defined = set[SSAValue](block.args)
     for op in block.ops:
-        expect(all(v in known for v in op.operands), f"{op.name} reads what is made behind it")
+        expect(all(v in defined for v in op.operands), f"{op.name} reads what is made behind it")
         for inner in (block for region in op.regions for block in region.blocks):
             check_order(inner)
-        known.update(op.results)
+        defined.update(op.results)
 
 
 def check_facts(c: Compilation) -> None:

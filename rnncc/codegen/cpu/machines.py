@@ -137,8 +137,8 @@ def _host(triple: str, cpu: str, features: Any, family: Family) -> CpuTarget:
         text = f"{text},-prefer-256-bit"
         bf16 = bool(features.get("avx512bf16")) and family.quick_bf16
         dots = bool(features.get("avx512vnni")), bf16
-        known = [name for name in AMX.values() if features.get(name)]
-        tiles = _tiles(triple, known) if known and permitted() else ()
+        amx = [name for name in AMX.values() if features.get(name)]
+        tiles = _tiles(triple, amx) if amx and permitted() else ()
         return CpuTarget(triple, cpu, text, 16, 32, True, *dots, tiles)
     lanes = 8 if features.get("avx2") else 4
     dot = lanes == 8 and bool(features.get("avxvnni"))

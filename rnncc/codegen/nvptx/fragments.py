@@ -157,8 +157,8 @@ class RowReader:
         for i in range(QUAD):
             number = b.add(k, I32(i))
             inside = I1(1) if sure else b.icmp_signed("<", number, depth)
-            known = b.zext(b.select(inside, number, I32(0)), I64)
-            value = emit.load(emit.along(row, [gemm.k_step], [known]))
+            safe = b.zext(b.select(inside, number, I32(0)), I64)
+            value = emit.load(emit.along(row, [gemm.k_step], [safe]))
             loaded.append(b.select(inside, value, ZERO))
         return loaded
 
@@ -173,8 +173,8 @@ class RowReader:
         for i in range(QUAD):
             number = b.add(k, I32(i))
             inside = I1(1) if sure else b.icmp_signed("<", number, I32(gemm.depth))
-            known = b.zext(b.select(inside, number, I32(0)), I64)
-            half = b.zext(emit.load(emit.along(row, [gemm.k_step], [known])), I32)
+            safe = b.zext(b.select(inside, number, I32(0)), I64)
+            half = b.zext(emit.load(emit.along(row, [gemm.k_step], [safe])), I32)
             halves.append(b.select(inside, half, I32(0)))
         return joined(emit, halves)
 

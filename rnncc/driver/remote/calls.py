@@ -147,8 +147,8 @@ class RemoteFunctions:
     ) -> int:
         """The block of a pointer."""
         if pointer in SIZES:
-            known = {**{TIME: 0}, **sizes} if name == "state_init" else sizes
-            size = self._size(SIZES[pointer], known)
+            all_sizes = {**{TIME: 0}, **sizes} if name == "state_init" else sizes
+            size = self._size(SIZES[pointer], all_sizes)
             filled = pointer == "state" and name == "step"
             return request.block(size, address if filled else None)
         blocks = list[int]()
