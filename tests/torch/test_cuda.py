@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from typing import Any
 
 import pytest
@@ -25,6 +23,7 @@ from tests.torch.cells import (
     torch,
 )
 from tests.torch.emulated_gpu import EmulatedGpu, cuda, devices, faults, gpu
+from tests.torch.tensor_memory import nothing_is_copied, tapes_go_with_the_graph
 
 rt: Any = pytest.importorskip("rnncc.torch")
 autograd: Any = pytest.importorskip("rnncc.torch.autograd")
@@ -146,35 +145,11 @@ def test_tensors_are_not_copied(gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatc
         return real(self, name, blocks, *rest)
 
     monkeypatch.setattr(cuda._Entry, "call", spy)
-    cell, xs = make_cell(MinimalGated), sequence(4).requires_grad_()
-    ys, last = rt.scan(cell, xs, cell.start)
-    weights = torch.ones_like(ys)
-    grads = torch.autograd.grad(ys, [xs, *cell.parameters()], weights)
-    for tensor in (xs, cell.start, *cell.parameters(), ys, last, weights, *grads):
-        assert tensor.data_ptr() in seen
+    nothing_is_copied(seen)
 
 
 def test_the_tape_goes_with_the_graph(gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    tapes, real = list[Any](), cuda.GpuCode.forward
-
-    def spy(self: Any, *groups: Any) -> Any:
-        tape = real(self, *groups)
-        tapes.append(weakref.ref(tape))
-        return tape
-
-    monkeypatch.setattr(cuda.GpuCode, "forward", spy)
-    cell = make_cell(MinimalGated)
-    gc.collect()
-    gc.disable()
-    try:
-        ys, last = rt.scan(cell, sequence(4), cell.start)
-        assert tapes[0]() is not None
-        del ys, last
-        assert tapes[0]() is None
-        rt.scan(cell, sequence(4), cell.start)[0].sum().backward()
-        assert tapes[1]() is None
-    finally:
-        gc.enable()
+    tapes_go_with_the_graph(cuda.GpuCode, monkeypatch)
 
 
 def test_retained_graph(gpu: EmulatedGpu) -> None:
