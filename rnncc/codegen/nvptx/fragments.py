@@ -104,13 +104,13 @@ class WeightWords:
         inside = b.icmp_signed("<", number, I64(op.units))
         # Behind the last unit any weights do: sums of theirs are not stored.
         begin, step = self.source.place(b.select(inside, number, I64(op.units - 1)))
-        known = I1(1) if sure else b.icmp_signed("<", pair, I32(self.source.words))
-        here = b.zext(b.select(known, pair, I32(0)), I64)
+        within = I1(1) if sure else b.icmp_signed("<", pair, I32(self.source.words))
+        here = b.zext(b.select(within, pair, I32(0)), I64)
         at = b.add(b.mul(here, I64(self.slots)), b.zext(slot, I64))
         place = emit.at(self.source.packed, b.add(begin, b.mul(at, step)))
         word = b.load(place.base, typ=I32, align=4)
         # Rows have zeros behind the depth as well: 0 times what lies there could be NaN.
-        return b.select(known, word, I32(0))
+        return b.select(within, word, I32(0))
 
     def fragment(self, lane: Lane, tile: int, depth_tile: Value, sure: bool) -> list[Value]:
         """The lane's part of a tile of A, from device memory; `sure`: as of words."""

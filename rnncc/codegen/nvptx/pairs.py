@@ -99,10 +99,10 @@ def row_of(loop: For, op: Gemm, value: SSAValue, dtype: str, if_wanted: bool = F
     if not isinstance(row, Row) or get_access(op.a_access) != dense_rows:
         return None
     buffer = row.buffer.owner
-    known = isinstance(buffer, Buffer) and buffer.dtype == dtype and _is_kept(buffer, if_wanted)
+    kept = isinstance(buffer, Buffer) and buffer.dtype == dtype and _is_kept(buffer, if_wanted)
     steps = get_dim(row.index) == Dim.of(loop.index.data)
     apart = get_dim(row.stride) == product(lines) * depth
-    return row if known and steps and apart and op.depth.data % RUN == 0 else None
+    return row if kept and steps and apart and op.depth.data % RUN == 0 else None
 
 
 def _is_kept(buffer: Buffer, if_wanted: bool) -> bool:
