@@ -1,6 +1,6 @@
 """PyTorch without what it measures and logs of its own: it does both at each reading of a loop.
 
-Nothing of that is tested here, and it took a twelfth of the time of the tests of PyTorch.
+Nothing of that is tested here, and it took about a tenth of the time of the tests of PyTorch.
 """
 
 from __future__ import annotations
