@@ -134,7 +134,7 @@ def bad_library_name(name: str) -> str:
     return "is a name of rnncc's own files" if name in _OURS else ""
 
 
-def did_you_mean(wrong: str, known: Iterable[str], otherwise: str) -> str:
+def did_you_mean(wrong: str, names: Iterable[str], otherwise: str) -> str:
     """A hint with up to three names like a wrong one: those that hold it, else those near it.
 
     Args:
@@ -142,7 +142,7 @@ def did_you_mean(wrong: str, known: Iterable[str], otherwise: str) -> str:
     """
     from difflib import get_close_matches
 
-    of = {name.lower(): name for name in known}
+    of = {name.lower(): name for name in names}
     word = wrong[:40].lower()
     holding = [name for name in of if len(word) > 2 and word in name]
     near = sorted(holding, key=len)[:3] or get_close_matches(word, of, 3)

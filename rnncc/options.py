@@ -120,9 +120,9 @@ class Options:
             CompileError: an option is unknown or its value makes no sense.
         """
         chosen = _with_target(chosen)
-        known = [entry.name for entry in fields(Options)]
-        if unknown := sorted(chosen.keys() - set(known)):
-            raise CompileError("", f"no option is named {', '.join(unknown)}", ", ".join(known))
+        names = [entry.name for entry in fields(Options)]
+        if unknown := sorted(chosen.keys() - set(names)):
+            raise CompileError("", f"no option is named {', '.join(unknown)}", ", ".join(names))
         values = {key: value for key, value in chosen.items() if value is not None}
         _check_kinds(values)
         values["name"] = _checked_name(values["name"]) if "name" in values else _name_of(net)

@@ -33,8 +33,10 @@ def parse_sizes(
         if not equals:
             name = symbols[place] if place < len(symbols) else f"size number {place + 1}"
         if name not in symbols:
-            known = f"its sizes are {', '.join(symbols)}" if symbols else "its shapes are numbers"
-            raise CompileError(option, f"the net has no {name}", known)
+            expected = (
+                f"its sizes are {', '.join(symbols)}" if symbols else "its shapes are numbers"
+            )
+            raise CompileError(option, f"the net has no {name}", expected)
         if not (value.isascii() and value.isdigit()):
             raise CompileError(option, f"{value!r} is not a number from 0 up")
         sizes[name] = int(value)

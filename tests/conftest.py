@@ -14,6 +14,7 @@ from hypothesis import settings
 from rnncc.packaging.link import link_shared
 from tests import draw, samples
 from tests.golden import CASES, CONTROL, SHARED
+from tests.quick_torch import quicken
 
 os.environ["RNNCC_CACHE"] = "0"  # what is tested is this compiler, not what an earlier one made
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -49,6 +50,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Look for garbage seldom: each look goes through all tests and what they keep compiled."""
+    quicken()
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)

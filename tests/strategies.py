@@ -166,7 +166,7 @@ def _tame(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
 
 
 def _positions(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
-    """Whole numbers that depend on the place, as floats."""
+    """Integers that depend on the place, as floats."""
     x = _pick(draw, pool, 1)
     dims = dims_of(x)
     dtype = draw(st.sampled_from(["i32", "i64"]))
@@ -191,7 +191,7 @@ def _drawn(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
 
 
 def _masked(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
-    """A choice by whole numbers alone, which no rounding tips over."""
+    """A choice by integers alone, which no rounding tips over."""
     x, y = _pick(draw, pool, 1), _pick(draw, pool)
     dims = dims_of(x)
 

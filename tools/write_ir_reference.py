@@ -25,14 +25,14 @@ sizes: `tensor<?x?x40xf32, ["T", "N", "40"]>`. Sizes are polynomials over symbol
 a factor may be a quotient, rounded up (`T/2`, `(T + 1)/3`), or a formula where that is positive
 (`max(T - 5, 0)`).
 
-In `rnncc/ir`, `dims.py` is `Dim`, in one canonical form, `size_proofs.py` proves that a formula is
-never negative, `types.py` keeps symbolic shapes in the encoding of xDSL's own tensor type. `ops/`
-has a file a family: each op is one class with its type rule (`infer`), its meaning in NumPy
-(`evaluate`), its gradient (`vjp`), and what passes ask of it: axes, batches, costs
-([adding-an-op.md](adding-an-op.md)). `builder.py` appends ops with NumPy's broadcasting and a
-source location each, `gates.py` builds conditionals and loops from scans. `interpreter.py` runs a
-program by `evaluate`: the oracle of the tests. `program.py` holds a net and the arrays of its
-parameters, which are never attributes.
+In `rnncc/ir`, `dims.py` is `Dim`, in one canonical form, a sum of the products of `monomials.py`;
+`size_proofs.py` proves that a formula is never negative, `types.py` keeps symbolic shapes in the
+encoding of xDSL's own tensor type. `ops/` has a file a family: each op is one class with its type
+rule (`infer`), its meaning in NumPy (`evaluate`), its gradient (`vjp`), and what passes ask of it:
+axes, batches, costs ([adding-an-op.md](adding-an-op.md)). `builder.py` appends ops with NumPy's
+broadcasting and a source location each, `gates.py` builds conditionals and loops from scans.
+`interpreter.py` runs a program by `evaluate`: the oracle of the tests. `program.py` holds a net and
+the arrays of its parameters, which are never attributes.
 """
 
 

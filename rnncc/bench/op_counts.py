@@ -139,9 +139,9 @@ def instructions(body: Block, target: CpuTarget) -> tuple[int, int]:
     emit = Emit.begin(function, target, [])
     emit.symbols = _AnySize()
     code = RegionCode(emit, body, body.args)
-    known: dict[SSAValue, Value] = dict(zip(body.args, function.args, strict=True))
+    by_operand: dict[SSAValue, Value] = dict(zip(body.args, function.args, strict=True))
     scalars = code.invariants({}, lambda axis: I64(0))
-    code.vectors(scalars, known, lambda axis: emit.splat(I64(0), target.lanes), target.lanes)
+    code.vectors(scalars, by_operand, lambda axis: emit.splat(I64(0), target.lanes), target.lanes)
     lines: list[Value] = function.entry_basic_block.instructions
     texts = [str(line).rpartition(" = ")[2] for line in lines]
     kinds = [text.split()[0] for text in texts]

@@ -67,13 +67,13 @@ def chosen_peers(
         return [peer for peer in quick if peer.installed]
     if names.strip() == "all":
         return [peer for peer in several if peer.installed]
-    known = {peer.name.lower(): peer for peer in several}
+    by_name = {peer.name.lower(): peer for peer in several}
     words = [word for word in map(str.strip, names.split(",")) if word not in ("", "none")]
     for word in words:
-        if word.lower() not in known:
+        if word.lower() not in by_name:
             hint = ", ".join(peer.name for peer in several) + ", all, none"
             raise CompileError("--peers", f"no peer is named {word!r}", hint)
-    contenders = [known[word.lower()] for word in words]
+    contenders = [by_name[word.lower()] for word in words]
     for peer in contenders:
         if not peer.installed:
             raise CompileError("--peers", f"{peer.name} is not installed")

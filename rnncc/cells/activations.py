@@ -71,9 +71,9 @@ def gate_activation(activation: Activation) -> Function:
     return _find("gate_activation", activation, GATE_ACTIVATIONS)
 
 
-def _find(option: str, activation: Activation, known: dict[str, Function]) -> Function:
+def _find(option: str, activation: Activation, functions: dict[str, Function]) -> Function:
     if callable(activation):
         return activation
-    if activation not in known:
-        raise CompileError("", f"{option} {activation!r} is not one of {', '.join(known)}")
-    return known[activation]
+    if activation not in functions:
+        raise CompileError("", f"{option} {activation!r} is not one of {', '.join(functions)}")
+    return functions[activation]

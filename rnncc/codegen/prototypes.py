@@ -6,13 +6,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnncc.kern.signatures import (
-    CUDA_SUFFIX,
-    PARAMETERS,
-    PART,
-    PART_SUFFIX,
-    cuda_parameters,
-)
+from rnncc_runtime.signatures import CUDA_SUFFIX, PARAMETERS
+
+from rnncc.kern.signatures import PART, PART_SUFFIX, cuda_parameters
 from rnncc.names import c_names
 from rnncc.sizes import TIME
 

@@ -128,6 +128,7 @@ def resolve(
     Raises:
         CompileError: there is no such machine.
     """
+    # `cpu`, `c99` or `nvptx` name a row alone; a platform names a machine too
     triple = None if target in TARGETS and target not in PLATFORMS else target
     return _module(target).resolve(triple, cpu, knobs or {})
 

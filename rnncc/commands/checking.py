@@ -231,10 +231,10 @@ def _draw(program: Program, sizes: Mapping[str, int], named: Collection[str]) ->
     """
     rng, arrays = np.random.default_rng(0), dict[str, Array]()
     most = min(size for symbol, size in {**SIZES, **sizes}.items() if symbol != BATCH)
-    known = {*named, *program.arrays}
+    with_values = {*named, *program.arrays}
     params = {name: op.y for name, op in program.params.items()}
     for name, value in (program.net.inputs | params).items():
-        if name in known:
+        if name in with_values:
             continue
         shape, dtype = [d.evaluate(sizes) for d in dims_of(value)], dtype_of(value)
         if dtype in FLOATS:
@@ -294,6 +294,6 @@ class _Slopes:
         return CheckRow("gradient", name, compared, error if error == error else np.inf, tolerance)
 
     def _weighted(self, name: str, moved: Array) -> list[Array]:
-        known = {n: a for n, a in self.point.items() if n not in self.program.arrays}
-        outputs = run(self.program, {**known, name: moved}, np.float64, self.sizes)
+        inputs = {n: a for n, a in self.point.items() if n not in self.program.arrays}
+        outputs = run(self.program, {**inputs, name: moved}, np.float64, self.sizes)
         return [outputs[output] * weight for output, weight in self.outer.items()]

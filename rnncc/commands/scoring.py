@@ -200,9 +200,9 @@ def _shaped(row: Array, rest: Sequence[int | str], spec: TensorSpec, path: Path)
         width = int(np.prod([size for size in rest[1:] if isinstance(size, int)]))
         if width and row.size % width == 0:
             row = row.reshape(-1, *(size for size in rest[1:] if isinstance(size, int)))
-    known = [size for size in rest if isinstance(size, int)]
+    static = [size for size in rest if isinstance(size, int)]
     fixed = [n for n, size in zip(row.shape, rest, strict=False) if isinstance(size, int)]
-    if row.ndim != len(rest) or known != fixed:
+    if row.ndim != len(rest) or static != fixed:
         shown = ", ".join(map(str, rest))
         what = f"{spec.name} has a row of shape {list(row.shape)}, expected [{shown}]"
         raise CompileError(str(path), what, "a row is one sequence, without the batch")

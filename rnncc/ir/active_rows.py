@@ -53,12 +53,12 @@ def active_rows(block: Block, masks: Iterable[SSAValue]) -> Needed:
     Args:
         masks: values of the block, one bool a row, whose choices count.
     """
-    active, known, inner = Needed(), set(masks), dict[Scan, Needed]()
-    if not known and not any(isinstance(op, Scan) and row_masks(op) for op in block.ops):
+    active, flags, inner = Needed(), set(masks), dict[Scan, Needed]()
+    if not flags and not any(isinstance(op, Scan) and row_masks(op) for op in block.ops):
         return active
     results = [v for op in reversed(list(block.ops)) for v in op.results]
     for value in (*results, *block.args):
-        shares = {_share(use.operation, use.index, active, known, inner) for use in value.uses}
+        shares = {_share(use.operation, use.index, active, flags, inner) for use in value.uses}
         # Readers of different rows are taken to need all.
         share = shares.pop() if len(shares) == 1 else None
         if share is not None:

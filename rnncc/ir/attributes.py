@@ -38,7 +38,7 @@ def dim_attr(dim: Dim | int) -> StringAttr:
 
 
 def ints_attr(values: Sequence[int]) -> ArrayAttr[IntAttr]:
-    """Whole numbers as an attribute."""
+    """Integers as an attribute."""
     return ArrayAttr(IntAttr(v) for v in values)
 
 

@@ -48,5 +48,5 @@ def check_bounds(bounds: Iterable[Dim], sizes: Mapping[str, int]) -> None:
     """Raise `CompileError` if one of some formulas is negative."""
     for formula in bounds:
         if formula.symbols <= sizes.keys() and formula.evaluate(sizes) < 0:
-            known = ", ".join(f"{name} = {sizes[name]}" for name in sorted(formula.symbols))
-            raise CompileError("", f"a size {formula} is negative", known)
+            values = ", ".join(f"{name} = {sizes[name]}" for name in sorted(formula.symbols))
+            raise CompileError("", f"a size {formula} is negative", values)

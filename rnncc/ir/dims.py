@@ -23,12 +23,7 @@ from rnncc_runtime.sizes import Quotient as ParsedQuotient
 from rnncc_runtime.sizes import Size, Terms
 
 from rnncc.errors import SizeError
-from rnncc.sizes import TIME
-
-Monomial = tuple[str, ...]
-"""Factors of one product, in reading order: symbols and atoms. `()` is the constant's."""
-Term = tuple[Monomial, int]
-"""Such a product and its coefficient."""
+from rnncc.ir.monomials import Monomial, Term, divided, in_reading_order, term_text
 
 MOST_PAIRS, MOST_FACTORS, MOST_BITS = 4096, 16, 127
 """Of a product of formulas: pairs of terms, symbols in a term, bits of a number."""
@@ -162,12 +157,12 @@ class Dim:
             return None
         lead, *others = divisor.terms
         if not others:
-            parts = [_part(term, lead) for term in self.terms]
+            parts = [divided(term, lead) for term in self.terms]
             quotients = [part for part in parts if part is not None]
             return Dim(quotients) if len(quotients) == len(parts) else None
         rest, quotient = self, list[Term]()
         while rest.terms:
-            part = _part(rest.terms[0], lead)
+            part = divided(rest.terms[0], lead)
             if part is None or len(quotient) == MOST_STEPS:
                 return None
             quotient.append(part)
@@ -183,7 +178,7 @@ class Dim:
             raise SizeError(f"multiplies size formulas, giving more than {MOST_PAIRS} terms")
         for left, a in self.terms:
             for right, b in other.terms:
-                monomial = tuple(sorted(left + right, key=_reading_order))
+                monomial = in_reading_order(left + right)
                 factor = total.get(monomial, 0) + a * b
                 if len(monomial) > MOST_FACTORS:
                     what = f"gives a size formula with a product of more than {MOST_FACTORS} sizes"
@@ -221,7 +216,7 @@ class Dim:
     __index__ = __int__
 
     def __str__(self) -> str:
-        text = " + ".join(_term(monomial, factor) for monomial, factor in self.terms) or "0"
+        text = " + ".join(term_text(monomial, factor) for monomial, factor in self.terms) or "0"
         return text.replace("+ -", "- ")
 
     def __repr__(self) -> str:
@@ -323,35 +318,6 @@ def used_symbols(symbols: Iterable[str], dims: Iterable[Dim]) -> list[str]:
     """Those of some symbols that some formulas have, in their order."""
     used = frozenset[str]().union(*(dim.symbols for dim in dims))
     return [symbol for symbol in symbols if symbol in used]
-
-
-def _reading_order(name: str) -> tuple[bool, str]:
-    """Time first: T*N rather than N*T."""
-    return name != TIME, name
-
-
-def _term(monomial: Monomial, factor: int) -> str:
-    if not monomial:
-        return str(factor)
-    if factor in (1, -1):
-        return ("-" if factor < 0 else "") + "*".join(monomial)
-    return "*".join((str(factor), *monomial))
-
-
-def _part(term: Term, lead: Term) -> Term | None:
-    """A term divided by another, None where it does not divide."""
-    rest = _without(term[0], lead[0])
-    return None if rest is None or term[1] % lead[1] else (rest, term[1] // lead[1])
-
-
-def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
-    """The monomial divided by another, None where it does not divide."""
-    rest = list(monomial)
-    for name in part:
-        if name not in rest:
-            return None
-        rest.remove(name)
-    return tuple(rest)
 
 
 @lru_cache(maxsize=4096)

@@ -40,18 +40,18 @@ def run(
         CompileError: the sizes make that of a shape negative, or reach out of a tensor.
         ValueError: an array has another shape than the others tell.
     """
-    known = dict(sizes or {})
+    symbols = dict(sizes or {})
     arrays = {**program.arrays, **inputs}
     types = {**program.net.inputs, **{name: op.y for name, op in program.params.items()}}
     for name, value in types.items():
         for dim, size in zip(dims_of(value), np.shape(arrays[name]), strict=True):
-            unknown = dim.symbols - known.keys()
+            unknown = dim.symbols - symbols.keys()
             if len(unknown) == 1:
                 symbol = next(iter(unknown))
-                value = Size.parse(str(dim)).solve(symbol, size, known)
-                known |= {} if value is None else {symbol: value}
-    check_bounds(bounds_of(program.net, program.bounds), known)
-    context = Context(known, real)
+                value = Size.parse(str(dim)).solve(symbol, size, symbols)
+                symbols |= {} if value is None else {symbol: value}
+    check_bounds(bounds_of(program.net, program.bounds), symbols)
+    context = Context(symbols, real)
     cast = {n: _cast(context, types[n], a) for n, a in arrays.items() if n in types}
     args = [cast[name] for name in program.net.inputs]
     with np.errstate(all="ignore"):

@@ -37,9 +37,9 @@ def role_of(kind: str, of: str) -> Role:
     Raises:
         VerifyException: there is no such kind.
     """
-    for known in KINDS:
-        if known == kind:
-            return Role(known, of)
+    for member in KINDS:
+        if member == kind:
+            return Role(member, of)
     raise VerifyException(f"no kind of ports: {kind!r}")
 
 

@@ -50,7 +50,7 @@ def stored_bits(value: float, dtype: str) -> int:
 
 
 def quantise_units(weights: Array) -> tuple[Array, Array]:
-    """Whole numbers for [units, depth] weights as int8, and each unit's scale: max / 127.
+    """Integers for [units, depth] weights as int8, and each unit's scale: max / 127.
 
     A unit that holds inf or NaN gets the scale NaN.
     """
@@ -58,7 +58,7 @@ def quantise_units(weights: Array) -> tuple[Array, Array]:
 
 
 def quantise_rows(a: Array) -> tuple[Array, Array]:
-    """Whole numbers for rows along the last axis as int32, and each row's scale: max / 127.
+    """Integers for rows along the last axis as int32, and each row's scale: max / 127.
 
     A row that holds inf or NaN gets the scale NaN; one without a value of at least 2^-100 zeros.
     """

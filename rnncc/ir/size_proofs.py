@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rnncc.errors import SizeError
-from rnncc.ir.dims import Dim, Excess, Quotient, Term
+from rnncc.ir.dims import Dim, Excess, Quotient
+from rnncc.ir.monomials import Term
 
 MOST_CASES = 8
 """Atoms of one proof: each `max` doubles its cases."""
@@ -47,10 +48,10 @@ def _proved(dim: Dim, facts: Sequence[Dim], cases: int) -> bool:
         return False
     atom = max(dim.atoms, key=lambda atom: (atom.depth, atom))
     if isinstance(atom, Excess):
-        known = ((atom.inner, atom.inner), (Dim.of(0), -atom.inner))
+        candidates = ((atom.inner, atom.inner), (Dim.of(0), -atom.inner))
         return all(
             _proved(dim.substitute({atom: value}), (*facts, fact), cases - 1)
-            for value, fact in known
+            for value, fact in candidates
         )
     assert isinstance(atom, Quotient)
     return _proved(_bounded(dim, atom), facts, cases - 1)

@@ -136,7 +136,7 @@ class Row(IRDLOperation):
     stride = prop_def(StringAttr)
     rows = prop_def(IntAttr)
     y = result_def(BufferType)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure())  # an address: the kernel that takes it reads or writes
 
     def __init__(self, buffer: SSAValue, index: Dim, stride: Dim, rows: int = 1) -> None:
         super().__init__(
@@ -191,6 +191,7 @@ class For(IRDLOperation):
 
     name = "kern.for"
     inits = var_operand_def(BufferType)
+    # Symbols, not arguments of the block: offsets and trip counts inside are formulas over them.
     index = prop_def(StringAttr)
     start = prop_def(StringAttr)
     count = prop_def(StringAttr)

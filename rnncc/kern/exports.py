@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from rnncc_runtime.signatures import PARAMETERS
+
 from rnncc.ir.dims import Dim
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library
-from rnncc.kern.signatures import PARAMETERS, PART, PART_SUFFIX
+from rnncc.kern.signatures import PART, PART_SUFFIX
 from rnncc.records import record
 from rnncc.sizes import TIME
 

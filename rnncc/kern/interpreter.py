@@ -65,13 +65,13 @@ def _sizes(
     program: KernelProgram, inputs: Mapping[str, Array], fixed: Mapping[str, int]
 ) -> dict[str, int]:
     """The symbols' values: those given, then those that shapes show."""
-    known = dict(fixed)
+    sizes = dict(fixed)
     for port in (port for port in program.inputs if port.name in inputs):
         for dim, size in zip(port.dims, np.shape(inputs[port.name]), strict=True):
             # Only a size that is one symbol tells that symbol's value.
             if dim == Dim.of(next(iter(dim.symbols), 0)):
-                known.setdefault(str(dim), size)
-    return known
+                sizes.setdefault(str(dim), size)
+    return sizes
 
 
 class _Machine:

@@ -168,20 +168,20 @@ def place_weights(programs: Sequence[KernelProgram]) -> int:
     Returns:
         The bytes of all; each buffer's `offset` is set.
     """
-    end, known = 0, dict[tuple[str, bytes], int]()
+    end, places = 0, dict[tuple[str, bytes], int]()
     for program in programs:
         own = dict[tuple[str, bytes], int]()
         for buffer in params_of(program):
             # With one program nothing is shared, and large weights take a while to hash.
             key = _key(program, buffer) if len(programs) > 1 else None
-            if key is not None and key in known:
-                buffer.offset = dim_attr(known[key])
+            if key is not None and key in places:
+                buffer.offset = dim_attr(places[key])
                 continue
             start = _line(end)
             buffer.offset, end = dim_attr(start), start + int(buffer.bytes)
             if key is not None:
                 own[key] = start
-        known |= own
+        places |= own
     return end
 
 

@@ -42,7 +42,7 @@ def set_default_zeros(program: KernelProgram, names: Collection[str]) -> None:
             p = state[t]
         map i in N: y = p
     """
-    known: dict[tuple[str, Dim], Buffer] = {}
+    zeros: dict[tuple[str, Dim], Buffer] = {}
     labelled = {b.label.data: b for b in reversed(program.buffers)}  # the first of a name
     for number, port in enumerate(program.inputs):
         if port.name not in names:
@@ -51,9 +51,9 @@ def set_default_zeros(program: KernelProgram, names: Collection[str]) -> None:
         size = _room(buffer)
         if size is not None:
             key = buffer.dtype, size
-            if key not in known:
-                known[key] = _zeros(program, *key)
-            buffer.properties["default"] = known[key].label
+            if key not in zeros:
+                zeros[key] = _zeros(program, *key)
+            buffer.properties["default"] = zeros[key].label
             buffer.properties["ring"] = IntAttr(1)
             program.inputs[number] = replace(port, optional=True)
 

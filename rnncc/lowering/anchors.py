@@ -74,8 +74,8 @@ def is_turned_later(op: Transpose) -> bool:
     perm, dims, bytes = get_ints(op.perm), squeezed(dims_of(op.x)), ITEM_BYTES[dtype_of(op.x)]
     if perm[-1] == len(perm) - 1 or not isinstance(op.x.owner, Elementwise):
         return False
-    found, seen, queue = set[SSAValue](), set[SSAValue](), [op.x]
-    while queue and len(found) <= TURNED:
+    sources, seen, queue = set[SSAValue](), set[SSAValue](), [op.x]
+    while queue and len(sources) <= TURNED:
         value = queue.pop()
         if value in seen:
             continue
@@ -83,8 +83,8 @@ def is_turned_later(op: Transpose) -> bool:
         if isinstance(value.owner, Elementwise):
             queue += value.owner.operands
         elif squeezed(dims_of(value)) == dims and not isinstance(value.owner, Broadcast | Source):
-            found.add(value)
-    return len(found) > TURNED or any(ITEM_BYTES[dtype_of(v)] > bytes for v in found)
+            sources.add(value)
+    return len(sources) > TURNED or any(ITEM_BYTES[dtype_of(v)] > bytes for v in sources)
 
 
 def turns_bytes(value: SSAValue) -> bool:

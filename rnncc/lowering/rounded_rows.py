@@ -57,8 +57,8 @@ def store_rounded(program: KernelProgram) -> None:
             continue
         writes = [use for use in timeline(program.func).uses[buffer] if use.writes]
         writers = {use.op for use in writes}
-        known = all(use.value in names for use in writes)
-        if known and all(isinstance(op, Map) for op in writers):
+        rounded = all(use.value in names for use in writes)
+        if rounded and all(isinstance(op, Map) for op in writers):
             _store_besides(buffer, names, writers, readers)
     copies = _Copies(program)
     for op in list(program.func.walk()):

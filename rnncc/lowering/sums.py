@@ -82,9 +82,9 @@ def _copied(
     copied = list[SSAValue]()
     if len(kept) > 1 and not lowering.target.waits_are_dear:
         for rule in (_strided, _narrow):
-            found = rule(lowering, op, kept, reduced)
-            lowering.places.update({value: lowering.dense(value) for value in found})
-            copied += found
+            emitted = rule(lowering, op, kept, reduced)
+            lowering.places.update({value: lowering.dense(value) for value in emitted})
+            copied += emitted
     return copied
 
 
@@ -141,7 +141,7 @@ def _strided(
 
 def _below(lowering: Lowering, op: Reduce, kind: type[Operation]) -> list[SSAValue]:
     """What a reduction reads through views of a kind, where that is no buffer yet."""
-    found, seen, queue = dict[SSAValue, None](), set[SSAValue](), [op.x]
+    bases, seen, queue = dict[SSAValue, None](), set[SSAValue](), [op.x]
     while queue:
         value, base = queue.pop(), None
         if value in seen:
@@ -151,10 +151,10 @@ def _below(lowering: Lowering, op: Reduce, kind: type[Operation]) -> list[SSAVal
             value = view.x
             base = value if isinstance(view, kind) else base
         if base is not None and lowering.find(base) is None and base.owner.parent is op.parent:
-            found[base] = None
+            bases[base] = None
         elif isinstance(below := value.owner, Elementwise) and lowering.find(value) is None:
             queue += below.operands
-    return list(found)
+    return list(bases)
 
 
 def _turned(

@@ -304,9 +304,9 @@ class Lowering:
         masks = row_masks(scan) if isinstance(scan, Scan) else []
         self.masks.update(masks)
         self.needed |= active_rows(block, masks)
-        known = [*block.args, *(op.y for op in block.ops if isinstance(op, Param))]
+        stored = [*block.args, *(op.y for op in block.ops if isinstance(op, Param))]
         dear = self.target.waits_are_dear
-        plan = schedule(block, live_out, known, self._is_product, dear)
+        plan = schedule(block, live_out, stored, self._is_product, dear)
         for step in plan.steps:
             match step:
                 case Group():

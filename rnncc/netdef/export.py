@@ -72,8 +72,8 @@ def _fill(name: str, value: Any) -> OperatorDef:
         raise NetError("", f'the parameter "{name}" has no value')
     kind = "strings" if array.dtype.kind in "SUO" else array.dtype.name
     if kind not in _FILLS:
-        known = ", ".join(_FILLS)
-        raise NetError("", f'the parameter "{name}" is of type {array.dtype}', f"known: {known}")
+        names = ", ".join(_FILLS)
+        raise NetError("", f'the parameter "{name}" is of type {array.dtype}', f"known: {names}")
     suffix, write = _FILLS[kind]
     op = OperatorDef(type=f"GivenTensor{suffix}Fill", output=[name], name="")
     op.arg.add(name="shape").ints.extend(array.shape)

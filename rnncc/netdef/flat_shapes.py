@@ -44,23 +44,23 @@ def _shape_of(
     net: NetDef, steps: Steps, flattening: Flattening, params: Mapping[str, Array]
 ) -> Sizes | None:
     """The shape that the Reshape gives its data; None if it is not known."""
-    known: dict[Value, Sizes] = {}
+    contents: dict[Value, Sizes] = {}
     for name in flattening.inputs:
         array = params.get(name)
         if array is not None and array.ndim == 1 and array.dtype.kind == "i" and array.size < 9:
-            known[name, 0] = array.tolist()
+            contents[name, 0] = array.tolist()
     for index in sorted(flattening.ops - {flattening.reshape}):
         inputs, outputs = steps[index]
         args = Arguments(net.op[index], locate(net, index))
-        sizes = _sizes(net.op[index].type, args, inputs, flattening.data, known)
+        sizes = _sizes(net.op[index].type, args, inputs, flattening.data, contents)
         if sizes is not None:
-            known[outputs[0]] = sizes
+            contents[outputs[0]] = sizes
     reshape = net.op[flattening.reshape]
     if len(reshape.input) == 1:
         return [
             int(size) for size in Arguments(reshape, locate(net, flattening.reshape)).ints("shape")
         ]
-    return known.get(steps[flattening.reshape][0][1])
+    return contents.get(steps[flattening.reshape][0][1])
 
 
 def _sizes(

@@ -71,15 +71,15 @@ def expose(net: NetDef) -> NetDef:
     written is read as well if it is there before, because a branch that is not taken leaves it.
     """
     copy = copy_of(net)
-    known = set(net.external_input)
+    outside = set(net.external_input)
     for op in copy.op:
         if op.type in _SEEING:
             reads, writes = _beside(op, 1)
             left = (*op.output, *writes) if op.type in CONTROL else ()
-            _add(op.input, [*reads, *(name for name in left if name in known)])
+            _add(op.input, [*reads, *(name for name in left if name in outside)])
             _add(op.output, list(writes))
-        known.update(op.input)
-        known.update(op.output)
+        outside.update(op.input)
+        outside.update(op.output)
     return copy
 
 

@@ -29,9 +29,9 @@ def rename_blob(
     if not any(old in _names(n) for n in (net, init)):
         raise NetError(net.name, f'has no blob "{old}"')
     check_free(new)
-    for known in (net, init):
-        if new != old and new in visible_names(known):
-            raise NetError(known.name, f'the name "{new}" is taken')
+    for any_net in (net, init):
+        if new != old and new in visible_names(any_net):
+            raise NetError(any_net.name, f'the name "{new}" is taken')
     return _renamed(net, old, new), _renamed(init, old, new)
 
 

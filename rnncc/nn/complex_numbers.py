@@ -108,8 +108,8 @@ def power(b: Builder, z: Complex, exponent: Complex | float) -> Complex:
     if 0 < abs(exponent) <= 64 and exponent == int(exponent):
         magnitude_power = _whole_power(b, z, int(abs(exponent)))
         return magnitude_power if exponent > 0 else divide(b, one_like(b, z), magnitude_power)
-    known = log(b, z)
-    return exp(b, Complex(times(b, known.re, exponent), times(b, known.im, exponent)))
+    logarithm = log(b, z)
+    return exp(b, Complex(times(b, logarithm.re, exponent), times(b, logarithm.im, exponent)))
 
 
 def _whole_power(b: Builder, z: Complex, exponent: int) -> Complex:

@@ -48,8 +48,8 @@ class Transform:
         if self.length < _LEAST_FACTORED:
             return 1
         factors = (f for f in range(math.isqrt(self.length), 1, -1) if self.length % f == 0)
-        found = next(factors, 1)
-        return found if (found + self.length // found) * _LEAST_GAIN <= self.length else 1
+        factor = next(factors, 1)
+        return factor if (factor + self.length // factor) * _LEAST_GAIN <= self.length else 1
 
     @property
     def widest(self) -> int:

@@ -58,17 +58,17 @@ class Window:
         before = Dim.of(self.pads[0])
         if not (size.is_static and before.is_static) or self.rounds_up:
             return []
-        found = list[tuple[int, int, int, int]]()
+        runs = list[tuple[int, int, int, int]]()
         for i in range(int(self.count(size))):
             start = i * self.stride - int(before)  # of the window
             inside = [t for t in range(self.taps) if 0 <= start + t * self.dilation < int(size)]
             if not inside:
                 return []
-            if found and found[-1][1:3] == (inside[0], len(inside)):
-                found[-1] = (*found[-1][:3], found[-1][3] + 1)
+            if runs and runs[-1][1:3] == (inside[0], len(inside)):
+                runs[-1] = (*runs[-1][:3], runs[-1][3] + 1)
             else:
-                found.append((i, inside[0], len(inside), 1))
-        return found
+                runs.append((i, inside[0], len(inside), 1))
+        return runs
 
     def padded(
         self,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rnncc_runtime.signatures import CUDA_SUFFIX
+
 from rnncc.codegen.prototypes import STRUCTS
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Dim
@@ -12,7 +14,7 @@ from rnncc.kern.exports import exported, size_functions
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library
 from rnncc.kern.program import Port
-from rnncc.kern.signatures import CUDA_SUFFIX, SYNC_BYTES, cuda_parameters
+from rnncc.kern.signatures import SYNC_BYTES, cuda_parameters
 from rnncc.kern.training import Training
 from rnncc.names import c_names
 from rnncc.platforms import LINE, system_of

@@ -64,15 +64,15 @@ def _constants(metadata: Mapping[str, Any]) -> list[str]:
 
     names = dict(zip(metadata["symbols"], size_names(metadata), strict=True))
     stream = metadata["stream"]
-    known = {"WORKSPACE": metadata["workspace"], "STATE": stream.get("state")}
-    known |= {"STREAM_WORKSPACE": stream.get("workspace"), "TAPE": metadata.get("tape")}
+    sizes = {"WORKSPACE": metadata["workspace"], "STATE": stream.get("state")}
+    sizes |= {"STREAM_WORKSPACE": stream.get("workspace"), "TAPE": metadata.get("tape")}
 
     def macro(memory: str, formula: str) -> str:
         arguments = [c for s, c in names.items() if memory != "STATE" or s != TIME]
         called = f"{metadata['name']}_{memory}_BYTES({', '.join(arguments)})"
         return f"{called} ({c_largest(formula, names)})"
 
-    return [macro(memory, formula) for memory, formula in known.items() if formula is not None]
+    return [macro(memory, formula) for memory, formula in sizes.items() if formula is not None]
 
 
 def wrapper(metadata: Mapping[str, Any]) -> str:

@@ -54,10 +54,10 @@ def _origins(ops: Iterable[Operation], groups: Iterable[Iterable[SSAValue]]) -> 
 
 
 def _union(origins: dict[SSAValue, int], values: Iterable[SSAValue]) -> int:
-    found = 0
+    bits = 0
     for value in values:
-        found |= origins.get(value, 0)
-    return found
+        bits |= origins.get(value, 0)
+    return bits
 
 
 def _floats(values: Iterable[SSAValue]) -> list[SSAValue]:

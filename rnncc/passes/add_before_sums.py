@@ -94,6 +94,7 @@ def _pair(value: SSAValue) -> _Pair | None:
     other = partner.owner.x if isinstance(partner.owner, Neg) else partner
     own_less = (last is not value) != (isinstance(user, Sub) and last is user.b)
     other_less = (other is not partner) != (isinstance(user, Sub) and partner is user.b)
+    # -x - y: a sum and a negation, where joining is to leave one op
     if own_less and other_less:
         return None
     return _Pair(user, value, other, own_less, other_less)
@@ -101,6 +102,7 @@ def _pair(value: SSAValue) -> _Pair | None:
 
 def _rewrite(scan: Scan) -> bool:
     changed = False
+    # looked up again each time: a rewrite replaces ops that an earlier look found
     while found := _carries(scan):
         _add_terms(*found)
         changed = True
@@ -113,6 +115,7 @@ def _carries(scan: Scan) -> tuple[_Pair, Reduce, Reduce] | None:
     for final, terms in sums.items():
         if (pair := _pair(final)) is not None:
             other = sums.get(pair.other)
+            # a carry added to itself has one sum only: nothing to join
             if other is not None and other is not terms and _are_alike(terms, other):
                 return pair, terms, other
     return None
@@ -149,6 +152,7 @@ def _add_terms(pair: _Pair, terms: Reduce, other: Reduce) -> None:
     b = Builder.before(body.last_op)
     both = b.like(terms, [pair.joined(b, terms.x, other.x)])
     replace(before, [b.add(before.a, both)])
+    # the carry of `other` stays: it may have other readers, and has its own sum for them
     terms.detach()
     terms.erase()
     replace(pair.behind, [pair.own])

@@ -119,18 +119,18 @@ def _laid_out(block: Block, perm: Perm, states: Iterable[SSAValue]) -> set[SSAVa
     """What is a transpose by that order, once states are and transposes have moved behind ops."""
     laid = {*states}
     for op in block.ops:
-        known = [value in laid for value in op.operands]
+        laid_operands = [value in laid for value in op.operands]
         fits = [v in laid or isinstance(v.owner, Broadcast | Source) for v in op.operands]
         match op:
             case Transpose():
                 # Once more the same transpose would be another layout.
-                if get_ints(op.perm) == perm and not known[0]:
+                if get_ints(op.perm) == perm and not laid_operands[0]:
                     laid.add(op.y)
             case Elementwise() | Concat():
-                if any(known) and all(fits):
+                if any(laid_operands) and all(fits):
                     laid.add(op.y)
             case Slice():
-                if known[0]:
+                if laid_operands[0]:
                     laid.add(op.y)
             case _:
                 pass

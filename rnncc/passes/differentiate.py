@@ -129,9 +129,9 @@ def _sources(program: Program, name: str) -> list[SSAValue]:
 
 def _output(program: Program, name: str) -> SSAValue:
     if name not in program.net.outputs:
-        known = ", ".join(program.net.outputs)
+        names = ", ".join(program.net.outputs)
         raise CompileError(
-            program.source, f"no output {name!r} to differentiate; there are {known}"
+            program.source, f"no output {name!r} to differentiate; there are {names}"
         )
     return _checked(program, name, program.net.outputs[name])
 

@@ -94,8 +94,8 @@ def _check(program: Program, pairs: Mapping[str, str]) -> None:
     for name, output in pairs.items():
         for what, label, ports in (("input", name, inputs), ("output", output, outputs)):
             if label not in ports:
-                known = f"{what}s: {', '.join(ports)}"
-                raise CompileError(program.source, f'state: no {what} is named "{label}"', known)
+                names = f"{what}s: {', '.join(ports)}"
+                raise CompileError(program.source, f'state: no {what} is named "{label}"', names)
         one, other = inputs[name], outputs[output]
         if one.type != other.type:
             texts = [f"{dtype_of(v)} {shape_text(dims_of(v))}" for v in (one, other)]

@@ -215,14 +215,14 @@ def _computed(
 
 def _in_order(ends: Sequence[SSAValue]) -> list[SSAValue]:
     """Some values behind all that they are computed of, depth first."""
-    found, waiting = dict[SSAValue, None](), [*reversed(ends)]
+    ordered, waiting = dict[SSAValue, None](), [*reversed(ends)]
     while waiting:
         value = waiting[-1]
-        missing = [v for v in _operands(value) if v not in found]
+        missing = [v for v in _operands(value) if v not in ordered]
         waiting += reversed(missing)
         if not missing:
-            found[waiting.pop()] = None
-    return list(found)
+            ordered[waiting.pop()] = None
+    return list(ordered)
 
 
 def _operands(value: SSAValue) -> list[SSAValue]:

@@ -131,7 +131,7 @@ def _separate_products(block: Block) -> bool:
 def _runs_read(op: Matmul) -> Sequence[tuple[Dim, Dim]]:
     """The runs of columns, each from where and how many, that a body reads of a product that leaves
     the loop, if it reads nothing else of it, elementwise ops aside."""
-    last, found = len(dims_of(op.y)) - 1, dict[Dim, Dim]()
+    last, size_from = len(dims_of(op.y)) - 1, dict[Dim, Dim]()
     work, seen, leaves = [op.y], set[SSAValue](), False
     while work:
         value = work.pop()
@@ -143,11 +143,11 @@ def _runs_read(op: Matmul) -> Sequence[tuple[Dim, Dim]]:
                     work += [reader.y] if reader.y not in seen else []
                     seen.add(reader.y)
                 case Slice() as part if part.axis.data == last:
-                    found[get_dim(part.start)] = get_dim(part.size)
+                    size_from[get_dim(part.start)] = get_dim(part.size)
                 case _:
                     return ()
     runs, start = list[tuple[Dim, Dim]](), Dim.of(0)
-    while leaves and start in found:
-        runs.append((start, found[start]))
-        start = start + found[start]
+    while leaves and start in size_from:
+        runs.append((start, size_from[start]))
+        start = start + size_from[start]
     return runs if len(runs) > 1 and start == dims_of(op.y)[last] else ()

@@ -187,15 +187,15 @@ def _merge_ys(loop: Loop) -> None:
     Behind a gate bools are left alone: they are false in steps that do not run, a broadcast is not.
     """
     rows = {y.row for y in loop.ys if loop.gate is None or dtype_of(y.row) != "i1"}
-    known, kept = {x.arg: x.outer for x in loop.xs if x.arg in rows}, list[Yielded]()
+    outside, kept = {x.arg: x.outer for x in loop.xs if x.arg in rows}, list[Yielded]()
     for const in (c for c in loop.consts if c.arg in rows):
-        known[const.arg] = spread(Builder.before(loop.scan), const.outer, loop.steps)
+        outside[const.arg] = spread(Builder.before(loop.scan), const.outer, loop.steps)
     for y in loop.ys:
         assert y.result is not None
-        if y.row in known:
-            y.result.replace_all_uses_with(known[y.row])
+        if y.row in outside:
+            y.result.replace_all_uses_with(outside[y.row])
         else:
-            known[y.row] = y.result
+            outside[y.row] = y.result
             kept.append(y)
     loop.ys = kept
 

@@ -80,12 +80,13 @@ def _sink(scan: Scan, keeps_rows: bool) -> bool:
     loop.ys += [Yielded(value) for value in plan.leaving if value not in yielded]
     scan = loop.rebuild()
     consts, _, rows = scan.groups
-    known = dict(zip(scan.yields[1], scan.ys, strict=True)) | dict(zip(rows, scan.xs, strict=True))
+    pairs = zip((*scan.yields[1], *rows), (*scan.ys, *scan.xs), strict=True)
+    sequences: dict[SSAValue, SSAValue] = dict(pairs)
     for index in plan.rows:  # they are to be computed outside, not read from what the loop yields
-        known.pop(scan.yields[1][index], None)
+        sequences.pop(scan.yields[1][index], None)
     assert scan.next_op is not None
     fixed = dict(zip(consts, scan.consts, strict=True))
-    outside = Outside(scan.next_op, scan.steps, kinds_of(scan), fixed, known)
+    outside = Outside(scan.next_op, scan.steps, kinds_of(scan), fixed, sequences)
     for index, terms in plan.sums.items():
         total = scan.inits[index]
         for term in terms:

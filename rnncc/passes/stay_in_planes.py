@@ -61,13 +61,13 @@ class StayInPlanes(NetPass):
     name = "rnn-stay-in-planes"
 
     def rewrite(self, net: Net) -> bool:
-        found = [
+        transposes = [
             op
             for block in blocks_of(net.body.block)
             for op in block.ops
             if isinstance(op, Transpose) and _turns_back(op)
         ]
-        return run_all(sink(block, {op.y}) for op in found if (block := op.parent) is not None)
+        return run_all(sink(block, {op.y}) for op in transposes if (block := op.parent) is not None)
 
 
 def _turns_back(turned: Transpose) -> bool:

@@ -79,15 +79,15 @@ def _squeezed(scan: Scan) -> dict[Reshape, Reshape]:
 
     `Simplify` carries states without such axes.
     """
-    found = dict[Reshape, Reshape]()
+    squeezed = dict[Reshape, Reshape]()
     for arg, following in zip(scan.groups[1], scan.yields[0], strict=True):
         uses, last = [use.operation for use in arg.uses], following.owner
         first = uses[0] if len(uses) == 1 else None
         if not isinstance(first, Reshape) or not isinstance(last, Reshape):
             continue
         if first.only_units and dims_of(first.y) == dims_of(last.x):
-            found[first] = last
-    return found
+            squeezed[first] = last
+    return squeezed
 
 
 def _unsqueezed(scan: Scan, reshapes: Sequence[Reshape]) -> Scan:

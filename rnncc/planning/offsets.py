@@ -13,7 +13,8 @@ from operator import add, le
 
 import numpy as np
 
-from rnncc.ir.dims import Dim, Monomial
+from rnncc.ir.dims import Dim
+from rnncc.ir.monomials import Monomial
 from rnncc.kern.largest import Largest
 from rnncc.planning.lifetimes import Lifetime
 from rnncc.planning.order import (

@@ -68,9 +68,9 @@ class KernelPhases:
 
 def phases(func: Func, memory: NamedMemory) -> KernelPhases:
     """Those of all blocks of a function."""
-    found = KernelPhases()
-    _visit(func.body.block, memory, found, within_loop=False)
-    return found
+    kernel_phases = KernelPhases()
+    _visit(func.body.block, memory, kernel_phases, within_loop=False)
+    return kernel_phases
 
 
 def _visit(block: Block, memory: NamedMemory, found: KernelPhases, within_loop: bool) -> None:

@@ -76,14 +76,14 @@ def place_runs(
         fits: whether code for a run is as good for a place as for all.
         without: loops that are left as they are.
     """
-    found = list[PlaceRun]()
+    runs = list[PlaceRun]()
     for block in _blocks(func.body.block, without):
         for kernels in _sequences(block, takes):
             while len(kernels) > 1:
                 run = _longest(kernels, near, fits)
-                found += [] if run is None else [run]
+                runs += [] if run is None else [run]
                 kernels = kernels[1 if run is None else len(run.kernels) :]
-    return found
+    return runs
 
 
 def _blocks(block: Block, without: Container[Operation]) -> Iterator[Block]:

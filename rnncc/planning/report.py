@@ -151,6 +151,7 @@ def _buffers(
 def _row(buffer: Buffer, live: tuple[int, int], place: Planned | None, sizes: Sizes) -> BufferRow:
     names = buffer.label.data, buffer.role.data, buffer.dtype
     source = source_of(buffer.y)
+    # the caller's memory: nothing of the workspace
     if place is None:
         return BufferRow(*names, str(buffer.bytes), 0, *live, source=source)
     start, size = place.offset.evaluate(sizes), max(place.size.evaluate(sizes), 0)

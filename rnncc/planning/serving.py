@@ -31,7 +31,7 @@ def serving(program: KernelProgram) -> dict[Operation, tuple[Buffer, ...]]:
     if len(optional) < 2:
         return {}
     served: dict[Buffer, Outputs] = {op: frozenset([op]) & optional or None for op in outputs}
-    found: dict[Operation, tuple[Buffer, ...]] = {}
+    by_op: dict[Operation, tuple[Buffer, ...]] = {}
     names, ops = targets(program.func), list(program.func.body.block.ops)
     # Who reads a value stands behind the op that writes it, or in the same loop.
     for op in reversed(ops):
@@ -45,8 +45,8 @@ def serving(program: KernelProgram) -> dict[Operation, tuple[Buffer, ...]]:
         for buffer in (buffer for writes, buffer in touched if not writes):
             served[buffer] = _joined(served.get(buffer, NOTHING), here)
         if here is not None and here != optional:
-            found[op] = tuple(b for b in outputs if b in here)
-    return found
+            by_op[op] = tuple(b for b in outputs if b in here)
+    return by_op
 
 
 def _joined(a: Outputs, b: Outputs) -> Outputs:

@@ -76,8 +76,8 @@ def _fits(line: Timeline, giver: Buffer, heir: Buffer) -> bool:
 
 def _footprints(uses: Sequence[Use]) -> list[Footprint] | None:
     footprints = [use.footprint for use in uses]
-    known = [footprint for footprint in footprints if footprint is not None]
-    return known if len(known) == len(footprints) else None
+    static = [footprint for footprint in footprints if footprint is not None]
+    return static if len(static) == len(footprints) else None
 
 
 def _are_rows(

@@ -187,8 +187,8 @@ def _teach_comparison(operation: Any) -> None:
 
 def _is_pair(a: Any, b: Any) -> bool:
     """Whether these are the types of two Duals, or of a Dual and a number."""
-    known = all(isinstance(type_, Dual) or is_number(type_) for type_ in (a, b))
-    return known and not (is_number(a) and is_number(b))
+    scalars = all(isinstance(type_, Dual) or is_number(type_) for type_ in (a, b))
+    return scalars and not (is_number(a) and is_number(b))
 
 
 def _sloped(type_: Any) -> bool:

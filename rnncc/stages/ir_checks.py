@@ -42,12 +42,12 @@ def check_order(block: Block) -> None:
 
     These see nothing of the blocks around them.
     """
-    known = set[SSAValue](block.args)
+    defined = set[SSAValue](block.args)
     for op in block.ops:
-        expect(all(v in known for v in op.operands), f"{op.name} reads what is made behind it")
+        expect(all(v in defined for v in op.operands), f"{op.name} reads what is made behind it")
         for inner in (block for region in op.regions for block in region.blocks):
             check_order(inner)
-        known.update(op.results)
+        defined.update(op.results)
 
 
 def check_facts(c: Compilation) -> None:
@@ -59,8 +59,8 @@ def check_facts(c: Compilation) -> None:
     expect(_are_names(c.inputs), "inputs are names")
     expect(_are_names([c.refusal]), "a refusal is a text")
     whole = c.streamed is None and c.phases is None
-    known = ({"net"}, {"run"}) if whole else ({"init", "step"}, {"forward", "backward"})
-    expect(c.programs.keys() in known, f"no step leaves {', '.join(c.programs)[:40]}")
+    possible = ({"net"}, {"run"}) if whole else ({"init", "step"}, {"forward", "backward"})
+    expect(c.programs.keys() in possible, f"no step leaves {', '.join(c.programs)[:40]}")
     for program in c.programs.values():
         _check_parameters(program)
         missing = sorted(_symbols_of(program.net).difference(names))

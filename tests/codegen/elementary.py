@@ -123,6 +123,16 @@ EDGES = {
 }
 
 
+def called_by_object(name: str, vector: Vector, cpu: str, inputs: int = 1) -> list[str]:
+    """What the object code of a function leaves to the linker, for a CPU of `TARGETS`."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    triple, _ = TARGETS[cpu]
+    target = machine(triple, cpu)
+    module = optimised(loop(name, vector, triple, inputs), target)
+    return undefined_symbols(target.emit_object(module))
+
+
 def undefined_symbols(elf: bytes) -> list[str]:
     """Names that a 64-bit little-endian ELF object leaves to the linker."""
     table, count = struct.unpack_from("<Q", elf, 0x28)[0], struct.unpack_from("<H", elf, 0x3C)[0]
@@ -158,3 +168,14 @@ def normal_results(name: str, x: NDArray[Any], got: NDArray[Any], exact: NDArray
     small = np.abs(exact) < tiny
     assert np.all(np.abs(got[small] - exact[small]) <= tiny)
     return got[~small], exact[~small]
+
+
+def assert_exact_remainders(x: NDArray[Any], lanes: int, dtype: Real) -> None:
+    """Of each of some numbers by each, and with their signs."""
+    a, b = np.repeat(x, x.size), np.tile(x, x.size)
+    got = compiled("rem", lanes, True, 2, dtype)(np.concatenate([a, b]))
+    with np.errstate(invalid="ignore"):
+        wanted = np.fmod(a, b)
+    np.testing.assert_array_equal(got, wanted)
+    number = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(wanted[number]))

@@ -29,6 +29,10 @@ PROGRAMS = st.tuples(st.booleans(), st.sampled_from([3, 3, 3, 37])).flatmap(
 )
 """37: several panels of weights, the last one narrow."""
 
+LARGEST = 1e30
+"""Beyond, float32 may have infinities where float64 has numbers: a state that is multiplied by
+itself grows that far in a few steps."""
+
 Sizes = dict[str, int]
 Execute = Callable[[Arrays, Sizes], Arrays]
 Make = Callable[[Program], KernelProgram]
@@ -78,8 +82,10 @@ def check(program: Program, make: Make, run_kernels: Callable[[KernelProgram], E
     for (sizes, inputs), want in zip(cases, wanted, strict=True):
         got = execute({name: single(array) for name, array in inputs.items()}, sizes)
         assert got.keys() == want.keys()
+        assert all(np.isfinite(array).all() for array in want.values()), "values are to stay tame"
+        if any(np.abs(array).max(initial=0.0) > LARGEST for array in want.values()):
+            continue
         for name, array in want.items():
-            assert np.isfinite(array).all(), "values are to stay tame"
             scale = max(1.0, float(np.abs(array).max(initial=0.0)))
             message = f"{name} at {sizes}"
             np.testing.assert_allclose(got[name], array, 1e-4, 1e-4 * scale, err_msg=message)

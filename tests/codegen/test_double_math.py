@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -14,12 +13,10 @@ from rnncc.codegen.llvm.vector import Vector
 from tests.codegen.elementary import (
     EDGES,
     TARGETS,
+    assert_exact_remainders,
+    called_by_object,
     compiled,
-    loop,
-    machine,
     normal_results,
-    optimised,
-    undefined_symbols,
 )
 
 Doubles = NDArray[np.float64]
@@ -135,25 +132,13 @@ def test_bounded_functions_never_exceed_one(name: str, fma: bool) -> None:
 def test_a_remainder_is_exact(lanes: int) -> None:
     """Of numbers of all binades, with quotients up to 2**2098."""
     x = padded(np.concatenate([SPECIAL, doubles(200, 4)]))
-    a, b = np.repeat(x, x.size), np.tile(x, x.size)
-    got = compiled("rem", lanes, True, 2, "f64")(np.concatenate([a, b]))
-    with np.errstate(invalid="ignore"):
-        wanted = np.fmod(a, b)
-    np.testing.assert_array_equal(got, wanted)
-    number = ~np.isnan(wanted)
-    np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(wanted[number]))
+    assert_exact_remainders(x, lanes, "f64")
 
 
 @pytest.mark.parametrize("cpu", TARGETS)
-@pytest.mark.parametrize("name", [*BOUNDS, "sqrt", "abs", "round"])
+@pytest.mark.parametrize("name", [*BOUNDS, "sqrt", "abs", "round", "rem"])
 def test_object_calls_no_library(name: str, cpu: str) -> None:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    triple, widest = TARGETS[cpu]
-    target = machine(triple, cpu)
+    _, widest = TARGETS[cpu]
     for lanes in (widest.lanes // 2, 1):
         vector = Vector(lanes, widest.fma, "f64")
-        elf = target.emit_object(optimised(loop(name, vector, triple), target))
-        assert undefined_symbols(elf) == []
-    rest = loop("rem", Vector(widest.lanes // 2, widest.fma, "f64"), triple, 2)
-    assert undefined_symbols(target.emit_object(optimised(rest, target))) == []
+        assert called_by_object(name, vector, cpu, 2 if name == "rem" else 1) == []

@@ -322,7 +322,7 @@ def test_elementwise(name: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["i32", "i64"])
-def test_division_of_whole_numbers(dtype: str) -> None:
+def test_division_of_integers(dtype: str) -> None:
     b = Builder.net("divided")
     x, z = (b.input(name, [83], dtype) for name in ("x", "z"))
     numpy = {"i32": np.int32, "i64": np.int64}[dtype]

@@ -12,12 +12,10 @@ from tests.codegen.elementary import (
     TARGETS,
     Doubles,
     Floats,
+    assert_exact_remainders,
+    called_by_object,
     compiled,
-    loop,
-    machine,
     normal_results,
-    optimised,
-    undefined_symbols,
 )
 
 # What docs/math.md promises, in ulps where the result is normal.
@@ -170,14 +168,7 @@ def test_scaling_by_one_instruction_gives_the_same_bits(lanes: int, dtype: Real)
 def test_a_remainder_is_exact(lanes: int) -> None:
     """Of floats of all binades, with quotients up to 2**277."""
     numbers = np.concatenate([SPECIAL, floats(0, 2**32, 9_999_991)])
-    x = padded(numbers)
-    a, b = np.repeat(x, x.size), np.tile(x, x.size)
-    got = compiled("rem", lanes, True, inputs=2)(np.concatenate([a, b]))
-    with np.errstate(invalid="ignore"):
-        wanted = np.fmod(a, b)
-    np.testing.assert_array_equal(got, wanted)
-    number = ~np.isnan(wanted)
-    np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(wanted[number]))
+    assert_exact_remainders(padded(numbers), lanes, "f32")
 
 
 @pytest.mark.parametrize(
@@ -193,19 +184,11 @@ def test_exact_functions_equal_numpy(name: str, numpy_name: str) -> None:
 @pytest.mark.parametrize("cpu", TARGETS)
 @pytest.mark.parametrize("name", [*BOUNDS, "sqrt", "abs", "round"])
 def test_object_calls_no_library(name: str, cpu: str) -> None:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    triple, widest = TARGETS[cpu]
-    target = machine(triple, cpu)
+    _, widest = TARGETS[cpu]
     for vector in (widest, Vector(1, widest.fma)):
-        elf = target.emit_object(optimised(loop(name, vector, triple), target))
-        assert undefined_symbols(elf) == []
+        assert called_by_object(name, vector, cpu) == []
 
 
 def test_undefined_symbols_are_found() -> None:
     """Without fused multiply-add in the target, LLVM calls libm's: what the objects must avoid."""
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-    target = machine("x86_64-unknown-linux-gnu", "x86-64-v2")
-    module = loop("exp", Vector(4, fma=True), target.triple)
-    assert undefined_symbols(target.emit_object(optimised(module, target))) == ["fmaf"]
+    assert called_by_object("exp", Vector(4, fma=True), "x86-64-v2") == ["fmaf"]

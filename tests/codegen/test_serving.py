@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.function import emit_kernel
+from rnncc.codegen.cpu.kernel import emit_kernel
 from rnncc.codegen.cpu.loop_orders import loop_orders
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.outlined import OutlinedKernels

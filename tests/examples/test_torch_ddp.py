@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,22 +16,8 @@ ROOT = Path(__file__).parents[2]
 SIZES = {"processes": 2, "updates": 8, "units": 8, "steps": 12, "batch": 4}
 
 
-def losses() -> list[float]:
-    words = [word for name, size in SIZES.items() for word in (f"--{name}", str(size))]
-    path = os.pathsep.join([str(ROOT), str(ROOT / "runtime")])
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples/torch_ddp.py", *words],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    assert "2 processes: " in done.stdout
-    return [float(found) for found in re.findall(r"loss ([\d.]+)", done.stdout)]
-
-
-def test_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """This process starts them, as it has imported PyTorch already."""
     monkeypatch.syspath_prepend(ROOT / "examples")
     example = import_module("torch_cell")
     torch.manual_seed(0)
@@ -47,6 +30,9 @@ def test_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
         loss.backward()
         optimiser.step()
         want.append(loss.item())
-    found = losses()
+    import_module("torch_ddp").main([w for n, size in SIZES.items() for w in (f"--{n}", str(size))])
+    told = capfd.readouterr().out
+    assert "2 processes: " in told
+    found = [float(loss) for loss in re.findall(r"loss ([\d.]+)", told)]
     np.testing.assert_allclose(found, want[::2], rtol=1e-3)
     assert found[-1] < found[0]

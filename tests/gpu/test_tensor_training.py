@@ -163,7 +163,7 @@ def test_which_loops_hand_rows_on(cell: str) -> None:
     assert ("emu_post" in backward) == (cell in HANDED_ON)
 
 
-def test_whole_numbers_are_exact() -> None:
+def test_integers_are_exact() -> None:
     """Small ones are bf16, and their sums are exact in any order: the loops' are those of fp32."""
     rng, units, steps, rows = np.random.default_rng(0), 72, 3, 9
     case = given("whole", steps, rows)

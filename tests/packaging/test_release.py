@@ -89,9 +89,10 @@ def test_what_is_made(dist: Path) -> None:
 
 def test_it_works_where_it_is_installed(dist: Path, tmp_path: Path) -> None:
     """In an environment of this Python, which sees what is installed beside rnncc here."""
-    run(sys.executable, "-m", "venv", "venv", cwd=tmp_path)
+    run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=tmp_path)
     python = tmp_path / "venv/bin/python"
-    run(python, "-m", "pip", "install", "-q", "--no-deps", *dist.glob("*.whl"), cwd=tmp_path)
+    pip = sys.executable, "-m", "pip", "--python", python
+    run(*pip, "install", "-q", "--no-deps", *dist.glob("*.whl"), cwd=tmp_path)
     (packages,) = tmp_path.glob("venv/lib/python*/site-packages")
     (packages / "beside.pth").write_text(sysconfig.get_paths()["purelib"])
     demonstrate(python.parent, tmp_path)

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not resolve_target().tiles, reason="no AMX here"
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_whole_numbers_are_those_of_vectors(shape: tuple[int, int]) -> None:
+def test_integers_are_those_of_vectors(shape: tuple[int, int]) -> None:
     own, weights = resolve_target(), drawn(*shape)
     others = [Bare(_planned(weights, target), target) for target in (own, replace(own, tiles=()))]
     for rows in ROWS:

@@ -1,4 +1,4 @@
-"""Rounding to bf16 and to whole numbers, and the order in which they are packed."""
+"""Rounding to bf16 and to integers, and the order in which they are packed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_bf16_of_what_is_no_number() -> None:
 
 
 @given(st.lists(finite, min_size=1, max_size=20))
-def test_whole_numbers_are_off_by_half_a_scale_at_most(values: list[float]) -> None:
+def test_integers_are_off_by_half_a_scale_at_most(values: list[float]) -> None:
     row = np.array([values], np.float32)
     whole, [scale] = quantise_rows(row)
     assert np.abs(whole).max() <= 127
@@ -50,7 +50,7 @@ def test_whole_numbers_are_off_by_half_a_scale_at_most(values: list[float]) -> N
     assert scales[0] == scale
 
 
-def test_products_of_whole_numbers_are_near() -> None:
+def test_products_of_integers_are_near() -> None:
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((5, 300)), rng.standard_normal((40, 300))
     got = scaled_product(x.astype(np.float32), *quantise_units(w.astype(np.float32)))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import gc
 import threading
-import weakref
 from collections import OrderedDict
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -30,6 +28,7 @@ from tests.torch.cells import (
     torch,
     with_gradients,
 )
+from tests.torch.tensor_memory import nothing_is_copied, tapes_go_with_the_graph
 
 rt: Any = pytest.importorskip("rnncc.torch")
 codes: Any = pytest.importorskip("rnncc.torch.codes")
@@ -652,7 +651,6 @@ def test_other_lengths_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tensors_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Code reads and writes the tensors' own memory, forward and backward."""
     seen: list[int] = []
     for name in ("forward", "backward"):
         real = getattr(codes.CompiledCode, name)
@@ -663,36 +661,11 @@ def test_tensors_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
             return real(self, *groups)
 
         monkeypatch.setattr(codes.CompiledCode, name, spy)
-    cell, xs = make_cell(MinimalGated), sequence(4).requires_grad_()
-    ys, last = rt.scan(cell, xs, cell.start)
-    weights = torch.ones_like(ys)
-    grads = torch.autograd.grad(ys, [xs, *cell.parameters()], weights)
-    for tensor in (xs, cell.start, *cell.parameters(), ys, last, weights, *grads):
-        assert tensor.data_ptr() in seen
+    nothing_is_copied(seen)
 
 
 def test_the_tape_goes_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    tapes: list[Any] = []
-    real = codes.CompiledCode.forward
-
-    def spy(self: Any, *groups: Any) -> Any:
-        tape = real(self, *groups)
-        tapes.append(weakref.ref(tape))
-        return tape
-
-    monkeypatch.setattr(codes.CompiledCode, "forward", spy)
-    cell = make_cell(MinimalGated)
-    gc.collect()
-    gc.disable()
-    try:
-        ys, last = rt.scan(cell, sequence(4), cell.start)
-        assert tapes[0]() is not None
-        del ys, last
-        assert tapes[0]() is None
-        rt.scan(cell, sequence(4), cell.start)[0].sum().backward()
-        assert tapes[1]() is None
-    finally:
-        gc.enable()
+    tapes_go_with_the_graph(codes.CompiledCode, monkeypatch)
 
 
 def test_inside_torch_compile() -> None:

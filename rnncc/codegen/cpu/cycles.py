@@ -79,8 +79,8 @@ def straight_cycles(assembly: str, label: str) -> int | None:
     if (start := assembly.find(f"\n{label}:\n")) < 0:
         return None
     lines = assembly[start:].split(".Lfunc_end", 1)[0].splitlines()
-    found = (re.match(r"\t([a-z]\w*)(?:\.\w+)*(?:\t(.*))?$", line) for line in lines)
-    return sum(instruction_cycles(m[1], m[2] or "") for m in found if m is not None)
+    matches = (re.match(r"\t([a-z]\w*)(?:\.\w+)*(?:\t(.*))?$", line) for line in lines)
+    return sum(instruction_cycles(m[1], m[2] or "") for m in matches if m is not None)
 
 
 def instruction_cycles(name: str, operands: str) -> int:
@@ -147,8 +147,8 @@ class _Counting:
     def function(self, op: Elementwise) -> int:
         if cost_of(op) == Cost.ROOT:
             return ROOT
-        known = straight_cycles(self.assembly, f"{self.name}_{op.CODE}_1f32")
-        return CALL + (FUNCTION if known is None else known)
+        cycles = straight_cycles(self.assembly, f"{self.name}_{op.CODE}_1f32")
+        return CALL + (FUNCTION if cycles is None else cycles)
 
     def moved(self, op: Operation, sizes: dict[str, int], times: int) -> None:
         """What only moves elements; sums of outer products are products too."""

@@ -17,7 +17,8 @@ from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.denormals import flushing
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.entry_points import emit_entry_point
-from rnncc.codegen.cpu.function import emit_kernel, emit_program
+from rnncc.codegen.cpu.function import emit_program
+from rnncc.codegen.cpu.kernel import emit_kernel
 from rnncc.codegen.cpu.loop_orders import LoopOrders, loop_orders
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.parts import MANY

@@ -118,11 +118,11 @@ def had(target: Named) -> list[str]:
     """The extensions that a machine has, as LLVM names them."""
     flags = {text[1:]: text[0] == "+" for text in target.features.split(",") if text}
     architecture = architecture_of(target.triple)
-    known = SIGNS.get(architecture, flags)
+    signs = SIGNS.get(architecture, flags)
     if architecture not in BASELINE:
-        return [name for name in known if flags.get(name)]
-    if known.keys() <= flags.keys():  # a machine that LLVM has looked at: this one
-        return [name for name in known if flags[name]]
+        return [name for name in signs if flags.get(name)]
+    if signs.keys() <= flags.keys():  # a machine that LLVM has looked at: this one
+        return [name for name in signs if flags[name]]
     return list(LEVELS.get(target.cpu) or features_of_cpu(target.triple, target.cpu))
 
 

@@ -12,21 +12,16 @@ from contextlib import contextmanager
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.matrix_tiles import matrices_of, with_registers
-from rnncc.codegen.cpu.gemm.product import emit_gemm
-from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.interchanged import emit_interchanged
-from rnncc.codegen.cpu.list_rows import emit_list_rows
+from rnncc.codegen.cpu.kernel import emit_kernel
 from rnncc.codegen.cpu.loop_orders import LoopOrders, element_of
-from rnncc.codegen.cpu.map import emit_map
-from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse, emit_scatter
+from rnncc.codegen.cpu.moves import emit_gather, emit_reverse, emit_scatter
 from rnncc.codegen.cpu.outlined import OutlinedKernels
 from rnncc.codegen.cpu.parts import PART, in_runs, read_in, slots_of
 from rnncc.codegen.cpu.place_code import PlaceRunCode
-from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.cpu.resident import PlaceByPlace, PlacesFirst
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.stored_terms import StoredTerms
@@ -37,8 +32,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
-from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
-from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
+from rnncc.kern.moves import Gather, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.interchange import Interchange
 from rnncc.planning.place_runs import PlaceRun
@@ -177,8 +171,8 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
     def _apart(self, write: Callable[[_FunctionBody], None]) -> None:
         """Write code as a function of its own, and call it."""
         emit, b, blocks = self.emit, self.emit.b, len(self.blocks)
-        known = {n: v for n, v in emit.symbols.items() if isinstance(v, ir.Constant)}
-        names = [name for name in emit.symbols if name not in known]
+        constants = {n: v for n, v in emit.symbols.items() if isinstance(v, ir.Constant)}
+        names = [name for name in emit.symbols if name not in constants]
         team = [] if emit.team is None else [emit.team.struct]
         number = I64(0) if emit.iteration is None else emit.iteration
         arguments = [*self.blocks, *team, number, *(emit.symbols[name] for name in names)]
@@ -188,7 +182,7 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
         function.linkage = "internal"
         function.attributes.add("nounwind")
         inner = CpuEmit.begin(function, emit.target, names)
-        inner.symbols |= known
+        inner.symbols |= constants
         if team:
             inner.team = Team(emit.module, inner.b, function.args[blocks])
         inner.iteration = None if emit.iteration is None else function.args[blocks + len(team)]
@@ -327,50 +321,3 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
 
     def _fail(self, code: int) -> None:
         self.emit.b.ret(I32(code))
-
-
-def emit_kernel(
-    emit: CpuEmit,
-    op: Operation,
-    pointers: Mapping[SSAValue, Pointer],
-    sizes: GemmSizes | None = None,
-) -> None:
-    """Write a kernel that cannot fail, given the pointers of its operands.
-
-    Args:
-        sizes: of a product that stands for others of its kind.
-    """
-    with emit.elements(element_of(op)):
-        _emit_kernel(emit, op, pointers, sizes)
-
-
-def _emit_kernel(
-    emit: CpuEmit,
-    op: Operation,
-    pointers: Mapping[SSAValue, Pointer],
-    sizes: GemmSizes | None,
-) -> None:
-    def every(values: Iterable[SSAValue]) -> list[Pointer]:
-        return [pointers[value] for value in values]
-
-    rows = pointers[op.rows] if isinstance(op, Kernel) and op.rows is not None else None
-    match op:
-        case Map():
-            emit_map(emit, op, every(op.ins), every(op.outs), rows)
-        case Reduce():
-            init = None if op.init is None else pointers[op.init]
-            emit_reduce(emit, op, every(op.ins), every(op.outs), init, rows)
-        case Gemm():
-            extra = [v for v in (op.room, op.scales) if v is not None]
-            a, *weights = every([op.a, op.weights, *extra])
-            emit_gemm(emit, op, a, weights, every(op.ins), every(op.outs), rows, sizes)
-        case Contract():
-            known = [op.a, op.b, op.out, op.scratch]
-            optional = [None if v is None else pointers[v] for v in (op.init, op.first)]
-            emit_contract(emit, op, Buffers(*every(known), *optional))
-        case Pack():
-            emit_pack(emit, op, every(op.ins), pointers[op.out])
-        case ListRows():
-            emit_list_rows(emit, op, pointers[op.flags], pointers[op.out])
-        case _:
-            raise AssertionError(f"{op.name} has no code")

@@ -35,21 +35,21 @@ def loop_orders(func: Func, target: Core, shared: OutlinedKernels, several: bool
     Args:
         several: whether it is for a team of threads.
     """
-    found: LoopOrders = {}
+    orders: LoopOrders = {}
     for loop, units in interchanges(func).items():
         element = _common_element(part.op for part in units.parts)
         if element and fits(target.of(element), units, shared):
-            found[loop] = units
-    for loop, places in resident_loops(func, found).items():
+            orders[loop] = units
+    for loop, places in resident_loops(func, orders).items():
         element = _common_element(places.kernels)
         if several and not places.places:
             continue  # threads have nothing to share
         order = element and places_first(target.of(element), places, shared)
         if order:
-            found[loop] = order
+            orders[loop] = order
     if not target.compact:
-        found |= _place_runs(func, target, shared, several, found)
-    return found
+        orders |= _place_runs(func, target, shared, several, orders)
+    return orders
 
 
 def _place_runs(

@@ -98,10 +98,10 @@ def _named(platform: Platform, triple: str, cpu: str) -> CpuTarget:
     is_plain = cpu in PORTABLE or cpu == BASELINE[architecture]
     wide = lanes >= 8 or architecture == "aarch64"
     # LLVM takes a while to answer, and levels and baselines have none of these.
-    known = features_of_cpu(triple, cpu) if wide and not is_plain else ()
+    extensions = features_of_cpu(triple, cpu) if wide and not is_plain else ()
     family = family_of(cpu)
-    dots = not BYTE_DOTS.isdisjoint(known), "avx512bf16" in known and family.quick_bf16
-    tiles = _tiles(triple, known)
+    dots = not BYTE_DOTS.isdisjoint(extensions), "avx512bf16" in extensions and family.quick_bf16
+    tiles = _tiles(triple, extensions)
     # Tuned for some CPUs, LLVM would cut vectors of 512 bits in two.
     features = "-prefer-256-bit" if lanes == 16 else ""
     return _sized(CpuTarget(triple, cpu, features, lanes, registers, fma, *dots, tiles), family)
@@ -137,8 +137,8 @@ def _host(triple: str, cpu: str, features: Any, family: Family) -> CpuTarget:
         text = f"{text},-prefer-256-bit"
         bf16 = bool(features.get("avx512bf16")) and family.quick_bf16
         dots = bool(features.get("avx512vnni")), bf16
-        known = [name for name in AMX.values() if features.get(name)]
-        tiles = _tiles(triple, known) if known and permitted() else ()
+        amx = [name for name in AMX.values() if features.get(name)]
+        tiles = _tiles(triple, amx) if amx and permitted() else ()
         return CpuTarget(triple, cpu, text, 16, 32, True, *dots, tiles)
     lanes = 8 if features.get("avx2") else 4
     dot = lanes == 8 and bool(features.get("avxvnni"))

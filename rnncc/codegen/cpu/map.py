@@ -314,7 +314,7 @@ def _interleaved(b: ir.IRBuilder, vectors: Sequence[Value]) -> list[Value]:
     count, lanes = len(vectors), cast(ir.VectorType, vectors[0].type).count
     interleaved = list[Value]()
     for first in range(0, count * lanes, lanes):
-        found = vectors[0]
+        joined = vectors[0]
         # lane i takes element at of vector number % count; what is taken already stays
         for number, vector in enumerate(vectors[1:], 1):
             chosen = list[int]()
@@ -322,6 +322,6 @@ def _interleaved(b: ir.IRBuilder, vectors: Sequence[Value]) -> list[Value]:
                 at, source = divmod(first + lane, count)
                 before = at if number == 1 else lane
                 chosen.append(lanes + at if source == number else before)
-            found = b.shuffle_vector(found, vector, selection(*chosen))
-        interleaved.append(found)
+            joined = b.shuffle_vector(joined, vector, selection(*chosen))
+        interleaved.append(joined)
     return interleaved

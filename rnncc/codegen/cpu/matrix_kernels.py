@@ -48,8 +48,8 @@ class MatrixKernel:
                 rows, columns, across = part.kept[0], part.reduced[0], False
             if not _sums_in_order(op, across):
                 return None
-        found = MatrixKernel(part, rows, columns, rows in part.reduced, columns in part.reduced)
-        return found if found.has_lanes and found.fills(lanes) else None
+        kernel = MatrixKernel(part, rows, columns, rows in part.reduced, columns in part.reduced)
+        return kernel if kernel.has_lanes and kernel.fills(lanes) else None
 
     def functions(self, lanes: int) -> int:
         """How many functions stand in the code of a row, or of a block of its columns."""

@@ -11,7 +11,8 @@ from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.ir.attributes import dims_attr, get_dims
-from rnncc.ir.dims import Dim, Monomial, Term
+from rnncc.ir.dims import Dim
+from rnncc.ir.monomials import Monomial, Term
 from rnncc.ir.types import FLOATS, ITEM_BYTES
 from rnncc.kern.access import FAR, buffer_dtype
 from rnncc.kern.kernels import Gemm, Kernel, Map, Reduce

@@ -52,13 +52,13 @@ def places_first(target: Core, plan: ResidentLoop, shared: OutlinedKernels) -> P
     if target.compact or any(map(shared.is_function, plan.kernels)):
         return None
     loops = [op for op in (plan.loop, *plan.loop.body.block.ops) if isinstance(op, For)]
-    found = {loop: stages(plan, loop, target.lanes) for loop in loops if loop.chunk is None}
-    every = [stage for several in found.values() for stage in several]
+    by_loop = {loop: stages(plan, loop, target.lanes) for loop in loops if loop.chunk is None}
+    every = [stage for several in by_loop.values() for stage in several]
     inside = {buffer for stage in every for buffer in stage.inside}
     # One place would overwrite what another, some steps behind, has yet to read.
     apart = all(a in inside or b in inside for a, b in plan.turns)
     together = any(len(stage.kernels) > 1 for stage in every)
-    return PlacesFirst(plan, found) if apart and together else None
+    return PlacesFirst(plan, by_loop) if apart and together else None
 
 
 class PlaceByPlace:

@@ -59,8 +59,8 @@ def has_few_taps(op: Reduce, kept: int) -> bool:
     """Whether terms are written one by one: without loops around them the loads of neighbours
     overlap and no counter stands between two of them."""
     taps = op.dims[kept:]
-    known = len(taps) > 1 and all(d.is_static for d in taps)
-    return known and prod(map(int, taps)) <= FEW
+    static = len(taps) > 1 and all(d.is_static for d in taps)
+    return static and prod(map(int, taps)) <= FEW
 
 
 def folds_together(op: Reduce, kept: int, lanes: int) -> bool:

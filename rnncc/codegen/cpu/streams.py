@@ -51,8 +51,8 @@ def folded_along(
     if streams > 1:
         rounds = emit.quotient(elements, I64(streams * lanes))
         fresh = [folding.initial(lanes)] * (count * (streams - 1))
-        found = emit.loop(rounds, several, [*totals, *fresh])
-        ends = (found[number::count] for number in range(count))
+        sums = emit.loop(rounds, several, [*totals, *fresh])
+        ends = (sums[number::count] for number in range(count))
         totals = [reduce(lambda x, y: folding.combined(x, y, lanes), end) for end in ends]
         done = b.mul(rounds, I64(streams))
 

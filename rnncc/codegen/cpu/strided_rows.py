@@ -59,13 +59,13 @@ class StridedRows:
     ) -> StridedRows | None:
         """None where elements are neighbours, a stride or a number of lanes is open, or vectors of
         neighbours are as many as there are without."""
-        known = [(shift, count) for shift, count in reads if count is not None]
-        if len(known) < len(reads) or not all(s.is_static and int(s) >= 0 for s in strides):
+        counted = [(shift, count) for shift, count in reads if count is not None]
+        if len(counted) < len(reads) or not all(s.is_static and int(s) >= 0 for s in strides):
             return None
         if int(strides[axis]) < 2:
             return None
-        rows = StridedRows(emit, base, [int(s) for s in strides], axis, kept, known)
-        apart = {(rows.row(shift), rows._place(shift)) for shift, _ in known}
+        rows = StridedRows(emit, base, [int(s) for s in strides], axis, kept, counted)
+        apart = {(rows.row(shift), rows._place(shift)) for shift, _ in counted}
         whole = sum(-(-(high - low + 1) // rows.lanes) for low, high in rows._spans.values())
         return rows if whole < len(apart) * rows.step else None
 

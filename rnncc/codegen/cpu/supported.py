@@ -173,8 +173,8 @@ def supported_text(name: str, features: Sequence[str], target: Core) -> str:
         features: what it needs, keys of `SIGNS`.
         target: the machine it is for.
     """
-    known = SIGNS.get(target.architecture, {})
-    signs = {n: known[n] for n in features if n in known}
+    every_sign = SIGNS.get(target.architecture, {})
+    signs = {n: every_sign[n] for n in features if n in every_sign}
     signs = dict(sorted(signs.items(), key=lambda pair: pair[1].word))
     cpu = BASELINE.get(target.architecture, target.cpu)
     # For the least CPU there is: these functions must run on any.

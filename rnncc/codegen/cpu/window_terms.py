@@ -105,16 +105,16 @@ class WindowTerms:
             (rows, columns),
             key=lambda way: len({self._places(r, line[0]) for r in results for line in way}),
         )
-        found = dict[object, Value]()
+        extrema = dict[object, Value]()
         totals = list(totals)
         for number, result in enumerate(results):
             for line in lines:
                 key = self._places(result, line[0])
-                if key not in found:
-                    [found[key]], *rest = (self.term(result, tap) for tap in line)
+                if key not in extrema:
+                    [extrema[key]], *rest = (self.term(result, tap) for tap in line)
                     for term in rest:
-                        found[key] = combine(found[key], term, result.mask)
-                totals[number] = combine(totals[number], [found[key]], result.mask)
+                        extrema[key] = combine(extrema[key], term, result.mask)
+                totals[number] = combine(totals[number], [extrema[key]], result.mask)
         return totals
 
     def _places(self, result: ResultVector, tap: Sequence[int]) -> tuple[object, ...]:

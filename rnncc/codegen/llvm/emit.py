@@ -216,8 +216,8 @@ class Emit(SizeEmit):
 
     def all_absent(self, absent: Sequence[Value | None]) -> Value | None:
         """Whether all outputs are absent; None if there are none, or one is never absent."""
-        known = [value for value in absent if value is not None]
-        return reduce(self.b.and_, known) if known and len(known) == len(absent) else None
+        flags = [value for value in absent if value is not None]
+        return reduce(self.b.and_, flags) if flags and len(flags) == len(absent) else None
 
     def is_null(self, pointer: Value) -> Value:
         return self.b.icmp_unsigned("==", pointer, ir.Constant(POINTER, None))

@@ -28,16 +28,16 @@ def keep_selections(text: str) -> str:
     return text
 
 
-def _selection(found: re.Match[str]) -> str:
+def _selection(match: re.Match[str]) -> str:
     """The lines in place of a `select`: registers in parts of 128 bits, the last one filled up."""
-    name, lanes, bits = found["name"], int(found["lanes"]), _BITS[found["kind"]]
+    name, lanes, bits = match["name"], int(match["lanes"]), _BITS[match["kind"]]
     whole, register, own = f"<{lanes} x i{bits}>", _register(bits), name[1:].strip('"')
     count = 128 // bits
     parts = -(-lanes // count)
     assert parts <= 2, "vectors are of 256 bits at most"
-    lines = [f'%"{own}.mask" = sext <{lanes} x i1> {found["mask"]} to {whole}']
+    lines = [f'%"{own}.mask" = sext <{lanes} x i1> {match["mask"]} to {whole}']
     lines += [
-        f'%"{own}.{side}" = bitcast {found["type"]} {found[side]} to {whole}' for side in ("x", "y")
+        f'%"{own}.{side}" = bitcast {match["type"]} {match[side]} to {whole}' for side in ("x", "y")
     ]
     for part in range(parts):
         for side in ("x", "y", "mask"):
@@ -50,7 +50,7 @@ def _selection(found: re.Match[str]) -> str:
     both = [f'%"{own}.part{part}"' for part in range(parts)] + ["poison"]
     joined = f"{register} {both[0]}, {register} {both[1]}, {_indices(range(lanes), lanes)}"
     lines.append(f'%"{own}.all" = shufflevector {joined}')
-    lines.append(f'{name} = bitcast {whole} %"{own}.all" to {found["type"]}')
+    lines.append(f'{name} = bitcast {whole} %"{own}.all" to {match["type"]}')
     return "\n".join(f"  {line}" for line in lines)
 
 

@@ -10,7 +10,8 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.values import I64, Value
-from rnncc.ir.dims import Dim, Excess, Quotient, Term
+from rnncc.ir.dims import Dim, Excess, Quotient
+from rnncc.ir.monomials import Term
 from rnncc.kern.largest import Largest
 from rnncc.platforms import word_bits
 

@@ -50,9 +50,9 @@ def applied_text(code: FunctionCode, count: int, target: Machine) -> str:
     for lanes in {1, *target.lane_counts, *halves}:
         _add_vector(module, scalar, code, lanes)
     text = code.text.replace("define", "define internal", 1)
-    known = MATH[code.dtype]
-    for called in code.calls & known.keys():
-        name = _add_math(module, known[called], target, code.dtype)
+    functions = MATH[code.dtype]
+    for called in code.calls & functions.keys():
+        name = _add_math(module, functions[called], target, code.dtype)
         text = text.replace(f"@{called}(", f"@{name}(")
     # The scalar function is defined in the text, so that its declaration goes.
     return str(module).replace(str(scalar), "") + text

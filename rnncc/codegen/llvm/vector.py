@@ -65,8 +65,8 @@ def declared(
     module: ir.Module, name: str, result: ir.Type, arguments: Sequence[ir.Type]
 ) -> ir.GlobalValue:
     """An intrinsic or a function of libc, declared where the module first needs it."""
-    known = module.globals.get(name)
-    return known or ir.Function(module, ir.FunctionType(result, arguments), name)
+    function = module.globals.get(name)
+    return function or ir.Function(module, ir.FunctionType(result, arguments), name)
 
 
 class Splat(ir.Constant):

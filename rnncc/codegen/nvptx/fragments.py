@@ -104,13 +104,13 @@ class WeightWords:
         inside = b.icmp_signed("<", number, I64(op.units))
         # Behind the last unit any weights do: sums of theirs are not stored.
         begin, step = self.source.place(b.select(inside, number, I64(op.units - 1)))
-        known = I1(1) if sure else b.icmp_signed("<", pair, I32(self.source.words))
-        here = b.zext(b.select(known, pair, I32(0)), I64)
+        within = I1(1) if sure else b.icmp_signed("<", pair, I32(self.source.words))
+        here = b.zext(b.select(within, pair, I32(0)), I64)
         at = b.add(b.mul(here, I64(self.slots)), b.zext(slot, I64))
         place = emit.at(self.source.packed, b.add(begin, b.mul(at, step)))
         word = b.load(place.base, typ=I32, align=4)
         # Rows have zeros behind the depth as well: 0 times what lies there could be NaN.
-        return b.select(known, word, I32(0))
+        return b.select(within, word, I32(0))
 
     def fragment(self, lane: Lane, tile: int, depth_tile: Value, sure: bool) -> list[Value]:
         """The lane's part of a tile of A, from device memory; `sure`: as of words."""
@@ -157,8 +157,8 @@ class RowReader:
         for i in range(QUAD):
             number = b.add(k, I32(i))
             inside = I1(1) if sure else b.icmp_signed("<", number, depth)
-            known = b.zext(b.select(inside, number, I32(0)), I64)
-            value = emit.load(emit.along(row, [gemm.k_step], [known]))
+            safe = b.zext(b.select(inside, number, I32(0)), I64)
+            value = emit.load(emit.along(row, [gemm.k_step], [safe]))
             loaded.append(b.select(inside, value, ZERO))
         return loaded
 
@@ -173,8 +173,8 @@ class RowReader:
         for i in range(QUAD):
             number = b.add(k, I32(i))
             inside = I1(1) if sure else b.icmp_signed("<", number, I32(gemm.depth))
-            known = b.zext(b.select(inside, number, I32(0)), I64)
-            half = b.zext(emit.load(emit.along(row, [gemm.k_step], [known])), I32)
+            safe = b.zext(b.select(inside, number, I32(0)), I64)
+            half = b.zext(emit.load(emit.along(row, [gemm.k_step], [safe])), I32)
             halves.append(b.select(inside, half, I32(0)))
         return joined(emit, halves)
 

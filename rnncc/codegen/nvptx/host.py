@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llvmlite import ir
+from rnncc_runtime.signatures import CUDA_SUFFIX
 
 from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.entry_points import LlvmEntryWriter
@@ -41,7 +42,7 @@ from rnncc.kern.exports import size_functions
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library
 from rnncc.kern.program import KernelProgram
-from rnncc.kern.signatures import CUDA_SUFFIX, cuda_parameters
+from rnncc.kern.signatures import cuda_parameters
 
 _NULL = ir.Constant(POINTER, None)
 _SYNC_WORDS, _SEAL_WORDS = SYNC_BYTES // 4, 2

@@ -27,8 +27,8 @@ def emit_list_rows(emit: GpuEmit, op: ListRows, flags: Pointer, out: Pointer) ->
         row = b.add(b.mul(i, I64(WARP)), emit.me)
         inside = b.icmp_signed("<", row, total)
         # Lanes without a row stay: the ballot takes all of a warp.
-        known = b.select(inside, row, I64(0))
-        flag = b.and_(emit.load(emit.along(begin, steps, emit.unravel(known, counts))), inside)
+        safe = b.select(inside, row, I64(0))
+        flag = b.and_(emit.load(emit.along(begin, steps, emit.unravel(safe, counts))), inside)
         mask = emit.gpu.ballot(flag)
         # The flags of lanes below this one.
         lower = b.sub(b.shl(I32(1), b.trunc(emit.me, I32)), I32(1))

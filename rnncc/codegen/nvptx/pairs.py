@@ -68,6 +68,7 @@ def paired(loop: For, gemms: Sequence[Gemm], dtype: str) -> MappedProduct | None
     Args:
         dtype: of the rows.
     """
+    # A third kernel's points could be needed by other threads, which would have to wait for them.
     if len(loop.kernels) != 2 or len(gemms) != 1:
         return None
     (first, last), op = loop.kernels, gemms[0]
@@ -81,6 +82,7 @@ def paired(loop: For, gemms: Sequence[Gemm], dtype: str) -> MappedProduct | None
     outs = [pair for o in (first, op) for pair in zip(o.outs, o.out_accesses, strict=True)]
     for kernel in (first, op):
         for value, access in zip(kernel.ins, kernel.in_accesses, strict=True):
+            # what the map writes at a point, the product's body reads at the same: in one thread
             now = kernel is op and (value, access) in outs
             if not now and not is_own(value, access, following, outs, written):
                 return None
@@ -99,14 +101,16 @@ def row_of(loop: For, op: Gemm, value: SSAValue, dtype: str, if_wanted: bool = F
     if not isinstance(row, Row) or get_access(op.a_access) != dense_rows:
         return None
     buffer = row.buffer.owner
-    known = isinstance(buffer, Buffer) and buffer.dtype == dtype and _is_kept(buffer, if_wanted)
+    kept = isinstance(buffer, Buffer) and buffer.dtype == dtype and _is_kept(buffer, if_wanted)
     steps = get_dim(row.index) == Dim.of(loop.index.data)
     apart = get_dim(row.stride) == product(lines) * depth
-    return row if known and steps and apart and op.depth.data % RUN == 0 else None
+    return row if kept and steps and apart and op.depth.data % RUN == 0 else None
 
 
 def _is_kept(buffer: Buffer, if_wanted: bool) -> bool:
     """Whether all rows of a sequence are kept, in memory that has nothing else in the loop."""
+    # A ring's row still holds an earlier iteration's numbers, where readers look for the mark of a
+    # row that is not written yet.
     kept = buffer.rows_kept is None or (if_wanted and buffer.role.data == "output")
     return kept and buffer.within is None
 
@@ -121,6 +125,7 @@ def _slots(first: Map, op: Gemm, dtype: str) -> tuple[int, ...] | None:
         cast = first.yields[number].owner
         if value is not op.a:
             continue
+        # the rows that others read are rounded once, from floats, as the map writes them
         if dtype != "f32" and not (isinstance(cast, Cast) and dtype_of(cast.x) == "f32"):
             return None
         start = access.offset - a.offset

@@ -36,8 +36,8 @@ class DeviceMachine:
     @property
     def features(self) -> str:
         # sm_90a and sm_100f are sm_90 and sm_100 with further instructions.
-        known = PTX_VERSIONS | VERSIONS_OF_NEW
-        return f"+ptx{known.get(self.cpu.rstrip('af'), NEWER)}"
+        versions = PTX_VERSIONS | VERSIONS_OF_NEW
+        return f"+ptx{versions.get(self.cpu.rstrip('af'), NEWER)}"
 
     @property
     def lanes(self) -> int:

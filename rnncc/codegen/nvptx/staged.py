@@ -159,8 +159,8 @@ class StagedTile:
         number = b.add(self.start, row)
         inside = b.icmp_unsigned("<", number, self.step.count)
         inside = b.and_(inside, b.icmp_unsigned("<", row, self.tile))  # the next is another block's
-        known = b.zext(b.select(inside, number, self.start), I64)
-        indices = gemm.rows.indices(known)
+        safe = b.zext(b.select(inside, number, self.start), I64)
+        indices = gemm.rows.indices(safe)
         here = gemm.rows.at(gemm.pointers, indices)
         finish = gemm.loaded(indices, here, self.lanes.unit)
         return b.and_(inside, self.lanes.own_unit), finish
@@ -238,8 +238,8 @@ class StagedTile:
         for i in range(RUN):
             number = b.add(first, I32(i))
             inside = b.icmp_unsigned("<", number, I32(gemm.depth))
-            known = b.zext(b.select(inside, number, first), I64)
-            values.append(emit.load(emit.along(row, [gemm.k_step], [known])))
+            safe = b.zext(b.select(inside, number, first), I64)
+            values.append(emit.load(emit.along(row, [gemm.k_step], [safe])))
         return vector_of(b, values)
 
     # Sums

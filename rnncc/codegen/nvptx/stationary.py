@@ -231,10 +231,10 @@ class Stationary(HeldLoop):
             values: list[Value] = []
             for k in range(RUN):
                 number = b.add(b.mul(run, I64(RUN)), I64(k))
-                known = number
+                safe = number
                 if depth % RUN:
-                    known = b.select(b.icmp_signed("<", number, I64(depth)), number, I64(0))
-                place = b.add(b.mul(known, I64(slots)), slot)
+                    safe = b.select(b.icmp_signed("<", number, I64(depth)), number, I64(0))
+                place = b.add(b.mul(safe, I64(slots)), slot)
                 values.append(source.load(b.add(at, b.mul(place, step))))
             b.store(vector_of(b, values), emit.at(target, b.mul(i, I64(RUN))).base, align=16)
 
@@ -295,9 +295,9 @@ class StationaryStep:
         own = b.add(b.mul(self.group, I32(GROUP_UNITS)), place)
         unit = b.add(self.shares.first_unit, own)
         own = b.icmp_unsigned("<", unit, I32(self.gemm.units))
-        known = b.zext(b.select(own, unit, I32(self.gemm.units - 1)), I64)
+        safe = b.zext(b.select(own, unit, I32(self.gemm.units - 1)), I64)
         weights = emit.at(self.weights, b.zext(b.mul(place, I32(RUN)), I64))
-        return StepLanes(row, known, own, weights)
+        return StepLanes(row, safe, own, weights)
 
     def write(self) -> None:
         """Tiles of rows, as high as there are rows for."""

@@ -256,11 +256,11 @@ class _Side:
         """How many bytes of a piece are there, and a column that is."""
         b, width = self.emit.b, self.rows.width
         inside = b.icmp_signed("<", column, I64(width))
-        known = b.select(inside, column, I64(0))
-        rest = b.sub(I64(width), known)
+        safe = b.select(inside, column, I64(0))
+        rest = b.sub(I64(width), safe)
         some = b.select(b.icmp_signed("<", rest, I64(PIECE)), rest, I64(PIECE))
         size = b.select(inside, b.trunc(b.shl(some, I64(1)), I32), I32(0))
-        return size, known
+        return size, safe
 
     def copy(self, first: Value, stage: Pointer) -> None:
         """Begin to copy the run from the first k on, counted from the part's."""

@@ -61,8 +61,10 @@ class TensorStep:
     @property
     def shares(self) -> Shares:
         """Which points are this block's, where there are blocks for all units."""
-        known = self.resident.shares
-        return known or Shares(self.emit, self.gemm.op, I32(self.resident.blocks)).of(self.count)
+        tile_shares = self.resident.shares
+        return tile_shares or Shares(self.emit, self.gemm.op, I32(self.resident.blocks)).of(
+            self.count
+        )
 
     def from_memory(self) -> None:
         """Blocks share units, then rows."""

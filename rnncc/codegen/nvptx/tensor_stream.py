@@ -98,8 +98,8 @@ class _StreamTile:
         line, k = b.lshr(at, I32(2)), b.mul(b.and_(at, I32(RUN // PIECE - 1)), I32(PIECE))
         row = b.add(self.row, b.zext(line, I64))
         inside = b.icmp_signed("<", row, gemm.rows.count)
-        known = b.select(inside, row, self.row)
-        source = gemm.rows.at(gemm.pointers, gemm.rows.indices(known))[0]
+        safe = b.select(inside, row, self.row)
+        source = gemm.rows.at(gemm.pointers, gemm.rows.indices(safe))[0]
         return source, inside, k, b.add(b.mul(line, I32(PITCH)), k)
 
     def _weight_piece(self, number: int) -> tuple[Pointer, Value, Value, Value, Value]:
@@ -130,8 +130,8 @@ class _StreamTile:
         for source, step, here, own, place in self.weights:
             pair = b.add(b.mul(run, I32(RUN // 2)), own)
             inside = b.and_(here, b.icmp_signed("<", pair, I32(depth // 2)))
-            known = b.zext(b.select(inside, pair, I32(0)), I64)
-            at = emit.at(source, b.mul(known, step))
+            safe = b.zext(b.select(inside, pair, I32(0)), I64)
+            at = emit.at(source, b.mul(safe, step))
             target = emit.at(words, b.zext(place, I64))
             emit.gpu.copy_ahead(target.base, at.base, b.select(inside, I32(16), I32(0)))
         emit.gpu.end_copies()

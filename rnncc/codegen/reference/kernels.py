@@ -140,16 +140,16 @@ def _arguments(
 ) -> tuple[list[str], dict[SSAValue, str]]:
     """Loads of a body's arguments, behind those that have an expression already."""
     arguments = op.body.block.args
-    known = dict[SSAValue, str](zip(arguments, before, strict=False))
+    names_of_values = dict[SSAValue, str](zip(arguments, before, strict=False))
     lines = list[str]()
     reads = zip(arguments[len(before) :], op.ins, op.in_accesses, strict=True)
     for number, (argument, value, access) in enumerate(reads):
         # Compilers warn of a variable that nobody reads.
         if argument.first_use:
-            known[argument] = f"x{number}"
+            names_of_values[argument] = f"x{number}"
             kind = c.VALUE_TYPES[dtype_of(argument)]
             lines.append(f"const {kind} x{number} = {_load(value, names, access)};")
-    return lines, known
+    return lines, names_of_values
 
 
 def _stores(op: Kernel, names: Mapping[SSAValue, str], values: Sequence[str]) -> list[str]:

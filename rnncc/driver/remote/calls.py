@@ -14,9 +14,9 @@ from math import prod
 from typing import Any
 
 from rnncc_runtime.arrays import Specs, read_specs
+from rnncc_runtime.signatures import PARAMETERS
 
 from rnncc.errors import CompileError
-from rnncc.kern.signatures import PARAMETERS
 from rnncc.sizes import TIME
 
 Answer = Callable[[bytes], bytes]
@@ -147,8 +147,8 @@ class RemoteFunctions:
     ) -> int:
         """The block of a pointer."""
         if pointer in SIZES:
-            known = {**{TIME: 0}, **sizes} if name == "state_init" else sizes
-            size = self._size(SIZES[pointer], known)
+            all_sizes = {**{TIME: 0}, **sizes} if name == "state_init" else sizes
+            size = self._size(SIZES[pointer], all_sizes)
             filled = pointer == "state" and name == "step"
             return request.block(size, address if filled else None)
         blocks = list[int]()

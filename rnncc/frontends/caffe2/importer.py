@@ -242,8 +242,8 @@ class ResolvedNet:
         for name, shape in shapes.items():
             s.location = Location(self.location.file, f"--shape {name}")
             if name not in self.starts:
-                known = ", ".join(self.starts)
-                raise CompileError(s.location, "is no input of the net", f"inputs: {known}")
+                names = ", ".join(self.starts)
+                raise CompileError(s.location, "is no input of the net", f"inputs: {names}")
             sizes = parse_shape(shape, s.location)
             s.expect(self.starts[name], [s.fresh() if size is None else size for size in sizes])
         unread = {name for name in self.inputs if not self.starts[name].uses}

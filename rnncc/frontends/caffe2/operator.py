@@ -100,9 +100,9 @@ class Emitter:
 
     def _apart(self, op: Operator) -> dict[Blob, SSAValue]:
         read = dict.fromkeys(op.captured())
-        known = [x for x in read if x in self.values and x.dtype in FLOATS]
+        floats = [x for x in read if x in self.values and x.dtype in FLOATS]
         seen, apart = set[SSAValue](), dict[Blob, SSAValue]()
-        for blob in known:
+        for blob in floats:
             value, dims = self.values[blob], self.dims(blob)
             if value in seen:
                 apart[blob] = self.b.reshape(self.b.reshape(value, (1, *dims)), dims)

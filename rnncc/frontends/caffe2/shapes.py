@@ -120,10 +120,10 @@ class Shapes:
 
     def same_dtype(self, *blobs: Blob) -> None:
         """State that all have one element type."""
-        known = next((b.dtype for b in blobs if b.dtype is not None), None)
-        if known is not None:
+        dtype = next((b.dtype for b in blobs if b.dtype is not None), None)
+        if dtype is not None:
             for blob in blobs:
-                self.expect_dtype(blob, known)
+                self.expect_dtype(blob, dtype)
         elif self.groups_types:
             leader = self.leader(blobs[0])
             for blob in blobs[1:]:

@@ -50,7 +50,7 @@ def expect_one_type(types: Sequence[Tensor]) -> None:
     expect(len(set(names)) == 1, f"element types differ: {', '.join(names)}")
 
 
-def expect_kind(properties: Mapping[str, Attribute], known: Collection[str]) -> None:
+def expect_kind(properties: Mapping[str, Attribute], kinds: Collection[str]) -> None:
     """Raise `VerifyException` unless an op's kind is one of some."""
     kind = get_text(properties["kind"])
-    expect(kind in known, f"kind {kind!r} is not one of {', '.join(known)}")
+    expect(kind in kinds, f"kind {kind!r} is not one of {', '.join(kinds)}")

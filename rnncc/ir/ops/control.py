@@ -103,6 +103,7 @@ class Net(IRDLOperation):
         assert isinstance(end, Yield)
         end.operands = list(outputs.values())
         self.output_names = name_list(outputs)
+        # the role of an output that is gone goes with it: another may get its name
         self.added_outputs = _role_list({**self.output_roles, **roles}, outputs)
 
     def name_inputs(self, names: Iterable[str], roles: Mapping[str, Role] = NONE) -> None:
@@ -119,6 +120,7 @@ class Net(IRDLOperation):
         expect(len(self.output_names) == len(terminator(self.body.block)), "an output has no name")
         expect(self.input_roles.keys() <= set(names_of(self.input_names)), "a role of no input")
         expect(self.output_roles.keys() <= set(names_of(self.output_names)), "a role of no output")
+        # `inputs` is a dict: equal names leave it shorter
         expect(len(self.inputs) == len(self.input_names), "two inputs have one name")
         expect(len(self.outputs) == len(self.output_names), "two outputs have one name")
 

@@ -104,6 +104,7 @@ def _is_linear(body: Block) -> bool:
     """Whether all that a block gives is linear in its first argument."""
     linear: set[SSAValue] = {body.args[0]}
     for op in body.ops:
+        # it does not depend on dy: a constant factor of what follows
         if linear.isdisjoint(op.operands):
             continue
         if op is not body.last_op and not _keeps_linear(op, linear):
@@ -119,14 +120,19 @@ def _keeps_linear(op: Operation, tracked: set[SSAValue]) -> bool:
         case View() | Neg() | Cast() | StopGradient():
             return True
         case Mul() | Matmul():
+            # a product of two values that depend on dy is quadratic in it
             return linear.count(True) == 1
         case Div() | Share():
+            # a quotient is linear in its dividend alone
             return linear == [True, False]
         case Reduce():
+            # the maximum of a sum is not the sum of maxima
             return op.kind.data == "sum"
         case Select():
+            # a condition that depends on dy would choose differently for a sum
             return not linear[0] and all(map(_is_term, op.operands[1:], linear[1:]))
         case Add() | Sub() | Concat():
+            # f(dy) + c is affine: f(a) + f(b) would count c twice
             return all(map(_is_term, op.operands, linear))
         case _:
             return False

@@ -62,6 +62,8 @@ class Gather(RnnOp):
     def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
         """The rows of one table by other numbers, or of other tables by the same ones."""
         tables, numbers = differ
+        # Each instance its own numbers into its own table is no gather of one axis. With an axis in
+        # front of the numbers', the instances' would lie behind it.
         return None if numbers and (tables or self.axis.data > 0) else differ
 
     def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:

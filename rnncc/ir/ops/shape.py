@@ -73,6 +73,7 @@ class Reshape(View):
         """The axis of x with as many elements in front of it."""
         old, new = dims_of(self.x), dims_of(self.y)
         before = product(new[:axis])
+        # Axes of size 1 have the same count in front of them as the axis behind.
         wide = (i for i, size in enumerate(old) if size != 1 and product(old[:i]) == before)
         start = next(wide, None)
         return None if start is None or new[axis] == 1 else (start,)
@@ -175,6 +176,7 @@ class Slice(View):
         axis = _axis(properties, len(dims))
         start, size = get_dim(properties["start"]), get_dim(properties["size"])
         rest = dims[axis] - start - size
+        # what depends on symbols is checked when a call names the sizes
         inside = not any(d.is_static and int(d) < 0 for d in (start, size, rest))
         expect(inside, f"slice of {size} from {start} along an axis of {dims[axis]}")
         dims[axis] = size

@@ -124,11 +124,11 @@ def overlap_add(
         steps: from one window to the next, and from one tap to the next.
         needed: how much of the result is of use; all of it without.
     """
-    found = _product(y)
-    fits = steps[0] == 1 and found is not None and found.has_taps(y, axis)
+    windowed = _product(y)
+    fits = steps[0] == 1 and windowed is not None and windowed.has_taps(y, axis)
     if fits and _is_full(dims_of(y)[axis], total if needed is None else needed):
-        assert found is not None
-        return _convolved(b, y, found, axis, (start, total, steps[1]))
+        assert windowed is not None
+        return _convolved(b, y, windowed, axis, (start, total, steps[1]))
     return _added(b, y, axis, start, total, steps)
 
 
@@ -227,17 +227,17 @@ def _with_columns(inner: _Product, dims: Sequence[Dim]) -> _Product | None:
 
 def _weights(b: Builder, y: SSAValue) -> SSAValue:
     """The matrix of such a product, as [m, c...]."""
-    found = _product(y)
-    assert found is not None
+    windowed = _product(y)
+    assert windowed is not None
     match y.owner:
         case Matmul() as op:
             return b.transpose(op.b, [1, 0]) if op.transpose_b else op.b
         case Reshape() as op:
-            matrix, numbered = _weights(b, op.x), zip(found.order, dims_of(y), strict=True)
-            columns = [size for number, size in numbered if number >= found.count]
+            matrix, numbered = _weights(b, op.x), zip(windowed.order, dims_of(y), strict=True)
+            columns = [size for number, size in numbered if number >= windowed.count]
             return b.reshape(matrix, (dims_of(matrix)[0], *columns))
         case Concat() as op:
-            axis = found.order[op.axis.data] - found.count + 1
+            axis = windowed.order[op.axis.data] - windowed.count + 1
             return b.concat([_weights(b, x) for x in op.xs], axis)
         case op:
             assert isinstance(op, Transpose)
@@ -245,17 +245,17 @@ def _weights(b: Builder, y: SSAValue) -> SSAValue:
 
 
 def _convolved(
-    b: Builder, y: SSAValue, found: _Product, axis: int, place: tuple[Dim, Dim, int]
+    b: Builder, y: SSAValue, windowed: _Product, axis: int, place: tuple[Dim, Dim, int]
 ) -> SSAValue:
     """Windows of rows along an axis, times the weights of their taps the other way round."""
-    order, before = found.order, found.count
+    order, before = windowed.order, windowed.count
     tap_axis, taps = order[axis + 1], int(dims_of(y)[axis + 1])
     weights, taken = _weights(b, y), tap_axis - before + 1
     weights = b.concat([b.slice(weights, taken, k, 1) for k in reversed(range(taps))], taken)
     others = [n for n in range(len(dims_of(weights))) if n != taken]
     weights = b.transpose(weights, [taken, *others])
     columns = dims_of(weights)[2:]
-    rows = _windowed_rows(b, found.rows, order[axis], taps, place)
+    rows = _windowed_rows(b, windowed.rows, order[axis], taps, place)
     flat = b.reshape(weights, (dims_of(rows)[-1], product(columns)))
     result = b.matmul(rows, flat)
     result = b.reshape(result, (*dims_of(result)[:-1], *columns))

@@ -14,8 +14,8 @@ from rnncc_runtime.cuda.code import LoadedCode
 from rnncc_runtime.cuda.device import ALIGNMENT, Device, DeviceMemory, aligned
 from rnncc_runtime.errors import ArrayError, RunError
 from rnncc_runtime.library import symbols_of
+from rnncc_runtime.signatures import CUDA_SUFFIX, PARAMETERS
 
-SUFFIX = "_cuda"
 _STREAMS = 8
 """How many streams a thread keeps memory for."""
 
@@ -70,12 +70,12 @@ class Calls:
         self, name: str, pointers: Sequence[int], sizes: Sequence[int], stream: int, status: int
     ) -> int:
         """Call `NAME_name_cuda`; its code. Within `device.current`."""
-        function = self._functions[name + SUFFIX]
+        function = self._functions[name + CUDA_SUFFIX]
         return function(self.code.address, *pointers, status, stream, *sizes)
 
     def compute(self, name: str, *arguments: int) -> int:
         """As a function for the CPU: pointers, then sizes; the code, once all is computed."""
-        count = self._metadata["functions"][name + SUFFIX] - 3
+        count = self._metadata["functions"][name + CUDA_SUFFIX] - 3
         with self.device.current():
             status = self.scratch.status(0)
             code = self.enqueue(name, arguments[:count], arguments[count:], 0, status)
@@ -83,10 +83,10 @@ class Calls:
 
     def for_models(self) -> dict[str, Callable[..., int]]:
         """The functions as `Compiled` calls them: those that compute wait until they have."""
-        computing = [name.removesuffix(SUFFIX) for name in self._metadata["functions"]]
+        computing = [name.removesuffix(CUDA_SUFFIX) for name in self._metadata["functions"]]
         return {
             **{name: partial(self.compute, name) for name in computing},
-            **{n.removesuffix(SUFFIX): self._functions[n] for n in self._metadata["sizes"]},
+            **{n.removesuffix(CUDA_SUFFIX): self._functions[n] for n in self._metadata["sizes"]},
         }
 
     def call(
@@ -109,17 +109,6 @@ class Calls:
         values = [sizes[symbol] for symbol in symbols_of(self._metadata, name)]
         with self.device.current():
             return self.enqueue(name, addresses, values, stream, status)
-
-
-PARAMETERS = {
-    "run": ("inputs", "outputs", "workspace"),
-    "step": ("inputs", "outputs", "state", "workspace"),
-    "state_init": ("inputs", "state", "workspace"),
-    "forward": ("inputs", "parameters", "outputs", "tape", "workspace"),
-    "backward": ("inputs", "parameters", "output_grads", "grads", "tape", "workspace"),
-    "init_parameters": ("parameters",),
-}
-"""The blocks that a function takes (docs/abi.md)."""
 
 
 def explained(device: Device, code: int) -> str | None:

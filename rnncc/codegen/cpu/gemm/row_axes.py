@@ -65,12 +65,12 @@ def indices_apart(
     Args:
         axes: the last one of each loop's.
     """
-    b, found = emit.b, list[Value]()
+    b, coordinates = emit.b, list[Value]()
     for axis, index in zip(axes, indices, strict=True):
         inner, rest = list[Value](), index
-        for size in reversed(dims[len(found) + 1 : axis + 1]):
+        for size in reversed(dims[len(coordinates) + 1 : axis + 1]):
             around = b.udiv(rest, emit.dim(size))
             inner.append(b.sub(rest, b.mul(around, emit.dim(size))))
             rest = around
-        found += [rest, *reversed(inner)]
-    return found + [I64(0)] * (len(dims) - len(found))
+        coordinates += [rest, *reversed(inner)]
+    return coordinates + [I64(0)] * (len(dims) - len(coordinates))

@@ -54,6 +54,7 @@ def neighbours(
     if lanes == 1:
         return emit.load(emit.at(pointer, b.mul(first, step)))
     values: Value = ir.Constant(vector_type(VALUE[pointer.dtype], lanes), None)
+    # lanes from the count on stay zero: no memory need lie there
     for lane in range(count):
         element = emit.load(emit.at(pointer, b.mul(b.add(first, I64(lane)), step)))
         values = b.insert_element(values, element, I64(lane))

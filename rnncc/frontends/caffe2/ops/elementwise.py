@@ -310,10 +310,10 @@ class Binary(Operator):
         rank = max(len(a), len(b))
         one = Dim.of(1)
         wide = [(one,) * (rank - len(d)) + d for d in (a, b)]
-        known = s.dims(self.ys[0])
-        if known is None or len(known) != rank:
-            known = tuple(s.fresh() for _ in range(rank))
-        result = list(known)
+        dims = s.dims(self.ys[0])
+        if dims is None or len(dims) != rank:
+            dims = tuple(s.fresh() for _ in range(rank))
+        result = list(dims)
         for axis, (left, right) in enumerate(zip(*wide, strict=True)):
             if one in (left, right):
                 result[axis] = right if left == one else left

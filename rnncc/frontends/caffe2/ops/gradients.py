@@ -161,8 +161,8 @@ def _of(
 ) -> type[Operator]:
     """The gradient of one type of operator; the arguments in `settings` must be equal, or all."""
     text = f"The gradient of {kind}: {written} from {read}.\n\nRefused: {_NO_FORWARD}."
-    known = None if settings is None else dict(settings)
-    members = {"kind": kind, "read": read, "written": written, "settings": known}
+    options = None if settings is None else dict(settings)
+    members = {"kind": kind, "read": read, "written": written, "settings": options}
     return type("PlainGradient", (base,), {**members, "__doc__": text})
 
 

@@ -92,14 +92,14 @@ class OfParts(Operator):
 
     def total(self, s: Shapes) -> Dim | None:
         """How many rows the lengths have together, where this operator or another tells it."""
-        found = self.xs[self.lengths].total
-        return None if found is None else s.resolve(found)
+        total = self.xs[self.lengths].total
+        return None if total is None else s.resolve(total)
 
     def parts(self, e: Emitter) -> RowParts:
         """The parts while the net runs."""
-        found = self.total(e.shapes)
-        assert found is not None
-        return RowParts.of(e.b, e[self.xs[self.lengths]], found)
+        total = self.total(e.shapes)
+        assert total is not None
+        return RowParts.of(e.b, e[self.xs[self.lengths]], total)
 
     def counts(self, e: Emitter, rank: int) -> SSAValue:
         """The lengths as floats, at least 1, along the first of so many axes."""
@@ -221,10 +221,10 @@ class PackSegments(OfParts):
 
     def _most(self, s: Shapes) -> int | None:
         """Rows of a part of the result."""
-        known = s.value(self.xs[0])
-        if self.most > 0 or known is None or not all(size.is_static for size in known):
+        lengths = s.value(self.xs[0])
+        if self.most > 0 or lengths is None or not all(size.is_static for size in lengths):
             return self.most if self.most > 0 else None
-        return max(map(int, known), default=0)
+        return max(map(int, lengths), default=0)
 
     def assume(self, s: Shapes, level: int) -> None:
         if level == 2 and self._most(s) is None:

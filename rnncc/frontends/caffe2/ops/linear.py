@@ -124,12 +124,12 @@ class BatchMatMul(Operator):
 
     def _infer_one(self, s: Shapes, a: Dims | None, b: Dims | None, c: Dims | None) -> None:
         """Without `broadcast` all ranks agree: one that is known gives the others."""
-        known = a or b or c
-        if known is None or self.spread or len(known) < 2:
+        sizes = a or b or c
+        if sizes is None or self.spread or len(sizes) < 2:
             return
         for blob in (*self.xs, self.ys[0]):
             if s.dims(blob) is None:
-                s.expect(blob, (*known[:-2], s.fresh(), s.fresh()))
+                s.expect(blob, (*sizes[:-2], s.fresh(), s.fresh()))
 
     def _check_rank(self, s: Shapes, a: Dims, b: Dims) -> tuple[Dims, Dims]:
         if min(len(a), len(b)) < 2 or (len(a) != len(b) and not self.spread):
@@ -241,11 +241,11 @@ class LayerNorm(Operator):
         for statistic in self.ys[1:]:
             s.expect(statistic, (*dims[:axis], 1))
         for affine in self.xs[1:] if self.affine else ():
-            known = s.dims(affine)
-            if known is None:
+            sizes = s.dims(affine)
+            if sizes is None:
                 s.expect(affine, dims[axis:])
-            elif not s.equal(product(known), product(dims[axis:])):
-                what = f'"{affine.name}" of shape {s.text(known)} for rows {s.text(dims[axis:])}'
+            elif not s.equal(product(sizes), product(dims[axis:])):
+                what = f'"{affine.name}" of shape {s.text(sizes)} for rows {s.text(dims[axis:])}'
                 raise self.error(what)
 
     def fixed(self, s: Shapes) -> Iterable[Dim]:

@@ -83,8 +83,8 @@ class LabelCrossEntropy(Operator):
 
     def build(self, e: Emitter) -> None:
         x, labels = (e[blob] for blob in self.xs)
-        found = _picked(e.b, x, labels)
-        e[self.ys[0]] = e.b.neg(_log(e.b, found))
+        picked = _picked(e.b, x, labels)
+        e[self.ys[0]] = e.b.neg(_log(e.b, picked))
 
 
 class CrossEntropy(Operator):
@@ -311,8 +311,8 @@ def _log(b: Builder, x: SSAValue) -> SSAValue:
 def _picked(b: Builder, x: SSAValue, labels: SSAValue) -> SSAValue:
     """x[n, labels[n]]"""
     rows = dims_of(x)[:1]
-    found = gather_elements(b, x, b.reshape(labels, (*rows, 1)), 1)
-    return b.reshape(found, rows)
+    picked = gather_elements(b, x, b.reshape(labels, (*rows, 1)), 1)
+    return b.reshape(picked, rows)
 
 
 OPERATORS: dict[str, type[Operator]] = {

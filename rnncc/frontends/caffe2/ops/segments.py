@@ -68,11 +68,11 @@ class Padding(Operator):
         return s.value(self.xs[1])
 
     def build(self, e: Emitter) -> None:
-        parts, start, found = self._parts(e.shapes), Dim.of(0), list[SSAValue]()
+        parts, start, padded = self._parts(e.shapes), Dim.of(0), list[SSAValue]()
         for part in parts or ():
-            found += self.part(e, start, part)
+            padded += self.part(e, start, part)
             start = start + part
-        e[self.ys[0]] = e.b.concat(found, 0)
+        e[self.ys[0]] = e.b.concat(padded, 0)
 
     def part(self, e: Emitter, start: Dim, size: Dim) -> list[SSAValue]:
         """What becomes of so many rows."""

@@ -29,8 +29,8 @@ class SequenceMask(Operator):
         self.mode = self.args.str("mode")
         reads = self.mode in ("sequence", "window")
         if not reads and self.mode not in _DIAGONALS:
-            known = ", ".join(("sequence", "window", *_DIAGONALS))
-            raise self.error(f"argument 'mode' is {self.mode!r}, expected one of {known}")
+            modes = ", ".join(("sequence", "window", *_DIAGONALS))
+            raise self.error(f"argument 'mode' is {self.mode!r}, expected one of {modes}")
         if len(self.xs) != 1 + reads:
             raise self.error(f"has {len(self.xs)} inputs, expected {1 + reads} in this mode")
         self.repeats = "repeat_from_axis" in self.args
