@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.decided import decided_size
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import formula_of, parted
+from rnncc.frontends.onnx.offsets import formula_of, parted, unless_negative
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
@@ -48,7 +48,7 @@ def counted_shape(n: Node, index: int) -> CountedShape | None:
         return None
     dims, counts = list[Dim](), list[tuple[int, SSAValue, Dim]]()
     for axis, place in enumerate(n.places(index)):
-        base, size = (None, place) if isinstance(place, Dim) else parted(place)
+        base, size = (None, place) if isinstance(place, Dim) else parted(unless_negative(place))
         if base is not None:
             most = most_counted(n, base)
             if most is None:

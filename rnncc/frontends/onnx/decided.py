@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.frontends.onnx.errors import NeedsValue
-from rnncc.frontends.onnx.offsets import elements_of, integers_behind, parted
+from rnncc.frontends.onnx.offsets import elements_of, integers_behind, parted, unless_negative
 from rnncc.frontends.onnx.values import EXACT
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.indexing import Gather
@@ -49,7 +49,7 @@ def decided_sizes(n: Node, index: int) -> list[Dim] | None:
 def _size(n: Node, number: Dim | SSAValue) -> Dim | None:
     if isinstance(number, Dim):
         return number
-    base, more = parted(number)
+    base, more = parted(unless_negative(number))
     if base is None:
         return more
     size = decided_size(n, base)

@@ -18,7 +18,7 @@ from rnncc.frontends.onnx.lists import Names, Nothing, StackedRows, element_name
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import FLOATS
 from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.partial_rules import build_partial
+from rnncc.frontends.onnx.partial_pairs import build_counted
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.table import OPERATORS
@@ -106,7 +106,7 @@ def read_model(
             opsets,
             own,
             OPERATORS,
-            build_partial,
+            build_counted,
             training=training,
             scalars=functions or {},
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial, reduce
+
 import numpy as np
 
 from rnncc.frontends.onnx.counted import counted_shape, same_count
@@ -70,29 +72,39 @@ _CROPPED = "tf_crop_and_resize"
 
 def einsum(n: Node, inputs: Operands) -> Value | None:
     """Rows by themselves, if the result has their letter; else sums over those that count."""
-    values = [value for value in inputs if value is not None]
-    terms, result = letters_of(n, [value.rank for value in values])
-    rows = [
-        (at, value, terms[at][value.axis])
-        for at, value in enumerate(values)
-        if isinstance(value, Partial)
-    ]
-    letter, count = rows[0][2], rows[0][1].count
-    own = {at for at, _, other in rows if other == letter}
-    # each operand that has the letter has it once, and so many rows
-    for at, term in enumerate(terms):
-        if term.count(letter) != (at in own):
-            return None
-    if len(own) != len(rows) or count is None or len(values) != len(inputs):
+    found = _lettered(n, inputs)
+    if found is None:
         return None
-    for _, value, _ in rows[1:]:
-        assert value.count is not None
-        count = same_count(n.b, count, value.count)
-    if letter in result:
-        return Partial.counted(n.built_as("Einsum"), result.index(letter), count)
-    for at, value, _ in rows:
+    rows, axis = found
+    first, *others = [value.count for _, value in rows if value.count is not None]
+    count = reduce(partial(same_count, n.b), others, first)
+    if axis is not None:
+        return Partial.counted(n.built_as("Einsum"), axis, count)
+    for at, value in rows:
         n.inputs[at] = with_others(n, Partial.counted(value.whole(), value.axis, count), 0)
     return n.built_as("Einsum")
+
+
+def einsum_axis(n: Node, inputs: Operands) -> int | None:
+    """Along which axis of the result the rows lie, if it has their letter."""
+    found = _lettered(n, inputs)
+    return None if found is None else found[1]
+
+
+def _lettered(n: Node, inputs: Operands) -> tuple[list[tuple[int, Partial]], int | None] | None:
+    """The operands with such rows, and the axis of the result that has their letter; None where
+    they have several letters, or one has it along other rows, too."""
+    values = [value for value in inputs if value is not None]
+    terms, result = letters_of(n, [value.rank for value in values])
+    rows = [(at, value) for at, value in enumerate(values) if isinstance(value, Partial)]
+    letter = terms[rows[0][0]][rows[0][1].axis]
+    own = {at for at, value in rows if terms[at][value.axis] == letter}
+    # each operand that has the letter has it once, and so many rows
+    if any(term.count(letter) != (at in own) for at, term in enumerate(terms)):
+        return None
+    if len(own) != len(rows) or len(values) != len(inputs):
+        return None
+    return rows, result.index(letter) if letter in result else None
 
 
 def size_of(n: Node, x: Partial) -> Value:

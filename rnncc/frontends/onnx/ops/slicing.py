@@ -22,6 +22,7 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     only_row,
     place_of,
     rows_from,
+    sign_of,
     span_of,
 )
 from rnncc.frontends.onnx.values import NEAR, Array, Value, are_held, as_objects
@@ -109,6 +110,7 @@ def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim,
     none, last = Dim.of(0), size - 1
     # an axis of open size has at least one element, or bounds of the slice refuse the call
     facts = n.scope.model.known.facts if size.is_static else (last, *n.scope.model.known.facts)
+    facts += tuple(sign_of(place, size) for place in (start, end) if not place.is_static)
     first, behind = place_of(n, start, size), place_of(n, end, size)
     if step > NEAR and behind == size:
         n.scope.model.bounds[step - size] = None
