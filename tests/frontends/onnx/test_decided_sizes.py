@@ -74,6 +74,21 @@ def expanded() -> Any:
     return _model(nodes, [X, LENGTHS])
 
 
+def expanded_as_the_first_exporter_writes_it() -> Any:
+    """Where a size is -1, one stays: 1 is expanded to instead."""
+    nodes = [
+        *LONGEST,
+        *(node("Shape", "lengths", "n"), node("Unsqueeze", "longest first", "t")),
+        *(node("Concat", "n t", "sizes", axis=0), node("Shape", "sizes", "two")),
+        node("ConstantOfShape", "two", "ones", value=from_array(np.ones(1, np.int64))),
+        *(node("Mul", "ones last", "less"), node("Equal", "sizes less", "kept")),
+        *(node("Where", "kept ones sizes", "shape"), node("Unsqueeze", "steps first", "row")),
+        *(node("Expand", "row shape", "all"), node("Less", "all ends", "within")),
+        *(node("Unsqueeze", "within last", "mask"), node("Where", "mask x zeros", "y")),
+    ]
+    return _model(nodes, [X, LENGTHS], zeros=np.float32(0), first=np.array([0]))
+
+
 def masked_by_floats() -> Any:
     """As FunASR's exporter writes it: the numbers of the steps are floats."""
     nodes = [
@@ -112,7 +127,10 @@ def _inputs(made: Any, steps: int, longest: int) -> dict[str, Any]:
     return {"x": x, **more}
 
 
-MAKERS = [masked, masked_by_floats, expanded, counted, counted_without_range]
+MAKERS = [
+    *(masked, masked_by_floats, expanded, expanded_as_the_first_exporter_writes_it, counted),
+    counted_without_range,
+]
 
 
 @pytest.mark.peers
