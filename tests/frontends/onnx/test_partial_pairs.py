@@ -110,5 +110,5 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused(name: str) -> None:
-    with pytest.raises(CompileError, match="numbers? of rows"):
+    with pytest.raises(CompileError, match=r"numbers? of rows"):
         rnncc.compile(_model(REFUSED[name]))
