@@ -10,7 +10,7 @@ from functools import partial, reduce
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted import CountedShape, counted_shape, repeated, same_count
-from rnncc.frontends.onnx.lists import StackedRows
+from rnncc.frontends.onnx.lists import PossibleRows, StackedRows
 from rnncc.frontends.onnx.node import INTEGERS, Node
 from rnncc.frontends.onnx.ops.computed_bounds import part_of_rows
 from rnncc.frontends.onnx.ops.indexing import scattered_rows
@@ -189,6 +189,20 @@ def _split(n: Node, inputs: Operands) -> Moved:
     return StackedRows.listing(stacked=first_rows(n.b, rows, x.count))
 
 
+def _inserted(n: Node, inputs: Operands) -> Moved:
+    """The rows as elements of one row each, behind those of a list to which a loop appends."""
+    rows, x = inputs[:2]
+    if not (isinstance(rows, StackedRows) and rows.earlier is not None) or n.has(2):
+        return None
+    if not isinstance(x, Partial) or x.axis or x.count is None:
+        return None
+    size, *dims = x.dims
+    each = n.b.reshape(n.scope.ssa(x.whole()), (size, 1, *dims))
+    exist = n.b.compare("lt", n.b.iota((size,), 0, "i64"), n.b.broadcast(x.count, (size,), []))
+    pair = Value.computed(each), Value.computed(exist)
+    return rows.appended(PossibleRows.pairing(*pair, pieces=True))
+
+
 MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "ScatterND": _scatter_nd,
     "Expand": _expand,
@@ -197,6 +211,7 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "Compress": _compress,
     "Gather": _gather,
     "SplitToSequence": _split,
+    "SequenceInsert": _inserted,
     "MatMul": contracted,
     "Einsum": einsum,
     "Tile": tiled,
