@@ -17,7 +17,7 @@ from rnncc.frontends.onnx.ops.indexing import scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of
 from rnncc.frontends.onnx.partial import Partial, first_rows
 from rnncc.frontends.onnx.partial_batches import Operands, only
-from rnncc.frontends.onnx.partial_copies import einsum, resized, tiled
+from rnncc.frontends.onnx.partial_copies import einsum, resized, squeezed, tiled
 from rnncc.frontends.onnx.partial_shapes import reshaped
 from rnncc.frontends.onnx.partial_sums import contracted, with_others
 from rnncc.frontends.onnx.partial_windows import convolved, padded, transposed
@@ -215,6 +215,7 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "MatMul": contracted,
     "Einsum": einsum,
     "Tile": tiled,
+    "Squeeze": squeezed,
     **dict.fromkeys(("Resize", "Upsample"), resized),
     "Concat": _joined,
     **{name: convolved(name) for name in ("Conv", "com.microsoft.FusedConv")},
