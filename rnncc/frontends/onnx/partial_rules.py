@@ -70,8 +70,7 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
 
 def reads_together(n: Node, inputs: Operands) -> NeedsValue:
     """The error of a node that reads rows together."""
-    sources = (n.scope.model.inputs_behind(Value.computed(count)) for count in _counts(inputs))
-    needed = list(dict.fromkeys(name for names in sources for name in names))
+    needed = n.scope.model.inputs_behind(*map(Value.computed, _counts(inputs)))
     what = "reads a tensor whose number of rows the run decides"
     return NeedsValue(n.location, what, READERS, needed)
 

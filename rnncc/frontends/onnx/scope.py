@@ -103,8 +103,8 @@ class Scope:
 
     def ssa(self, value: Value) -> SSAValue:
         """A value in this block; known numbers become constants or parameters here."""
-        if isinstance(value, Partial) and value.count is not None:
-            inputs = self.model.inputs_behind(Value.computed(value.count))
+        if isinstance(value, Partial | Crossed):
+            inputs = self.model.inputs_behind(*value.tensors()[1:])
             raise NeedsValue(self.b.loc, f"takes {value} for a tensor", READERS, inputs)
         if not value.is_tensor:
             raise Unsupported(self.b.loc, f"takes {value} for a tensor")
