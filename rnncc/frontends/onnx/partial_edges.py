@@ -52,7 +52,7 @@ def mirrored(n: Node, x: Partial) -> Partial | None:
     if any(size != 0 for size in _other_pads(n, x)):
         return None
     b, (before, behind) = n.b, map(int, around)
-    count = x.count if mode == "edge" else _enough(n, x.count, max(before, behind))
+    count = _enough(n, x.count, 0 if mode == "edge" else max(before, behind))
     places = _places(b, mode, x.dims[x.axis], count, (before, behind))
     total = b.add(count, n.full(before + behind, count))
     return Partial.counted(Value.computed(b.gather(x.made, places, x.axis)), x.axis, total)
@@ -69,7 +69,7 @@ def _other_pads(n: Node, x: Partial) -> list[Dim]:
 
 
 def _enough(n: Node, count: SSAValue, most: int) -> SSAValue:
-    """A count of more rows than are mirrored."""
+    """A count of more rows than are mirrored, or of some to repeat."""
     return one_that_fits(n.b, count, n.b.compare("gt", count, n.full(most, count)))
 
 

@@ -98,7 +98,8 @@ def _built(
             found.append((axis, count_in(n, view)))
         else:
             others.append(view)
-    if len(views) > 2 or len(others) > 1 or name in BY_PLACES:
+    chosen_by_rows = name in BY_PLACES and inputs[1] is not plain[1]
+    if len(views) > 2 or len(others) > 1 or chosen_by_rows:
         raise reads_together(n, inputs)
     if others:
         [n.inputs] = others

@@ -52,6 +52,10 @@ NODES: dict[str, list[Any]] = {
         *(node("ReduceMean", "s", "a0", axes=[0], keepdims=1), node("Squeeze", "a0 first", "b")),
         node("Add", "a1 b", "y"),
     ],
+    "chosen": [
+        *(*SCORES, node("Unsqueeze", "s first", "t"), node("Gather", "t zero", "u", axis=0)),
+        node("ReduceSum", "u last", "y", keepdims=0),
+    ],
     "sizes": [*SCORES, node("Shape", "s", "y")],
     "reshaped": [
         *(*SCORES, node("Shape", "s", "sizes"), node("Concat", "single sizes", "to", axis=0)),
