@@ -99,7 +99,7 @@ def _built(
         else:
             others.append(view)
     chosen_by_rows = name in BY_PLACES and inputs[1] is not plain[1]
-    if len(views) > 2 or len(others) > 1 or chosen_by_rows:
+    if len(others) > 1 or chosen_by_rows:
         raise reads_together(n, inputs)
     if others:
         [n.inputs] = others

@@ -39,6 +39,7 @@ NODES: dict[str, list[Any]] = {
         *(node("Where", "masked none a", "s"), node("Softmax", "s", "p", axis=-1)),
         *(node("Transpose", "h", "v", perm=[0, 2, 1, 3]), node("MatMul", "p v", "y")),
     ],
+    "scores of scores": [*SCORES, node("MatMul", "s s", "t"), node("MatMul", "t r", "y")],
     "by letters": [
         *(*ROWS, node("Einsum", "r r", "a", equation="id,jd->ij"), node("Softmax", "a", "p")),
         node("Einsum", "p r", "y", equation="ij,jd->id"),
