@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,19 @@ import pytest
 
 import rnncc
 from rnncc.errors import CompileError
-from tests.frontends.onnx.models import graph, info, model, node
+from rnncc.ir.interpreter import run
+from tests.frontends.onnx.models import (
+    EXAMPLES,
+    assert_close,
+    by_onnxruntime,
+    graph,
+    imported,
+    info,
+    model,
+    node,
+)
 from tests.frontends.onnx.partial_rows import compared, flags, rows
+from tests.frontends.onnx.random_pairs import pair_model
 
 CONSTANTS: dict[str, Any] = {
     **{"half": np.float32(0.5), "none": np.float32(-1e4), "zero": np.array(0), "one": np.array(1)},
@@ -97,6 +109,17 @@ def test_rows_along_two_axes(name: str) -> None:
     shared = {"x": rows(5), "k": flags(0, 1, 1, 0, 1), "which": np.array(True)}
     calls = [{**shared, "m": mask} for mask in MASKS]
     compared(made, [{i.name: call[i.name] for i in made.graph.input} for call in calls])
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("seed", range(EXAMPLES // 4))
+def test_random_chains(seed: int) -> None:
+    made = pair_model(random.Random(seed))
+    program = imported(made)
+    for count, mask in enumerate(MASKS):
+        inputs = {"x": rows(count + 5)[:5], "m": mask}
+        want = by_onnxruntime(made, inputs)
+        assert_close({"y": run(program, inputs)["y"]}, want)
 
 
 def test_of_no_rows() -> None:
