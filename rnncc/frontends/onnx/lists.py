@@ -5,12 +5,13 @@ An optional value is the value itself, or `Nothing`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any
 
 from xdsl.ir import SSAValue
 
+from rnncc.errors import Location
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
@@ -219,6 +220,16 @@ def check_readable(b: Builder, rows: StackedRows) -> None:
         raise NeedsValue(b.loc, what, "a loop of up to 64 known iterations may", [])
     if isinstance(rows.stacked, Partial):
         raise Unsupported(b.loc, "reads a list whose length the run decides", PARTIAL_LISTS)
+
+
+def check_whole(
+    location: Location | str, rows: StackedRows, inputs_behind: Callable[[Value], list[str]]
+) -> None:
+    """Raise `NeedsValue` if elements of a list are there row by row."""
+    if rows.in_pieces and rows.stacked is not None:
+        what = "reads a list of elements of which the run decides how many rows they have"
+        needed = inputs_behind(rows.stacked.tensors()[-1])
+        raise NeedsValue(location, what, "put together along axis 0 they may be", needed)
 
 
 def elements(b: Builder, rows: StackedRows) -> list[Value]:

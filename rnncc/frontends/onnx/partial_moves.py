@@ -190,9 +190,12 @@ def _split(n: Node, inputs: Operands) -> Moved:
 
 
 def _inserted(n: Node, inputs: Operands) -> Moved:
-    """The rows as elements of one row each, behind those of a list to which a loop appends."""
+    """The rows as elements of one row each, behind those of a list to which a loop appends that is
+    not unrolled."""
     rows, x = inputs[:2]
     if not (isinstance(rows, StackedRows) and rows.earlier is not None) or n.has(2):
+        return None
+    if n.scope.model.unrolled:
         return None
     if not isinstance(x, Partial) or x.axis or x.count is None:
         return None

@@ -9,7 +9,13 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted import within_most
 from rnncc.frontends.onnx.decided import one_number
-from rnncc.frontends.onnx.lists import MAX_LISTED, StackedRows, check_readable, elements
+from rnncc.frontends.onnx.lists import (
+    MAX_LISTED,
+    StackedRows,
+    check_readable,
+    check_whole,
+    elements,
+)
 from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
@@ -128,8 +134,7 @@ def _from_end(n: Node, rows: StackedRows) -> int:
 def _length(n: Node) -> Value:
     """How many elements a list has."""
     rows = _rows(n)
-    if rows.in_pieces:
-        check_readable(n.b, rows)
+    check_whole(n.location, rows, n.scope.model.inputs_behind)
     if isinstance(rows.stacked, Partial) and rows.stacked.count is not None:
         others = len(rows.front) + len(rows.items)
         return Value.computed(n.b.add(rows.stacked.count, n.b.fill(others, (), "i64")))
@@ -197,7 +202,10 @@ def _concat(n: Node) -> SSAValue | Value:
     if rows.is_empty:
         raise n.unsupported("puts nothing together")
     if isinstance(rows.stacked, Partial) and not (rows.front or rows.items):
-        return _partial_rows(n, rows.stacked, axis_number, new, rows.in_pieces)
+        if rows.in_pieces and (new or n.axis(axis_number, rows.stacked.rank - 1)):
+            check_whole(n.location, rows, n.scope.model.inputs_behind)
+        stacked = within_most(n, rows.stacked) if rows.in_pieces else rows.stacked
+        return _partial_rows(n, stacked, axis_number, new)
     check_readable(n.b, rows)
     singles = [*rows.front, *rows.items]
     axis = n.axis(axis_number, rows.tensors()[-1].rank - (not rows.items) + new)
@@ -218,16 +226,10 @@ def _concat(n: Node) -> SSAValue | Value:
     return n.b.concat(parts, axis)
 
 
-def _partial_rows(n: Node, stacked: Partial, axis_number: int, new: bool, in_pieces: bool) -> Value:
+def _partial_rows(n: Node, stacked: Partial, axis_number: int, new: bool) -> Value:
     """The elements of a list whose length the run decides: rows, or one row each of an axis."""
     axis, dims = n.axis(axis_number, stacked.rank - (not new)), [*stacked.dims[1:]]
     rows = stacked.dims[0]
-    if in_pieces:
-        if new or axis:
-            what = "puts elements of which the run decides how many rows they have together along"
-            raise n.unsupported(f"{what} axis {axis}", "along axis 0 that is supported")
-        stacked = within_most(n, stacked)
-        rows = stacked.dims[0]
     if not new and dims[axis] != 1:
         what = f"puts {dims[axis]} rows of each element of a list together, whose length the run"
         raise n.unsupported(f"{what} decides", "of one row each that is supported")
