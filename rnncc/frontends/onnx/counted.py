@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.decided import decided_size
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import formula_of, parted
+from rnncc.frontends.onnx.offsets import formula_of, parted, unless_negative
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
@@ -17,7 +17,7 @@ from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Reshape
-from rnncc.ir.size_proofs import is_natural, larger
+from rnncc.ir.size_proofs import is_natural, larger, smaller
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.records import record
 
@@ -48,7 +48,7 @@ def counted_shape(n: Node, index: int) -> CountedShape | None:
         return None
     dims, counts = list[Dim](), list[tuple[int, SSAValue, Dim]]()
     for axis, place in enumerate(n.places(index)):
-        base, size = (None, place) if isinstance(place, Dim) else parted(place)
+        base, size = (None, place) if isinstance(place, Dim) else parted(unless_negative(place))
         if base is not None:
             most = most_counted(n, base)
             if most is None:
@@ -72,6 +72,19 @@ def count_of(n: Node, base: SSAValue, more: Dim, most: Dim) -> SSAValue:
     none, limit = n.full(0, count), b.size(most, "i64")
     fits = b.logical("and", b.compare("ge", count, none), b.compare("le", count, limit))
     return one_that_fits(b, count, fits)
+
+
+def within_most(n: Node, rows: Partial) -> Partial:
+    """Rows along axis 0, at most as many as the user gives as the most; if there are more, the run
+    fails."""
+    most, count = n.scope.model.max_iterations, rows.count
+    assert count is not None and rows.axis == 0
+    if most is None or is_natural(most - rows.dims[0]):
+        return rows
+    if rows.dims[0].divide(most) is None:  # else it is as many times as there are elements
+        most = smaller(most, rows.dims[0])
+    tensor = n.b.slice(n.scope.ssa(rows.whole()), 0, 0, most)
+    return Partial.counted(Value.computed(tensor), 0, count_of(n, count, Dim.of(0), most))
 
 
 def most_counted(n: Node, number: SSAValue) -> Dim | None:

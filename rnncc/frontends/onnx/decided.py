@@ -7,13 +7,16 @@ rest of the model shows what it is equal to; if nothing does, it is refused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.frontends.onnx.errors import NeedsValue
-from rnncc.frontends.onnx.offsets import elements_of, integers_behind, parted
+from rnncc.frontends.onnx.learning import PREFIX
+from rnncc.frontends.onnx.offsets import elements_of, integers_behind, parted, unless_negative
 from rnncc.frontends.onnx.values import EXACT
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.linear import Reduce
@@ -23,8 +26,6 @@ from rnncc.ir.types import dims_of, dtype_of
 
 if TYPE_CHECKING:
     from rnncc.frontends.onnx.node import Node
-
-PREFIX = "decided_by_run_"
 
 
 def decided_sizes(n: Node, index: int) -> list[Dim] | None:
@@ -49,7 +50,7 @@ def decided_sizes(n: Node, index: int) -> list[Dim] | None:
 def _size(n: Node, number: Dim | SSAValue) -> Dim | None:
     if isinstance(number, Dim):
         return number
-    base, more = parted(number)
+    base, more = parted(unless_negative(number))
     if base is None:
         return more
     size = decided_size(n, base)
@@ -98,7 +99,11 @@ def settled(n: Node, index: int, x: SSAValue) -> SSAValue:
         for size in undecided:
             n.scope.model.undecided |= dict.fromkeys(sorted(size.symbols), error)
         return x
-    numbers = b.reshape(b.cast(value.made, "i64"), (len(expected),))
+    return where_equal(b, x, b.reshape(b.cast(value.made, "i64"), (len(expected),)), expected)
+
+
+def where_equal(b: Builder, x: SSAValue, numbers: SSAValue, expected: Sequence[Dim]) -> SSAValue:
+    """x, where a vector holds some sizes: else the run fails."""
     sizes = b.concat([b.reshape(b.size(size), (1,)) for size in expected], 0)
     same = b.compare("eq", numbers, sizes)
     # the one row there is, or one that is not there
@@ -106,6 +111,16 @@ def settled(n: Node, index: int, x: SSAValue) -> SSAValue:
     row = b.reduce("max", row, [0])
     flat = b.reshape(x, (1, product(dims_of(x))))
     return b.reshape(b.gather(flat, b.reshape(row, (1,)), 0), dims_of(x))
+
+
+def decided_already(n: Node, number: SSAValue) -> Dim | None:
+    """The size that a number is taken for, if it is for one."""
+    base, more = parted(number)
+    model = n.scope.model
+    size = None if base is None else model.decided.get(base)
+    if size is None or not model.known.counted.isdisjoint(size.symbols):
+        return None
+    return size + more
 
 
 def one_number(x: SSAValue) -> float | None:

@@ -14,11 +14,18 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.functions import functions_of
 from rnncc.frontends.onnx.inputs import Given, Inputs
 from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, learning
-from rnncc.frontends.onnx.lists import Names, Nothing, StackedRows, element_names, elements
+from rnncc.frontends.onnx.lists import (
+    Names,
+    Nothing,
+    StackedRows,
+    check_whole,
+    element_names,
+    elements,
+)
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import FLOATS
 from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.partial_rules import build_partial
+from rnncc.frontends.onnx.partial_pairs import build_counted
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.table import OPERATORS
@@ -106,7 +113,7 @@ def read_model(
             opsets,
             own,
             OPERATORS,
-            build_partial,
+            build_counted,
             training=training,
             scalars=functions or {},
         )
@@ -177,6 +184,8 @@ def _add_output(scope: Scope, name: str, value: Value, outputs: dict[str, SSAVal
     scope.b.loc = Location(scope.model.file, f'output "{name}"')
     if isinstance(value, Nothing):
         return None
+    if isinstance(value, StackedRows):
+        check_whole(scope.b.loc, value, scope.model.inputs_behind)
     items = elements(scope.b, value) if isinstance(value, StackedRows) else [value]
     names = element_names(name, len(items)) if isinstance(value, StackedRows) else [name]
     if any(element in outputs for element in names):

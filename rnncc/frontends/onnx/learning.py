@@ -20,6 +20,10 @@ from rnncc.records import record
 
 MOST_LEARNT = 64
 """How often a model is read anew."""
+PREFIX = "decided_by_run_"
+"""What symbols of sizes begin with that the run decides, until it is known which sizes they are."""
+TRIED = (60, 61, 62, 63, 1000, 1001, 1002, 1003)
+"""Sizes for which two formulas are compared that may be equal."""
 T = TypeVar("T")
 
 
@@ -151,7 +155,7 @@ def learnt_from(
         rest = _without_common_factor(one - other)
         if plain:
             return _symbol(rest, order, plain)
-        simple = _fact(rest, known.facts) or _symbol(rest, order, plain)
+        simple = _fact(rest, known.facts) or _symbol(rest, order, plain) or _decided(rest, order)
         same = None if simple else _same(one, other, known)
         if same is None:
             return found or simple
@@ -203,6 +207,23 @@ def _symbol(rest: Dim, order: Sequence[str], plain: bool) -> Learnt | None:
             continue
         return Learnt(size, symbol=symbol, size=size)
     return None
+
+
+def _decided(rest: Dim, order: Sequence[str]) -> Learnt | None:
+    """The size of an input that one which the run decides is, where a formula is then 0 for some
+    sizes. In a quotient others would do, too: calls refuse them."""
+    for symbol in sorted(rest.symbols):
+        for size in map(Dim.of, order) if symbol.startswith(PREFIX) else ():
+            left = rest.substitute({symbol: size})
+            tried = (left.evaluate(_each_other(order, one)) for one in TRIED)
+            if size != Dim.of(symbol) and not any(tried):
+                return Learnt(size, symbol=symbol, size=size)
+    return None
+
+
+def _each_other(order: Sequence[str], least: int) -> dict[str, int]:
+    """Sizes that differ, from one on."""
+    return {symbol: least + 17 * at for at, symbol in enumerate(order)}
 
 
 def _without_common_factor(dim: Dim) -> Dim:

@@ -5,12 +5,13 @@ An optional value is the value itself, or `Nothing`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any
 
 from xdsl.ir import SSAValue
 
+from rnncc.errors import Location
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
@@ -39,6 +40,8 @@ class StackedRows(Value):
         latest: the last elements of that list, where the body reads them.
         before: how many elements that list has, by the iteration's number; None where it is open
             how many an iteration appends.
+        in_pieces: whether elements stand for rows of longer ones, of which the run decides how many
+            there are: all that may be done is to put them together along the first axis.
     """
 
     stacked: Value | None = None
@@ -47,11 +50,14 @@ class StackedRows(Value):
     front: tuple[Value, ...] = ()
     latest: tuple[Value, ...] = ()
     before: Dim | None = None
+    in_pieces: bool = False
 
     @staticmethod
-    def listing(items: Sequence[Value] = (), stacked: Value | None = None) -> StackedRows:
+    def listing(
+        items: Sequence[Value] = (), stacked: Value | None = None, in_pieces: bool = False
+    ) -> StackedRows:
         """A list of these elements."""
-        return StackedRows("list", (), stacked=stacked, items=tuple(items))
+        return StackedRows("list", (), stacked=stacked, items=tuple(items), in_pieces=in_pieces)
 
     @property
     def form(self) -> tuple[Any, ...]:
@@ -59,7 +65,7 @@ class StackedRows(Value):
         parts = self.front, self.items, self.latest
         forms = (tuple(item.form for item in items) for items in parts)
         stacked = None if self.stacked is None else self.stacked.form
-        return "list", self.earlier, stacked, *forms
+        return "list", self.earlier, self.in_pieces, stacked, *forms
 
     @property
     def held(self) -> list[Value]:
@@ -139,20 +145,22 @@ class PossibleRows(Value):
     Attributes:
         rows: the elements [k, ...].
         exist: a bool for each [k].
+        pieces: whether they are the rows of one element.
     """
 
     rows: Value = field(kw_only=True)
     exist: Value = field(kw_only=True)
+    pieces: bool = False
 
     @staticmethod
-    def pairing(rows: Value, exist: Value) -> PossibleRows:
+    def pairing(rows: Value, exist: Value, pieces: bool = False) -> PossibleRows:
         """Rows, and which of them exist."""
-        return PossibleRows(rows.dtype, rows.dims[1:], rows=rows, exist=exist)
+        return PossibleRows(rows.dtype, rows.dims[1:], rows=rows, exist=exist, pieces=pieces)
 
     @property
     def form(self) -> tuple[Any, ...]:
         """No tensor's."""
-        return ("possible rows",)
+        return "possible rows", self.pieces
 
     def tensors(self) -> list[Value]:
         """The rows, and the bools."""
@@ -161,7 +169,7 @@ class PossibleRows(Value):
     def holding(self, tensors: Sequence[Value]) -> PossibleRows:
         """Other rows and bools."""
         rows, exist = tensors
-        return PossibleRows.pairing(rows, exist)
+        return PossibleRows.pairing(rows, exist, self.pieces)
 
     def __str__(self) -> str:
         return "elements that may exist"
@@ -212,6 +220,16 @@ def check_readable(b: Builder, rows: StackedRows) -> None:
         raise NeedsValue(b.loc, what, "a loop of up to 64 known iterations may", [])
     if isinstance(rows.stacked, Partial):
         raise Unsupported(b.loc, "reads a list whose length the run decides", PARTIAL_LISTS)
+
+
+def check_whole(
+    location: Location | str, rows: StackedRows, inputs_behind: Callable[[Value], list[str]]
+) -> None:
+    """Raise `NeedsValue` if elements of a list are there row by row."""
+    if rows.in_pieces and rows.stacked is not None:
+        what = "reads a list of elements of which the run decides how many rows they have"
+        needed = inputs_behind(rows.stacked.tensors()[-1])
+        raise NeedsValue(location, what, "put together along axis 0 they may be", needed)
 
 
 def elements(b: Builder, rows: StackedRows) -> list[Value]:

@@ -237,9 +237,10 @@ class ModelContext:
         order = sorted(self.symbols, key=lambda symbol: symbol not in (TIME, BATCH))
         return learnt_from(pairs, order, plain, self.known)
 
-    def inputs_behind(self, value: Value) -> list[str]:
-        """The inputs of the model that a value is computed from."""
-        found, seen, waiting = dict[str, None](), set[SSAValue](), [value.made]
+    def inputs_behind(self, *values: Value) -> list[str]:
+        """The inputs of the model that values are computed from."""
+        found, seen = dict[str, None](), set[SSAValue]()
+        waiting = [value.made for value in reversed(values)]
         while waiting:
             current = waiting.pop()
             if current is None or current in seen:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from xdsl.ir import SSAValue
+from contextlib import suppress
+from typing import Any
 
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.frontends.onnx.sizes import Undecided, decide
 from rnncc.frontends.onnx.values import EXACT
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.casts import Cast
-from rnncc.ir.ops.elementwise import Add, Sub
+from rnncc.ir.ops.elementwise import Add, Compare, Select, Sub
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice
 from rnncc.ir.ops.source import Constant, Fill, Size
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of, dtype_of
 
 MOST = 64
@@ -86,7 +91,45 @@ def elements_of(b: Builder, vector: SSAValue) -> list[Dim | SSAValue]:
     if isinstance(op, Slice) and isinstance(op.x.owner, Concat):
         start = int(get_dim(op.start))
         return elements_of(b, op.x)[start : start + int(size)]
+    if isinstance(op, Select) and _compares(op.condition.owner):
+        return _chosen_elements(b, op)
     return [b.reshape(b.slice(vector, 0, at, 1), ()) for at in range(int(size))]
+
+
+def _compares(op: Operation | Block) -> bool:
+    return isinstance(op, Compare) and op.kind.data == "eq"
+
+
+def _chosen_elements(b: Builder, op: Select) -> list[Dim | SSAValue]:
+    """The elements of `where(x == y, a, b)`; those for which it is known are these themselves."""
+
+    def number(element: Dim | SSAValue, dtype: str) -> SSAValue:
+        return b.size(element, dtype) if isinstance(element, Dim) else element
+
+    def chosen(x: Any, y: Any, if_equal: Any, other: Any) -> Dim | SSAValue:
+        if isinstance(x, Dim) and isinstance(y, Dim):
+            with suppress(Undecided):
+                return if_equal if decide("eq", x, y) else other
+        same = b.compare("eq", *(number(element, compared) for element in (x, y)))
+        return b.select(same, number(if_equal, "i64"), number(other, "i64"))
+
+    condition = op.condition.owner
+    assert isinstance(condition, Compare)
+    compared = dtype_of(condition.a)
+    vectors = (condition.a, condition.b, op.a, op.b)
+    return [chosen(*four) for four in zip(*(elements_of(b, v) for v in vectors), strict=True)]
+
+
+def unless_negative(value: SSAValue) -> SSAValue:
+    """The number v of `where(v == -1, 1, v)`, as exporters write a size to which Expand repeats:
+    the caller sees to it that v is not negative."""
+    op = value.owner
+    if not (isinstance(op, Select) and isinstance(test := op.condition.owner, Compare)):
+        return value
+    base, least = parted(test.b)
+    if test.kind.data != "eq" or base is not None or not is_natural(-least - 1):
+        return value
+    return op.b if parted(test.a) == parted(op.b) else value
 
 
 def formulas_of(b: Builder, part: SSAValue) -> list[Dim] | None:

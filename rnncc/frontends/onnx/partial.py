@@ -1,4 +1,5 @@
-"""Tensors of which the run decides how many rows count: those of a bound are there.
+"""Tensors of which the run decides how many rows count, along one axis or two: those of a bound are
+there.
 
 What the rows behind those that count hold means nothing, but may be computed with.
 """
@@ -56,6 +57,51 @@ class Partial(Value):
 
     def __str__(self) -> str:
         return "a tensor whose number of rows the run decides"
+
+
+@record(eq=False)
+class Crossed(Value):
+    """A tensor whose sizes along two axes are bounds.
+
+    Attributes:
+        axes: of the rows.
+        counts: how many rows along each count, int64 without axes.
+    """
+
+    axes: tuple[int, int] = (0, 1)
+    counts: tuple[SSAValue, ...] = ()
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """No tensor's."""
+        return "crossed", *self.axes
+
+    def tensors(self) -> list[Value]:
+        """All rows, and how many count."""
+        return [self.whole(), *map(Value.computed, self.counts)]
+
+    def holding(self, tensors: Sequence[Value]) -> Crossed:
+        """Other rows, of which others count."""
+        rows, *counts = tensors
+        made = tuple(count.made for count in counts if count.made is not None)
+        return Crossed(rows.dtype, rows.dims, made=rows.made, axes=self.axes, counts=made)
+
+    def whole(self) -> Value:
+        """The rows of the bounds."""
+        return Value(self.dtype, self.dims, made=self.made)
+
+    def along(self) -> list[Partial]:
+        """The same along each of the axes, all rows along the other one taken to count."""
+        pairs = zip(self.axes, self.counts, strict=True)
+        return [Partial.counted(self.whole(), axis, count) for axis, count in pairs]
+
+    def __str__(self) -> str:
+        return "a tensor whose numbers of rows along two axes the run decides"
+
+
+def whole(value: Value | None) -> Value | None:
+    """A value, all rows of the bounds of one whose number of rows the run decides."""
+    return value.whole() if isinstance(value, Partial | Crossed) else value
 
 
 def filled(

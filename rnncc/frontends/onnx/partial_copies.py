@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial, reduce
+
 import numpy as np
 
-from rnncc.frontends.onnx.counted import counted_shape, same_count
+from rnncc.frontends.onnx.counted import counted_shape, one_that_fits, same_count
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops.linear import letters_of
+from rnncc.frontends.onnx.ops.shape import axes_input
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.partial_batches import Operands, only
+from rnncc.frontends.onnx.partial_edges import scaled
 from rnncc.frontends.onnx.partial_sums import with_others
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import product
@@ -38,31 +43,36 @@ def tiled(n: Node, inputs: Operands) -> Partial | None:
 
 
 def resized(n: Node, inputs: Operands) -> Partial | None:
-    """Other axes: as many rows as there were."""
+    """Other axes, with as many rows as there were; or the rows, by a known scale."""
     x, name = only(inputs), n.op.op_type
     if x is None or x.count is None or n.text("coordinate_transformation_mode", "") == _CROPPED:
         return None
     if name == "Upsample" or n.opset < 11:
         scales = n.reals("scales") if n.opset < OLD_SCALES else n.numbers(1).tolist()
-        same = len(scales) == x.rank and scales[x.axis] == 1
-        return Partial.counted(n.built_as(name), x.axis, x.count) if same else None
+        return _by_scales(n, x, scales, x.axis, x.rank)
     axes = n.axes(n.integers("axes"), x.rank) if n.given("axes") else [*range(x.rank)]
-    count = x.count
-    if x.axis in axes:
-        at = axes.index(x.axis)
-        if n.has(2) and n.dims(2) != (0,):
-            scales = n.numbers(2).reshape(-1).tolist()
-            if len(scales) != len(axes) or scales[at] != 1:
-                return None
-        else:
-            shape = counted_shape(n, 3) if n.has(3) else None
-            if shape is None or shape.axis != at or shape.dims[at] != x.dims[x.axis]:
-                return None
-            if n.opset >= 18 and n.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-                return None
-            n.inputs[3] = Value.of(np.array(shape.dims, object))
-            count = same_count(n.b, count, shape.count)
+    if x.axis not in axes:
+        return Partial.counted(n.built_as(name), x.axis, x.count)
+    at = axes.index(x.axis)
+    if n.has(2) and n.dims(2) != (0,):
+        return _by_scales(n, x, n.numbers(2).reshape(-1).tolist(), at, len(axes))
+    shape = counted_shape(n, 3) if n.has(3) else None
+    if shape is None or shape.axis != at or shape.dims[at] != x.dims[x.axis]:
+        return None
+    if n.opset >= 18 and n.text("keep_aspect_ratio_policy", "stretch") != "stretch":
+        return None
+    n.inputs[3] = Value.of(np.array(shape.dims, object))
+    count = same_count(n.b, x.count, shape.count)
     return Partial.counted(n.built_as(name), x.axis, count)
+
+
+def _by_scales(n: Node, x: Partial, scales: Sequence[float], at: int, count: int) -> Partial | None:
+    """By so many scales, of which one is that of the rows."""
+    if len(scales) != count:
+        return None
+    if scales[at] != 1:
+        return scaled(n, x, scales[at], n.op.op_type)
+    return Partial.counted(n.built_as(n.op.op_type), x.axis, x.count)
 
 
 _CROPPED = "tf_crop_and_resize"
@@ -70,29 +80,53 @@ _CROPPED = "tf_crop_and_resize"
 
 def einsum(n: Node, inputs: Operands) -> Value | None:
     """Rows by themselves, if the result has their letter; else sums over those that count."""
-    values = [value for value in inputs if value is not None]
-    terms, result = letters_of(n, [value.rank for value in values])
-    rows = [
-        (at, value, terms[at][value.axis])
-        for at, value in enumerate(values)
-        if isinstance(value, Partial)
-    ]
-    letter, count = rows[0][2], rows[0][1].count
-    own = {at for at, _, other in rows if other == letter}
-    # each operand that has the letter has it once, and so many rows
-    for at, term in enumerate(terms):
-        if term.count(letter) != (at in own):
-            return None
-    if len(own) != len(rows) or count is None or len(values) != len(inputs):
+    found = _lettered(n, inputs)
+    if found is None:
         return None
-    for _, value, _ in rows[1:]:
-        assert value.count is not None
-        count = same_count(n.b, count, value.count)
-    if letter in result:
-        return Partial.counted(n.built_as("Einsum"), result.index(letter), count)
-    for at, value, _ in rows:
+    rows, axis = found
+    first, *others = [value.count for _, value in rows if value.count is not None]
+    count = reduce(partial(same_count, n.b), others, first)
+    if axis is not None:
+        return Partial.counted(n.built_as("Einsum"), axis, count)
+    for at, value in rows:
         n.inputs[at] = with_others(n, Partial.counted(value.whole(), value.axis, count), 0)
     return n.built_as("Einsum")
+
+
+def einsum_axis(n: Node, inputs: Operands) -> int | None:
+    """Along which axis of the result the rows lie, if it has their letter."""
+    found = _lettered(n, inputs)
+    return None if found is None else found[1]
+
+
+def _lettered(n: Node, inputs: Operands) -> tuple[list[tuple[int, Partial]], int | None] | None:
+    """The operands with such rows, and the axis of the result that has their letter; None where
+    they have several letters, or one has it along other rows, too."""
+    values = [value for value in inputs if value is not None]
+    terms, result = letters_of(n, [value.rank for value in values])
+    rows = [(at, value) for at, value in enumerate(values) if isinstance(value, Partial)]
+    letter = terms[rows[0][0]][rows[0][1].axis]
+    own = {at for at, value in rows if terms[at][value.axis] == letter}
+    # each operand that has the letter has it once, and so many rows
+    if any(term.count(letter) != (at in own) for at, term in enumerate(terms)):
+        return None
+    if len(own) != len(rows) or len(values) != len(inputs):
+        return None
+    return rows, result.index(letter) if letter in result else None
+
+
+def squeezed(n: Node, inputs: Operands) -> Partial | None:
+    """All axes of size 1 gone, where nothing says which: a single row is an error of the run."""
+    x, axes = only(inputs), axes_input(n)
+    if x is None or x.count is None or (axes is not None and (axes or not n.given("axes"))):
+        return None
+    others = [axis for axis in range(x.rank) if axis != x.axis]
+    if not all(x.dims[axis].is_static for axis in others):
+        return None
+    count = one_that_fits(n.b, x.count, n.b.compare("ne", x.count, n.full(1, x.count)))
+    kept = [axis for axis in range(x.rank) if axis == x.axis or x.dims[axis] != 1]
+    tensor = n.b.reshape(n.scope.ssa(x.whole()), [x.dims[axis] for axis in kept])
+    return Partial.counted(Value.computed(tensor), kept.index(x.axis), count)
 
 
 def size_of(n: Node, x: Partial) -> Value:

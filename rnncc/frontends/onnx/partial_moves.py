@@ -10,14 +10,14 @@ from functools import partial, reduce
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted import CountedShape, counted_shape, repeated, same_count
-from rnncc.frontends.onnx.lists import StackedRows
+from rnncc.frontends.onnx.lists import PossibleRows, StackedRows
 from rnncc.frontends.onnx.node import INTEGERS, Node
 from rnncc.frontends.onnx.ops.computed_bounds import part_of_rows
 from rnncc.frontends.onnx.ops.indexing import scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of
 from rnncc.frontends.onnx.partial import Partial, first_rows
 from rnncc.frontends.onnx.partial_batches import Operands, only
-from rnncc.frontends.onnx.partial_copies import einsum, resized, tiled
+from rnncc.frontends.onnx.partial_copies import einsum, resized, squeezed, tiled
 from rnncc.frontends.onnx.partial_shapes import reshaped
 from rnncc.frontends.onnx.partial_sums import contracted, with_others
 from rnncc.frontends.onnx.partial_windows import convolved, padded, transposed
@@ -189,6 +189,23 @@ def _split(n: Node, inputs: Operands) -> Moved:
     return StackedRows.listing(stacked=first_rows(n.b, rows, x.count))
 
 
+def _inserted(n: Node, inputs: Operands) -> Moved:
+    """The rows as elements of one row each, behind those of a list to which a loop appends that is
+    not unrolled."""
+    rows, x = inputs[:2]
+    if not (isinstance(rows, StackedRows) and rows.earlier is not None) or n.has(2):
+        return None
+    if n.scope.model.unrolled:
+        return None
+    if not isinstance(x, Partial) or x.axis or x.count is None:
+        return None
+    size, *dims = x.dims
+    each = n.b.reshape(n.scope.ssa(x.whole()), (size, 1, *dims))
+    exist = n.b.compare("lt", n.b.iota((size,), 0, "i64"), n.b.broadcast(x.count, (size,), []))
+    pair = Value.computed(each), Value.computed(exist)
+    return rows.appended(PossibleRows.pairing(*pair, pieces=True))
+
+
 MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "ScatterND": _scatter_nd,
     "Expand": _expand,
@@ -197,9 +214,11 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "Compress": _compress,
     "Gather": _gather,
     "SplitToSequence": _split,
+    "SequenceInsert": _inserted,
     "MatMul": contracted,
     "Einsum": einsum,
     "Tile": tiled,
+    "Squeeze": squeezed,
     **dict.fromkeys(("Resize", "Upsample"), resized),
     "Concat": _joined,
     **{name: convolved(name) for name in ("Conv", "com.microsoft.FusedConv")},

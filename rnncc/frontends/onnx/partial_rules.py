@@ -4,7 +4,7 @@ is computed of one row; what reads rows together is in `partial_sums.py`, or ref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
 from typing import Any, cast
 
@@ -20,7 +20,7 @@ from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.ops.shape import axes_input
 from rnncc.frontends.onnx.partial import READERS, Partial
 from rnncc.frontends.onnx.partial_batches import BATCHES, Axes, Operands, fill_places, only
-from rnncc.frontends.onnx.partial_copies import size_of
+from rnncc.frontends.onnx.partial_copies import einsum_axis, size_of
 from rnncc.frontends.onnx.partial_moves import build_moved
 from rnncc.frontends.onnx.partial_sums import build_together
 from rnncc.frontends.onnx.values import Value
@@ -41,7 +41,9 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
         return carried
     n.inputs = [v.whole() if isinstance(v, Partial) else v for v in inputs]
     if name == "Shape":
-        return [_shape(n, _counted(inputs)[0])]
+        x = _counted(inputs)[0]
+        assert x.count is not None
+        return [shape_of(n, x, {x.axis: x.count})]
     if name == "Size":
         return [size_of(n, _counted(inputs)[0])]
     x = only(inputs)
@@ -52,23 +54,23 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
         return [moved]
     axes = RULES[name](n, inputs) if name in RULES else None
     if axes is None:
-        raise _together(n, inputs)
-    if name in _BY_PLACES:
+        raise reads_together(n, inputs)
+    if name in BY_PLACES:
         fill_places(n, inputs)
     built: Any = operator.build(n)
     results = cast(Sequence[Any], built if isinstance(built, (list, tuple)) else [built])
     values = [n.scope.value(n, at, result) for at, result in enumerate(results)]
     if any(isinstance(value, Partial) for value in values):  # along two axes
-        raise _together(n, inputs)
+        raise reads_together(n, inputs)
     each = [axes] * len(values) if isinstance(axes, int) else axes
     pairs = zip(values, each, strict=False)
-    count = _same(n, inputs)
+    count = count_in(n, inputs)
     return [v if axis < 0 else Partial.counted(v, axis, count) for v, axis in pairs]
 
 
-def _together(n: Node, inputs: Operands) -> NeedsValue:
-    sources = (n.scope.model.inputs_behind(Value.computed(count)) for count in _counts(inputs))
-    needed = list(dict.fromkeys(name for names in sources for name in names))
+def reads_together(n: Node, inputs: Operands) -> NeedsValue:
+    """The error of a node that reads rows together."""
+    needed = n.scope.model.inputs_behind(*map(Value.computed, _counts(inputs)))
     what = "reads a tensor whose number of rows the run decides"
     return NeedsValue(n.location, what, READERS, needed)
 
@@ -81,23 +83,23 @@ def _counts(inputs: Operands) -> list[SSAValue]:
     return list(dict.fromkeys(v.count for v in _counted(inputs) if v.count is not None))
 
 
-def _same(n: Node, inputs: Operands) -> SSAValue:
+def count_in(n: Node, inputs: Operands) -> SSAValue:
     """How many rows of all inputs count."""
     return reduce(partial(same_count, n.b), _counts(inputs))
 
 
-def _shape(n: Node, x: Partial) -> SSAValue | Value:
-    """The sizes, of which one may be the number of rows that count."""
+def shape_of(n: Node, x: Value, counts: Mapping[int, SSAValue]) -> SSAValue | Value:
+    """The sizes, of which some may be numbers of rows that count, by their axes."""
     first = _from_end(n.integer("start", 0), x.rank)
     end = _from_end(n.integer("end", x.rank), x.rank)
-    if not first <= x.axis < end:
+    if not any(first <= axis < end for axis in counts):
         return Value.of(np.array(x.dims[first:end], object))
     sizes = [n.b.size(d, "i64") for d in x.dims]
-    assert x.count is not None
-    sizes[x.axis] = x.count
-    base, more = parted(x.count)
-    if base is not None:
-        n.scope.model.counts[base] = x.dims[x.axis] - more
+    for axis, count in counts.items():
+        sizes[axis] = count
+        base, more = parted(count)
+        if base is not None:
+            n.scope.model.counts[base] = x.dims[axis] - more
     return n.b.concat([n.b.reshape(size, (1,)) for size in sizes[first:end]], 0)
 
 
@@ -271,21 +273,22 @@ def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
     return rule
 
 
-_BY_PLACES = ("Gather", "GatherElements", "GatherND")
+BY_PLACES = ("Gather", "GatherElements", "GatherND")
 _DOMAINS = ("", "com.microsoft.")
-_PLAIN = {
+_OF_ELEMENTS = [f"com.microsoft.{op}" for op in ("Gelu", "BiasGelu", "FastGelu", "QuickGelu")]
+ELEMENTWISE = {
     *elementwise.OPERATORS,
     *activations.OPERATORS,
     *arithmetic.OPERATORS,
     *logic.OPERATORS,
+    *_OF_ELEMENTS,
 }
 _QUANTISING = [f"{domain}{op}Linear" for domain in _DOMAINS for op in ("Quantize", "Dequantize")]
-_OF_ELEMENTS = [f"com.microsoft.{op}" for op in ("Gelu", "BiasGelu", "FastGelu", "QuickGelu")]
 _OF_NUMBERS = ("Add", "Mul", "Sigmoid", "LeakyRelu")
 _REDUCED = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSumExp", "SumSquare", "LogSum")
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_PLAIN, _elementwise),
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
     **{f"Reduce{name}": _without(reduced_axes) for name in _REDUCED},
     **dict.fromkeys(("ArgMax", "ArgMin"), _without(lambda n: [n.integer("axis", 0)])),
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _along),
@@ -302,9 +305,9 @@ RULES: dict[str, Rule] = {
     "OneHot": _one_hot,
     "GatherND": _gather_nd,
     "Concat": _concat,
+    "Einsum": einsum_axis,
     **dict.fromkeys(("MatMul", "MatMulInteger"), _product),
     "com.microsoft.FusedMatMul": _fused_product,
     **dict.fromkeys(("Gemm", "com.microsoft.FusedGemm"), _gemm),
-    **dict.fromkeys(_OF_ELEMENTS, _elementwise),
     **BATCHES,
 }

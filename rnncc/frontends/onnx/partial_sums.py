@@ -18,12 +18,17 @@ from rnncc.frontends.onnx.partial import Partial, filled
 from rnncc.frontends.onnx.values import Value, are_held
 from rnncc.ir.dims import product
 from rnncc.ir.ops.linear import empty_value
-from rnncc.ir.types import NUMPY, dtype_of
+from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.nn.arithmetic import plus
+from rnncc.nn.axes import by_channel
 from rnncc.nn.quantisation import LIMITS
+from rnncc.nn.reduction import reduce_keepdims
 
 _SUMS = ("Sum", "Mean", "L1", "L2", "SumSquare", "LogSum")
 _NORMS = {"Softmax": -math.inf, "LogSoftmax": -math.inf, "Hardmax": -math.inf, "LpNormalization": 0}
 """What changes nothing in them."""
+CHANNELS = 1
+"""The axis of channels."""
 _ORDERED = (*FLOATS, *LIMITS, "i32", "i64")
 """Types besides bools of which there is a least and a largest element."""
 
@@ -39,6 +44,8 @@ def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> li
         return _normed(n, operator, x, name)
     if name in ("ArgMax", "ArgMin"):
         return _place(n, operator, x)
+    if name == "InstanceNormalization" and x.axis >= CHANNELS + 1:
+        return [_channels_normed(n, x)]
     kind = name.removeprefix("Reduce")
     if kind == name or x.axis not in (axes := reduced_axes(n)):
         return None
@@ -80,6 +87,26 @@ def _normed(n: Node, operator: OnnxOperator, x: Partial, name: str) -> list[Any]
         return None
     n.inputs[0] = with_others(n, x, _NORMS[name])
     return [Partial.counted(n.scope.value(n, 0, operator.build(n)), x.axis, x.count)]
+
+
+def _channels_normed(n: Node, x: Partial) -> Partial:
+    """(X - mean) / √(variance + epsilon) · scale + B of the rows that count, for each channel."""
+    b, axes = n.b, range(CHANNELS + 1, x.rank)
+    others = product(x.dims[axis] for axis in axes if axis != x.axis)
+    assert x.count is not None
+    size = b.mul(x.count, b.size(others, "i64"))
+
+    def mean(value: SSAValue) -> SSAValue:
+        assert x.count is not None
+        total = reduce_keepdims(b, "sum", filled(b, value, x.count, x.axis, 0), axes)
+        return b.div(total, b.broadcast(b.cast(size, dtype_of(total)), dims_of(total), []))
+
+    value = n.x(0, FLOATS)
+    centred = b.sub(value, mean(value))
+    std = b.sqrt(plus(b, mean(b.mul(centred, centred)), n.real("epsilon", 1e-5)))
+    scale, bias = (by_channel(b, n.x(at, FLOATS), value) for at in (1, 2))
+    normed = b.add(b.mul(b.div(centred, std), scale), bias)
+    return Partial.counted(n.scope.value(n, 0, normed), x.axis, x.count)
 
 
 def _place(n: Node, operator: OnnxOperator, x: Partial) -> list[Any] | None:

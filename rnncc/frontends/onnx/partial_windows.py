@@ -15,6 +15,7 @@ from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.conv import Geometry, windows_of
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.partial_batches import Operands, only, pads_around
+from rnncc.frontends.onnx.partial_edges import mirrored
 from rnncc.frontends.onnx.partial_sums import with_others
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
@@ -71,6 +72,8 @@ def padded(n: Node, inputs: Operands) -> Partial | None:
     around = None if x is None else pads_around(n, x)
     if x is None or x.count is None or not around or around == (0, 0):
         return None
+    if (rows := mirrored(n, x)) is not None:
+        return rows
     number = _known_fill(n)
     if number is None or not all(amount.is_static and int(amount) >= 0 for amount in around):
         return None

@@ -20,7 +20,7 @@ from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.order import in_order
-from rnncc.frontends.onnx.partial import READERS, Partial
+from rnncc.frontends.onnx.partial import READERS, Crossed, Partial
 from rnncc.frontends.onnx.reading import opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.unread import BY_DEFINITION, CONTRIBUTED, REFUSED, UNVERSIONED
@@ -103,8 +103,8 @@ class Scope:
 
     def ssa(self, value: Value) -> SSAValue:
         """A value in this block; known numbers become constants or parameters here."""
-        if isinstance(value, Partial) and value.count is not None:
-            inputs = self.model.inputs_behind(Value.computed(value.count))
+        if isinstance(value, Partial | Crossed):
+            inputs = self.model.inputs_behind(*value.tensors()[1:])
             raise NeedsValue(self.b.loc, f"takes {value} for a tensor", READERS, inputs)
         if not value.is_tensor:
             raise Unsupported(self.b.loc, f"takes {value} for a tensor")
@@ -252,7 +252,7 @@ class Scope:
 
     def _results(self, node: Node, name: str, operator: OnnxOperator) -> Any:
         """The outputs, folded or built."""
-        if any(isinstance(value, Partial) for value in node.inputs):
+        if any(isinstance(value, Partial | Crossed) for value in node.inputs):
             return self.model.build_partial(node, name, operator)
         folded = self._fold(node, operator)
         return operator.build(node) if folded is None else folded

@@ -47,8 +47,8 @@ def multiply(x: Dim, y: Dim) -> Dim:
     return x * y
 
 
-def divide(x: Dim, y: Dim) -> Dim:
-    """x / y, rounded towards zero."""
+def divide(x: Dim, y: Dim, facts: Sequence[Dim] = ()) -> Dim:
+    """x / y, rounded towards zero, knowing formulas that are not negative."""
     if y == 0:
         raise Undecided
     if not y.is_static:
@@ -59,15 +59,15 @@ def divide(x: Dim, y: Dim) -> Dim:
     count = abs(int(y))
     if count > MOST_DIVISOR and not x.is_static:
         raise Undecided
-    quotient = _truncated(x, count)
+    quotient = _truncated(x, count, facts)
     return _settled(quotient if int(y) > 0 else -quotient)
 
 
-def _truncated(x: Dim, count: int) -> Dim:
+def _truncated(x: Dim, count: int, facts: Sequence[Dim]) -> Dim:
     """x / count, rounded towards zero for all sizes, 0 among them: (T - 1) / 2 is 0 of none."""
-    if is_natural(x):
+    if is_natural(x, facts):
         return x.under(count)
-    if is_natural(x + (count - 1)):  # what is negative is less than a whole divisor
+    if is_natural(x + (count - 1), facts):  # what is negative is less than a whole divisor
         return x.under(count).excess()
     up = x.excess()
     return up.under(count) - (up - x).under(count)

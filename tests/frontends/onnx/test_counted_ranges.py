@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
+from onnx.numpy_helper import from_array
 from rnncc_runtime import RunError
 
 import rnncc
 from rnncc.errors import CompileError
-from tests.frontends.onnx.models import info, model, node
+from tests.frontends.onnx.models import graph, info, model, node
 from tests.frontends.onnx.partial_rows import compared, rows
 
 pytest.importorskip("onnxruntime")
@@ -42,6 +44,19 @@ FRAMES = [
     node("Gather", "x at", "f", axis=2),
 ]
 """Each of x [1, 2, T] as often as d says."""
+NEAREST: Any = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+ONE = from_array(np.ones(1, np.int64))
+REPEATED = [
+    *(node("SequenceAt", "ds i", "r1"), node("SequenceAt", "xs i", "v1")),
+    *(node("Concat", "r1 ends", "shape2", axis=0), node("Expand", "v1 shape2", "e1")),
+    *(node("SequenceInsert", "l e1", "l2"), node("Identity", "go1", "go2")),
+]
+LIST = helper.make_tensor_sequence_value_info
+REPEATING = (
+    [info("i", [], "i64"), info("go1", [], "i1"), LIST("l", TensorProto.FLOAT, None)],
+    [info("go2", [], "i1"), LIST("l2", TensorProto.FLOAT, None)],
+)
+"""As PyTorch's first exporter writes `repeat_interleave`: the run decides how long parts are."""
 NODES: dict[str, list[Any]] = {
     "up": [*COUNT, node("Identity", "r", "y")],
     "in steps": [*COUNT, node("Range", "one n two", "y")],
@@ -90,6 +105,29 @@ NODES: dict[str, list[Any]] = {
         *(node("Neg", "rows", "places"), node("ScatterND", "x2 places rows", "y")),
     ],
 }
+NODES |= {
+    "normed": [*FRAMES, node("InstanceNormalization", "f two2 two2", "y")],
+    "nearest": [*FRAMES, node("Resize", "f _ twice", "y", **NEAREST)],
+    "linear": [*FRAMES, node("Resize", "f _ twice", "y", mode="linear")],
+    "up and down": [
+        *(*FRAMES, node("Resize", "f _ six", "g", **NEAREST)),
+        node("Resize", "g _ third", "y", mode="linear"),
+    ],
+    "padded with copies": [*FRAMES, node("Pad", "f around", "y", mode="edge")],
+    "by a list of parts": [
+        *(node("Shape", "d", "t"), node("ConstantOfShape", "t", "each", value=ONE)),
+        *(node("SplitToSequence", "d each", "ds"), node("Transpose", "x", "xt", perm=[2, 0, 1])),
+        *(node("SplitToSequence", "xt each", "xs"), node("SequenceEmpty", "", "none")),
+        *(node("Squeeze", "t first", "steps"), node("Cast", "one", "go", to=9)),
+        node("Loop", "steps go none", "parts", body=graph(REPEATED, *REPEATING)),
+        node("ConcatFromSequence", "parts", "y", axis=0),
+    ],
+}
+CONSTANTS |= {"two2": np.array([1.5, -2], np.float32), "ends": np.array([1, 2])}
+CONSTANTS |= {
+    name: np.array([1, 1, times], np.float32)
+    for name, times in (("twice", 2), ("six", 6), ("third", 1 / 3))
+}
 CONSTANTS["three"] = np.array([3])
 CALLS = [[1, 0, 3], [2], [0, 5, 1, 1], [0, 1, 0]]
 
@@ -109,6 +147,19 @@ def _model(nodes: list[Any]) -> Any:
 
 def _inputs(durations: list[int]) -> dict[str, Any]:
     return {"d": np.array(durations), "x": rows(2, len(durations))[None]}
+
+
+def test_mirrored_rows() -> None:
+    """Too few to mirror are an error of the run, as is a single one that a Squeeze would drop."""
+    made = _model([*FRAMES, node("Pad", "f around", "y", mode="reflect")])
+    calls = [_inputs(durations) for durations in CALLS]
+    compared(made, [calls[0], calls[2]], max_iterations=MOST)
+    with pytest.raises(RunError):
+        rnncc.compile(made, max_iterations=MOST).run(calls[1])
+    made = _model([*FRAMES, node("ReduceMax", "f", "m", axes=[1]), node("Squeeze", "m", "y")])
+    compared(made, calls[:3], max_iterations=MOST)
+    with pytest.raises(RunError):
+        rnncc.compile(made, max_iterations=MOST).run(calls[3])
 
 
 def test_more_than_the_bound() -> None:

@@ -74,6 +74,42 @@ def expanded() -> Any:
     return _model(nodes, [X, LENGTHS])
 
 
+def expanded_as_the_first_exporter_writes_it() -> Any:
+    """Where a size is -1, one stays: 1 is expanded to instead."""
+    nodes = [
+        *LONGEST,
+        *(node("Shape", "lengths", "n"), node("Unsqueeze", "longest first", "t")),
+        *(node("Concat", "n t", "sizes", axis=0), node("Shape", "sizes", "two")),
+        node("ConstantOfShape", "two", "ones", value=from_array(np.ones(1, np.int64))),
+        *(node("Mul", "ones last", "less"), node("Equal", "sizes less", "kept")),
+        *(node("Where", "kept ones sizes", "shape"), node("Unsqueeze", "steps first", "row")),
+        *(node("Expand", "row shape", "all"), node("Less", "all ends", "within")),
+        *(node("Unsqueeze", "within last", "mask"), node("Where", "mask x zeros", "y")),
+    ]
+    return _model(nodes, [X, LENGTHS], zeros=np.float32(0), first=np.array([0]))
+
+
+def every_second_of_one_more() -> Any:
+    """As ESPnet's encoders mask what is left of the steps: of a mask of one step more, which is cut
+    to the longest sequence."""
+    nodes = [
+        *(node("ReduceMax", "lengths", "longest", keepdims=0), node("Add", "longest one", "more")),
+        *(node("Range", "zero more one", "steps"), node("Unsqueeze", "lengths last", "ends")),
+        *(node("Less", "steps ends", "all"), node("Unsqueeze", "longest first", "end")),
+        *(
+            node("Slice", "all first end middle", "within"),
+            node("Unsqueeze", "within last", "mask"),
+        ),
+        *(
+            node("Slice", "mask first far middle two", "m"),
+            node("Slice", "x first far middle two", "z"),
+        ),
+        node("Where", "m z zeros", "y"),
+    ]
+    numbers = {"first": np.array([0]), "two": np.array([2]), "far": np.array([2**63 - 1])}
+    return _model(nodes, [X, LENGTHS], zeros=np.float32(0), **numbers)
+
+
 def masked_by_floats() -> Any:
     """As FunASR's exporter writes it: the numbers of the steps are floats."""
     nodes = [
@@ -112,7 +148,10 @@ def _inputs(made: Any, steps: int, longest: int) -> dict[str, Any]:
     return {"x": x, **more}
 
 
-MAKERS = [masked, masked_by_floats, expanded, counted, counted_without_range]
+MAKERS = [
+    *(masked, masked_by_floats, expanded, expanded_as_the_first_exporter_writes_it, counted),
+    *(counted_without_range, every_second_of_one_more),
+]
 
 
 @pytest.mark.peers

@@ -15,7 +15,9 @@ from rnncc_runtime.errors import ModelError
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.importer import import_model
+from rnncc.frontends.onnx.sizes import divide
 from rnncc.ir.bounds import bounds_of, check_bounds
+from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from tests.frontends.onnx.exact_sums import exact_session
 from tests.frontends.onnx.models import (
@@ -562,3 +564,50 @@ def test_one_hot_of_as_many_as_there_are_rows() -> None:
     x, i = np.zeros((5, 2), np.float32), vector(0, -1, 4, 7)
     y: Any = rnncc.compile(made).run({"x": x, "i": i})["y"]
     np.testing.assert_array_equal(y, by_onnxruntime(made, {"x": x, "i": i})["y"])
+
+
+@pytest.mark.peers
+def test_a_table_of_positions_is_cut_around_its_middle() -> None:
+    """Of 2 T - 1 positions, as relative attention needs them: sizes that the table is too small for
+    are refused."""
+    nodes = [
+        *(
+            node("Shape", "x", "t", end=1),
+            node("Sub", "ten t", "from"),
+            node("Add", "nine t", "to"),
+        ),
+        *(node("Slice", "table from to", "p"), node("Shape", "p", "s", end=1)),
+        *(node("Concat", "less s", "shape", axis=0), node("Reshape", "p shape", "q")),
+        *(node("Sub", "t one", "u"), node("Add", "u t", "both"), node("Expand", "x1 both", "z")),
+        *(node("Mul", "q z", "y"),),
+    ]
+    constants: dict[str, Any] = {"ten": np.array([10]), "nine": np.array([9]), "one": np.array([1])}
+    constants |= {"less": np.array([-1]), "x1": np.ones(1, np.float32)}
+    constants |= {"table": np.random.default_rng(0).random((19, 1), np.float32)}
+    made = model(nodes, [info("x", ["T"])], [info("y", None)], constants)
+    compiled: Any = rnncc.compile(made)
+    for size in (1, 4, 10):
+        inputs = {"x": np.ones(size, np.float32)}
+        assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
+    with pytest.raises(ArrayError, match="would be -1"):
+        compiled.run({"x": np.ones(11, np.float32)})
+
+
+def test_quotients_know_what_was_learnt_of_sizes() -> None:
+    """One that is rounded towards zero is rounded down where it is not negative."""
+    size = Dim.of("T") - 3
+    assert divide(size, Dim.of(2), (size - 1,)) == size.under(2)
+    assert divide(size, Dim.of(2)) != size.under(2)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("parts", [3, 300])
+def test_an_axis_of_which_a_part_is_kept(parts: int) -> None:
+    """Of 1/k float32 holds what is near it: products with it are rounded as ONNX Runtime does."""
+    resize = node("Resize", "x _ scale", "y", mode="linear")
+    constants = {"scale": np.array([1 / parts], np.float32)}
+    made = model([resize], [info("x", ["T"])], [info("y", None)], constants)
+    compiled: Any = rnncc.compile(made)
+    for size in (parts, 2 * parts - 1, 2 * parts, 7 * parts + 1, 4096 * parts - 1):
+        inputs = {"x": np.random.default_rng(size).random(size, np.float32)}
+        assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))

@@ -64,6 +64,14 @@ def test_chosen_rows(name: str) -> None:
     compared(made, [*calls, {"x": rows(1), "c": flags(1)}])
 
 
+def test_rows_upsampled_as_old_opsets_write_it() -> None:
+    nodes = [node("Compress", "x c", "r", axis=2), node("Upsample", "r scales", "y", mode="linear")]
+    inputs = [info("x", [1, 2, "N"]), info("c", ["N"], "i1")]
+    scales = {"scales": np.array([1, 1, 3], np.float32)}
+    made = model(nodes, inputs, [info("y", None)], scales, opset=9)
+    compared(made, [{"x": rows(2, 5)[None], "c": flags(1, 0, 1, 1, 0)}])
+
+
 LESS = [
     *(node("ReduceSum", "v one", "s", keepdims=0), node("Greater", "s limit", "m")),
     *(node("Compress", "v m", "k", axis=0), node("Sub", "k step", "v2")),

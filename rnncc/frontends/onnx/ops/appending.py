@@ -35,12 +35,14 @@ class Appended:
         exist: which of the elements exist [k]; None where all do.
         single: whether `rows` is one element.
         in_front: whether each element is put before all others.
+        pieces: whether `rows` are those of one element.
     """
 
     rows: SSAValue
     exist: SSAValue | None = None
     single: bool = False
     in_front: bool = False
+    pieces: bool = False
 
     @staticmethod
     def of(scope: Scope, items: Sequence[Value]) -> Appended:
@@ -51,7 +53,8 @@ class Appended:
         rows = scope.b.concat([scope.ssa(block.rows) for block in blocks], 0)
         if all(item.is_tensor for item in items):
             return Appended(rows)
-        return Appended(rows, scope.b.concat([scope.ssa(block.exist) for block in blocks], 0))
+        exist = scope.b.concat([scope.ssa(block.exist) for block in blocks], 0)
+        return Appended(rows, exist, pieces=any(block.pieces for block in blocks))
 
     @property
     def outputs(self) -> list[SSAValue]:
@@ -80,13 +83,15 @@ class Appended:
             exist = ran if exist is None else b.logical("and", exist, ran)
         if start.earlier is not None:
             exist = b.fill(1, (total,), "i1") if exist is None else exist
-            return start.appended(PossibleRows.pairing(Value.computed(rows), Value.computed(exist)))
+            pair = Value.computed(rows), Value.computed(exist)
+            return start.appended(PossibleRows.pairing(*pair, self.pieces))
         if n.scope.model.training:
             what = "appends elements under a condition to a list, whose length the run decides"
             raise n.unsupported(what, "for inference that is supported")
         assert exist is not None
         places, count = first_places(b, exist)
-        return _extended(n, start, b.gather(rows, places, 0), count)
+        extended = _extended(n, start, b.gather(rows, places, 0), count)
+        return replace(extended, in_pieces=extended.in_pieces or self.pieces)
 
     def _before(self, n: Node, start: StackedRows, rows: SSAValue, count: SSAValue | None) -> Value:
         """The list with rows, of which the first count, the last of them first."""
@@ -139,7 +144,7 @@ def _kinds(rows: StackedRows) -> list[tuple[str, Dims]]:
 
 def _extended(
     n: Node, start: StackedRows, rows: SSAValue, count: SSAValue | None, in_front: bool = False
-) -> Value:
+) -> StackedRows:
     """A list of the elements that it began with and of rows, of which the first count."""
     blocks = [
         [n.b.reshape(n.scope.ssa(v), (1, *v.dims)) for v in items]
@@ -149,10 +154,10 @@ def _extended(
     first = [*blocks[0], *held, *blocks[1]]
     joined = n.b.concat([rows, *first] if in_front else [*first, rows], 0) if first else rows
     if count is None:
-        return StackedRows.listing(stacked=Value.computed(joined))
+        return StackedRows.listing((), Value.computed(joined), start.in_pieces)
     before = dims_of(joined)[0] - dims_of(rows)[0]
     together = n.b.add(count, n.b.size(before, "i64"))
-    return StackedRows.listing(stacked=first_rows(n.b, joined, together))
+    return StackedRows.listing((), first_rows(n.b, joined, together), start.in_pieces)
 
 
 def _possible(scope: Scope, item: Value) -> PossibleRows:
@@ -196,4 +201,5 @@ def _absent(scope: Scope, like: Value) -> PossibleRows:
     """Elements of which none exists, where another branch has some."""
     dims = like.rows.dims if isinstance(like, PossibleRows) else (1, *like.dims)
     rows, exist = scope.b.fill(0, dims, like.dtype), scope.b.fill(0, dims[:1], "i1")
-    return PossibleRows.pairing(Value.computed(rows), Value.computed(exist))
+    pieces = isinstance(like, PossibleRows) and like.pieces
+    return PossibleRows.pairing(Value.computed(rows), Value.computed(exist), pieces)

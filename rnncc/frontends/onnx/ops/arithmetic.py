@@ -116,7 +116,8 @@ def _fold_div(n: Node, arrays: list[Array]) -> Array | None:
     if b.dtype != object and b.dtype.kind in "iu" and (b == 0).any():
         raise n.error("divides integers by 0")
     exact = n.value(0).dtype in EXACT
-    return folded(_truncated, sizes.exact_quotient if exact else sizes.divide)(n, arrays)
+    whole = partial(sizes.divide, facts=n.scope.model.known.facts)
+    return folded(_truncated, sizes.exact_quotient if exact else whole)(n, arrays)
 
 
 def _mod(n: Node) -> SSAValue:

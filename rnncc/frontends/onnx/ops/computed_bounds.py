@@ -121,16 +121,26 @@ def place_of(n: Node, at: Dim, size: Dim) -> Dim:
     if not at.is_static:
         if is_natural(at):
             return at
-        # calls for which it has the other sign than for large sizes are refused
-        negative = at.evaluate(dict.fromkeys(at.symbols, LARGE)) < 0
-        n.b.require(-at - 1 if negative else at)
-        return size + at if negative else at
+        fact = sign_of(at, size)  # calls for which it has the other sign are refused
+        n.b.require(fact)
+        return at if fact == at else size + at
     if abs(int(at)) >= HUGE:
         return size if int(at) > 0 else Dim.of(-1)
     if int(at) > NEAR and not size.is_static:
         n.scope.model.bounds[at - size] = None
         return size
     return at if int(at) >= 0 else size + at
+
+
+def sign_of(at: Dim, size: Dim) -> Dim:
+    """What is 0 or more where a bound that is a formula has the sign that it is taken to have: that
+    which it has for large sizes. On an axis of known size a bound that is not negative for sizes
+    that are small beside it is not: a table of positions is cut around its middle,
+    `table[2000 - T:1999 + T]`.
+    """
+    tried = [LARGE, max(int(size) // 4, 1)] if size.is_static else [LARGE]
+    values = [at.evaluate(dict.fromkeys(at.symbols, one)) for one in tried]
+    return -at - 1 if max(values) < 0 else at
 
 
 def moving_rows(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue:

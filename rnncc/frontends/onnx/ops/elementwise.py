@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -177,7 +178,8 @@ def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
         return n.b.cast(unsigned.to_float(n.b, n.bits(0), WIDE.get(dtype, dtype)), dtype)
     if dtype == "u64" and value.dtype in (*FLOATS, *NARROW_FLOATS):
         return n.b.cast(unsigned.of_float(n.b, n.x(0, FLOATS)), "u64")
-    quotient = rounded_quotient(n, sizes.divide) if dtype in INTEGERS else None
+    truncated = partial(sizes.divide, facts=n.scope.model.known.facts)
+    quotient = rounded_quotient(n, truncated) if dtype in INTEGERS else None
     return n.b.cast(n.x(0), dtype) if quotient is None else Value.of(quotient, dtype=dtype)
 
 

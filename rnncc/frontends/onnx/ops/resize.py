@@ -23,6 +23,13 @@ INTEGERS_SUMMED = ("u8", "i8", "i32")
 POLICIES = ("stretch", "not_larger", "not_smaller")
 FINEST = 64
 """The largest denominator of a scale of an axis whose size is open."""
+FEWEST = 1024
+"""The most elements of which a smaller axis has one."""
+LARGEST = 1 << 22
+"""The most elements that an axis of open size may have which is scaled: products are below the
+numbers from which on float32 has too few places behind the point."""
+NEAREST = Fraction(1, 1 << 25)
+"""Half of what float32 leaves between 1 and the number below it."""
 Axis = tuple[int, Dim, float | None]
 """An axis that changes, its new size, and its scale if that is known."""
 
@@ -31,8 +38,8 @@ def _resize(n: Node) -> SSAValue:
     """X with other sizes: the nearest elements, or sums of neighbours by linear or cubic weights.
 
     Refused: scales and sizes that are computed at run time; of axes of open size antialias, and
-    scales that are no fractions by 2, 4, ... 64; align_corners with a scale that gives no whole
-    size, and tf_crop_and_resize with scales, of which the standard and ONNX Runtime think
+    scales that are no fractions by 2, 4, ... 64, nor 1/k; align_corners with a scale that gives no
+    whole size, and tf_crop_and_resize with scales, of which the standard and ONNX Runtime think
     differently; linear of elements other than floats, int8, uint8, int32, and of these antialias;
     cubic of elements other than floats.
     """
@@ -60,7 +67,7 @@ def _upsample(n: Node) -> SSAValue:
     """X larger by factors: each element repeated, or sums of neighbours by linear weights.
 
     Refused: scales that are computed at run time; of axes of open size scales that are no
-    fractions by 2, 4, ... 64; linear of elements other than floats.
+    fractions by 2, 4, ... 64, nor 1/k; linear of elements other than floats.
     """
     mode, dims = n.one_of("mode", MODES[:2]), n.dims()
     x = n.x() if mode == "nearest" else n.x(0, FLOATS)
@@ -184,11 +191,25 @@ def _scaled(n: Node, size: Dim, scale: float) -> Dim:
         raise n.error(f"has the scale {scale}")
     if size.is_static:
         return Dim.of(int(np.float32(scale) * np.float32(int(size))))
-    exact = Fraction(scale)
-    if exact.denominator > FINEST:
+    exact = simple_ratio(scale)
+    unsure = exact is None or exact.denominator > FINEST
+    if exact is None or (unsure and not n.scope.model.within(LARGEST, [size])):
         what = f"scales an axis of {size} elements, which is open, by {scale}"
         raise n.unsupported(what, "--shape gives an input's sizes")
     return (size * exact.numerator).under(exact.denominator)
+
+
+def simple_ratio(scale: float) -> Fraction | None:
+    """The fraction by which up to `LARGEST` elements are multiplied, where it is that of few parts,
+    or 1/k, to which float32 is so near that products with it are rounded to whole numbers."""
+    if not 0 < scale < math.inf:
+        return None
+    exact = Fraction(scale)
+    if exact.denominator <= FINEST:
+        return exact
+    parts = round(1 / scale)
+    near = 1 < parts <= FEWEST and float(np.float32(1 / parts)) == scale
+    return Fraction(1, parts) if near and exact * parts >= 1 - NEAREST else None
 
 
 def _check_count(n: Node, values: Sequence[Any], dims: Sequence[Dim]) -> None:

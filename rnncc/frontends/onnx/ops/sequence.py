@@ -7,12 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.lists import MAX_LISTED, StackedRows, check_readable, elements
+from rnncc.frontends.onnx.counted import within_most
+from rnncc.frontends.onnx.decided import one_number
+from rnncc.frontends.onnx.lists import (
+    MAX_LISTED,
+    StackedRows,
+    check_readable,
+    check_whole,
+    elements,
+)
 from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value, size_value
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 
@@ -125,6 +134,7 @@ def _from_end(n: Node, rows: StackedRows) -> int:
 def _length(n: Node) -> Value:
     """How many elements a list has."""
     rows = _rows(n)
+    check_whole(n.location, rows, n.scope.model.inputs_behind)
     if isinstance(rows.stacked, Partial) and rows.stacked.count is not None:
         others = len(rows.front) + len(rows.items)
         return Value.computed(n.b.add(rows.stacked.count, n.b.fill(others, (), "i64")))
@@ -142,8 +152,9 @@ def _split(n: Node) -> Value:
     """
     x, dims = n.value(0), n.dims(0)
     axis = n.axis(n.integer("axis", 0), len(dims))
-    single = not n.has(1) or (n.numbers(1).ndim == 0 and n.whole(1) == [1])
-    whole = not single or n.flag("keepdims", 1)
+    all_one = n.has(1) and _are_all_one(n, dims[axis])
+    single = not n.has(1) or all_one or (n.numbers(1).ndim == 0 and n.whole(1) == [1])
+    whole = all_one or not single or n.flag("keepdims", 1)
     if single and x.known is None:
         rows = move_axis(n.b, n.x(0), axis, 0)
         kept = [*dims[:axis], 1, *dims[axis + 1 :]] if whole else dims_of(rows)[1:]
@@ -161,6 +172,12 @@ def _split(n: Node) -> Value:
             parts.append(Value.of(part, dtype=x.dtype))
         start += size
     return _list(n, parts)
+
+
+def _are_all_one(n: Node, size: Dim) -> bool:
+    """Whether there is a part for each row of an axis of open size."""
+    made = n.value(1).made
+    return made is not None and dims_of(made) == (size,) and one_number(made) == 1
 
 
 def _part_sizes(n: Node, size: int) -> list[int]:
@@ -185,7 +202,10 @@ def _concat(n: Node) -> SSAValue | Value:
     if rows.is_empty:
         raise n.unsupported("puts nothing together")
     if isinstance(rows.stacked, Partial) and not (rows.front or rows.items):
-        return _partial_rows(n, rows.stacked, axis_number, new)
+        if rows.in_pieces and (new or n.axis(axis_number, rows.stacked.rank - 1)):
+            check_whole(n.location, rows, n.scope.model.inputs_behind)
+        stacked = within_most(n, rows.stacked) if rows.in_pieces else rows.stacked
+        return _partial_rows(n, stacked, axis_number, new)
     check_readable(n.b, rows)
     singles = [*rows.front, *rows.items]
     axis = n.axis(axis_number, rows.tensors()[-1].rank - (not rows.items) + new)

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.counted_shapes import known_part
+from rnncc.frontends.onnx.decided import decided_already, is_undecided, where_equal
 from rnncc.frontends.onnx.node import MAX_FOLDED, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.computed_bounds import (
     HUGE,
@@ -22,6 +23,7 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     only_row,
     place_of,
     rows_from,
+    sign_of,
     span_of,
 )
 from rnncc.frontends.onnx.values import NEAR, Array, Value, are_held, as_objects
@@ -109,6 +111,7 @@ def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim,
     none, last = Dim.of(0), size - 1
     # an axis of open size has at least one element, or bounds of the slice refuse the call
     facts = n.scope.model.known.facts if size.is_static else (last, *n.scope.model.known.facts)
+    facts += tuple(sign_of(place, size) for place in (start, end) if not place.is_static)
     first, behind = place_of(n, start, size), place_of(n, end, size)
     if step > NEAR and behind == size:
         n.scope.model.bounds[step - size] = None
@@ -132,7 +135,12 @@ def _slice(n: Node) -> SSAValue | Value:
     x, dims, counted = n.x(), n.dims(), None
     for axis, start, end, step in bounds_of(n):
         size = dims[axis]
-        if is_settled(start) and is_settled(end):
+        if (length := _decided_end(n, size, start, end, step)) is not None:
+            number = n.b.reshape(end, (1,)) if isinstance(end, SSAValue) else None
+            assert number is not None
+            x = n.b.slice(x, axis, 0, length)
+            x = x if is_undecided(length) else where_equal(n.b, x, number, [length])
+        elif is_settled(start) and is_settled(end):
             first, count, step = _cut(n, size, start, end, step)
             x = strided(n.b, x, axis, first if count != 0 else 0, count, step)
         elif step > NEAR:
@@ -144,6 +152,17 @@ def _slice(n: Node) -> SSAValue | Value:
         else:
             x = n.b.gather(x, moving_rows(n, size, start, end, step), axis)
     return known_part(n, x) if counted is None else counted_rows(n, x, *counted)
+
+
+def _decided_end(n: Node, size: Dim, start: Place, end: Place, step: int) -> Dim | None:
+    """The size that a computed end is, of an axis that is as long, or longer by a known number of
+    elements, such as the longest of some lengths of a mask that is made for these."""
+    if start != 0 or step != 1 or not isinstance(end, SSAValue):
+        return None
+    length = decided_already(n, end)
+    if length is None or not (size - length).is_static or int(size - length) < 0:
+        return None
+    return length
 
 
 def _fold_slice(n: Node, arrays: list[Array]) -> Array | None:

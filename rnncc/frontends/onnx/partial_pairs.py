@@ -1,0 +1,168 @@
+"""Tensors of which the run decides how many rows count along two axes, such as the scores of
+attention between computed frames: each axis is treated by itself, with all rows along the other one
+taken to count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import Node, OnnxOperator
+from rnncc.frontends.onnx.offsets import parted
+from rnncc.frontends.onnx.ops.linear import letters_of
+from rnncc.frontends.onnx.partial import Crossed, Partial, whole
+from rnncc.frontends.onnx.partial_batches import Operands
+from rnncc.frontends.onnx.partial_rules import (
+    BY_PLACES,
+    ELEMENTWISE,
+    RULES,
+    build_partial,
+    count_in,
+    reads_together,
+    shape_of,
+)
+from rnncc.frontends.onnx.values import Value
+from rnncc.ir.dims import Dim, product
+
+SUMMED = "summed"
+"""The place of the axis that a product of matrices sums over."""
+_PRODUCTS = ("MatMul", "MatMulInteger", "com.microsoft.FusedMatMul")
+_STATEFUL = ("LSTM", "GRU", "RNN", "CumSum", "CumProd")
+"""Operators whose rule for rows changes the inputs."""
+
+Counted = Partial | Crossed
+
+
+def build_counted(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
+    """The outputs of a node that reads tensors of which the run decides how many rows count.
+
+    Raises:
+        Unsupported: it reads rows together, or they lie along more than two axes.
+    """
+    inputs = n.inputs
+    views = _views(n, name, inputs)
+    if name == "Loop" or (len(views) == 1 and not any(isinstance(v, Crossed) for v in inputs)):
+        return build_partial(n, name, operator)
+    crossed = next((v for v in inputs if isinstance(v, Crossed)), None)
+    n.inputs = [whole(v) for v in inputs]
+    if crossed is not None and name == "Shape":
+        return [shape_of(n, crossed, dict(zip(crossed.axes, crossed.counts, strict=True)))]
+    if crossed is not None and name == "Reshape":
+        return [_reshaped(n, crossed, inputs)]
+    return _built(n, name, operator, inputs, views)
+
+
+def _views(n: Node, name: str, inputs: Operands) -> list[list[Value | None]]:
+    """The inputs, once for each axis that rows lie along, with such rows along this one alone."""
+    crossed = any(isinstance(v, Crossed) for v in inputs)
+    found = dict[object, dict[int, Partial]]()
+    for at, value in enumerate(inputs):
+        parts = value.along() if isinstance(value, Crossed) else [value]
+        for part in parts:
+            if isinstance(part, Partial):
+                place = _place(n, name, inputs, at, part.axis, crossed)
+                found.setdefault(place, {})[at] = part
+    return [
+        [parts.get(at, whole(value)) for at, value in enumerate(inputs)] for parts in found.values()
+    ]
+
+
+def _place(n: Node, name: str, inputs: Operands, at: int, axis: int, crossed: bool) -> object:
+    """What the axes of several inputs have in common that belong together: in the result they are
+    one, or they are summed over."""
+    value = inputs[at]
+    assert value is not None
+    if name in ELEMENTWISE:
+        return axis - value.rank
+    if name in _PRODUCTS and at < 2:
+        last = axis == value.rank - 1
+        summed = last if at == 0 else axis == max(value.rank - 2, 0)
+        return SUMMED if summed else axis - value.rank
+    if name == "Einsum":
+        return letters_of(n, [v.rank for v in inputs if v is not None])[0][at][axis]
+    return axis if crossed else 0
+
+
+def _built(
+    n: Node, name: str, operator: OnnxOperator, inputs: Operands, views: list[list[Value | None]]
+) -> list[Any]:
+    """The outputs, along each axis as rules say; along one of them it may read rows together."""
+    plain, found, others = n.inputs, list[tuple[int, SSAValue]](), list[list[Value | None]]()
+    for view in views:
+        axis = RULES[name](n, view) if name in RULES and name not in _STATEFUL else None
+        if isinstance(axis, int):
+            found.append((axis, count_in(n, view)))
+        else:
+            others.append(view)
+    chosen_by_rows = name in BY_PLACES and inputs[1] is not plain[1]
+    if len(others) > 1 or chosen_by_rows:
+        raise reads_together(n, inputs)
+    if others:
+        [n.inputs] = others
+        results = build_partial(n, name, operator)
+    else:
+        n.inputs = plain
+        built: Any = operator.build(n)
+        results = cast(list[Any], built if isinstance(built, (list, tuple)) else [built])
+    values = [n.scope.value(n, at, result) for at, result in enumerate(results)]
+    for axis, count in found:
+        values = [_counted_too(n, inputs, value, axis, count) for value in values]
+    return values
+
+
+def _counted_too(n: Node, inputs: Operands, value: Value, axis: int, count: SSAValue) -> Counted:
+    """A result, of which also along an axis so many rows count."""
+    if isinstance(value, Partial) and value.axis != axis and value.count is not None:
+        tensor, axes, counts = value.whole(), (value.axis, axis), (value.count, count)
+        return Crossed(tensor.dtype, tensor.dims, made=tensor.made, axes=axes, counts=counts)
+    if not value.is_tensor:
+        raise reads_together(n, inputs)
+    return Partial.counted(value, axis, count)
+
+
+def _reshaped(n: Node, x: Crossed, inputs: Operands) -> Crossed:
+    """Other axes change, and those of the rows stay as they are."""
+    sizes = _sizes(n, x)
+    axes = None if sizes is None else [_moved_to(x, axis, sizes) for axis in x.axes]
+    if sizes is None or axes is None or None in axes:
+        raise reads_together(n, inputs)
+    n.inputs[1] = Value.of(np.array(sizes, object))
+    first, second = cast(Sequence[int], axes)
+    tensor = n.built_as("Reshape")
+    return Crossed(
+        tensor.dtype, tensor.dims, made=tensor.made, axes=(first, second), counts=x.counts
+    )
+
+
+def _sizes(n: Node, x: Crossed) -> list[Dim] | None:
+    """The shape that is asked for, the bounds in the place of numbers of rows."""
+    waiting, sizes = list(zip(x.counts, x.axes, strict=True)), list[Dim]()
+    for at, place in enumerate(n.places(1)):
+        base, more = (None, place) if isinstance(place, Dim) else parted(place)
+        if base is None:
+            kept = more == 0 and at < x.rank and not n.flag("allowzero", 0)
+            sizes.append(x.dims[at] if kept else more)
+            continue
+        own = next((pair for pair in waiting if pair[0] is base), None)
+        if own is None or more != 0:
+            return None
+        waiting.remove(own)
+        sizes.append(x.dims[own[1]])
+    rest = product(size for size in sizes if size != -1)
+    left = product(x.dims).divide(rest) if rest != 0 else None
+    return [size if left is None or size != -1 else left for size in sizes]
+
+
+def _moved_to(x: Crossed, axis: int, sizes: Sequence[Dim]) -> int | None:
+    """Where an axis is in another shape, if there is as much before it."""
+    before = product(x.dims[:axis])
+    places = (
+        at
+        for at, size in enumerate(sizes)
+        if size == x.dims[axis] and product(sizes[:at]) == before
+    )
+    return next(places, None)
