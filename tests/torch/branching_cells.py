@@ -403,12 +403,6 @@ def keeps(x, h):
     return h + KEPT.held, h * x
 
 
-def averages(x, h):
-    if x.sum() > 0:
-        KEPT.average.mul_(0.9)
-    return h + KEPT.average, h * x
-
-
 def changes_what_it_gave(x, h):
     y, z = x * 1, h * 1
     if x.sum() > 0:
@@ -532,7 +526,6 @@ REFUSED: dict[Cell, str] = {
     appends: "changes",
     appends_here: "changes",
     keeps: "float32",
-    averages: "changes",
     changes_what_it_gave: "may have given is changed in place",
     changes_what_it_took: "may have given is changed in place",
     of_two_types: "float64",

@@ -50,6 +50,7 @@ from rnncc.frontends.torch.readings import (
     within_function,
 )
 from rnncc.frontends.torch.switches import SWITCH
+from rnncc.frontends.torch.watch_regions import read_regions
 
 STAND_INS = ("rows", "states", "kept")
 """The names under which TorchDynamo finds tensors that stand for others (`tracing._step`)."""
@@ -78,6 +79,7 @@ def patch_dynamo() -> None:
     _take_checks()
     _keep_attributes()
     _detach_data()
+    read_regions(_in_dynamo)
 
     def check_hook(tx: Any, *_: Any) -> None:
         _in_dynamo(tx, check_backward_hook)

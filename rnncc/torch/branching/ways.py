@@ -20,7 +20,7 @@ from rnncc.torch.branching.assignments import (
     stored_in,
     within,
 )
-from rnncc.torch.branching.counted import Counted, different
+from rnncc.torch.branching.counted import Counted
 from rnncc.torch.branching.jumps import LOOPS, is_result, settle, test_within
 from rnncc.torch.branching.syntax import (
     OWN,
@@ -222,7 +222,6 @@ class Branch:
         if None in after:
             raise Unwritable("a branch raises an error")
         known = sorted(name for name in stored if all(name in x for x in after if x is not None))
-        numbers = different(one, other)
         for way in (one, other):
             way.append(ast.Return(tuple_of(known, ast.Load())))
         functions, call = self._both(node, one, other, held)
@@ -230,7 +229,6 @@ class Branch:
             blank = called("blank", ast.Name(name, ast.Load()), *call.args)
             blank.args.append(ast.Constant(known.index(name)))
             functions.append(like(node, assigned(name, blank)))
-        call.args.append(ast.Constant(_flags(numbers, known)))
         target = like(node, ast.Assign([tuple_of(known, ast.Store())], call))
         if not known:
             target = like(node, ast.Expr(call))
@@ -268,11 +266,6 @@ class Branch:
         function = ast.FunctionDef(f"{OWN}_{kind}_{self.number}", arguments, body, [])
         function.type_params = []  # pyright: ignore
         return ours(function)
-
-
-def _flags(chosen: set[str], names: list[str]) -> Any:
-    """Which of several names are among those chosen, as a constant of Python's code."""
-    return tuple(name in chosen for name in names)
 
 
 def _raises(way: list[ast.stmt]) -> bool:
