@@ -62,7 +62,7 @@ def read_regions(refusing: Callable[..., Any]) -> None:
     own = kind.call_function
 
     def read_alone(variable: Any, tx: Any, args: Sequence[Any], kwargs: Any) -> Any:
-        deferring = getattr(tx.output.side_effects, _DEFERS, nullcontext)
+        deferring = getattr(tx.output.side_effects, _DEFERS, None) or nullcontext
         try:
             with enter_new_scope(), deferring():
                 return own(variable, tx, args, kwargs)
