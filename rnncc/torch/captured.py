@@ -22,6 +22,7 @@ from rnncc.frontends.torch.checks import without_checks
 from rnncc.frontends.torch.graphs import fake_mode
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.patches import ThreadStack
+from rnncc.frontends.torch.taken_numbers import refuse_taken
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
 from rnncc.records import record
 from rnncc.torch.devices import check_tensor
@@ -102,6 +103,7 @@ def captured(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Tens
                 check_tensor(fake)
         plain = _plain(examples, readings.stack[-1], ys)
         graph = aten_graph(module, fakes, fake_mode(fakes), plain)
+        refuse_taken(graph)
         without_checks(graph)
         return Captured(graph, fakes, order, ys, counts())
     except CompileError as error:

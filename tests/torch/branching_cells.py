@@ -282,6 +282,16 @@ def of_numbers(x, h):
     return h * scale, torch.tanh(h + x * scale + shift)
 
 
+def computes_with_a_number(x, h):
+    scales = {"h": h.norm().item()}
+    return (x * float(x.max())).clamp(max=h.max().item()), torch.tanh(x + h * scales["h"])
+
+
+def computes_with_a_list(x, h):
+    a, b, _ = (x * 0.5).tolist()
+    return h * a, torch.tanh(x + h * b)
+
+
 class Attributes(nn.Module):
     """A cell that keeps what a branch makes."""
 
@@ -299,6 +309,8 @@ class Attributes(nn.Module):
 
 CELLS: list[Cell] = [
     of_numbers,
+    computes_with_a_number,
+    computes_with_a_list,
     one_sided,
     two_sided,
     chain,

@@ -22,7 +22,7 @@ TOLERANCE = 1e-8
 VALUES = (
     *("torch.tanh({0} + {1})", "{0} * 0.5 - {1}", "torch.sigmoid({0}) * {1}", "torch.sin({0})"),
     *("torch.tanh({0} @ p.W)", "{0}", "{0} * 1", "p.half({0})", "p.b + {0}", "{0}.abs().sqrt()"),
-    *("{0} * p.s", "{0}[[2, 0, 1]]", "torch.cat([{0}[1:], {1}[:1]])"),
+    *("{0} * p.s.clone()", "{0}[[2, 0, 1]]", "torch.cat([{0}[1:], {1}[:1]])"),
     *("torch.log({0}.abs() + 0.1)", "torch.stack([{0}, {1}]).mean(0)", "torch.maximum({0}, {1})"),
 )
 CHANGES = (
@@ -162,7 +162,8 @@ class Drawn:
                 put(f"{indent}{name} = {name} * 1")
             put(indent + self.rng.choice(CHANGES).format(name, self.rng.choice(known)))
         elif 0.15 < kind < 0.17:
-            put(f"{indent}{name} = {self.rng.choice(known)}{self.rng.choice(('', '[:]', '.detach()'))}")
+            view = self.rng.choice(("", "[:]", ".detach()"))
+            put(f"{indent}{name} = {self.rng.choice(known)}{view}")
         elif 0.17 < kind < 0.19:
             put(f"{indent}p.s.mul_(0.5).add_({self.rng.choice(known)}.detach())")
             return known

@@ -7,8 +7,6 @@ ordinary ones there. Other transforms it does not export.
 
 from __future__ import annotations
 
-from typing import Any
-
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._ops import OpOverload
 from torch.export import ExportedProgram

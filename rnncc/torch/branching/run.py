@@ -136,6 +136,13 @@ def number(x: Any, kind: str) -> Any:
     return x.to(torch.float64) if is_float else x.to(torch.int64) if kind == "int" else x
 
 
+def numbers(x: Any) -> Any:
+    """`x.tolist()`, of a tensor with numbers as exact as Python's."""
+    if not is_tensor(x):
+        return x.tolist()
+    return [numbers(part) for part in x.unbind(0)] if x.dim() else number(x, "item")
+
+
 def _flags(one: torch.Tensor, other: Any, exact: bool) -> tuple[torch.Tensor, torch.Tensor]:
     if exact and not (_is_flag(one) and _is_flag(other)):
         raise TypeError("`and` or `or` gives something else than true or false")
