@@ -282,6 +282,15 @@ def of_numbers(x, h):
     return h * scale, torch.tanh(h + x * scale + shift)
 
 
+def reads_what_a_loop_made(x, h):
+    for value in x:
+        p = torch.sigmoid(h + value)
+        h = torch.tanh(p - 0.1)
+        if p.mean() > 0.6:
+            break
+    return h, p
+
+
 def computes_with_a_number(x, h):
     scales = {"h": h.norm().item()}
     return (x * float(x.max())).clamp(max=h.max().item()), torch.tanh(x + h * scales["h"])
@@ -309,6 +318,7 @@ class Attributes(nn.Module):
 
 CELLS: list[Cell] = [
     of_numbers,
+    reads_what_a_loop_made,
     computes_with_a_number,
     computes_with_a_list,
     one_sided,

@@ -21,7 +21,7 @@ from rnncc.torch.branching.chosen import ChosenFunction, ReadFunction, may_be_ch
 from rnncc.torch.branching.effects import check_unchanged, held_by
 from rnncc.torch.branching.loops import repeated  # noqa: F401
 from rnncc.torch.branching.values import (
-    Unbound,  # noqa: F401
+    Unbound,
     as_exact,  # noqa: F401
     as_flag,
     as_flag_on,
@@ -160,10 +160,17 @@ def _in_turn(flag: torch.Tensor, yes: Way, no: Way, held: Sequence[Any]) -> tupl
     before = held_by((yes, no, held))
     mark(flag, 0)
     ways = [_way(flag, number, way, held, before) for number, way in enumerate((yes, no))]
-    (one, spec), (other, spec_of_other) = (pytree.tree_flatten(way) for way in ways)
+    return tuple(_joined(flag, one, other) for one, other in zip(*ways, strict=True))
+
+
+def _joined(flag: torch.Tensor, one: Any, other: Any) -> Any:
+    """What a variable is behind both ways; unbound, where one way leaves it so."""
+    if one is Unbound or other is Unbound:
+        return Unbound
+    (leaves, spec), (others, spec_of_other) = map(pytree.tree_flatten, (one, other))
     if spec != spec_of_other:
         disagree("the branches on a tensor's value make different nests of tensors")
-    merged = [_merged(flag, a, b) for a, b in zip(one, other, strict=True)]
+    merged = [_merged(flag, a, b) for a, b in zip(leaves, others, strict=True)]
     return pytree.tree_unflatten(merged, spec)
 
 

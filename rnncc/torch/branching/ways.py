@@ -14,6 +14,7 @@ from rnncc.torch.branching.assignments import (
     has,
     is_ours,
     leaves_loop,
+    left_by,
     ours,
     parameters_of,
     places_in,
@@ -124,7 +125,12 @@ class Branch:
         if isinstance(loop, ast.AsyncFor):
             raise Unwritable("a loop ends by it")
         block = _block_of(self.chain[self.chain.index(loop) + 1], loop)
+        names = left_by(loop, self.owner)
         asking = settle(loop, block, self.number)
+        at = block.index(loop)
+        unbound = [like(loop, assigned(name, nothing())) for name in names]
+        behind = [like(loop, unless_bound(name)) for name in names]
+        block[at : at + 1] = [*unbound, loop, *behind]
         ast.fix_missing_locations(self.owner)
         return asking
 
