@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import operator
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -99,7 +99,7 @@ def _flat(exported: ExportedProgram) -> ExportedProgram | None:
         traced = aten_graph(module, inputs, fake_mode(inputs))
     except CompileError:  # PyTorch, which runs all, says it better
         return None
-    return taken_apart(with_graph(program, traced))
+    return taken_apart(with_graph(program, places, traced))
 
 
 def _is_fixed(place: Node) -> bool:
@@ -108,12 +108,13 @@ def _is_fixed(place: Node) -> bool:
     return isinstance(value, torch.Tensor) and all(type(size) is int for size in value.shape)
 
 
-def with_graph(exported: ExportedProgram, traced: GraphModule) -> ExportedProgram:
-    """A program with another graph, of the same inputs and outputs."""
+def with_graph(
+    exported: ExportedProgram, places: Sequence[Node], traced: GraphModule
+) -> ExportedProgram:
+    """A program with another graph, of the same outputs, and of these inputs of its own."""
     module, program = exported.graph_module, copy.copy(exported)
     traced.graph.set_codegen(module.graph._codegen)
     traced.meta.update(module.meta)
-    places = module.graph.find_nodes(op="placeholder")
     for place, new in zip(places, traced.graph.find_nodes(op="placeholder"), strict=True):
         new.name = place.name
     own: Any = program

@@ -42,7 +42,7 @@ def settle_transforms(exported: ExportedProgram) -> ExportedProgram:
     except KeepsTensors as error:
         what = "a buffer that changes beside torch.func is not supported in an exported module"
         raise CompileError(error.location, what, EXPORTED_TRANSFORMS[1]) from error
-    return with_graph(exported, traced)
+    return with_graph(exported, places, traced)
 
 
 def _erase_leftovers(module: GraphModule) -> None:

@@ -77,7 +77,7 @@ def read_regions(refusing: Callable[..., Any]) -> None:
         text = what.format(*map(_text, values))
         refusing(tx, lambda where: refuse(where(""), text))
 
-    instead = {alone: read_alone, disagree: read_disagree}
+    instead: dict[Any, Any] = {alone: read_alone, disagree: read_disagree}
 
     @wraps(own)
     def call_function(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:

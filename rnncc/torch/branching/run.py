@@ -56,8 +56,9 @@ def blank(value: Any, test: Any, yes: Way, no: Way, held: Sequence[Any], place: 
     """
     if value is not None or not is_tensor(test):
         return value
-    flag = as_flag(test)
-    found = forgotten(flag, lambda: [way(*held)[place] for way in (yes, no)])
+    before = held_by((yes, no, held))
+    found = forgotten(as_flag(test), lambda: [way(*held)[place] for way in (yes, no)])
+    check_unchanged(before, "branch")
     return next((blanks(x) for x in found if x is not None), None)
 
 
