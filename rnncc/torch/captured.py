@@ -20,9 +20,9 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.cell import CellStep, Places, scan_program
 from rnncc.frontends.torch.checks import without_checks
 from rnncc.frontends.torch.graphs import fake_mode
-from rnncc.frontends.torch.merged import DECIDED, refuse_changes_behind
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.patches import ThreadStack
+from rnncc.frontends.torch.taken_numbers import refuse_taken
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
 from rnncc.records import record
 from rnncc.torch.devices import check_tensor
@@ -96,8 +96,6 @@ def captured(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Tens
     try:
         if leaves_given_tensors(also_held=readings.stack[-1].is_first):
             raise KeepsTensors("", *_LEAVES)
-        if any(node.target in DECIDED for node in module.graph.nodes):
-            refuse_changes_behind(module)
         order, ys = _unmark(module)
         fakes = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
         for fake in fakes:
@@ -105,6 +103,7 @@ def captured(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Tens
                 check_tensor(fake)
         plain = _plain(examples, readings.stack[-1], ys)
         graph = aten_graph(module, fakes, fake_mode(fakes), plain)
+        refuse_taken(graph)
         without_checks(graph)
         return Captured(graph, fakes, order, ys, counts())
     except CompileError as error:

@@ -22,6 +22,7 @@ from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, line_of
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.regions import settle_branches
+from rnncc.frontends.torch.taken_numbers import refuse_taken
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.torch.assigned import has_graphs_within, refusing_state
@@ -105,6 +106,7 @@ def _read(
         program = torch.export.export(module, args, keywords, dynamic_shapes=shapes)
         nested.append(has_graphs_within(program))
         settle_branches(program.graph_module)
+        refuse_taken(program.graph_module)
         deciding.append(program)
     return program
 

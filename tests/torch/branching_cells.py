@@ -282,6 +282,25 @@ def of_numbers(x, h):
     return h * scale, torch.tanh(h + x * scale + shift)
 
 
+def reads_what_a_loop_made(x, h):
+    for value in x:
+        p = torch.sigmoid(h + value)
+        h = torch.tanh(p - 0.1)
+        if p.mean() > 0.6:
+            break
+    return h, p
+
+
+def computes_with_a_number(x, h):
+    scales = {"h": h.norm().item()}
+    return (x * float(x.max())).clamp(max=h.max().item()), torch.tanh(x + h * scales["h"])
+
+
+def computes_with_a_list(x, h):
+    a, b, _ = (x * 0.5).tolist()
+    return h * a, torch.tanh(x + h * b)
+
+
 class Attributes(nn.Module):
     """A cell that keeps what a branch makes."""
 
@@ -299,6 +318,9 @@ class Attributes(nn.Module):
 
 CELLS: list[Cell] = [
     of_numbers,
+    reads_what_a_loop_made,
+    computes_with_a_number,
+    computes_with_a_list,
     one_sided,
     two_sided,
     chain,
@@ -401,12 +423,6 @@ def keeps(x, h):
     if x.sum() > 0:
         KEPT.held = x
     return h + KEPT.held, h * x
-
-
-def averages(x, h):
-    if x.sum() > 0:
-        KEPT.average.mul_(0.9)
-    return h + KEPT.average, h * x
 
 
 def changes_what_it_gave(x, h):
@@ -532,7 +548,6 @@ REFUSED: dict[Cell, str] = {
     appends: "changes",
     appends_here: "changes",
     keeps: "float32",
-    averages: "changes",
     changes_what_it_gave: "may have given is changed in place",
     changes_what_it_took: "may have given is changed in place",
     of_two_types: "float64",

@@ -90,6 +90,16 @@ def guards_an_index(x, h):
     return h * k, h
 
 
+def returns_what_it_changes(x, h):
+    y, k = h * 1, 0
+    while k < 3:
+        if y.norm() > x[k]:
+            y += x
+            return y, h * x
+        k += 1
+    return y * 2, h * x
+
+
 def chooses_a_function(x, h):
     f = torch.tanh if x.sum() > 0 else torch.sin
     if h.sum() > 0:
@@ -101,6 +111,17 @@ def _scaled(f):
     return lambda x: 0.5 * f(x)
 
 
+class Averages(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("average", torch.ones(3, dtype=torch.float64))
+
+    def forward(self, x, h):
+        if x.sum() > 0:
+            self.average.mul_(0.9).add_(h.detach(), alpha=0.1)
+        return h + self.average, h * x
+
+
 TAKEN: list[Cell] = [
     adds,
     writes,
@@ -110,6 +131,7 @@ TAKEN: list[Cell] = [
     within_a_loop,
     in_place_alone,
     guards_an_index,
+    returns_what_it_changes,
     chooses_a_function,
 ]
 
@@ -168,6 +190,6 @@ REFUSED: dict[Cell, str] = {
     and_replaces_it: "in place that it has not made, and replaces it",
     changes_nothing: "changes nothing",
     asks_a_function: "is asked for beta",
-    uses_what_a_way_made: "leaves more than its results",
+    uses_what_a_way_made: "leaves more than its results|DELETE_DEREF",
 }
 """Cells that are refused in a module, and what is said."""

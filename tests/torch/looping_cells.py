@@ -294,7 +294,7 @@ REFUSED: dict[Cell, str] = {
     changes_what_it_may_have_given: _GIVEN,
     changes_one_of_two: _GIVEN,
     changes_a_number: _GIVEN,
-    appends: "changes what is no tensor",
+    appends: r"changes (what it has not made|\[1\])",
     grows: r"makes torch.float64 \[6\] of torch.float64 \[3\]",
     starts_with_a_number: r"makes torch.float64 \[3\] of torch.int64 \[\]",
     draws: "random numbers",

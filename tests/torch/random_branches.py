@@ -22,8 +22,14 @@ TOLERANCE = 1e-8
 VALUES = (
     *("torch.tanh({0} + {1})", "{0} * 0.5 - {1}", "torch.sigmoid({0}) * {1}", "torch.sin({0})"),
     *("torch.tanh({0} @ p.W)", "{0}", "{0} * 1", "p.half({0})", "p.b + {0}", "{0}.abs().sqrt()"),
+    *("{0} * p.s.clone()", "{0}[[2, 0, 1]]", "torch.cat([{0}[1:], {1}[:1]])"),
     *("torch.log({0}.abs() + 0.1)", "torch.stack([{0}, {1}]).mean(0)", "torch.maximum({0}, {1})"),
 )
+CHANGES = (
+    *("{0} += {1}", "{0}.mul_({1})", "{0}[0] = 0.3", "{0}[1:] += {1}[1:]", "{0}[{1} < 0] *= 0.5"),
+    *("{0}.copy_({1})", "{0}[1] = {1}[2]", "{0}.neg_().add_({1})"),
+)
+"""Statements that change a tensor in place."""
 TESTS = (
     *("{0}.sum() > 0", "({0} > {1}).any()", "torch.all({0} < 0.8)", "{0}.mean().item() < 0.1"),
     *("float({0}.max()) > 0.3", "bool(({0} > 0.5).any())", "-0.3 < {0}[0] < 0.6", "k > 0"),
@@ -37,6 +43,7 @@ class Cell(nn.Module):
     def __init__(self, source: str, name: str) -> None:
         super().__init__()
         self.W, self.b = nn.Parameter(torch.randn(WIDTH, WIDTH) * 0.6), nn.Parameter(torch.zeros(3))
+        self.register_buffer("s", torch.zeros(WIDTH))
         self.m = torch.zeros(WIDTH, dtype=torch.float64)
         lines = [line + "\n" for line in source.split("\n")]
         linecache.cache[name] = len(source), None, lines, name
@@ -150,14 +157,21 @@ class Drawn:
 
     def assignment(self, known: list[str], indent: str) -> list[str]:
         put, kind, name = self.lines.append, self.rng.random(), self.rng.choice("hcuvw")
-        if kind < 0.1 and name in known:
-            put(f"{indent}{name} = {name} * 1")
-            put(f"{indent}{name} += {self.value(known)}")
-        elif kind < 0.12 and name in known:
-            put(f"{indent}{name} += {self.value(known)}")
-        elif kind < 0.17 and name in known:
-            put(f"{indent}{name} = {name} * 1")
-            put(f"{indent}{name}[0] = 0.3")
+        if kind < 0.15 and name in known:
+            if kind < 0.08:
+                put(f"{indent}{name} = {name} * 1")
+            put(indent + self.rng.choice(CHANGES).format(name, self.rng.choice(known)))
+        elif 0.15 < kind < 0.17:
+            view = self.rng.choice(("", "[:]", ".detach()"))
+            put(f"{indent}{name} = {self.rng.choice(known)}{view}")
+        elif 0.17 < kind < 0.19:
+            put(f"{indent}p.s.mul_(0.5).add_({self.rng.choice(known)}.detach())")
+            return known
+        elif 0.19 < kind < 0.22:
+            f = "torch.tanh", "torch.sin", "p.half", "(lambda x: x * 0.5)"
+            ways = self.rng.choice(f), self.rng.choice(f)
+            put(f"{indent}f = {ways[0]} if {self.test(known)} else {ways[1]}")
+            put(f"{indent}{name} = f({self.value(known)})")
         elif 0.24 < kind < 0.27:
             put(f"{indent}p.m = {self.value(known)}")
         elif 0.24 < kind < 0.3:
@@ -207,8 +221,7 @@ def check(seed: int) -> str | None:
             module = Loop(ours)
             run = rnncc.torch.compile(module, (xs, tuple(state))) if way == "compile" else None
         found = _results(run or _scan(ours), xs, state, arrays, ours)
-        kept = [] if way == "compile" else [ours.m, theirs.m]
-        pairs = [*zip(found, known, strict=True), *([tuple(kept)] if kept else [])]
+        pairs = [*zip(found, known, strict=True), (ours.m, theirs.m), (ours.s, theirs.s)]
         for number, (one, other) in enumerate(pairs):
             if not torch.allclose(one, other, TOLERANCE, TOLERANCE, equal_nan=True):
                 return (

@@ -22,6 +22,8 @@ MODULES = [
     cells.goes_on,
     cells.of_flags,
     cells.changed_in_place,
+    cells.computes_with_a_number,
+    cells.reads_what_a_loop_made,
     cells.Method(),
 ]
 SCANS = [cells.item, cells.of_inner_functions]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import operator
 import warnings
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,7 @@ from rnncc.frontends.torch.unrolled.view import parts_of, type_of, value_of
 from rnncc.frontends.torch.watch import watching
 
 _SCAN = torch.ops.higher_order.scan
+_DECIDED = torch.ops.higher_order.cond, torch.ops.higher_order.while_loop
 _KEPT = {operator.getitem, torch.ops.aten.sym_size.int, *SIZES}
 
 
@@ -67,6 +68,8 @@ def decomposed(exported: ExportedProgram) -> ExportedProgram:
     Each time PyTorch runs the whole graph: what it shows to be missing before, and all that this
     falls apart into, goes at once.
     """
+    if (flat := _flat(exported)) is not None:
+        return flat
     plain, table = write_constants(exported), dict[Any, Any]()
     if any(not op._schema.is_mutable for op in _untranslated(plain)):
         table = _decompositions()
@@ -76,6 +79,48 @@ def decomposed(exported: ExportedProgram) -> ExportedProgram:
     while further := {op: table.pop(op) for op in _untranslated(plain) if op in table}:
         plain = _decompose(plain, {**table, **further})
     return plain
+
+
+def _flat(exported: ExportedProgram) -> ExportedProgram | None:
+    """The same by a trace of its own, where there are branches or loops on tensors' values: PyTorch
+    traces each of them several times, and what is within them each time as often.
+
+    None where there are none, or others of PyTorch's operators that hold graphs, where sizes are
+    open, or where that trace is no good.
+    """
+    nodes = (node for part in graphs_of(exported.graph_module) for node in part.graph.nodes)
+    higher = {node.target for node in nodes if isinstance(node.target, HigherOrderOperator)}
+    places = exported.graph.find_nodes(op="placeholder")
+    if not higher or not higher.issubset(_DECIDED) or not all(map(_is_fixed, places)):
+        return None
+    program, module = copied_program(write_constants(exported))
+    inputs = [place.meta["val"] for place in places]
+    try:
+        traced = aten_graph(module, inputs, fake_mode(inputs))
+    except CompileError:  # PyTorch, which runs all, says it better
+        return None
+    return taken_apart(with_graph(program, places, traced))
+
+
+def _is_fixed(place: Node) -> bool:
+    """Whether a tensor's sizes are numbers."""
+    value = value_of(place)
+    return isinstance(value, torch.Tensor) and all(type(size) is int for size in value.shape)
+
+
+def with_graph(
+    exported: ExportedProgram, places: Sequence[Node], traced: GraphModule
+) -> ExportedProgram:
+    """A program with another graph, of the same outputs, and of these inputs of its own."""
+    module, program = exported.graph_module, copy.copy(exported)
+    traced.graph.set_codegen(module.graph._codegen)
+    traced.meta.update(module.meta)
+    for place, new in zip(places, traced.graph.find_nodes(op="placeholder"), strict=True):
+        new.name = place.name
+    own: Any = program
+    own._graph_module = traced
+    own._graph_signature = signature_of(traced.graph, exported.graph_signature)
+    return program
 
 
 def _decompositions() -> dict[Any, Any]:
@@ -167,7 +212,7 @@ def _is_plain(node: Node) -> bool:
     if node.op != "call_function":
         return node.op != "call_method"
     if isinstance(target, HigherOrderOperator):
-        return target is _SCAN
+        return target is _SCAN or target in _DECIDED
     if isinstance(target, OpOverload) and target._schema.is_mutable:
         return False
     return not _is_missing(node) or bool(type_of(value_of(node)))

@@ -7,16 +7,13 @@ ordinary ones there. Other transforms it does not export.
 
 from __future__ import annotations
 
-import copy
-from typing import Any
-
 from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import GraphModule
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.apart import signature_of
+from rnncc.frontends.torch.apart import with_graph
 from rnncc.frontends.torch.graphs import fake_mode, graphs_of, has_transforms, is_transform
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, location
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
@@ -45,14 +42,7 @@ def settle_transforms(exported: ExportedProgram) -> ExportedProgram:
     except KeepsTensors as error:
         what = "a buffer that changes beside torch.func is not supported in an exported module"
         raise CompileError(error.location, what, EXPORTED_TRANSFORMS[1]) from error
-    traced.graph.set_codegen(module.graph._codegen)
-    traced.meta.update(module.meta)
-    program: Any = copy.copy(exported)
-    program._graph_module = traced
-    for place, new in zip(places, traced.graph.find_nodes(op="placeholder"), strict=True):
-        new.name = place.name
-    program._graph_signature = signature_of(traced.graph, exported.graph_signature)
-    return program
+    return with_graph(exported, places, traced)
 
 
 def _erase_leftovers(module: GraphModule) -> None:

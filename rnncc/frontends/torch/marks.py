@@ -25,12 +25,12 @@ def mark(flag: torch.Tensor, place: int) -> None:
     """Put a mark into the graph that is traced: 0 before the way that is taken where the flag is
     true, 1 before the other one, 2 behind it; 3 before the test of a loop, 4 before its body, 5
     behind that; 6 and 7 around what is forgotten."""
-    torch.ops.rnncc.mark(flag, place)
+    MARK(flag, place)
 
 
 def choose(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """What there is behind both ways: of one kind, from one of them."""
-    return torch.ops.rnncc.choose(flag, one, other)
+    return CHOICE(flag, one, other)
 
 
 def forgotten(flag: torch.Tensor, run: Callable[[], Any]) -> Any:
@@ -53,14 +53,14 @@ def mark_loop(
         going: gives a bool of rank 0.
         body: gives tensors of the types and shapes of `inits`.
     """
-    carried = [torch.ops.rnncc.begin(init) for init in inits]
+    carried = [BEGIN(init) for init in inits]
     mark(carried[0], 3)
     flag = going(*carried)
     mark(flag, 4)
     results = body(*carried)
     mark(flag, 5)
     pairs = zip(carried, results, strict=True)
-    return tuple(torch.ops.rnncc.end(flag, one, other) for one, other in pairs)
+    return tuple(END(flag, one, other) for one, other in pairs)
 
 
 def _marked(flag: torch.Tensor, place: int) -> None:

@@ -57,12 +57,14 @@ class _Readings(threading.local):
         branches: whether branches on tensors' values may be read.
         asked: the code that asked last whether a tensor is true, and where in it, as in
             `co_positions()`, and whether of a number in one; None if TorchDynamo has met none.
+        taken: the code that took a float out of a tensor last, and where, as of `asked`.
     """
 
     def __init__(self) -> None:
         self.stack: list[Reading] = []
         self.branches = False
         self.asked: tuple[CodeType, Any, bool] | None = None
+        self.taken: tuple[CodeType, Any, bool] | None = None
 
 
 readings = _Readings()

@@ -16,7 +16,7 @@ from torch.fx import Graph, Node
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of
-from rnncc.frontends.torch.unrolled.view import value_of
+from rnncc.frontends.torch.unrolled.view import value_of, with_value
 
 _HINT = "x = x + 1, not x += 1"
 
@@ -96,7 +96,7 @@ def copied_within(graph: Graph, place: Node) -> Node:
     """A copy that a part makes of what it is given, with the memory that its changes name."""
     own = graph.call_function(torch.ops.aten.clone.default, (place,))
     own.meta = dict(place.meta)
-    place.meta["val"] = elsewhere(place)
+    place.meta = with_value(place.meta, elsewhere(place))
     return own
 
 
@@ -107,7 +107,7 @@ def put_behind(call: Node, taken: Sequence[tuple[Node, Node]]) -> None:
     for value, changed in taken:
         with graph.inserting_after(after if value < after else value):
             after = graph.call_function(torch.ops.aten.copy_.default, (changed, value))
-        after.meta = {**call.meta, "val": value_of(changed)}
+        after.meta = with_value(call.meta, value_of(changed))
 
 
 def elsewhere(node: Node) -> torch.Tensor:

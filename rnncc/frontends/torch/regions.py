@@ -14,7 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.graphs import graphs_of, held_graph
-from rnncc.frontends.torch.marks import CHOICE, END, MARK
+from rnncc.frontends.torch.marks import BEGIN, CHOICE, END, MARK
 from rnncc.frontends.torch.merged import Merged, may_be_one
 from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.region_changes import (
@@ -29,8 +29,8 @@ from rnncc.frontends.torch.region_changes import (
     refuse_change,
     share,
 )
-from rnncc.frontends.torch.unrolled.functional import memories_of
-from rnncc.frontends.torch.unrolled.view import value_of
+from rnncc.frontends.torch.unrolled.functional import changed_by, memories_of
+from rnncc.frontends.torch.unrolled.view import name_of, value_of, with_value
 
 
 def settle_branches(module: GraphModule) -> None:
@@ -111,11 +111,12 @@ class _Region:
         graph, at = self.module.graph, ends[0] if ends else self.marks[-1]
         call = graph.call_function(target, tuple(args))
         more = [x for x, number in changed.items() if number >= len(ends)]
-        call.meta = {**at.meta, "val": (*map(value_of, ends), *map(elsewhere, more))}
+        results = *map(value_of, ends), *map(elsewhere, more)
+        call.meta = with_value(at.meta, results)
         taken = [_taken(call, number, end) for number, end in enumerate(ends)]
         for number, node in enumerate(more, len(ends)):
             taken.append(graph.call_function(operator.getitem, (call, number)))
-            taken[-1].meta = {**node.meta, "val": call.meta["val"][number]}
+            taken[-1].meta = with_value(node.meta, results[number])
         for number, end in enumerate(ends):
             name = end.name
             end.replace_all_uses_with(taken[number])
@@ -124,8 +125,12 @@ class _Region:
         put_behind(call, [(taken[number], node) for node, number in changed.items()])
 
     def _erase(self) -> None:
-        for node in (*self.marks, *reversed([node for part in self.parts() for node in part])):
-            self.module.graph.erase_node(node)
+        graph, nodes = self.module.graph, [node for part in self.parts() for node in part]
+        for node in (*self.marks, *reversed(nodes)):
+            graph.erase_node(node)
+        for node in nodes:  # else PyTorch would look for its constants in the graph they stood in
+            if node.op == "get_attr" and not graph.find_nodes(op="get_attr", target=node.target):
+                delattr(self.module, str(node.target))
 
     def _held(self, graphs: Sequence[GraphModule]) -> list[Node]:
         return [self.module.graph.get_attr(_added(self.module, part)) for part in graphs]
@@ -226,7 +231,7 @@ class _Loop(_Region):
 
 
 class _Trial(_Region):
-    """An iteration that was run to learn what it changes."""
+    """What was run to learn what it changes, or what it makes: zeros may be like that."""
 
     name = "loop"
 
@@ -234,8 +239,24 @@ class _Trial(_Region):
         yield from ()
 
     def settle(self) -> None:
-        self._check([[]], [])
-        self._erase()
+        (part,) = self.parts()
+        inside = {*part}
+        behind = {user for node in part for user in node.users} - inside
+        _check_uses(part, part, [x for x in behind if name_of(x) == "zeros_like"], self.name)
+        for node in self.marks:
+            self.module.graph.erase_node(node)
+        for node in reversed(part):
+            if (alike := _same_kind(node)) is not None:
+                node.replace_all_uses_with(alike)
+            if not node.users:
+                self.module.graph.erase_node(node)
+
+
+def _same_kind(node: Node) -> Any:
+    """An operand of the type and shape of what a node gives that is not to be run."""
+    if node.target in (CHOICE, END):
+        return node.args[1]
+    return node.args[0] if node.target is BEGIN else changed_by(node)
 
 
 _FIRST = 0, 3, 6

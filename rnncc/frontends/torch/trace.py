@@ -62,6 +62,7 @@ def aten_graph(
     Raises:
         CompileError: an input is changed in place, or something acts on gradients.
     """
+    settle_branches(module)
     without_switches(module)
     refuse_forgotten(module)
     if has_transforms(module):

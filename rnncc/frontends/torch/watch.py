@@ -51,6 +51,7 @@ from rnncc.frontends.torch.readings import (
     refuse_inference,
 )
 from rnncc.frontends.torch.switches import SWITCH
+from rnncc.frontends.torch.taken_numbers import CALLS, note_taken
 from rnncc.frontends.torch.watch_dynamo import patch_dynamo
 from rnncc.frontends.torch.watch_functions import watch_functions
 
@@ -167,7 +168,18 @@ class Questions(TorchFunctionMode):
             check(name, lambda: location(name))
         if name == "data":  # reading it leaves no mark in a graph
             return args[0].detach()
-        return func(*args, **(kwargs or {}))
+        found = func(*args, **(kwargs or {}))
+        if name in CALLS and _has_float(found):
+            frame = _asking_frame(sys._getframe(1))
+            note_taken(frame.f_code, list(frame.f_code.co_positions())[frame.f_lasti // 2])
+        return found
+
+
+def _has_float(found: Any) -> bool:
+    """Whether a number is one of the run, or the first one of a list is."""
+    while isinstance(found, list) and found:
+        found = found[0]
+    return isinstance(found, torch.SymFloat)
 
 
 _without_questions: Any = _make_temp_remove_mode_context_manager(Questions)

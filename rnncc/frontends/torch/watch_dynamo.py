@@ -50,6 +50,8 @@ from rnncc.frontends.torch.readings import (
     within_function,
 )
 from rnncc.frontends.torch.switches import SWITCH
+from rnncc.frontends.torch.taken_numbers import note_taken
+from rnncc.frontends.torch.watch_regions import read_regions
 
 STAND_INS = ("rows", "states", "kept")
 """The names under which TorchDynamo finds tensors that stand for others (`tracing._step`)."""
@@ -78,6 +80,7 @@ def patch_dynamo() -> None:
     _take_checks()
     _keep_attributes()
     _detach_data()
+    read_regions(_in_dynamo)
 
     def check_hook(tx: Any, *_: Any) -> None:
         _in_dynamo(tx, check_backward_hook)
@@ -275,13 +278,19 @@ def _has_counter(key: Any, others: bool = True) -> bool:
 
 
 def _check_question(variable: Any, tx: Any, name: str, *_: Any) -> None:
-    if name == "item":
-        _note_question(tx)
+    if name in ("item", "tolist"):
+        _note_question(tx, name == "tolist")
+        if readings.asked is not None and _is_float(variable):
+            note_taken(*readings.asked[:2])
     if name not in HOOKS | STATUS | CHANGES or name == "detach_":  # which Dynamo puts in place
         return
     if is_own_question(name, tx.f_code) or _is_true(variable, name):
         return
     _in_dynamo(tx, lambda where: check(name, lambda: where(name)))
+
+
+def _is_float(variable: Any) -> bool:
+    return variable.as_proxy().node.meta["example_value"].is_floating_point()
 
 
 def _is_true(variable: Any, name: str) -> bool:

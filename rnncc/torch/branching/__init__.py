@@ -5,6 +5,5 @@ written anew from its source (`rewriting.py`), with the ways of the branch, or t
 of the loop, as functions (`ways.py`, from pieces of `syntax.py`; `assignments.py` tells which
 variables these hand on). `jumps.py` takes `break`, `continue` and `return` out of loops,
 `counted.py` finds numbers that change. The new code calls `run.py` and `loops.py`. What that leaves
-in the graph of an export becomes `torch.cond` and `torch.while_loop`
-(`rnncc.frontends.torch.regions`).
+in a graph becomes `torch.cond` and `torch.while_loop` (`rnncc.frontends.torch.regions`).
 """

@@ -183,6 +183,16 @@ def leaves_loop(nodes: Iterable[ast.AST]) -> bool:
     return False
 
 
+def left_by(loop: ast.For | ast.While, function: ast.FunctionDef) -> list[str]:
+    """The variables that the body of a loop alone assigns, and that are read outside of it."""
+    inside = {id(node) for node in ast.walk(loop)}
+    names = [node for node in within(function.body) if isinstance(node, ast.Name)]
+    others = [node for node in names if id(node) not in inside]
+    read = {node.id for node in others if isinstance(node.ctx, ast.Load)}
+    stored = {node.id for node in others if not isinstance(node.ctx, ast.Load)}
+    return sorted((stored_in(loop.body) & read) - stored - parameters_of(function))
+
+
 def places_in(ways: Sequence[Statements]) -> dict[str, ast.Attribute]:
     """Attributes such as `self.h` that ways assign, by names for variables in their place.
 

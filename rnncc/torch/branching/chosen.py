@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from rnncc.frontends.torch.readings import location, refuse
+from rnncc.frontends.torch.watch_regions import disagree
 
 Branch = Callable[[torch.Tensor, Callable[[], Any], Callable[[], Any]], Any]
 
@@ -45,11 +46,31 @@ class ChosenFunction:
     def __getattr__(self, name: str) -> Any:
         found = [getattr(way, name, _MISSING) for way in self._rnncc_ways]
         if found[0] is not found[1]:
-            what = f"a function that a branch on a tensor's value has chosen is asked for {name}"
-            refuse(location(""), what, "call the function within the branch")
+            refuse(location(""), _ASKED.format(name), "call the function within the branch")
         if found[0] is _MISSING:
             raise AttributeError(name)
         return found[0]
 
 
+class ReadFunction:
+    """The same where TorchDynamo reads: nothing of it is known but that it can be called.
+
+    Args:
+        flag: whether it is the first.
+        branch: what both calls give, of which the run will make one.
+    """
+
+    def __init__(self, flag: torch.Tensor, ways: tuple[Any, Any], branch: Branch) -> None:
+        self.flag, self.ways, self.branch = flag, ways, branch
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        one, other = self.ways
+        ways = (lambda: one(*args, **kwargs)), (lambda: other(*args, **kwargs))
+        return self.branch(self.flag, *ways)
+
+    def __getattr__(self, name: str) -> Any:
+        disagree(_ASKED.format(name))
+
+
+_ASKED = "a function that a branch on a tensor's value has chosen is asked for {}"
 _MISSING = object()

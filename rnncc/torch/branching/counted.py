@@ -78,22 +78,3 @@ def _replaceable(nodes: Sequence[Any]) -> Iterator[str]:
         own = (n for n in changes if n.target.id == name)
         if name not in passed or all(isinstance(n.value, ast.Constant) for n in own):
             yield name
-
-
-def different(one: Sequence[ast.stmt], other: Sequence[ast.stmt]) -> set[str]:
-    """Variables whose numbers two ways of a branch change to others."""
-    changes, others = _changes(one), _changes(other)
-    return {name for name in {*changes, *others} if changes.get(name) != others.get(name)}
-
-
-def _changes(way: Sequence[ast.stmt]) -> dict[str, list[str]]:
-    found = dict[str, list[str]]()
-    for node in within(way):
-        match node:
-            case ast.AugAssign(target=ast.Name(id=name)):
-                found.setdefault(name, []).append(ast.dump(node))
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant()):
-                found.setdefault(name, []).append(ast.dump(node))
-            case _:
-                pass
-    return found

@@ -8,14 +8,12 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch._higher_order_ops.while_loop import while_loop
 from torch.utils import _pytree as pytree
 
 from rnncc.frontends.torch.marks import forgotten, mark_loop
-from rnncc.frontends.torch.merged import passed
-from rnncc.frontends.torch.readings import location, refuse
+from rnncc.frontends.torch.watch_regions import alone
+from rnncc.torch.branching.effects import check_unchanged, held_by
 from rnncc.torch.branching.values import OF_NUMBERS, Unbound, as_flag_on, as_tensor, is_tensor
-from rnncc.torch.kept import Holdings
 
 
 def repeated(
@@ -38,24 +36,16 @@ def repeated(
             return held
         before, held = held, step(plain, *held)
         test = goes_on(*held)
-    kept = None if torch.compiler.is_dynamo_compiling() else Holdings((goes_on, step, held))
+    kept = held_by((goes_on, step, held))
 
     def body(values: Sequence[Any]) -> tuple[Any, ...]:
-        return _next(step(numbers, *values), held)
+        return _next(alone("loop", step, numbers, *values), held)
 
-    after = _tried(test, lambda: body(_copies(held))) if before is None else held
+    after = forgotten(test, lambda: body(_copies(held))) if before is None else held
     changed = _changed(before or held, after)
     found = _of_tensors(goes_on, body, held, changed, after, test)
-    if kept is not None and (what := kept.changed()):
-        refuse(
-            location(""), f"a loop on a tensor's value changes {what}", "return it from a function"
-        )
+    check_unchanged(kept, "loop")
     return found
-
-
-def _tried(test: torch.Tensor, run: Callable[[], Any]) -> Any:
-    """What a run gives, of which nothing stays."""
-    return run() if torch.compiler.is_dynamo_compiling() else forgotten(test, run)
 
 
 def _copies(values: Sequence[Any]) -> Any:
@@ -106,26 +96,23 @@ def _of_tensors(
 
     while not all(c or type(x) not in OF_NUMBERS for x, c in zip(leaves, changed, strict=True)):
         values = _copies(values_of(chosen(inits)))
-        following = _leaves_like(spec, _tried(test, partial(step, values)))
+        following = _leaves_like(spec, forgotten(test, partial(step, values)))
         same = [_is_same(*both) for both in zip(leaves, following, strict=True)]
         if all(c or s for c, s in zip(changed, same, strict=True)):
             break
         changed = [c or not s for c, s in zip(changed, same, strict=True)]
 
     def going(*carried: Any) -> torch.Tensor:
-        return _apart(as_flag_on(goes_on(*values_of(carried)), test))
+        return as_flag_on(alone("loop", goes_on, *values_of(carried)), test)
 
     def body(*carried: Any) -> tuple[Any, ...]:
         new = _leaves_like(spec, step(values_of(carried)))
         if not all(c or _is_same(x, y) for x, y, c in zip(leaves, new, changed, strict=True)):
             raise TypeError("a loop that ends by a tensor's value changes what is no tensor")
         pairs = zip(chosen(new), carried, strict=True)
-        return tuple(_apart(_like(x, old)) for x, old in pairs)
+        return tuple(_like(x, old) for x, old in pairs)
 
-    starts = tuple(_apart(init) for init in chosen(inits))
-    if torch.compiler.is_dynamo_compiling():
-        _check_starts(starts)
-        return tuple(values_of(while_loop(going, body, starts)))
+    starts = chosen(inits)
     if not starts:  # what it changes, it changes in place
         mark_loop(lambda _: going(), lambda flag: (*body(), flag), (test,))
         return held
@@ -144,11 +131,6 @@ def _leaves_like(spec: Any, values: Any) -> list[Any]:
     if found != spec:
         raise TypeError("a loop that ends by a tensor's value changes how its variables are nested")
     return leaves
-
-
-def _apart(x: Any) -> Any:
-    """What shares no memory with others, as TorchDynamo has it; marks tell it apart themselves."""
-    return passed(x) if torch.compiler.is_dynamo_compiling() else x
 
 
 def _next(values: tuple[Any, ...], held: tuple[Any, ...]) -> tuple[Any, ...]:

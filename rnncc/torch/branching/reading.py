@@ -43,7 +43,7 @@ def reading_branches(root: Any, read: Callable[[], Any]) -> Any:
     tried = Counter[Any]()
     while True:
         before, readings.branches = readings.branches, True
-        readings.asked = None
+        readings.asked = readings.taken = None
         refusals = [reading.refusal for reading in readings.stack]
         try:
             return read()

@@ -2,8 +2,7 @@
 """What functions call that were written anew (`rewriting.py`): both ways of a branch, of which the
 run will take one.
 
-TorchDynamo has an operator for that, `torch.cond`. Where `torch.export` runs the code, both ways
-are run, with marks around what they compute (`frontends.torch.regions`).
+Both ways are run, with marks around what they compute (`frontends.torch.regions`).
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from rnncc.frontends.torch.marks import choose, mark
-from rnncc.frontends.torch.merged import passed
-from rnncc.frontends.torch.readings import location, readings, refuse
-from rnncc.torch.branching.chosen import ChosenFunction, may_be_chosen
+from rnncc.frontends.torch.marks import choose, forgotten, mark
+from rnncc.frontends.torch.readings import readings
+from rnncc.frontends.torch.watch_regions import alone, disagree
+from rnncc.torch.branching.chosen import ChosenFunction, ReadFunction, may_be_chosen
+from rnncc.torch.branching.effects import check_unchanged, held_by
 from rnncc.torch.branching.loops import repeated  # noqa: F401
 from rnncc.torch.branching.values import (
-    OF_NUMBERS,
-    Unbound,  # noqa: F401
+    Unbound,
     as_exact,  # noqa: F401
     as_flag,
     as_flag_on,
@@ -30,13 +29,10 @@ from rnncc.torch.branching.values import (
     blanks,
     is_tensor,
 )
-from rnncc.torch.kept import Holdings
 from rnncc.torch.places import is_alike
 
 Way = Callable[..., tuple[Any, ...]]
 _KINDS = {"float": float, "int": int, "bool": bool}
-_NOTHING = (0,) * 9
-"""The shape of what stands for None, where TorchDynamo takes tensors alone."""
 
 
 @torch._dynamo.assume_constant_result
@@ -45,24 +41,11 @@ def reading() -> bool:
     return readings.branches
 
 
-def either(
-    test: Any, yes: Way, no: Way, held: Sequence[Any], numbers: Sequence[bool] = ()
-) -> tuple[Any, ...]:
-    """`yes(*held)` where the test is true, else `no(*held)`.
-
-    Args:
-        numbers: which of the results may be different integers.
-    """
+def either(test: Any, yes: Way, no: Way, held: Sequence[Any]) -> tuple[Any, ...]:
+    """`yes(*held)` where the test is true, else `no(*held)`."""
     if not is_tensor(test):
         return yes(*held) if test else no(*held)
-    flag = as_flag(test)
-    if torch.compiler.is_dynamo_compiling():
-        ways = (
-            lambda: _apart(_as_tensors(yes(*held), numbers)),
-            lambda: _apart(_as_tensors(no(*held), numbers)),
-        )
-        return pytree.tree_map(_or_none, torch.cond(flag, *ways))
-    return _in_turn(flag, yes, no, held)
+    return _in_turn(as_flag(test), yes, no, held)
 
 
 def blank(value: Any, test: Any, yes: Way, no: Way, held: Sequence[Any], place: int) -> Any:
@@ -73,7 +56,9 @@ def blank(value: Any, test: Any, yes: Way, no: Way, held: Sequence[Any], place: 
     """
     if value is not None or not is_tensor(test):
         return value
-    found = [way(*held)[place] for way in (yes, no)]
+    before = held_by((yes, no, held))
+    found = forgotten(as_flag(test), lambda: [way(*held)[place] for way in (yes, no)])
+    check_unchanged(before, "branch")
     return next((blanks(x) for x in found if x is not None), None)
 
 
@@ -152,6 +137,13 @@ def number(x: Any, kind: str) -> Any:
     return x.to(torch.float64) if is_float else x.to(torch.int64) if kind == "int" else x
 
 
+def numbers(x: Any) -> Any:
+    """`x.tolist()`, of a tensor with numbers as exact as Python's."""
+    if not is_tensor(x):
+        return x.tolist()
+    return [numbers(part) for part in x.unbind(0)] if x.dim() else number(x, "item")
+
+
 def _flags(one: torch.Tensor, other: Any, exact: bool) -> tuple[torch.Tensor, torch.Tensor]:
     if exact and not (_is_flag(one) and _is_flag(other)):
         raise TypeError("`and` or `or` gives something else than true or false")
@@ -164,45 +156,33 @@ def _is_flag(x: Any) -> bool:
     return isinstance(x, bool)
 
 
-def _as_tensors(values: tuple[Any, ...], numbers: Sequence[bool]) -> tuple[Any, ...]:
-    """Values with tensors for some integers."""
-    chosen = zip(values, numbers or (False,) * len(values), strict=True)
-    return tuple(torch.full((), x) if is_one and type(x) is int else x for x, is_one in chosen)
-
-
-def _apart(values: Any) -> Any:
-    """Values as tensors that share no memory with others."""
-    return pytree.tree_map(_given, values)
-
-
-def _given(x: Any) -> Any:
-    if x is None:
-        return torch.zeros(_NOTHING)
-    if type(x) in (bool, float):
-        return passed(torch.full((), x, dtype=OF_NUMBERS[type(x)]))
-    return passed(x) if isinstance(x, torch.Tensor) else x
-
-
-def _or_none(x: Any) -> Any:
-    return None if isinstance(x, torch.Tensor) and x.shape == _NOTHING else x
-
-
 def _in_turn(flag: torch.Tensor, yes: Way, no: Way, held: Sequence[Any]) -> tuple[Any, ...]:
     """Both ways, one after the other, with marks."""
-    before, ways = Holdings((yes, no, held)), list[tuple[Any, ...]]()
+    before = held_by((yes, no, held))
     mark(flag, 0)
-    for number, way in enumerate((yes, no)):
-        values = way(*held)
-        if changed := before.changed():
-            what = f"a branch on a tensor's value changes {changed}"
-            refuse(location(""), what, "return it from a function, or torch.where")
-        ways.append(values)
-        mark(flag, number + 1)
-    (one, spec), (other, spec_of_other) = (pytree.tree_flatten(way) for way in ways)
+    ways = [_way(flag, number, way, held, before) for number, way in enumerate((yes, no))]
+    return tuple(_joined(flag, one, other) for one, other in zip(*ways, strict=True))
+
+
+def _joined(flag: torch.Tensor, one: Any, other: Any) -> Any:
+    """What a variable is behind both ways; unbound, where one way leaves it so."""
+    if one is Unbound or other is Unbound:
+        return Unbound
+    (leaves, spec), (others, spec_of_other) = map(pytree.tree_flatten, (one, other))
     if spec != spec_of_other:
-        refuse(location(""), "the branches on a tensor's value make different nests of tensors")
-    merged = [_merged(flag, a, b) for a, b in zip(one, other, strict=True)]
+        disagree("the branches on a tensor's value make different nests of tensors")
+    merged = [_merged(flag, a, b) for a, b in zip(leaves, others, strict=True)]
     return pytree.tree_unflatten(merged, spec)
+
+
+def _way(
+    flag: torch.Tensor, number: int, way: Way, held: Sequence[Any], before: Any
+) -> tuple[Any, ...]:
+    """What one of two ways gives, and a mark behind it."""
+    values = alone("branch", way, *held)
+    check_unchanged(before, "branch")
+    mark(flag, number + 1)
+    return values
 
 
 def _merged(flag: torch.Tensor, one: Any, other: Any) -> Any:
@@ -210,18 +190,14 @@ def _merged(flag: torch.Tensor, one: Any, other: Any) -> Any:
     if one is other or is_alike(one, other):
         return one
     if may_be_chosen(one) and may_be_chosen(other):
-        return ChosenFunction(flag, (one, other), _called)
+        kind = ReadFunction if torch.compiler.is_dynamo_compiling() else ChosenFunction
+        return kind(flag, (one, other), _called)
     both = as_tensor(one, other, flag), as_tensor(other, one, flag)
     kinds = [(x.dtype, x.device, x.shape) if isinstance(x, torch.Tensor) else x for x in both]
     if not isinstance(both[0], torch.Tensor) or kinds[0] != kinds[1]:
-        what = "a branch on a tensor's value makes {}, and the other one {}"
-        refuse(location(""), what.format(_text(one), _text(other)))
+        disagree("a branch on a tensor's value makes {}, and the other one {}", one, other)
     return choose(flag, *both)
 
 
 def _called(flag: torch.Tensor, one: Callable[[], Any], other: Callable[[], Any]) -> Any:
     return either(flag, lambda: (one(),), lambda: (other(),), ())[0]
-
-
-def _text(x: Any) -> str:
-    return f"{x.dtype} {list(x.shape)}" if isinstance(x, torch.Tensor) else repr(x)

@@ -59,7 +59,7 @@ def plain_super(node: Any, owner: ast.FunctionDef) -> Any:
 
 
 class ScalarCalls(ast.NodeTransformer):
-    """Lets `x.item()`, `float(x)`, `int(x)` and `bool(x)` be tensors."""
+    """Lets `x.item()`, `x.tolist()`, `float(x)`, `int(x)` and `bool(x)` be tensors."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """A call."""
@@ -67,6 +67,8 @@ class ScalarCalls(ast.NodeTransformer):
         match node:
             case ast.Call(func=ast.Attribute(value=value, attr="item"), args=[], keywords=[]):
                 return like(node, called("number", value, ast.Constant("item")))
+            case ast.Call(func=ast.Attribute(value=value, attr="tolist"), args=[], keywords=[]):
+                return like(node, called("numbers", value))
             case ast.Call(
                 func=ast.Name(id="float" | "int" | "bool" as kind), args=[value], keywords=[]
             ):

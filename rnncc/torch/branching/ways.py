@@ -14,13 +14,14 @@ from rnncc.torch.branching.assignments import (
     has,
     is_ours,
     leaves_loop,
+    left_by,
     ours,
     parameters_of,
     places_in,
     stored_in,
     within,
 )
-from rnncc.torch.branching.counted import Counted, different
+from rnncc.torch.branching.counted import Counted
 from rnncc.torch.branching.jumps import LOOPS, is_result, settle, test_within
 from rnncc.torch.branching.syntax import (
     OWN,
@@ -124,7 +125,12 @@ class Branch:
         if isinstance(loop, ast.AsyncFor):
             raise Unwritable("a loop ends by it")
         block = _block_of(self.chain[self.chain.index(loop) + 1], loop)
+        names = left_by(loop, self.owner)
         asking = settle(loop, block, self.number)
+        at = block.index(loop)
+        unbound = [like(loop, assigned(name, nothing())) for name in names]
+        behind = [like(loop, unless_bound(name)) for name in names]
+        block[at : at + 1] = [*unbound, loop, *behind]
         ast.fix_missing_locations(self.owner)
         return asking
 
@@ -222,7 +228,6 @@ class Branch:
         if None in after:
             raise Unwritable("a branch raises an error")
         known = sorted(name for name in stored if all(name in x for x in after if x is not None))
-        numbers = different(one, other)
         for way in (one, other):
             way.append(ast.Return(tuple_of(known, ast.Load())))
         functions, call = self._both(node, one, other, held)
@@ -230,7 +235,6 @@ class Branch:
             blank = called("blank", ast.Name(name, ast.Load()), *call.args)
             blank.args.append(ast.Constant(known.index(name)))
             functions.append(like(node, assigned(name, blank)))
-        call.args.append(ast.Constant(_flags(numbers, known)))
         target = like(node, ast.Assign([tuple_of(known, ast.Store())], call))
         if not known:
             target = like(node, ast.Expr(call))
@@ -268,11 +272,6 @@ class Branch:
         function = ast.FunctionDef(f"{OWN}_{kind}_{self.number}", arguments, body, [])
         function.type_params = []  # pyright: ignore
         return ours(function)
-
-
-def _flags(chosen: set[str], names: list[str]) -> Any:
-    """Which of several names are among those chosen, as a constant of Python's code."""
-    return tuple(name in chosen for name in names)
 
 
 def _raises(way: list[ast.stmt]) -> bool:

@@ -25,6 +25,11 @@ def value_of(node: Node) -> Any:
     return node.meta.get("val", node.meta.get("example_value"))
 
 
+def with_value(meta: dict[str, Any], value: Any) -> dict[str, Any]:
+    """What is known of a node, but of another result."""
+    return {**meta, "example_value" if "example_value" in meta else "val": value}
+
+
 def parts_of(value: Any) -> Sequence[Any]:
     """The results of a node that has several, or the only one."""
     return value if isinstance(value, (tuple, list)) else (value,)
