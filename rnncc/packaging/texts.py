@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from rnncc.codegen.prototypes import prototype, size_names
 from rnncc.platforms import LINE, system_of
 from rnncc.sizes import TIME
 
@@ -48,6 +47,9 @@ def prepare(kinds: Iterable[str]) -> None:
 
 def header(metadata: Mapping[str, Any]) -> str:
     """`NAME.h`: C99 and C++, self-contained."""
+    # The table of what functions take is the runtime's, which imports NumPy: help needs neither.
+    from rnncc.codegen.prototypes import prototype
+
     return _render(
         "cuda.h" if metadata.get("device") == "cuda" else "h",
         metadata,
@@ -60,6 +62,7 @@ def header(metadata: Mapping[str, Any]) -> str:
 
 def _constants(metadata: Mapping[str, Any]) -> list[str]:
     """Macros of the bytes of memory, for what is reserved before a program runs."""
+    from rnncc.codegen.prototypes import size_names  # see `header`
     from rnncc.packaging.formulas import c_largest
 
     names = dict(zip(metadata["symbols"], size_names(metadata), strict=True))

@@ -114,6 +114,7 @@ def _scaled(f):
 class Averages(torch.nn.Module):
     def __init__(self) -> None:
         super().__init__()
+        self.average: Any
         self.register_buffer("average", torch.ones(3, dtype=torch.float64))
 
     def forward(self, x, h):

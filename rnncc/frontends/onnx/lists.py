@@ -223,7 +223,7 @@ def check_readable(b: Builder, rows: StackedRows) -> None:
 
 
 def check_whole(
-    location: Location | str, rows: StackedRows, inputs_behind: Callable[[Value], list[str]]
+    location: Location, rows: StackedRows, inputs_behind: Callable[[Value], list[str]]
 ) -> None:
     """Raise `NeedsValue` if elements of a list are there row by row."""
     if rows.in_pieces and rows.stacked is not None:

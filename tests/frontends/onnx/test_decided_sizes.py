@@ -107,7 +107,7 @@ def every_second_of_one_more() -> Any:
         node("Where", "m z zeros", "y"),
     ]
     numbers = {"first": np.array([0]), "two": np.array([2]), "far": np.array([2**63 - 1])}
-    return _model(nodes, [X, LENGTHS], zeros=np.float32(0), **numbers)
+    return _model(nodes, [X, LENGTHS], 17, zeros=np.float32(0), **numbers)
 
 
 def masked_by_floats() -> Any:

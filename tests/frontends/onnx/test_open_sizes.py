@@ -605,9 +605,9 @@ def test_quotients_know_what_was_learnt_of_sizes() -> None:
 def test_an_axis_of_which_a_part_is_kept(parts: int) -> None:
     """Of 1/k float32 holds what is near it: products with it are rounded as ONNX Runtime does."""
     resize = node("Resize", "x _ scale", "y", mode="linear")
-    constants = {"scale": np.array([1 / parts], np.float32)}
-    made = model([resize], [info("x", ["T"])], [info("y", None)], constants)
+    constants = {"scale": np.array([1, 1 / parts], np.float32)}
+    made = model([resize], [info("x", [2, "T"])], [info("y", None)], constants)
     compiled: Any = rnncc.compile(made)
     for size in (parts, 2 * parts - 1, 2 * parts, 7 * parts + 1, 4096 * parts - 1):
-        inputs = {"x": np.random.default_rng(size).random(size, np.float32)}
+        inputs = {"x": np.random.default_rng(size).random((2, size), np.float32)}
         assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
