@@ -81,7 +81,9 @@ def _not(values: Sequence[Known | None]) -> Known | None:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("Copy", "CopyFromCPUInput", "EnsureCPUOutput", "CopyOnDeviceLike"), _copy),
-    **dict.fromkeys(("CopyCPUToGPU", "CopyGPUToCPU", "StopGradient", "Alias"), _copy),
+    **dict.fromkeys(
+        ("CopyCPUToGPU", "CopyGPUToCPU", "StopGradient", "Alias", "AliasWithName"), _copy
+    ),
     **dict.fromkeys(("Add", "Sum"), _arithmetic(operator.add)),
     "Sub": _arithmetic(operator.sub),
     "Mul": _arithmetic(operator.mul),

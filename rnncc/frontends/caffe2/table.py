@@ -7,6 +7,7 @@ from rnncc.frontends.caffe2.operator import Operator
 from rnncc.frontends.caffe2.ops import (
     branch,
     cells,
+    copies,
     do,
     elementwise,
     fill,
@@ -115,7 +116,7 @@ def _control_gradients() -> Table:
 
 
 FAMILIES: dict[str, Table] = {
-    "Elementwise": elementwise.OPERATORS,
+    "Elementwise": {**elementwise.OPERATORS, **copies.OPERATORS},
     "Products and rows": linear.OPERATORS,
     "Shapes": {**parts.OPERATORS, **shape.OPERATORS},
     "Sequences": sequence.OPERATORS,

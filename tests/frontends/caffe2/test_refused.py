@@ -68,7 +68,8 @@ def read_mask(kind: str) -> Made:
 
 
 def written_later(kind: str) -> Made:
-    ops = [op("Alias", "x", "z"), op("Relu", "z", "z"), op("Copy", "z", "y")]
+    alias = "AliasWithName" if kind == "AliasWithName" else "Alias"
+    ops = [op(alias, "x", "z"), op("Relu", "z", "z"), op("Copy", "z", "y")]
     return net(ops, "x", "y"), X23
 
 

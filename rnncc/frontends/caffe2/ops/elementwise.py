@@ -169,48 +169,6 @@ class Cast(Operator):
         e[self.ys[0]] = e.b.cast(e[self.xs[0]], self.to)
 
 
-class Identity(Operator):
-    """Y = X; what only matters to devices and gradients.
-
-    Refused: writing X or Y of an Alias later on.
-    """
-
-    outputs = (0, 1)
-
-    def infer(self, s: Shapes) -> None:
-        s.same_shape(self.xs[0], *self.ys)
-        s.same_dtype(self.xs[0], *self.ys)
-        value = s.value(self.xs[0])
-        for y in self.ys:
-            if value is not None:
-                s.expect_value(y, value, self.xs[0].dtype or "i64")
-
-    def build(self, e: Emitter) -> None:
-        for y in self.ys:
-            e[y] = e[self.xs[0]]
-
-
-class StopGradient(Identity):
-    """Y = X, through which no gradient goes.
-
-    Refused: nothing.
-    """
-
-    outputs = (1, 1)
-
-    def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = e.b.stop_gradient(e[self.xs[0]])
-
-
-class CopyOnDeviceLike(Identity):
-    """Y = X0; X1 only says on which device.
-
-    Refused: nothing.
-    """
-
-    inputs = (2, 2)
-
-
 class Nary(Operator):
     """Y = X0 op X1 op ..., all of one shape.
 
@@ -379,22 +337,6 @@ OPERATORS: dict[str, type[Operator]] = {
     "Pow": Power,
     "Not": Not,
     "Cast": Cast,
-    **dict.fromkeys(
-        (
-            "Copy",
-            "CopyFromCPUInput",
-            "CopyCPUToGPU",
-            "CopyGPUToCPU",
-            "EnsureCPUOutput",
-            "Alias",
-            "ZeroGradient",
-            "AliasWithName",
-            "EnsureDense",
-        ),
-        Identity,
-    ),
-    "CopyOnDeviceLike": CopyOnDeviceLike,
-    "StopGradient": StopGradient,
     "Sum": nary("X0 + X1 + ...", Builder.add),
     "Max": nary("max(X0, X1, ...)", Builder.maximum),
     "Min": nary("min(X0, X1, ...)", Builder.minimum),

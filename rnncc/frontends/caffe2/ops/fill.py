@@ -11,7 +11,7 @@ import numpy as np
 from rnncc.frontends.caffe2.constants import NAMES, Known, known_fill
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
-from rnncc.frontends.caffe2.ops.elementwise import Identity
+from rnncc.frontends.caffe2.ops.copies import Identity
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS
