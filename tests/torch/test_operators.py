@@ -67,6 +67,9 @@ OPERATORS: dict[str, Operator] = {
         F.binary_cross_entropy(x.sigmoid(), y.sigmoid(), y.detach().abs())
         + F.binary_cross_entropy(y.sigmoid(), x.sigmoid(), reduction="sum")
     ),
+    "distances from stacks": lambda x, y, n: (
+        torch.cdist(x, y.view(2, 2, 6)) + torch.cdist(y.view(2, 2, 6), x, p=1).mT
+    ),
     "bounds the wrong way round": lambda x, y, n: x.clamp(y, y - 1) + y.clamp(1, -1),
     "attention of masked rows": lambda x, y, n: F.scaled_dot_product_attention(
         x[None],

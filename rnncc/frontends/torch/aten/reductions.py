@@ -124,11 +124,12 @@ def running(function: Callable[[Builder, Value, Value], Value], start: float) ->
 
 def distances(at: NodeContext, x: Value, y: Value, p: Number, mode: object = None) -> Value:
     """Between each row of x and each of y: √ Σ d², or Σ |d|; flat at 0"""
-    b, axis = at.b, rank_of(x)
+    b = at.b
     apart = b.sub(
         b.reshape(x, (*dims_of(x)[:-1], 1, dims_of(x)[-1])),
         b.reshape(y, (*dims_of(y)[:-2], 1, *dims_of(y)[-2:])),
     )
+    axis = rank_of(apart) - 1
     if p not in (1, 2):
         at.refuse(f"distances of order {p} are not supported", "1 or 2")
     return b.reduce("sum", b.abs(apart), [axis]) if p == 1 else root_of_powers(b, apart, [axis])
