@@ -63,10 +63,15 @@ def is_call(node: Node) -> bool:
 def producer(node: Node) -> tuple[Node, Path]:
     """A node and the one of its results that another node names."""
     if node.target is operator.getitem:
-        source: Any = node.args[0]
-        if isinstance(value_of(source), (tuple, list)) and isinstance(node.args[1], int):
-            return source, node.args[1]
+        source, which = node.args[:2]  # a list of nodes stands there itself
+        if isinstance(source, Node) and isinstance(which, int) and _has_parts(source):
+            return source, which
     return node, None
+
+
+def _has_parts(node: Node) -> bool:
+    """Whether a node has several results."""
+    return isinstance(value_of(node), (tuple, list))
 
 
 def leaves_of(node: Node) -> list[Any]:
