@@ -16,15 +16,6 @@ page, so that each store of 64 bytes meets two lines (a convolution of 400 KB ta
 and 30 us where lines begin)."""
 
 
-def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An array that compiled code writes; a large one begins at a multiple of 64 bytes."""
-    size = prod(shape) * dtype.itemsize
-    if size < LARGE:
-        return np.empty(shape, dtype)
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    return np.ndarray(shape, dtype, room, -address(room) % ALIGNMENT)
-
-
 class Block(Protocol):
     """Memory by its address, of the CPU or of a GPU."""
 
@@ -48,3 +39,11 @@ class Memory:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("memory that compiled code works in cannot be copied or pickled")
+
+
+def new_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An array that compiled code writes; a large one begins at a multiple of 64 bytes."""
+    size = prod(shape) * dtype.itemsize
+    if size < LARGE:
+        return np.empty(shape, dtype)
+    return np.ndarray(shape, dtype, Memory(size).bytes)

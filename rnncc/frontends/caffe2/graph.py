@@ -131,7 +131,7 @@ class Resolver:
 
     def _outputs(self, operator: Operator, outputs: list[Blob]) -> list[Blob]:
         """The blobs that an operator's outputs stand for, with what is known of them."""
-        if operator.op.type in ("Alias", "AliasWithName"):
+        if operator.shares_memory:
             for blob in (*operator.xs, *operator.ys):
                 blob.shared = True
         if len(operator.ys) == 1 and not operator.ys[0].opaque:

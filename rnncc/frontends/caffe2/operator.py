@@ -157,6 +157,9 @@ class Operator(ABC):
     takes_ends: ClassVar[bool] = False
     """Whether its first input may end where a run decides."""
 
+    shares_memory: ClassVar[bool] = False
+    """Whether its output is another name for the memory of its input."""
+
     def __init__(
         self,
         op: OperatorDef,

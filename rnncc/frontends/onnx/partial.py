@@ -71,6 +71,11 @@ class Crossed(Value):
     axes: tuple[int, int] = (0, 1)
     counts: tuple[SSAValue, ...] = ()
 
+    @staticmethod
+    def counted(tensor: Value, axes: tuple[int, int], counts: tuple[SSAValue, ...]) -> Crossed:
+        """A tensor of whose rows along each of two axes so many count."""
+        return Crossed(tensor.dtype, tensor.dims, made=tensor.made, axes=axes, counts=counts)
+
     @property
     def form(self) -> tuple[Any, ...]:
         """No tensor's."""
@@ -84,7 +89,7 @@ class Crossed(Value):
         """Other rows, of which others count."""
         rows, *counts = tensors
         made = tuple(count.made for count in counts if count.made is not None)
-        return Crossed(rows.dtype, rows.dims, made=rows.made, axes=self.axes, counts=made)
+        return Crossed.counted(rows, self.axes, made)
 
     def whole(self) -> Value:
         """The rows of the bounds."""

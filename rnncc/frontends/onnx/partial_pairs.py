@@ -117,8 +117,7 @@ def _built(
 def _counted_too(n: Node, inputs: Operands, value: Value, axis: int, count: SSAValue) -> Counted:
     """A result, of which also along an axis so many rows count."""
     if isinstance(value, Partial) and value.axis != axis and value.count is not None:
-        tensor, axes, counts = value.whole(), (value.axis, axis), (value.count, count)
-        return Crossed(tensor.dtype, tensor.dims, made=tensor.made, axes=axes, counts=counts)
+        return Crossed.counted(value.whole(), (value.axis, axis), (value.count, count))
     if not value.is_tensor:
         raise reads_together(n, inputs)
     return Partial.counted(value, axis, count)
@@ -132,10 +131,7 @@ def _reshaped(n: Node, x: Crossed, inputs: Operands) -> Crossed:
         raise reads_together(n, inputs)
     n.inputs[1] = Value.of(np.array(sizes, object))
     first, second = cast(Sequence[int], axes)
-    tensor = n.built_as("Reshape")
-    return Crossed(
-        tensor.dtype, tensor.dims, made=tensor.made, axes=(first, second), counts=x.counts
-    )
+    return Crossed.counted(n.built_as("Reshape"), (first, second), x.counts)
 
 
 def _sizes(n: Node, x: Crossed) -> list[Dim] | None:

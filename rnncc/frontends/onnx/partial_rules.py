@@ -18,7 +18,7 @@ from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops import activations, arithmetic, elementwise, logic
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.ops.shape import axes_input
-from rnncc.frontends.onnx.partial import READERS, Partial
+from rnncc.frontends.onnx.partial import READERS, Partial, whole
 from rnncc.frontends.onnx.partial_batches import BATCHES, Axes, Operands, fill_places, only
 from rnncc.frontends.onnx.partial_copies import einsum_axis, size_of
 from rnncc.frontends.onnx.partial_moves import build_moved
@@ -39,7 +39,7 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     if name == "Loop":  # which carries them
         carried: Any = operator.build(n)
         return carried
-    n.inputs = [v.whole() if isinstance(v, Partial) else v for v in inputs]
+    n.inputs = [whole(v) for v in inputs]
     if name == "Shape":
         x = _counted(inputs)[0]
         assert x.count is not None

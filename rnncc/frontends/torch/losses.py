@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from rnncc.frontends.torch.checks import checked
+
 
 def multilabel_margin_loss(x: Any, target: Any, reduction: int) -> tuple[Any, Any]:
     """PyTorch's own (of 2.13) counts the labels behind the first -1 as the first class."""
@@ -48,7 +50,7 @@ def _gaussian_nll_loss(
             var = var.unsqueeze(-1)
         elif x.dim() != var.dim() or len(differ) != 1 or 1 not in var.shape:
             raise ValueError("var is of incorrect size")
-    torch.ops.aten._assert_async.msg((var >= 0).all(), "var has negative entry/entries")
+    checked((var >= 0).all(), True)
     var = var.detach().clamp_min(eps) + (var - var.detach())  # the slope is that without a bound
     loss = 0.5 * (var.log() + (x - target) ** 2 / var)
     loss = loss + 0.5 * math.log(2 * math.pi) if full else loss

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
-import torch._dynamo
 from torch.fx import Graph, Node
 
 from rnncc.errors import CompileError

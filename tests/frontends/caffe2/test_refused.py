@@ -68,8 +68,7 @@ def read_mask(kind: str) -> Made:
 
 
 def written_later(kind: str) -> Made:
-    alias = "AliasWithName" if kind == "AliasWithName" else "Alias"
-    ops = [op(alias, "x", "z"), op("Relu", "z", "z"), op("Copy", "z", "y")]
+    ops = [op(kind, "x", "z"), op("Relu", "z", "z"), op("Copy", "z", "y")]
     return net(ops, "x", "y"), X23
 
 
@@ -119,7 +118,7 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("Cast", one(to=12), "casts to 12"),
         ("ConstantFill", one("", shape=[2], dtype=12), "element type 12 is not supported"),
     ],
-    "writing X or Y of an Alias later on": [("*", written_later, "through Alias")],
+    "writing X or Y later on": [("*", written_later, "through Alias")],
     "operands of several shapes or element types": [
         ("*", one("x z", shapes={"x": (2, 3), "z": (3,)}), "expected [2, 3]"),
         ("*", mixed, "f32|i32"),

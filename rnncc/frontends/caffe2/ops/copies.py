@@ -9,7 +9,7 @@ from rnncc.frontends.caffe2.shapes import Shapes
 class Identity(Operator):
     """Y = X; what only matters to devices and gradients.
 
-    Refused: writing X or Y of an Alias later on.
+    Refused: nothing.
     """
 
     outputs = (0, 1)
@@ -25,6 +25,15 @@ class Identity(Operator):
     def build(self, e: Emitter) -> None:
         for y in self.ys:
             e[y] = e[self.xs[0]]
+
+
+class SameMemory(Identity):
+    """Y = X, in the same memory.
+
+    Refused: writing X or Y later on.
+    """
+
+    shares_memory = True
 
 
 class StopGradient(Identity):
@@ -56,13 +65,13 @@ OPERATORS: dict[str, type[Operator]] = {
             "CopyCPUToGPU",
             "CopyGPUToCPU",
             "EnsureCPUOutput",
-            "Alias",
             "ZeroGradient",
-            "AliasWithName",
             "EnsureDense",
         ),
         Identity,
     ),
+    "Alias": SameMemory,
+    "AliasWithName": SameMemory,
     "CopyOnDeviceLike": CopyOnDeviceLike,
     "StopGradient": StopGradient,
 }

@@ -248,19 +248,14 @@ class CosineEmbeddingCriterion(Operator):
         e[self.ys[0]] = b.select(alike, b.sub(b.fill(1.0, ()), similar), unlike)
 
 
-class Perplexity(Operator):
+class Perplexity(AveragedLoss):
     """Y = exp(-mean log X), of probabilities X, a scalar.
 
     Refused: elements other than float32.
     """
 
-    def infer(self, s: Shapes) -> None:
-        s.expect(self.ys[0], (), "f32")
-        s.expect_dtype(self.xs[0], "f32")
-
     def build(self, e: Emitter) -> None:
-        logs = e.b.log(e[self.xs[0]])
-        e[self.ys[0]] = e.b.exp(e.b.neg(mean(e.b, logs, range(len(dims_of(logs))))))
+        e[self.ys[0]] = e.b.exp(e.b.neg(self.total(e, e.b.log(e[self.xs[0]]))))
 
 
 class Accuracy(Operator):

@@ -135,11 +135,11 @@ def _slice(n: Node) -> SSAValue | Value:
     x, dims, counted = n.x(), n.dims(), None
     for axis, start, end, step in bounds_of(n):
         size = dims[axis]
-        if (length := _decided_end(n, size, start, end, step)) is not None:
-            number = n.b.reshape(end, (1,)) if isinstance(end, SSAValue) else None
-            assert number is not None
+        if (decided := _decided_end(n, size, start, end, step)) is not None:
+            length, number = decided
             x = n.b.slice(x, axis, 0, length)
-            x = x if is_undecided(length) else where_equal(n.b, x, number, [length])
+            if not is_undecided(length):
+                x = where_equal(n.b, x, n.b.reshape(number, (1,)), [length])
         elif is_settled(start) and is_settled(end):
             first, count, step = _cut(n, size, start, end, step)
             x = strided(n.b, x, axis, first if count != 0 else 0, count, step)
@@ -154,15 +154,18 @@ def _slice(n: Node) -> SSAValue | Value:
     return known_part(n, x) if counted is None else counted_rows(n, x, *counted)
 
 
-def _decided_end(n: Node, size: Dim, start: Place, end: Place, step: int) -> Dim | None:
-    """The size that a computed end is, of an axis that is as long, or longer by a known number of
-    elements, such as the longest of some lengths of a mask that is made for these."""
+def _decided_end(
+    n: Node, size: Dim, start: Place, end: Place, step: int
+) -> tuple[Dim, SSAValue] | None:
+    """The size that a computed end is, and this end, of an axis that is as long, or longer by a
+    known number of elements, such as the longest of some lengths of a mask that is made for
+    these."""
     if start != 0 or step != 1 or not isinstance(end, SSAValue):
         return None
     length = decided_already(n, end)
     if length is None or not (size - length).is_static or int(size - length) < 0:
         return None
-    return length
+    return length, end
 
 
 def _fold_slice(n: Node, arrays: list[Array]) -> Array | None:
