@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
-from rnncc.nn.arithmetic import plus, reciprocal
+from rnncc.nn.arithmetic import plus, reciprocal, times
 from rnncc.nn.axes import by_channel, kept_dims
 from rnncc.nn.reduction import (
     centre,
@@ -19,6 +20,9 @@ from rnncc.nn.reduction import (
     root_of_powers,
     total,
 )
+
+MOST_CHANNELS = 64
+"""Of `response_scale`, which has a term for each."""
 
 
 def softmax(b: Builder, x: SSAValue, axis: int) -> SSAValue:
@@ -144,3 +148,12 @@ def lp_normalise(b: Builder, x: SSAValue, p: int, axis: int) -> SSAValue:
     size = b.reshape(size, kept_dims(x, [axis]))
     none = b.compare("eq", size, b.full_like(size, 0.0))
     return b.div(x, b.select(none, b.full_like(size, 1.0), size))
+
+
+def response_scale(b: Builder, x: SSAValue, size: int, alpha: float, bias: float) -> SSAValue:
+    """bias + alpha / size · Σ x² over so many neighbouring channels, axis 1, the middle one being
+    the element's own (Krizhevsky et al., 2012)."""
+    channels = dims_of(x)[1]
+    padded = b.pad(b.mul(x, x), 1, (size - 1) // 2, channels + size - 1, 0.0)
+    squares = reduce(b.add, [b.slice(padded, 1, k, channels) for k in range(size)])
+    return plus(b, times(b, squares, alpha / size), bias)

@@ -71,7 +71,7 @@ def average_pool(
     return b.div(sums, _counts(b, dims_of(x)[2:], windows, float(counts_pads), dtype_of(x)))
 
 
-def lp_pool(b: Builder, x: SSAValue, windows: Sequence[Window], p: int) -> SSAValue:
+def lp_pool(b: Builder, x: SSAValue, windows: Sequence[Window], p: float) -> SSAValue:
     """(Σ |x|^p)^(1/p) of each window."""
     windows_of_x, taps = _windowed(b, x, windows, 0.0)
     return power(b, b.reduce("sum", power(b, b.abs(windows_of_x), p), taps), 1 / p)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Self
 
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import dims_of
 from rnncc.records import record
 
@@ -51,6 +54,17 @@ class Window:
         beyond = int(Dim.of(behind)) - self.reach
         beyond = beyond if beyond >= 0 else min(beyond + self.stride, 0)
         return _if_static_natural((size + before + beyond).over(self.stride))
+
+    def with_same_pads(self, size: Dim, upper: bool = True) -> Self:
+        """With pads by which an axis of that size has a window for each stride.
+
+        Args:
+            upper: whether the larger half of an odd number is put behind.
+        """
+        short = larger((size.over(self.stride) - 1) * self.stride + self.reach - size, Dim.of(0))
+        less = short.under(2)
+        pads = (less, short - less) if upper else (short - less, less)
+        return replace(self, pads=pads)
 
     def runs(self, size: Dim) -> list[tuple[int, int, int, int]]:
         """Neighbouring windows that have the same taps within an axis: the first window, its first

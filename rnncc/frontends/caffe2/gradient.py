@@ -98,8 +98,8 @@ class PlainGradient(Gradient):
     inputs = (2, ANY)
     outputs = (1, ANY)
     kind: ClassVar[str]
-    read: ClassVar[str]
-    written: ClassVar[str]
+    read: str
+    written: str
     settings: ClassVar[dict[str, int | float] | None] = {}
 
     def find_forward(self, earlier: ForwardIndex) -> None:

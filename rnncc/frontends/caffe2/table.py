@@ -72,6 +72,12 @@ def _spatial() -> Table:
     return spatial.OPERATORS
 
 
+def _images() -> Table:
+    from rnncc.frontends.caffe2.ops import images
+
+    return images.OPERATORS
+
+
 def _rows() -> Table:
     from rnncc.frontends.caffe2.ops import rows
 
@@ -136,6 +142,7 @@ _SELDOM = (
     _paths,
     _reductions,
     _spatial,
+    _images,
     _norms,
     _losses,
 )
@@ -150,6 +157,7 @@ FAMILIES["Paddings and segments"] = Late(_segments)
 FAMILIES["Best paths"] = Late(_paths)
 FAMILIES["Reductions and distances"] = Late(_reductions)
 FAMILIES["Windows and extremes"] = Late(_spatial)
+FAMILIES["Images"] = Late(_images)
 FAMILIES["Norms of channels"] = Late(_norms)
 FAMILIES["Losses"] = Late(_losses)
 FAMILIES["Sums and gradients"] = Late(_gradients)

@@ -257,6 +257,76 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
     ("WeightedSigmoidCrossEntropyWithLogits", [*ROWS, rows(3, 4)], 1, {}),
     ("Perplexity", [rows(6, 2)[:, 0] + np.float32(0.1)], 1, {}),
     ("Accuracy", [halves(9, 3), whole(*[0, 1, 2] * 3)], 1, {}),
+    ("LRN", [real(2, 7, 2, 3)], 1, {"size": 3, "alpha": 0.5, "beta": 0.75}),
+    ("LRN", [LAST], 2, {"size": 5, "alpha": 0.1, "beta": 0.5, "bias": 2.0, "order": "NHWC"}),
+    ("AffineChannel", [IMAGE, real(4), real(4)], 1, {}),
+    ("AffineChannel", [LAST, real(4), real(4)], 1, {"order": "NHWC", "is_learnable": 1}),
+    ("ChannelShuffle", [real(2, 6, 2, 3)], 1, {"group": 3, "kernel": 1}),
+    ("ChannelShuffle", [LAST], 1, {"group": 2, "kernel": 1, "order": "NHWC"}),
+    *(
+        (kind, [IMAGE], 1, {"height_scale": high, "width_scale": wide})
+        for kind in ("ResizeNearest", "UpsampleBilinear")
+        for high, wide in ((2.0, 3.0), (1.5, 0.5), (0.3, 1.0))
+    ),
+    ("ResizeNearest", [LAST], 1, {"height_scale": 2.0, "order": "NHWC"}),
+    *(
+        ("PadImage", [x], 1, {"pad_t": 1, "pad_l": 2, "pad_b": 3, "pad_r": 0, **args})
+        for x, args in (
+            *((IMAGE, {"value": 0.5}), (IMAGE, {"mode": "edge"}), (IMAGE, {"mode": "reflect"})),
+            (LAST, {"mode": "reflect", "order": "NHWC"}),
+        )
+    ),
+    ("SpaceToBatch", [real(3, 2, 4, 2)], 1, {"pad": 1}),
+    ("SpaceToBatch", [real(1, 2, 6, 3)], 1, {"block_size": 3}),
+    ("BatchToSpace", [real(8, 2, 3, 2)], 1, {"pad": 1}),
+    ("LpPool", [IMAGE], 1, {"kernel": 2, "stride": 2, "p": 2.0}),
+    ("LpPool", [IMAGE], 1, {"kernel": 3, "pad": 1, "p": 3.0}),
+    ("LpPool", [LAST], 1, {"kernel": 2, "p": 2.0, "order": "NHWC"}),
+    *(
+        (kind, [IMAGE], 1, {"kernel": kernel, "stride": 2, "legacy_pad": rule, **pads})
+        for kind in ("MaxPool", "AveragePool")
+        for kernel, rule, pads in (
+            *((2, 1, {}), (3, 2, {}), (2, 2, {})),
+            *((2, 3, {}), (3, 3, {"pad": 1}), (2, 3, {"pad": 1})),
+        )
+    ),
+    ("MaxPool", [LAST], 1, {"kernel": 3, "stride": 2, "legacy_pad": 3, "order": "NHWC"}),
+    *(
+        ("Conv", [IMAGE, real(2, 4, 3, 3), real(2)], 1, {"kernel": 3, "stride": 2, **args})
+        for args in ({"legacy_pad": 1}, {"legacy_pad": 2})
+    ),
+    ("StumpFunc", [halves(9)], 1, {"threshold": 0.5, "low_value": -1.0, "high_value": 2.0}),
+    ("Bucketize", [halves(9)], 1, {"boundaries": [-0.5, 0.25, 1.0]}),
+    ("SquareRootDivide", [real(4, 3), np.array([4, 0, 2, 9], np.float32)], 1, {}),
+    ("SinusoidPositionEncoding", [np.repeat([[1], [3], [7]], 2, 1)], 1, {"embedding_size": 5}),
+    ("NumpyTile", [real(2, 3), np.array([2, 3])], 1, {}),
+    ("LengthsToRanges", [LENGTHS], 1, {}),
+    ("LengthsToOffsets", [LENGTHS], 1, {}),
+    ("LengthsToOffsets", [LENGTHS], 1, {"include_last_offset": 1}),
+    ("SpatialSoftmaxWithLoss", [real(1, 3, 2, 2), whole(0, 2, 1, 1).reshape(1, 2, 2)], 2, {}),
+    *(
+        ("SpatialSoftmaxWithLoss", [real(2, 3, 2, 2), whole(*labels).reshape(2, 2, 2), *w], 2, {})
+        for labels, w in (
+            ((0, 1, 2, 2, 1, 0, 0, 1), [real(2, 2, 2) ** 2]),
+            ((0, -1, 2, 2, 1, -1, 0, 1), [real(2, 2, 2) ** 2]),
+            ((0, -1, 2, 2, 1, -1, 0, 1), []),
+        )
+    ),
+    ("SumElementsInt", [whole(4, -2, 7)], 1, {}),
+    ("DepthConcat", [IMAGE, real(2, 3, 5, 6)], 2, {}),
+    ("DepthSplit", [IMAGE], 2, {"split": [1, 3]}),
+    *(
+        (f"{kind}WeightedSum", [real(5, 2), real(5), whole(0, 0, 1, 2, 2)], 1, {})
+        for kind in ("SortedSegment", "UnsortedSegment")
+    ),
+    *(
+        (f"Sparse{kind}", [real(6, 2), *weights, WORDS[0], whole(0, 0, 1, 2, 2)], 1, {})
+        for kind, weights in (
+            *(("SortedSegmentSum", ()), ("SortedSegmentMean", ())),
+            *(("UnsortedSegmentSum", ()), ("UnsortedSegmentMean", ())),
+            *(("SortedSegmentWeightedSum", (real(5),)), ("UnsortedSegmentWeightedSum", (real(5),))),
+        )
+    ),
 ]
 
 WITHOUT_WEIGHT = {("SoftmaxWithLoss", 0), *(("SpatialBN", i) for i in range(1, 5))}
@@ -264,9 +334,13 @@ WITHOUT_WEIGHT = {("SoftmaxWithLoss", 0), *(("SpatialBN", i) for i in range(1, 5
 IN_PLACE = {"SpatialBN": {1: 3, 2: 4}}
 """Outputs that must have the names of inputs, where there are so many."""
 
-OTHERS = {("SpatialBN", 1), ("SortedSegmentRangeMax", 1), ("SparseToDense", 1)}
+OTHERS = {
+    *(("SpatialBN", 1), ("SortedSegmentRangeMax", 1), ("SparseToDense", 1), ("PadImage", 1)),
+    *(("SparseSortedSegmentWeightedSum", 1), ("SparseUnsortedSegmentWeightedSum", 1)),
+}
 """Gradients that rnncc does not read, of so many outputs: of training, though `is_test` is 1, of
-each equal element of a segment, and by a Gather of which nothing tells that it is one."""
+each equal element of a segment, by a Gather of which nothing tells that it is one, from the
+gradient alone, and of rows that an operator of another type reads."""
 
 
 def run(kind: str, inputs: list[Any], outputs: int, args: dict[str, Any]) -> dict[str, Any]:

@@ -103,6 +103,7 @@ CASES: list[tuple[str, list[Array], dict[str, Any], Callable[..., Any]]] = [
     ("SumSqrElements", [A], {"average": 1}, lambda a: np.mean(a * a)),
     ("Sum", [A, B, X[..., :4]], {}, lambda *xs: sum(xs)),
     ("Sum", [A], {}, lambda x: x),
+    ("SumRelu", [A, B], {}, lambda a, b: np.maximum(a + b, 0)),
     ("Max", [A, B], {}, np.maximum),
     ("Min", [A, B], {}, np.minimum),
     ("Add", [A, ROW], {}, np.add),

@@ -101,6 +101,7 @@ def unit(cast: int | None = None, shape: Sequence[int | str] = (1, 2, 3)) -> Mak
 
 W: Shapes = {"x": (2, 3), "w": (4, 3)}
 IMAGE: Shapes = {"x": (1, 2, 4, 4), "w": (2, 2, 2, 2)}
+PLANES: Shapes = {"x": (1, 2, 4, 4)}
 RUN_TIME = "not known at compile time"
 
 FORMS: dict[str, list[tuple[str, Maker, str]]] = {
@@ -154,13 +155,17 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("SumReduceLike CosineEmbeddingCriterion Accuracy", one("x z", cast=DOUBLE), "f64"),
         ("LengthsWeightedSum SparseLengthsSum", one("x w n", cast=DOUBLE), "f64"),
         ("UnsortedSegmentSum UnsortedSegmentMean", one("x n", cast=DOUBLE), "f64"),
-        ("Glu", one(cast=DOUBLE), "f64"),
+        ("Glu SumRelu StumpFunc", one(cast=DOUBLE), "f64"),
+        ("Bucketize", one(cast=DOUBLE, boundaries=[0.0]), "f64"),
+        ("SquareRootDivide SpatialSoftmaxWithLoss", one("x s", "y z", cast=DOUBLE), "f64|outputs"),
+        ("LRN ChannelShuffle ResizeNearest PadImage SpaceToBatch", one(cast=DOUBLE, size=3), "f64"),
+        ("AffineChannel", one("x s b", cast=DOUBLE), "f64"),
         ("ViterbiPath SwapBestPath", one("x w", cast=DOUBLE), "f64"),
         ("GatherPadding", one("x n", cast=DOUBLE), "f64"),
         ("SparseToDense", one("n x z", cast=DOUBLE), "f64"),
         ("LSTMUnit GRUUnit", unit(cast=DOUBLE), "f64"),
         ("Conv ConvTranspose", one("x w", shapes=IMAGE, cast=DOUBLE, kernel=2), "f64"),
-        ("MaxPool AveragePool", one(shapes={"x": (1, 2, 4, 4)}, cast=DOUBLE, kernel=2), "f64"),
+        ("MaxPool AveragePool", one(shapes=PLANES, cast=DOUBLE, kernel=2), "f64"),
         (
             "InferenceLSTM",
             one("x h c w u", "y a b", shapes={"x": (4, 2, 3)}, cast=DOUBLE, has_biases=0),
@@ -223,7 +228,16 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("PackSegments", one("n x", shapes={"x": ("S", 3)}), "lacks the argument 'max_length'")
     ],
     "no `num_segments`, where the numbers are not known at compile time": [
-        ("UnsortedSegmentSum UnsortedSegmentMean", one("x n", shapes={"x": ("S", 3)}), RUN_TIME)
+        (
+            "UnsortedSegmentSum UnsortedSegmentMean",
+            one("x n", shapes={"x": ("S", 3)}),
+            RUN_TIME,
+        ),
+        (
+            "UnsortedSegmentWeightedSum SparseUnsortedSegmentSum SparseUnsortedSegmentMean",
+            one("x w n", shapes={"x": (6, 3), "w": (6,), "n": (6,)}),
+            RUN_TIME,
+        ),
     ],
     "lengths other than int32": [
         ("SequenceMask", lambda kind: lengths64(kind, mode="sequence"), "i64, expected i32"),
@@ -240,10 +254,50 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("InferenceLSTM", one("x h c w u", "y a b", shapes=shapes, has_biases=0), "a number")
         for shapes in ({"x": (4, 2, "D"), "h": (1, 2, 5)}, {"x": (4, 2, 3), "h": (1, 2, "H")})
     ],
-    "`legacy_pad`": [
-        ("Conv ConvTranspose", one("x w", kernel=2, legacy_pad=2), "'legacy_pad' is not 0"),
-        ("MaxPool AveragePool", one(kernel=2, legacy_pad=3), "'legacy_pad' is not 0"),
+    "`legacy_pad`": [("*", one("x w", kernel=2, legacy_pad=2), "'legacy_pad' is 2, which")],
+    "Caffe's `legacy_pad`": [("*", one("x w", kernel=2, legacy_pad=3), "'legacy_pad' is 3, which")],
+    "Caffe's `legacy_pad` with strides longer than the kernels": [
+        ("*", one(kernel=2, stride=3, legacy_pad=3), "strides longer than its kernels")
     ],
+    "a `size` that is even, or above 64": [
+        ("*", one(shapes=IMAGE, size=size), f"'size' is {size}, expected an odd")
+        for size in (4, 65)
+    ],
+    "a symbolic number of channels, or one that is not a multiple of `group`": [
+        ("*", one(shapes={"x": (1, "C", 4, 4)}), "needs a number"),
+        ("*", one(shapes=PLANES, group=3), "2 channels in 3 groups"),
+    ],
+    "scales in a blob": [("*", one("x s"), "has 2 inputs, expected 1")],
+    "scales that do not leave a whole number of rows, or of columns, for every value of a symbolic"
+    " size": [
+        ("*", one(shapes={"x": (1, 2, "H", 4)}, height_scale=1.5), "by 1.5, not a whole number")
+    ],
+    "negative pads": [("*", one(pad=-1), "pads by [-1, -1, -1, -1]")],
+    "with `reflect` ones as long as an axis": [
+        ("*", one(shapes=PLANES, pad=4, mode="reflect"), "mirrors 4 of 4 rows or columns")
+    ],
+    "rows or columns that are no multiple of `block_size`": [
+        ("*", one(shapes=PLANES, block_size=3), "divides 4 by 3")
+    ],
+    "images that are no multiple of B²": [("*", one(shapes=PLANES), "divides 1 by 4")],
+    "`order` NHWC": [
+        ("SpaceToBatch BatchToSpace", one(order="NHWC"), "'order' is NHWC"),
+        ("SpatialSoftmaxWithLoss", one("x l", "y loss", order="NHWC"), "order NHWC, or a scale"),
+    ],
+    "`scale` other than 1, which Caffe2 applies to gradients alone": [
+        ("*", one("x l", "y loss", scale=0.5), "order NHWC, or a scale")
+    ],
+    "no boundaries, or ones that do not rise": [
+        ("*", one(), "expected rising numbers"),
+        ("*", one(boundaries=[1.0, 1.0]), "expected rising numbers"),
+    ],
+    "positions other than int32 and int64": [
+        ("*", one(cast=BOOL), "is i1, expected int32 or int64")
+    ],
+    "numbers that are not known at compile time, or below 1": [
+        ("*", one("x n", shapes={"x": (2, 3), "n": (2,)}), RUN_TIME)
+    ],
+    "elements other than int32": [("SumElementsInt", one(cast=INT64), "i64")],
     "more than 256 groups, unless each has one channel": [
         (
             "*",
@@ -284,7 +338,12 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
             " ".join(f"SortedSegmentRange{k}" for k in "Sum Mean Max LogSumExp LogMeanExp".split()),
             one("x n", shapes={"x": (6, 2), "n": (6,)}),
             RUN_TIME,
-        )
+        ),
+        (
+            "SortedSegmentWeightedSum SparseSortedSegmentSum SparseSortedSegmentMean",
+            one("x w n", shapes={"x": (6, 2), "w": (6,), "n": (6,)}),
+            RUN_TIME,
+        ),
     ],
     "numbers in blobs": [("*", one("x n", tiles=2, axis=0), "has 2 inputs, expected 1")],
     "a number of copies below 1": [("Tile", one(tiles=0, axis=0), "is 0, expected 1 or more")],

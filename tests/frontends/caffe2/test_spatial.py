@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rnncc
 from rnncc import CompileError
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
@@ -193,3 +194,29 @@ def test_windows_beyond_the_data() -> None:
     made = net([op("MaxPool", "x", "y", kernel=5)], "x", "y")
     with pytest.raises(CompileError, match="windows over 5 elements on an axis of 4"):
         import_net(made, shapes={"x": (1, 2, 4, 4)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "args"),
+    [
+        ("LRN", {"size": 3, "alpha": 0.5, "beta": 0.75}),
+        ("ResizeNearest", {"height_scale": 2.0, "width_scale": 3.0}),
+        ("UpsampleBilinear", {"height_scale": 2.0}),
+        *(("PadImage", {"pad": 2, "mode": mode}) for mode in ("constant", "edge", "reflect")),
+        ("SpaceToBatch", {"block_size": 1, "pad": 1}),
+        *(
+            (kind, {"kernel": 3, "stride": 2, "legacy_pad": rule})
+            for kind in ("MaxPool", "AveragePool")
+            for rule in (1, 2, 3)
+        ),
+        ("LpPool", {"kernel": 2, "p": 3.0}),
+    ],
+)
+def test_images_of_any_size(kind: str, args: dict[str, Any]) -> None:
+    """Compiled once for all sizes, they are what they are of each."""
+    single = net([op(kind, "x", "y", **args)], "x", "y")
+    model = rnncc.compile(single, shapes={"x": "N,2,H,W"})
+    for shape in ((1, 2, 3, 5), (3, 2, 6, 4)):
+        x = real(*shape)
+        want = run(import_net(single, shapes={"x": shape}), {"x": x})["y"]
+        np.testing.assert_allclose(model.run({"x": x})["y"], want, 1e-5, 1e-6)

@@ -46,6 +46,20 @@ class ToEquals(PlainGradient):
         return e.b.reshape(y, kept_dims(x, self.forward.axes(len(dims_of(x)))))
 
 
+class AffineChannelGradient(PlainGradient):
+    """The gradient of AffineChannel: dx0 from dy0 x1, with `is_learnable` dx0 dx1 dx2 from dy0 x0
+    x1.
+
+    Refused: a net in which no earlier operator of that type has these blobs in the same versions.
+    """
+
+    kind = "AffineChannel"
+
+    def setup(self, maker: Resolver) -> None:
+        learns = self.args.flag("is_learnable")
+        self.read, self.written = ("dy0 x0 x1", "dx0 dx1 dx2") if learns else ("dy0 x1", "dx0")
+
+
 class TileGradient(Operator):
     """dX = the sum of dY's copies along `axis`.
 
@@ -203,15 +217,15 @@ _READ = {
     " Log1p LpNorm",
     "y0 dy0": "Reciprocal Elu Selu LeakyRelu HardSigmoid Softplus Clip ThresholdedRelu ReluN",
     "dy0 x0": "Cube Sinh Cosh Gelu ReduceFrontSum ReduceFrontMean ReduceBackSum ReduceBackMean"
-    " Expand",
+    " Expand ResizeNearest UpsampleBilinear",
     "dy0 y0": "Rsqrt Cbrt",
-    "x0 y0 dy0": "Swish Mish AveragePool MaxPool",
+    "x0 y0 dy0": "Swish Mish AveragePool MaxPool LpPool LRN",
     "dy0 x0 y0": "ReduceSum ReduceMean ReduceL1 ReduceL2",
     "x0 x1 dy0": "LabelCrossEntropy CrossEntropy CosineEmbeddingCriterion",
     "dy0 y1 x0": "TopK",
     "dy0 x0 x1": "SigmoidCrossEntropyWithLogits",
     "dy0 x0 x1 x2": "WeightedSigmoidCrossEntropyWithLogits",
-    "x* y0 dy1": "SoftmaxWithLoss",
+    "x* y0 dy1": "SoftmaxWithLoss SpatialSoftmaxWithLoss",
 }
 """Of gradients to the first input: what they read, and whose they are."""
 
@@ -253,6 +267,9 @@ OPERATORS: dict[str, type[Operator]] = {
     "WeightedSumGradient": WeightedSumGradient,
     "TileGradient": TileGradient,
     "MakeTwoClassGradient": MakeTwoClassGradient,
+    "AffineChannelGradient": AffineChannelGradient,
+    "SortedSegmentWeightedSumGradient": _of("SortedSegmentWeightedSum", "x1 dy0 x2"),
+    "UnsortedSegmentWeightedSumGradient": _of("UnsortedSegmentWeightedSum", "x1 dy0 x2"),
     **{
         f"SortedSegmentRange{kind}Gradient": _of(f"SortedSegmentRange{kind}", "x0 y0 dy0 x1")
         for kind in ("Sum", "Mean", "LogSumExp", "LogMeanExp")

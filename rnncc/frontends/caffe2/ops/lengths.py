@@ -355,7 +355,53 @@ class LengthsToSegmentIds(MakesRows):
         e[self.ys[0]] = e.b.gather(e.b.iota(count, 0, "i32"), self.parts(e).part, 0)
 
 
+class LengthsToRanges(Operator):
+    """Y[k] = where part k begins, and how many rows it has, given the lengths X.
+
+    Refused: lengths other than int32.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.expect_dtypes("i32", self.xs[0], self.ys[0])
+        dims = s.dims(self.xs[0])
+        if dims is None:
+            s.expect(self.xs[0], (s.fresh(),))
+        elif len(dims) != 1:
+            raise self.error(f"lengths of shape {s.text(dims)}, expected a vector")
+        else:
+            s.expect(self.ys[0], self.shape(dims[0]))
+
+    def shape(self, count: Dim) -> tuple[Dim, ...]:
+        """Of the result, for so many parts."""
+        return (count, Dim.of(2))
+
+    def build(self, e: Emitter) -> None:
+        lengths = e[self.xs[0]]
+        begins = e.b.sub(cumulate(e.b, lengths, 0), lengths)
+        e[self.ys[0]] = self.made(e.b, begins, lengths)
+
+    def made(self, b: Builder, begins: SSAValue, lengths: SSAValue) -> SSAValue:
+        """The result."""
+        column = (*dims_of(lengths), 1)
+        return b.concat([b.reshape(v, column) for v in (begins, lengths)], 1)
+
+
+class LengthsToOffsets(LengthsToRanges):
+    """Y[k] = where part k begins, given the lengths X; with `include_last_offset` also where the
+    last one ends."""
+
+    def shape(self, count: Dim) -> tuple[Dim, ...]:
+        return (count + int(self.args.flag("include_last_offset")),)
+
+    def made(self, b: Builder, begins: SSAValue, lengths: SSAValue) -> SSAValue:
+        if not self.args.flag("include_last_offset"):
+            return begins
+        return b.concat([begins, b.reshape(total(b, lengths, [0]), (1,))], 0)
+
+
 OPERATORS: dict[str, type[Operator]] = {
+    "LengthsToRanges": LengthsToRanges,
+    "LengthsToOffsets": LengthsToOffsets,
     "LengthsSum": _reduced("the sum of the rows {rows}", "data, lengths"),
     "LengthsMean": _reduced("the mean of the rows {rows}, 0 of none,", "data, lengths", "mean"),
     "LengthsMax": _reduced("the largest of the rows {rows}, 0 of none,", "data, lengths", "max"),

@@ -42,6 +42,21 @@ class SumElements(Operator):
         return (mean if self.averages() else total)(e.b, x, range(len(dims_of(x))))
 
 
+class SumElementsInt(Operator):
+    """Y = the sum of X's elements, a scalar, as int64.
+
+    Refused: elements other than int32.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.expect(self.ys[0], (), "i64")
+        s.expect_dtype(self.xs[0], "i32")
+
+    def build(self, e: Emitter) -> None:
+        x = e.b.cast(e[self.xs[0]], "i64")
+        e[self.ys[0]] = total(e.b, x, range(len(dims_of(x))))
+
+
 class SumSqrElements(SumElements):
     """Y = the sum of the squares of X's elements, a scalar; with `average` their mean."""
 
@@ -196,6 +211,50 @@ class SoftmaxWithLoss(Operator):
         e[self.ys[1]] = times(b, b.div(total(b, losses, [0]), among), -self.scale)
 
 
+class SpatialSoftmaxWithLoss(Operator):
+    """Y0 = Softmax of X0 [N, C, H, W] over the channels; Y1 = the mean of -log Y0[n, X1[n, h, w],
+    h, w]: weighted by X2[n, h, w] if there is one, then divided by the weights' sum. A label of -1
+    counts as nothing.
+
+    Refused: `scale` other than 1, which Caffe2 applies to gradients alone; `order` NHWC; labels
+    other than int32; elements other than float32.
+    """
+
+    inputs = (2, 3)
+    outputs = (2, 2)
+
+    def setup(self, maker: Resolver) -> None:
+        if self.has_channels_last() or self.args.float("scale", 1.0) != 1:
+            raise self.error("has the order NHWC, or a scale, which are not supported")
+
+    def infer(self, s: Shapes) -> None:
+        x, labels, *weights = self.xs
+        s.same_shape(x, self.ys[0])
+        s.same_shape(labels, *weights)
+        s.expect_dtypes("f32", x, *weights, *self.ys)
+        s.expect_dtype(labels, "i32")
+        s.expect(self.ys[1], ())
+        dims = s.dims(x)
+        if dims is None:
+            return
+        if len(dims) != 4:
+            raise self.error(f"data of shape {s.text(dims)}, expected four axes")
+        s.expect(labels, (dims[0], *dims[2:]))
+
+    def build(self, e: Emitter) -> None:
+        b, (x, labels, *weights) = e.b, (e[blob] for blob in self.xs)
+        dims, ones = dims_of(labels), b.fill(1.0, dims_of(labels))
+        logs = log_softmax(b, x, 1)
+        e[self.ys[0]] = b.exp(logs)
+        is_ignored = b.compare("eq", labels, b.full_like(labels, -1))
+        label = b.select(is_ignored, b.full_like(labels, 0), labels)
+        picked = gather_elements(b, logs, b.reshape(label, (dims[0], 1, *dims[1:])), 1)
+        factor = b.select(is_ignored, b.full_like(ones, 0.0), weights[0] if weights else ones)
+        loss = total(b, b.mul(b.reshape(picked, dims), factor), range(3))
+        among = total(b, factor, range(3))
+        e[self.ys[1]] = b.neg(b.div(loss, among))
+
+
 class WeightedSigmoidCrossEntropyWithLogits(SigmoidCrossEntropyWithLogits):
     """Y = the mean along the last axis of X2 (-X1 log p - (1 - X1) log (1 - p)), p = 1 / (1 +
     exp(-X0)).
@@ -312,12 +371,14 @@ def _picked(b: Builder, x: SSAValue, labels: SSAValue) -> SSAValue:
 
 OPERATORS: dict[str, type[Operator]] = {
     "SumElements": SumElements,
+    "SumElementsInt": SumElementsInt,
     "SumSqrElements": SumSqrElements,
     "AveragedLoss": AveragedLoss,
     "LabelCrossEntropy": LabelCrossEntropy,
     "CrossEntropy": CrossEntropy,
     "SigmoidCrossEntropyWithLogits": SigmoidCrossEntropyWithLogits,
     "SoftmaxWithLoss": SoftmaxWithLoss,
+    "SpatialSoftmaxWithLoss": SpatialSoftmaxWithLoss,
     "WeightedSigmoidCrossEntropyWithLogits": WeightedSigmoidCrossEntropyWithLogits,
     "MarginRankingCriterion": MarginRankingCriterion,
     "CosineEmbeddingCriterion": CosineEmbeddingCriterion,

@@ -231,4 +231,10 @@ def _ordered_axis(op: Operator, rank: int, extra: int = 0) -> int:
     return axis + rank + extra if axis < 0 else axis
 
 
-OPERATORS: dict[str, type[Operator]] = {"Split": Split, "Concat": Concat, "Slice": Slice}
+OPERATORS: dict[str, type[Operator]] = {
+    "Split": Split,
+    "DepthSplit": Split,
+    "Concat": Concat,
+    "DepthConcat": Concat,
+    "Slice": Slice,
+}

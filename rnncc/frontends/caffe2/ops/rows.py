@@ -185,6 +185,34 @@ class Tile(Operator):
         e[self.ys[0]] = e.b.reshape(copies, e.dims(self.ys[0]))
 
 
+class NumpyTile(Operator):
+    """Y = X0 as often along each axis as X1 says, one copy behind another.
+
+    Refused: numbers that are not known at compile time, or below 1.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(self.xs[0], self.ys[0])
+        s.expect_dtype(self.xs[1], "i64")
+        dims, tiles = s.dims(self.xs[0]), s.value(self.xs[1])
+        if dims is None or tiles is None:
+            return
+        if len(tiles) != len(dims) or any(not n.is_static or int(n) < 1 for n in tiles):
+            raise self.error(f"data of shape {s.text(dims)} {s.text(tiles)} times")
+        s.expect(self.ys[0], [d * n for d, n in zip(dims, tiles, strict=True)])
+
+    def assume(self, s: Shapes, level: int) -> None:
+        self.require_content(s, level, self.xs[1])
+
+    def build(self, e: Emitter) -> None:
+        dims, tiles = e.dims(self.xs[0]), e.shapes.value(self.xs[1]) or ()
+        wide = [d for pair in zip(tiles, dims, strict=True) for d in pair]
+        copies = e.b.broadcast(e[self.xs[0]], wide, range(1, len(wide), 2))
+        e[self.ys[0]] = e.b.reshape(copies, e.dims(self.ys[0]))
+
+
 class Flatten(Operator):
     """Y = X as a matrix: the axes before `axis` are its rows.
 
@@ -309,6 +337,7 @@ OPERATORS: dict[str, type[Operator]] = {
     "SparseToDense": SparseToDense,
     "OneHot": OneHot,
     "Tile": Tile,
+    "NumpyTile": NumpyTile,
     "Expand": Expand,
     "Flatten": Flatten,
     "FlattenToVec": FlattenToVec,

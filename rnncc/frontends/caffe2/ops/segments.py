@@ -174,36 +174,56 @@ class LengthsRangeFill(Operator):
 
 
 class Numbered(Operator):
-    """What makes a row of all rows X0[i] that have one number X1[i]."""
+    """What makes a row of all rows that have one number, the last input's.
+
+    Attributes:
+        weighs: whether X1 has a factor for each row.
+        picks: whether the rows are those of X0 that the input before the numbers tells.
+    """
 
     inputs = (2, 2)
+    weighs: ClassVar[bool] = False
+    picks: ClassVar[bool] = False
+
+    def rows(self, e: Emitter) -> SSAValue:
+        """The rows, one for each number."""
+        x = e[self.xs[0]]
+        if self.picks:
+            x = e.b.gather(x, e[self.xs[-2]], 0)
+        if self.weighs:
+            x = e.b.mul(x, along(e.b, e[self.xs[1]], 0, len(dims_of(x))))
+        return x
 
     def count(self, s: Shapes) -> int | None:
         """How many rows it makes, where that is known."""
         raise NotImplementedError
 
     def infer(self, s: Shapes) -> None:
-        x, ids = self.xs
-        s.expect_dtypes("f32", x, self.ys[0])
+        x, ids = self.xs[0], self.xs[-1]
+        s.expect_dtypes("f32", x, *self.xs[1 : 1 + self.weighs], self.ys[0])
         s.expect_dtype(ids, "i32")
         dims, count = s.dims(x), self.count(s)
+        if self.picks:
+            self.expect_indices(self.xs[-2])
+        s.same_shape(*self.xs[1:])
         if dims is not None:
-            s.expect(ids, dims[:1])
+            if not self.picks:
+                s.expect(ids, dims[:1])
             if count is not None:
                 s.expect(self.ys[0], (count, *dims[1:]))
 
     def assume(self, s: Shapes, level: int) -> None:
         if level == 2 and self.count(s) is None:
-            raise self.unknown_content(self.xs[1])
+            raise self.unknown_content(self.xs[-1])
 
 
 class Segments(Numbered):
-    """Y[k] = what a function makes of the rows X0[i] with X1[i] = k."""
+    """Y[k] = what a function makes of the rows with the number k."""
 
     function: ClassVar[Reduction]
 
     def count(self, s: Shapes) -> int | None:
-        ids = s.value(self.xs[1])
+        ids = s.value(self.xs[-1])
         return None if ids is None else len(self._sizes(ids))
 
     def _sizes(self, ids: Dims) -> list[int]:
@@ -218,13 +238,12 @@ class Segments(Numbered):
         return sizes
 
     def build(self, e: Emitter) -> None:
-        start, rows = 0, list[SSAValue]()
-        for size in self._sizes(e.shapes.value(self.xs[1]) or ()):
-            part = e.b.slice(e[self.xs[0]], 0, Dim.of(start), Dim.of(size))
-            row = type(self).function(e.b, part, [0])
-            rows.append(e.b.reshape(row, (1, *dims_of(row))))
+        start, x, reduced = 0, self.rows(e), list[SSAValue]()
+        for size in self._sizes(e.shapes.value(self.xs[-1]) or ()):
+            row = type(self).function(e.b, e.b.slice(x, 0, Dim.of(start), Dim.of(size)), [0])
+            reduced.append(e.b.reshape(row, (1, *dims_of(row))))
             start += size
-        e[self.ys[0]] = e.b.concat(rows, 0)
+        e[self.ys[0]] = e.b.concat(reduced, 0)
 
 
 def means_of(b: Builder, sums: SSAValue, ids: SSAValue) -> SSAValue:
@@ -235,49 +254,64 @@ def means_of(b: Builder, sums: SSAValue, ids: SSAValue) -> SSAValue:
     return b.div(sums, along(b, counts, 0, len(dims_of(sums))))
 
 
-class UnsortedSegmentSum(Numbered):
-    """Y[k] = the sum of the rows X0[i] with X1[i] = k, `num_segments` of them; a call with another
-    number fails.
+class UnsortedSegments(Numbered):
+    """Y[k] = the sum, or the mean, of the rows with the number k."""
 
-    Refused: no `num_segments`, where the numbers are not known at compile time; elements other than
-    float32.
-    """
-
-    averages = False
+    averages: ClassVar[bool] = False
 
     def setup(self, maker: Resolver) -> None:
         self.most = self.args.int("num_segments", -1)
 
     def count(self, s: Shapes) -> int | None:
-        ids = s.value(self.xs[1])
+        ids = s.value(self.xs[-1])
         if self.most > 0 or ids is None:
             return self.most if self.most > 0 else None
         return max(map(int, ids), default=-1) + 1
 
     def build(self, e: Emitter) -> None:
-        b, x, ids = e.b, e[self.xs[0]], e[self.xs[1]]
+        b, x, ids = e.b, self.rows(e), e[self.xs[-1]]
         y = b.scatter("sum", b.fill(0.0, e.dims(self.ys[0])), x, ids, 0)
         y = means_of(b, y, ids) if self.averages else y
         e[self.ys[0]] = y
-
-
-class UnsortedSegmentMean(UnsortedSegmentSum):
-    """Y[k] = the mean of the rows X0[i] with X1[i] = k, 0 of none, `num_segments` of them; a call
-    with another number fails."""
-
-    averages = True
 
 
 def _log_mean_exp(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     return b.sub(log_sum_exp(b, x, axes), b.log(count(b, x, axes)))
 
 
-def _segments(formula: str, function: Reduction) -> type[Operator]:
+def _rows_text(weighs: bool, picks: bool) -> str:
+    """What an operator reduces, in words; then what number is asked for."""
+    picked = f"X0[X{1 + weighs}[i]]" if picks else "X0[i]"
+    factor = " times X1[i]" if weighs else ""
+    return f"the rows {picked}{factor} with X{1 + weighs + picks}[i] = k"
+
+
+def _of_kind(base: type[Numbered], weighs: bool, picks: bool, **members: object) -> type[Operator]:
+    number = 2 + weighs + picks
+    members |= {"weighs": weighs, "picks": picks, "inputs": (number, number)}
+    return type(base.__name__, (base,), members)
+
+
+def _sorted(
+    formula: str, function: Reduction, weighs: bool = False, picks: bool = False
+) -> type[Operator]:
     text = (
-        f"Y[k] = {formula} the rows X0[i] with X1[i] = k.\n\n"
+        f"Y[k] = {formula} {_rows_text(weighs, picks)}.\n\n"
         "Refused: numbers of segments that are not known at compile time."
     )
-    return type("Segments", (Segments,), {"__doc__": text, "function": staticmethod(function)})
+    return _of_kind(Segments, weighs, picks, __doc__=text, function=staticmethod(function))
+
+
+def _unsorted(averages: bool, weighs: bool = False, picks: bool = False) -> type[Operator]:
+    what = "mean" if averages else "sum"
+    of_none = ", 0 of none" if averages else ""
+    text = (
+        f"Y[k] = the {what} of {_rows_text(weighs, picks)}{of_none}, `num_segments` of them; a call"
+        " with another number fails.\n\n"
+        "Refused: no `num_segments`, where the numbers are not known at compile time; elements"
+        " other than float32."
+    )
+    return _of_kind(UnsortedSegments, weighs, picks, __doc__=text, averages=averages)
 
 
 OPERATORS: dict[str, type[Operator]] = {
@@ -285,13 +319,24 @@ OPERATORS: dict[str, type[Operator]] = {
     "RemovePadding": RemovePadding,
     "GatherPadding": GatherPadding,
     "LengthsRangeFill": LengthsRangeFill,
-    "UnsortedSegmentSum": UnsortedSegmentSum,
-    "UnsortedSegmentMean": UnsortedSegmentMean,
-    "SortedSegmentSum": _segments("the sum of", total),
-    "SortedSegmentMean": _segments("the mean of", mean),
-    "SortedSegmentRangeSum": _segments("the sum of", total),
-    "SortedSegmentRangeMean": _segments("the mean of", mean),
-    "SortedSegmentRangeMax": _segments("the largest elements of", largest),
-    "SortedSegmentRangeLogSumExp": _segments("the logarithm of the sum of e to", log_sum_exp),
-    "SortedSegmentRangeLogMeanExp": _segments("the logarithm of the mean of e to", _log_mean_exp),
+    **{
+        f"{start}UnsortedSegment{kind}": _unsorted(kind == "Mean", "Weighted" in kind, bool(start))
+        for start in ("", "Sparse")
+        for kind in ("Sum", "Mean", "WeightedSum")
+    },
+    **{
+        f"{start}SortedSegment{kind}": _sorted(
+            f"the {'mean' if kind == 'Mean' else 'sum'} of",
+            mean if kind == "Mean" else total,
+            "Weighted" in kind,
+            bool(start),
+        )
+        for start in ("", "Sparse")
+        for kind in ("Sum", "Mean", "WeightedSum")
+    },
+    "SortedSegmentRangeSum": _sorted("the sum of", total),
+    "SortedSegmentRangeMean": _sorted("the mean of", mean),
+    "SortedSegmentRangeMax": _sorted("the largest elements of", largest),
+    "SortedSegmentRangeLogSumExp": _sorted("the logarithm of the sum of e to", log_sum_exp),
+    "SortedSegmentRangeLogMeanExp": _sorted("the logarithm of the mean of e to", _log_mean_exp),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from math import inf
 from typing import ClassVar
 
@@ -16,10 +17,14 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.convolution import channels_first, channels_last, convolution
 from rnncc.nn.indexing import MAX_RANKED, element_places, extremum_place, top_k
-from rnncc.nn.pooling import average_pool, max_pool
-from rnncc.nn.reduction import mean, picked_largest
+from rnncc.nn.pooling import average_pool, lp_pool, max_pool
+from rnncc.nn.reduction import mean, picked_largest, root_of_powers
 from rnncc.nn.transposed_convolution import transposed_convolution
 from rnncc.nn.windows import Window
+
+GIVEN, VALID, SAME, CAFFE = range(4)
+"""What `legacy_pad` says of the pads: they are told, none, as many as leave a window for each
+stride, or those of Caffe, whose last window may reach beyond them."""
 
 MAX_GROUPS = 256
 """Each is a product of its own, unless each has one channel."""
@@ -29,10 +34,12 @@ class Spatial(Operator):
     """An operator over windows of X [N, C, size of each axis...], or of all that with the channels
     last, where `order` is NHWC."""
 
+    paddings: ClassVar[Sequence[int]] = (GIVEN, VALID, SAME)
+    """Values of `legacy_pad`."""
+
     def setup(self, maker: Resolver) -> None:
         self.channels_last = self.has_channels_last()
-        if self.args.int("legacy_pad", 0) != 0:
-            raise self.error("argument 'legacy_pad' is not 0, which is not supported")
+        self.padding = self._padding()
         whole = self.args.flag("global_pooling")
         taps = [] if whole else self._each("kernel", ("h", "w"), None)
         rank = len(taps)
@@ -41,9 +48,19 @@ class Spatial(Operator):
         edges = self._each("pad", ("t", "l", "b", "r"), 0, 2 * rank)
         if min([*taps, *strides, *dilations], default=1) < 1 or min(edges, default=0) < 0:
             raise self.error(f"has kernels {taps}, strides {strides} and pads {edges}")
+        told = any(f"pad{end}" in self.args for end in ("", "s", "_t", "_l", "_b", "_r"))
+        if self.padding in (VALID, SAME) and told:
+            raise self.error(f"has pads beside the argument 'legacy_pad' = {self.padding}")
         pads = zip(edges[:rank], edges[rank:], strict=True)
         numbers = zip(taps, strides, dilations, pads, strict=True)
         self.windows = [Window(*numbers_of_axis) for numbers_of_axis in numbers]
+
+    def _padding(self) -> int:
+        """The rule that pads follow, of those that this operator knows."""
+        rule = self.args.int("legacy_pad", GIVEN)
+        if rule not in self.paddings:
+            raise self.error(f"argument 'legacy_pad' is {rule}, which is not supported")
+        return rule
 
     def _each(
         self, name: str, ends: Sequence[str], default: int | None, count: int = 2
@@ -87,8 +104,14 @@ class Spatial(Operator):
         if len(dims) != len(self.windows) + 2:
             raise self.error(f"data of shape {s.text(dims)}, expected {len(self.windows) + 2} axes")
         known = self.dims(s, self.ys[0]) or [s.fresh() for _ in dims]
-        by_axis = enumerate(zip(self.windows, dims[2:], strict=True))
+        by_axis = enumerate(zip(self.windows_on(dims), dims[2:], strict=True))
         return [known[k + 2] if s.is_open(d) else self._size(w, d) for k, (w, d) in by_axis]
+
+    def windows_on(self, dims: Dims) -> list[Window]:
+        """Those along the axes of space of X."""
+        if self.padding != SAME:
+            return self.windows
+        return [w.with_same_pads(d) for w, d in zip(self.windows, dims[2:], strict=True)]
 
     def _size(self, window: Window, size: Dim) -> Dim:
         whole = size + sum(window.pads)
@@ -101,8 +124,8 @@ class Conv(Spatial):
     """Y = windows of X times W [M, C / group, kernels...] + b [M], in groups of channels; with
     `order` NHWC the channels of X, W and Y come last.
 
-    Refused: `legacy_pad`; more than 256 groups, unless each has one
-    channel; weights of symbolic sizes; elements other than float32.
+    Refused: Caffe's `legacy_pad`; more than 256 groups, unless each has one channel; weights of
+    symbolic sizes; elements other than float32.
     """
 
     inputs = (2, 3)
@@ -155,12 +178,19 @@ class Conv(Spatial):
     def build(self, e: Emitter) -> None:
         x, w = (self.operand(e, blob) for blob in self.xs[:2])
         bias = e[self.xs[2]] if len(self.xs) > 2 else None
-        self.give(e, convolution(e.b, x, w, bias, self.windows, self.group))
+        windows = self.windows_on(dims_of(x))
+        self.give(e, convolution(e.b, x, w, bias, windows, self.group))
 
 
 class ConvTranspose(Conv):
     """Y = the opposite of Conv: X times windows W [C, M / group, kernels...], laid over each other,
-    + b [M]."""
+    + b [M].
+
+    Refused: `legacy_pad`; more than 256 groups, unless each has one channel; weights of symbolic
+    sizes; elements other than float32.
+    """
+
+    paddings = (GIVEN,)
 
     def setup(self, maker: Resolver) -> None:
         super().setup(maker)
@@ -198,13 +228,25 @@ class MaxPool(Spatial):
     """Y = the largest element of each window of X, or with `global_pooling` of each channel; with
     `order` NHWC the channels come last.
 
-    Refused: `legacy_pad`; elements other than float32.
+    Refused: Caffe's `legacy_pad` with strides longer than the kernels; elements other than float32.
     """
+
+    paddings = (GIVEN, VALID, SAME, CAFFE)
 
     def setup(self, maker: Resolver) -> None:
         super().setup(maker)
         if any(window.dilation != 1 for window in self.windows):
             raise self.error("has dilations, which pooling does not")
+        if self.padding == CAFFE:
+            # Caffe pads behind as much as before, whatever is told, and divides rounding up. Its
+            # last window begins behind all elements only where strides are longer than windows.
+            if any(window.stride > window.taps and window.pads[0] == 0 for window in self.windows):
+                raise self.error("has strides longer than its kernels beside Caffe's 'legacy_pad'")
+            pads = [window.pads[0] for window in self.windows]
+            self.windows = [
+                replace(window, pads=(pad, pad), rounds_up=True)
+                for window, pad in zip(self.windows, pads, strict=True)
+            ]
 
     def infer(self, s: Shapes) -> None:
         s.expect_dtypes("f32", self.xs[0], self.ys[0])
@@ -232,7 +274,7 @@ class MaxPool(Spatial):
 
     def pooled(self, b: Builder, x: SSAValue) -> SSAValue:
         """Of each window."""
-        return max_pool(b, x, self.windows, of_each=True)
+        return max_pool(b, x, self.windows_on(dims_of(x)), of_each=True)
 
 
 class AveragePool(MaxPool):
@@ -243,7 +285,25 @@ class AveragePool(MaxPool):
         return mean(b, x, axes)
 
     def pooled(self, b: Builder, x: SSAValue) -> SSAValue:
-        return average_pool(b, x, self.windows, self.args.flag("count_include_pad"))
+        windows = self.windows_on(dims_of(x))
+        return average_pool(b, x, windows, self.args.flag("count_include_pad"))
+
+
+class LpPool(MaxPool):
+    """Y = (sum of |X|^p)^(1/p) of each window of X, or with `global_pooling` of each channel; with
+    `order` NHWC the channels come last."""
+
+    def setup(self, maker: Resolver) -> None:
+        super().setup(maker)
+        self.order = self.args.float("p", 2.0)
+        if not self.order > 0:
+            raise self.error(f"argument 'p' is {self.order:g}, expected a positive number")
+
+    def whole(self, b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+        return root_of_powers(b, x, axes, self.order)
+
+    def pooled(self, b: Builder, x: SSAValue) -> SSAValue:
+        return lp_pool(b, x, self.windows_on(dims_of(x)), self.order)
 
 
 class ArgMax(Operator):
@@ -346,6 +406,7 @@ OPERATORS: dict[str, type[Operator]] = {
     **_OF_RANKS,
     **{f"{kind}{rank}D": of for kind, of in _OF_RANKS.items() for rank in (1, 2, 3)},
     "ConvTranspose": ConvTranspose,
+    "LpPool": LpPool,
     "ArgMax": ArgMax,
     "ArgMin": ArgMin,
     "TopK": TopK,

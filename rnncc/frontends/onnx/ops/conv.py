@@ -11,7 +11,6 @@ from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.weights import maybe_weights, weights
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.windows import overlap_add
-from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import shape_text
 from rnncc.nn.axes import move_axis
 from rnncc.nn.convolution import are_sums, convolution
@@ -68,17 +67,9 @@ class Geometry:
             self.pads = [(0, 0)] * len(self.kernel)
         for axis, size in enumerate(sizes):
             if self.auto.startswith("SAME"):
-                self._pad_to_same(axis, size)
+                window = self.windows()[axis].with_same_pads(size, self.auto == "SAME_UPPER")
+                self.pads[axis] = window.pads
             self._check_fits(axis, size, self.windows(rounds_up)[axis].least)
-
-    def _pad_to_same(self, axis: int, size: Dim) -> None:
-        """Pads with which an axis has a window for each stride."""
-        stride = self.strides[axis]
-        whole = (size.over(stride) - 1) * stride + self.reach(axis)
-        short = larger(whole - size, Dim.of(0))
-        less = short.under(2)
-        upper = self.auto == "SAME_UPPER"
-        self.pads[axis] = (less, short - less) if upper else (short - less, less)
 
 
 def _kernel(n: Node, index: int = 1) -> list[int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 import numpy as np
 from xdsl.ir import SSAValue
 
@@ -16,18 +14,17 @@ from rnncc.nn.arithmetic import plus, power, reciprocal, times
 from rnncc.nn.axes import by_channel, kept_dims
 from rnncc.nn.indexing import extremum_place, one_hot
 from rnncc.nn.normalisation import (
+    MOST_CHANNELS,
     batch_norm,
     channel_moments,
     layer_norm,
     log_softmax,
     lp_normalise,
+    response_scale,
     rms_norm,
     softmax,
 )
 from rnncc.nn.reduction import centre, mean
-
-MOST_CHANNELS = 64
-"""Of a sum of neighbouring channels, which is a term each."""
 
 VARIANCE = 4
 """The input of BatchNormalization that is neither multiplied with nor added."""
@@ -189,11 +186,8 @@ def _local_response(n: Node) -> SSAValue:
         raise n.error(f"has data of shape {shape_text(n.dims())} and the size {size}")
     if size > MOST_CHANNELS:
         raise n.unsupported(f"sums {size} channels, at most {MOST_CHANNELS} are supported")
-    channels = n.dims()[1]
-    padded = b.pad(b.mul(x, x), 1, (size - 1) // 2, channels + size - 1, 0.0)
-    total = reduce(b.add, [b.slice(padded, 1, k, channels) for k in range(size)])
-    average = times(b, total, n.real("alpha") / size)
-    return b.div(x, power(b, plus(b, average, n.real("bias")), n.real("beta")))
+    scale = response_scale(b, x, size, n.real("alpha"), n.real("bias"))
+    return b.div(x, power(b, scale, n.real("beta")))
 
 
 OPERATORS: dict[str, OnnxOperator] = {
