@@ -160,6 +160,9 @@ class Emit(SizeEmit):
     ) -> None:
         """Nested loops; `body` gets all indices. `outermost`: writes that loop, if not `loop`."""
 
+        if any(is_zero(count) for count in counts):
+            return  # LLVM would keep the loops around one that never runs
+
         def level(depth: int, indices: list[Value]) -> None:
             if depth == len(counts):
                 body(indices)
