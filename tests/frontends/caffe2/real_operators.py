@@ -269,6 +269,7 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
         for high, wide in ((2.0, 3.0), (1.5, 0.5), (0.3, 1.0))
     ),
     ("ResizeNearest", [LAST], 1, {"height_scale": 2.0, "order": "NHWC"}),
+    ("ResizeNearest", [real(1, 2, 10, 3)], 1, {"height_scale": 0.7}),
     *(
         ("PadImage", [x], 1, {"pad_t": 1, "pad_l": 2, "pad_b": 3, "pad_r": 0, **args})
         for x, args in (
