@@ -255,9 +255,12 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         for shapes in ({"x": (4, 2, "D"), "h": (1, 2, 5)}, {"x": (4, 2, 3), "h": (1, 2, "H")})
     ],
     "`legacy_pad`": [("*", one("x w", kernel=2, legacy_pad=2), "'legacy_pad' is 2, which")],
-    "Caffe's `legacy_pad`": [("*", one("x w", kernel=2, legacy_pad=3), "'legacy_pad' is 3, which")],
-    "Caffe's `legacy_pad` with strides longer than the kernels": [
-        ("*", one(kernel=2, stride=3, legacy_pad=3), "strides longer than its kernels")
+    "Caffe's `legacy_pad`, and others with strides longer than the kernels": [
+        ("*", one("x w", kernel=2, legacy_pad=3), "'legacy_pad' is 3, which"),
+        ("*", one("x w", kernel=2, stride=3, legacy_pad=2), "[3, 3] longer than kernels"),
+    ],
+    "`legacy_pad` with strides longer than the kernels": [
+        ("*", one(kernel=2, stride=3, legacy_pad=3), "[3, 3] longer than kernels")
     ],
     "a `size` that is even, or above 64": [
         ("*", one(shapes=IMAGE, size=size), f"'size' is {size}, expected an odd")

@@ -54,6 +54,10 @@ class Spatial(Operator):
         pads = zip(edges[:rank], edges[rank:], strict=True)
         numbers = zip(taps, strides, dilations, pads, strict=True)
         self.windows = [Window(*numbers_of_axis) for numbers_of_axis in numbers]
+        # Caffe2 would pad by less than nothing, and Caffe's last window begin behind all elements.
+        apart = any(window.stride > window.taps for window in self.windows)
+        if self.padding in (SAME, CAFFE) and apart:
+            raise self.error(f"has strides {strides} longer than kernels, beside 'legacy_pad'")
 
     def _padding(self) -> int:
         """The rule that pads follow, of those that this operator knows."""
@@ -124,8 +128,8 @@ class Conv(Spatial):
     """Y = windows of X times W [M, C / group, kernels...] + b [M], in groups of channels; with
     `order` NHWC the channels of X, W and Y come last.
 
-    Refused: Caffe's `legacy_pad`; more than 256 groups, unless each has one channel; weights of
-    symbolic sizes; elements other than float32.
+    Refused: Caffe's `legacy_pad`, and others with strides longer than the kernels; more than 256
+    groups, unless each has one channel; weights of symbolic sizes; elements other than float32.
     """
 
     inputs = (2, 3)
@@ -228,7 +232,7 @@ class MaxPool(Spatial):
     """Y = the largest element of each window of X, or with `global_pooling` of each channel; with
     `order` NHWC the channels come last.
 
-    Refused: Caffe's `legacy_pad` with strides longer than the kernels; elements other than float32.
+    Refused: `legacy_pad` with strides longer than the kernels; elements other than float32.
     """
 
     paddings = (GIVEN, VALID, SAME, CAFFE)
@@ -238,10 +242,7 @@ class MaxPool(Spatial):
         if any(window.dilation != 1 for window in self.windows):
             raise self.error("has dilations, which pooling does not")
         if self.padding == CAFFE:
-            # Caffe pads behind as much as before, whatever is told, and divides rounding up. Its
-            # last window begins behind all elements only where strides are longer than windows.
-            if any(window.stride > window.taps and window.pads[0] == 0 for window in self.windows):
-                raise self.error("has strides longer than its kernels beside Caffe's 'legacy_pad'")
+            # Caffe pads behind as much as before, whatever is told, and divides rounding up.
             pads = [window.pads[0] for window in self.windows]
             self.windows = [
                 replace(window, pads=(pad, pad), rounds_up=True)
