@@ -166,11 +166,26 @@ class _Gradients(_Call):
         seeds = iter(tensors[count:])
         grads = [None if grad is None else next(seeds) for grad in self._grads]
         gradients = self._of.gradients(tensors[:count], grads, self._wanted)
-        return [grad for grad in gradients if grad is not None]
+        found = [grad for grad in gradients if grad is not None]
+        return self.net.infer(tensors) if self._leaves_out() and _has_nan(found) else found
+
+    def _leaves_out(self) -> bool:
+        """Whether there are outputs without a gradient. Code that was made for all takes zeros for
+        theirs, and zero times an infinite slope is NaN, which would be in what others share with
+        them; in PyTorch nothing comes from there."""
+        given = zip(self._grads, self._of.net.sources, strict=True)
+        return any(grad is None and sources for grad, sources in given)
 
     def without_gradient(self, requested: Collection[int]) -> Iterable[int]:
         """None that are known yet: they have gradients of zeros."""
         return []
+
+
+def _has_nan(gradients: _Tensors) -> bool:
+    """Whether a NaN is in gradients; those on a GPU are not waited for."""
+    if not all(x.device.type == "cpu" for x in gradients):
+        return False
+    return bool(torch.stack(torch._foreach_norm(gradients)).sum().isnan())
 
 
 class _Net(torch.autograd.Function):
