@@ -296,12 +296,6 @@ def starts_with_a_number(x, h):
     return h + total, torch.tanh(h + x)
 
 
-def draws(x, h):
-    while h.norm() > 0.6:
-        h = h * torch.rand(())
-    return h, torch.tanh(h + x)
-
-
 def makes_of_a_float(x, h):
     share = 1.0
     while h.norm() > 0.6:
@@ -318,7 +312,6 @@ REFUSED: dict[Cell, str] = {
     appends: r"changes (what it has not made|\[1\])",
     grows: r"makes torch.float64 \[6\] of torch.float64 \[3\]",
     starts_with_a_number: r"makes torch.float64 \[3\] of torch.int64 \[\]",
-    draws: "random numbers",
     makes_of_a_float: "made of a number of the run is not known",
 }
 """Cells that are refused, and what is said."""
