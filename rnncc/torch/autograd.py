@@ -156,10 +156,12 @@ class _Gradients(_Call):
     @cached_property
     def net(self) -> TorchNet:
         """It takes the inputs of the call, then the gradients that were given."""
+        return self._made(once=False)
+
+    def _made(self, once: bool) -> TorchNet:
         seeded = [i for i, grad in enumerate(self._grads) if grad is not None]
-        return self._of.net.gradients(
-            seeded, [i for i, is_wanted in enumerate(self._wanted) if is_wanted]
-        )
+        wanted = [i for i, is_wanted in enumerate(self._wanted) if is_wanted]
+        return self._of.net.gradients(seeded, wanted, once)
 
     def compute(self, tensors: _Tensors) -> Iterable[torch.Tensor]:
         count = len(self._wanted)
@@ -167,7 +169,9 @@ class _Gradients(_Call):
         grads = [None if grad is None else next(seeds) for grad in self._grads]
         gradients = self._of.gradients(tensors[:count], grads, self._wanted)
         found = [grad for grad in gradients if grad is not None]
-        return self.net.infer(tensors) if self._leaves_out() and _has_nan(found) else found
+        if self._leaves_out() and _has_nan(found):
+            return self._made(once=True).infer(tensors)
+        return found
 
     def _leaves_out(self) -> bool:
         """Whether there are outputs without a gradient. Code that was made for all takes zeros for

@@ -58,11 +58,32 @@ def test_a_loop_within_a_step_that_makes_its_masks() -> None:
     torch.testing.assert_close(ours, theirs, **CLOSE)
 
 
+class Clip(torch.autograd.Function):
+    """Its backward is not linear in the gradient: there are no second derivatives."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return torch.sin(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad.clamp(-0.5, 0.5)
+
+
 def test_what_no_loss_hangs_on_makes_no_nan() -> None:
     """What is only shown has an infinite slope at 0."""
 
     def cell(x: Any, h: Any) -> Any:
         return h.log() + x.sqrt(), torch.tanh(x + h)
+
+    def clipped(x: Any, h: Any) -> Any:
+        return h.log(), Clip.apply(x + h)
+
+    found = []
+    for run in (rt.scan, loop):
+        given = torch.zeros(3, 2, 3, requires_grad=True), torch.zeros(2, 3, requires_grad=True)
+        found.append(torch.autograd.grad(run(clipped, *given)[1].sum(), given))
+    torch.testing.assert_close(*found)
 
     found = []
     for run in (rt.scan, loop):
