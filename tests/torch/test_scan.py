@@ -97,10 +97,12 @@ def test_what_no_loss_hangs_on_makes_no_nan() -> None:
 
 
 def test_what_a_step_tells_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("cells")
+
     def cell(x: Any, h: Any) -> Any:
         print(f"{h.shape}", h)
         warnings.warn("my own words", stacklevel=1)
-        logging.getLogger("cells").info("%s", h)
+        logger.info("%s", h)
         logging.debug("a step")  # noqa: LOG015
         h = torch.tanh(x + h)
         return nn.functional.gaussian_nll_loss(h, x, h.exp()), h
