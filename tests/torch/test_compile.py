@@ -596,10 +596,11 @@ class CountingWays(Counting):
 
     def counted(self, x: Any) -> Any:
         self.calls += 1
-        return torch.tanh(self.linear(x)) * self.calls
+        return torch.tanh(self.linear(x))
 
     def forward(self, x: Any) -> Any:
-        self.calls = 0
+        if not x.isfinite().all():
+            raise ValueError("not finite")
         return self.counted(x) + 1 if x.sum() > 0 else self.counted(self.use(self, x))
 
 

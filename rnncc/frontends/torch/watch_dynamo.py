@@ -31,9 +31,9 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch import counters
+from rnncc.frontends.torch.asking import ASKING
 from rnncc.frontends.torch.checks import checked, expected_at
 from rnncc.frontends.torch.function_op import applied, in_order, is_once, methods_of
-from rnncc.frontends.torch.losses import ASKING
 from rnncc.frontends.torch.module_buffers import read_buffers
 from rnncc.frontends.torch.node_context import reason_of
 from rnncc.frontends.torch.readings import (
@@ -82,7 +82,7 @@ def patch_dynamo() -> None:
     _take_checks()
     _keep_attributes()
     _detach_data()
-    _take_losses()
+    _take_asking()
     read_regions(_in_dynamo)
 
     def check_hook(tx: Any, *_: Any) -> None:
@@ -213,7 +213,7 @@ def _checking(own: Any) -> Any:
     return jump
 
 
-def _take_losses() -> None:
+def _take_asking() -> None:
     """Let functions of PyTorch that ask what tensors hold be ours; Dynamo would not look inside."""
     kind: Any = TorchInGraphFunctionVariable
     own = kind.call_function
