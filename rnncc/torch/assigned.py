@@ -95,7 +95,15 @@ def _judge(
     follower = _Follower([*held.values(), *pytree.tree_leaves((positional, keywords))])
     failed = False
     drawing = torch.random.fork_rng(devices=[])
-    with mode, follower, _AsExported(), kept_whole(), torch.no_grad(), drawing, _as_they_lie(module):
+    with (
+        mode,
+        follower,
+        _AsExported(),
+        kept_whole(),
+        torch.no_grad(),
+        drawing,
+        _as_they_lie(module),
+    ):
         try:
             follower.end(functional_call(module, dict(held), positional, keywords))
             places = (place for place in before.assigned() if not _is_weights_again(place))

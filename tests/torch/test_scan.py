@@ -103,7 +103,7 @@ def test_what_a_step_tells_is_left_out(capsys: pytest.CaptureFixture[str]) -> No
         print(f"{h.shape}", h)
         warnings.warn("my own words", stacklevel=1)
         logger.info("%s", h)
-        logging.debug("a step")  # noqa: LOG015
+        logging.debug("a step")
         h = torch.tanh(x + h)
         return nn.functional.gaussian_nll_loss(h, x, h.exp()), h
 
