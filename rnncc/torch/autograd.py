@@ -185,11 +185,12 @@ class _Gradients(_Call):
         return []
 
 
-def _has_nan(gradients: _Tensors) -> bool:
+def _has_nan(gradients: list[torch.Tensor]) -> bool:
     """Whether a NaN is in gradients; those on a GPU are not waited for."""
     if not all(x.device.type == "cpu" for x in gradients):
         return False
-    return bool(torch.stack(torch._foreach_norm(gradients)).sum().isnan())
+    norms: Any = torch._foreach_norm(gradients)  # pyright: ignore[reportPrivateImportUsage]
+    return bool(torch.stack(norms).sum().isnan())
 
 
 class _Net(torch.autograd.Function):

@@ -42,14 +42,16 @@ class FixedSizes:
 
 
 def with_fixed_sizes(module: GraphModule) -> FixedSizes | None:
-    """The graph at the sizes at hand; None if it has no open ones, or graphs within it.
+    """The graph at the sizes at hand; None if it has no open ones, some that only a run tells, or
+    graphs within it.
 
     Raises:
         CompileError: PyTorch cannot run it by shapes alone.
     """
     values = [value_of(place) for place in module.graph.find_nodes(op="placeholder")]
     sizes = [size for value in values for size in _open_sizes(value)]
-    if not sizes or len(graphs_of(module)) > 1:
+    known = all(size.node.has_hint() for size in sizes)
+    if not sizes or not known or len(graphs_of(module)) > 1:
         return None
     own, mode = GraphModule(module, copied(module.graph)), FakeTensorMode()
     _Shapes(own, mode).run(*(_at_hand(value, mode) for value in values))

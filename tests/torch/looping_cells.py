@@ -198,7 +198,8 @@ def fills(x, h):
         share *= 0.5
         one = torch.full((3,), n, dtype=torch.float64) * torch.full_like(x, share)
         several = torch.tensor([n, 2, 3]) + torch.LongTensor([n])
-        y = y * 0.5 + 1e-3 * one * x.new_full((), n) * several
+        kept = torch.full((3,), fill_value=2) + x.new_tensor([n, 1, n])
+        y = y * 0.5 + 1e-3 * one * x.new_full((), n) * several / kept
     return torch.tanh(y + torch.full((3,), n)), h * x
 
 

@@ -44,7 +44,7 @@ def _cov(x: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = N
     if fweights is None and aweights is None:
         centred = x - x.mean(1, keepdim=True)
         return (centred @ centred.mT.conj() / max(x.shape[1] - correction, 0)).squeeze()
-    weights = fweights if aweights is None else aweights
+    weights: Any = fweights if aweights is None else aweights
     if fweights is not None and aweights is not None:
         weights = fweights * aweights
     checked((weights >= 0).all(), True)

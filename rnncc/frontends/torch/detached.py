@@ -136,8 +136,8 @@ def _takes_only_shape(node: Node) -> bool:
     """Whether a node makes a tensor like another, whose numbers it does not read: no gradients."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return False
-    name = node.target._schema.name.removeprefix("aten::")
-    return name.endswith("_like") or name.startswith("new_")
+    space, _, name = node.target._schema.name.partition("::")
+    return space == "aten" and (name.endswith("_like") or name.startswith("new_"))
 
 
 def _memory(node: Node) -> Any:

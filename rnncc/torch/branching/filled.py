@@ -8,6 +8,7 @@ PyTorch would ask for their values.
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -33,32 +34,32 @@ class FillCalls(ast.NodeTransformer):
 
 def filled(owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     """`owner.name(*args, **kwargs)`, which may make a tensor of numbers that are tensors."""
-    if owner is not torch and not isinstance(owner, torch.Tensor):
-        return getattr(owner, name)(*args, **kwargs)
-    if name in ("full", "new_full", "full_like"):
-        return _of_one(owner, name, *args, **kwargs)
-    data = args[0] if args else None
-    if not isinstance(data, list | tuple) or not _has_tensor(data):
-        return getattr(owner, name)(*args, **kwargs)
-    return _of_several(owner, name, *args, **kwargs)
+    if owner is torch or isinstance(owner, torch.Tensor):
+        if name in ("full", "new_full", "full_like"):
+            return _of_one(owner, name, args, kwargs)
+        if args and isinstance(args[0], list | tuple) and _has_tensor(args[0]):
+            return _of_several(owner, name, *args, **kwargs)
+    return getattr(owner, name)(*args, **kwargs)
 
 
-def _of_one(owner: Any, name: str, size: Any, fill_value: Any, **kwargs: Any) -> Any:
-    """A tensor of that size, or of another tensor's, that has one number everywhere."""
-    if not is_tensor(fill_value) or fill_value.dim():
-        return getattr(owner, name)(size, fill_value, **kwargs)
+def _of_one(owner: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A tensor that has one number everywhere."""
+    value: Any = args[1] if len(args) > 1 else kwargs.get("fill_value")
+    if not is_tensor(value) or value.dim():
+        return getattr(owner, name)(*args, **kwargs)
+    kwargs = {**kwargs, "fill_value": 0}
     if name == "full" and kwargs.get("dtype") is None:
-        is_float = fill_value.is_floating_point()
-        kwargs["dtype"] = torch.get_default_dtype() if is_float else fill_value.dtype
-    return getattr(owner, name)(size, 0, **kwargs).copy_(fill_value.detach())
+        is_float = value.is_floating_point()
+        kwargs["dtype"] = torch.get_default_dtype() if is_float else value.dtype
+    return getattr(owner, name)(*args[:1], *args[2:], **kwargs).copy_(value.detach())
 
 
 def _of_several(owner: Any, name: str, data: Any, **kwargs: Any) -> Any:
     """A tensor of the numbers in lists."""
     made, dtype = _stacked(data), kwargs.pop("dtype", None)
-    if name == "LongTensor":
-        dtype = torch.int64
-    elif dtype is None and made.dtype == torch.float64:
+    if dtype is None:
+        dtype = {"LongTensor": torch.int64, "new_tensor": getattr(owner, "dtype", None)}.get(name)
+    if dtype is None and made.dtype == torch.float64:
         # what has become of Python's numbers and what was a tensor have different types then
         raise TypeError("the type of a tensor that is made of a number of the run is not known")
     if any(value is not None for value in kwargs.values()):
