@@ -48,7 +48,6 @@ def _cov(x: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = N
     if fweights is not None and aweights is not None:
         weights = fweights * aweights
     checked((weights >= 0).all(), True)
-    weights = weights.to(x.dtype)
     total = weights.sum()
     less = correction if aweights is None else correction * (weights * aweights).sum() / total
     centred = x - ((x * weights).sum(1) / total).unsqueeze(1)
