@@ -19,7 +19,11 @@ from rnncc.passes.sink import Sink
 
 
 def gradient_program(
-    program: Program, outputs: Sequence[str], of: Sequence[str], prefix: str
+    program: Program,
+    outputs: Sequence[str],
+    of: Sequence[str],
+    prefix: str,
+    once: bool = False,
 ) -> Program:
     """A net that computes gradients beside its outputs; `differentiate` of it gives second ones.
 
@@ -41,11 +45,13 @@ def gradient_program(
     Args:
         outputs: outputs with an outside gradient, each of which adds an input: `prefix`, its name.
         of: inputs and parameters whose gradient is asked for, each of which adds such an output.
+        once: whether nobody differentiates the result.
 
     Raises:
         CompileError: the net has a user's gradient, of which the gradient is not known.
     """
-    check_users_gradients(program)
+    if not once:
+        check_users_gradients(program)
     result = with_gradients(program, outputs, of, {name: prefix + name for name in (*outputs, *of)})
     for step in (Simplify(), Sink(), Simplify()):
         step.rewrite(result.net)

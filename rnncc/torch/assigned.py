@@ -8,6 +8,7 @@ the module would read what this one left, compiled code would compute something 
 from __future__ import annotations
 
 import random
+import sys
 import warnings
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence, Set
@@ -20,11 +21,15 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor
 from torch.export import ExportedProgram
 from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch import counters
+from rnncc.frontends.torch.checks import expected
 from rnncc.frontends.torch.recurrent_op import kept_whole
+from rnncc.frontends.torch.watch import asking_frame
 from rnncc.records import record
 from rnncc.torch.kept import Snapshot, StatePlace, tensors_of
 
@@ -90,7 +95,15 @@ def _judge(
     follower = _Follower([*held.values(), *pytree.tree_leaves((positional, keywords))])
     failed = False
     drawing = torch.random.fork_rng(devices=[])
-    with mode, follower, kept_whole(), torch.no_grad(), drawing, _as_they_lie(module):
+    with (
+        mode,
+        follower,
+        _AsExported(),
+        kept_whole(),
+        torch.no_grad(),
+        drawing,
+        _as_they_lie(module),
+    ):
         try:
             follower.end(functional_call(module, dict(held), positional, keywords))
             places = (place for place in before.assigned() if not _is_weights_again(place))
@@ -162,6 +175,24 @@ def _remove(place: StatePlace) -> None:
 
 def _is_made_up(value: Any) -> bool:
     return any(isinstance(x, (FakeTensor, FunctionalTensor)) for x in tensors_of(value))
+
+
+class _AsExported(TorchFunctionMode):
+    """Lets code that raises an error for some values, and decides nothing else, go on, and numbers
+    in tensors be indices, as where it is exported."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function of PyTorch."""
+        name = getattr(func, "__name__", "")
+        if name == "__bool__" and isinstance(args[0], FakeTensor):
+            answer = expected(asking_frame(sys._getframe(1)))
+            if answer is not None:
+                return answer
+        elif name == "__getitem__" and counters.has_counter(args[1]):
+            func = counters.taken
+        elif name == "__setitem__" and counters.can_put(args[1]):
+            func = counters.put
+        return func(*args, **(kwargs or {}))
 
 
 @record

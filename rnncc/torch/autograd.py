@@ -156,21 +156,41 @@ class _Gradients(_Call):
     @cached_property
     def net(self) -> TorchNet:
         """It takes the inputs of the call, then the gradients that were given."""
+        return self._made(once=False)
+
+    def _made(self, once: bool) -> TorchNet:
         seeded = [i for i, grad in enumerate(self._grads) if grad is not None]
-        return self._of.net.gradients(
-            seeded, [i for i, is_wanted in enumerate(self._wanted) if is_wanted]
-        )
+        wanted = [i for i, is_wanted in enumerate(self._wanted) if is_wanted]
+        return self._of.net.gradients(seeded, wanted, once)
 
     def compute(self, tensors: _Tensors) -> Iterable[torch.Tensor]:
         count = len(self._wanted)
         seeds = iter(tensors[count:])
         grads = [None if grad is None else next(seeds) for grad in self._grads]
         gradients = self._of.gradients(tensors[:count], grads, self._wanted)
-        return [grad for grad in gradients if grad is not None]
+        found = [grad for grad in gradients if grad is not None]
+        if self._leaves_out() and _has_nan(found):
+            return self._made(once=True).infer(tensors)
+        return found
+
+    def _leaves_out(self) -> bool:
+        """Whether there are outputs without a gradient. Code that was made for all takes zeros for
+        theirs, and zero times an infinite slope is NaN, which would be in what others share with
+        them; in PyTorch nothing comes from there."""
+        given = zip(self._grads, self._of.net.sources, strict=True)
+        return any(grad is None and sources for grad, sources in given)
 
     def without_gradient(self, requested: Collection[int]) -> Iterable[int]:
         """None that are known yet: they have gradients of zeros."""
         return []
+
+
+def _has_nan(gradients: list[torch.Tensor]) -> bool:
+    """Whether a NaN is in gradients; those on a GPU are not waited for."""
+    if not all(x.device.type == "cpu" for x in gradients):
+        return False
+    norms: Any = torch._foreach_norm(gradients)  # pyright: ignore[reportPrivateImportUsage]
+    return bool(torch.stack(norms).sum().isnan())
 
 
 class _Net(torch.autograd.Function):

@@ -36,6 +36,7 @@ from rnncc.torch.applications import trace_once
 from rnncc.torch.attributes import put_quickly
 from rnncc.torch.autograd import apply
 from rnncc.torch.devices import check_tensor
+from rnncc.torch.fixing import with_fixed_sizes
 from rnncc.torch.leaves import is_for, is_read_for, keep_marks, without_marks
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.opening import opened
@@ -55,6 +56,8 @@ def backend(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
         with quiet():
             return _compiled(module)
     except CompileError as error:
+        if not isinstance(error, _Unneeded) and (run := _at_fixed_sizes(module)) is not None:
+            return run
         return _left(module, str(error))
 
 
@@ -64,6 +67,19 @@ put_quickly(backend)
 read_class_attributes(lambda tx: is_for(backend, tx.output))
 read_layers(lambda tx: is_for(backend, tx.output))
 keep_whole_where(lambda: is_read_for(backend))
+
+
+class _Unneeded(CompileError):
+    """A graph has no recurrent parts, or is an unrolled loop, whatever its sizes."""
+
+
+def _at_fixed_sizes(module: GraphModule) -> Callable[..., Any] | None:
+    with quiet(), suppress(CompileError):
+        if (fixed := with_fixed_sizes(module)) is not None:
+            run = _compiled(fixed.module)
+            fixed.guard()
+            return run
+    return None
 
 
 def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
@@ -156,13 +172,14 @@ def _check_worth(graph: GraphModule, rolled: Rolled) -> None:
     layers = any(t is RECURRENT or recurrent_kind(t) is not None for t in targets)
     cells = sum(t in CELLS or t in CELLS.values() for t in targets)
     repeats = 0 if rolled.unrolled is None else rolled.unrolled[1]
-    if repeats >= MOST_CELLS and cells > MOST_CELLS:
-        raise unrolled(rolled)
+    is_loop = repeats >= MOST_CELLS and cells > MOST_CELLS
+    if is_loop or (repeats and not (layers or cells or rolled.lengths)):
+        error = unrolled(rolled)
+        raise _Unneeded(error.location, error.what, error.hint)
     if not (layers or cells or rolled.lengths):
-        what = "a graph holds no recurrent layer, cell or loop"
-        raise CompileError("", what) if rolled.unrolled is None else unrolled(rolled)
+        raise _Unneeded("", "a graph holds no recurrent layer, cell or loop")
     if cells > MOST_CELLS:
-        raise CompileError("", f"a graph holds {cells} calls of cells: rnncc.torch.scan is a loop")
+        raise _Unneeded("", f"a graph holds {cells} calls of cells: rnncc.torch.scan is a loop")
 
 
 def _lowered(graph: GraphModule, fakes: Sequence[Any], names: dict[str, str]) -> Callable[..., Any]:

@@ -139,17 +139,31 @@ class Holdings:
     def changed(self) -> StatePlace | None:
         """A place where there is something else now, if there is one."""
         with torch._C.DisableTorchFunction():
-            return self._changed()
+            return next((place for place, _, _ in self._changes()), None)
 
-    def _changed(self) -> StatePlace | None:
+    def take_back(self) -> list[tuple[StatePlace, int | float]]:
+        """Put back numbers that others have replaced; gives where, and the others."""
+        with torch._C.DisableTorchFunction():
+            taken = [x for x in self._changes() if _is_number(*x)]
+        for place, old, _ in taken:
+            put(place.owner, place.key, old)
+        return [(place, new) for place, _, new in taken]
+
+    def _changes(self) -> Iterator[tuple[StatePlace, Any, Any]]:
+        """Places where there is something else now, with what was there and what is."""
         for owner, before in self._held:
             now = _held_by(owner)
             for key in (*before, *(key for key in now if key not in before)):
                 if isinstance(owner, torch.nn.RNNBase) and str(key).startswith("_flat_weight"):
                     continue  # which they list anew
-                if not _is_same(before.get(key, _NOTHING), now.get(key, _NOTHING)):
-                    return StatePlace(owner, key)
-        return None
+                pair = before.get(key, _NOTHING), now.get(key, _NOTHING)
+                if not _is_same(*pair):
+                    yield StatePlace(owner, key), pair[0][0], pair[1][0]
+
+
+def _is_number(place: StatePlace, old: Any, new: Any) -> bool:
+    numbers = all(isinstance(x, int | float) for x in (old, new))
+    return numbers and not isinstance(place.owner, FunctionType)
 
 
 def _held_by(x: Any) -> dict[Any, tuple[Any, int]]:

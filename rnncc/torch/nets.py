@@ -130,8 +130,13 @@ class TorchNet:
                 derived = known.setdefault(key, net)
         return derived
 
-    def gradients(self, seeded: Sequence[int], requested: Sequence[int]) -> TorchNet:
+    def gradients(
+        self, seeded: Sequence[int], requested: Sequence[int], once: bool = False
+    ) -> TorchNet:
         """The gradients of some inputs, given the inputs and those of some outputs.
+
+        Args:
+            once: whether nobody differentiates them again.
 
         Raises:
             CompileError: they are not known well enough to be differentiated again.
@@ -141,10 +146,10 @@ class TorchNet:
 
         def make(program: Program) -> Program:
             prefix = fresh_prefix(program, "d")
-            gradients = gradient_program(program, outputs, inputs, prefix)
+            gradients = gradient_program(program, outputs, inputs, prefix, once)
             return keep_outputs(gradients, [prefix + name for name in inputs])
 
-        return self.derived(("gradients", *outputs, None, *inputs), make)
+        return self.derived(("gradients", once, *outputs, None, *inputs), make)
 
     def tangents(self, of: Sequence[int]) -> TorchNet:
         """The tangents of the outputs of floats, given the inputs and the tangents of some.

@@ -32,7 +32,13 @@ from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before, is_changeable
 from rnncc.torch.scripted import IS_SCRIPT, UNSCRIPTED
 from rnncc.torch.transforms import outside_of_transforms
-from rnncc.torch.versions import compile_often, not_validating, quiet, reading_gradients
+from rnncc.torch.versions import (
+    compile_often,
+    not_validating,
+    quiet,
+    reading_gradients,
+    reading_silently,
+)
 
 _HOOKS: list[dict[int, Any]] = [
     getattr(torch.nn.modules.module, f"_global_{kind}_hooks")
@@ -80,6 +86,7 @@ def read(
             watching(guarded=True),
             quiet(),
             reading_gradients(),
+            reading_silently(),
             not_validating(),
         ):
             try:

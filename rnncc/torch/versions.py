@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import wraps
@@ -28,6 +29,11 @@ _LOGGERS = [
 ]
 
 
+_LEVELS = "debug", "info", "warning", "error", "exception", "critical", "log"
+_TELLING: frozenset[Any] = frozenset(
+    [print, warnings.warn]
+    + [getattr(owner, level) for owner in (logging, logging.Logger) for level in _LEVELS]
+)
 _reading = ThreadScope()
 
 
@@ -61,6 +67,20 @@ def reading_gradients() -> Generator[None]:
         yield
     finally:
         config.trace_autograd_ops = before
+
+
+@contextmanager
+def reading_silently() -> Generator[None]:
+    """A context in which Dynamo leaves out what code tells, by print, warnings or logging: it would
+    be told once a call, not once a step. Before PyTorch 2.13 it reads no code that tells something.
+    """
+    ignored: set[Any] = getattr(torch._dynamo.config, "ignore_logging_functions", set())
+    added = _TELLING - ignored
+    ignored |= added
+    try:
+        yield
+    finally:
+        ignored -= added
 
 
 @contextmanager

@@ -538,11 +538,6 @@ def changes_a_number(x, h):
     return h * m, h * n
 
 
-def random_numbers(x, h):
-    y = torch.rand_like(x) if x.sum() > 0 else h
-    return y, h * x
-
-
 REFUSED: dict[Cell, str] = {
     counts: "leaves the cell by other ways|changed in place",
     appends: "changes",
@@ -563,6 +558,5 @@ REFUSED: dict[Cell, str] = {
     is_true: "`is` true",
     of_one_or_a_number: "something else than true or false",
     changes_a_number: "may have given is changed in place",
-    random_numbers: "random numbers",
 }
 """Cells that are refused, and what is said."""

@@ -191,6 +191,18 @@ def returns_from_within(x, h):
     return h, torch.tanh(h + x)
 
 
+def fills(x, h):
+    n, share, y = 0, 1.0, h
+    while y.norm() > 0.3:
+        n += 1
+        share *= 0.5
+        one = torch.full((3,), n, dtype=torch.float64) * torch.full_like(x, share)
+        several = torch.tensor([n, 2, 3]) + torch.LongTensor([n])
+        kept = torch.full((3,), fill_value=2) + x.new_tensor([n, 1, n])
+        y = y * 0.5 + 1e-3 * one * x.new_full((), n) * several / kept
+    return torch.tanh(y + torch.full((3,), n)), h * x
+
+
 CELLS: list[Cell] = [
     fixed_point,
     returns,
@@ -200,6 +212,7 @@ CELLS: list[Cell] = [
     of_nests,
     begins_with_none,
     of_numbers,
+    fills,
 ]
 MODULES: list[Cell] = [
     breaks,
@@ -211,6 +224,7 @@ MODULES: list[Cell] = [
     assigns_in_its_test,
     of_items,
     by_helper,
+    fills,
 ]
 
 
@@ -283,9 +297,11 @@ def starts_with_a_number(x, h):
     return h + total, torch.tanh(h + x)
 
 
-def draws(x, h):
+def makes_of_a_float(x, h):
+    share = 1.0
     while h.norm() > 0.6:
-        h = h * torch.rand(())
+        share *= 0.5
+        h = h * torch.tensor([share])
     return h, torch.tanh(h + x)
 
 
@@ -297,6 +313,6 @@ REFUSED: dict[Cell, str] = {
     appends: r"changes (what it has not made|\[1\])",
     grows: r"makes torch.float64 \[6\] of torch.float64 \[3\]",
     starts_with_a_number: r"makes torch.float64 \[3\] of torch.int64 \[\]",
-    draws: "random numbers",
+    makes_of_a_float: "made of a number of the run is not known",
 }
 """Cells that are refused, and what is said."""

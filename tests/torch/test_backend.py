@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import tomllib
 import warnings
 from collections.abc import Generator
@@ -308,6 +309,47 @@ def test_buffers_that_share_memory_stay_with_pytorch() -> None:
     got = compiled(xs, ours[:4], ours[1:])
     torch.testing.assert_close(got, net(xs, theirs[:4], theirs[1:]))
     torch.testing.assert_close(ours, theirs)
+
+
+class Rooted(nn.Module):
+    """A layer, and code that computes with the number of steps in floats, or below zero."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GRU(3, 4, batch_first=True)
+
+    def forward(self, x: Any) -> tuple[Any]:
+        y, count = self.layer(x)[0], x.shape[1]
+        y = nn.functional.pad(y, (0, 0, 0, -count % 4)) / math.sqrt(count)
+        return (y[:, : math.ceil(count / 2)],)
+
+
+def test_sizes_without_a_formula_are_fixed() -> None:
+    net = Rooted()
+    compiled = torch.compile(net, backend=made.backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for steps in (5, 6, 9, 5):
+            x = torch.randn(2, steps, 3)
+            torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
+
+
+def test_graphs_that_stay_with_pytorch_keep_their_open_sizes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    layer, left = nn.GRU(3, 3), []
+    leave = made._left
+    monkeypatch.setattr(made, "_left", lambda *given: (left.append(given), leave(*given))[1])
+
+    def net(x: Any) -> Any:
+        return torch.linalg.svd(layer(x)[0][0])[1] / math.sqrt(x.shape[0])
+
+    compiled = torch.compile(net, backend=made.backend)
+    with pytest.warns(UserWarning, match="svd.default: operator is not supported"):
+        for steps in (4, 5, 6, 7):
+            x = torch.randn(steps, 3, 3)
+            torch.testing.assert_close(compiled(x), net(x))
+    assert len(left) == 2
 
 
 def test_what_is_not_supported_stays_with_pytorch() -> None:

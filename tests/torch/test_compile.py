@@ -591,6 +591,28 @@ def test_calls_that_a_module_counts(use: Any) -> None:
     assert (net.calls, net.counts) == (0, [0])
 
 
+class CountingWays(Counting):
+    """Counts in functions that both ways of a branch call, as solvers count evaluations."""
+
+    def counted(self, x: Any) -> Any:
+        self.calls += 1
+        return torch.tanh(self.linear(x))
+
+    def forward(self, x: Any) -> Any:
+        if not x.isfinite().all():
+            raise ValueError("not finite")
+        return self.counted(x) + 1 if x.sum() > 0 else self.counted(self.use(self, x))
+
+
+def test_calls_that_both_ways_of_a_branch_count() -> None:
+    net = CountingWays(lambda m, x: -x)
+    compiled = rt.compile(net, (torch.ones(3, 2),))
+    for x in (torch.rand(3, 2), -torch.rand(3, 2)):
+        torch.testing.assert_close(compiled(x), net(x), **CLOSE)
+    with pytest.raises(CompileError, match=r"changes CountingWays\.calls"):
+        rt.compile(CountingWays(CountingWays.counted), (torch.ones(3, 2),))
+
+
 class Elsewhere(nn.Module):
     """Keeps numbers where no attribute shows that they change."""
 

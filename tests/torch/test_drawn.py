@@ -133,6 +133,49 @@ STEPS_OPEN = ({0: torch.export.Dim("T")},)
 ALL_OPEN = ({0: torch.export.Dim("T"), 1: torch.export.Dim("N")},)
 
 
+def test_branches_draw() -> None:
+    def cell(x: Any, h: Any) -> Any:
+        if torch.rand(()) < 0.25:
+            chosen = torch.randint(0, 4, h.shape[:1])
+            h = h * torch.rand_like(h)
+        else:
+            chosen = torch.full(h.shape[:1], 5)
+        return chosen, h + x
+
+    xs, h = torch.zeros(STEPS, 40, 4), torch.ones(40, 4, requires_grad=True)
+    torch.manual_seed(0)
+    chosen, last = rt.scan(cell, xs, h)
+    (slope,) = torch.autograd.grad(last.sum(), h)
+    torch.testing.assert_close(slope, last.detach())  # it is linear
+    explored = (chosen < 5).all(1)
+    assert 0.15 < explored.float().mean() < 0.35
+    assert (explored | (chosen == 5).all(1)).all()
+    counts = torch.bincount(chosen[explored].flatten())
+    assert len(counts) == 4 and counts.min() > 0.9 * counts.max()
+    assert len(chosen[explored].unique(dim=0)) == explored.sum()
+
+
+def test_loops_on_values_draw() -> None:
+    """Each iteration of each step draws numbers of its own, in the test of the loop too."""
+    h = torch.ones(8, requires_grad=True)
+
+    def cell(x: Any, _: Any) -> Any:
+        n, product = 0, h
+        while torch.rand(()) < 0.75 and n < 60:
+            product = product * (0.5 + torch.rand_like(h))
+            n += 1
+        return (product, n + x), None
+
+    torch.manual_seed(0)
+    (products, counts), _ = rt.scan(cell, torch.zeros(STEPS), None)
+    assert 2.3 < counts.mean() < 3.7 and 0.18 < (counts == 0).float().mean() < 0.32
+    factors = products[counts == 1].detach().flatten()
+    assert factors.min() > 0.5 and factors.max() < 1.5
+    assert len(factors.unique()) > 0.95 * len(factors)
+    (slope,) = torch.autograd.grad(products.sum(), h)
+    torch.testing.assert_close(slope, products.detach().sum(0))
+
+
 def test_modules_draw_in_their_loops() -> None:
     """Exported with open sizes and with fixed ones, one after the other; the seed has a rival."""
     net, x = Looped(), torch.rand(7, 3, 4)

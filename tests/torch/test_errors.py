@@ -28,10 +28,6 @@ def branches(x: Any, h: Any) -> Any:
     return x, h * sum(bool(row.sum() > 0) for row in h)
 
 
-def checks(x: Any, h: Any) -> Any:
-    return torch.nn.functional.gaussian_nll_loss(h, x, h.exp()), h
-
-
 def drops(x: Any, h: Any) -> Any:
     return torch.poisson(h), h
 
@@ -92,11 +88,6 @@ def keeps(x: Any, h: Any) -> Any:
     return h, h
 
 
-def prints(x: Any, h: Any) -> Any:
-    print(h)
-    return h, h
-
-
 def draws(x: Any, h: Any) -> Any:
     return h * random.random(), h
 
@@ -113,7 +104,6 @@ CELLS = {
     keeps: "a step appends tensors to a list that it keeps",
     unsupported: r"test_errors.py:\d+: aten._linalg_svd.default: operator is not supported",
     branches: r"test_errors.py:\d+: branches: Python code depends on whether a tensor is true",
-    checks: r"test_errors.py:\d+: checks: Python code depends on whether a tensor is true",
     drops: r"test_errors.py:\d+: .*draw the numbers outside and give them as inputs",
     changes: r"test_errors.py:\d+: .*: a tensor that is given from outside is changed in place",
     reads: r"computes with a number that was in a tensor",
@@ -126,7 +116,6 @@ CELLS = {
     doubles: "the state has 1 tensors before a step and 2 after it",
     alone: "alone: a cell returns a pair, what goes out and the next state: `return h, h`",
     number: "'int' object",
-    prints: r"test_errors.py:\d+: prints: .* be compiled: print \(call it outside of the cell\)$",
     draws: r"test_errors.py:\d+: draws: .*: Random.random \(torch.rand draws in cells\)$",
     draws_by_numpy: r"number that .* NumPy drew \(keep it a tensor, as torch.rand draws\)$",
     times: r"test_errors.py:\d+: times: .*: time.time \(call it outside of the cell\)$",

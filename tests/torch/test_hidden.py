@@ -363,6 +363,15 @@ def without(x: Any) -> Any:
     return torch.tanh(x / scale + same + both)
 
 
+def filled(x: Any) -> Any:
+    """Fills what has only a shape in common with what has gradients."""
+    y, last = torch.zeros_like(x), 0.0
+    with torch.no_grad():
+        for t in reversed(range(len(x))):
+            y[t] = last = 0.5 * last + x[t]
+    return y * x
+
+
 @torch.no_grad()
 def mask(x: Any) -> Any:
     return torch.distributions.Bernoulli(probs=(x > 0).float()).sample()
@@ -374,6 +383,7 @@ KEPT: dict[str, Function] = {
     "detached": detaching,
     "data": lambda x: x.data * x + torch.zeros_like(x.data),
     "without": without,
+    "filled": filled,
     "sampled": lambda x: mask(x) * torch.sigmoid(x),
     "checkpoint": lambda x: checkpoint(torch.tanh, x, use_reentrant=False),
     "forward hook": halved,
@@ -393,7 +403,7 @@ def test_what_is_right_in_cells(name: str) -> None:
     torch.testing.assert_close(ours, gradients(lambda x, h: loop(cell, x, h)[0], XS, H), **CLOSE)
 
 
-@pytest.mark.parametrize("name", ["data", "checkpoint", "loop"])
+@pytest.mark.parametrize("name", ["data", "filled", "checkpoint", "loop"])
 def test_what_is_right_in_cells_within_modules(name: str) -> None:
     looped = Looped(KEPT[name])
     compiled = rt.compile(looped, (XS,))

@@ -86,6 +86,11 @@ OPERATORS: dict[str, Operator] = {
         F.gaussian_nll_loss(x, y, (x[:, 0] * y[:, 0]).square(), full=True)
         + F.gaussian_nll_loss(y, x, x.square() * (x > 0), reduction="sum", eps=0.1)
     ),
+    "covariances": lambda x, y, n: (
+        torch.cov(x, correction=0)
+        + torch.cov(y, fweights=n % 3 + 1, aweights=y[0].abs().detach()) * x[0].cov()
+        + torch.corrcoef(x) * torch.corrcoef(y[0])
+    ),
     "bags of rows": lambda x, y, n: F.embedding_bag(
         n[:4] % 3, x, torch.tensor([0, 1, 1]), mode="sum", per_sample_weights=y[0, :4]
     ),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import logging
 import threading
+import warnings
 from collections import OrderedDict
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -54,6 +56,64 @@ def test_a_loop_within_a_step_that_makes_its_masks() -> None:
     xs, h = sequence(4, 1)[..., :6].requires_grad_(), torch.zeros(1, 6)
     ours, theirs = (with_gradients(run(cell, xs, h), [xs]) for run in (rt.scan, loop))
     torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
+class Clip(torch.autograd.Function):
+    """Its backward is not linear in the gradient: there are no second derivatives."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return torch.sin(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad.clamp(-0.5, 0.5)
+
+
+def test_what_no_loss_hangs_on_makes_no_nan() -> None:
+    """What is only shown has an infinite slope at 0."""
+
+    def cell(x: Any, h: Any) -> Any:
+        return h.log() + x.sqrt(), torch.tanh(x + h)
+
+    def clipped(x: Any, h: Any) -> Any:
+        return h.log(), Clip.apply(x + h)
+
+    found = []
+    for run in (rt.scan, loop):
+        given = torch.zeros(3, 2, 3, requires_grad=True), torch.zeros(2, 3, requires_grad=True)
+        found.append(torch.autograd.grad(run(clipped, *given)[1].sum(), given))
+    torch.testing.assert_close(*found)
+
+    found = []
+    for run in (rt.scan, loop):
+        given = torch.zeros(3, 2, 3, requires_grad=True), torch.zeros(2, 3, requires_grad=True)
+        shown, last = run(cell, *given)
+        losses = last.square().sum() + last.sum(), last.sum() + shown.sum()
+        both = [torch.autograd.grad(loss, given, create_graph=True) for loss in losses]
+        found.append([*both, torch.autograd.grad(both[0][0].sum(), given)])
+    torch.testing.assert_close(*found, equal_nan=True)
+    assert found[0][0][0].isfinite().all() and found[0][1][0].isinf().any()
+
+
+def test_what_a_step_tells_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    logger = logging.getLogger("cells")
+
+    def cell(x: Any, h: Any) -> Any:
+        print(f"{h.shape}", h)
+        warnings.warn("my own words", stacklevel=1)
+        logger.info("%s", h)
+        logging.debug("a step")
+        h = torch.tanh(x + h)
+        return nn.functional.gaussian_nll_loss(h, x, h.exp()), h
+
+    xs, start = torch.randn(4, 2, 3), torch.zeros(2, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours = rt.scan(cell, xs, start)
+    assert not capsys.readouterr().out
+    with pytest.warns(UserWarning, match="my own words"):
+        torch.testing.assert_close(ours, loop(cell, xs, start), **CLOSE)
 
 
 def test_what_no_loss_hangs_on_has_no_gradient() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 import torch._decomp
 
-from rnncc.frontends.torch.losses import ASKING, multilabel_margin_loss
+from rnncc.frontends.torch.asking import ASKING
+from rnncc.frontends.torch.losses import multilabel_margin_loss
 from rnncc.frontends.torch.lower import translation_of
 from rnncc.frontends.torch.spectra import istft, stft
 

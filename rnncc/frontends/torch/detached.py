@@ -103,7 +103,8 @@ class _Histories:
         if node.op == "placeholder":
             carries = inputs.get(node.name, True)
         else:
-            carries = not self.cut and any(map(self.carries_gradients, node.all_input_nodes))
+            tracked = not self.cut and not _takes_only_shape(node)
+            carries = tracked and any(map(self.carries_gradients, node.all_input_nodes))
         differentiable = value.is_floating_point() or value.is_complex()
         self.carries[own] = carries and differentiable and node.target is not DETACH
         if same:
@@ -129,6 +130,14 @@ class _Histories:
     def carries_gradients(self, value: Any) -> bool:
         """Whether a node's result has gradients."""
         return isinstance(value, Node) and self.carries.get(self.of.get(value, -1), False)
+
+
+def _takes_only_shape(node: Node) -> bool:
+    """Whether a node makes a tensor like another, whose numbers it does not read: no gradients."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    space, _, name = node.target._schema.name.partition("::")
+    return space == "aten" and (name.endswith("_like") or name.startswith("new_"))
 
 
 def _memory(node: Node) -> Any:

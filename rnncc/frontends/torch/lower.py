@@ -20,7 +20,7 @@ from rnncc.frontends.torch.function_body import Environment, backward_nodes, low
 from rnncc.frontends.torch.function_op import WITH_GRADIENT
 from rnncc.frontends.torch.loops import Tensor, Tensors, flat, scan
 from rnncc.frontends.torch.node_context import BY_TENSORS, NodeContext, Translation, Value, location
-from rnncc.frontends.torch.randomness import Random
+from rnncc.frontends.torch.randomness import Random, draws
 from rnncc.frontends.torch.selected import Selections
 from rnncc.frontends.torch.sizes import floor_divide, remainder
 from rnncc.frontends.torch.trip_bounds import most_iterations
@@ -199,11 +199,14 @@ class _Lowering:
             context.refuse("complex numbers and conditions on sizes are not supported here")
         if not all(isinstance(x, torch.Tensor) for x in node.meta["val"]):
             context.refuse("branches that give different numbers of Python are not supported here")
-        consts = _values_of(operands)
+        drawn = self.random.handed_on(self.b) if draws(one) or draws(other) else []
+        consts = [*_values_of(operands), *drawn]
 
         def branch(graph: GraphModule) -> Branch:
             def body(b: Builder, held: Values, _: Values) -> list[Value]:
-                return lower_graph(graph, b, _refilled(operands, held), self.size, limit=self.limit)
+                random = self.random.within(*held[-2:]) if drawn else None
+                inputs = _refilled(operands, held)
+                return lower_graph(graph, b, inputs, self.size, random, self.limit)
 
             return body
 
@@ -224,25 +227,32 @@ class _Lowering:
         if not all(isinstance(x, SSAValue) for x in carried):
             what = "complex numbers and sizes that change from step to step are not supported here"
             NodeContext(self.b, node, self.size, self.random).refuse(what)
-        consts = _values_of(held)
+        drawn = self.random.handed_on(self.b) if draws(going) or draws(step) else []
+        consts = [*_values_of(held), *drawn]
+        most = most_iterations(node.args[2], going, step)
+        limit = self.limit if most is None else min(max(most, 1), self.limit)
 
-        def lowered(
-            b: Builder, graph: GraphModule, held_values: Values, carry: Values
-        ) -> list[Any]:
-            inputs = [*carry, *_refilled(held, held_values)]
-            return lower_graph(graph, b, inputs, self.size, limit=NESTED_LIMIT)
+        def lowered(b: Builder, graph: GraphModule, held_values: Values, carry: Values) -> Any:
+            """What a graph gives; where numbers are drawn, iterations are counted last."""
+            random = None
+            if drawn:
+                before = b.mul(held_values[-1], b.fill(limit, [], "i32"))
+                random = self.random.within(held_values[-2], b.add(before, carry[-1]))
+            inputs = [*carry[: len(carried)], *_refilled(held, held_values)]
+            return lower_graph(graph, b, inputs, self.size, random, NESTED_LIMIT)
 
         def goes_on(b: Builder, held_values: Values, carry: Values) -> SSAValue:
             return b.reshape(lowered(b, going, held_values, carry)[0], ())
 
         def body(b: Builder, held_values: Values, carry: Values) -> list[SSAValue]:
             new = lowered(b, step, held_values, carry[1:])
+            if drawn:
+                new = [*new, b.add(carry[-1], b.fill(1, [], "i32"))]
             return [goes_on(b, held_values, new), *new]
 
-        inits = [goes_on(self.b, consts, carried), *carried]
-        most = most_iterations(node.args[2], going, step)
-        limit = self.limit if most is None else min(max(most, 1), self.limit)
-        return repeat(self.b, consts, inits, body, limit)[1:]
+        starts = [*carried, self.b.fill(0, [], "i32")] if drawn else carried
+        inits = [goes_on(self.b, consts, starts), *starts]
+        return repeat(self.b, consts, inits, body, limit)[1 : 1 + len(carried)]
 
 
 _HIGHER: dict[Any, Callable[..., list[Any]]] = {

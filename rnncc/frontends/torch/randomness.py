@@ -55,6 +55,14 @@ class Random:
         """Those of a loop's body, given the seed and the iteration's number as values in there."""
         return Random(None, seed, iteration, self.streams)
 
+    def handed_on(self, b: Builder) -> list[SSAValue]:
+        """The seed and the iteration's number, which a branch or a loop within takes as values.
+
+        Raises:
+            CompileError: there can be no seed here.
+        """
+        return [self.begun(), b.fill(0, [], "i32") if self.iteration is None else self.iteration]
+
     def begun(self) -> SSAValue:
         """The seed, i32 of rank 0.
 

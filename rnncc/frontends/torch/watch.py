@@ -31,8 +31,8 @@ from torch.utils.hooks import BackwardHook
 
 from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.answers import Answers
+from rnncc.frontends.torch.asking import ASKING
 from rnncc.frontends.torch.checks import checked, expected
-from rnncc.frontends.torch.losses import ASKING
 from rnncc.frontends.torch.readings import (
     CHANGES,
     HOOKS,
@@ -158,7 +158,7 @@ class Questions(TorchFunctionMode):
         name = _name_of(func)
         asked = name in HOOKS | STATUS | CHANGES
         if asked or func in (SWITCH, torch.Tensor.__bool__):
-            frame = _asking_frame(sys._getframe(1))
+            frame = asking_frame(sys._getframe(1))
             asked = asked and not is_own_question(name, frame.f_code)
             if (answer := _answer(func, args, frame, asked)) is not None:
                 return answer
@@ -170,7 +170,7 @@ class Questions(TorchFunctionMode):
             return args[0].detach()
         found = func(*args, **(kwargs or {}))
         if name in CALLS and _has_float(found):
-            frame = _asking_frame(sys._getframe(1))
+            frame = asking_frame(sys._getframe(1))
             note_taken(frame.f_code, list(frame.f_code.co_positions())[frame.f_lasti // 2])
         return found
 
@@ -273,7 +273,7 @@ def _name_of(function: Any) -> str:
     return name
 
 
-def _asking_frame(frame: Any) -> Any:
+def asking_frame(frame: Any) -> Any:
     """That of the code that called PyTorch; other modes pass the call on."""
     passing = (PYTORCH + "overrides.py", PYTORCH + "_tensor.py")
     while frame.f_code.co_filename in passing or frame.f_code.co_name == "__torch_function__":

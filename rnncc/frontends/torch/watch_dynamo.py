@@ -26,10 +26,12 @@ from torch._dynamo.variables.distributed import BackwardHookVariable
 from torch._dynamo.variables.lists import ListVariable, SliceVariable, TupleVariable
 from torch._dynamo.variables.misc import AutogradFunctionVariable
 from torch._dynamo.variables.tensor import SymNodeVariable, TensorVariable
+from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch import counters
+from rnncc.frontends.torch.asking import ASKING
 from rnncc.frontends.torch.checks import checked, expected_at
 from rnncc.frontends.torch.function_op import applied, in_order, is_once, methods_of
 from rnncc.frontends.torch.module_buffers import read_buffers
@@ -80,6 +82,7 @@ def patch_dynamo() -> None:
     _take_checks()
     _keep_attributes()
     _detach_data()
+    _take_asking()
     read_regions(_in_dynamo)
 
     def check_hook(tx: Any, *_: Any) -> None:
@@ -208,6 +211,21 @@ def _checking(own: Any) -> Any:
             tx.jump(step)
 
     return jump
+
+
+def _take_asking() -> None:
+    """Let functions of PyTorch that ask what tensors hold be ours; Dynamo would not look inside."""
+    kind: Any = TorchInGraphFunctionVariable
+    own = kind.call_function
+
+    @wraps(own)
+    def call_function(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+        instead = ASKING.get(variable.value) if readings.stack else None
+        if instead is None:
+            return own(variable, tx, args, kwargs)
+        return VariableTracker.build(tx, instead).call_function(tx, args, kwargs)
+
+    kind.call_function = call_function
 
 
 def _keep_attributes() -> None:

@@ -4,6 +4,7 @@
 written anew from its source (`rewriting.py`), with the ways of the branch, or the test and the body
 of the loop, as functions (`ways.py`, from pieces of `syntax.py`; `assignments.py` tells which
 variables these hand on). `jumps.py` takes `break`, `continue` and `return` out of loops,
-`counted.py` finds numbers that change. The new code calls `run.py` and `loops.py`. What that leaves
-in a graph becomes `torch.cond` and `torch.while_loop` (`rnncc.frontends.torch.regions`).
+`counted.py` finds numbers that change, `filled.py` what makes tensors of them. The new code calls
+`run.py` and `loops.py`. What that leaves in a graph becomes `torch.cond` and `torch.while_loop`
+(`rnncc.frontends.torch.regions`).
 """

@@ -20,6 +20,7 @@ from types import CodeType
 from typing import Any
 
 from rnncc.records import record
+from rnncc.torch.branching.filled import FillCalls
 from rnncc.torch.branching.syntax import (
     OWN,
     ScalarCalls,
@@ -188,6 +189,7 @@ def _begin(function: ast.FunctionDef) -> None:
     """Let a user's function that has branches begin with the choice of its old and new code."""
     old: list[ast.stmt] | None = getattr(function, "old", None)
     if old is not None:
+        function.body = [FillCalls().visit(statement) for statement in function.body]
         names = [ast.alias("run", OWN)]
         ways = ast.If(called("reading"), function.body, old)
         function.body = [ast.ImportFrom("rnncc.torch.branching", names, 0), ways]

@@ -18,7 +18,8 @@ from rnncc.frontends.torch.marks import choose, forgotten, mark
 from rnncc.frontends.torch.readings import readings
 from rnncc.frontends.torch.watch_regions import alone, disagree
 from rnncc.torch.branching.chosen import ChosenFunction, ReadFunction, may_be_chosen
-from rnncc.torch.branching.effects import check_unchanged, held_by
+from rnncc.torch.branching.effects import Numbers, held_by, leave_numbers, numbers_left
+from rnncc.torch.branching.filled import filled  # noqa: F401
 from rnncc.torch.branching.loops import repeated  # noqa: F401
 from rnncc.torch.branching.values import (
     Unbound,
@@ -58,7 +59,7 @@ def blank(value: Any, test: Any, yes: Way, no: Way, held: Sequence[Any], place: 
         return value
     before = held_by((yes, no, held))
     found = forgotten(as_flag(test), lambda: [way(*held)[place] for way in (yes, no)])
-    check_unchanged(before, "branch")
+    numbers_left(before)
     return next((blanks(x) for x in found if x is not None), None)
 
 
@@ -160,7 +161,11 @@ def _in_turn(flag: torch.Tensor, yes: Way, no: Way, held: Sequence[Any]) -> tupl
     """Both ways, one after the other, with marks."""
     before = held_by((yes, no, held))
     mark(flag, 0)
-    ways = [_way(flag, number, way, held, before) for number, way in enumerate((yes, no))]
+    ways, numbers = zip(
+        *(_way(flag, number, way, held, before) for number, way in enumerate((yes, no))),
+        strict=True,
+    )
+    leave_numbers(*numbers)
     return tuple(_joined(flag, one, other) for one, other in zip(*ways, strict=True))
 
 
@@ -177,12 +182,12 @@ def _joined(flag: torch.Tensor, one: Any, other: Any) -> Any:
 
 def _way(
     flag: torch.Tensor, number: int, way: Way, held: Sequence[Any], before: Any
-) -> tuple[Any, ...]:
-    """What one of two ways gives, and a mark behind it."""
+) -> tuple[tuple[Any, ...], Numbers]:
+    """What one of two ways gives, with the numbers that it left, and a mark behind it."""
     values = alone("branch", way, *held)
-    check_unchanged(before, "branch")
+    numbers = numbers_left(before)
     mark(flag, number + 1)
-    return values
+    return values, numbers
 
 
 def _merged(flag: torch.Tensor, one: Any, other: Any) -> Any:

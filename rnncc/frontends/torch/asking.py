@@ -1,0 +1,71 @@
+# pyright: basic, reportMissingImports=false
+"""Functions of PyTorch that ask what tensors hold, as other operators, which do not."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from rnncc.frontends.torch.checks import checked
+
+
+def _gaussian_nll_loss(
+    x: Any,
+    target: Any,
+    var: Any,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """PyTorch's own asks whether a variance is negative where no question is seen."""
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(f"{reduction} is not valid")
+    if isinstance(var, float):
+        var = torch.full_like(x, var)
+    if var.shape != x.shape:
+        differ = [size for size, own in zip(x.shape, var.shape, strict=False) if size != own]
+        if x.shape[:-1] == var.shape:
+            var = var.unsqueeze(-1)
+        elif x.dim() != var.dim() or len(differ) != 1 or 1 not in var.shape:
+            raise ValueError("var is of incorrect size")
+    checked((var >= 0).all(), True)
+    var = var.detach().clamp_min(eps) + (var - var.detach())  # the slope is that without a bound
+    loss = 0.5 * (var.log() + (x - target) ** 2 / var)
+    loss = loss + 0.5 * math.log(2 * math.pi) if full else loss
+    return loss.mean() if reduction == "mean" else loss.sum() if reduction == "sum" else loss
+
+
+def _cov(x: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    """PyTorch's own asks whether the weights are negative, and whether there are enough rows."""
+    x = x.reshape(1, -1) if x.dim() < 2 else x
+    x = x if x.is_floating_point() or x.is_complex() else x.to(torch.get_default_dtype())
+    if fweights is None and aweights is None:
+        centred = x - x.mean(1, keepdim=True)
+        return (centred @ centred.mT.conj() / max(x.shape[1] - correction, 0)).squeeze()
+    weights: Any = fweights if aweights is None else aweights
+    if fweights is not None and aweights is not None:
+        weights = fweights * aweights
+    checked((weights >= 0).all(), True)
+    total = weights.sum()
+    less = correction if aweights is None else correction * (weights * aweights).sum() / total
+    centred = x - ((x * weights).sum(1) / total).unsqueeze(1)
+    return (centred @ (centred * weights).mT.conj() / (total - less).clamp_min(0)).squeeze()
+
+
+def _corrcoef(x: Any) -> Any:
+    """It is made of the other one."""
+    found = _cov(x)
+    if found.dim() == 0:
+        return found / found
+    deviations = found.diagonal().sqrt()
+    return (found / deviations.unsqueeze(1) / deviations).clamp(-1, 1)
+
+
+ASKING: dict[Any, Any] = {
+    torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
+    **dict.fromkeys((torch.cov, torch.Tensor.cov), _cov),
+    **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _corrcoef),
+}
+"""What takes their place."""

@@ -1,0 +1,79 @@
+# pyright: basic, reportMissingImports=false
+"""Tensors that code makes of numbers, `torch.full(size, n)`, where a number has become a tensor.
+
+Python's numbers are tensors of rank 0 once a loop or a branch on a tensor's value has changed them.
+PyTorch would ask for their values.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from rnncc.torch.branching.syntax import called, like
+from rnncc.torch.branching.values import is_tensor
+
+_MAKING = "full", "full_like", "new_full", "tensor", "LongTensor", "as_tensor", "new_tensor"
+
+
+class FillCalls(ast.NodeTransformer):
+    """Lets calls that make tensors of numbers take those that are tensors."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """A call of `torch.full`, or of something else's method of that name."""
+        self.generic_visit(node)
+        if not isinstance(node.func, ast.Attribute) or node.func.attr not in _MAKING:
+            return node
+        call = called("filled", node.func.value, ast.Constant(node.func.attr), *node.args)
+        call.keywords = node.keywords
+        return like(node, call)
+
+
+def filled(owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """`owner.name(*args, **kwargs)`, which may make a tensor of numbers that are tensors."""
+    if owner is torch or isinstance(owner, torch.Tensor):
+        if name in ("full", "new_full", "full_like"):
+            return _of_one(owner, name, args, kwargs)
+        if args and isinstance(args[0], list | tuple) and _has_tensor(args[0]):
+            return _of_several(owner, name, *args, **kwargs)
+    return getattr(owner, name)(*args, **kwargs)
+
+
+def _of_one(owner: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A tensor that has one number everywhere."""
+    value: Any = args[1] if len(args) > 1 else kwargs.get("fill_value")
+    if not is_tensor(value) or value.dim():
+        return getattr(owner, name)(*args, **kwargs)
+    kwargs = {**kwargs, "fill_value": 0}
+    if name == "full" and kwargs.get("dtype") is None:
+        is_float = value.is_floating_point()
+        kwargs["dtype"] = torch.get_default_dtype() if is_float else value.dtype
+    return getattr(owner, name)(*args[:1], *args[2:], **kwargs).copy_(value.detach())
+
+
+def _of_several(owner: Any, name: str, data: Any, **kwargs: Any) -> Any:
+    """A tensor of the numbers in lists."""
+    made, dtype = _stacked(data), kwargs.pop("dtype", None)
+    if dtype is None:
+        dtype = {"LongTensor": torch.int64, "new_tensor": getattr(owner, "dtype", None)}.get(name)
+    if dtype is None and made.dtype == torch.float64:
+        # what has become of Python's numbers and what was a tensor have different types then
+        raise TypeError("the type of a tensor that is made of a number of the run is not known")
+    if any(value is not None for value in kwargs.values()):
+        raise TypeError("a tensor that is made of a number of the run takes its type alone")
+    return made if dtype is None else made.to(dtype)
+
+
+def _stacked(data: Any) -> torch.Tensor:
+    if isinstance(data, list | tuple):
+        return torch.stack([_stacked(part) for part in data])
+    return data.detach() if isinstance(data, torch.Tensor) else torch.tensor(data)
+
+
+def _has_tensor(data: Any) -> bool:
+    if isinstance(data, list | tuple):
+        return any(_has_tensor(part) for part in data)
+    return is_tensor(data)
