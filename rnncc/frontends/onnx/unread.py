@@ -14,6 +14,7 @@ BY_DEFINITION: tuple[str, ...] = (
     *("CausalConvWithState", "LinearAttention", "SwiGLU"),
     *("HammingWindow", "HannWindow", "NegativeLogLikelihoodLoss"),
     *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
+    *(f"{CONTRIBUTED}.CausalConvWithState", f"{CONTRIBUTED}.LinearAttention"),
 )
 """Operators that are read as the standard defines them by others."""
 
