@@ -111,7 +111,9 @@ def test_casts_on_which_readers_differ(kind: str, number: float) -> None:
     """ONNX Runtime rounds to integers below 8 bits, and floats of 8 bits may overflow to NaN."""
     to = TensorProto.DataType.Value(kind)
     nodes = [node("Cast", "c", "d", to=to), node("Cast", "d", "f", to=1), node("Add", "x f", "y")]
-    made = model(nodes, [info("x", [1])], [info("y", None)], {"c": np.float32([number])}, 25)
+    made = model(
+        nodes, [info("x", [1])], [info("y", None)], {"c": np.array([number], np.float32)}, 25
+    )
     with pytest.raises(CompileError, match="casts to"):
         interpreted(made, {"x": np.zeros(1, np.float32)})
 
