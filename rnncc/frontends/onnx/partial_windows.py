@@ -1,4 +1,4 @@
-"""Convolutions along the axis of rows whose number the run decides, and pads around these.
+"""Convolutions and pools along the axis of rows whose number the run decides, and pads around.
 
 Behind the rows that count stands what pads hold, so that each window that there is with so many
 rows has the elements that it would have without the others.
@@ -13,12 +13,14 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.counted import one_that_fits
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.conv import Geometry, windows_of
+from rnncc.frontends.onnx.ops.pooling import pool_windows
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.partial_batches import Operands, only, pads_around
 from rnncc.frontends.onnx.partial_edges import mirrored
-from rnncc.frontends.onnx.partial_sums import with_others
+from rnncc.frontends.onnx.partial_sums import neutral, with_others
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
+from rnncc.nn.windows import Window
 
 SPACE = 2
 """The first axis that windows lie along."""
@@ -40,14 +42,35 @@ def convolved(name: str) -> Move:
         if not around.is_static or (_same(n) and window.stride > 1):
             return None
         n.inputs[0] = with_others(n, x, 0)
-        result, more = n.built_as(name), int(around) - window.reach
-        if (more, window.stride) == (-1, 1):
-            return Partial.counted(result, x.axis, x.count)
-        left = _added(n, x.count, more)
-        steps = n.b.div(left, n.full(window.stride, left)) if window.stride > 1 else left
-        return Partial.counted(result, x.axis, _added(n, steps, 1))
+        return Partial.counted(n.built_as(name), x.axis, _number_of(n, window, x.count))
 
     return move
+
+
+def pooled(n: Node, inputs: Operands) -> Partial | None:
+    """The largest element, or the mean, of each window of rows that count; means take no pads."""
+    x, means = only(inputs), n.op.op_type == "AveragePool"
+    if x is None or x.count is None or x.axis < SPACE or any(n.op.output[1:]):
+        return None
+    if _same(n) or n.flag("ceil_mode", 0):
+        return None
+    window = pool_windows(n)[x.axis - SPACE]
+    other = neutral("Sum" if means else "Max", x.dtype)
+    if other is None or (means and window.pads != (0, 0) and not n.flag("count_include_pad", 0)):
+        return None
+    n.inputs[0] = with_others(n, x, other)
+    result = n.built_as(n.op.op_type)
+    return Partial.counted(result, x.axis, _number_of(n, window, x.count))
+
+
+def _number_of(n: Node, window: Window, count: SSAValue) -> SSAValue:
+    """How many windows so many rows have, with pads of known sizes around."""
+    more = sum(int(Dim.of(pad)) for pad in window.pads) - window.reach
+    if (more, window.stride) == (-1, 1):
+        return count
+    left = _added(n, count, more)
+    steps = n.b.div(left, n.full(window.stride, left)) if window.stride > 1 else left
+    return _added(n, steps, 1)
 
 
 def transposed(n: Node, inputs: Operands) -> Partial | None:
