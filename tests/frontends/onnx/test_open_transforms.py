@@ -120,3 +120,11 @@ def test_images_moved_by_matrices(corners: int) -> None:
         theta, x = rng.standard_normal((n, 2, 3)), rng.standard_normal((n, 2, h, w))
         given = {"theta": theta.astype(np.float32), "x": x.astype(np.float32)}
         assert_close(interpreted(made, given), by_onnxruntime(made, given))
+
+
+def test_matrices_that_do_not_fit() -> None:
+    inputs, outputs = [info("theta", ["N", 2, 3])], [info("y", None)]
+    for size in ([2, 1, 4, 5, 6], [2], [2, 1, 4]):
+        sizes = {"sizes": np.array(size)}
+        with pytest.raises(CompileError, match="has matrices of shape N x 2 x 3 for a tensor"):
+            imported(model([node("AffineGrid", "theta sizes", "y")], inputs, outputs, sizes, 20))

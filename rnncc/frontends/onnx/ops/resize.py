@@ -240,14 +240,14 @@ def _affine_grid(n: Node) -> SSAValue:
 
     Refused: elements other than floats.
     """
-    theta, (batch, _, *sizes) = n.x(0, FLOATS), n.sizes(1)
-    rank, dims = len(sizes), n.dims()
-    shown = f"has matrices of shape {shape_text(dims)} for {rank} axes and a batch of {batch}"
+    theta, size, dims = n.x(0, FLOATS), n.sizes(1), n.dims()
+    rank = len(size) - 2
+    shown = f"has matrices of shape {shape_text(dims)} for a tensor of shape {shape_text(size)}"
     if rank not in (2, 3) or dims[1:] != (rank, rank + 1):
         raise n.error(shown)
-    if dims[0] != batch:
-        raise n.differ(dims[:1], [batch], shown)
-    return affine_grid(n.b, theta, sizes, n.flag("align_corners"))
+    if dims[0] != size[0]:
+        raise n.differ(dims[:1], size[:1], shown)
+    return affine_grid(n.b, theta, size[2:], n.flag("align_corners"))
 
 
 OPERATORS: dict[str, OnnxOperator] = {
