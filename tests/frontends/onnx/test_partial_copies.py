@@ -157,3 +157,15 @@ def test_means_within_pads_are_refused() -> None:
     nodes = [node("Compress", "x c", "r", axis=2), pool]
     with pytest.raises(CompileError, match="number of rows the run decides"):
         imported(model(nodes, inputs, [info("y", None)]))
+
+
+@pytest.mark.parametrize("auto", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("taps", "stride"), [(3, 2), (4, 3), (2, 3)])
+def test_a_window_for_each_stride(taps: int, stride: int, auto: str) -> None:
+    """How many rows count decides the pads around them."""
+    conv = node("Conv", "r w", "y", auto_pad=auto, strides=[stride, 1])
+    nodes = [node("Compress", "x c", "r", axis=2), conv]
+    inputs = [info("x", [1, 2, "N", 4]), info("c", ["N"], "i1")]
+    made = model(nodes, inputs, [info("y", None)], {"w": rows(6 * taps, 2).reshape(3, 2, taps, 2)})
+    calls = [(7, (1, 0, 1, 1, 0, 1, 0)), (3, (1, 0, 0)), (8, (1, 1, 1, 1, 0, 1, 1, 0))]
+    compared(made, [{"x": rows(2 * n).reshape(1, 2, n, 4), "c": flags(*c)} for n, c in calls])
