@@ -1,7 +1,8 @@
-"""Elements of a tensor at computed places, between its own: sums of neighbours."""
+"""Elements of a tensor at computed places, between its own: sums of neighbours; grids of places."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from itertools import product as combinations
 
@@ -11,7 +12,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.arithmetic import plus, times
-from rnncc.nn.axes import move_axis
+from rnncc.nn.axes import along, move_axis
 from rnncc.nn.resizing import REACH, weight_at
 
 PADDINGS = ("zeros", "border", "reflection")
@@ -96,3 +97,33 @@ def _held(
     number = b.cast(b.maximum(b.minimum(place, last), zero), "i64")
     always = b.broadcast(b.fill(1, (), "i1"), dims_of(place), [])
     return number, inside if padding == "zeros" else always
+
+
+def affine_grid(b: Builder, theta: SSAValue, sizes: Sequence[Dim], align_corners: bool) -> SSAValue:
+    """y[n, o..., i] = Σ_j theta[n, i, j] · place(o)[j] + theta[n, i, r]: the grid of `grid_sample`
+    whose places are those of each element of a tensor, moved by a matrix.
+
+    Args:
+        theta: [N, r, r + 1]
+        sizes: D1, ..., Dr; y is [N, D1, ..., Dr, r].
+        align_corners: as in `grid_sample`; the only element of an axis is at 1 then.
+    """
+    batch, rank, columns = dims_of(theta)[0], len(sizes), list[SSAValue]()
+    for number in range(rank + 1):
+        column = b.slice(theta, 2, number, 1)
+        columns.append(b.reshape(column, (batch, *[1] * rank, rank)))
+    parts = list[SSAValue]()
+    for axis, size in enumerate(sizes):
+        place = along(b, _middles(b, size, dtype_of(theta), align_corners), axis + 1, rank + 2)
+        parts.append(b.mul(columns[rank - 1 - axis], place))
+    return reduce(b.add, reversed(parts), columns[rank])
+
+
+def _middles(b: Builder, size: Dim, dtype: str, align_corners: bool) -> SSAValue:
+    """The places of an axis' elements, from -1 to 1."""
+    n, number = b.cast(b.size(size), dtype), b.cast(b.iota((size,), 0, "i64"), dtype)
+    if not align_corners:
+        return plus(b, b.div(plus(b, times(b, number, 2.0), 1.0), n), -1.0)
+    last = plus(b, n, -1.0)
+    behind = b.div(b.sub(last, number), b.maximum(last, b.full_like(last, 1.0)))
+    return plus(b, times(b, behind, -2.0), 1.0)

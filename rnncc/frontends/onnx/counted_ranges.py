@@ -6,7 +6,7 @@ import math
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import count_of, most_counted
+from rnncc.frontends.onnx.counted import count_of, most_counted, one_that_fits
 from rnncc.frontends.onnx.node import FLOATS, Node
 from rnncc.frontends.onnx.offsets import integers_behind, parted
 from rnncc.frontends.onnx.partial import Partial
@@ -25,12 +25,12 @@ FAR = 1 << 61
 def counted_range(n: Node) -> Partial | None:
     """start, start + delta, ... below a computed limit, where something bounds how many these are;
     None where nothing does, or where the limit is that of no such range."""
-    if n.value(0).made is not None:
-        return _from_computed(n)
+    if n.value(0).made is not None or n.value(2).made is not None:
+        return _computed(n)
     limit = n.value(1)
     if limit.made is None or limit.dtype not in LIMITS or product(limit.dims) != 1:
         return None
-    if n.scope.model.training or n.value(2).made is not None:
+    if n.scope.model.training:
         return None
     start, delta = (float(n.scalar(at)) for at in (0, 2))
     if not (math.isfinite(start) and math.isfinite(delta) and delta):
@@ -52,21 +52,20 @@ def counted_range(n: Node) -> Partial | None:
     return Partial.counted(Value.computed(number), 0, count)
 
 
-def _from_computed(n: Node) -> Partial | None:
-    """start, start + delta, ... of integers, from a computed one on: as many as the user bounds."""
+def _computed(n: Node) -> Partial | None:
+    """start, start + delta, ... of integers, where start or delta is computed: as many as the user
+    bounds; a call fails whose delta is 0."""
     b, most, dtype = n.b, n.scope.model.max_iterations, n.value(0).dtype
-    if most is None or n.scope.model.training or n.value(2).numbers is None:
+    if most is None or n.scope.model.training or dtype not in ("i32", "i64"):
         return None
-    ends = [n.value(at) for at in (0, 1)]
-    if dtype not in ("i32", "i64") or any(product(end.dims) != 1 for end in ends):
+    if any(product(n.dims(at)) != 1 for at in range(3)):
         return None
-    delta = int(n.scalar(2))
-    if not delta:
-        return None
-    first, behind = (b.reshape(b.cast(n.x(at), "i64"), ()) for at in (0, 1))
-    steps = _whole_steps(n, first, behind, delta)
-    count = count_of(n, b.maximum(steps, n.full(0, steps)), Dim.of(0), most)
-    number = b.mul(b.iota((most,), 0, "i64"), n.full(delta, first))
+    first, behind, delta = (b.reshape(b.cast(n.x(at), "i64"), ()) for at in range(3))
+    zero = n.full(0, delta)
+    steps = b.maximum(_whole_steps(n, first, behind, delta), zero)
+    steps = one_that_fits(b, steps, b.compare("ne", delta, zero))
+    count = count_of(n, steps, Dim.of(0), most)
+    number = b.mul(b.iota((most,), 0, "i64"), delta)
     number = b.cast(b.add(number, first), dtype)
     return Partial.counted(Value.computed(number), 0, count)
 
@@ -93,16 +92,17 @@ def _steps(n: Node, behind: SSAValue, start: float, delta: float) -> SSAValue:
         steps = b.cast(b.round("ceil", b.div(span, n.full(delta, span))), "i64")
     else:
         behind = b.cast(behind, "i64")
-        steps = _whole_steps(n, n.full(start, behind), behind, int(delta))
+        steps = _whole_steps(n, n.full(start, behind), behind, n.full(delta, behind))
     return b.maximum(steps, n.full(0, steps))
 
 
-def _whole_steps(n: Node, first: SSAValue, behind: SSAValue, delta: int) -> SSAValue:
+def _whole_steps(n: Node, first: SSAValue, behind: SSAValue, delta: SSAValue) -> SSAValue:
     """How many steps lie between two int64, below 0 where they go the other way."""
-    b = n.b
+    b, zero = n.b, n.full(0, delta)
     # what follows stays within 64 bits; there is no room for as many numbers
     ends = (b.minimum(b.maximum(e, n.full(-FAR, e)), n.full(FAR, e)) for e in (first, behind))
     first, behind = ends
-    span = b.sub(behind, first) if delta > 0 else b.sub(first, behind)
-    size = n.full(abs(delta), span)
+    upwards = b.compare("gt", delta, zero)
+    span = b.select(upwards, b.sub(behind, first), b.sub(first, behind))
+    size = b.minimum(b.select(upwards, delta, b.sub(zero, delta)), n.full(2 * FAR, delta))
     return b.div(b.add(span, b.sub(size, n.full(1, span))), size)

@@ -23,7 +23,14 @@ KINDS = {
     **{"u8": 2, "i8": 3, "u16": 4, "i16": 5, "f16": 10, "u32": 12, "u64": 13, "bf16": 16},
 }
 """The numbers of element types in ONNX."""
-
+STANDARDISED = 27
+"""The opset in which the standard took over some of ONNX Runtime's own operators."""
+EXTENSIONS: dict[str, int] = {
+    **{"ndim": 1, "dilation": 1, "channels_last": 0, "state_window": 0, "state_length": 0},
+    **{"state_update_capacity": 0, "state_channels_last": -1},
+    **{"input_channels": 0, "input_channel_offset": 0},
+}
+"""Attributes of these that the standard's form lacks -> the value at which they do nothing."""
 
 FunctionKey = tuple[str, str, str]
 
@@ -143,6 +150,25 @@ def definition_of(node: Node, schema: Any) -> Any:
         raise node.unsupported("has no definition by other operators for these inputs")
     _add_defaults(function, schema)
     return function
+
+
+def standard_form(op: NodeProto, location: Location) -> tuple[NodeProto, int]:
+    """One of ONNX Runtime's own operators as that of the standard which it became, and the opset.
+
+    Raises:
+        Unsupported: it has an attribute that the standard's lacks.
+    """
+    copy = type(op)()
+    copy.CopyFrom(op)
+    copy.domain = ""
+    del copy.attribute[:]
+    for attribute in op.attribute:
+        if attribute.name not in EXTENSIONS:
+            copy.attribute.add().CopyFrom(attribute)
+        elif attribute.i != EXTENSIONS[attribute.name]:
+            what = f"has {attribute.name} = {attribute.i}, supported: {EXTENSIONS[attribute.name]}"
+            raise Unsupported(location, what)
+    return copy, STANDARDISED
 
 
 def _add_defaults(function: Any, schema: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -150,7 +150,9 @@ class Node:
 
     def built_as(self, name: str) -> Value:
         """The first result of an operator on the inputs and attributes that the node has now."""
-        return self.scope.value(self, 0, self.scope.model.operators[name].build(self))
+        built = self.scope.model.operators[name].build(self)
+        results = cast("list[Result]", built if isinstance(built, list) else [built])
+        return self.scope.value(self, 0, results[0])
 
     def bits(self, index: int) -> SSAValue:
         """An input of uint64 as the int64 of its bits."""

@@ -20,7 +20,7 @@ from rnncc.frontends.onnx.partial_batches import Operands, only
 from rnncc.frontends.onnx.partial_copies import einsum, resized, squeezed, tiled
 from rnncc.frontends.onnx.partial_shapes import reshaped
 from rnncc.frontends.onnx.partial_sums import contracted, with_others
-from rnncc.frontends.onnx.partial_windows import convolved, padded, transposed
+from rnncc.frontends.onnx.partial_windows import convolved, padded, pooled, transposed
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
@@ -222,6 +222,7 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     **dict.fromkeys(("Resize", "Upsample"), resized),
     "Concat": _joined,
     **{name: convolved(name) for name in ("Conv", "com.microsoft.FusedConv")},
+    **dict.fromkeys(("MaxPool", "AveragePool"), pooled),
     "ConvTranspose": transposed,
     "Pad": padded,
 }

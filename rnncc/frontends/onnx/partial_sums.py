@@ -27,6 +27,7 @@ from rnncc.nn.reduction import reduce_keepdims
 _SUMS = ("Sum", "Mean", "L1", "L2", "SumSquare", "LogSum")
 _NORMS = {"Softmax": -math.inf, "LogSoftmax": -math.inf, "Hardmax": -math.inf, "LpNormalization": 0}
 """What changes nothing in them."""
+_GLOBAL = ("GlobalAveragePool", "GlobalMaxPool")
 CHANNELS = 1
 """The axis of channels."""
 _ORDERED = (*FLOATS, *LIMITS, "i32", "i64")
@@ -46,10 +47,12 @@ def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> li
         return _place(n, operator, x)
     if name == "InstanceNormalization" and x.axis >= CHANNELS + 1:
         return [_channels_normed(n, x)]
+    if name in _GLOBAL and x.axis >= CHANNELS + 1 and x.dtype in FLOATS:
+        return [_globally_pooled(n, operator, x)]
     kind = name.removeprefix("Reduce")
     if kind == name or x.axis not in (axes := reduced_axes(n)):
         return None
-    other = _neutral(kind, x.dtype)
+    other = neutral(kind, x.dtype)
     if other is None:
         return None
     n.inputs[0] = with_others(n, x, other)
@@ -91,15 +94,10 @@ def _normed(n: Node, operator: OnnxOperator, x: Partial, name: str) -> list[Any]
 
 def _channels_normed(n: Node, x: Partial) -> Partial:
     """(X - mean) / √(variance + epsilon) · scale + B of the rows that count, for each channel."""
-    b, axes = n.b, range(CHANNELS + 1, x.rank)
-    others = product(x.dims[axis] for axis in axes if axis != x.axis)
-    assert x.count is not None
-    size = b.mul(x.count, b.size(others, "i64"))
+    b = n.b
 
     def mean(value: SSAValue) -> SSAValue:
-        assert x.count is not None
-        total = reduce_keepdims(b, "sum", filled(b, value, x.count, x.axis, 0), axes)
-        return b.div(total, b.broadcast(b.cast(size, dtype_of(total)), dims_of(total), []))
+        return _mean_of_channels(n, x, value)
 
     value = n.x(0, FLOATS)
     centred = b.sub(value, mean(value))
@@ -109,18 +107,36 @@ def _channels_normed(n: Node, x: Partial) -> Partial:
     return Partial.counted(n.scope.value(n, 0, normed), x.axis, x.count)
 
 
+def _mean_of_channels(n: Node, x: Partial, value: SSAValue) -> SSAValue:
+    """The means over the axes of space of a value with x's shape and rows."""
+    b, axes = n.b, range(CHANNELS + 1, x.rank)
+    assert x.count is not None
+    others = product(x.dims[axis] for axis in axes if axis != x.axis)
+    total = reduce_keepdims(b, "sum", filled(b, value, x.count, x.axis, 0), axes)
+    size = b.cast(b.mul(x.count, b.size(others, "i64")), dtype_of(total))
+    return b.div(total, b.broadcast(size, dims_of(total), []))
+
+
+def _globally_pooled(n: Node, operator: OnnxOperator, x: Partial) -> Any:
+    """The mean or the largest element of each channel."""
+    if n.op.op_type == "GlobalAveragePool":
+        return _mean_of_channels(n, x, n.x(0, FLOATS))
+    n.inputs[0] = with_others(n, x, -math.inf)
+    return operator.build(n)
+
+
 def _place(n: Node, operator: OnnxOperator, x: Partial) -> list[Any] | None:
     """The first of the largest rows, of which those that do not count are none."""
     if n.axis(n.integer("axis", 0), x.rank) != x.axis or n.flag("select_last_index", 0):
         return None
-    other = _neutral(n.op.op_type.removeprefix("Arg"), x.dtype)
+    other = neutral(n.op.op_type.removeprefix("Arg"), x.dtype)
     if other is None:
         return None
     n.inputs[0] = with_others(n, x, other)
     return [operator.build(n)]
 
 
-def _neutral(kind: str, dtype: str) -> float | None:
+def neutral(kind: str, dtype: str) -> float | None:
     """What changes nothing in a reduction; None of one that is not supported."""
     if kind in _SUMS:
         return 0

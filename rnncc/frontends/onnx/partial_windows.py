@@ -1,4 +1,4 @@
-"""Convolutions along the axis of rows whose number the run decides, and pads around these.
+"""Convolutions and pools along the axis of rows whose number the run decides, and pads around.
 
 Behind the rows that count stands what pads hold, so that each window that there is with so many
 rows has the elements that it would have without the others.
@@ -13,12 +13,16 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.counted import one_that_fits
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.conv import Geometry, windows_of
+from rnncc.frontends.onnx.ops.pooling import pool_windows
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.partial_batches import Operands, only, pads_around
 from rnncc.frontends.onnx.partial_edges import mirrored
-from rnncc.frontends.onnx.partial_sums import with_others
+from rnncc.frontends.onnx.partial_sums import neutral, with_others
 from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.weights import maybe_weights, weights
 from rnncc.ir.dims import Dim
+from rnncc.nn.convolution import convolution
+from rnncc.nn.windows import Window
 
 SPACE = 2
 """The first axis that windows lie along."""
@@ -36,18 +40,67 @@ def convolved(name: str) -> Move:
         if x is None or x.count is None or x.axis < SPACE or n.has(SUM):
             return None
         window = windows_of(n)[0][x.axis - SPACE]
-        around = sum(map(Dim.of, window.pads), Dim.of(0))
-        if not around.is_static or (_same(n) and window.stride > 1):
+        if _same(n) and window.stride > 1:
+            return _in_strides(n, x) if name == "Conv" else None
+        if not all(Dim.of(pad).is_static for pad in window.pads):
             return None
         n.inputs[0] = with_others(n, x, 0)
-        result, more = n.built_as(name), int(around) - window.reach
-        if (more, window.stride) == (-1, 1):
-            return Partial.counted(result, x.axis, x.count)
-        left = _added(n, x.count, more)
-        steps = n.b.div(left, n.full(window.stride, left)) if window.stride > 1 else left
-        return Partial.counted(result, x.axis, _added(n, steps, 1))
+        return Partial.counted(n.built_as(name), x.axis, _number_of(n, window, x.count))
 
     return move
+
+
+def _in_strides(n: Node, x: Partial) -> Partial:
+    """A window for each stride of the rows that count, whose number decides the pads around them:
+    the rows are moved to where the first window begins."""
+    b, (windows, groups) = n.b, windows_of(n)
+    window, size = windows[x.axis - SPACE], x.dims[x.axis]
+    most, stride, count = window.reach - 1, window.stride, x.count
+    assert count is not None
+
+    def number(value: int) -> SSAValue:
+        return n.full(value, count)
+
+    steps = b.div(_added(n, count, stride - 1), number(stride))
+    needed = _added(n, b.mul(b.sub(steps, number(1)), number(stride)), most + 1)
+    short = b.maximum(b.sub(needed, count), number(0))
+    before = b.div(short, number(2))
+    if n.text("auto_pad") == "SAME_LOWER":
+        before = b.sub(short, before)
+    rows = n.scope.ssa(with_others(n, x, 0))
+    padded = b.pad(rows, x.axis, most, size + 2 * most, 0)
+    first = b.sub(number(most), before)
+    places = b.iota((size + most,), 0, "i64")
+    moved = b.gather(padded, b.add(places, b.broadcast(first, (size + most,), [])), x.axis)
+    windows[x.axis - SPACE] = Window(window.taps, stride, window.dilation)
+    y = convolution(b, moved, weights(n, 1), maybe_weights(n, 2), windows, groups)
+    return Partial.counted(n.scope.value(n, 0, y), x.axis, steps)
+
+
+def pooled(n: Node, inputs: Operands) -> Partial | None:
+    """The largest element, or the mean, of each window of rows that count; means take no pads."""
+    x, means = only(inputs), n.op.op_type == "AveragePool"
+    if x is None or x.count is None or x.axis < SPACE or any(n.op.output[1:]):
+        return None
+    if _same(n) or n.flag("ceil_mode", 0):
+        return None
+    window = pool_windows(n)[x.axis - SPACE]
+    other = neutral("Sum" if means else "Max", x.dtype)
+    if other is None or (means and window.pads != (0, 0) and not n.flag("count_include_pad", 0)):
+        return None
+    n.inputs[0] = with_others(n, x, other)
+    result = n.built_as(n.op.op_type)
+    return Partial.counted(result, x.axis, _number_of(n, window, x.count))
+
+
+def _number_of(n: Node, window: Window, count: SSAValue) -> SSAValue:
+    """How many windows so many rows have, with pads of known sizes around."""
+    more = sum(int(Dim.of(pad)) for pad in window.pads) - window.reach
+    if (more, window.stride) == (-1, 1):
+        return count
+    left = _added(n, count, more)
+    steps = n.b.div(left, n.full(window.stride, left)) if window.stride > 1 else left
+    return _added(n, steps, 1)
 
 
 def transposed(n: Node, inputs: Operands) -> Partial | None:

@@ -5,7 +5,6 @@ In: a graph, what its inputs stand for and a builder. Out: the values of its out
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
@@ -15,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
-from rnncc.frontends.onnx.functions import definition_of, inlined, own_function
+from rnncc.frontends.onnx.functions import definition_of, inlined, own_function, standard_form
 from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
@@ -31,6 +30,7 @@ from rnncc.frontends.onnx.values import (
     SizeOverflow,
     Value,
     are_held,
+    elements_together,
     is_step,
     is_uniform,
 )
@@ -236,6 +236,9 @@ class Scope:
             raise Unsupported(location, what, "rnncc ops --onnx lists those that are")
         if schema is None and not domain:
             raise CompileError(location, f"opset {opset} has no operator {name}")
+        if operator is None and domain:
+            op, opset, domain = *standard_form(op, location), ""
+            schema = schema_of(op.op_type, opset, domain)
         node = Node(op, self, opset, domain, place)
         if operator is None:
             self._call(op, definition_of(node, schema), place)
@@ -271,7 +274,7 @@ class Scope:
             return None
         arrays = [np.zeros(0) if a is None else a for a in known]
         most = MAX_FOLDED_SIZES if any(a.dtype == object for a in arrays) else MAX_FOLDED
-        large = sum(a.size for a in arrays) > most or _together(arrays) > most
+        large = sum(a.size for a in arrays) > most or elements_together(arrays) > most
         if large or not self.model.may_fold():
             return None
         try:
@@ -390,11 +393,3 @@ def _place(op: NodeProto, index: int) -> str:
 def _hint(name: str) -> str:
     hint = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name[:64])
     return hint if hint[:1].isalpha() else f"v{hint}"  # xDSL drops a number at the end
-
-
-def _together(arrays: Sequence[Array]) -> int:
-    """The elements of arrays' common shape; 0 where they have none."""
-    try:
-        return math.prod(np.broadcast_shapes(*(a.shape for a in arrays)))
-    except ValueError:
-        return 0

@@ -10,10 +10,11 @@ UNVERSIONED: tuple[str, ...] = ("LayerNormalization", "SimplifiedLayerNormalizat
 """Operators that ONNX Runtime writes in the standard's domain, in models of any opset."""
 
 BY_DEFINITION: tuple[str, ...] = (
-    *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
+    *("Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
     *("CausalConvWithState", "LinearAttention", "SwiGLU"),
     *("HammingWindow", "HannWindow", "NegativeLogLikelihoodLoss"),
     *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
+    *(f"{CONTRIBUTED}.CausalConvWithState", f"{CONTRIBUTED}.LinearAttention"),
 )
 """Operators that are read as the standard defines them by others."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -205,3 +206,11 @@ def _as_numbers(array: Array, dtype: str) -> Array:
     if all(d.is_static for d in flat):
         return np.array([int(d) for d in flat], NUMPY[dtype]).reshape(array.shape)
     return as_objects(array)
+
+
+def elements_together(arrays: Sequence[Array]) -> int:
+    """The elements of arrays' common shape; 0 where they have none."""
+    try:
+        return math.prod(np.broadcast_shapes(*(a.shape for a in arrays)))
+    except ValueError:
+        return 0

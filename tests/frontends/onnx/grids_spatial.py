@@ -159,6 +159,15 @@ def _grid_sample() -> Iterator[Case]:
             yield Case("GridSample", inputs, attributes, ["g"], opset=opset)
 
 
+def _affine_grid() -> Iterator[Case]:
+    for corners, batch, sizes in product(
+        (0, 1), (1, 2), ((4, 5), (1, 3), (2, 1), (3, 2, 4), (2, 1, 3))
+    ):
+        theta = floats(batch, len(sizes), len(sizes) + 1)
+        inputs = {"t": theta, "s": ints(batch, 3, *sizes)}
+        yield Case("AffineGrid", inputs, {"align_corners": corners}, ["s"], opset=20)
+
+
 PADDED = [{}, {"count_include_pad": 1}]
 POWERS = [{"p": 1}, {"p": 2}, {"p": 3}]
 GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
@@ -170,4 +179,5 @@ GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
     "Resize": _resize,
     "Upsample": _upsample,
     "GridSample": _grid_sample,
+    "AffineGrid": _affine_grid,
 }

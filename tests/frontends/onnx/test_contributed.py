@@ -180,6 +180,29 @@ CASES: dict[str, tuple[Any, Arrays]] = {
     "Trilu": of_one("Trilu", {"x": X}, upper=0),
     "ExpandDims": constants_of("ExpandDims", {"x": X}, {"a": np.int32(-2)}),
     "GridSample": of_one("GridSample", {"x": random(N, 3, 4, 5), "g": random(N, 2, 3, 2)}),
+    **{
+        f"LinearAttention {rule}": of_one(
+            "LinearAttention",
+            {"q": X, "k": X[::-1].copy(), "v": random(N, S, 6), **state},
+            "y state",
+            q_num_heads=2,
+            kv_num_heads=2,
+            update_rule=rule,
+            state_window=0,
+        )
+        for rule, state in {
+            "linear": {},
+            "gated": {"past": random(N, 2, 4, 3), "decay": -abs(random(N, S, 2))},
+            "delta": {"past": None, "decay": None, "rate": random(N, S, 2)},
+        }.items()
+    },
+    "CausalConvWithState": of_one(
+        "CausalConvWithState",
+        {"x": IMAGE, "w": random(4, 1, 3), "b": random(4), "past": random(N, 4, 2)},
+        "y state",
+        activation="silu",
+        ndim=1,
+    ),
 }
 
 
@@ -218,6 +241,10 @@ def test_operator(name: str) -> None:
         (
             of_one("MultiHeadAttention", {"q": X, **LONGER}, num_heads=2, unidirectional=1),
             "looks back alone at 6 keys from 5 steps",
+        ),
+        (
+            of_one("CausalConvWithState", {"x": IMAGE, "w": random(4, 1, 3)}, "y s", dilation=2),
+            "has dilation = 2, supported: 1",
         ),
         (of_one("Inverse", {"x": random(3, 2)}), "is given 3 x 2, expected square matrices"),
     ],

@@ -186,3 +186,19 @@ def test_longest_of_computed_lengths() -> None:
     with pytest.raises(CompileError, match="--max-iterations bounds it"):
         rnncc.compile(_model(nodes))
     compared(_model(nodes), [_inputs([1, 3]), _inputs([0]), _inputs([7, 2, 8])], max_iterations=16)
+
+
+@pytest.mark.parametrize("start", ["start", "far"])
+def test_computed_steps(start: str) -> None:
+    """Upwards and downwards; a step of 0 is an error of the run."""
+    nodes = [node("Neg", "to", "far"), node("Range", f"{start} to step", "y")]
+    inputs = [info(name, [], "i64") for name in ("start", "to", "step")]
+    made = model(nodes, inputs, [info("y", None, "i64")])
+
+    def call(*numbers: int) -> dict[str, Any]:
+        return dict(zip(("start", "to", "step"), map(np.array, numbers), strict=True))
+
+    calls = [call(1, 9, 3), call(9, -8, -2), call(0, 4, 1 << 62), call(5, 3, 2), call(-3, -9, -3)]
+    compared(made, calls, max_iterations=16)
+    with pytest.raises(RunError):
+        rnncc.compile(made, max_iterations=16).run(call(1, 9, 0))

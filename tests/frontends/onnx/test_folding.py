@@ -355,3 +355,14 @@ def test_constants_of_inputs() -> None:
     program = read_model(made, given=Given({"s": np.array([2, 3])})).program
     assert list(program.net.inputs) == ["x"]
     assert shape_text(dims_of(program.net.outputs["y"])) == "2 x 3"
+
+
+@pytest.mark.peers
+def test_the_least_integer_is_divided() -> None:
+    """-128 has no magnitude among numbers of 8 bits."""
+    numbers = {
+        "a": np.array([-128, -128, 100, -7], np.int8),
+        "b": np.array([-9, 5, -9, 2], np.int8),
+    }
+    made = model([node("Div", "a b", "y")], [], [info("y", [4], "i8")], numbers)
+    assert interpreted(made, {})["y"].tolist() == by_onnxruntime(made, {})["y"].tolist()

@@ -1,4 +1,4 @@
-"""Fourier transforms: of axes of open size, and long ones."""
+"""Transforms along axes of open size: Fourier's, long ones too, and images moved by matrices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from rnncc_runtime import ArrayError
 
 import rnncc
 from rnncc.errors import CompileError
-from tests.frontends.onnx.models import by_onnxruntime, imported, info, interpreted, model, node
+from tests.frontends.onnx.models import (
+    assert_close,
+    by_onnxruntime,
+    imported,
+    info,
+    interpreted,
+    model,
+    node,
+)
 
 
 def transform(parts: int, axis: int, **attributes: Any) -> Any:
@@ -94,3 +102,29 @@ def test_lengths_beyond_those_of_matrices() -> None:
     for length, most in ((4099, 4096), (1 << 17, 1 << 16)):
         with pytest.raises(CompileError, match=f"{length} elements, at most {most} are"):
             imported(known(length, 1))
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("corners", [0, 1])
+def test_images_moved_by_matrices(corners: int) -> None:
+    """A batch of one, too: the standard's definition of AffineGrid drops axes of one element."""
+    nodes = [
+        node("Shape", "x", "sizes"),
+        node("AffineGrid", "theta sizes", "grid", align_corners=corners),
+        node("GridSample", "x grid", "y", align_corners=corners),
+    ]
+    inputs = [info("theta", ["N", 2, 3]), info("x", ["N", 2, "H", "W"])]
+    made = model(nodes, inputs, [info("grid", None), info("y", None)], {}, 20)
+    rng = np.random.default_rng(0)
+    for n, h, w in ((1, 1, 3), (1, 4, 5), (2, 3, 1)):
+        theta, x = rng.standard_normal((n, 2, 3)), rng.standard_normal((n, 2, h, w))
+        given = {"theta": theta.astype(np.float32), "x": x.astype(np.float32)}
+        assert_close(interpreted(made, given), by_onnxruntime(made, given))
+
+
+def test_matrices_that_do_not_fit() -> None:
+    inputs, outputs = [info("theta", ["N", 2, 3])], [info("y", None)]
+    for size in ([2, 1, 4, 5, 6], [2], [2, 1, 4]):
+        sizes = {"sizes": np.array(size)}
+        with pytest.raises(CompileError, match="has matrices of shape N x 2 x 3 for a tensor"):
+            imported(model([node("AffineGrid", "theta sizes", "y")], inputs, outputs, sizes, 20))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.frontends.onnx.models import body, graph, info, model, node
+from rnncc.errors import CompileError
+from tests.frontends.onnx.models import body, graph, imported, info, model, node
 from tests.frontends.onnx.partial_rows import compared, flags, rows
 
 pytest.importorskip("onnxruntime")
@@ -127,3 +128,44 @@ def test_a_branch_that_leaves_some_rows() -> None:
         [chosen, node("Shape", "y", "s")], inputs, [info("y", None), info("s", None, "i64")]
     )
     compared(made, [c for b in (0, 1) for c in calls_of(3, c=flags(1, 0, 1), b=np.array(bool(b)))])
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [
+        node("MaxPool", "r", "y", kernel_shape=[3, 1], strides=[2, 1], pads=[1, 0, 1, 0]),
+        node("MaxPool", "r", "y", kernel_shape=[2, 2], dilations=[2, 1]),
+        node("AveragePool", "r", "y", kernel_shape=[2, 1], strides=[3, 1]),
+        node("AveragePool", "r", "y", kernel_shape=[3, 1], pads=[0, 0, 1, 0], count_include_pad=1),
+        node("GlobalMaxPool", "r", "y"),
+        node("GlobalAveragePool", "r", "y"),
+    ],
+)
+def test_pools_along_rows(pool: Any) -> None:
+    """Windows have the elements that they would have without the rows that do not count."""
+    nodes = [node("Compress", "x c", "r", axis=2), pool]
+    inputs = [info("x", [1, 2, "N", 4]), info("c", ["N"], "i1")]
+    made = model(nodes, inputs, [info("y", None)], {}, 19)
+    calls = [(7, (1, 0, 1, 1, 0, 1, 0)), (3, (1, 1, 1)), (8, (1, 1, 1, 1, 0, 1, 1, 0))]
+    compared(made, [{"x": rows(2 * n).reshape(1, 2, n, 4) - 3, "c": flags(*c)} for n, c in calls])
+
+
+def test_means_within_pads_are_refused() -> None:
+    """The rows that count decide how many elements such a window has."""
+    pool = node("AveragePool", "r", "y", kernel_shape=[3], pads=[1, 1])
+    inputs = [info("x", [1, 2, "N"]), info("c", ["N"], "i1")]
+    nodes = [node("Compress", "x c", "r", axis=2), pool]
+    with pytest.raises(CompileError, match="number of rows the run decides"):
+        imported(model(nodes, inputs, [info("y", None)]))
+
+
+@pytest.mark.parametrize("auto", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("taps", "stride"), [(3, 2), (4, 3), (2, 3)])
+def test_a_window_for_each_stride(taps: int, stride: int, auto: str) -> None:
+    """How many rows count decides the pads around them."""
+    conv = node("Conv", "r w", "y", auto_pad=auto, strides=[stride, 1])
+    nodes = [node("Compress", "x c", "r", axis=2), conv]
+    inputs = [info("x", [1, 2, "N", 4]), info("c", ["N"], "i1")]
+    made = model(nodes, inputs, [info("y", None)], {"w": rows(6 * taps, 2).reshape(3, 2, taps, 2)})
+    calls = [(7, (1, 0, 1, 1, 0, 1, 0)), (3, (1, 0, 0)), (8, (1, 1, 1, 1, 0, 1, 1, 0))]
+    compared(made, [{"x": rows(2 * n).reshape(1, 2, n, 4), "c": flags(*c)} for n, c in calls])

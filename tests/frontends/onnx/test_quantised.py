@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 import rnncc
 from rnncc.errors import CompileError
@@ -87,6 +87,35 @@ def test_dequantised_constants(axis: int) -> None:
     wide = [np.expand_dims(a.astype(np.float32), 1 - axis) for a in (zero, scale)]
     want = x @ ((whole - wide[0]) * wide[1])
     np.testing.assert_allclose(interpreted(made, {"x": x})["y"], want, 1e-5, 1e-4)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("kind", ["FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "INT4", "UINT2"])
+def test_constants_of_few_bits(kind: str) -> None:
+    """Floats of 8 bits were read as integers."""
+    numbers: Any = [0.1, -0.6, 1.7, 3.0] if "FLOAT" in kind else [0, 1, 2, 3]
+    nodes = [node("DequantizeLinear", "w s", "f"), node("Mul", "x f", "y")]
+    made = model(nodes, [info("x", ["N", 4])], [info("y", None)], {"s": np.float32(0.5)}, 25)
+    made.graph.initializer.append(
+        helper.make_tensor("w", TensorProto.DataType.Value(kind), [4], numbers)
+    )
+    arrays = {"x": np.arange(8, dtype=np.float32).reshape(2, 4)}
+    assert_close(interpreted(made, arrays), by_onnxruntime(made, arrays))
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("INT4", 1.5), ("UINT2", -0.7), ("FLOAT8E4M3FN", 500.0), ("FLOAT8E8M0", 0.3)],
+)
+def test_casts_on_which_readers_differ(kind: str, number: float) -> None:
+    """ONNX Runtime rounds to integers below 8 bits, and floats of 8 bits may overflow to NaN."""
+    to = TensorProto.DataType.Value(kind)
+    nodes = [node("Cast", "c", "d", to=to), node("Cast", "d", "f", to=1), node("Add", "x f", "y")]
+    made = model(
+        nodes, [info("x", [1])], [info("y", None)], {"c": np.array([number], np.float32)}, 25
+    )
+    with pytest.raises(CompileError, match="casts to"):
+        interpreted(made, {"x": np.zeros(1, np.float32)})
 
 
 @pytest.mark.peers

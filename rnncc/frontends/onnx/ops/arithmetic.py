@@ -108,7 +108,8 @@ def _truncated(a: Array, b: Array) -> Array:
     """A / B, of integers towards zero."""
     if a.dtype.kind == "f":
         return np.divide(a, b)
-    return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
+    below = np.floor_divide(a, b)
+    return np.where(((a < 0) != (b < 0)) & (below * b != a), below + 1, below).astype(a.dtype)
 
 
 def _fold_div(n: Node, arrays: list[Array]) -> Array | None:

@@ -190,9 +190,19 @@ def _fold_cast(n: Node, arrays: list[Array]) -> Array | None:
         return None
     if dtype in ("text", "an unknown type"):
         raise n.unsupported(f"casts to {dtype}, which is not supported")
-    if dtype not in NUMPY and n.given("saturate"):
-        return None
-    return _numbers_as(x, dtype, kind)
+    cast = _numbers_as(x, dtype, kind)
+    return cast if dtype in NUMPY or _are_certain(x, cast) else None
+
+
+def _are_certain(x: Array, y: Array) -> bool:
+    """Whether readers of the format agree that y is x as a type of which nothing is computed: they
+    round to integers of few bits and to powers of two, and overflow, in different ways."""
+    of, to = x.dtype.name, y.dtype.name
+    if "float" not in of + to:
+        return True
+    back = y.astype(np.float64)
+    rounded = "float" in to and to != "float8_e8m0fnu"
+    return bool(np.isfinite(back).all() if rounded else np.array_equal(back, x.astype(np.float64)))
 
 
 WIDTHS = {

@@ -20,7 +20,7 @@ from rnncc.nn.reduction import largest, mean, root_of_powers
 from rnncc.nn.windows import Window
 
 
-def _pooled(n: Node) -> list[Window]:
+def pool_windows(n: Node) -> list[Window]:
     """The windows of a pool."""
     dims = n.dims()
     kernel = n.integers("kernel_shape")
@@ -56,7 +56,7 @@ def max_pooled(n: Node) -> list[SSAValue]:
 
     Refused: auto_pad SAME_UPPER and SAME_LOWER with windows shorter than their stride.
     """
-    b, x, windows = n.b, n.x(0, NUMBERS), _pooled(n)
+    b, x, windows = n.b, n.x(0, NUMBERS), pool_windows(n)
     y = max_pool(b, x, windows)
     if len(n.op.output) < 2 or not n.op.output[1]:
         return [y]
@@ -106,7 +106,7 @@ def _average_pool(n: Node) -> SSAValue:
 
 def averaged(n: Node, x: SSAValue) -> SSAValue:
     """The means of the windows of x."""
-    return average_pool(n.b, x, _pooled(n), n.flag("count_include_pad", 0))
+    return average_pool(n.b, x, pool_windows(n), n.flag("count_include_pad", 0))
 
 
 def _lp_pool(n: Node) -> SSAValue:
@@ -115,7 +115,7 @@ def _lp_pool(n: Node) -> SSAValue:
     Refused: elements other than floats; auto_pad SAME_UPPER and SAME_LOWER with windows
     shorter than their stride.
     """
-    return lp_pool(n.b, n.x(0, FLOATS), _pooled(n), _order(n))
+    return lp_pool(n.b, n.x(0, FLOATS), pool_windows(n), _order(n))
 
 
 def _order(n: Node) -> int:

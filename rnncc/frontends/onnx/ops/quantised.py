@@ -171,7 +171,8 @@ def _fits(x: Array, scale: Array, axis: int, block: int) -> bool:
 
 def as_floats(x: Array, zero: Array, scale: Array) -> Array:
     """What numbers stand for."""
-    return (x.astype(np.int64) - zero.astype(np.int64)).astype(np.float32) * scale
+    exact = np.float32 if "float" in x.dtype.name else np.int64
+    return (x.astype(exact) - zero.astype(exact)).astype(np.float32) * scale
 
 
 def _dynamic_quantise(n: Node) -> list[SSAValue]:

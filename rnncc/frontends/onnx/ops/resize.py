@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dtype_of, shape_text
-from rnncc.nn.grid_sampling import PADDINGS, grid_sample
+from rnncc.nn.grid_sampling import PADDINGS, affine_grid, grid_sample
 from rnncc.nn.resizing import COORDINATES, ROUNDINGS, Resizing, resize
 
 MODES = ("nearest", "linear", "cubic")
@@ -235,7 +235,23 @@ def grid_sampled(n: Node) -> SSAValue:
     return grid_sample(n.b, x, grid, names.get(mode, mode), padding, n.flag("align_corners"))
 
 
+def _affine_grid(n: Node) -> SSAValue:
+    """Where the elements of a tensor of a given size lie from -1 to 1, moved by matrices.
+
+    Refused: elements other than floats.
+    """
+    theta, size, dims = n.x(0, FLOATS), n.sizes(1), n.dims()
+    rank = len(size) - 2
+    shown = f"has matrices of shape {shape_text(dims)} for a tensor of shape {shape_text(size)}"
+    if rank not in (2, 3) or dims[1:] != (rank, rank + 1):
+        raise n.error(shown)
+    if dims[0] != size[0]:
+        raise n.differ(dims[:1], size[:1], shown)
+    return affine_grid(n.b, theta, size[2:], n.flag("align_corners"))
+
+
 OPERATORS: dict[str, OnnxOperator] = {
+    "AffineGrid": OnnxOperator(_affine_grid),
     "Resize": OnnxOperator(_resize),
     "Upsample": OnnxOperator(_upsample),
     "GridSample": OnnxOperator(grid_sampled),
