@@ -239,7 +239,7 @@ class _Scheduler:
 
     def _joined(self, op: Operation) -> set[SSAValue]:
         """Functions of the same level and shape that later ones read through arithmetic alone."""
-        found, seen, key = set[SSAValue](), set[SSAValue](), self._key(op.results[0])
+        functions, seen, key = set[SSAValue](), set[SSAValue](), self._key(op.results[0])
         queue = list(op.operands)
         while queue:
             value = queue.pop()
@@ -249,10 +249,10 @@ class _Scheduler:
             if cost_of(value.owner) != Cost.ARITHMETIC:
                 # What is broadcast is smaller than what it is joined into.
                 same = self._key(value) == key and not self._is_used_late(value)
-                found |= {value} if same else set()
+                functions |= {value} if same else set()
             elif isinstance(value.owner, Elementwise) or is_view(value.owner):
                 queue += value.owner.operands
-        return found
+        return functions
 
     def _is_used_late(self, value: SSAValue) -> bool:
         """Whether an op of a later level reads it."""

@@ -135,8 +135,8 @@ def _known_values(program: Program, block: Block, failed: set[RnnOp]) -> dict[SS
     """
     known: dict[SSAValue, _Known] = {}
     for op in block.ops:
-        if isinstance(op, RnnOp) and op not in failed and (found := _known(program, op, known)):
-            known[op.results[0]] = found
+        if isinstance(op, RnnOp) and op not in failed and (new := _known(program, op, known)):
+            known[op.results[0]] = new
     return known
 
 

@@ -47,6 +47,8 @@ def gradient_program(
     """
     check_users_gradients(program)
     result = with_gradients(program, outputs, of, {name: prefix + name for name in (*outputs, *of)})
+    # A weight's gradient leaves its loop as one sum, whose own gradient is two products of all
+    # rows, not two in each step.
     for step in (Simplify(), Sink(), Simplify()):
         step.rewrite(result.net)
     return result

@@ -89,14 +89,14 @@ class Interchange:
     @property
     def of_rows(self) -> list[Part]:
         """Kernels that need no state, all of whose results other kernels of the step read alone."""
-        found, written = list[Part](), set[SSAValue]()
+        of_rows, written = list[Part](), set[SSAValue]()
         loop = {value for part in self.parts for value in part.op.outs}
         loop |= {carried.argument for carried in self.carried}
         for part in self.parts:
             if loop.intersection(part.op.ins) <= written and self.inside.issuperset(part.op.outs):
-                found.append(part)
+                of_rows.append(part)
                 written.update(part.op.outs)
-        return found
+        return of_rows
 
 
 def interchanges(func: Func) -> dict[For, Interchange]:

@@ -81,11 +81,11 @@ def resident_loops(func: Func, others: Container[Operation] = ()) -> dict[For, R
     if not candidates:
         return {}
     known = targets(func)
-    found: dict[For, ResidentLoop] = {}
+    proved: dict[For, ResidentLoop] = {}
     for loop, kernels in candidates.items():
         if (resident := _resident(func, loop, kernels, known)) is not None:
-            found[loop] = resident
-    return found
+            proved[loop] = resident
+    return proved
 
 
 def _outer_loops(block: Block, others: Container[Operation]) -> Iterator[For]:
@@ -150,8 +150,8 @@ def _resident(
         if not any(map(_is_wide, parts.values())):
             continue
         proof = _ResidentProof(func, loop, prefix[:count], parts, known)
-        if (found := proof.result()) is not None:
-            return found
+        if (resident := proof.result()) is not None:
+            return resident
     return None
 
 
