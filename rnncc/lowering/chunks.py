@@ -114,6 +114,7 @@ def _emit_body(
             continue
         late.append((value, home))
         base = base_of(value)
+        # Computed behind the body, it might read a carry whose place the one before it has taken.
         if is_lazy(base.owner) or isinstance(value.owner, Block):
             live_out.append(Item(base))
     lowering.lower_block(op.body.block, live_out)

@@ -94,6 +94,7 @@ def _neighbours(
     """The strides of what a reduction reads, and the axes along which vectors may run rather than
     along the last one that is kept; none where that one is better."""
     dims = dims_of(op.x)
+    # Where some rows are listed these axes lead the domain: their order stays.
     if len(kept) < 2 or op.y in lowering.needed:
         return [], []
     region = lowering.region(len(dims))
