@@ -173,6 +173,7 @@ class _Machine:
             # A map may write what it reads at the same point; a reduction reads other points, too.
             _check_target(target, [] if isinstance(op, Reduce) else reads)
             _check_apart(target, [*factors, *(reads if isinstance(op, Reduce) else [])])
+        # Copies: a body may yield what it reads as it is, and the first target may be that memory.
         values = self._body(op, shape, [*_products(op, factors), *(r.copy() for r in reads)])
         chosen = self._chosen_rows(op, shape)
         for i, target in targets.items():

@@ -228,6 +228,7 @@ def _places_of(buffer: Buffer, placed: bool) -> Iterator[_MemoryPlace]:
         yield _MemoryPlace(f"port {buffer.within.data}")
         return
     if buffer.role.data in ("input", "output"):
+        # A step may replace states where they lie: old and new ones count as one memory.
         yield _MemoryPlace("states" if buffer.of_state else f"port {buffer.label.data}")
     elif buffer.role.data == "param":
         yield _MemoryPlace(f"param {buffer.label.data}")

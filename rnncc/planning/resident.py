@@ -127,6 +127,7 @@ def _kernels(loop: For) -> list[Map | Reduce]:
     for op in kernels:
         starts = isinstance(op, Reduce) and op.init is not None
         numbered = any(isinstance(inner, Index) for inner in op.body.block.ops)
+        # As in `place_runs`: an index, and numbers of listed rows, are those of all places.
         if op.rows is not None or starts or numbered:
             return []
     parts = (_part(op, n) for op in kernels for n in range(len(_wide_axes(op)[0]) + 1))
