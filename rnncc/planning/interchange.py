@@ -281,8 +281,7 @@ def _are_apart(sizes: Sequence[Dim], strides: Strides, offsets: Iterable[Dim]) -
     if not all(stride.is_static and int(stride) > 0 for _, stride in pairs):
         return False
     axes = sorted(((size, int(stride)) for size, stride in pairs), key=lambda axis: -axis[1])
-    # The axis of the largest stride may be open: whatever its size, the others span less than a
-    # step of it, or a known number of them.
+    # Only the axis of the largest stride may be open: how far the others reach must be a number.
     if not all(size.is_static for size, _ in axes[1:]):
         return False
     first, *others = offsets
