@@ -38,9 +38,14 @@ def mean(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     return b.div(total(b, x, axes), count(b, x, axes))
 
 
+def mean_keepdims(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """The mean along axes that stay, with size 1."""
+    return b.div(reduce_keepdims(b, "sum", x, axes), count(b, x, axes))
+
+
 def centre(b: Builder, x: SSAValue, axes: Sequence[int]) -> tuple[SSAValue, SSAValue]:
     """The mean along axes that stay, and x without it."""
-    average = b.div(reduce_keepdims(b, "sum", x, axes), count(b, x, axes))
+    average = mean_keepdims(b, x, axes)
     return average, b.sub(x, average)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -151,6 +151,12 @@ class Node:
     def built_as(self, name: str) -> Value:
         """The first result of an operator on the inputs and attributes that the node has now."""
         return self.scope.value(self, 0, self.scope.model.operators[name].build(self))
+
+    def results_of(self, operator: OnnxOperator) -> list[Value]:
+        """All of an operator's, on the inputs that the node has now."""
+        built: Any = operator.build(self)
+        results = cast(Sequence[Any], built if isinstance(built, (list, tuple)) else [built])
+        return [self.scope.value(self, at, result) for at, result in enumerate(results)]
 
     def bits(self, index: int) -> SSAValue:
         """An input of uint64 as the int64 of its bits."""

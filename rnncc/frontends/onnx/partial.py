@@ -104,11 +104,6 @@ class Crossed(Value):
         return "a tensor whose numbers of rows along two axes the run decides"
 
 
-def whole(value: Value | None) -> Value | None:
-    """A value, all rows of the bounds of one whose number of rows the run decides."""
-    return value.whole() if isinstance(value, Partial | Crossed) else value
-
-
 def filled(
     b: Builder, x: SSAValue, count: SSAValue, axis: int, other: float | SSAValue
 ) -> SSAValue:

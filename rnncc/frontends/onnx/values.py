@@ -114,6 +114,10 @@ class Value:
         """Whether it is no list and no optional value."""
         return self.form == ("tensor",)
 
+    def whole(self) -> Value:
+        """Itself; of one whose number of rows the run decides all rows of the bound."""
+        return self
+
     def tensors(self) -> list[Value]:
         """What it holds: itself, unless it is a list or optional value."""
         return [self]
