@@ -20,7 +20,7 @@ from rnncc.ir.ops.base import Array, Context, RnnOp
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.indexing import check_index, fold_by_index
 from rnncc.ir.ops.linear import add_products, add_rows, empty_value
-from rnncc.ir.precision import from_bf16, rounded, scaled_product, to_bf16, whole_product
+from rnncc.ir.precision import from_bf16, integer_product, rounded, scaled_product, to_bf16
 from rnncc.ir.types import NUMPY, dtype_of
 from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
@@ -341,7 +341,7 @@ def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
     weights = unpack(packed, slots, op.units, op.depth.data, panel, GROUP[dtype])
     offset = OFFSET if dtype == "u8" else 0
     if a.dtype == np.int8:
-        return [whole_product(a, w.astype(np.int16).T - offset) for w in weights]
+        return [integer_product(a, w.astype(np.int16).T - offset) for w in weights]
     if scales:
         by_slot = unpack(scales[0], slots, op.units, 1, panel)
         whole = [w.astype(np.int16) - offset for w in weights]

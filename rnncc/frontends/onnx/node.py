@@ -219,7 +219,7 @@ class Node:
         """A vector of sizes, of which those that are equal to others are these."""
         array = self.known(index)
         if array.ndim > 1 or (array.dtype != object and array.dtype.kind not in "iu"):
-            raise self.error(f"{self._shown(index)} is no vector of integers")
+            raise self.error(f"{self._shown(index)} is not a vector of integers")
         if array.size > MAX_SIZES:
             raise self.error(f"{self._shown(index)} holds {array.size} sizes, at most {MAX_SIZES}")
         sizes = [Dim.of(d if isinstance(d, Dim) else int(d)) for d in array.reshape(-1)]
@@ -233,11 +233,11 @@ class Node:
         if value.known is not None and value.known.ndim < 2:
             return list(as_objects(value.known).reshape(-1))
         if value.rank != 1:
-            raise self.error(f"{self._shown(index)} is no vector of integers")
+            raise self.error(f"{self._shown(index)} is not a vector of integers")
         self.static(index)
         return elements_of(self.b, self.b.cast(self.x(index, INTEGERS), "i64"))
 
-    def whole(self, index: int) -> list[int]:
+    def known_integers(self, index: int) -> list[int]:
         """A vector of integers."""
         self.numbers(index)
         return [int(size) for size in self.sizes(index)]
@@ -253,7 +253,7 @@ class Node:
         """One integer or open size."""
         array = self.known(index)
         if array.size != 1 or (array.dtype != object and array.reshape(-1)[0] % 1):
-            raise self.error(f"{self._shown(index)} is not one integer")
+            raise self.error(f"{self._shown(index)} is not a single integer")
         return Dim.of(array.astype(object).reshape(-1)[0])
 
     # Attributes
@@ -263,7 +263,7 @@ class Node:
         return name in self._attributes
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """A whole number; the standard's default unless one is given."""
+        """An integer; the standard's default unless one is given."""
         return self._get(name, "i", default)
 
     def flag(self, name: str, default: int = 0) -> bool:
@@ -282,7 +282,7 @@ class Node:
         return _decoded(self._get(name, "s", default))
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
-        """Whole numbers; none where the standard has no default."""
+        """Integers; none where the standard has no default."""
         return list(self._get(name, "ints", default))
 
     def reals(self, name: str, default: Sequence[float] | None = None) -> list[float]:

@@ -33,7 +33,7 @@ EXACT = {"f32": 2**24, "f64": 2**24, "f16": 2**11}
 Of float64 no more is needed."""
 
 HELD = 2**53
-"""Up to here a float64 holds every whole number, as the attributes of ops are."""
+"""Up to here a float64 holds every integer, as the attributes of ops are."""
 
 STEP_MARK = "#"
 """What symbols of iteration numbers begin with, which no size's name does."""

@@ -251,7 +251,7 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
             "257 groups",
         )
     ],
-    "tensors of floats or bools": [("Mod", one(divisor=2), "is f32, expected integers")],
+    "tensors of floats or bools": [("Mod", one(divisor=2), "is f32, expected int32 or int64")],
     "indices other than int32 and int64": [
         ("Gather BatchGather", with_cast(BOOL), "is i1, expected int32 or int64"),
         (

@@ -258,9 +258,7 @@ OPERATORS: dict[str, OnnxOperator] = {
     "Floor": OnnxOperator(_floor, rounded(np.floor)),
     "Ceil": OnnxOperator(_ceil, rounded(np.ceil)),
     "Round": OnnxOperator(
-        of_floats(
-            lambda b, x: b.round("even", x), "The nearest whole number, of two the even one."
-        ),
+        of_floats(lambda b, x: b.round("even", x), "The nearest integer, of two the even one."),
         rounded(np.round),
     ),
     "Sin": OnnxOperator(of_floats(Builder.sin, "sin X; of float64 NaN where |X| > 2⁶³.")),

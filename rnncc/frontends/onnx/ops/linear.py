@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
-from rnncc.frontends.onnx.ops.whole_products import dequantised_product
+from rnncc.frontends.onnx.ops.integer_products import dequantised_product
 from rnncc.frontends.onnx.weights import weights
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product

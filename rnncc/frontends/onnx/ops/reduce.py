@@ -35,7 +35,7 @@ Reduction = Callable[[Builder, SSAValue, list[int]], SSAValue]
 def reduced_axes(n: Node) -> list[int]:
     """The axes in the attribute, from opset 13 or 18 on in an input; all where none are given."""
     rank = len(n.dims())
-    axes = n.integers("axes") if n.given("axes") else n.whole(1) if n.has(1) else []
+    axes = n.integers("axes") if n.given("axes") else n.known_integers(1) if n.has(1) else []
     if not axes:
         return [] if n.flag("noop_with_empty_axes", 0) else list(range(rank))
     return sorted({n.axis(axis, rank) for axis in axes})
