@@ -191,7 +191,7 @@ class _Machine:
         return np.unravel_index(np.array(listed, np.int64), rows)
 
     def _start(self, op: Reduce, kept: Shape) -> Array | None:
-        """What a sum starts at, if it is told."""
+        """What a sum starts at, unless at zero."""
         [access] = op.out_accesses
         own = Access(access.offset, access.strides[: len(kept)])
         return None if op.init is None else self._view(op.init, own, kept).copy()

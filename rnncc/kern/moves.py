@@ -124,7 +124,7 @@ class Scatter(IndexedMove):
     Both may be the same memory. An index outside of 0..size - 1 ends the call with error 5.
     """
 
-    # In a stated order, as rows of one number may be many: a sum of floats hangs on it.
+    # In a stated order, as rows of one number may be many: that order decides a sum of floats.
     name = "kern.scatter"
     init = opt_operand_def(BufferType)
     kind = prop_def(StringAttr)

@@ -130,7 +130,7 @@ def _emit_body(
 def _row(lowering: Lowering, y: SSAValue, index: Dim, most: int) -> kern.Row:
     """Where an iteration's part of a result begins, and the most rows that it has.
 
-    Where the result is a part itself, that is told of the whole: absent, it has but those rows.
+    Where the result is itself a part, the row is one of the whole: absent, it has those rows alone.
     """
     if y not in lowering.places:
         lowering.places[y] = lowering.output_of.get(y) or lowering.scratch(y)

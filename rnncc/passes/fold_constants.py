@@ -154,7 +154,7 @@ def _ends(known: Mapping[SSAValue, _Known]) -> list[SSAValue]:
 
 
 def _known(program: Program, op: RnnOp, known: Mapping[SSAValue, _Known]) -> _Known | None:
-    """What is told of an op's value, if its operands are known."""
+    """What is known of an op's value, given what is of its operands."""
     if not all(d.is_static for d in (*dims_of(op.y), *op.sizes)):
         return None  # where a part of a table begins may depend on a size, too
     size = _bytes_of(op.y)

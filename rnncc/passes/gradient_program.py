@@ -57,7 +57,7 @@ def gradient_program(
 def check_users_gradients(program: Program) -> None:
     """Refuse users' gradients of which no gradients are known.
 
-    What a Function's forward computes hangs on constants, for all that it knows. And one that is
+    What a Function's forward computes depends on constants, for all that it knows. And one that is
     not linear makes of two gradients other ones than of their sum: second derivatives may reach
     it by several ways, of which only some lead through the net.
 

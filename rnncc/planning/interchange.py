@@ -2,7 +2,7 @@
 
 A loop is elementwise along a frame of axes, such as batch and units, where every kernel in it has
 that frame and every element that it writes is read at the same place of the frame alone. What one
-place computes then hangs on no other, so that the order of steps and places may change; for each
+place computes then depends on no other, so that the order of steps and places may change; for each
 place the order of operations stays, and so do bits. Axes beside the frame are short: a place has
 all their elements, and may add them up.
 """

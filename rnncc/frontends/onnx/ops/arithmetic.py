@@ -28,7 +28,7 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = T
 
     Args:
         rounds: whether the result is another number than the operands, which float32 may not hold.
-            A function for which it is not is told what is known of sizes, too.
+            A function that is not reads sizes whose values are known, too.
     """
 
     def fold(n: Node, arrays: list[Array]) -> Array | None:

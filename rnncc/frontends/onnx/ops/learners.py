@@ -239,7 +239,7 @@ def _transformed(n: Node, scores: SSAValue) -> SSAValue:
 
 
 def _linear_regressor(n: Node) -> SSAValue:
-    """X coefficientsᵀ + intercepts, then the logistic function or a softmax if told.
+    """X coefficientsᵀ + intercepts, then the logistic function or a softmax if asked for.
 
     Refused: other than one or two axes; PROBIT and SOFTMAX_ZERO; transforms of a single target,
     which ONNX Runtime leaves out.
