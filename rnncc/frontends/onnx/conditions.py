@@ -74,18 +74,18 @@ def conditions_of(names: KnownNames, name: str, comparisons_only: bool = False) 
     Raises:
         Unproven: it is no conjunction of comparisons of formulas.
     """
-    found, worklist, seen = Conditions(), [(name, True)], set[tuple[str, bool]]()
+    conditions, worklist, seen = Conditions(), [(name, True)], set[tuple[str, bool]]()
     while worklist:
         pending = worklist.pop()
         if pending in seen:
             continue
         seen.add(pending)
         try:
-            worklist += _parts(names, *pending, found)
+            worklist += _parts(names, *pending, conditions)
         except Unproven:
             if not comparisons_only:
                 raise
-    return found
+    return conditions
 
 
 def _parts(

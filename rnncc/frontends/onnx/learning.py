@@ -148,7 +148,7 @@ def learnt_from(
         plain: whether a symbol may stand for another one alone.
         known: what is known already, which did not make them equal.
     """
-    found: Learnt | None = None
+    learnt: Learnt | None = None
     for one, other in pairs:
         if one == other:
             continue
@@ -158,9 +158,9 @@ def learnt_from(
         simple = _fact(rest, known.facts) or _symbol(rest, order, plain) or _decided(rest, order)
         same = None if simple else _same(one, other, known)
         if same is None:
-            return found or simple
-        found = same if found is None else _together(found, same)
-    return found
+            return learnt or simple
+        learnt = same if learnt is None else _together(learnt, same)
+    return learnt
 
 
 def _together(one: Learnt, other: Learnt) -> Learnt:

@@ -120,10 +120,10 @@ class Node:
 
     def value(self, index: int) -> Value:
         """An input that must be there."""
-        found = self.inputs[index] if index < len(self.inputs) else None
-        if found is None:
+        value = self.inputs[index] if index < len(self.inputs) else None
+        if value is None:
             raise self.error(f"lacks its input {index}")
-        return found
+        return value
 
     def _shown(self, index: int) -> str:
         return f'input "{self.op.input[index]}"'
@@ -307,12 +307,12 @@ class Node:
         return self._get(name, "g")
 
     def _get(self, name: str, field: str, default: Any = None) -> Any:
-        found = self._attributes.get(name)
-        if found is None:
+        attribute = self._attributes.get(name)
+        if attribute is None:
             return self._default(name, field) if default is None else default
-        if found.type not in (ATTRIBUTES[field], 0):
+        if attribute.type not in (ATTRIBUTES[field], 0):
             raise self.error(f"attribute {name!r} is of another type than it should be")
-        return getattr(found, field)
+        return getattr(attribute, field)
 
     def _default(self, name: str, field: str) -> Any:
         schema = self._schema.attributes.get(name) if self._schema is not None else None
@@ -324,11 +324,11 @@ class Node:
 
     def one_of(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
         """A word among some."""
-        found = self.text(name, default)
-        if found not in choices:
-            what = f"attribute {name!r} = {found!r} is not one of {', '.join(choices)}"
+        word = self.text(name, default)
+        if word not in choices:
+            what = f"attribute {name!r} = {word!r} is not one of {', '.join(choices)}"
             raise self.error(what)
-        return found
+        return word
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis, counted from the front."""
@@ -338,10 +338,10 @@ class Node:
 
     def axes(self, axes: Sequence[int], rank: int) -> list[int]:
         """Several axes, counted from the front, each once."""
-        found = [self.axis(axis, rank) for axis in axes]
-        if len(set(found)) < len(found):
+        counted = [self.axis(axis, rank) for axis in axes]
+        if len(set(counted)) < len(counted):
             raise self.error(f"axes {list(axes)} name one twice")
-        return found
+        return counted
 
     def check_broadcast(self) -> None:
         """Raise `CompileError` unless the shapes of all inputs broadcast as NumPy's do."""

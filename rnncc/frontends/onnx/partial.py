@@ -88,8 +88,8 @@ class Crossed(Value):
     def holding(self, tensors: Sequence[Value]) -> Crossed:
         """Other rows, of which others count."""
         rows, *counts = tensors
-        made = tuple(count.made for count in counts if count.made is not None)
-        return Crossed.counted(rows, self.axes, made)
+        computed = tuple(count.made for count in counts if count.made is not None)
+        return Crossed.counted(rows, self.axes, computed)
 
     def whole(self) -> Value:
         """The rows of the bounds."""

@@ -59,16 +59,16 @@ def build_counted(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
 def _views(n: Node, name: str, inputs: Operands) -> list[list[Value | None]]:
     """The inputs, once for each axis that rows lie along, with such rows along this one alone."""
     crossed = any(isinstance(v, Crossed) for v in inputs)
-    found = dict[object, dict[int, Partial]]()
+    by_place = dict[object, dict[int, Partial]]()
     for at, value in enumerate(inputs):
         parts = value.along() if isinstance(value, Crossed) else [value]
         for part in parts:
             if isinstance(part, Partial):
                 place = _place(n, name, inputs, at, part.axis, crossed)
-                found.setdefault(place, {})[at] = part
+                by_place.setdefault(place, {})[at] = part
     return [
         [parts.get(at, value and value.whole()) for at, value in enumerate(inputs)]
-        for parts in found.values()
+        for parts in by_place.values()
     ]
 
 

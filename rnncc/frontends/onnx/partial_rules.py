@@ -198,10 +198,10 @@ def _product(n: Node, inputs: Operands) -> int | None:
     }
     if any(axis == rank - 1 - at for axis, at in axes):
         return None  # what is summed over
-    found = {axis for axis, _ in axes}
-    if len(found) != 1:
+    places = {axis for axis, _ in axes}
+    if len(places) != 1:
         return None
-    return _elementwise(n, inputs[:2]) if min(found) < rank - 2 else found.pop()
+    return _elementwise(n, inputs[:2]) if min(places) < rank - 2 else places.pop()
 
 
 def _fused_product(n: Node, inputs: Operands) -> int | None:

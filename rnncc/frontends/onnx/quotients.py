@@ -27,12 +27,12 @@ def rounded_quotient(n: Node, rounded: Callable[[Dim, Dim], Dim]) -> Array | Non
     name = n.op.input[0]
     try:
         above, below, *unmoved = _quotient(n, name) or _moved_quotient(n, name)
-        found = sizes.by_element(rounded, above, below)
+        quotient = sizes.by_element(rounded, above, below)
     except NoFormula:
         return None
     limit = EXACT[n.value(0).dtype] // (PART_OF_EXACT if unmoved else 1)
     formulas = [formula for array in (above, below, *unmoved) for formula in array.flat]
-    return found if found is not None and n.scope.model.within(limit, formulas) else None
+    return quotient if quotient is not None and n.scope.model.within(limit, formulas) else None
 
 
 def _quotient(n: Node, name: str) -> tuple[Array, Array] | None:

@@ -81,12 +81,12 @@ def _of_sizes(
     dims = [1 if a in axes else size for a, size in enumerate(sizes.shape)]
     if not rows.shape[1]:
         return None
-    found: Array = np.empty(len(rows), object)
+    reduced: Array = np.empty(len(rows), object)
     try:
-        found[:] = [reduce(function, row) for row in rows]
+        reduced[:] = [reduce(function, row) for row in rows]
     except Undecided:
         return None
-    return found.reshape(dims if n.flag("keepdims", 1) else [sizes.shape[axis] for axis in kept])
+    return reduced.reshape(dims if n.flag("keepdims", 1) else [sizes.shape[axis] for axis in kept])
 
 
 def _by_floats(function: Reduction) -> Reduction:

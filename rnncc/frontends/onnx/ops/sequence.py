@@ -176,8 +176,8 @@ def _split(n: Node) -> Value:
 
 def _are_all_one(n: Node, size: Dim) -> bool:
     """Whether there is a part for each row of an axis of open size."""
-    made = n.value(1).made
-    return made is not None and dims_of(made) == (size,) and one_number(made) == 1
+    sizes = n.value(1).made
+    return sizes is not None and dims_of(sizes) == (size,) and one_number(sizes) == 1
 
 
 def _part_sizes(n: Node, size: int) -> list[int]:

@@ -206,8 +206,8 @@ def _fold_pad(n: Node, arrays: list[Array]) -> Array | None:
     for at, axis in enumerate(axes):
         around[axis] = int(amounts[at]), int(amounts[at + len(axes)])
     number = arrays[2].reshape(-1) if n.has(2) else np.zeros(1, np.int64)
-    made = math.prod(size + sum(more) for size, more in zip(x.shape, around, strict=True))
-    if number.size != 1 or made > MAX_FOLDED:
+    elements = math.prod(size + sum(more) for size, more in zip(x.shape, around, strict=True))
+    if number.size != 1 or elements > MAX_FOLDED:
         return None
     x = as_objects(x) if number.dtype == object else x
     return np.pad(x, around, constant_values=number[0])
