@@ -96,6 +96,7 @@ class Known:
         if learnt.symbol is None or learnt.size is None:
             return replace(self, facts=facts, same=(*self.same, *learnt.same))
         new = {learnt.symbol: learnt.size}
+        # What stood for the symbol stands for its size from now on.
         sizes = {symbol: size.substitute(new) for symbol, size in self.sizes.items()} | new
         same = ((one.substitute(new), other.substitute(new)) for one, other in self.same)
         return Known(

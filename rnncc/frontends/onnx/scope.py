@@ -173,6 +173,7 @@ class Scope:
         Runtime."""
         for tensor in {tensor.name: tensor for tensor in graph.initializer}.values():
             place = Location(self.model.file, f'{where}initialiser "{tensor.name}"')
+            # An input of the same name is there already: the initialiser is its default.
             if tensor.name not in self.names:
                 self.define(tensor.name, self.constant(tensor, place), place)
         for sparse in graph.sparse_initializer:

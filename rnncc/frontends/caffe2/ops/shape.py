@@ -104,7 +104,7 @@ class Squeeze(Reshaping):
     def setup(self, maker: Resolver) -> None:
         axes = sorted({int(axis) for axis in self.args.ints("dims")})
         if not axes or axes[0] < 0 or axes[-1] >= MAX_RANK:
-            raise self.error(f"argument 'dims' is {axes}, expected numbers of axes")
+            raise self.error(f"argument 'dims' is {axes}, expected axes from 0 to {MAX_RANK - 1}")
         self.axes = axes
 
     def infer(self, s: Shapes) -> None:

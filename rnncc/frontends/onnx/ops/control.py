@@ -102,6 +102,8 @@ def _either(n: Node, choice: Choice | None) -> list[Any]:
     _check_branches(n, first, second)
     gate = n.b.reshape(n.x(0, ("i1",)), ())
     tensors = tensors_in(one.scope, first), tensors_in(other.scope, second)
+    # The branch that does not run hands on what it starts from: zeros, or what the other one has
+    # given.
     chosen = [n.b.fill(0, dims_of(v), dtype_of(v)) for v in tensors[0]]
     for inside, results in zip((one, other), tensors, strict=True):
         for value in chosen:
