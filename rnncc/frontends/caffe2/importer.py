@@ -237,6 +237,7 @@ class ResolvedNet:
             if blob is not None:
                 s.expect(blob, fill.shape, NAMES[fill.dtype.name])
                 small = len(fill.shape) == 1 and fill.shape[0] <= MAX_VECTOR
+                # Sizes, lengths and segments, which shape rules read.
                 if small and fill.dtype.kind == "i":
                     s.expect_value(blob, fill.array(0).tolist(), NAMES[fill.dtype.name])
         for name, shape in shapes.items():

@@ -127,4 +127,5 @@ class Captures:
 def _stays_known(value: Value) -> bool:
     array = value.known
     small = array is not None and (array.dtype == object or array.size <= CAPTURED)
+    # What has no element type in `rnn` can only be known.
     return small or value.dtype not in STORED
