@@ -48,7 +48,7 @@ def addressed(op: Operation) -> Sequence[SSAValue]:
     match op:
         case Scan():
             return op.inits
-        # Of what these read each point is computed in their own kernels: it needs no buffer.
+        # Their kernels, or those of their bodies, compute what they read point by point.
         case Chunks() | Concat() | Reduce():
             return ()
         case SumRows():

@@ -95,8 +95,8 @@ class Backprop:
 
     def _begin_sum(self, scan: Scan, const: SSAValue) -> SSAValue:
         """The start of a const's gradient, which behind a gate may be all there is."""
-        # A conditional that does not run hands the total on as it is; from zeros on, these would be
-        # written, and added to a table of weights, say.
+        # A conditional that does not run then hands the total on as it is; from zeros it would give
+        # a gradient as large as the const, to be added.
         if scan.gate is not None:
             return self.take_or_zeros(const)
         return self._b.full_like(const, 0.0)

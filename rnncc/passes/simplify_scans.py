@@ -135,7 +135,7 @@ def _needed(loop: Loop, values: Iterable[SSAValue]) -> set[SSAValue]:
 def _find_invariants(loop: Loop) -> bool:
     """Carries that never change and sequences of equal rows become consts."""
     outer = {const.arg: const.outer for const in loop.consts}
-    # Or the next value is a const, and the one that the carry starts as.
+    # Unchanged, or set in each step to the const that it starts as.
     still = [c for c in loop.carries if c.next is c.arg or outer.get(c.next) is c.init]
     still = [c for c in still if c.arg is not loop.gate]  # never ends by itself
     loop.carries = [c for c in loop.carries if c not in still]

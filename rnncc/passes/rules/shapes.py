@@ -205,7 +205,7 @@ def _trimmed(b: Builder, x: SSAValue, place: tuple[int, Dim, Dim]) -> SSAValue:
         case Concat() as op if op.axis.data == axis and size.is_static and start.is_static:
             parts = list[SSAValue]()
             for at, part in op.parts:
-                # How far the wanted range begins and ends inside of this part.
+                # What of this part stands before the range, and behind it, is cut off.
                 first, end = (start - at).excess(), at + dims_of(part)[axis]
                 left = dims_of(part)[axis] - first - (end - start - size).excess()
                 if not left.is_static:
