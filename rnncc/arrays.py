@@ -43,7 +43,7 @@ _NOT_ARRAYS = "is no .npy or .npz file of plain arrays"
 
 
 def read(path: Path) -> Array | Arrays:
-    """The array of an `.npy` file, or those of an `.npz` file by name; told by the content.
+    """The array of an `.npy` file, or those of an `.npz` file by name; the content decides which.
 
     Arrays are contiguous and in this machine's byte order.
 

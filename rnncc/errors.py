@@ -25,7 +25,7 @@ class Location:
 
 
 class CompileError(Exception):
-    """Bad input, told in one line: `location: what (hint)`.
+    """Bad input, reported in one line: `location: what (hint)`.
 
     Args:
         location: where; a `Location` or its text; may be empty.

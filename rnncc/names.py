@@ -115,6 +115,12 @@ def _has_meaning(text: str) -> bool:
     return text in _KEYWORDS or text in _MACROS or _FAMILIES.fullmatch(text) is not None
 
 
+def in_comment(name: str) -> str:
+    """A blob's name as it may stand in a comment of C or JavaScript, or in a Python docstring."""
+    # Neither `*/` nor a trigraph nor a quote may come up.
+    return re.sub(r"[^\w/.:@+-]", lambda match: rf"\x{ord(match[0]):02x}", name, flags=re.ASCII)
+
+
 def library_name(text: str) -> str:
     """A name for a library made of any text; itself where `bad_library_name` finds no fault."""
     name = identifier(text)

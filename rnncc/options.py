@@ -33,7 +33,7 @@ _KINDS: dict[tuple[type, ...], tuple[str, str]] = {
     (Mapping,): ("a mapping of names", "shapes tuning functions"),
     (Iterable,): ("names, texts or a mapping", "bind state outputs_with_grads plan_for"),
 }
-"""What an option may be, and how that is told; others are checked by what they mean."""
+"""What an option may be, and the words for it; others are checked by what they mean."""
 
 
 @record

@@ -53,7 +53,7 @@ INFERENCE = [
         ReassociateSums(),
         "the terms of x_t stand together, to leave the loop as one",
     ),
-    Step("multiply-adds", MultiplyAdds(), "no bit may hang on what leaves a loop or is kept"),
+    Step("multiply-adds", MultiplyAdds(), "no bit may depend on what leaves a loop or is kept"),
     Step("hoist", Hoist(), "the input projection is half of the arithmetic"),
     Step("turn-states", TurnStates(), "invariants have left the loop by now"),
     Step("regroup-biases", ReassociateSums(), "biases that left the loop join those outside"),
@@ -96,7 +96,7 @@ TRAINING = [
         ReassociateSums(),
         "the terms of x_t stand together, to leave the loop as one",
     ),
-    Step("multiply-adds", MultiplyAdds(), "no bit may hang on what leaves a loop or is kept"),
+    Step("multiply-adds", MultiplyAdds(), "no bit may depend on what leaves a loop or is kept"),
     Step("hoist", Hoist(), "the input projection is half of the arithmetic"),
     Step("turn-states", TurnStates(), "invariants have left the loop by now"),
     Step("regroup-biases", ReassociateSums(), "biases that left the loop join those outside"),
@@ -106,7 +106,7 @@ TRAINING = [
     Step(
         "multiply-adds-of-gradients",
         MultiplyAdds(gradients=True),
-        "nor may a bit of gradients hang on what is kept",
+        "nor may a bit of gradients depend on what is kept",
     ),
     Step("split-phases", training.split, "needs to know what is cheap to compute again"),
     # from here on each half for itself; nothing changes a bit

@@ -405,7 +405,7 @@ def _branch(draw: Draw, lengths: SSAValue, depth: int) -> Callable[[Builder, Poo
 
 
 def _condition(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
-    """A bool of rank 0 that hangs on what a value holds."""
+    """A bool of rank 0 that depends on what a value holds."""
     x = _pick(draw, pool)
     total = b.reduce("sum", b.tanh(x), range(len(dims_of(x)))) if dims_of(x) else x
     return b.compare("lt", total, b.fill(draw(st.sampled_from([-9.0, 0.011, 9.0])), []))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @record
 class TargetRow:
-    """What can be told of a target before it is imported.
+    """What is known of a target before it is imported.
 
     Attributes:
         module: has `resolve(triple, cpu, knobs) -> Target` and, where code runs in this process,

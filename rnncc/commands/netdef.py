@@ -110,7 +110,7 @@ def prune(
     """Leave out what changes no output of NET.
 
     Dead operators go, copies, and reshapes before FC, those too whose shapes --init fills. What
-    went is told on standard error.
+    went is printed on standard error.
     """
     from rnncc.commands import netdef_changes, nets
     from rnncc.commands.tables import working

@@ -24,7 +24,7 @@ def constant_of(value: Constant, dtype: str, dims: Sequence[Dim] | None, place: 
         dims: its shape, where it has one; open sizes may be any.
 
     Raises:
-        CompileError: the shape is another, or a number cannot be told in that type. A fraction is
+        CompileError: the shape is another, or a number does not fit that type. A fraction is
             rounded to the nearest float.
     """
     array = np.asarray(value)

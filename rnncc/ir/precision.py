@@ -76,7 +76,7 @@ def _quantise(a: Array, dtype: type[np.integer]) -> tuple[Array, Array]:
     return whole.astype(dtype), scale.astype(np.float32)
 
 
-def whole_product(a: Array, b: Array) -> Array:
+def integer_product(a: Array, b: Array) -> Array:
     """Products of matrices of int8, or of as small numbers, as int32: modulo 2^32."""
     exact = a.astype(np.float64) @ b.astype(np.float64)  # up to a depth of 2^39, in any order
     return exact.astype(np.int64).astype(np.int32)
@@ -85,4 +85,4 @@ def whole_product(a: Array, b: Array) -> Array:
 def scaled_product(a: Array, weights: Array, scales: Array) -> Array:
     """Rows by whole weights [units, depth]: each sum times its row's scale, then its unit's."""
     whole, row_scales = quantise_rows(a)
-    return whole_product(whole, weights.T).astype(np.float32) * row_scales[..., None] * scales
+    return integer_product(whole, weights.T).astype(np.float32) * row_scales[..., None] * scales

@@ -20,7 +20,7 @@ from rnncc.ir.ops.base import Array, Context, RnnOp
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.indexing import check_index, fold_by_index
 from rnncc.ir.ops.linear import add_products, add_rows, empty_value
-from rnncc.ir.precision import from_bf16, rounded, scaled_product, to_bf16, whole_product
+from rnncc.ir.precision import from_bf16, integer_product, rounded, scaled_product, to_bf16
 from rnncc.ir.types import NUMPY, dtype_of
 from rnncc.kern.access import Access, buffer_dtype, dense, get_access
 from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
@@ -173,6 +173,7 @@ class _Machine:
             # A map may write what it reads at the same point; a reduction reads other points, too.
             _check_target(target, [] if isinstance(op, Reduce) else reads)
             _check_apart(target, [*factors, *(reads if isinstance(op, Reduce) else [])])
+        # Copies: a body may yield what it reads as it is, and the first target may be that memory.
         values = self._body(op, shape, [*_products(op, factors), *(r.copy() for r in reads)])
         chosen = self._chosen_rows(op, shape)
         for i, target in targets.items():
@@ -190,7 +191,7 @@ class _Machine:
         return np.unravel_index(np.array(listed, np.int64), rows)
 
     def _start(self, op: Reduce, kept: Shape) -> Array | None:
-        """What a sum starts at, if it is told."""
+        """What a sum starts at, unless at zero."""
         [access] = op.out_accesses
         own = Access(access.offset, access.strides[: len(kept)])
         return None if op.init is None else self._view(op.init, own, kept).copy()
@@ -340,7 +341,7 @@ def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
     weights = unpack(packed, slots, op.units, op.depth.data, panel, GROUP[dtype])
     offset = OFFSET if dtype == "u8" else 0
     if a.dtype == np.int8:
-        return [whole_product(a, w.astype(np.int16).T - offset) for w in weights]
+        return [integer_product(a, w.astype(np.int16).T - offset) for w in weights]
     if scales:
         by_slot = unpack(scales[0], slots, op.units, 1, panel)
         whole = [w.astype(np.int16) - offset for w in weights]

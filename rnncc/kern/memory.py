@@ -33,6 +33,7 @@ class BufferMemory:
 
     def view(self, offset: int, shape: tuple[int, ...], strides: Sequence[int]) -> Array:
         """The elements of an access; `AssertionError` where one of them is outside."""
+        # Of no elements even the offset may lie outside, as that of a slice behind the last row.
         if 0 in shape:
             return np.empty(shape, self.flat.dtype)
         reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]

@@ -124,6 +124,7 @@ class Scatter(IndexedMove):
     Both may be the same memory. An index outside of 0..size - 1 ends the call with error 5.
     """
 
+    # In a stated order, as rows of one number may be many: that order decides a sum of floats.
     name = "kern.scatter"
     init = opt_operand_def(BufferType)
     kind = prop_def(StringAttr)
@@ -156,6 +157,7 @@ class ListRows(IRDLOperation):
     computes the rows whose flag is `where`: of others nothing is read, and nothing written.
     """
 
+    # One pass over the flags fills the list from both ends; so the others come last first.
     name = "kern.list_rows"
     flags = operand_def(BufferType)
     out = operand_def(BufferType)

@@ -72,6 +72,8 @@ class Streaming:
         """
         ports = {port.name: port for port in (*step.inputs, *init.inputs)}
         slots, end = list[StateSlot](), Dim.of(0)
+        # What goes by way of the workspace lies first, side by side as it does there: one copy
+        # moves it all.
         for name, following, initial in sorted(
             state, key=lambda s: (s[1] is None, s[0] in in_place)
         ):
@@ -124,6 +126,7 @@ class Streaming:
 
     def _total(self, slots: Sequence[StateSlot]) -> Dim:
         total = sum((slot.bytes for slot in slots), Dim.of(0))
+        # Of a batch of 0 it would take no bytes: memory for these may be NULL, which calls refuse.
         return total + self.line if slots and total.coefficient() == 0 else total
 
 

@@ -62,8 +62,10 @@ def _room(buffer: Buffer) -> Dim | None:
     """How many zeros do for a gradient; None where that is as many as it has."""
     users = [use.operation for use in buffer.y.uses]
     rows = {get_dim(op.stride) for op in users if isinstance(op, Row)}
+    # Read by rows of one size alone, one row of zeros is every row.
     if users and len(rows) == 1 and all(isinstance(op, Row) for op in users):
         return rows.pop()
+    # Zeros for a whole sequence would take as much memory as the gradient itself.
     return None if TIME in buffer.elements.symbols else buffer.elements
 
 

@@ -55,9 +55,11 @@ def _stand_in(buffer: Buffer) -> tuple[Dim, int]:
     """Elements needed when the output is absent, and as how many rows; 0: not row by row."""
     users = {use.operation for use in buffer.y.uses}
     rows = [op for op in users if isinstance(op, Row)]
+    # Steps write row after row and read back the last ones at most: these may all lie in one ring.
     if rows and len(rows) == len(users):
         kept = buffer.rows_kept or 1
         return get_dim(rows[0].stride) * kept * max(row.rows.data for row in rows), kept
+    # Its kernels write nothing else, so that they are skipped, and nothing stands in for it.
     if not rows and all(_writes_nothing_else(op, buffer) for op in users):
         return Dim.of(0), 0
     return buffer.elements, 0

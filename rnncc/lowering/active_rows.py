@@ -81,6 +81,7 @@ def list_of(lowering: Lowering, mask: SSAValue, ahead: Ahead | None) -> SSAValue
     if key not in lowering.lists and _is_known(lowering, mask, ahead):
         block = mask.owner if isinstance(mask.owner, Block) else mask.owner.parent
         assert block is not None
+        # Where the mask is made, for all who ask; of steps ahead, where these are computed.
         with lowering.at(block) if ahead is None else nullcontext():
             lowering.lists[key] = _listed(lowering, mask, ahead)
     return lowering.lists.get(key)

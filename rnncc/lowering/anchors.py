@@ -39,6 +39,7 @@ def is_product(op: Operation) -> TypeGuard[Matmul]:
     """Whether an op is a product with one matrix of known size, as `kern.gemm` computes them."""
     if not isinstance(op, Matmul) or len(dims_of(op.b)) != 2:
         return False
+    # Panels and tiles are cut while compiling.
     return all(d.is_static and int(d) > 0 for d in dims_of(op.b))
 
 
@@ -47,6 +48,7 @@ def addressed(op: Operation) -> Sequence[SSAValue]:
     match op:
         case Scan():
             return op.inits
+        # Their kernels, or those of their bodies, compute what they read point by point.
         case Chunks() | Concat() | Reduce():
             return ()
         case SumRows():

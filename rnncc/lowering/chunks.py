@@ -114,6 +114,7 @@ def _emit_body(
             continue
         late.append((value, home))
         base = base_of(value)
+        # Computed behind the body, it might read a carry whose place the one before it has taken.
         if is_lazy(base.owner) or isinstance(value.owner, Block):
             live_out.append(Item(base))
     lowering.lower_block(op.body.block, live_out)
@@ -129,7 +130,7 @@ def _emit_body(
 def _row(lowering: Lowering, y: SSAValue, index: Dim, most: int) -> kern.Row:
     """Where an iteration's part of a result begins, and the most rows that it has.
 
-    Where the result is a part itself, that is told of the whole: absent, it has but those rows.
+    Where the result is itself a part, the row is one of the whole: absent, it has those rows alone.
     """
     if y not in lowering.places:
         lowering.places[y] = lowering.output_of.get(y) or lowering.scratch(y)

@@ -163,6 +163,8 @@ def _parts(
     rows = _rows_of(lowering, outs[0][0]) if outs else None
     if rows is None or not _are_axes(rows, dims) or list_of(lowering, rows.mask, ahead) is None:
         return whole
+    # A product's kernel computes rows as a whole: a mask along fewer axes than its rows have lists
+    # others.
     if product is not None and len(rows.axes) != len(wide_axes(dims_of(product.y)[:-1])):
         return whole
     branches: dict[bool, list[tuple[SSAValue, Placed]]] = {True: [], False: []}

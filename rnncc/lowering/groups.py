@@ -130,6 +130,7 @@ class _Scheduler:
             places = [v if turns_bytes(v) else bases.get(v, v) for v in addressed(op)]
             read = (bases.get(value, value) for value in read_each_step(op))
             roots = [base for base in places if is_lazy(base.owner) or turns_bytes(base)]
+            # As an expression, what loops read would be computed again in each iteration.
             roots += [base for base in read if isinstance(base.owner, Elementwise)]
             if isinstance(op, Transpose) and is_turned_later(op):
                 roots.append(op.x)
@@ -239,7 +240,7 @@ class _Scheduler:
 
     def _joined(self, op: Operation) -> set[SSAValue]:
         """Functions of the same level and shape that later ones read through arithmetic alone."""
-        found, seen, key = set[SSAValue](), set[SSAValue](), self._key(op.results[0])
+        functions, seen, key = set[SSAValue](), set[SSAValue](), self._key(op.results[0])
         queue = list(op.operands)
         while queue:
             value = queue.pop()
@@ -249,10 +250,10 @@ class _Scheduler:
             if cost_of(value.owner) != Cost.ARITHMETIC:
                 # What is broadcast is smaller than what it is joined into.
                 same = self._key(value) == key and not self._is_used_late(value)
-                found |= {value} if same else set()
+                functions |= {value} if same else set()
             elif isinstance(value.owner, Elementwise) or is_view(value.owner):
                 queue += value.owner.operands
-        return found
+        return functions
 
     def _is_used_late(self, value: SSAValue) -> bool:
         """Whether an op of a later level reads it."""
@@ -328,6 +329,8 @@ class _Scheduler:
         if not readers or not all(isinstance(r, SSAValue) for r in readers):
             return False
         keys = {self._key(r) for r in readers if isinstance(r, SSAValue)}
+        # Its sums are in registers of one kernel: another one, or one of a later level, has to load
+        # them.
         return len(keys) == 1 and next(iter(keys))[0] == self.level(value)
 
     def _fuse(self, op: Matmul, group: Group, groups: dict[object, Group]) -> None:
@@ -349,6 +352,8 @@ class _Scheduler:
             scan = next(iter(users)) if len(users) == 1 else None
             if not isinstance(scan, Scan) or any(i.dest or i.part for i in group.items):
                 continue
+            # The gate ends the inner loop alone: chunks of steps that do not run would be computed
+            # all the same.
             if scan.gate is not None:
                 continue
             # A constant or a first state is read as a whole, before the first chunk is there.

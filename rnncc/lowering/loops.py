@@ -143,6 +143,7 @@ def _homes(lowering: Lowering, op: Scan, sequences: list[Home | None]) -> list[H
     homes: list[Home] = []
     for value, final in zip(carry, op.finals, strict=True):
         pairs = zip(sequences, rows, strict=True)
+        # A state is read as one dense row, which those of an output with its batch first are not.
         shown = [s for s, row in pairs if s and row == value and s.size is not None]
         free = [s for s in shown if s not in homes]
         # A state that is shown as it is lives in the sequence that shows it: nothing is copied.
@@ -165,6 +166,7 @@ def _chunk_size(lowering: Lowering, groups: list[Group], steps: Dim) -> tuple[in
     Where calls are limited there are no more than the loop can have of a batch of 1.
     """
     rows = product(max((g.dims[1:-1] for g in groups), key=len))
+    # The target counts elements of 4 bytes, of which a double takes two.
     width = sum(_width(g) * (1 + (dtype_of(i.value) == "f64")) for g in groups for i in g.items)
     matrices = [g.product.b for g in groups if g.product is not None]
     sizes = [product(dims_of(m)) * lowering.weights.item_bytes(m) for m in matrices]
@@ -175,6 +177,7 @@ def _chunk_size(lowering: Lowering, groups: list[Group], steps: Dim) -> tuple[in
 
 def _most_steps(lowering: Lowering, steps: Dim) -> int | None:
     """As many steps as a loop over time can have, if calls are limited; None of other loops."""
+    # Of 10 - T the longest call would not have the most.
     grows = all(factor > 0 for _, factor in steps.terms) and not steps.atoms
     if lowering.max_steps is None or steps.symbols != frozenset({TIME}) or not grows:
         return None

@@ -53,10 +53,12 @@ def store_rounded(program: KernelProgram) -> None:
             continue
         names = _names(buffer)
         readers = [(op, i) for name in names for op, i in _rounding(name)]
+        # A loop's product reads a row once; what reads rows again and again, by tiles, is a sum.
         if not any(isinstance(op, Contract) for op, _ in readers):
             continue
         writes = [use for use in timeline(program.func).uses[buffer] if use.writes]
         writers = {use.op for use in writes}
+        # What is written under another name, such as a loop-carried one, a copy would miss.
         rounded = all(use.value in names for use in writes)
         if rounded and all(isinstance(op, Map) for op in writers):
             _store_besides(buffer, names, writers, readers)
@@ -80,6 +82,7 @@ def copy_inputs(program: KernelProgram) -> None:
     """
     entry = program.func.body.block
     for buffer in list(program.buffers):
+        # An absent input may be a single row of zeros, which a copy of all rows would read past.
         if buffer.role.data != "input" or buffer.dtype != "f32" or buffer.default is not None:
             continue
         uses = [(use.operation, use.index) for use in buffer.y.uses]
@@ -221,6 +224,7 @@ class _Copies:
         if first is not None:
             shift = op.shifted_by
             whole = (depth - shift).excess()
+            # The smaller of both: a call may have fewer rows than the shift.
             head = shift - (shift - depth).excess()
             ahead = whole if op.late else Dim.of(0)
             source = first, Access(Dim.of(0), (width, Dim.of(1)))

@@ -94,6 +94,7 @@ def _neighbours(
     """The strides of what a reduction reads, and the axes along which vectors may run rather than
     along the last one that is kept; none where that one is better."""
     dims = dims_of(op.x)
+    # Where some rows are listed these axes lead the domain: their order stays.
     if len(kept) < 2 or op.y in lowering.needed:
         return [], []
     region = lowering.region(len(dims))
@@ -113,8 +114,8 @@ def _narrow(
 ) -> list[SSAValue]:
     """What is read by windows whose rows fill no vector, where the last axis that is kept fills
     one: in a copy elements are neighbours along that axis."""
-    dims, found = dims_of(op.x), _below(lowering, op, Windows)
-    if not found:
+    dims, windowed = dims_of(op.x), _below(lowering, op, Windows)
+    if not windowed:
         return []
     _, wide = _neighbours(lowering, op, kept, reduced)
     sizes = [dims[axis] for axis in (kept[-1], *wide[-1:], *reduced)]
@@ -123,7 +124,7 @@ def _narrow(
     channels, row, *taps = map(int, sizes)
     # Each term is a vector of a row; copies there and back take as long as some terms.
     worth = math.prod(taps) * (LANES - row) >= COPIES * row
-    return found if channels >= LANES and worth else []
+    return windowed if channels >= LANES and worth else []
 
 
 def _strided(
@@ -131,9 +132,9 @@ def _strided(
 ) -> list[SSAValue]:
     """Views of few elements that are read again and again, such as weights turned round: vectors
     along the last axis that is kept are worth a copy."""
-    dims, found = dims_of(op.x), _below(lowering, op, Broadcast)
+    dims, repeated = dims_of(op.x), _below(lowering, op, Broadcast)
     often, last = _at_large(product(dims)), (dims[kept[-1]],)
-    along = (v for v in found if is_view(v.owner) and dims_of(v)[-1:] == last)
+    along = (v for v in repeated if is_view(v.owner) and dims_of(v)[-1:] == last)
     sizes = ((v, product(dims_of(v))) for v in along)
     few = (v for v, size in sizes if size.is_static and int(size) * OFTEN <= often)
     return [v for v in few if lowering.place(v).access.strides[-1] != 1]

@@ -88,6 +88,8 @@ class Lowering:
         live_out: list[Item] = []
         for port, value in zip(self.result.outputs, net.outputs.values(), strict=True):
             place = self._declare_port(port, "output")
+            # An output that is a reshape has the elements of what that reads, in their order: no
+            # copy is needed.
             value = in_its_order(value)
             dest = Placed.densely(place.buffer, dims_of(value))
             if not self.direct(value, dest) and not rows.direct(self, value, dest):
@@ -116,6 +118,7 @@ class Lowering:
         alone = isinstance(op, Operation) and type(op) in EMITTERS and not self._is_product(op)
         sequence = isinstance(op, Scan) and value in op.ys
         once = sequence and isinstance(op.parent_op(), Net | Chunks)
+        # An op has one place: a second output of one value is a copy of the first.
         if not (alone or once or isinstance(op, Chunks)) or value in self.output_of:
             return False
         self.output_of[value] = dest
@@ -197,6 +200,7 @@ class Lowering:
                 index = (index[0].shifted(first), *index[1:])
                 continue
             outer, row = self.outer[value]
+            # Such a row has a pointer of its own, which no index of the sequence leads to.
             if row is not None and rows.are_apart(self, outer):
                 break
             value = outer

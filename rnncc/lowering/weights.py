@@ -86,6 +86,7 @@ class WeightTable:
         lowering = self._lowering
         while is_view(value.owner) or value in lowering.outer:
             value, row = (value.owner.x, None) if is_view(value.owner) else lowering.outer[value]
+            # A row of a sequence is another matrix in each step.
             if row is not None:
                 return False
         op = value.owner
@@ -105,6 +106,7 @@ class WeightTable:
         To pack it would take longer than the product. Parameters stay packed, known or not, so that
         training computes what inference does.
         """
+        # Over several rows packing pays: each row reads the whole matrix.
         if any(d != 1 for d in dims_of(op.y)[:-1]):
             return False
         value = op.b

@@ -1,4 +1,4 @@
-"""NetDef files, in binary and in text form, told apart by what they contain."""
+"""NetDef files, in binary and in text form, distinguished by what they contain."""
 
 from __future__ import annotations
 

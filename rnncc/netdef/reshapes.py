@@ -16,7 +16,7 @@ from rnncc.netdef.versions import Steps, Value, consumers_of, producers_of, resu
 from rnncc.records import record
 
 MAX_SEEN = 1_000_000
-"""How many operators the shapes of all Reshapes may hang on, each counted as often as it is."""
+"""How many operators the shapes of all Reshapes may depend on, each counted as often as it is."""
 
 Params = TypeVar("Params", Mapping[str, Any], Sequence[str])
 
@@ -25,7 +25,7 @@ def reshape_subgraphs(net: NetDef) -> list[list[int]]:
     """Of each Reshape: the operators between its data and its shape, then the Reshape.
 
     Raises:
-        NetError: a Reshape that has not two inputs, data and shape; shapes that hang on so many
+        NetError: a Reshape that has not two inputs, data and shape; shapes that depend on so many
             operators that nobody would wait for the answer.
     """
     check_net(net)
@@ -38,7 +38,7 @@ def reshape_subgraphs(net: NetDef) -> list[list[int]]:
         before = _before(steps, makers, shape, readers[data][0][0])
         seen += len(before)
         if seen > MAX_SEEN:
-            what = f"its shape hangs on {len(before)} operators, those of all on over {MAX_SEEN}"
+            what = f"its shape depends on {len(before)} operators, those of all on over {MAX_SEEN}"
             raise NetError(locate(net, index), what)
         subgraphs.append([*_reached(steps, before, data), index])
     return subgraphs
@@ -58,7 +58,7 @@ def _reshapes(net: NetDef) -> list[int]:
 def _before(
     steps: Steps, makers: Mapping[Value, tuple[int, int]], shape: Value, first: int
 ) -> list[int]:
-    """The operators from `first` on that a shape hangs on, in order."""
+    """The operators from `first` on that a shape depends on, in order."""
     before = set[int]()
     waiting = [shape]
     while waiting:
@@ -187,7 +187,7 @@ class _ReshapeSearch:
         return Flattening(index, frozenset(ops), data, params, readers)
 
     def _shape_alone(self, index: int) -> set[int] | None:
-        """A Reshape and what computes its shape, if all that hangs on the data and nothing else
+        """A Reshape and what computes its shape, if all that depends on the data and nothing else
         reads it; the last operators first, so that readers are known when their maker comes."""
         inputs, outputs = self.steps[index]
         ops, waiting = set[int](), [-index]

@@ -159,7 +159,7 @@ def power(b: Builder, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
     return b.select(is_one, one, y)
 
 
-def whole_power(b: Builder, x: SSAValue, exponent: SSAValue) -> SSAValue:
+def integer_power(b: Builder, x: SSAValue, exponent: SSAValue) -> SSAValue:
     """Integers to the power of integers, modulo what their type holds: a product of squares.
 
     Negative powers of 1 and -1 are 1 and -1, those of 0 the least number of the type, as machines

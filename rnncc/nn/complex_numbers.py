@@ -106,16 +106,16 @@ def power(b: Builder, z: Complex, exponent: Complex | float) -> Complex:
     if exponent == 0:
         return one_like(b, z)
     if 0 < abs(exponent) <= 64 and exponent == int(exponent):
-        magnitude_power = _whole_power(b, z, int(abs(exponent)))
+        magnitude_power = _integer_power(b, z, int(abs(exponent)))
         return magnitude_power if exponent > 0 else divide(b, one_like(b, z), magnitude_power)
     logarithm = log(b, z)
     return exp(b, Complex(times(b, logarithm.re, exponent), times(b, logarithm.im, exponent)))
 
 
-def _whole_power(b: Builder, z: Complex, exponent: int) -> Complex:
+def _integer_power(b: Builder, z: Complex, exponent: int) -> Complex:
     if exponent == 1:
         return z
-    half = _whole_power(b, z, exponent // 2)
+    half = _integer_power(b, z, exponent // 2)
     square = multiply(b, half, half)
     return multiply(b, square, z) if exponent % 2 else square
 

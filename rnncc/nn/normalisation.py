@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import reduce
 
 from xdsl.ir import SSAValue
@@ -14,8 +15,8 @@ from rnncc.nn.arithmetic import plus, reciprocal, times
 from rnncc.nn.axes import by_channel, kept_dims
 from rnncc.nn.reduction import (
     centre,
-    count,
     mean,
+    mean_keepdims,
     reduce_keepdims,
     root_of_powers,
     total,
@@ -50,6 +51,22 @@ def log_softmax(b: Builder, x: SSAValue, axis: int) -> SSAValue:
     return b.sub(centred, b.log(reduce_keepdims(b, "sum", b.exp(centred), [axis])))
 
 
+def normalise(
+    b: Builder, x: SSAValue, mean: Callable[[SSAValue], SSAValue], epsilon: float
+) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """(x - mean) / std with std = √(mean of (x - mean)² + epsilon).
+
+    Args:
+        mean: of what has x's shape; its own is one that broadcasts against that.
+    Returns:
+        y like x; the mean and std.
+    """
+    average = mean(x)
+    centred = b.sub(x, average)
+    std = b.sqrt(plus(b, mean(b.mul(centred, centred)), epsilon))
+    return b.div(centred, std), average, std
+
+
 def layer_norm(
     b: Builder,
     x: SSAValue,
@@ -68,11 +85,8 @@ def layer_norm(
     """
     dims = dims_of(x)
     rows = b.reshape(x, (*dims[:axis], product(dims[axis:])))
-    average, centred = centre(b, rows, [axis])
-    squares = reduce_keepdims(b, "sum", b.mul(centred, centred), [axis])
-    variance = b.div(squares, count(b, rows, [axis]))
-    std = b.sqrt(plus(b, variance, epsilon))
-    y = b.reshape(b.div(centred, std), dims)
+    y, average, std = normalise(b, rows, lambda z: mean_keepdims(b, z, [axis]), epsilon)
+    y = b.reshape(y, dims)
     y = y if scale is None else b.mul(y, scale)
     y = y if bias is None else b.add(y, bias)
     kept = kept_dims(x, range(axis, len(dims)))

@@ -49,11 +49,11 @@ def level(b: Builder, x: SSAValue, zero: Zero, dtype: str) -> SSAValue:
 def dequantise(b: Builder, x: SSAValue, scale: SSAValue, zero: Zero) -> SSAValue:
     """(x - zero) · scale, of integers or of integers held as floats"""
     if dtype_of(x) != "f32":
-        return b.mul(b.cast(whole(b, x, zero), "f32"), scale)
+        return b.mul(b.cast(without_zero(b, x, zero), "f32"), scale)
     return b.mul(x if zero is None else b.sub(x, b.cast(zero, "f32")), scale)
 
 
-def whole(b: Builder, x: SSAValue, zero: Zero) -> SSAValue:
+def without_zero(b: Builder, x: SSAValue, zero: Zero) -> SSAValue:
     """x - zero as i32"""
     wide = b.cast(x, "i32")
     return wide if zero is None else b.sub(wide, zero)
@@ -81,7 +81,7 @@ def signed(b: Builder, x: SSAValue, zero: Zero) -> tuple[SSAValue, Zero]:
     return b.cast(b.sub(b.cast(x, "i32"), shift), "i8"), moved
 
 
-def whole_matmul(b: Builder, x: SSAValue, x_zero: Zero, w: SSAValue, w_zero: Zero) -> SSAValue:
+def integer_matmul(b: Builder, x: SSAValue, x_zero: Zero, w: SSAValue, w_zero: Zero) -> SSAValue:
     """Σₖ (x - x_zero) (w - w_zero), exact, as i32: NumPy's matmul of both.
 
     Args:
@@ -102,7 +102,7 @@ def whole_matmul(b: Builder, x: SSAValue, x_zero: Zero, w: SSAValue, w_zero: Zer
     return y
 
 
-def whole_convolution(
+def integer_convolution(
     b: Builder,
     x: tuple[SSAValue, Zero],
     weights: tuple[SSAValue, Zero],
@@ -120,13 +120,13 @@ def whole_convolution(
     several = w_zero is not None and len(dims_of(w_zero)) > 0
     units, channels = map(int, dims_of(kernel)[:2])
     if groups > 1 and (several or are_sums(channels, units // groups, groups)):
-        wide = whole(b, numbers, x_zero), whole(b, kernel, w_zero)
+        wide = without_zero(b, numbers, x_zero), without_zero(b, kernel, w_zero)
         return convolution(b, *wide, bias, windows, groups, product=_wide_product)
     pad = 0.0 if x_zero is None else b.cast(x_zero, "i8")
     columns = b.reshape(w_zero, (units,)) if several and w_zero is not None else w_zero
 
     def product(b: Builder, rows: SSAValue, own: SSAValue) -> SSAValue:
-        return whole_matmul(b, rows, x_zero, b.transpose(own, (1, 0)), columns)
+        return integer_matmul(b, rows, x_zero, b.transpose(own, (1, 0)), columns)
 
     return convolution(b, numbers, kernel, bias, windows, groups, pad, product)
 
@@ -156,12 +156,12 @@ def dynamic_matmul(
     """x times the floats that w stands for, x quantised to uint8 by its own range."""
     scale, zero = range_of(b, x)
     numbers = quantise(b, x, scale, zero, "u8")
-    y = whole_matmul(b, numbers, zero, w, w_zero)
+    y = integer_matmul(b, numbers, zero, w, w_zero)
     return b.mul(b.cast(y, "f32"), b.mul(scale, w_scale))
 
 
 @record
-class WholeWeights(CellWeights):
+class IntegerWeights(CellWeights):
     """Weights of integers; x is quantised over all steps, h in each step.
 
     Attributes:

@@ -38,9 +38,14 @@ def mean(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     return b.div(total(b, x, axes), count(b, x, axes))
 
 
+def mean_keepdims(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """The mean along axes that stay, with size 1."""
+    return b.div(reduce_keepdims(b, "sum", x, axes), count(b, x, axes))
+
+
 def centre(b: Builder, x: SSAValue, axes: Sequence[int]) -> tuple[SSAValue, SSAValue]:
     """The mean along axes that stay, and x without it."""
-    average = b.div(reduce_keepdims(b, "sum", x, axes), count(b, x, axes))
+    average = mean_keepdims(b, x, axes)
     return average, b.sub(x, average)
 
 
@@ -65,10 +70,10 @@ def picked_largest(b: Builder, x: SSAValue, axes: Sequence[int], of_each: bool =
         return y
 
     def backward(b: Builder, dy: SSAValue, x: SSAValue, y: SSAValue) -> SSAValue:
-        found = b.compare("eq", x, _spread(b, y, x, axes))
-        found = b.logical("or", found, b.compare("ne", x, x))
-        found = found if of_each else _first(b, found, axes)
-        return b.select(found, _spread(b, dy, x, axes), b.full_like(x, 0.0))
+        is_largest = b.compare("eq", x, _spread(b, y, x, axes))
+        is_largest = b.logical("or", is_largest, b.compare("ne", x, x))
+        is_largest = is_largest if of_each else _first(b, is_largest, axes)
+        return b.select(is_largest, _spread(b, dy, x, axes), b.full_like(x, 0.0))
 
     return with_backward_by_result(b, y, x, backward)
 

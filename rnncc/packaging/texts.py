@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
+from rnncc.names import in_comment
 from rnncc.platforms import LINE, system_of
 from rnncc.sizes import TIME
 
@@ -100,14 +100,14 @@ def javascript(metadata: Mapping[str, Any]) -> str:
     """`NAME.js`: loads `NAME.wasm` beside it, needs nothing else."""
     from rnncc.packaging.javascript import description
 
-    return _render("js", metadata, **description(metadata, _harmless))
+    return _render("js", metadata, **description(metadata, in_comment))
 
 
 def types(metadata: Mapping[str, Any]) -> str:
     """`NAME.d.ts`, of that module."""
     from rnncc.packaging.javascript import description
 
-    return _render("ts", metadata, **description(metadata, _harmless))
+    return _render("ts", metadata, **description(metadata, in_comment))
 
 
 def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
@@ -163,7 +163,7 @@ def _training(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def _entries(entries: list[dict[str, Any]], kept: Collection[str] = ()) -> list[dict[str, str]]:
     return [
         {
-            "title": _harmless(entry["name"]),
+            "title": in_comment(entry["name"]),
             "c_name": entry.get("c_name", ""),
             "c_type": _C_TYPES[entry["dtype"]],
             "dtype": _NUMPY[entry["dtype"]],
@@ -178,11 +178,6 @@ def _note(entry: Mapping[str, Any], kept: Collection[str]) -> str:
     if entry.get("optional"):
         return " (optional)"
     return " (kept)" if entry["name"] in kept else ""
-
-
-def _harmless(name: str) -> str:
-    """A blob's name as it may stand in a C comment and in a Python docstring."""
-    return re.sub(r"[^\w/.:@+-]", lambda match: rf"\x{ord(match[0]):02x}", name, flags=re.ASCII)
 
 
 @cache

@@ -72,6 +72,8 @@ def _rewrite_carries(scan: Scan) -> bool:
         match op.b.owner:
             case Reduce() as term if adds_rows(term):
                 replace(op, [_sum_rows(term, arg, bool(scan.reverse))])
+            # Of any depth, unlike outside of loops: even a short product would be a matrix that
+            # each step writes, and reads again to add it.
             case Matmul() as term if _is_fixed(term):
                 replace(op, [_contract(term, arg)])
             # A scatter of its own would fill a whole table with zeros, and add it, in every step.
@@ -102,6 +104,7 @@ def _is_fixed(op: Matmul) -> bool:
 def adds_rows(op: Reduce) -> bool:
     """Whether a sum is over leading axes of unknown size, and leaves others."""
     dims, axes = dims_of(op.x), get_ints(op.axes)
+    # Leading axes alone are joined to rows by a reshape; others would take a copy.
     leading = axes == tuple(range(len(axes))) and 0 < len(axes) < len(dims)
     unknown = any(not dims[axis].is_static for axis in axes)
     return op.kind.data == "sum" and dtype_of(op.y) in FLOATS and leading and unknown
@@ -139,6 +142,7 @@ def _runs_back(values: Sequence[SSAValue]) -> bool:
             scans.append(op)
         else:
             work += op.operands
+    # Between inputs there is no loop's order to keep; upwards is as good as any.
     if not scans:
         return False
     # Checkpoints cut time in the order of a loop, and take along sums of the same order alone

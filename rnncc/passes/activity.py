@@ -28,7 +28,7 @@ def active_values(
 
 def dependent_values(ops: Iterable[Operation], sources: Iterable[SSAValue]) -> Found:
     """The floats, in a block's ops and in the bodies below, that change with some values."""
-    return {value for value, found in _origins(ops, [sources]).items() if found}
+    return {value for value, bits in _origins(ops, [sources]).items() if bits}
 
 
 def sources_of_outputs(program: Program) -> dict[str, frozenset[str]]:
@@ -77,6 +77,8 @@ def _follow(ops: list[Operation], origins: dict[SSAValue, int]) -> None:
 
 def _follow_scan(scan: Scan, origins: dict[SSAValue, int]) -> None:
     for arg, value in zip(scan.body.block.args, scan.operands, strict=True):
+        # A loop within a loop starts over in each iteration of the outer search, from what is known
+        # by then.
         origins[arg] = origins.get(value, 0)
     _, carry, _ = scan.groups
     nexts, rows = scan.yields

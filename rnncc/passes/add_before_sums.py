@@ -103,8 +103,8 @@ def _pair(value: SSAValue) -> _Pair | None:
 def _rewrite(scan: Scan) -> bool:
     changed = False
     # looked up again each time: a rewrite replaces ops that an earlier look found
-    while found := _carries(scan):
-        _add_terms(*found)
+    while joinable := _carries(scan):
+        _add_terms(*joinable)
         changed = True
     return changed
 
@@ -124,8 +124,9 @@ def _carries(scan: Scan) -> tuple[_Pair, Reduce, Reduce] | None:
 def _sums(scan: Scan) -> dict[SSAValue, Reduce]:
     """The last values of the carries that sum up rows from 0 on -> the sum of a step's."""
     parts = zip(scan.finals, scan.inits, scan.groups[1], scan.yields[0], strict=True)
-    found = ((last, added_sum(arg, total)) for last, init, arg, total in parts if is_zero(init))
-    return {last: op for last, op in found if op is not None}
+    # Joined, one carry sums the terms of both: what the other one started at would be lost.
+    sums = ((last, added_sum(arg, total)) for last, init, arg, total in parts if is_zero(init))
+    return {last: op for last, op in sums if op is not None}
 
 
 def _are_alike(one: Reduce, other: Reduce) -> bool:
@@ -138,6 +139,8 @@ def _rewrite_rows(op: SumRows) -> bool:
     other = None if pair is None else pair.other.owner
     if pair is None or not isinstance(other, SumRows) or other is op or not is_zero(other.init):
         return False
+    # Sums that run against each other have no common order, which the joined one would have to
+    # state.
     if dims_of(op.x) != dims_of(other.x) or op.reverse != other.reverse:
         return False
     b = Builder.before(pair.behind)
@@ -149,6 +152,7 @@ def _add_terms(pair: _Pair, terms: Reduce, other: Reduce) -> None:
     """Let the carry of `terms` sum up both, and stand for what is computed behind the loop."""
     before, body = terms.y.get_user_of_unique_use(), terms.parent
     assert isinstance(before, Add) and body is not None and body.last_op is not None
+    # At the end of the body: the other sum's rows may be computed behind this one's.
     b = Builder.before(body.last_op)
     both = b.like(terms, [pair.joined(b, terms.x, other.x)])
     replace(before, [b.add(before.a, both)])

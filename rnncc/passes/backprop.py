@@ -95,6 +95,8 @@ class Backprop:
 
     def _begin_sum(self, scan: Scan, const: SSAValue) -> SSAValue:
         """The start of a const's gradient, which behind a gate may be all there is."""
+        # A conditional that does not run then hands the total on as it is; from zeros it would give
+        # a gradient as large as the const, to be added.
         if scan.gate is not None:
             return self.take_or_zeros(const)
         return self._b.full_like(const, 0.0)
@@ -169,6 +171,8 @@ def _connect(forward: Scan, backward: Scan) -> Scan:
     sequences |= _before_each_step(forward, _foreign(backward.body.block), sequences)
     first = loop.first
     for value in _foreign(loop.body):
+        # A body may yield a const as it is; that is still a const, and no sequence of it has to be
+        # kept.
         if value in sequences and value not in outside:
             known[value] = loop.add_arg(value.type)
             known[value].name_hint = value.name_hint

@@ -109,6 +109,7 @@ def _layout(block: Block, ranks: Container[int]) -> Perm | None:
 
 def _gains(shape: Shape, perm: Perm) -> bool:
     """Whether what would be the innermost axis fills vectors better than the one that is."""
+    # With the innermost axis in its place vectors run along it either way.
     if len(shape) != len(perm) or perm[-1] == len(perm) - 1:
         return False
     channels = shape[perm.index(len(perm) - 1)]
@@ -155,6 +156,7 @@ def _turn_rows(loop: Loop, perm: Perm, laid: Collection[SSAValue]) -> Scan:
         assert scan.next_op is not None
         order = [0, *(1 + axis for axis in perm)]
         scan.ys[number].replace_all_uses_with(Builder.before(scan.next_op).transpose(rows, order))
+    # Only now, with nothing left that reads the old sequences, can their rows go.
     loop = Loop(scan)
     loop.ys = [y for number, y in enumerate(loop.ys) if number not in numbers]
     return loop.rebuild()

@@ -89,6 +89,8 @@ def _scan(op: Scan, available: dict[SSAValue, Availability]) -> dict[SSAValue, A
     """A loop over time: sequences in, sequences and the last state out."""
     if op.reverse:
         raise NotCausal("a loop goes backwards in time")
+    # In a stream T is the length of one call: x / T, say, would differ between one call of 10 steps
+    # and two of 5.
     if any(TIME in dim.symbols for inner in op.body.walk() for dim in _formulas(inner)):
         raise NotCausal("a step needs to know the number of steps")
     if any(available[v] == Availability.SEQUENCE for v in (*op.consts, *op.inits)):
@@ -105,13 +107,13 @@ def _availability(op: Operation, available: Sequence[Availability]) -> Availabil
     """The availability of an op that is no loop over time."""
     most = max(available, default=Availability.FIXED)
     axes = [_time_axis(dims_of(result), "a result") for result in op.results]
-    if axes == [None] or all(axis is None for axis in axes):
+    if all(axis is None for axis in axes):
         if Availability.SEQUENCE in available:
             raise NotCausal(f"{_name(op)} over all time steps")
-        nested = op.walk() if isinstance(op, Scan) else [op]
-        if any(TIME in dim.symbols for inner in nested for dim in _formulas(inner)):
+        if any(TIME in dim.symbols for inner in op.walk() for dim in _formulas(inner)):
             raise NotCausal("the number of steps is read")
         return most
+    # A loop over another axis, with time inside its rows: its body would have to be cut, too.
     if not isinstance(op, RnnOp):
         raise NotCausal(f"{_name(op)} along time")
     if Availability.LAST in available:

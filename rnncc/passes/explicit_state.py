@@ -51,6 +51,8 @@ def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
         value = net.inputs[name]
         firsts[initial] = begin.input(name, dims_of(value), dtype_of(value))
     state = [StateValue(initial, following, name) for name, (initial, following) in titles.items()]
+    # The default of a state is where a stream begins: `init` has it, and no later step may fall
+    # back on it.
     arrays = {n: a for n, a in program.arrays.items() if n not in pairs}
     initial = {n: a for n, a in program.arrays.items() if n in pairs}
     init = begin.finish(firsts, initial, program.source)

@@ -135,8 +135,8 @@ def _known_values(program: Program, block: Block, failed: set[RnnOp]) -> dict[SS
     """
     known: dict[SSAValue, _Known] = {}
     for op in block.ops:
-        if isinstance(op, RnnOp) and op not in failed and (found := _known(program, op, known)):
-            known[op.results[0]] = found
+        if isinstance(op, RnnOp) and op not in failed and (new := _known(program, op, known)):
+            known[op.results[0]] = new
     return known
 
 
@@ -154,7 +154,7 @@ def _ends(known: Mapping[SSAValue, _Known]) -> list[SSAValue]:
 
 
 def _known(program: Program, op: RnnOp, known: Mapping[SSAValue, _Known]) -> _Known | None:
-    """What is told of an op's value, if its operands are known."""
+    """What is known of an op's value, given what is of its operands."""
     if not all(d.is_static for d in (*dims_of(op.y), *op.sizes)):
         return None  # where a part of a table begins may depend on a size, too
     size = _bytes_of(op.y)

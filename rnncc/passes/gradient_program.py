@@ -53,6 +53,8 @@ def gradient_program(
     if not once:
         check_users_gradients(program)
     result = with_gradients(program, outputs, of, {name: prefix + name for name in (*outputs, *of)})
+    # A weight's gradient leaves its loop as one sum, whose own gradient is two products of all
+    # rows, not two in each step.
     for step in (Simplify(), Sink(), Simplify()):
         step.rewrite(result.net)
     return result
@@ -61,7 +63,7 @@ def gradient_program(
 def check_users_gradients(program: Program) -> None:
     """Refuse users' gradients of which no gradients are known.
 
-    What a Function's forward computes hangs on constants, for all that it knows. And one that is
+    What a Function's forward computes depends on constants, for all that it knows. And one that is
     not linear makes of two gradients other ones than of their sum: second derivatives may reach
     it by several ways, of which only some lead through the net.
 

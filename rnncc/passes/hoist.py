@@ -11,18 +11,16 @@ from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Cost, Elementwise, RnnOp, cost_of
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Broadcast, Reshape, Slice
-from rnncc.ir.ops.source import Constant, Fill, Iota, Size
+from rnncc.ir.ops.shape import Reshape, Slice
 from rnncc.ir.rewriting import Loop, LoopSequence, NetPass, dce, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
 from rnncc.passes.light_loops import is_light
 from rnncc.passes.materialise_outside import Outside
+from rnncc.passes.simplify_scans import CHEAP
 from rnncc.records import record
 
-CHEAP = (Constant, Fill, Iota, Size, Broadcast)
-"""Made from nothing, or from less: a step computes them faster than it reads them."""
 MASKS = (ew.Compare, ew.Select, ew.Logical, ew.Not)
 """Not worth a sequence of their own, unless they spare rows of a product: see `MaskRows`."""
 

@@ -122,6 +122,8 @@ class _Instances:
 
     def _gate_is_shared(self, op: Scan, known: Known) -> bool:
         """Whether all instances take the same steps."""
+        # Where instances end a loop at different steps, no step is one for all: each runs the loop
+        # by itself.
         return op.open is None or op.open not in self._varying(op, known)
 
     def _varying(self, scan: Scan, known: Known) -> set[SSAValue]:
@@ -134,6 +136,8 @@ class _Instances:
         while before < len(varying):
             before = len(varying)
             _spread(block.ops, varying)
+            # From its second step on a carry differs where its next value does; it is then
+            # broadcast at the start.
             pairs = zip(carry, scan.yields[0], strict=True)
             varying.update([arg for arg, after in pairs if after in varying])
         return varying

@@ -97,6 +97,7 @@ def _split(b: Builder, group: list[Matmul], right: SSAValue, loop: Loop | None) 
     for op in group:
         parts.append(b.slice(product, axis, start, dims_of(op.y)[-1]))
         start = start + dims_of(op.y)[-1]
+    # Only now: the builder stands in front of the first product, which goes here.
     for op, part in zip(group, parts, strict=True):
         if loop is not None:
             loop.swap(op.y, part)

@@ -28,7 +28,7 @@ class MultiplyAdds(NetPass):
     """a·b + c, a·b - c, c - a·b → multiply_add of a, b, c, where c does not depend on a·b.
 
     A product that is read elsewhere as well stays there for those who read it. What is rounded
-    therefore hangs on nothing but how a sum is made: not on what else is computed, on what is
+    therefore depends on nothing but how a sum is made: not on what else is computed, on what is
     stored or leaves a loop, or on which kernel has which op. Of two products the one is taken that
     changes more often, as the other may leave a loop; of equals the first.
 

@@ -172,6 +172,8 @@ class _Graph:
             if isinstance(op, Scan) and op in rows:
                 values = [*op.consts, *op.inits]
                 for arg, x in zip(op.groups[2], op.xs, strict=True):
+                    # What the forward body computes step by step, the backward one may compute
+                    # again; any other sequence is read as it is.
                     row = rows[op].rows.get(arg)
                     if row is None:
                         values.append(x)

@@ -43,6 +43,7 @@ def find_rows(loop: Loop) -> bool:
     for op in [op for op in loop.body.ops if isinstance(op, Gather) and op.x in outer]:
         x, axis, first = outer[op.x], op.axis.data, _row_number(loop, op.index)
         spare = None if first is None else dims_of(x)[axis] - first - loop.steps
+        # A row that might lie outside stays a gather, which reports such an index at run time.
         if first is None or spare is None or not (_is_natural(first) and _is_natural(spare)):
             continue
         b = Builder.before(loop.scan)
@@ -58,6 +59,7 @@ def find_rows(loop: Loop) -> bool:
 def _row_number(loop: Loop, index: SSAValue) -> Dim | None:
     """How far an index lies behind the step's number; None for any other index."""
     if any(x.arg is index and isinstance(x.outer.owner, Iota) for x in loop.xs):
+        # A row with axes is one of an iota that may count along these.
         return Dim.of(0) if not dims_of(index) else None
     op = index.owner
     if isinstance(op, Cast):

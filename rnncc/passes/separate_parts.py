@@ -146,6 +146,8 @@ def _runs_read(op: Matmul) -> Sequence[tuple[Dim, Dim]]:
                     size_from[get_dim(part.start)] = get_dim(part.size)
                 case _:
                     return ()
+    # Side by side the runs have to make up all columns: their concat leaves the loop in the
+    # product's place.
     runs, start = list[tuple[Dim, Dim]](), Dim.of(0)
     while leaves and start in size_from:
         runs.append((start, size_from[start]))

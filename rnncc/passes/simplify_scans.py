@@ -30,7 +30,8 @@ from rnncc.passes.rows_by_number import find_rows
 from rnncc.records import record
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
-"""Ops that a body repeats rather than reads."""
+"""Made from nothing, or from less: a step computes them faster than it reads them. `Hoist` leaves
+them in bodies, to which they are moved here: else the two would undo each other."""
 
 
 @record
@@ -91,6 +92,7 @@ def drop_dead(block: Block) -> None:
 
 def _drop_dead(loop: Loop) -> bool:
     ys = [y for y in loop.ys if _is_live(y.result)]
+    # A gate that nothing reads still says how often the loop runs.
     live = [c for c in loop.carries if _is_live(c.final) or c.arg is loop.gate]
     needed = _needed(loop, [*(c.arg for c in live), *(y.row for y in ys)])
     carries = [c for c in loop.carries if c.arg in needed]
@@ -133,6 +135,7 @@ def _needed(loop: Loop, values: Iterable[SSAValue]) -> set[SSAValue]:
 def _find_invariants(loop: Loop) -> bool:
     """Carries that never change and sequences of equal rows become consts."""
     outer = {const.arg: const.outer for const in loop.consts}
+    # Unchanged, or set in each step to the const that it starts as.
     still = [c for c in loop.carries if c.next is c.arg or outer.get(c.next) is c.init]
     still = [c for c in still if c.arg is not loop.gate]  # never ends by itself
     loop.carries = [c for c in loop.carries if c not in still]

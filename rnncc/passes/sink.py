@@ -147,7 +147,7 @@ def _rows(outside: Outside, op: Reduce | SumRows) -> SSAValue:
     """What a sum adds in all steps: the steps join the axes that are summed over.
 
     Where a loop adds up each step's terms by themselves, in an order that is free, so is it here:
-    no bit may hang on whether a sum could leave the loop.
+    no bit may depend on whether a sum could leave the loop.
     """
     x, b = outside.all_steps(op.x), outside.build(op)
     if isinstance(op, Reduce) and not adds_rows(op):

@@ -159,8 +159,8 @@ def _with_gradient(b: Builder, op: WithGradient) -> SSAValue:
     for value, arg in zip((op.x, *op.reads), block.args, strict=True):
         perm = _bare(value)[1]
         operands.append(arg if perm is None else inner.transpose(arg, perm))
-    made = inner.inline(op.body.block, operands)
-    for value, grad in zip(op.inputs, made, strict=True):
+    turned = inner.inline(op.body.block, operands)
+    for value, grad in zip(op.inputs, turned, strict=True):
         perm = _bare(value)[1]
         grads.append(grad if perm is None else _turned_back(inner, grad, perm))
     inputs, reads = ([_bare(value)[0] for value in values] for values in (op.inputs, op.reads))
@@ -188,11 +188,8 @@ def _order_behind(op: Broadcast, perm: Perm) -> list[int]:
 def _of_several(b: Builder, op: RnnOp, perm: Perm) -> SSAValue | None:
     """Where all operands are transposed alike, or cost nothing to transpose; or where what is
     joined is transposed back, and so all of it would be."""
-    shapes = {dims_of(value) for value in (*op.operands, op.y)}
     joins = isinstance(op, Concat) and _is_turned_back(op.y, perm)
     if not joins and any(not fits(value, perm) for value in op.operands):
-        return None
-    if isinstance(op, Elementwise) and len(shapes) > 1:
         return None
     properties = dict(op.properties)
     if isinstance(op, Concat):

@@ -183,6 +183,8 @@ class _Plan:
             at = [ends[u.index] if u.operation is yields else stage_of[u.operation] for u in reads]
             # The first stage that reads a value computes it and hands it on; later ones read that.
             stage_of[op] = min(at, default=0)
+            # What rows and consts alone decide is computed again in each loop that reads it, from
+            # where `hoist` takes it out.
             if all(self.kinds[result] == Kind.STEP for result in op.results):
                 home |= dict.fromkeys(op.results, stage_of[op])
         return home
@@ -212,6 +214,7 @@ def _build_stage(plan: _Plan, stage: _Stage, sequences: dict[SSAValue, SSAValue]
     values = [plan.nexts[i] for i in stage.carries] + [plan.rows[i] for i in stage.rows]
     block.add_op(Yield([env[value] for value in (*values, *stage.makes)]))
     inits = [old.inits[i] for i in stage.carries]
+    # All that the old loop read: what this stage does not is dropped by `simplify`.
     xs = [*old.xs, *(sequences[value] for value in stage.reads)]
     scan = Scan(list(old.consts), inits, xs, block, old.steps, bool(old.reverse))
     scan.location = old.location

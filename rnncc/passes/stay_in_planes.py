@@ -95,8 +95,6 @@ def _turns_back(turned: Transpose) -> bool:
 def _keeps(op: RnnOp, perm: Perm, laid: Container[SSAValue]) -> bool:
     """Whether a transpose can move behind an op, with those of its other operands."""
     if isinstance(op, Elementwise | Concat):
-        if isinstance(op, Elementwise) and any(dims_of(v) != dims_of(op.y) for v in op.operands):
-            return False
         return all(value in laid or fits(value, perm) for value in op.operands)
     return isinstance(op, Windows | Reduce | Slice | Transpose)
 
@@ -116,6 +114,8 @@ def _are_wide(op: Reduce, perm: Perm, stride: int) -> bool:
     far = FAR if plane % PAGE == 0 else BEYOND if results * stride**2 >= LARGE else 1
     if count > (MOST_TAPS if far == FAR else FEW_TAPS):
         return False
+    # Sums along the planes' rows against sums along channels plus turning: COPIES counts one
+    # element of x and one of the results, and of x there are stride² as many.
     terms = -(-row // LANES) * count * (STRIDED if stride > 1 else 1)
     other = row * -(-channels // LANES) / channels * count
     return terms + ROW < other + row / LANES * COPIES * far * (1 + stride**2) / 2

@@ -61,6 +61,7 @@ def _rows_behind(x: SSAValue, backward: Scan) -> list[tuple[Scan, SSAValue]]:
     """The loop that yields a sequence, and the value of its body; a shifted one is a state."""
     op = x.owner
     if isinstance(op, Shift) and isinstance(scan := op.x.owner, Scan) and op.x in scan.ys:
+        # Shifted the other way, row t is the state after step t + 1: no value of step t's body.
         if scan.steps != backward.steps or bool(op.reverse) != bool(scan.reverse):
             return []
         after = scan.row_of(op.x)

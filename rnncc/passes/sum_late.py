@@ -78,6 +78,7 @@ def _sum_of(scan: Scan, carry: Carry) -> SumRows | Reduce | None:
         case SumRows() as op if op.init is carry.arg and is_read_once(carry.arg, carry.next):
             pass
         case _:
+            # Where the number of rows is known, `Accumulate` leaves a reduction and an add.
             op = added_sum(carry.arg, carry.next)
     return op if op is not None and _fits(scan, _terms(op)) else None
 
@@ -116,6 +117,7 @@ def _sum_of_each(loop: Loop, terms: SSAValue) -> Carry:
     """A sum for each element."""
     init = Builder.before(loop.scan).fill(0.0, dims_of(terms), dtype_of(terms))
     arg = loop.add_arg(terms.type)
+    # `MultiplyAdds` has run by now: a product and this sum become one op here.
     return Carry(init, arg, plus(Builder.before(loop.yields), arg, terms))
 
 

@@ -47,7 +47,7 @@ def tangents(program: Program, of: Sequence[str], prefix: str) -> Program:
 
     Args:
         of: inputs that have tangents, each of which adds an input: `prefix`, its name. Each output
-            of floats adds one too, of zeros where it hangs on none of them.
+            of floats adds one too, of zeros where it depends on none of them.
 
     Raises:
         CompileError: a gradient of a user's own is not linear, so that it has no opposite.

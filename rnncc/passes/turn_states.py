@@ -136,6 +136,7 @@ def _can_turn(scan: Scan, dims: Dims, squeezed: Mapping[Reshape, Reshape]) -> bo
             continue
         makes = any(dims_of(v) == dims for v in op.results)
         reads = any(dims_of(v) == dims for v in op.operands)
+        # Others would need the state transposed in every step, which is what this is to save.
         if makes and not isinstance(op, Elementwise | Broadcast | Fill):
             return False
         if reads and not makes and not isinstance(op, Reduce | Yield):

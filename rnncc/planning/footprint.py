@@ -70,6 +70,8 @@ def _holds(written: Footprint, read: Footprint) -> bool:
 
 def _nested(footprint: Footprint) -> Footprint:
     """The same elements on the fewest axes: one that strides over just another joins it."""
+    # Strides are formulas, which have no order by size; in any fixed one equal footprints compare
+    # equal.
     axes = sorted(footprint.axes, key=lambda axis: str(axis[1]))
     while pair := next(
         ((a, b) for a in axes for b in axes if a is not b and b[1] == a[0] * a[1]), None

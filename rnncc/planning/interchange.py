@@ -2,7 +2,7 @@
 
 A loop is elementwise along a frame of axes, such as batch and units, where every kernel in it has
 that frame and every element that it writes is read at the same place of the frame alone. What one
-place computes then hangs on no other, so that the order of steps and places may change; for each
+place computes then depends on no other, so that the order of steps and places may change; for each
 place the order of operations stays, and so do bits. Axes beside the frame are short: a place has
 all their elements, and may add them up.
 """
@@ -89,14 +89,14 @@ class Interchange:
     @property
     def of_rows(self) -> list[Part]:
         """Kernels that need no state, all of whose results other kernels of the step read alone."""
-        found, written = list[Part](), set[SSAValue]()
+        of_rows, written = list[Part](), set[SSAValue]()
         loop = {value for part in self.parts for value in part.op.outs}
         loop |= {carried.argument for carried in self.carried}
         for part in self.parts:
             if loop.intersection(part.op.ins) <= written and self.inside.issuperset(part.op.outs):
-                found.append(part)
+                of_rows.append(part)
                 written.update(part.op.outs)
-        return found
+        return of_rows
 
 
 def interchanges(func: Func) -> dict[For, Interchange]:
@@ -281,6 +281,7 @@ def _are_apart(sizes: Sequence[Dim], strides: Strides, offsets: Iterable[Dim]) -
     if not all(stride.is_static and int(stride) > 0 for _, stride in pairs):
         return False
     axes = sorted(((size, int(stride)) for size, stride in pairs), key=lambda axis: -axis[1])
+    # Only the axis of the largest stride may be open: how far the others reach must be a number.
     if not all(size.is_static for size, _ in axes[1:]):
         return False
     first, *others = offsets

@@ -73,19 +73,21 @@ def phases(func: Func, memory: NamedMemory) -> KernelPhases:
     return kernel_phases
 
 
-def _visit(block: Block, memory: NamedMemory, found: KernelPhases, within_loop: bool) -> None:
+def _visit(
+    block: Block, memory: NamedMemory, kernel_phases: KernelPhases, within_loop: bool
+) -> None:
     run: list[_SharedKernel] = []
     for op in block.ops:
         if isinstance(op, For):
-            _visit(op.body.block, memory, found, within_loop=True)
+            _visit(op.body.block, memory, kernel_phases, within_loop=True)
         if isinstance(op, Row | ShiftedRow | Buffer):
             continue  # names for memory: nothing is done
         if isinstance(op, Map | Reduce | Gemm | Contract | Pack):
             run.append(_SharedKernel.of(op, within_loop))
         else:
-            _Run(memory, run).decide(found)
+            _Run(memory, run).decide(kernel_phases)
             run = []
-    _Run(memory, run).decide(found)
+    _Run(memory, run).decide(kernel_phases)
 
 
 @dataclass
@@ -125,7 +127,7 @@ class _Run:
     def __init__(self, memory: NamedMemory, parts: Sequence[_SharedKernel]) -> None:
         self.memory, self.parts = memory, parts
 
-    def decide(self, found: KernelPhases) -> None:
+    def decide(self, kernel_phases: KernelPhases) -> None:
         """The waits between kernels; the last one keeps its own."""
         waits, pending = [Wait.ALL] * len(self.parts), list[_SharedKernel]()
         for number, part in enumerate(self.parts):
@@ -142,15 +144,15 @@ class _Run:
                 waits[number - 1] = wait
             pending.append(part)
             if number == 0 or wait is Wait.ALL:
-                found.groups.append([])
-            found.groups[-1].append(part.op)
+                kernel_phases.groups.append([])
+            kernel_phases.groups[-1].append(part.op)
         members = {part.chain: list[Operation]() for part in self.parts}
         for number, part in enumerate(self.parts):
-            found.waits[part.op] = waits[number]
+            kernel_phases.waits[part.op] = waits[number]
             members[part.chain].append(part.op)
         for chain in members.values():
-            if any(found.waits[op] is Wait.ROWS for op in chain):
-                found.rows.update(chain)
+            if any(kernel_phases.waits[op] is Wait.ROWS for op in chain):
+                kernel_phases.rows.update(chain)
 
     def _between(self, one: _SharedKernel, other: _SharedKernel) -> Wait:
         """What the second needs of the first."""
@@ -226,6 +228,7 @@ def _places_of(buffer: Buffer, placed: bool) -> Iterator[_MemoryPlace]:
         yield _MemoryPlace(f"port {buffer.within.data}")
         return
     if buffer.role.data in ("input", "output"):
+        # A step may replace states where they lie: old and new ones count as one memory.
         yield _MemoryPlace("states" if buffer.of_state else f"port {buffer.label.data}")
     elif buffer.role.data == "param":
         yield _MemoryPlace(f"param {buffer.label.data}")

@@ -109,6 +109,7 @@ def _is_plain(op: Map | Reduce) -> bool:
     """Whether a kernel goes over all of its domain, over buffers alone, and takes no index."""
     starts = isinstance(op, Reduce) and op.init is not None
     numbered = any(isinstance(inner, Index) for inner in op.body.block.ops)
+    # An index would count from 0 in each place, and a list of rows names those of all places.
     if op.rows is not None or starts or numbered:
         return False
     return all(_is_whole(value) for value in op.operands)

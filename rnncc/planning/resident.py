@@ -81,11 +81,11 @@ def resident_loops(func: Func, others: Container[Operation] = ()) -> dict[For, R
     if not candidates:
         return {}
     known = targets(func)
-    found: dict[For, ResidentLoop] = {}
+    proved: dict[For, ResidentLoop] = {}
     for loop, kernels in candidates.items():
         if (resident := _resident(func, loop, kernels, known)) is not None:
-            found[loop] = resident
-    return found
+            proved[loop] = resident
+    return proved
 
 
 def _outer_loops(block: Block, others: Container[Operation]) -> Iterator[For]:
@@ -127,6 +127,7 @@ def _kernels(loop: For) -> list[Map | Reduce]:
     for op in kernels:
         starts = isinstance(op, Reduce) and op.init is not None
         numbered = any(isinstance(inner, Index) for inner in op.body.block.ops)
+        # As in `place_runs`: an index, and numbers of listed rows, are those of all places.
         if op.rows is not None or starts or numbered:
             return []
     parts = (_part(op, n) for op in kernels for n in range(len(_wide_axes(op)[0]) + 1))
@@ -150,8 +151,8 @@ def _resident(
         if not any(map(_is_wide, parts.values())):
             continue
         proof = _ResidentProof(func, loop, prefix[:count], parts, known)
-        if (found := proof.result()) is not None:
-            return found
+        if (resident := proof.result()) is not None:
+            return resident
     return None
 
 

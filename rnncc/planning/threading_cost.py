@@ -83,6 +83,7 @@ def _of_block(block: Block, sizes: Sizes, lanes: int, apart: Container[For]) -> 
         if isinstance(op, For):
             inner = _of_loop(op, sizes, lanes, apart)
             total += ThreadingCost(inner.work, Dim.of(1)) if op in apart else inner
+        # One thread has written the flag; the others read it only behind a wait.
         elif isinstance(op, Gate | Limit):
             total += ThreadingCost(waits=Dim.of(1))
         elif work := _work(op, sizes, lanes):

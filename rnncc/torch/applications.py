@@ -93,7 +93,7 @@ def _methods(variable: Any) -> tuple[Any, ...]:
 
 
 def _key(variable: Any, tx: Any, args: Sequence[Any]) -> Any:
-    """What a trace depends on besides what its code names; None where that cannot be told."""
+    """What a trace depends on besides what its code names; None where that is not known."""
     state = getattr(tx, "symbolic_torch_function_state", None)
     args = [arg.realize() for arg in args]
     tracer = tx.output.current_tracer

@@ -41,7 +41,7 @@ def refusing_state(
     """While it lasts, `module` is exported; what it leaves elsewhere is taken away at the end.
 
     Returns:
-        What is to be told whether the program has graphs within (`has_graphs_within`).
+        Gets whether the program has graphs within (`has_graphs_within`).
     Raises:
         CompileError: a call of the module reads what an earlier one put somewhere.
     """

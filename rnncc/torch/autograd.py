@@ -113,13 +113,13 @@ class _Call:
         return outputs
 
     def without_gradient(self, requested: Collection[int]) -> Iterable[int]:
-        """The numbers of the outputs that hang on none of some inputs."""
+        """The numbers of the outputs that depend on none of some inputs."""
         return [
             i for i, sources in enumerate(self.net.sources) if not sources & frozenset(requested)
         ]
 
     def reached(self, grads: _Optionals) -> frozenset[int]:
-        """The numbers of the inputs that outputs with a gradient hang on."""
+        """The numbers of the inputs that outputs with a gradient depend on."""
         pairs = zip(self.net.sources, grads, strict=True)
         return frozenset().union(*(sources for sources, grad in pairs if grad is not None))
 

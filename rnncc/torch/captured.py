@@ -43,7 +43,7 @@ class CellCall:
         names: what the states are called.
         is_first: whether the first step has not been done yet.
         plain: the numbers of the states that need no gradient before the first step; None where
-            that cannot be told of any tensor.
+            that is known of no tensor.
         reverse: whether the last row comes first.
         precision: of products.
         run: does all steps, given their loop and the tensors that the cell holds; None where a

@@ -54,7 +54,7 @@ class Names:
         """Take functions, and whether each one's first argument is a context of its own.
 
         Raises:
-            Open: it cannot be told.
+            Open: that is not known.
         """
         self.used = {"__code__", "__defaults__", "__kwdefaults__"}
         self._known, self._kept, self._reads = set[int](), set[str](), set[str]()

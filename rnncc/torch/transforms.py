@@ -1,7 +1,7 @@
 # pyright: basic, reportMissingImports=false
 """Transforms of torch.func that are under way: none while a cell is read, all while its loop runs.
 
-TorchDynamo does not read within them; what a cell computes does not hang on them.
+TorchDynamo does not read within them; what a cell computes does not depend on them.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def reshapes() -> NetDef:
 
 @cache
 def far_shapes() -> NetDef:
-    """Each shape hangs on half of the net, and none of it on the data."""
+    """Each shape depends on half of the net, and none of it on the data."""
     half = COUNT // 2
     ops = [op("Relu", f"s{i}", f"s{i + 1}") for i in range(half)]
     ops += [op("Reshape", f"x{i} s{i + 1}", f"r{i} o{i}") for i in range(half)]

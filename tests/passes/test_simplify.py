@@ -241,3 +241,10 @@ def test_directions_of_a_layer_are_joined_in_the_order_in_which_the_next_one_rea
     assert_same_meaning(program, applied(Simplify()))
     Simplify().rewrite(program.net)
     assert count(program.net.body.block)["transpose"] == left
+
+
+def test_reshapes_of_nothing_stay_below_slices():
+    b = Builder.net("empty")
+    none = b.slice(b.input("x", (8, 3)), 0, 0, 0)
+    program = b.finish({"y": b.reshape(none, (0, 5))})
+    assert_same_meaning(program, applied(Simplify()))

@@ -165,7 +165,7 @@ def test_sums_leave_where_their_rows_are_there() -> None:
 
 
 def test_a_step_s_sum_in_a_free_order_stays_one() -> None:
-    """As the loop would add it up, if its rows were not there: no bit may hang on that."""
+    """As the loop would add it up, if its rows were not there: no bit may depend on that."""
 
     def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         return [b.add(carry[0], b.reduce("sum", rows[0], [1]))], []

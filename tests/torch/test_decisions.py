@@ -187,6 +187,6 @@ def test_guards_of_programs_that_pytorch_exports(strict: bool) -> None:
     ],
 )
 def test_a_decision_of_which_there_is_no_formula(decide: Callable[[Any], Any], guard: str) -> None:
-    what = re.escape(f"what the module does hangs on {guard}: there is no formula for it")
+    what = re.escape(f"what the module does depends on {guard}: there is no formula for it")
     with pytest.raises(CompileError, match=what):
         rt.compile(Net(scaled(decide)), (torch.zeros(6, 3),), dynamic_shapes=({0: AUTO},))

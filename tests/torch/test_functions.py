@@ -135,7 +135,7 @@ def test_in_graphs_of_torch_compile(name: str) -> None:
 
 
 class Held(FastSigmoid):
-    """A step whose slope hangs on values of the class, of several kinds."""
+    """A step whose slope depends on values of the class, of several kinds."""
 
     scale, ends, width, powers = 2.0, (-1.5, 1.5), torch.tensor(0.5), [1.0]
 

@@ -282,7 +282,7 @@ def kept_by_number(layer: Any, x: Any) -> Any:
 
 
 def integers(layer: Any, x: Any) -> Any:
-    """Arithmetic of whole numbers with numbers that are not."""
+    """Arithmetic of integers with numbers that are not."""
     k, ys = torch.arange(4), []
     for t in range(9):
         ys.append(k * (0.5 * t) + x[:, t])

@@ -25,7 +25,7 @@ class RowList:
         listing = op.some_rows
         assert listing is not None
         self.emit, self.dims = emit, dims
-        chosen = self._number(listed)
+        chosen = emit.load_number(listed)
         # The list starts with the number of true flags; behind their rows are the others.
         entries = emit.at(listed, I64(1))
         if listing.where:
@@ -44,15 +44,11 @@ class RowList:
     def indices(self, number: Value) -> list[Value]:
         """The indices of a listed row."""
         emit = self.emit
-        row, inner = self._number(emit.at(self.entries, number)), list[Value]()
+        row, inner = emit.load_number(emit.at(self.entries, number)), list[Value]()
         for size in (emit.dim(d) for d in reversed(self.dims[1:])):
             inner.append(emit.remainder(row, size))
             row = emit.quotient(row, size)
         return [row, *reversed(inner)][: len(self.dims)]
-
-    def _number(self, entry: Pointer) -> Value:
-        number = self.emit.load(entry)
-        return number if entry.dtype == "i64" else self.emit.b.sext(number, I64)
 
     def nest(self, counts: Sequence[Value], body: Callable[[list[Value]], None]) -> None:
         """Loops over the rows, which threads share, and over other axes inside."""

@@ -76,7 +76,7 @@ class _OperandSteps:
 
     Attributes:
         at: None where each step finds its row anew.
-        step: elements: a formula or, where it hangs on the caller's pointer, its value.
+        step: elements: a formula or, where it depends on the caller's pointer, its value.
     """
 
     at: Pointer | None = None

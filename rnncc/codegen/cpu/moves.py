@@ -190,8 +190,7 @@ class _Places:
         return b.mul(numbered, self.inner), b.mul(row, self.inner)
 
     def _number(self, j: Value) -> Value:
-        index = self.emit.load(self.emit.at(self.index, j))
-        return index if self.index.dtype == "i64" else self.emit.b.sext(index, I64)
+        return self.emit.load_number(self.emit.at(self.index, j))
 
 
 class _MatrixCopy:

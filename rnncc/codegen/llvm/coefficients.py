@@ -50,6 +50,8 @@ class Table:
     @property
     def rounder(self) -> float:
         """What leaves a sum's nearest integer in its low bits, biased as an exponent is."""
+        # 1.5 rather than 1: with a negative integer the sum stays in the same binade, where the
+        # last bit counts 1.
         return 1.5 * 2.0**self.shift + self.bias
 
     @property

@@ -280,6 +280,11 @@ class Emit(SizeEmit):
             return self.b.icmp_unsigned("!=", value, ir.Constant(type_, None))
         return value
 
+    def load_number(self, pointer: Pointer) -> Value:
+        """An element of i32 or i64 as i64, such as a row's number."""
+        number = self.load(pointer)
+        return number if pointer.dtype == "i64" else self.b.sext(number, I64)
+
     def spaced(self, pointer: Pointer, step: int, lanes: int, mask: Value | None = None) -> Value:
         """As `load`, of elements that are `step` apart: as many vectors, of which some lanes are
         read."""

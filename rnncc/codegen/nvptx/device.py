@@ -125,6 +125,8 @@ def _points(block: Block, sizes: Mapping[str, Dim | int]) -> list[Dim]:
     for op in block.ops:
         if isinstance(op, For):
             count = get_dim(op.count).substitute(sizes)
+            # Steps follow one another, so that many keep no more blocks busy than one; a chunk is
+            # computed at once.
             names = [(op.index, 0), (op.iteration, 0), (op.extent, count)]
             inner = {n.data: v for n, v in names if n is not None}
             points += _points(op.body.block, {**sizes, **inner})

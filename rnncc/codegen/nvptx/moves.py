@@ -123,7 +123,9 @@ def check_lengths(emit: GpuEmit, op: Reverse, lengths: Pointer) -> None:
 
     def check(n: Value) -> None:
         # A length of all steps is one.
-        emit.record_error(_outside(emit, _whole(emit, lengths, n), emit.dim(steps + 1)), BAD_LENGTH)
+        emit.record_error(
+            _outside(emit, emit.load_number(emit.at(lengths, n)), emit.dim(steps + 1)), BAD_LENGTH
+        )
 
     emit.for_each(emit.dim(columns), check)
 
@@ -135,7 +137,7 @@ def emit_reverse(emit: GpuEmit, op: Reverse, x: Pointer, lengths: Pointer, out: 
 
     def element(indices: list[Value]) -> None:
         t, n, i = indices
-        length = _whole(emit, lengths, n)
+        length = emit.load_number(emit.at(lengths, n))
         mirrored = b.sub(b.sub(length, I64(1)), t)
         step = b.select(b.icmp_signed("<", t, length), mirrored, t)
         source, target = (b.add(b.mul(b.add(b.mul(s, columns), n), inner), i) for s in (step, t))
@@ -149,7 +151,7 @@ def check_index(emit: GpuEmit, op: IndexedMove, index: Pointer) -> None:
     _, count, _ = get_dims(op.dims)
 
     def check(j: Value) -> None:
-        outside = _outside(emit, _whole(emit, index, j), emit.dim(get_dim(op.size)))
+        outside = _outside(emit, emit.load_number(emit.at(index, j)), emit.dim(get_dim(op.size)))
         emit.record_error(outside, BAD_INDEX)
 
     emit.for_each(emit.dim(count), check)
@@ -201,17 +203,12 @@ def _places(
     """An element's place in the rows, and in what they are numbers of."""
     b, [a, j, c] = emit.b, indices
     _, count, inner = (emit.dim(d) for d in get_dims(op.dims))
-    number, size = _whole(emit, index, j), emit.dim(get_dim(op.size))
+    number, size = emit.load_number(emit.at(index, j)), emit.dim(get_dim(op.size))
     here, numbered = (
         b.add(b.mul(b.add(b.mul(a, rows), row), inner), c)
         for rows, row in ((count, j), (size, number))
     )
     return here, numbered
-
-
-def _whole(emit: GpuEmit, pointer: Pointer, at: Value) -> Value:
-    value = emit.load(emit.at(pointer, at))
-    return value if pointer.dtype == "i64" else emit.b.sext(value, I64)
 
 
 def _outside(emit: GpuEmit, value: Value, end: Value) -> Value:

@@ -47,7 +47,7 @@ class KernelRows:
         self.nest = Nest(op.dims[:axes], tuple(range(axes)), tuple(own))
         self._counts = [emit.dim(d) for d in self.nest.dims]
         self._listed_axes = listing.axes
-        chosen, self._entries = self._number(listed), emit.at(listed, I64(1))
+        chosen, self._entries = emit.load_number(listed), emit.at(listed, I64(1))
         if not listing.where:
             self._entries = emit.at(self._entries, chosen)
             chosen = emit.b.sub(emit.dim(product(op.dims[: listing.axes])), chosen)
@@ -60,7 +60,7 @@ class KernelRows:
             return emit.unravel(number, self._counts)
         # The first axis may have any size: nothing is divided by it.
         first, *inner = emit.unravel(number, [I64(0), *self._counts[self._listed_axes :]])
-        row = self._number(emit.at(self._entries, first))
+        row = emit.load_number(emit.at(self._entries, first))
         return [*emit.unravel(row, self._counts[: self._listed_axes]), *inner]
 
     def at(self, pointers: Sequence[Pointer], indices: Sequence[Value]) -> list[Pointer]:
@@ -73,10 +73,6 @@ class KernelRows:
     def by_axis(self, indices: Sequence[Value]) -> dict[int, Value]:
         """A row's indices by the domain's axes."""
         return dict(zip(self.nest.axes, indices, strict=True))
-
-    def _number(self, entry: Pointer) -> Value:
-        number = self.emit.load(entry)
-        return number if entry.dtype == "i64" else self.emit.b.sext(number, I64)
 
 
 def begins(emit: GpuEmit, pointers: Sequence[Pointer], accesses: Sequence[Access]) -> list[Pointer]:

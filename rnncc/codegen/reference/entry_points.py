@@ -130,7 +130,7 @@ class CEntryWriter:
             f"    .{member} = {self._pointer(source, c.C_TYPES[port.dtype])},"
             for (member, source), port in zip(members, kinds, strict=True)
         ]
-        # What makes a state is not told T, and reads nothing of it.
+        # What makes a state does not get T, and needs none.
         sizes = [c.placeholder(s) if s in entry.symbols else "0" for s in writer.program.symbols]
         words = [f"&{ports}", self._pointer(call.workspace), *sizes]
         lines = [

@@ -91,12 +91,6 @@ def array(values: Iterable[float], dtype: str) -> list[str]:
     return [text.rstrip() for text in (*lines, f"    {line}")]
 
 
-def comment(name: str) -> str:
-    """A blob's name as it may stand in a comment."""
-    # Neither `*/` nor a trigraph may come up.
-    return re.sub(r"[^\w/.:@+-]", lambda match: rf"\x{ord(match[0]):02x}", name, flags=re.ASCII)
-
-
 def mentions(lines: Sequence[str], name: str) -> bool:
     """Whether code speaks of a name."""
     word = re.compile(rf"\b{re.escape(name)}\b")

@@ -17,7 +17,7 @@ from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.kern.kernels import Kernel
 from rnncc.kern.moves import ContinuedSum
 from rnncc.kern.program import KernelProgram
-from rnncc.names import c_names
+from rnncc.names import c_names, in_comment
 from rnncc.planning.serving import serving
 
 PAST_LIMIT = 4
@@ -131,7 +131,7 @@ class ProgramWriter:
         function = write_kernel(op, dict(zip(labels, chosen, strict=True)))
         declared, values, sizes = function.parameters(self.symbols)
         kind = "int" if function.fails else "void"
-        written = ", ".join(dict.fromkeys(c.comment(labels[out]) for out in outs))
+        written = ", ".join(dict.fromkeys(in_comment(labels[out]) for out in outs))
         self.kernels += [
             f"/* {function.about}{domain_text(op)}: {written}. */",
             *_joined(f"static {kind} {name}(", _wrapped(declared or ["void"], ")")),

@@ -18,7 +18,7 @@ from rnncc.ir.types import NARROW_FLOATS
 from rnncc.kern.entry_points import entry_points
 from rnncc.kern.exports import size_functions
 from rnncc.kern.library import Library, params_of
-from rnncc.names import c_names
+from rnncc.names import c_names, in_comment
 
 
 def write_source(library: Library, metadata: Mapping[str, Any]) -> str:
@@ -77,7 +77,7 @@ def _weights(library: Library) -> tuple[list[str], dict[int, str]]:
         # C has no floats of 16 bits: they are kept as their bits.
         flat = flat.view(np.uint16) if dtype in NARROW_FLOATS else flat
         lines += [
-            f"/* {c.comment(label)} */",
+            f"/* {in_comment(label)} */",
             # C99 has no arrays without elements.
             f"static const {c.C_TYPES[dtype]} {name}[{max(flat.size, 1)}] = {{",
             *c.array(flat.tolist(), dtype),

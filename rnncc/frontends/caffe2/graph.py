@@ -65,7 +65,7 @@ class Resolver:
     ) -> Resolver:
         """The maker of a net inside an operator; `protected` blobs must not be written there."""
         if self.depth >= MAX_DEPTH:
-            raise CompileError(location, f"nets stand more than {MAX_DEPTH} deep in each other")
+            raise CompileError(location, f"nets are nested more than {MAX_DEPTH} deep")
         return replace(
             self,
             location=location,

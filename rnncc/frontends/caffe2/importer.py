@@ -159,7 +159,7 @@ def _bound(graph: ResolvedNet, shapes: Sizes, bind: Constants) -> dict[str, Decl
             hint = f"inputs: {', '.join(graph.inputs)}"
             raise CompileError(Location(file, f"--bind {name}"), "is no input of the net", hint)
     s = Shapes()
-    with suppress(CompileError):  # shapes may hang on what is bound; types are known before them
+    with suppress(CompileError):  # shapes may depend on what is bound; types are known before them
         graph.declare(s, {name: shape for name, shape in shapes.items() if name in graph.starts})
         solve(s, graph.operators, graph.starts, graph.location)
     for name, value in bind.items():
@@ -237,6 +237,7 @@ class ResolvedNet:
             if blob is not None:
                 s.expect(blob, fill.shape, NAMES[fill.dtype.name])
                 small = len(fill.shape) == 1 and fill.shape[0] <= MAX_VECTOR
+                # Sizes, lengths and segments, which shape rules read.
                 if small and fill.dtype.kind == "i":
                     s.expect_value(blob, fill.array(0).tolist(), NAMES[fill.dtype.name])
         for name, shape in shapes.items():

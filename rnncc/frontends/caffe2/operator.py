@@ -105,6 +105,8 @@ class Emitter:
         for blob in floats:
             value, dims = self.values[blob], self.dims(blob)
             if value in seen:
+                # The same elements as another value; `Simplify` removes both reshapes once
+                # gradients are built.
                 apart[blob] = self.b.reshape(self.b.reshape(value, (1, *dims)), dims)
             seen.add(value)
         return apart

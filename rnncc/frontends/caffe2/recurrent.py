@@ -200,6 +200,7 @@ def _sequences(
             raise op.error(f'the step net writes "{link.internal}", a part of an input sequence')
         if link.window > MAX_WINDOW:
             raise op.error(f'"{link.internal}" has a window of {link.window} rows')
+        # The first input has T rows; others have more, by what their windows reach beyond a step.
         if link.external == op.op.input[0] and link.offset + link.window > 1:
             raise CompileError(op.location, f'"{link.internal}" reads past the end of the sequence')
         sequences.append((link, inputs[link.external]))

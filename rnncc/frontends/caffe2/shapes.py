@@ -49,6 +49,8 @@ class Shapes:
     def bind(self, variable: str, dim: Dim) -> None:
         """Give a variable its value."""
         self._bound[variable] = dim
+        # A variable that the same rule has just made says nothing new; counted, rules that make one
+        # each time would never settle.
         self.version += int(variable[1:]) <= self._old
 
     def resolve(self, dim: Dim) -> Dim:
@@ -149,6 +151,7 @@ class Shapes:
         variables = [name for name in difference.symbols if name.startswith("?")]
         if not difference.terms:
             return True
+        # The youngest first: one that this rule has just made may have any value.
         for name in sorted(variables, key=lambda v: -int(v[1:])):
             solution = _solve(difference, name)
             if solution is not None:

@@ -52,6 +52,7 @@ def solve(
     _name_rest(s, inputs)
     assume_counters(s, ops)
     _settle(s, ops, location)
+    # After all else: a type that any operator shows counts more than that floats are usual.
     for blob in inputs.values():
         blob.dtype = blob.dtype or "f32"
     _settle(s, ops, location)
@@ -77,6 +78,7 @@ def _settle(s: Shapes, ops: Sequence[Operator], location: Location) -> None:
     sweeps, known = 0, -1
     while known != s.version:
         known = s.version
+        # Back and forth: so facts pass through a whole chain in one sweep, whichever way they go.
         for op in ops if sweeps % 2 == 0 else reversed(ops):
             s.enter(op.location)
             op.infer(s)
@@ -95,6 +97,7 @@ def _require_ranks(inputs: Mapping[str, Blob], location: Location) -> None:
 def _name_extents(s: Shapes, ops: Sequence[Operator], inputs: Mapping[str, Blob]) -> None:
     """T and N: what operators show to be time and batch, else the first input's leading axes."""
     reserved = _symbols(s, inputs)
+    # Operators first: that leading axes are time and batch is only usual.
     extents = [op.extent(s) for op in ops]
     for blob in inputs.values():
         dims = s.known(blob)

@@ -29,16 +29,16 @@ DRAWING = (
 
 def captured(graphs: Sequence[GraphProto], defined: Sequence[str] = ()) -> list[str]:
     """The names of outer graphs that some graphs read, in order."""
-    found = dict[str, None]()
+    names = dict[str, None]()
     for graph in graphs:
         own = {*defined, *(i.name for i in graph.input), *(t.name for t in graph.initializer)}
         own |= {sparse.values.name for sparse in graph.sparse_initializer}
         for node in graph.node:
             read = [*node.input, *captured(list(graphs_in(node)))]
-            found.update((name, None) for name in read if name and name not in own)
+            names.update((name, None) for name in read if name and name not in own)
             own.update(node.output)
-        found.update((o.name, None) for o in graph.output if o.name not in own)
-    return list(found)
+        names.update((o.name, None) for o in graph.output if o.name not in own)
+    return list(names)
 
 
 def names_read(graph: GraphProto) -> set[str]:
@@ -89,8 +89,8 @@ class Captures:
         named: Mapping[str, Value] | None = None,
     ) -> None:
         self._scope = scope
-        found = {name: scope.find(name) for name in captured(graphs)} | dict(named or {})
-        self._values = {name: value for name, value in found.items() if value is not None}
+        values = {name: scope.find(name) for name in captured(graphs)} | dict(named or {})
+        self._values = {name: value for name, value in values.items() if value is not None}
         tensors = [tensor for value in self._values.values() for tensor in value.tensors()]
         formulas = [formula for tensor in tensors for formula in tensor.formulas()]
         self._steps = sorted({s for f in formulas for s in filter(is_step, f.symbols)})
@@ -127,4 +127,5 @@ class Captures:
 def _stays_known(value: Value) -> bool:
     array = value.known
     small = array is not None and (array.dtype == object or array.size <= CAPTURED)
+    # What has no element type in `rnn` can only be known.
     return small or value.dtype not in STORED

@@ -74,18 +74,18 @@ def conditions_of(names: KnownNames, name: str, comparisons_only: bool = False) 
     Raises:
         Unproven: it is no conjunction of comparisons of formulas.
     """
-    found, worklist, seen = Conditions(), [(name, True)], set[tuple[str, bool]]()
+    conditions, worklist, seen = Conditions(), [(name, True)], set[tuple[str, bool]]()
     while worklist:
         pending = worklist.pop()
         if pending in seen:
             continue
         seen.add(pending)
         try:
-            worklist += _parts(names, *pending, found)
+            worklist += _parts(names, *pending, conditions)
         except Unproven:
             if not comparisons_only:
                 raise
-    return found
+    return conditions
 
 
 def _parts(
@@ -99,7 +99,7 @@ def _parts(
         return ()
     kind = op.op_type if op is not None and op.domain in ("", "ai.onnx") else ""
     if op is not None and len(op.input) < (2 if kind in COMPARISONS else 1):
-        raise Unproven  # which is an error of the node, told where it is built
+        raise Unproven  # an error of the node, reported where it is built
     if op is not None and kind == "If":
         return _branches(names, op, outcome)
     if op is None or kind not in (*COMPARISONS, *PASSING, "Not", "And" if outcome else "Or"):

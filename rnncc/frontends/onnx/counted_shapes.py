@@ -74,12 +74,12 @@ def _elements(n: Node, index: int) -> list[Dim | SSAValue] | None:
 
 def _formulas(n: Node, index: int, symbols: dict[SSAValue, Dim]) -> list[Dim] | None:
     """The sizes, with a symbol for each number that counts rows."""
-    found = list[Dim]()
+    formulas = list[Dim]()
     for element in _elements(n, index) or ():
         base, more = (None, element) if isinstance(element, Dim) else parted(element)
         if base is not None and base not in n.scope.model.counts:
             return None
         if base is not None:
             more += symbols.setdefault(base, Dim.of(f"{COUNT}{len(symbols)}"))
-        found.append(more)
-    return found or None
+        formulas.append(more)
+    return formulas or None

@@ -35,14 +35,14 @@ def decided_sizes(n: Node, index: int) -> list[Dim] | None:
     value = n.value(index)
     if value.made is None or value.rank > 1 or not all(d.is_static for d in value.dims):
         return None
-    made = integers_behind(value.made)
-    if dtype_of(made) not in ("i32", "i64"):
+    integers = integers_behind(value.made)
+    if dtype_of(integers) not in ("i32", "i64"):
         return None
-    numbers = elements_of(n.b, n.b.cast(n.b.reshape(made, (product(value.dims),)), "i64"))
-    found = [_size(n, number) for number in numbers]
-    known = [size for size in found if size is not None]
+    numbers = elements_of(n.b, n.b.cast(n.b.reshape(integers, (product(value.dims),)), "i64"))
+    sizes = [_size(n, number) for number in numbers]
+    known = [size for size in sizes if size is not None]
     held = EXACT.get(value.dtype)
-    if len(known) < len(found) or not (held is None or n.scope.model.within(held, known)):
+    if len(known) < len(sizes) or not (held is None or n.scope.model.within(held, known)):
         return None
     return known
 

@@ -42,13 +42,13 @@ def function_key(message: Any, name: str) -> FunctionKey:
 
 def functions_of(message: Any, file: str) -> dict[FunctionKey, Any]:
     """The functions that a model holds; raises `CompileError` if one is there twice."""
-    found = dict[FunctionKey, Any]()
+    functions = dict[FunctionKey, Any]()
     for function in message.functions:
         key = function_key(function, function.name)
-        if key in found:
+        if key in functions:
             raise CompileError(file, f"has two functions {function.domain}.{function.name}")
-        found[key] = function
-    return found
+        functions[key] = function
+    return functions
 
 
 def own_function(

@@ -211,6 +211,8 @@ def _add_inputs(
     for info in graph.input:
         if info.name in held and overridable:
             value = scope.constant(held[info.name], model.file)
+            # Integers and bools are sizes, axes and conditions, which have to be known: they stay
+            # constants.
             if value.dtype in FLOATS:
                 defaults[info.name] = value
     infos = [i for i in graph.input if i.name not in held or i.name in {*defaults, *bind}]

@@ -96,6 +96,7 @@ class Known:
         if learnt.symbol is None or learnt.size is None:
             return replace(self, facts=facts, same=(*self.same, *learnt.same))
         new = {learnt.symbol: learnt.size}
+        # What stood for the symbol stands for its size from now on.
         sizes = {symbol: size.substitute(new) for symbol, size in self.sizes.items()} | new
         same = ((one.substitute(new), other.substitute(new)) for one, other in self.same)
         return Known(
@@ -148,7 +149,7 @@ def learnt_from(
         plain: whether a symbol may stand for another one alone.
         known: what is known already, which did not make them equal.
     """
-    found: Learnt | None = None
+    learnt: Learnt | None = None
     for one, other in pairs:
         if one == other:
             continue
@@ -158,9 +159,9 @@ def learnt_from(
         simple = _fact(rest, known.facts) or _symbol(rest, order, plain) or _decided(rest, order)
         same = None if simple else _same(one, other, known)
         if same is None:
-            return found or simple
-        found = same if found is None else _together(found, same)
-    return found
+            return learnt or simple
+        learnt = same if learnt is None else _together(learnt, same)
+    return learnt
 
 
 def _together(one: Learnt, other: Learnt) -> Learnt:

@@ -153,15 +153,15 @@ class ModelContext:
 
     def within(self, limit: int, formulas: Iterable[Dim]) -> bool:
         """Whether calls can check that open sizes are within ±limit; if so, they do."""
-        found = list[Dim]()
+        formulas_at_ends = list[Dim]()
         for formula in formulas:
             if self._waits(limit, formula):
                 continue
             extremes = [] if formula.is_static else self._extremes(formula)
             if extremes is None:
                 return False
-            found += extremes
-        for formula in found:
+            formulas_at_ends += extremes
+        for formula in formulas_at_ends:
             self.bounds[limit - formula] = self.bounds[limit + formula] = None
         return True
 
@@ -239,7 +239,7 @@ class ModelContext:
 
     def inputs_behind(self, *values: Value) -> list[str]:
         """The inputs of the model that values are computed from."""
-        found, seen = dict[str, None](), set[SSAValue]()
+        names, seen = dict[str, None](), set[SSAValue]()
         waiting = [value.made for value in reversed(values)]
         while waiting:
             current = waiting.pop()
@@ -247,12 +247,12 @@ class ModelContext:
                 continue
             seen.add(current)
             if current in self.inputs:
-                found[self.inputs[current]] = None
+                names[self.inputs[current]] = None
             if current in self.captured:
                 waiting.append(self.captured[current])
             if isinstance(current.owner, Operation):
                 waiting += current.owner.operands
-        return list(found)
+        return list(names)
 
 
 def _is_linear(formula: Dim, steps: Collection[str]) -> bool:

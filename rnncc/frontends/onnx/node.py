@@ -120,10 +120,10 @@ class Node:
 
     def value(self, index: int) -> Value:
         """An input that must be there."""
-        found = self.inputs[index] if index < len(self.inputs) else None
-        if found is None:
+        value = self.inputs[index] if index < len(self.inputs) else None
+        if value is None:
             raise self.error(f"lacks its input {index}")
-        return found
+        return value
 
     def _shown(self, index: int) -> str:
         return f'input "{self.op.input[index]}"'
@@ -153,6 +153,12 @@ class Node:
         built = self.scope.model.operators[name].build(self)
         results = cast("list[Result]", built if isinstance(built, list) else [built])
         return self.scope.value(self, 0, results[0])
+
+    def results_of(self, operator: OnnxOperator) -> list[Value]:
+        """All of an operator's, on the inputs that the node has now."""
+        built: Any = operator.build(self)
+        results = cast(Sequence[Any], built if isinstance(built, (list, tuple)) else [built])
+        return [self.scope.value(self, at, result) for at, result in enumerate(results)]
 
     def bits(self, index: int) -> SSAValue:
         """An input of uint64 as the int64 of its bits."""
@@ -215,7 +221,7 @@ class Node:
         """A vector of sizes, of which those that are equal to others are these."""
         array = self.known(index)
         if array.ndim > 1 or (array.dtype != object and array.dtype.kind not in "iu"):
-            raise self.error(f"{self._shown(index)} is no vector of integers")
+            raise self.error(f"{self._shown(index)} is not a vector of integers")
         if array.size > MAX_SIZES:
             raise self.error(f"{self._shown(index)} holds {array.size} sizes, at most {MAX_SIZES}")
         sizes = [Dim.of(d if isinstance(d, Dim) else int(d)) for d in array.reshape(-1)]
@@ -229,11 +235,11 @@ class Node:
         if value.known is not None and value.known.ndim < 2:
             return list(as_objects(value.known).reshape(-1))
         if value.rank != 1:
-            raise self.error(f"{self._shown(index)} is no vector of integers")
+            raise self.error(f"{self._shown(index)} is not a vector of integers")
         self.static(index)
         return elements_of(self.b, self.b.cast(self.x(index, INTEGERS), "i64"))
 
-    def whole(self, index: int) -> list[int]:
+    def known_integers(self, index: int) -> list[int]:
         """A vector of integers."""
         self.numbers(index)
         return [int(size) for size in self.sizes(index)]
@@ -249,7 +255,7 @@ class Node:
         """One integer or open size."""
         array = self.known(index)
         if array.size != 1 or (array.dtype != object and array.reshape(-1)[0] % 1):
-            raise self.error(f"{self._shown(index)} is not one integer")
+            raise self.error(f"{self._shown(index)} is not a single integer")
         return Dim.of(array.astype(object).reshape(-1)[0])
 
     # Attributes
@@ -259,7 +265,7 @@ class Node:
         return name in self._attributes
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """A whole number; the standard's default unless one is given."""
+        """An integer; the standard's default unless one is given."""
         return self._get(name, "i", default)
 
     def flag(self, name: str, default: int = 0) -> bool:
@@ -278,7 +284,7 @@ class Node:
         return _decoded(self._get(name, "s", default))
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
-        """Whole numbers; none where the standard has no default."""
+        """Integers; none where the standard has no default."""
         return list(self._get(name, "ints", default))
 
     def reals(self, name: str, default: Sequence[float] | None = None) -> list[float]:
@@ -303,12 +309,12 @@ class Node:
         return self._get(name, "g")
 
     def _get(self, name: str, field: str, default: Any = None) -> Any:
-        found = self._attributes.get(name)
-        if found is None:
+        attribute = self._attributes.get(name)
+        if attribute is None:
             return self._default(name, field) if default is None else default
-        if found.type not in (ATTRIBUTES[field], 0):
+        if attribute.type not in (ATTRIBUTES[field], 0):
             raise self.error(f"attribute {name!r} is of another type than it should be")
-        return getattr(found, field)
+        return getattr(attribute, field)
 
     def _default(self, name: str, field: str) -> Any:
         schema = self._schema.attributes.get(name) if self._schema is not None else None
@@ -320,11 +326,11 @@ class Node:
 
     def one_of(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
         """A word among some."""
-        found = self.text(name, default)
-        if found not in choices:
-            what = f"attribute {name!r} = {found!r} is not one of {', '.join(choices)}"
+        word = self.text(name, default)
+        if word not in choices:
+            what = f"attribute {name!r} = {word!r} is not one of {', '.join(choices)}"
             raise self.error(what)
-        return found
+        return word
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis, counted from the front."""
@@ -334,10 +340,10 @@ class Node:
 
     def axes(self, axes: Sequence[int], rank: int) -> list[int]:
         """Several axes, counted from the front, each once."""
-        found = [self.axis(axis, rank) for axis in axes]
-        if len(set(found)) < len(found):
+        counted = [self.axis(axis, rank) for axis in axes]
+        if len(set(counted)) < len(counted):
             raise self.error(f"axes {list(axes)} name one twice")
-        return found
+        return counted
 
     def check_broadcast(self) -> None:
         """Raise `CompileError` unless the shapes of all inputs broadcast as NumPy's do."""

@@ -25,7 +25,7 @@ def in_order(graph: GraphProto) -> list[Numbered]:
     """
     makers = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
     nodes, pending = list(graph.node), list(reversed(range(len(graph.node))))
-    found, seen = dict[int, None](), set[int]()
+    order, seen = dict[int, None](), set[int]()
     while pending:
         index = pending[-1]
         before = [makers[name] for name in _reads(nodes[index]) if name in makers]
@@ -34,10 +34,10 @@ def in_order(graph: GraphProto) -> list[Numbered]:
         if missing:
             pending += reversed(missing)
             continue
-        if not found.keys() >= {*before}:
+        if not order.keys() >= {*before}:
             return list(enumerate(nodes))
-        found[pending.pop()] = None
-    return [(index, nodes[index]) for index in found]
+        order[pending.pop()] = None
+    return [(index, nodes[index]) for index in order]
 
 
 def _reads(node: NodeProto) -> Iterator[str]:

@@ -88,8 +88,8 @@ class Crossed(Value):
     def holding(self, tensors: Sequence[Value]) -> Crossed:
         """Other rows, of which others count."""
         rows, *counts = tensors
-        made = tuple(count.made for count in counts if count.made is not None)
-        return Crossed.counted(rows, self.axes, made)
+        computed = tuple(count.made for count in counts if count.made is not None)
+        return Crossed.counted(rows, self.axes, computed)
 
     def whole(self) -> Value:
         """The rows of the bounds."""
@@ -102,11 +102,6 @@ class Crossed(Value):
 
     def __str__(self) -> str:
         return "a tensor whose numbers of rows along two axes the run decides"
-
-
-def whole(value: Value | None) -> Value | None:
-    """A value, all rows of the bounds of one whose number of rows the run decides."""
-    return value.whole() if isinstance(value, Partial | Crossed) else value
 
 
 def filled(

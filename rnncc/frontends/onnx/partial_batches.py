@@ -77,7 +77,7 @@ def _padded(n: Node, inputs: Operands) -> Axes:
 def pads_around(n: Node, x: Partial) -> tuple[Dim, ...] | None:
     """How much a Pad puts before the rows and behind them, if it pads their axis."""
     pads = [Dim.of(v) for v in n.integers("pads")] if n.opset < 11 else n.sizes(1)
-    axes = n.axes(n.whole(3), x.rank) if n.has(3) else [*range(x.rank)]
+    axes = n.axes(n.known_integers(3), x.rank) if n.has(3) else [*range(x.rank)]
     if len(pads) != 2 * len(axes):
         return None
     return tuple(pads[at] for at, axis in enumerate(2 * axes) if axis == x.axis)
@@ -88,7 +88,7 @@ def _sliced(n: Node, inputs: Operands) -> Axes:
     x = only(inputs)
     if x is None:
         return None
-    axes = n.integers("axes") if n.opset < 10 else n.whole(3) if n.has(3) else []
+    axes = n.integers("axes") if n.opset < 10 else n.known_integers(3) if n.has(3) else []
     return x.axis if axes and x.axis not in n.axes(axes, x.rank) else None
 
 

@@ -80,10 +80,10 @@ _CROPPED = "tf_crop_and_resize"
 
 def einsum(n: Node, inputs: Operands) -> Value | None:
     """Rows by themselves, if the result has their letter; else sums over those that count."""
-    found = _lettered(n, inputs)
-    if found is None:
+    lettered = _lettered(n, inputs)
+    if lettered is None:
         return None
-    rows, axis = found
+    rows, axis = lettered
     first, *others = [value.count for _, value in rows if value.count is not None]
     count = reduce(partial(same_count, n.b), others, first)
     if axis is not None:
@@ -95,8 +95,8 @@ def einsum(n: Node, inputs: Operands) -> Value | None:
 
 def einsum_axis(n: Node, inputs: Operands) -> int | None:
     """Along which axis of the result the rows lie, if it has their letter."""
-    found = _lettered(n, inputs)
-    return None if found is None else found[1]
+    lettered = _lettered(n, inputs)
+    return None if lettered is None else lettered[1]
 
 
 def _lettered(n: Node, inputs: Operands) -> tuple[list[tuple[int, Partial]], int | None] | None:

@@ -95,21 +95,21 @@ def _expand(n: Node, inputs: Operands) -> Moved:
 
 def _shape_around(n: Node, x: Partial) -> CountedShape | None:
     """The shape that input 1 holds, with the rows of x."""
-    given = None if n.value(1).known is not None else counted_shape(n, 1)
-    if x.count is None or (n.value(1).known is None and given is None):
+    shape = None if n.value(1).known is not None else counted_shape(n, 1)
+    if x.count is None or (n.value(1).known is None and shape is None):
         return None
-    sizes = n.sizes(1) if given is None else given.dims
+    sizes = n.sizes(1) if shape is None else shape.dims
     added = max(len(sizes) - x.rank, 0)
     axis = added + x.axis
     dims = [Dim.of(1)] * (x.rank + added - len(sizes)) + list(sizes)
-    if given is None:
+    if shape is None:
         if dims[axis] != 1:
             return None
         dims[axis] = x.dims[x.axis]
         return CountedShape(dims, axis, x.count)
-    if given.axis + len(dims) - len(sizes) != axis or dims[axis] != x.dims[x.axis]:
+    if shape.axis + len(dims) - len(sizes) != axis or dims[axis] != x.dims[x.axis]:
         return None
-    return CountedShape(dims, axis, same_count(n.b, x.count, given.count))
+    return CountedShape(dims, axis, same_count(n.b, x.count, shape.count))
 
 
 def _compress(n: Node, inputs: Operands) -> Moved:

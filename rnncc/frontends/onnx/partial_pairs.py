@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops.linear import letters_of
-from rnncc.frontends.onnx.partial import Crossed, Partial, whole
+from rnncc.frontends.onnx.partial import Crossed, Partial
 from rnncc.frontends.onnx.partial_batches import Operands
 from rnncc.frontends.onnx.partial_rules import (
     BY_PLACES,
@@ -48,7 +48,7 @@ def build_counted(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     if name == "Loop" or (len(views) == 1 and not any(isinstance(v, Crossed) for v in inputs)):
         return build_partial(n, name, operator)
     crossed = next((v for v in inputs if isinstance(v, Crossed)), None)
-    n.inputs = [whole(v) for v in inputs]
+    n.inputs = [v and v.whole() for v in inputs]
     if crossed is not None and name == "Shape":
         return [shape_of(n, crossed, dict(zip(crossed.axes, crossed.counts, strict=True)))]
     if crossed is not None and name == "Reshape":
@@ -59,15 +59,16 @@ def build_counted(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
 def _views(n: Node, name: str, inputs: Operands) -> list[list[Value | None]]:
     """The inputs, once for each axis that rows lie along, with such rows along this one alone."""
     crossed = any(isinstance(v, Crossed) for v in inputs)
-    found = dict[object, dict[int, Partial]]()
+    by_place = dict[object, dict[int, Partial]]()
     for at, value in enumerate(inputs):
         parts = value.along() if isinstance(value, Crossed) else [value]
         for part in parts:
             if isinstance(part, Partial):
                 place = _place(n, name, inputs, at, part.axis, crossed)
-                found.setdefault(place, {})[at] = part
+                by_place.setdefault(place, {})[at] = part
     return [
-        [parts.get(at, whole(value)) for at, value in enumerate(inputs)] for parts in found.values()
+        [parts.get(at, value and value.whole()) for at, value in enumerate(inputs)]
+        for parts in by_place.values()
     ]
 
 
@@ -104,11 +105,10 @@ def _built(
     if others:
         [n.inputs] = others
         results = build_partial(n, name, operator)
+        values = [n.scope.value(n, at, result) for at, result in enumerate(results)]
     else:
         n.inputs = plain
-        built: Any = operator.build(n)
-        results = cast(list[Any], built if isinstance(built, (list, tuple)) else [built])
-    values = [n.scope.value(n, at, result) for at, result in enumerate(results)]
+        values = n.results_of(operator)
     for axis, count in found:
         values = [_counted_too(n, inputs, value, axis, count) for value in values]
     return values

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, reduce
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -18,7 +18,7 @@ from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops import activations, arithmetic, elementwise, logic
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.ops.shape import axes_input
-from rnncc.frontends.onnx.partial import READERS, Partial, whole
+from rnncc.frontends.onnx.partial import READERS, Partial
 from rnncc.frontends.onnx.partial_batches import BATCHES, Axes, Operands, fill_places, only
 from rnncc.frontends.onnx.partial_copies import einsum_axis, size_of
 from rnncc.frontends.onnx.partial_moves import build_moved
@@ -39,7 +39,7 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     if name == "Loop":  # which carries them
         carried: Any = operator.build(n)
         return carried
-    n.inputs = [whole(v) for v in inputs]
+    n.inputs = [v and v.whole() for v in inputs]
     if name == "Shape":
         x = _counted(inputs)[0]
         assert x.count is not None
@@ -57,9 +57,7 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
         raise reads_together(n, inputs)
     if name in BY_PLACES:
         fill_places(n, inputs)
-    built: Any = operator.build(n)
-    results = cast(Sequence[Any], built if isinstance(built, (list, tuple)) else [built])
-    values = [n.scope.value(n, at, result) for at, result in enumerate(results)]
+    values = n.results_of(operator)
     if any(isinstance(value, Partial) for value in values):  # along two axes
         raise reads_together(n, inputs)
     each = [axes] * len(values) if isinstance(axes, int) else axes
@@ -200,10 +198,10 @@ def _product(n: Node, inputs: Operands) -> int | None:
     }
     if any(axis == rank - 1 - at for axis, at in axes):
         return None  # what is summed over
-    found = {axis for axis, _ in axes}
-    if len(found) != 1:
+    places = {axis for axis, _ in axes}
+    if len(places) != 1:
         return None
-    return _elementwise(n, inputs[:2]) if min(found) < rank - 2 else found.pop()
+    return _elementwise(n, inputs[:2]) if min(places) < rank - 2 else places.pop()
 
 
 def _fused_product(n: Node, inputs: Operands) -> int | None:

@@ -19,8 +19,8 @@ from rnncc.frontends.onnx.values import Value, are_held
 from rnncc.ir.dims import product
 from rnncc.ir.ops.linear import empty_value
 from rnncc.ir.types import NUMPY, dims_of, dtype_of
-from rnncc.nn.arithmetic import plus
 from rnncc.nn.axes import by_channel
+from rnncc.nn.normalisation import normalise
 from rnncc.nn.quantisation import LIMITS
 from rnncc.nn.reduction import reduce_keepdims
 
@@ -100,11 +100,9 @@ def _channels_normed(n: Node, x: Partial) -> Partial:
         return _mean_of_channels(n, x, value)
 
     value = n.x(0, FLOATS)
-    centred = b.sub(value, mean(value))
-    std = b.sqrt(plus(b, mean(b.mul(centred, centred)), n.real("epsilon", 1e-5)))
+    y, *_ = normalise(b, value, mean, n.real("epsilon", 1e-5))
     scale, bias = (by_channel(b, n.x(at, FLOATS), value) for at in (1, 2))
-    normed = b.add(b.mul(b.div(centred, std), scale), bias)
-    return Partial.counted(n.scope.value(n, 0, normed), x.axis, x.count)
+    return Partial.counted(n.scope.value(n, 0, b.add(b.mul(y, scale), bias)), x.axis, x.count)
 
 
 def _mean_of_channels(n: Node, x: Partial, value: SSAValue) -> SSAValue:

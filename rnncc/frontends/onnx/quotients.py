@@ -19,7 +19,7 @@ numerators of both are up to this part of the integers that a float holds."""
 
 def rounded_quotient(n: Node, rounded: Callable[[Dim, Dim], Dim]) -> Array | None:
     """The input as integers, where it is a quotient of sizes as floats, or a fraction of them, or
-    the sum of one and of whole numbers.
+    the sum of one and of integers.
 
     Of sizes up to where floats hold all integers, a rounded quotient is an integer only if the
     exact one is, and lies between the same two.
@@ -27,12 +27,12 @@ def rounded_quotient(n: Node, rounded: Callable[[Dim, Dim], Dim]) -> Array | Non
     name = n.op.input[0]
     try:
         above, below, *unmoved = _quotient(n, name) or _moved_quotient(n, name)
-        found = sizes.by_element(rounded, above, below)
+        quotient = sizes.by_element(rounded, above, below)
     except NoFormula:
         return None
     limit = EXACT[n.value(0).dtype] // (PART_OF_EXACT if unmoved else 1)
     formulas = [formula for array in (above, below, *unmoved) for formula in array.flat]
-    return found if found is not None and n.scope.model.within(limit, formulas) else None
+    return quotient if quotient is not None and n.scope.model.within(limit, formulas) else None
 
 
 def _quotient(n: Node, name: str) -> tuple[Array, Array] | None:
@@ -49,7 +49,7 @@ def _quotient(n: Node, name: str) -> tuple[Array, Array] | None:
 
 
 def _moved_quotient(n: Node, name: str) -> tuple[Array, Array, Array]:
-    """Those of the sum of a quotient and whole numbers, and the quotient's own numerators; raises
+    """Those of the sum of a quotient and integers, and the quotient's own numerators; raises
     `NoFormula`."""
     op = n.scope.writer(name)
     if op is None or op.op_type not in ("Add", "Sub") or op.domain:

@@ -173,6 +173,7 @@ class Scope:
         Runtime."""
         for tensor in {tensor.name: tensor for tensor in graph.initializer}.values():
             place = Location(self.model.file, f'{where}initialiser "{tensor.name}"')
+            # An input of the same name is there already: the initialiser is its default.
             if tensor.name not in self.names:
                 self.define(tensor.name, self.constant(tensor, place), place)
         for sparse in graph.sparse_initializer:
@@ -278,25 +279,25 @@ class Scope:
         if large or not self.model.may_fold():
             return None
         try:
-            found: Any = operator.fold(node, arrays)
+            outputs: Any = operator.fold(node, arrays)
         except NoFormula:
             return None
-        self.model.count_folded(found)
-        if found is None or isinstance(found, (list, tuple, Value)):
-            return cast(Any, found)
-        return np.asarray(found)  # NumPy gives plain numbers for arrays without axes
+        self.model.count_folded(outputs)
+        if outputs is None or isinstance(outputs, (list, tuple, Value)):
+            return cast(Any, outputs)
+        return np.asarray(outputs)  # NumPy gives plain numbers for arrays without axes
 
     def _store(self, node: Node, results: Any) -> None:
-        found: Sequence[Any] = [results]
+        outputs: Sequence[Any] = [results]
         if isinstance(results, (list, tuple)):
-            found = cast(Sequence[Any], results)
-        for index, (name, result) in enumerate(zip(node.op.output, found, strict=False)):
+            outputs = cast(Sequence[Any], results)
+        for index, (name, result) in enumerate(zip(node.op.output, outputs, strict=False)):
             if not name:
                 continue
             if result is None:
                 raise node.unsupported(f'has the output "{name}", which is not supported')
             self.define(name, self.value(node, index, result), node.location)
-        for name in node.op.output[len(found) :]:
+        for name in node.op.output[len(outputs) :]:
             if name:
                 raise node.unsupported(f'has the output "{name}", which is not supported')
 
@@ -365,14 +366,14 @@ class Scope:
 
     def _arguments(self, op: NodeProto, function: Any, location: Location) -> dict[str, Value]:
         """What a function's inputs stand for."""
-        found = dict[str, Value]()
+        arguments = dict[str, Value]()
         if len(op.input) > len(function.input):
             what = f"has {len(op.input)} inputs, its function takes {len(function.input)}"
             raise CompileError(location, what)
         for name, argument in zip(function.input, op.input, strict=False):
             if argument:
-                found[name] = self.read(argument, location)
-        return found
+                arguments[name] = self.read(argument, location)
+        return arguments
 
 
 def _applied(function: Scalar) -> OnnxOperator:

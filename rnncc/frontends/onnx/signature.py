@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from rnncc.frontends.onnx.partial import Crossed, Partial
 from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import Value
 from rnncc.records import record
@@ -194,7 +193,7 @@ def _check_type(
 ) -> None:
     """Check one input; `groups` holds the first input of each group."""
     shown = f'input "{n.op.input[index]}"'
-    value = value.whole() if isinstance(value, Partial | Crossed) else value
+    value = value.whole()
     if not value.is_tensor:
         if not any(t.startswith(("seq(", "optional(")) for t in formal.types):
             raise n.error(f"{shown} is {value}, not a tensor")

@@ -75,10 +75,10 @@ def _truncated(x: Dim, count: int, facts: Sequence[Dim]) -> Dim:
 
 def exact_quotient(x: Dim, y: Dim) -> Dim:
     """x / y where that is an integer for all symbols."""
-    found = x.divide(y)
-    if found is None:
+    quotient = x.divide(y)
+    if quotient is None:
         raise Undecided
-    return found
+    return quotient
 
 
 def floored(x: Dim, y: Dim) -> Dim:

@@ -12,6 +12,7 @@ from rnncc.frontends.onnx.ops import (
     elementwise,
     fourier,
     indexing,
+    integer_products,
     learners,
     linear,
     logic,
@@ -30,7 +31,6 @@ from rnncc.frontends.onnx.ops import (
     shape,
     slicing,
     source,
-    whole_products,
 )
 
 FAMILIES: dict[str, dict[str, OnnxOperator]] = {
@@ -60,7 +60,7 @@ FAMILIES: dict[str, dict[str, OnnxOperator]] = {
     "Random numbers": random.OPERATORS,
     "Quantised tensors": {
         **quantised.OPERATORS,
-        **whole_products.OPERATORS,
+        **integer_products.OPERATORS,
         **blocks.OPERATORS,
     },
     "Written by ONNX Runtime's optimisers": contributed.OPERATORS,

@@ -137,6 +137,8 @@ class _Body:
     def _is_fixed(self, index: int) -> bool:
         """Whether each iteration hands a carried value on as it is."""
         name = self._kept[index]
+        # As many steps as there are nodes at most: in a damaged graph Identities may lead in a
+        # circle.
         for _ in self._nodes:
             op = self._nodes.get(name)
             if op is None or op.op_type != "Identity" or not op.input:

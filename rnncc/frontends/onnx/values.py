@@ -34,7 +34,7 @@ EXACT = {"f32": 2**24, "f64": 2**24, "f16": 2**11}
 Of float64 no more is needed."""
 
 HELD = 2**53
-"""Up to here a float64 holds every whole number, as the attributes of ops are."""
+"""Up to here a float64 holds every integer, as the attributes of ops are."""
 
 STEP_MARK = "#"
 """What symbols of iteration numbers begin with, which no size's name does."""
@@ -114,6 +114,10 @@ class Value:
     def is_tensor(self) -> bool:
         """Whether it is no list and no optional value."""
         return self.form == ("tensor",)
+
+    def whole(self) -> Value:
+        """Itself; of one whose number of rows the run decides all rows of the bound."""
+        return self
 
     def tensors(self) -> list[Value]:
         """What it holds: itself, unless it is a list or optional value."""

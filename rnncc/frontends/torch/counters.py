@@ -16,7 +16,7 @@ _WHOLE = (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def is_counter(x: Any) -> bool:
-    """Whether an index is a whole number in a tensor without axes."""
+    """Whether an index is an integer in a tensor without axes."""
     return isinstance(x, torch.Tensor) and x.dim() == 0 and x.dtype in _WHOLE
 
 

@@ -107,6 +107,8 @@ def _copied_and_imported(
 ) -> Exported:
     early, has_loops = _without_changes(exported)
     if early is not None and has_loops:
+        # What cannot be lowered as a loop may be supported step by step: the rest goes on without
+        # it.
         with suppress(CompileError):
             plain = taken_apart(early) or decomposed(early)
             return _import(exported, plain, plain.graph_module, name, names, packed)

@@ -85,7 +85,7 @@ def facts_of(exported: ExportedProgram, plain: ExportedProgram, sizes: Sizes) ->
         try:
             yield from _facts(_parsed(guard), _GuardReader(inputs, sizes))
         except CompileError as error:
-            what = f"what the module does hangs on {_shown(guard)}: {error.what}"
+            what = f"what the module does depends on {_shown(guard)}: {error.what}"
             raise CompileError("", what, "fix this size") from error
 
 

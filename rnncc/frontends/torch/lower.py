@@ -80,6 +80,7 @@ def lower_graph(
     placeholders = module.graph.find_nodes(op="placeholder")
     lowering.env.update(zip(placeholders, inputs, strict=True))
     for node in module.graph.nodes:
+        # Read as the body of a gradient, where the Function that it belongs to is lowered.
         if node in lowering.backward:
             continue
         match node.op:

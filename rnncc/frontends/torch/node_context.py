@@ -214,7 +214,7 @@ def _beginning(text: str) -> str:
 
 
 def hint_of(reason: str) -> str | None:
-    """What to do in a cell about a reason of `reason_of`, where that can be told of it alone."""
+    """What to do in a cell about a reason of `reason_of`, where that alone decides."""
     if reason == TAKEN_NUMBER:
         return "keep it a tensor, as torch.rand draws"
     if not reason.startswith(_CALL):

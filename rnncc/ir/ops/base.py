@@ -267,7 +267,7 @@ class Elementwise(RnnOp, ABC):
         return type(self).NUMPY(*arrays)
 
     def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
-        """The sum of what `vjp` makes of the tangents: an element hangs on elements of its place,
+        """The sum of what `vjp` makes of the tangents: an element depends on elements of its place,
         so that its slopes are the same both ways."""
         total = None
         for number, tangent in enumerate(tangents):

@@ -23,7 +23,7 @@ from rnncc.ir.ops.checks import (
     expect_one_type,
 )
 from rnncc.ir.ops.source import Fill
-from rnncc.ir.precision import whole_product
+from rnncc.ir.precision import integer_product
 from rnncc.ir.types import FLOATS, Tensor, dims_of, dtype_of, shape_text, tensor
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Matmul(RnnOp):
         a, b = arrays
         a = np.swapaxes(a, -1, -2) if self.transpose_a else a
         b = np.swapaxes(b, -1, -2) if self.transpose_b else b
-        return whole_product(a, b) if a.dtype == np.int8 else np.matmul(a, b)
+        return integer_product(a, b) if a.dtype == np.int8 else np.matmul(a, b)
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dA = dY · Bᵀ, dB = Aᵀ · dY; where b is one matrix for all, one product over all rows."""

@@ -87,6 +87,7 @@ def checkpoint(phases: Phases, chunks: Sequence[int]) -> Phases | None:
     both = _Joined(phases)
     is_cut = False
     for length in both.cut_lengths:
+        # The two directions of a layer are loops of one length; no run of steps serves both.
         for reverse in (False, True):
             while both.cut(length, chunks, reverse):  # a cluster at a time: each changes the block
                 is_cut = True
@@ -166,6 +167,8 @@ class _Joined:
     def lengths(self) -> list[Dim]:
         """The symbols that loops run over."""
         steps = [op.steps for op in self.block.ops if isinstance(op, Scan)]
+        # A run's shapes have E where these have T: T + 1 steps would become E + 1, not a part of T
+        # + 1.
         return list(dict.fromkeys(d for d in steps if d.is_symbol))
 
     def _symbol(self) -> str:

@@ -104,6 +104,7 @@ class Body:
         """A run's rows of a timed value."""
         if value not in self.inner:
             dims, outer = dims_of(value), value
+            # One segment serves all shapes under which a sequence is read.
             while isinstance(outer.owner, Reshape) and is_timed(outer.owner.x, self.cut.length):
                 outer = outer.owner.x
             # segments have an axis for time alone: rows of T·N are cut where a step begins
@@ -132,6 +133,8 @@ class Body:
             operands=operands,
             result_types=[self._type(result) for result in op.results],
             properties=op.substituted(self.cut.names) if isinstance(op, Sized) else op.properties,
+            # In a loop's body T stays the whole length: attention in a step, say, goes over all of
+            # it.
             regions=[region.clone() for region in op.regions],
         )
         clone.location = op.location
@@ -224,6 +227,7 @@ def finish(
         *body.segments.values(),
         *marks.values(),
     ]
+    # Arguments were added as they were met; the op wants them group by group.
     block = Block(arg_types=[arg.type for arg in args])
     for op in list(body.block.ops):
         op.detach()

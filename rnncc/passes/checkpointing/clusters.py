@@ -65,10 +65,12 @@ def _attached(
     for op in reversed(ops):
         users = _users(op)
         inside = {user for user in users if user in kept}
+        # A sum leaves the cluster as one value, not as a sequence: it stays, whoever reads it.
         if isinstance(op, Scan | OrderedSum) or op not in chosen:
             continue
         if op in kept and users and not inside and not _leaves(users, later):
             kept -= _after_narrowest(op, kept)
+        # What others read, too, they have outside in any case.
         elif op not in kept and inside and all(user in kept or user in later for user in users):
             kept.add(op)
     return kept

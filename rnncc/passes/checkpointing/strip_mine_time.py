@@ -60,6 +60,8 @@ def strip_mine_time(
     # each backward run starts the repeated ops from marks; only gradients go from run to run
     again, behind.hands = len(behind.ops), []
     behind.add(backward)
+    # Forward makes what others read and what marks need; the rest, made for the gradients alone,
+    # backward makes again.
     done = _needed(forward, [*_read_by_others(forward, both, cut), *(h.op for h in hands)])
     ahead = Body(cut)
     carried = _numbered(ahead.add(done))

@@ -41,6 +41,8 @@ def is_local(op: Operation, length: Dim) -> bool:
     """Whether an op does each time step by itself, given what it hands from one to the next."""
     match op:
         case Scan():
+            # A carry as long as time cannot be handed from run to run: no part of it belongs to
+            # one.
             whole = (*op.inits, *op.finals)
             timed = all(rows_a_step(v, length) == 1 for v in (*op.xs, *op.ys))
             return op.steps == length and timed and not any(_mentions(v, length) for v in whole)
@@ -48,6 +50,7 @@ def is_local(op: Operation, length: Dim) -> bool:
             rows = op.operands[1:]
             return all(is_timed(v, length) for v in rows) and not _mentions(op.y, length)
         case Shift():
+            # It moves by one row, which has to be one step.
             return rows_a_step(op.x, length) == 1 and not is_timed(op.init, length)
         case RnnOp():
             return is_timed(op.y, length) and _keeps_rows(op, length)

@@ -51,6 +51,7 @@ def _is_cheap(scan: Scan) -> bool:
 
 
 def _is_short(scan: Scan, trip_counts: Mapping[str, int]) -> bool:
+    # Of no more steps than a run has, marks would save nothing.
     known = trip_counts.keys() >= set(scan.steps.symbols)
     return known and scan.steps.evaluate(trip_counts) <= STEPS
 

@@ -58,6 +58,8 @@ def reshape(op: Reshape) -> SSAValue | None:
         array = inner.array().reshape([int(d) for d in new])
         return Builder.before(op).constant(array, dtype_of(op.y))
     move = _MOVES.get(Elementwise if isinstance(inner, Elementwise) else type(inner))
+    # Without elements [0, 3] is [0, 5] as well: above a slice of no rows, of [8, 3], that would be
+    # a reshape of [8, 3] to [8, 5].
     if move is None or product(new) == 0:
         return None
     # With a reader of the old shape the op would be there twice, once a shape.
@@ -126,6 +128,7 @@ def _through_reduce(b: Builder, inner: Reduce, new: Dims) -> SSAValue | None:
     """Each reduced axis is put back behind the surviving axis in front of it."""
     old, reduced = dims_of(inner.y), get_ints(inner.axes)
     kept = surviving_axes(old, new)
+    # An axis that is split or joined leaves no one place for the reduced axes next to it.
     if any(size != 1 and axis not in kept for axis, size in enumerate(old)):
         return None
     dims, axes, rest, behind = list[Dim](), list[int](), list(new), 0
@@ -134,6 +137,7 @@ def _through_reduce(b: Builder, inner: Reduce, new: Dims) -> SSAValue | None:
             axes.append(len(dims))
             dims.append(size)
             continue
+        # The new axes up to the one that this axis becomes; none where it is a unit that goes.
         take = kept.get(behind, -1) + 1 - (len(new) - len(rest))
         dims, rest, behind = dims + rest[: max(take, 0)], rest[max(take, 0) :], behind + 1
     return b.reduce(inner.kind.data, b.reshape(inner.x, [*dims, *rest]), axes)

@@ -36,6 +36,7 @@ def transpose(op: Transpose) -> SSAValue | None:
         return b.fill(inner.value.value.data, dims_of(op.y), dtype_of(op.y))
     if _keeps_order(op.x, perm):
         return b.reshape(op.x, dims_of(op.y))
+    # With another reader the parts would be joined twice, in two orders of axes.
     if isinstance(inner, Concat) and op.x.has_one_use():
         return _transpose_of_parts(b, inner, perm)
     return None
@@ -135,6 +136,7 @@ def slice_of(op: Slice) -> SSAValue | None:
         return b.fill(inner.value.value.data, dims_of(op.y), dtype_of(op.y))
     if isinstance(inner, Broadcast):
         return _slice_of_broadcast(b, inner, op)
+    # With another reader the whole product is computed anyway.
     if op.x.has_one_use():
         return _slice_of_window_product(b, op.x, (axis, start, size))
     return None
@@ -203,6 +205,7 @@ def _trimmed(b: Builder, x: SSAValue, place: tuple[int, Dim, Dim]) -> SSAValue:
         case Concat() as op if op.axis.data == axis and size.is_static and start.is_static:
             parts = list[SSAValue]()
             for at, part in op.parts:
+                # What of this part stands before the range, and behind it, is cut off.
                 first, end = (start - at).excess(), at + dims_of(part)[axis]
                 left = dims_of(part)[axis] - first - (end - start - size).excess()
                 if not left.is_static:
@@ -291,6 +294,7 @@ def reduce_of(op: Reduce) -> SSAValue | None:
         reduced = get_ints(inner.axes)
         kept = [axis for axis in range(len(dims_of(inner.x))) if axis not in reduced]
         return b.reduce(op.kind.data, inner.x, [*reduced, *(kept[axis] for axis in axes)])
+    # The maximum of no elements is -inf, whatever they would be.
     if extremum and isinstance(inner, Fill) and all(_has_terms(op, axis) for axis in axes):
         return b.fill(inner.value.value.data, dims_of(op.y), dtype_of(op.y))
     return None

@@ -89,6 +89,7 @@ def sub(op: ew.Sub) -> SSAValue | None:
 
 def mul(op: ew.Mul) -> SSAValue | None:
     """x · 1 → x"""
+    # No rule for x · 0: of NaN and infinity it is NaN, of negative numbers -0.0.
     if fill_value(op.b) == 1:
         return op.a
     return op.b if fill_value(op.a) == 1 else None

@@ -25,7 +25,7 @@ def repeated(
     that change are tensors.
 
     Args:
-        step: is told which variables began as numbers and may be tensors by now.
+        step: gets the variables that began as numbers and may be tensors by now.
         held: the variables' values; `Unbound` where one is not bound.
     """
     plain, before = (False,) * len(held), None

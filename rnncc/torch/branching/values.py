@@ -55,7 +55,7 @@ def as_tensor(x: Any, other: Any, like: torch.Tensor) -> Any:
 
 
 def _kind(dtype: torch.dtype) -> int:
-    """Booleans, whole numbers, others."""
+    """Booleans, integers, others."""
     return 2 if dtype.is_floating_point or dtype.is_complex else int(dtype != torch.bool)
 
 

@@ -203,9 +203,9 @@ def nested(depth: int) -> NetDef:
 
 def test_nesting() -> None:
     np.testing.assert_allclose(computed(nested(20), x=X)["y"], np.tanh(X))
-    assert refused(nested(26)).endswith("nets stand more than 24 deep in each other")
+    assert refused(nested(26)).endswith("nets are nested more than 24 deep")
     data = nested(26).SerializeToString()
-    assert refused(data).endswith("nets stand more than 24 deep in each other")  # type: ignore[arg-type]
+    assert refused(data).endswith("nets are nested more than 24 deep")  # type: ignore[arg-type]
 
 
 def test_a_thousand_nested_nets_are_no_net() -> None:

@@ -193,7 +193,7 @@ CASES: dict[str, tuple[Any, str]] = {
             [X],
             [Y],
         ),
-        "node 'y' (Slice): input \"i\" is no vector of integers",
+        "node 'y' (Slice): input \"i\" is not a vector of integers",
     ),
     "absurd shape": (
         one("Expand", "x s", {"s": np.array([1 << 40, 1, 4])}),

@@ -143,7 +143,7 @@ X = {"x": ROWS.astype(np.float32)}
         (("Scaler", {"x": X["x"][None]}, "y:f32", {}), "of shape 1 x 4 x 3, expected one or two"),
         (("OneHotEncoder", X, "y:f32", {"cats_int64s": [1, 1]}), "has a category twice"),
         (("OneHotEncoder", X, "y:f32", {"cats_int64s": [1], "zeros": 0}), "refuses elements of no"),
-        (("OneHotEncoder", X, "y:f32", {"cats_strings": ["a"]}), "no categories that are integers"),
+        (("OneHotEncoder", X, "y:f32", {"cats_strings": ["a"]}), "no integer categories"),
         (("LabelEncoder", X, "y:f32", {"keys_floats": [1.0]}), "has no values that are numbers"),
         (
             ("LabelEncoder", X, "y:i64", {"keys_floats": [1.0], "values_int64s": [1, 2]}),
@@ -173,7 +173,7 @@ X = {"x": ROWS.astype(np.float32)}
         ),
         (
             ("LinearClassifier", X, "l:i64 y:f32", {**weights(1), "classlabels_strings": ["a"]}),
-            "no labels that are integers",
+            "no integer labels",
         ),
         (
             ("FeatureVectorizer", {**X, "z": X["x"]}, "y:f32", {"inputdimensions": [2, 3]}),

@@ -112,7 +112,7 @@ class Sums:
 
         none = [none for row in rows for none in [terms.start(row)] * count]
         # LLVM takes all loops for equally long, and would spill sums here to keep what the epilogue
-        # needs once a tile; told how long this one is, it does not (GRU H = 64, B = 1: 1.11 times
+        # needs once a tile; given its length, it does not (GRU H = 64, B = 1: 1.11 times
         # as fast).
         flat, n = self._over_words(rows, add, none), len(offsets)
         by_panel = [flat[i : i + n] for i in range(0, len(flat), n)]

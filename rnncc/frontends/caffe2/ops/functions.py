@@ -186,7 +186,7 @@ class Mod(Unary):
     def build(self, e: Emitter) -> None:
         x = self.operand(e)
         if dtype_of(x) not in ("i32", "i64"):
-            raise self.error(f'"{self.xs[0].name}" is {dtype_of(x)}, expected integers')
+            raise self.error(f'"{self.xs[0].name}" is {dtype_of(x)}, expected int32 or int64')
         divisor = e.b.fill(self.divisor, (), dtype_of(x))
         follows = self.args.flag("sign_follow_divisor")
         e[self.ys[0]] = (modulo if follows else Builder.rem)(e.b, x, divisor)

@@ -136,7 +136,7 @@ class While(Control):
         return DEFAULT_LIMIT if limit is None else limit
 
     def _count_levels(self, loops: Loops) -> None:
-        """How many loops without a bound stand in each other here."""
+        """How deep loops without a bound are nested here."""
         self.around = self.levels = 0
         if self.iterations is None and loops.max_iterations is None:
             inner = [op for op in walk(self.inside) if isinstance(op, While) and op.levels]
@@ -149,8 +149,9 @@ class While(Control):
         if not self.has_gradient or self.around + self.levels < 2:
             return self.limit
         if self.around + self.levels > 2:
-            what = "stands with others in each other, and gradients need each iteration's values"
+            what = "is nested with others, and gradients need each iteration's values"
             raise self.error(what, "give the most iterations that there can be: --max-iterations")
+        # Values are kept for each iteration of both loops: for the product of their limits.
         return NESTED_LIMIT
 
     def _carry(
@@ -247,7 +248,7 @@ class While(Control):
             step.values[self.gate] = inner.reshape(carry[0], e.dims(self.gate))
             starts = zip(live, carry[1:], strict=True)
             step.values |= {c.start: value for c, value in starts if c.start is not None}
-            self._build_turn(step)
+            self._build_iteration(step)
             ends = [step[c.end if c.start is None else c.start] for c in live]
             return [inner.reshape(step[self.gate], ()), *ends]
 
@@ -262,7 +263,7 @@ class While(Control):
         """What a blob is as the first iteration begins."""
         return e.b.fill(0, e.dims(c.y), c.y.dtype or "f32") if c.start is None else e[c.start]
 
-    def _build_turn(self, step: Emitter) -> None:
+    def _build_iteration(self, step: Emitter) -> None:
         """The body, then the condition for the next iteration."""
         for op in self.body:
             step.build(op)

@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.ops.shape import Reshaping
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
@@ -213,7 +214,7 @@ class NumpyTile(Operator):
         e[self.ys[0]] = e.b.reshape(copies, e.dims(self.ys[0]))
 
 
-class Flatten(Operator):
+class Flatten(Reshaping):
     """Y = X as a matrix: the axes before `axis` are its rows.
 
     Refused: nothing.
@@ -230,9 +231,6 @@ class Flatten(Operator):
         axis = self.axis("axis", 1, len(dims), extra=1)
         return product(dims[:axis]), product(dims[axis:])
 
-    def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = e.b.reshape(e[self.xs[0]], e.dims(self.ys[0]))
-
 
 class FlattenToVec(Flatten):
     """Y = X's elements as a vector."""
@@ -241,7 +239,7 @@ class FlattenToVec(Flatten):
         return (product(dims),)
 
 
-class ResizeLike(Operator):
+class ResizeLike(Reshaping):
     """Y = X0's elements in the shape of X1, which has as many.
 
     Refused: nothing.
@@ -256,9 +254,6 @@ class ResizeLike(Operator):
         dims, new = s.dims(x), s.dims(like)
         if dims is not None and new is not None and not s.equal(product(dims), product(new)):
             raise self.error(f"{s.text(dims)} does not reshape to {s.text(new)}")
-
-    def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = e.b.reshape(e[self.xs[0]], e.dims(self.ys[0]))
 
 
 class Where(Operator):

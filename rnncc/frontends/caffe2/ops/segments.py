@@ -143,11 +143,11 @@ class GatherPadding(RemovePadding):
         b, start, sums = e.b, Dim.of(0), (list[SSAValue](), list[SSAValue]())
         for part in self._parts(e.shapes) or ():
             start = start + part
-            for found, first, rows in zip(
+            for own, first, rows in zip(
                 sums, (start - part, start - self.widths[1]), self.widths, strict=True
             ):
-                found.append(total(b, b.slice(e[self.xs[0]], 0, first, Dim.of(rows)), [0]))
-        ends = [reduce(b.add, found) for found in sums]
+                own.append(total(b, b.slice(e[self.xs[0]], 0, first, Dim.of(rows)), [0]))
+        ends = [reduce(b.add, own) for own in sums]
         for y, value in zip(self.ys, ends if len(self.ys) == 2 else [b.add(*ends)], strict=True):
             e[y] = value
 
@@ -233,7 +233,7 @@ class Segments(Numbered):
             if number == len(sizes):
                 sizes.append(0)
             if number != len(sizes) - 1:
-                raise self.error("the numbers of segments do not rise from 0 one by one")
+                raise self.error("the numbers of segments do not increase from 0 in steps of 1")
             sizes[-1] += 1
         return sizes
 

@@ -13,7 +13,14 @@ from rnncc.ir.dims import Dim, product
 MAX_RANK = 16
 
 
-class Reshape(Operator):
+class Reshaping(Operator):
+    """What has X's elements, in their order, in another shape."""
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.reshape(e[self.xs[0]], e.dims(self.ys[0]))
+
+
+class Reshape(Reshaping):
     """Y = X's elements in another shape: 0 keeps an axis's size, one -1 takes what is left.
 
     Refused: a shape in a blob whose content is not known at compile time; a shape that does not
@@ -85,11 +92,8 @@ class Reshape(Operator):
                 new = self._new_shape(s) or ()
                 raise self.error(f"{s.text(dims)} does not reshape to {s.text(new)}")
 
-    def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = e.b.reshape(e[self.xs[0]], e.dims(self.ys[0]))
 
-
-class Squeeze(Operator):
+class Squeeze(Reshaping):
     """Y = X without the axes `dims`, each of size 1.
 
     Refused: `dims` that are empty or negative.
@@ -100,7 +104,7 @@ class Squeeze(Operator):
     def setup(self, maker: Resolver) -> None:
         axes = sorted({int(axis) for axis in self.args.ints("dims")})
         if not axes or axes[0] < 0 or axes[-1] >= MAX_RANK:
-            raise self.error(f"argument 'dims' is {axes}, expected numbers of axes")
+            raise self.error(f"argument 'dims' is {axes}, expected axes from 0 to {MAX_RANK - 1}")
         self.axes = axes
 
     def infer(self, s: Shapes) -> None:
@@ -119,9 +123,6 @@ class Squeeze(Operator):
             for axis in self.axes:
                 wide.insert(axis, Dim.of(1))
             s.expect(long, wide)
-
-    def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = e.b.reshape(e[self.xs[0]], e.dims(self.ys[0]))
 
 
 class ExpandDims(Squeeze):
@@ -158,7 +159,7 @@ class Transpose(Operator):
         e[self.ys[0]] = e.b.transpose(e[self.xs[0]], axes)
 
 
-class MergeDim(Operator):
+class MergeDim(Reshaping):
     """Y = X with its first two axes as one.
 
     Refused: nothing.
@@ -171,9 +172,6 @@ class MergeDim(Operator):
             if len(dims) < 2:
                 raise self.error(f"data of shape {s.text(dims)}, expected two axes or more")
             s.expect(self.ys[0], (dims[0] * dims[1], *dims[2:]))
-
-    def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = e.b.reshape(e[self.xs[0]], e.dims(self.ys[0]))
 
 
 class PrependDim(MergeDim):

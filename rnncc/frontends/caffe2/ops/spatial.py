@@ -90,7 +90,7 @@ class Spatial(Operator):
         return dims[0], dims[-1], *dims[1:-1]
 
     def expect(self, s: Shapes, blob: Blob, dims: Sequence[Dim | int]) -> None:
-        """State a blob's shape, told as in NCHW."""
+        """State a blob's shape, given in NCHW."""
         if self.channels_last and len(dims) > 1:
             dims = (dims[0], *dims[2:], dims[1])
         s.expect(blob, dims)

@@ -17,7 +17,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.elementwise import BITS
 from rnncc.ir.types import NUMPY, dims_of, dtype_of
 from rnncc.nn import unsigned
-from rnncc.nn.arithmetic import MOST_FACTORS, modulo, power, whole_power
+from rnncc.nn.arithmetic import MOST_FACTORS, integer_power, modulo, power
 
 Binary = Callable[[Builder, SSAValue, SSAValue], SSAValue]
 OfSizes = Callable[..., Any]
@@ -28,7 +28,7 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = T
 
     Args:
         rounds: whether the result is another number than the operands, which float32 may not hold.
-            A function for which it is not is told what is known of sizes, too.
+            A function that is not reads sizes whose values are known, too.
     """
 
     def fold(n: Node, arrays: list[Array]) -> Array | None:
@@ -166,8 +166,8 @@ def _pow(n: Node) -> SSAValue:
 def _power_of_integers(b: Builder, x: SSAValue, exponent: SSAValue) -> SSAValue:
     """x to a power: exact for whole ones, else as float64 towards zero, the least for NaN."""
     if dtype_of(exponent) in INTEGERS:
-        return whole_power(b, x, exponent)
-    exact = whole_power(b, x, b.cast(exponent, "i64"))
+        return integer_power(b, x, exponent)
+    exact = integer_power(b, x, b.cast(exponent, "i64"))
     rounded = power(b, b.cast(x, "f64"), b.cast(exponent, "f64"))
     least = b.full_like(exact, float(np.iinfo(NUMPY[dtype_of(x)]).min))
     number = b.select(b.compare("eq", rounded, rounded), b.cast(rounded, dtype_of(x)), least)

@@ -102,6 +102,8 @@ def _either(n: Node, choice: Choice | None) -> list[Any]:
     _check_branches(n, first, second)
     gate = n.b.reshape(n.x(0, ("i1",)), ())
     tensors = tensors_in(one.scope, first), tensors_in(other.scope, second)
+    # The branch that does not run hands on what it starts from: zeros, or what the other one has
+    # given.
     chosen = [n.b.fill(0, dims_of(v), dtype_of(v)) for v in tensors[0]]
     for inside, results in zip((one, other), tensors, strict=True):
         for value in chosen:
@@ -195,12 +197,12 @@ class Inside:
 
 def results_of(n: Node, scope: Scope, graph: GraphProto) -> list[Value]:
     """Build a graph in a block of its own; its results, or what they hold, are computed with."""
-    found = scope.run(graph, n.inside)
-    for value in (t for v in found for t in v.tensors()):
+    results = scope.run(graph, n.inside)
+    for value in (t for v in results for t in v.tensors()):
         if value.dtype not in STORED:
             shown = TEXT.get(value.dtype, value.dtype)
             raise n.unsupported(f"has a result of type {shown}, which is not supported")
-    return found
+    return results
 
 
 def tensors_in(scope: Scope, values: Sequence[Value]) -> list[SSAValue]:
@@ -274,10 +276,10 @@ def _scan_9(n: Node) -> list[Any]:
 
 def _each(n: Node, name: str, count: int) -> list[int]:
     """A number for each of some sequences, 0 where none are given."""
-    found = n.integers(name, [0] * count)
-    if len(found) != count:
-        raise n.error(f"attribute {name!r} holds {len(found)} numbers, expected {count}")
-    return found
+    numbers = n.integers(name, [0] * count)
+    if len(numbers) != count:
+        raise n.error(f"attribute {name!r} holds {len(numbers)} numbers, expected {count}")
+    return numbers
 
 
 def _step(n: Node, graph: GraphProto, captures: Captures) -> Body:

@@ -163,7 +163,7 @@ def _image_of_columns(n: Node) -> SSAValue:
 
     Refused: elements other than floats.
     """
-    b, x, dims, image, block = n.b, n.x(0, FLOATS), n.dims(), n.sizes(1), n.whole(2)
+    b, x, dims, image, block = n.b, n.x(0, FLOATS), n.dims(), n.sizes(1), n.known_integers(2)
     geometry, rank = Geometry(n, block), len(block)
     fits = len(dims) == 3 and len(image) == rank and min(block, default=0) > 0
     channels = dims[1].divide(Dim.of(prod(block))) if fits else None

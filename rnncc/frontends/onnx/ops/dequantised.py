@@ -10,13 +10,13 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.conv import convolved, windows_of
+from rnncc.frontends.onnx.ops.integer_products import BYTES, LEAST_DEPTH, as_int8
 from rnncc.frontends.onnx.ops.pooling import max_pooled
-from rnncc.frontends.onnx.ops.whole_products import BYTES, LEAST_DEPTH, as_int8
 from rnncc.frontends.onnx.values import Dequantised, Value
 from rnncc.ir.dims import Dim
 from rnncc.nn.axes import along
 from rnncc.nn.convolution import FEW, are_sums
-from rnncc.nn.quantisation import dequantise, whole_convolution
+from rnncc.nn.quantisation import dequantise, integer_convolution
 
 LEAST = 16
 """As `LEAST_DEPTH`, where bytes are windows of more than a few channels: they are in memory so."""
@@ -57,7 +57,7 @@ def _dequantised(n: Node) -> SSAValue | None:
     weights = n.scope.ssa(Value.of(numbers if apart is None else apart, name)), w_zero
     x_zero = None if left.zero is None else b.reshape(b.cast(n.scope.ssa(left.zero), "i32"), ())
     x = n.scope.ssa(left.numbers), x_zero
-    y = b.cast(whole_convolution(b, x, weights, None, *windows), "f32")
+    y = b.cast(integer_convolution(b, x, weights, None, *windows), "f32")
     each = n.literal(scales.reshape(-1) if scales.size > 1 else scales.reshape(()))
     scale = b.mul(b.reshape(n.scope.ssa(left.scale), ()), each)
     y = b.mul(y, along(b, scale, 1, rank) if scales.size > 1 else scale)

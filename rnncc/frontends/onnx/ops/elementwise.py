@@ -79,8 +79,8 @@ def _floor(n: Node) -> SSAValue | Array:
 
     Refused: elements other than floats.
     """
-    found = rounded_quotient(n, sizes.floored)
-    return n.b.round("floor", n.x(0, FLOATS)) if found is None else found
+    quotient = rounded_quotient(n, sizes.floored)
+    return n.b.round("floor", n.x(0, FLOATS)) if quotient is None else quotient
 
 
 def _ceil(n: Node) -> SSAValue | Array:
@@ -88,8 +88,8 @@ def _ceil(n: Node) -> SSAValue | Array:
 
     Refused: elements other than floats.
     """
-    found = rounded_quotient(n, sizes.raised)
-    return n.b.round("ceil", n.x(0, FLOATS)) if found is None else found
+    quotient = rounded_quotient(n, sizes.raised)
+    return n.b.round("ceil", n.x(0, FLOATS)) if quotient is None else quotient
 
 
 def _neg(n: Node) -> SSAValue:
@@ -141,11 +141,11 @@ def _is_inf(n: Node) -> SSAValue:
     Refused: elements other than floats.
     """
     b, x = n.b, n.x(0, FLOATS)
-    found = b.fill(0, (), "i1")
+    is_infinite = b.fill(0, (), "i1")
     for name, number in (("detect_positive", math.inf), ("detect_negative", -math.inf)):
         if n.flag(name, 1):
-            found = b.logical("or", found, b.compare("eq", x, n.full(number, x)))
-    return b.broadcast_together(found, x)[0]
+            is_infinite = b.logical("or", is_infinite, b.compare("eq", x, n.full(number, x)))
+    return b.broadcast_together(is_infinite, x)[0]
 
 
 def _cast(n: Node) -> SSAValue | Value:
@@ -268,9 +268,7 @@ OPERATORS: dict[str, OnnxOperator] = {
     "Floor": OnnxOperator(_floor, rounded(np.floor)),
     "Ceil": OnnxOperator(_ceil, rounded(np.ceil)),
     "Round": OnnxOperator(
-        of_floats(
-            lambda b, x: b.round("even", x), "The nearest whole number, of two the even one."
-        ),
+        of_floats(lambda b, x: b.round("even", x), "The nearest integer, of two the even one."),
         rounded(np.round),
     ),
     "Sin": OnnxOperator(of_floats(Builder.sin, "sin X; of float64 NaN where |X| > 2⁶³.")),

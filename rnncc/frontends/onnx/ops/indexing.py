@@ -41,7 +41,7 @@ def _index(n: Node, at: int, size: Dim) -> SSAValue:
 def checked(n: Node, index: Array, size: int) -> Array:
     """Known numbers, counted from the front."""
     if index.dtype.kind not in "iu":
-        raise n.error("has indices that are no integers")
+        raise n.error("has indices that are not int32 or int64")
     if ((index < -size) | (index >= size)).any():
         raise n.error(f"has an index outside of {-size}..{size - 1}")
     return np.where(index < 0, index + size, index)

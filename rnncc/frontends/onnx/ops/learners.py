@@ -139,7 +139,7 @@ def _one_hot_encoder(n: Node) -> SSAValue:
     b, x = n.b, n.b.cast(n.x(0, NUMBERS), "i64")
     categories = np.array(n.integers("cats_int64s"), np.int64)
     if not categories.size:
-        raise n.unsupported("has no categories that are integers")
+        raise n.unsupported("has no integer categories")
     _check_once(n, categories, "category")
     if not n.flag("zeros", 1):
         raise n.unsupported("refuses elements of no category")
@@ -239,7 +239,7 @@ def _transformed(n: Node, scores: SSAValue) -> SSAValue:
 
 
 def _linear_regressor(n: Node) -> SSAValue:
-    """X coefficientsᵀ + intercepts, then the logistic function or a softmax if told.
+    """X coefficientsᵀ + intercepts, then the logistic function or a softmax if asked for.
 
     Refused: other than one or two axes; PROBIT and SOFTMAX_ZERO; transforms of a single target,
     which ONNX Runtime leaves out.
@@ -259,7 +259,7 @@ def _linear_classifier(n: Node) -> Sequence[SSAValue]:
     b, scores = n.b, _scores(n, None)
     labels = np.array(n.integers("classlabels_ints"), np.int64)
     if not labels.size:
-        raise n.unsupported("has no labels that are integers")
+        raise n.unsupported("has no integer labels")
     rows, count = dims_of(scores)
     if count == 1 and labels.size == 2:
         if n.text("post_transform") == "SOFTMAX":

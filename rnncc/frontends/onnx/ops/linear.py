@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
-from rnncc.frontends.onnx.ops.whole_products import dequantised_product
+from rnncc.frontends.onnx.ops.integer_products import dequantised_product
 from rnncc.frontends.onnx.weights import weights
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
@@ -141,14 +141,14 @@ def _summed(b: Builder, term: Term, kept: list[str]) -> Term:
 
 
 def _sizes(n: Node, *terms: Term) -> dict[str, Dim]:
-    found = dict[str, Dim]()
+    size_of = dict[str, Dim]()
     for value, letters in terms:
         for size, c in zip(dims_of(value), letters, strict=True):
-            if found.get(c, size) not in (size, 1) and size != 1:
-                what = f"has the sizes {found[c]} and {size} for one axis"
-                raise n.differ([found[c]], [size], what)
-            found[c] = size if found.get(c, Dim.of(1)) == 1 else found[c]
-    return found
+            if size_of.get(c, size) not in (size, 1) and size != 1:
+                what = f"has the sizes {size_of[c]} and {size} for one axis"
+                raise n.differ([size_of[c]], [size], what)
+            size_of[c] = size if size_of.get(c, Dim.of(1)) == 1 else size_of[c]
+    return size_of
 
 
 def _arranged(

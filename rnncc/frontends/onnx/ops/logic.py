@@ -64,8 +64,8 @@ def _fold_compare(numpy: Callable[..., Any], kind: str) -> FoldOne:
     fold = folded(numpy, sizes.comparison(kind), rounds=False)
 
     def decided(n: Node, arrays: list[Array]) -> Array | None:
-        found = fold(n, arrays)
-        return None if found is None else found.astype(bool)
+        outcome = fold(n, arrays)
+        return None if outcome is None else outcome.astype(bool)
 
     return decided
 

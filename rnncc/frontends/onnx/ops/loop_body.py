@@ -65,6 +65,7 @@ class LoopBody:
     @staticmethod
     def of(n: Node, graph: GraphProto, trips: Trips, carried: Sequence[Value]) -> LoopBody:
         """The parts of a Loop."""
+        # Behind a loop that data may end, only a carried number says how far it came.
         known = {*trips.fixed, *(trips.counters if trips.count is not None else ())}
         return LoopBody(
             n, graph, trips, carried, [i for i in range(len(carried)) if i not in known]

@@ -167,10 +167,10 @@ def _counts_sizes(n: Node) -> bool:
 
 def _size(n: Node, index: int) -> Dim:
     """One size."""
-    found = as_objects(n.known(index)).reshape(-1)
-    if len(found) != 1:
-        raise n.error(f"has {len(found)} numbers for a bound of its range")
-    return found[0]
+    sizes_known = as_objects(n.known(index)).reshape(-1)
+    if len(sizes_known) != 1:
+        raise n.error(f"has {len(sizes_known)} numbers for a bound of its range")
+    return sizes_known[0]
 
 
 def _count(n: Node, start: float, limit: float, delta: float) -> int:

@@ -35,7 +35,7 @@ Reduction = Callable[[Builder, SSAValue, list[int]], SSAValue]
 def reduced_axes(n: Node) -> list[int]:
     """The axes in the attribute, from opset 13 or 18 on in an input; all where none are given."""
     rank = len(n.dims())
-    axes = n.integers("axes") if n.given("axes") else n.whole(1) if n.has(1) else []
+    axes = n.integers("axes") if n.given("axes") else n.known_integers(1) if n.has(1) else []
     if not axes:
         return [] if n.flag("noop_with_empty_axes", 0) else list(range(rank))
     return sorted({n.axis(axis, rank) for axis in axes})
@@ -81,12 +81,12 @@ def _of_sizes(
     dims = [1 if a in axes else size for a, size in enumerate(sizes.shape)]
     if not rows.shape[1]:
         return None
-    found: Array = np.empty(len(rows), object)
+    reduced: Array = np.empty(len(rows), object)
     try:
-        found[:] = [reduce(function, row) for row in rows]
+        reduced[:] = [reduce(function, row) for row in rows]
     except Undecided:
         return None
-    return found.reshape(dims if n.flag("keepdims", 1) else [sizes.shape[axis] for axis in kept])
+    return reduced.reshape(dims if n.flag("keepdims", 1) else [sizes.shape[axis] for axis in kept])
 
 
 def _by_floats(function: Reduction) -> Reduction:

@@ -201,7 +201,7 @@ def _scaled(n: Node, size: Dim, scale: float) -> Dim:
 
 def simple_ratio(scale: float) -> Fraction | None:
     """The fraction by which up to `LARGEST` elements are multiplied, where it is that of few parts,
-    or 1/k, to which float32 is so near that products with it are rounded to whole numbers."""
+    or 1/k, to which float32 is so near that products with it are rounded to integers."""
     if not 0 < scale < math.inf:
         return None
     exact = Fraction(scale)

@@ -153,7 +153,7 @@ def _split(n: Node) -> Value:
     x, dims = n.value(0), n.dims(0)
     axis = n.axis(n.integer("axis", 0), len(dims))
     all_one = n.has(1) and _are_all_one(n, dims[axis])
-    single = not n.has(1) or all_one or (n.numbers(1).ndim == 0 and n.whole(1) == [1])
+    single = not n.has(1) or all_one or (n.numbers(1).ndim == 0 and n.known_integers(1) == [1])
     whole = all_one or not single or n.flag("keepdims", 1)
     if single and x.known is None:
         rows = move_axis(n.b, n.x(0), axis, 0)
@@ -176,13 +176,13 @@ def _split(n: Node) -> Value:
 
 def _are_all_one(n: Node, size: Dim) -> bool:
     """Whether there is a part for each row of an axis of open size."""
-    made = n.value(1).made
-    return made is not None and dims_of(made) == (size,) and one_number(made) == 1
+    sizes = n.value(1).made
+    return sizes is not None and dims_of(sizes) == (size,) and one_number(sizes) == 1
 
 
 def _part_sizes(n: Node, size: int) -> list[int]:
     """How many rows each part has."""
-    sizes = n.whole(1) if n.has(1) else [1]
+    sizes = n.known_integers(1) if n.has(1) else [1]
     if n.has(1) and n.numbers(1).ndim:
         if min(sizes, default=0) < 0 or sum(sizes) != size:
             raise n.error(f"splits an axis of {size} into {sizes}")

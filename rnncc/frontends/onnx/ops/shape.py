@@ -56,7 +56,7 @@ def _reshape(n: Node) -> SSAValue:
 def new_shape(n: Node, old: tuple[Dim, ...], requested: list[Dim], zero_is_size: bool) -> list[Dim]:
     """The shape that a reshape asks for.
 
-    What -1 stands for is rounded up where it depends on open sizes whether it is a whole number.
+    What -1 stands for is rounded up where it depends on open sizes whether it is an integer.
     """
     shape = list(requested)
     for axis, size in enumerate(shape):
@@ -146,7 +146,7 @@ def axes_input(n: Node, index: int = 1) -> list[int] | None:
     """The axes in the attribute up to opset 12, in an input from then on."""
     if n.given("axes"):
         return n.integers("axes")
-    return n.whole(index) if n.has(index) else None
+    return n.known_integers(index) if n.has(index) else None
 
 
 def _squeezed(n: Node) -> list[Dim]:

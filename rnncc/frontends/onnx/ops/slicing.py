@@ -91,8 +91,8 @@ def bounds_of(n: Node) -> list[tuple[int, Place, Place, int]]:
         steps = [1] * len(starts)
     else:
         starts, ends = n.places(1), n.places(2)
-        axes = n.whole(3) if n.has(3) else list(range(len(starts)))
-        steps = n.whole(4) if n.has(4) else [1] * len(starts)
+        axes = n.known_integers(3) if n.has(3) else list(range(len(starts)))
+        steps = n.known_integers(4) if n.has(4) else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise n.error("has starts, ends, axes and steps of several lengths")
     axes = n.axes(axes, len(n.dims()))
@@ -206,8 +206,8 @@ def _fold_pad(n: Node, arrays: list[Array]) -> Array | None:
     for at, axis in enumerate(axes):
         around[axis] = int(amounts[at]), int(amounts[at + len(axes)])
     number = arrays[2].reshape(-1) if n.has(2) else np.zeros(1, np.int64)
-    made = math.prod(size + sum(more) for size, more in zip(x.shape, around, strict=True))
-    if number.size != 1 or made > MAX_FOLDED:
+    elements = math.prod(size + sum(more) for size, more in zip(x.shape, around, strict=True))
+    if number.size != 1 or elements > MAX_FOLDED:
         return None
     x = as_objects(x) if number.dtype == object else x
     return np.pad(x, around, constant_values=number[0])
@@ -216,7 +216,7 @@ def _fold_pad(n: Node, arrays: list[Array]) -> Array | None:
 def _padded_axes(n: Node) -> list[int]:
     """Those of the fourth input, else all."""
     rank = len(n.dims())
-    return n.axes(n.whole(3), rank) if n.has(3) else list(range(rank))
+    return n.axes(n.known_integers(3), rank) if n.has(3) else list(range(rank))
 
 
 def pad_by_inputs(n: Node) -> SSAValue:

@@ -94,7 +94,7 @@ def rounded_to(at: NodeContext, x: Value, *, decimals: int) -> Value:
     """To so many decimals; no gradient"""
     b, scale = at.b, 10.0 ** abs(decimals)
     if at.dtype not in FLOATS:
-        at.refuse("rounding whole numbers to decimals is not supported")
+        at.refuse("rounding integers to decimals is not supported")
     if decimals < 0:
         return arithmetic.times(b, b.round("even", arithmetic.times(b, x, 1 / scale)), scale)
     whole = b.round("even", arithmetic.times(b, x, scale))
@@ -102,7 +102,7 @@ def rounded_to(at: NodeContext, x: Value, *, decimals: int) -> Value:
 
 
 def neg(at: NodeContext, x: Value) -> Value:
-    """-x; 0 - x of whole numbers"""
+    """-x; 0 - x of integers"""
     return negative(at.b, at.value(x))
 
 
@@ -130,19 +130,17 @@ def square(at: NodeContext, x: Value) -> Value:
 
 
 def power(at: NodeContext, x: Operand, exponent: Operand) -> Value:
-    """x to a power; of whole numbers to one that is known, or of 2, 4, 8, ..."""
+    """x to a power; of integers to one that is known, or of 2, 4, 8, ..."""
     known = isinstance(exponent, (int, float))
     if at.dtype not in FLOATS and not (known and exponent in range(arithmetic.MOST_FACTORS + 1)):
         if not known and isinstance(x, int) and x > 1 and x.bit_count() == 1:
             return _power_of_two(at.b, x, at.value(exponent))
-        at.refuse(
-            "powers of whole numbers need a known exponent, from 0 to 64, or a base of 2, 4, ..."
-        )
+        at.refuse("powers of integers need a known exponent, from 0 to 64, or a base of 2, 4, ...")
     return arithmetic.power(at.b, at.value(x), exponent if known else at.value(exponent))
 
 
 def _power_of_two(b: Builder, base: int, exponent: Value) -> Value:
-    """Of whole numbers; 0 where that is none, or one of too many bits, as in PyTorch."""
+    """Of integers; 0 where that is none, or one of too many bits, as in PyTorch."""
     y = b.full_like(exponent, 1)
     for _ in range(base.bit_length() - 1):
         y = b.bits("left", y, exponent)
@@ -150,7 +148,7 @@ def _power_of_two(b: Builder, base: int, exponent: Value) -> Value:
 
 
 def rounded(kind: str) -> Callable[[NodeContext, Value], Value]:
-    """To a whole number; no gradient"""
+    """To an integer; no gradient"""
     return lambda at, x: at.b.round(kind, x) if at.dtype in FLOATS else x
 
 

@@ -101,7 +101,7 @@ def exponential(at: NodeContext, x: Value, rate: float = 1.0, **_: Any) -> Value
 
 
 def randint(at: NodeContext, *bounds: object, **_: object) -> Value:
-    """Whole numbers from 0 or the first bound on, below the other"""
+    """Integers from 0 or the first bound on, below the other"""
     low, high = [0, *(n for n in bounds if isinstance(n, int))][-2:]
     if not 0 < high - low <= LARGEST_RANGE:
         at.refuse(f"integers from {low} to {high} are not supported", "a range of at most 2^24")

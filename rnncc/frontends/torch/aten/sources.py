@@ -50,7 +50,7 @@ def scalar_tensor(at: NodeContext, value: Operand, **_: Any) -> Value:
 
 
 def arange(at: NodeContext, *bounds: Any, **_: Any) -> Value:
-    """start, start + step, ...; a known number of them where they are not whole"""
+    """start, start + step, ...; a known number of them where they are not integers"""
     start, step = (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
     if not all(isinstance(n, (int, Dim)) for n in (start, step)):
         return _known_range(at, start, step)
@@ -62,7 +62,7 @@ def _known_range(at: NodeContext, start: Number, step: Number) -> Value:
     """PyTorch computes them in double precision."""
     (size,) = at.dims
     if not size.is_static or isinstance(start, Dim):
-        at.refuse("an open range of numbers that are not whole is not supported")
+        at.refuse("an open range of floats that are not integers is not supported")
     _check_written(at, int(size))
     numbers = float(start) + float(step) * np.arange(int(size))
     return at.b.constant(numbers.astype(NUMPY[at.dtype]))

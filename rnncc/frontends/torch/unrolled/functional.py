@@ -35,7 +35,7 @@ def without_changes(module: GraphModule) -> bool:
     """Take changes in place out of a graph; whether none is left. If so, the graph was changed.
 
     Where autocast is switched, calls change what they compute in, and tensors within transforms of
-    torch.func have no memory that can be told: such graphs stay as they are. So do those with a
+    torch.func have no known memory: such graphs stay as they are. So do those with a
     graph inside, such as a region without gradients, that changes what it is given.
     """
     if any(node.target is _enter_autocast or _is_wrapped(node) for node in module.graph.nodes):
@@ -92,7 +92,7 @@ def _name_places(module: GraphModule) -> None:
 
 
 def _place_on_axis(part: Node) -> int | slice | None:
-    """Which part of an axis aten takes, if that is told by numbers."""
+    """Which part of an axis aten takes, if its bounds are numbers."""
     numbers: list[Any] = list(part.args[2:])
     if part.kwargs or not all(isinstance(x, int) for x in numbers):
         return None
@@ -108,7 +108,7 @@ def _is_wrapped(node: Node) -> bool:
 
 
 def changed_by(node: Node) -> Node | None:
-    """The tensor that a node changes; the node itself, if that cannot be told."""
+    """The tensor that a node changes; the node itself, if it is not known."""
     target: Any = node.target
     first: Any = node.args[0] if node.args else None
     if node.op not in ("call_function", "call_method"):

@@ -120,7 +120,7 @@ def known(size: Any) -> int | None:
 
 
 def text_of(module: GraphModule) -> str:
-    """A graph's text, by which equal ones are known; constants are told apart by identity."""
+    """A graph's text, by which equal ones are known; constants are compared by identity."""
     numbers = {node: f"%{i}" for i, node in enumerate(module.graph.nodes)}
 
     def leaf(x: Any) -> str:

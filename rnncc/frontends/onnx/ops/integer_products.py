@@ -21,11 +21,11 @@ from rnncc.nn.arithmetic import times
 from rnncc.nn.axes import along, row
 from rnncc.nn.cells import CellWeights
 from rnncc.nn.quantisation import (
-    WholeWeights,
+    IntegerWeights,
     Zero,
     dynamic_matmul,
-    whole_convolution,
-    whole_matmul,
+    integer_convolution,
+    integer_matmul,
 )
 from rnncc.records import record
 
@@ -114,7 +114,7 @@ def _whole_sums(
     w, w_zero = _numbers(n, *right, COLUMNS)
     x = b.reshape(x, (1, *dims_of(x))) if row else x
     w = b.reshape(w, (*dims_of(w), 1)) if column else w
-    sums = whole_matmul(b, x, x_zero, w, w_zero)
+    sums = integer_matmul(b, x, x_zero, w, w_zero)
     *outer, height, width = dims_of(sums)
     return sums, [*outer, *([] if row else [height]), *([] if column else [width])]
 
@@ -126,7 +126,7 @@ def _conv_integer(n: Node) -> SSAValue:
     """
     check_training(n)
     x, weights, windows = _numbers(n, 0, 2, 1), _numbers(n, 1, 3, 0), windows_of(n)
-    return whole_convolution(n.b, x, weights, None, *windows)
+    return integer_convolution(n.b, x, weights, None, *windows)
 
 
 def _qlinear_matmul(n: Node) -> SSAValue:
@@ -160,7 +160,7 @@ def _qlinear_conv(n: Node) -> SSAValue:
     check_training(n)
     b, rank = n.b, len(n.dims())
     x, weights, windows = _numbers(n, 0, 2, 1), _numbers(n, 3, 5, 0), windows_of(n, 3)
-    sums = whole_convolution(b, x, weights, n.maybe(8, ("i32",)), *windows)
+    sums = integer_convolution(b, x, weights, n.maybe(8, ("i32",)), *windows)
     by_channel = along(b, n.x(4, SINGLE), 1, rank)
     return _requantised(n, sums, b.mul(scalar(n, 1, SINGLE), by_channel), 6)
 
@@ -193,7 +193,7 @@ def dequantised_product(n: Node, by_unit: bool = False) -> SSAValue | None:
     a_zero = None if left.zero is None else b.reshape(b.cast(n.scope.ssa(left.zero), "i32"), ())
     weights = n.scope.ssa(Value.of(apart, right.numbers.name))
     weights = b.transpose(weights, (1, 0)) if by_unit else weights
-    sums = whole_matmul(b, n.scope.ssa(a), a_zero, weights, None)
+    sums = integer_matmul(b, n.scope.ssa(a), a_zero, weights, None)
     scale = b.reshape(n.scope.ssa(left.scale), ())
     each = n.literal(scales.reshape(-1) if scales.size > 1 else scales.reshape(()))
     return b.mul(b.cast(sums, "f32"), b.mul(scale, each))
@@ -214,7 +214,7 @@ def _qgemm(n: Node) -> SSAValue:
     if turned:
         weights = b.transpose(weights, (1, 0))
         w_zero = b.transpose(w_zero, (1, 0)) if w_zero is not None and dims_of(w_zero) else w_zero
-    sums = n.plus(whole_matmul(b, a, zero, weights, w_zero), 6, ("i32",))
+    sums = n.plus(integer_matmul(b, a, zero, weights, w_zero), 6, ("i32",))
     alpha = n.real("alpha", 1.0)
     units = along(b, n.x(4, SINGLE), 1, 2)
     scale = b.mul(scalar(n, 1, SINGLE), units)
@@ -231,7 +231,7 @@ def _integer_to_float(n: Node) -> SSAValue:
     """
     _check_matrices(n, 0, 1)
     b = n.b
-    sums = whole_matmul(b, *_numbers(n, 0, 4, ROWS), *_numbers(n, 1, 5, COLUMNS))
+    sums = integer_matmul(b, *_numbers(n, 0, 4, ROWS), *_numbers(n, 1, 5, COLUMNS))
     scale = b.mul(_scale(n, 0, 2, ROWS), _scale(n, 1, 3, COLUMNS))
     return n.plus(b.mul(b.cast(sums, "f32"), scale), 6)
 
@@ -255,7 +255,7 @@ def _quantised_attention(n: Node) -> Sequence[Result]:
     """
     check_training(n)
     b = n.b
-    sums = whole_matmul(b, *_numbers(n, 0, 6, ROWS), *_numbers(n, 1, 7, COLUMNS))
+    sums = integer_matmul(b, *_numbers(n, 0, 6, ROWS), *_numbers(n, 1, 7, COLUMNS))
     scale = b.mul(scalar(n, 3, SINGLE), _scale(n, 1, 4, COLUMNS))
     together = n.plus(b.mul(b.cast(sums, "f32"), scale), 2)
     return attended_parts(n, together, mask=5, past_at=8, bias=None)
@@ -272,7 +272,7 @@ class _WholeStacked(Stacked):
         w_scale, r_scale = (row(b, scale, index) for scale in self.scales)
         w_zero, r_zero = (None if zero is None else row(b, zero, index) for zero in self.zeros)
         w, r = row(b, self.w, index), row(b, self.r, index)
-        return WholeWeights(w, r, biases, scales=(w_scale, r_scale), zeros=(w_zero, r_zero))
+        return IntegerWeights(w, r, biases, scales=(w_scale, r_scale), zeros=(w_zero, r_zero))
 
 
 def _stacked(n: Node, index: int, scale: int) -> tuple[SSAValue, SSAValue, Zero]:
@@ -281,7 +281,7 @@ def _stacked(n: Node, index: int, scale: int) -> tuple[SSAValue, SSAValue, Zero]
     zero = n.numbers(scale + 1) if n.has(scale + 1) else np.zeros(factors.shape, np.int8)
     shapes = [] if x.ndim != 3 else [(), (x.shape[0],), (x.shape[0], x.shape[2])]
     if factors.shape not in shapes or x.dtype.kind not in "iu" or factors.shape != zero.shape:
-        raise n.error("has weights that are no whole numbers with a scale and a zero point each")
+        raise n.error("has weights that are not int8 or uint8 with a scale and a zero point each")
     wide = zero.reshape(zero.shape[0], 1, -1) if zero.ndim else zero
     moved = as_int8(n, x, wide, 2) if zero.any() else x
     numbers = x if moved is None else moved
@@ -292,7 +292,7 @@ def _stacked(n: Node, index: int, scale: int) -> tuple[SSAValue, SSAValue, Zero]
 
 
 def _dynamic_quantize_lstm(n: Node) -> list[SSAValue]:
-    """LSTM with weights of whole numbers, as ONNX Runtime computes it: X is quantised by its own
+    """LSTM with integer weights, as ONNX Runtime computes it: X is quantised by its own
     range, that of the steps of the longest sequence, and in each step H by its own, over the whole
     batch; sums are exact.
 
