@@ -15,6 +15,9 @@ from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 Pair = tuple[Value, Value]
 RUN = 32
 """Rows of weights that are packed at a time, for all panels: each is a page or more apart."""
+AHEAD = 128
+"""Bytes of a row that are fetched ahead into the second-level cache: processors do not look ahead
+along rows so far apart. The next `RUN` elements, or the next panels, read them."""
 
 
 def emit_pack(emit: CpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
@@ -236,6 +239,11 @@ class _MatrixCopy:
 
         self.emit.nest([I64(n // size) for n, size in zip(sizes, block, strict=True)], one)
 
+    def _fetch(self, row: Value, column: Value) -> None:
+        """What lies behind an element of the source comes nearer."""
+        if not self.emit.target.compact:
+            self.emit.fetch(self._at(row, column), I64(AHEAD), 2)
+
     def _at(self, row: Value, column: Value) -> Pointer:
         b = self.emit.b
         place = b.add(b.mul(row, self.down), b.mul(column, self.right))
@@ -251,10 +259,13 @@ class _MatrixCopy:
 
     def _vector(self, row: Value, column: Value) -> None:
         value = self.emit.load(self._at(row, column), self.lanes)
+        self._fetch(row, column)
         self.emit.store(value, self._to(row, column), self.lanes)
 
     def _square(self, row: Value, column: Value) -> None:
         emit, lanes = self.emit, self.lanes
+        for j in range(lanes):
+            self._fetch(row, emit.b.add(column, I64(j)))
         for i, value in enumerate(turned(emit, self._at(row, column), self.right, lanes)):
             emit.store(value, self._to(emit.b.add(row, I64(i)), column), lanes)
 
