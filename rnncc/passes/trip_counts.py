@@ -7,21 +7,28 @@ number back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
+from xdsl.utils.exceptions import VerifyException
 
-from rnncc.ir.attributes import dim_attr
+from rnncc.ir.attributes import dim_attr, dims_attr
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Sized
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, tensor
+from rnncc.passes.time_axes import time_axes
 
 
-def name_trip_counts(program: Program) -> dict[str, int]:
-    """Name those of the net's own loops that read and make no sequence: name -> number.
+def name_trip_counts(
+    program: Program, is_cut: Callable[[Scan], bool] = lambda _: False
+) -> dict[str, int]:
+    """Name those of the net's own loops: name -> number.
+
+    A loop that reads or makes sequences is named where `is_cut` asks for it and the name can stand
+    in all that has the sequences' rows.
 
     Before:
 
@@ -39,14 +46,45 @@ def name_trip_counts(program: Program) -> dict[str, int]:
     """
     names = dict[str, int]()
     for op in program.net.body.block.ops:
-        if not isinstance(op, Scan) or op.xs or op.ys:
-            continue  # the new name would have to spread to all that has the sequences' size
         # One step is a conditional, or nothing to cut.
-        if op.steps.is_static and int(op.steps) > 1:
-            name = _free(program, names)
-            names[name] = int(op.steps)
+        if not isinstance(op, Scan) or not op.steps.is_static or int(op.steps) <= 1:
+            continue
+        name, number = _free(program, names), int(op.steps)
+        if not op.xs and not op.ys:
             op.properties["length"] = dim_attr(Dim.of(name))
+        elif not is_cut(op) or not _name_sequences(program, number, name):
+            continue
+        names[name] = number
     return names
+
+
+def _name_sequences(program: Program, number: int, name: str) -> bool:
+    """Name the time of all loops of so many steps, and of all sequences; whether that is possible.
+
+    A size that means two things, 128 steps and 128 units, may be known as time in one operand of an
+    op and not in the other: what does not verify stays numbers.
+    """
+    length, named = Dim.of(number), Dim.of(name)
+    axes = time_axes(program.net, length)
+    if axes is None:
+        return False
+    for value, axis in axes:
+        dims = list(dims_of(value))
+        many = dims[axis].divide(length)
+        assert many is not None
+        dims[axis] = many * named
+        Rewriter.replace_value_with_new_type(value, tensor(dims, dtype_of(value)))
+    for op in program.net.body.block.ops:
+        if isinstance(op, Scan) and op.steps == length:
+            op.properties["length"] = dim_attr(named)
+        elif "dims" in op.properties:  # the shape of the result
+            op.properties["dims"] = dims_attr(dims_of(op.results[0]))
+    try:
+        program.module.verify()
+    except VerifyException:
+        _restore(program, {name: number})
+        return False
+    return True
 
 
 def restore_trip_counts(program: Program, names: Mapping[str, int]) -> Program:
@@ -54,9 +92,13 @@ def restore_trip_counts(program: Program, names: Mapping[str, int]) -> Program:
     if not names:
         return program
     result = program.copy()
-    for op in result.module.walk():
-        _number(op, names)
+    _restore(result, names)
     return result
+
+
+def _restore(program: Program, names: Mapping[str, int]) -> None:
+    for op in program.module.walk():
+        _number(op, names)
 
 
 def _number(op: Operation, names: Mapping[str, int]) -> None:

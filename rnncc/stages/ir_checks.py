@@ -17,7 +17,7 @@ from rnncc.ir.bounds import bounds_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Sized
 from rnncc.ir.ops.checks import expect
-from rnncc.ir.ops.control import Net
+from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, is_tensor, tensor
@@ -63,7 +63,7 @@ def check_facts(c: Compilation) -> None:
     expect(c.programs.keys() in possible, f"no step leaves {', '.join(c.programs)[:40]}")
     for program in c.programs.values():
         _check_parameters(program)
-        missing = sorted(_symbols_of(program.net).difference(names))
+        missing = sorted(_symbols_of(program.net.body.block).difference(names))
         expect(not missing, f"no symbols are {', '.join(missing)}")
         own = set(program.net.inputs_of(None))
         state = {kept.name for kept in c.streamed.state} if c.streamed else set[str]()
@@ -89,15 +89,18 @@ def _check_parameters(program: Program) -> None:
             expect(op.y.type == types[name], f"the parameter {name} has two types")
 
 
-def _symbols_of(net: Net) -> set[str]:
-    """Those of all shapes, and of what else ops have of sizes."""
-    symbols = {s for value in net.body.block.args for dim in dims_of(value) for s in dim.symbols}
-    for op in net.walk():
+def _symbols_of(block: Block) -> set[str]:
+    """Those of all shapes, and of what else ops have of sizes, without the lengths of runs."""
+    symbols = {s for value in block.args for dim in dims_of(value) for s in dim.symbols}
+    for op in block.ops:
         sizes = op.sizes if isinstance(op, Sized) else []
         shapes = (dims_of(value) for value in op.results)
         symbols.update(
             symbol for dims in (sizes, *shapes) for dim in dims for symbol in dim.symbols
         )
+        for region in op.regions:
+            inside = _symbols_of(region.block)
+            symbols |= inside - {op.extent.data} if isinstance(op, Chunks) else inside
     return symbols
 
 

@@ -24,6 +24,7 @@ from rnncc.stages import lowering
 from rnncc.stages.compilation import Compilation
 
 if TYPE_CHECKING:
+    from rnncc.ir.ops.control import Scan
     from rnncc.passes.split_phases import Phases
 
 GRADIENT = "grad_"
@@ -42,7 +43,18 @@ def prepare(compilation: Compilation) -> None:
         raise CompileError("--precision", what, "compile for a GPU, or train without it")
     arrays = program.arrays
     c.initial = {name: arrays[name] for name in _float_params(program) if name in arrays}
-    c.trip_counts = name_trip_counts(program)
+    c.trip_counts = name_trip_counts(program, _may_be_cut)
+
+
+def _may_be_cut(scan: Scan) -> bool:
+    """Whether checkpoints may pay for a loop whose trip count is a number.
+
+    That hangs on the net alone: bits of sums over time may hang on whether its length has a name,
+    and neither options nor devices may change them.
+    """
+    from rnncc.passes.checkpointing.wide_states import STEPS, is_cheap
+
+    return int(scan.steps) > STEPS and is_cheap(scan)
 
 
 def add_gradients(compilation: Compilation) -> None:

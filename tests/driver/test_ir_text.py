@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import rnncc_runtime
 from hypothesis import given
 from onnx import parser
+from xdsl.ir import SSAValue
 
 import rnncc
 from rnncc import arrays, cells, pipeline
@@ -37,6 +39,7 @@ INSTALLED = any(e.name == "rnncc" for e in entry_points(group="xdsl.universe"))
 XDSL_OPT = Path(sys.executable).with_name("xdsl-opt")
 TARGET: dict[str, Any] = {"target": "x86_64-linux-gnu", "cpu": "x86-64-v3", "name": "net"}
 
+Values = Sequence[SSAValue]
 both = pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
 
 
@@ -118,6 +121,21 @@ def test_compiling_goes_on_from_every_step(train: bool, tmp_path: Path) -> None:
     for step in pipeline.net_steps(Options(train=train)):
         files = emitted(net, None, tmp_path, train=train, stop_after=step.name)
         assert code_of(*files, train=train) == code, step.name
+
+
+def test_compiling_goes_on_from_checkpoints(tmp_path: Path) -> None:
+    """A run's length is a symbol of its body alone."""
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        h = i.add(i.mul(i.sigmoid(consts[0]), carry[0]), i.broadcast(rows[0], [8, 16], [0]))
+        return [h], [i.reduce("sum", i.mul(h, h), [1])]
+
+    b = Builder.net("net")
+    state, rows = b.input("h", [8, 16]), b.input("x", ["T", 8])
+    net = b.finish({"y": b.scan([b.input("a", [8, 16])], [state], [rows], step)[1][0]})
+    files = emitted(net, None, tmp_path, stop_after="checkpoint", train=True)
+    assert "rnn.chunks" in files[0].read_text()
+    assert code_of(*files, train=True) == code_of(net, None, train=True)
 
 
 @quick

@@ -153,6 +153,20 @@ def test_a_range_of_sizes_is_kept(low: int, high: int | None, tmp_path: Path) ->
                     model.run({"x": x})
 
 
+def test_keys_that_placeholders_share_a_name_for() -> None:
+    class Keyed(torch.nn.Module):
+        def forward(self, xs: Any) -> Any:
+            return sum(x.sum() * (2 if x.shape[0] > 4 else 1) for x in xs.values())
+
+    xs = {"B": torch.ones(3), "b": torch.ones(8), "a_b": torch.ones(9)}
+    model = rt.compile(Keyed(), (xs,), dynamic_shapes=({name: {0: AUTO} for name in xs},))
+    sizes = {"B": 4, "b": 5, "a_b": 6}
+    assert model({name: torch.ones(size) for name, size in sizes.items()}) == 4 + 2 * 5 + 2 * 6
+    for wrong in ({"B": 5}, {"b": 4}, {"a_b": 4}):
+        with pytest.raises(ArrayError):
+            model({name: torch.ones(size) for name, size in {**sizes, **wrong}.items()})
+
+
 @pytest.mark.parametrize("strict", [False, True])
 def test_guards_of_programs_that_pytorch_exports(strict: bool) -> None:
     class Nested(torch.nn.Module):

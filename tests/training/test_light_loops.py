@@ -20,6 +20,7 @@ from rnncc.ir.program import Program
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Reduce
 from rnncc.options import Options
+from rnncc.passes.trip_counts import restore_trip_counts
 from tests.codegen.random_programs import examples, single
 from tests.golden import Arrays
 from tests.strategies import make_inputs
@@ -207,6 +208,22 @@ def test_nothing_wide_is_as_long_as_the_sequence(states: int, rows: int) -> None
     assert library.training is not None
     tape = library.training.tape.evaluate({"T": 1000, "N": 2})
     assert tape <= 4 * rows * 2 * UNITS * states + 256
+
+
+def test_a_length_that_is_a_number_has_the_tape_of_an_open_one() -> None:
+    program, steps = selective_scan(16), 100
+    fixed = restore_trip_counts(program, {"T": steps})
+    tapes, made = list[int](), list[Arrays]()
+    drawn = make_inputs(with_gradients(program, ["y"]), {"T": steps, "N": 2}, 3)[1]
+    for each in (program, fixed):
+        library = build_library(each, None, Options(train=True))
+        assert library.training is not None
+        tapes.append(library.training.tape.evaluate({"T": steps, "N": 2}))
+        model = rnncc.compile(each, train=True)
+        outputs, tape = model.forward({name: single(drawn[name]) for name in model.inputs})
+        made.append(outputs | model.backward(tape, {"y": single(drawn["grad:y"])}))
+    assert tapes[0] == tapes[1]
+    assert_same_bits(made[0], made[1], "a number of steps")
 
 
 def test_what_is_made_again_is_read() -> None:

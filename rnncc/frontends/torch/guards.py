@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
+from torch.utils._pytree import MappingKey, SequenceKey, tree_flatten_with_path, tree_unflatten
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.sizes import Sizes, floor_divide, remainder, symbols_of
@@ -53,6 +54,10 @@ _OF_QUOTIENTS: dict[type[ast.cmpop], list[tuple[ast.cmpop, int]]] = {
     ast.Eq: [(ast.GtE(), 0), (ast.Lt(), 1)],
 }
 """What a // b compared to c is of a and b·(c + number), b being above 0."""
+_Path = tuple[Any, ...]
+"""A parameter's name, then indices and keys."""
+_ONE_OF_SEVERAL = re.compile(r"(.*)_(\d+)")
+"""PyTorch's name for what `*NAME` has at an index."""
 _LEAST = 2
 """PyTorch's own lower limit of open sizes, which it does not hold calls to."""
 
@@ -96,13 +101,36 @@ def _parsed(guard: Any) -> ast.expr:
         raise CompileError("", "it is damaged") from error
 
 
-def _inputs(exported: ExportedProgram) -> dict[str, Any]:
-    """What the user gives, as fakes, by the names and by the numbers that guards know it by."""
+def _inputs(exported: ExportedProgram) -> dict[_Path, Any]:
+    """What the user gives, as fakes, by the paths and by the numbers that guards know it by.
+
+    Placeholders' names will not do: `x["B"]` is x_b there, and `x["b"]` beside it x_b_1.
+    """
     specs = exported.graph_signature.input_specs
     names = {spec.arg.name for spec in specs if spec.kind == InputKind.USER_INPUT}
     places = exported.graph.find_nodes(op="placeholder")
-    fakes = {place.name: place.meta.get("val") for place in places if place.name in names}
-    return {f"flat_args_{number}": x for number, x in enumerate(fakes.values())} | fakes
+    fakes = [place.meta.get("val") for place in places if place.name in names]
+    found: dict[_Path, Any] = {("flat_args", number): x for number, x in enumerate(fakes)}
+    signature = exported.module_call_graph[0].signature
+    if signature is None or signature.in_spec.num_leaves != len(fakes):
+        return found
+    args, kwargs = tree_unflatten(range(len(fakes)), signature.in_spec)
+    arguments = [*args, *kwargs.values()]
+    for name, argument in zip(signature.forward_arg_names or (), arguments, strict=False):
+        for path, number in tree_flatten_with_path(argument)[0]:
+            inner = tuple(map(_key, path))
+            found[name, *inner] = fakes[number]
+            if several := _ONE_OF_SEVERAL.fullmatch(name):
+                found.setdefault((several[1], int(several[2]), *inner), fakes[number])
+    return found
+
+
+def _key(part: Any) -> Any:
+    match part:
+        case SequenceKey(idx=key) | MappingKey(key=key):
+            return key
+        case _:  # attributes, which guards are not read with
+            return part
 
 
 def _shown(guard: Any) -> str:
@@ -173,7 +201,7 @@ def _compared(a: Dim, op: ast.cmpop, b: Dim) -> Iterator[Dim]:
 class _GuardReader:
     """Reads sizes in the text of a guard; raises `CompileError` where there is no formula."""
 
-    def __init__(self, inputs: Mapping[str, Any], sizes: Sizes) -> None:
+    def __init__(self, inputs: Mapping[_Path, Any], sizes: Sizes) -> None:
         self._inputs, self._sizes = inputs, sizes
 
     def __call__(self, size: ast.expr) -> Dim:
@@ -195,12 +223,12 @@ class _GuardReader:
                 raise CompileError("", "there is no formula for it")
 
     def _size(self, place: ast.expr, axis: int) -> Dim:
-        """Of an axis of `L['x']['k'][0]`, which PyTorch calls x_k_0."""
-        keys = list[str]()
+        """Of an axis of `L['x']['k'][0]`."""
+        path: _Path = ()
         while isinstance(place, ast.Subscript) and isinstance(place.slice, ast.Constant):
-            keys.insert(0, re.sub(r"\W", "_", str(place.slice.value)))
+            path = (place.slice.value, *path)
             place = place.value
-        tensor = self._inputs.get("_".join(keys))
+        tensor = self._inputs.get(path)
         if not isinstance(tensor, torch.Tensor) or axis >= tensor.dim():
             raise CompileError("", "it is not known of what")
         return self._sizes(tensor.shape[axis])

@@ -36,7 +36,7 @@ def steps_between(phases: Phases, trip_counts: Mapping[str, int]) -> int | None:
     """
     net = phases.forward.net
     loops = list(scans_of(net.body.block))
-    if not loops or not all(map(_is_cheap, loops)):
+    if not loops or not all(map(is_cheap, loops)):
         return None
     if any(isinstance(op, Matmul | Contract) for op in net.body.block.ops):
         return None
@@ -46,7 +46,8 @@ def steps_between(phases: Phases, trip_counts: Mapping[str, int]) -> int | None:
     return STEPS if saved > WIDER * rows else None
 
 
-def _is_cheap(scan: Scan) -> bool:
+def is_cheap(scan: Scan) -> bool:
+    """Whether a loop may take less time to run again than its states to be read."""
     return scan.gate is None and is_light(scan, kinds_of(scan))
 
 
