@@ -54,14 +54,14 @@ class OfChannels(Operator):
 
     def build(self, e: Emitter) -> None:
         x = e[self.xs[0]]
-        y = self.made(e, channels_first(e.b, x) if self.last else x)
+        y = self.result(e, channels_first(e.b, x) if self.last else x)
         e[self.ys[0]] = self.in_order(e, y)
 
     def in_order(self, e: Emitter, y: SSAValue) -> SSAValue:
         """A result as `order` says."""
         return channels_last(e.b, y) if self.last else y
 
-    def made(self, e: Emitter, x: SSAValue) -> SSAValue:
+    def result(self, e: Emitter, x: SSAValue) -> SSAValue:
         """Y of X, both with channels first."""
         raise NotImplementedError
 
@@ -87,7 +87,7 @@ class LRN(OfChannels):
         super().infer(s)
         s.same_shape(self.xs[0], *self.ys)
 
-    def made(self, e: Emitter, x: SSAValue) -> SSAValue:
+    def result(self, e: Emitter, x: SSAValue) -> SSAValue:
         alpha, bias = self.args.float("alpha", 0.0), self.args.float("bias", 1.0)
         scale = response_scale(e.b, x, self.size, alpha, bias)
         for blob in self.ys[1:]:
@@ -109,7 +109,7 @@ class AffineChannel(OfChannels):
             for blob in self.xs[1:]:
                 s.expect(blob, (self.channels(s),))
 
-    def made(self, e: Emitter, x: SSAValue) -> SSAValue:
+    def result(self, e: Emitter, x: SSAValue) -> SSAValue:
         scale, bias = (by_channel(e.b, e[blob], x) for blob in self.xs[1:])
         return e.b.add(e.b.mul(x, scale), bias)
 
@@ -129,7 +129,7 @@ class ChannelShuffle(OfChannels):
     def fixed(self, s: Shapes) -> Iterable[Dim]:
         return [self.channels(s)]
 
-    def made(self, e: Emitter, x: SSAValue) -> SSAValue:
+    def result(self, e: Emitter, x: SSAValue) -> SSAValue:
         dims = dims_of(x)
         if self.group < 1 or int(dims[1]) % self.group:
             raise self.error(f"has {dims[1]} channels in {self.group} groups")
@@ -188,7 +188,7 @@ class ResizeNearest(OfChannels):
             return size * int(scale)
         raise self.error(f"scales an axis of symbolic size {size} by {scale:g}, not a whole number")
 
-    def made(self, e: Emitter, x: SSAValue) -> SSAValue:
+    def result(self, e: Emitter, x: SSAValue) -> SSAValue:
         sizes = self.shape(dims_of(x))[2:]
         for axis, (size, scale) in enumerate(zip(sizes, self.scales, strict=True), 2):
             x = resize(e.b, x, axis, size, self.factor(scale), self.how)
@@ -231,7 +231,7 @@ class PadImage(OfChannels):
     def shape(self, dims: Dims) -> Dims:
         return (*dims[:2], *(d + sum(pads) for d, pads in zip(dims[2:], self.pads, strict=True)))
 
-    def made(self, e: Emitter, x: SSAValue) -> SSAValue:
+    def result(self, e: Emitter, x: SSAValue) -> SSAValue:
         for axis, (before, behind) in enumerate(self.pads, 2):
             x = self._padded(e.b, x, axis, before, behind)
         return x
@@ -280,7 +280,7 @@ class SpaceToBatch(OfChannels):
             raise self.error(f"divides {size} by {number}")
         return quotient
 
-    def made(self, e: Emitter, x: SSAValue) -> SSAValue:
+    def result(self, e: Emitter, x: SSAValue) -> SSAValue:
         b, block, dims = e.b, self.block, self.shape(dims_of(x))
         for axis, size in enumerate(dims_of(x)[2:], 2):
             x = b.pad(x, axis, self.pad, size + 2 * self.pad, 0.0)
@@ -302,7 +302,7 @@ class BatchToSpace(SpaceToBatch):
             raise self.error(f"takes {self.pad} rows and columns from each side, which leaves none")
         return (self._quotient(dims[0], self.block**2), dims[1], *sizes)
 
-    def made(self, e: Emitter, x: SSAValue) -> SSAValue:
+    def result(self, e: Emitter, x: SSAValue) -> SSAValue:
         b, block, dims = e.b, self.block, self.shape(dims_of(x))
         rows, columns = dims_of(x)[2:]
         blocks = b.reshape(x, (block, block, *dims[:2], rows, columns))

@@ -378,9 +378,9 @@ class LengthsToRanges(Operator):
     def build(self, e: Emitter) -> None:
         lengths = e[self.xs[0]]
         begins = e.b.sub(cumulate(e.b, lengths, 0), lengths)
-        e[self.ys[0]] = self.made(e.b, begins, lengths)
+        e[self.ys[0]] = self.result(e.b, begins, lengths)
 
-    def made(self, b: Builder, begins: SSAValue, lengths: SSAValue) -> SSAValue:
+    def result(self, b: Builder, begins: SSAValue, lengths: SSAValue) -> SSAValue:
         """The result."""
         column = (*dims_of(lengths), 1)
         return b.concat([b.reshape(v, column) for v in (begins, lengths)], 1)
@@ -393,7 +393,7 @@ class LengthsToOffsets(LengthsToRanges):
     def shape(self, count: Dim) -> tuple[Dim, ...]:
         return (count + int(self.args.flag("include_last_offset")),)
 
-    def made(self, b: Builder, begins: SSAValue, lengths: SSAValue) -> SSAValue:
+    def result(self, b: Builder, begins: SSAValue, lengths: SSAValue) -> SSAValue:
         if not self.args.flag("include_last_offset"):
             return begins
         return b.concat([begins, b.reshape(total(b, lengths, [0]), (1,))], 0)
