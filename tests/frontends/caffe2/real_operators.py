@@ -336,12 +336,12 @@ IN_PLACE = {"SpatialBN": {1: 3, 2: 4}}
 """Outputs that must have the names of inputs, where there are so many."""
 
 OTHERS = {
-    *(("SpatialBN", 1), ("SortedSegmentRangeMax", 1), ("SparseToDense", 1), ("PadImage", 1)),
+    *(("SpatialBN", 1), ("SortedSegmentRangeMax", 1), ("SparseToDense", 1)),
     *(("SparseSortedSegmentWeightedSum", 1), ("SparseUnsortedSegmentWeightedSum", 1)),
 }
 """Gradients that rnncc does not read, of so many outputs: of training, though `is_test` is 1, of
-each equal element of a segment, by a Gather of which nothing tells that it is one, from the
-gradient alone, and of rows that an operator of another type reads."""
+each equal element of a segment, by a Gather of which nothing tells that it is one, and of rows that
+an operator of another type reads."""
 
 
 def run(kind: str, inputs: list[Any], outputs: int, args: dict[str, Any]) -> dict[str, Any]:

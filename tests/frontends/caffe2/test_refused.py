@@ -275,6 +275,7 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
     " size": [
         ("*", one(shapes={"x": (1, 2, "H", 4)}, height_scale=1.5), "by 1.5, not a whole number")
     ],
+    "pads that leave nothing": [("*", one(shapes=PLANES, pad=2), "which leaves nothing")],
     "negative pads": [("*", one(pad=-1), "pads by [-1, -1, -1, -1]")],
     "with `reflect` ones as long as an axis": [
         ("*", one(shapes=PLANES, pad=4, mode="reflect"), "mirrors 4 of 4 rows or columns")

@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.caffe2.gradient import gradients
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
@@ -232,8 +233,12 @@ class PadImage(OfChannels):
         return (*dims[:2], *(d + sum(pads) for d, pads in zip(dims[2:], self.pads, strict=True)))
 
     def result(self, e: Emitter, x: SSAValue) -> SSAValue:
+        return self.padded(e.b, x)
+
+    def padded(self, b: Builder, x: SSAValue) -> SSAValue:
+        """X, with channels first, and what is around it."""
         for axis, (before, behind) in enumerate(self.pads, 2):
-            x = self._padded(e.b, x, axis, before, behind)
+            x = self._padded(b, x, axis, before, behind)
         return x
 
     def _padded(self, b: Builder, x: SSAValue, axis: int, before: int, behind: int) -> SSAValue:
@@ -250,6 +255,27 @@ class PadImage(OfChannels):
         front = [b.slice(x, axis, k, 1) for k in reversed(inside[:before])]
         back = [b.slice(x, axis, size - 1 - k, 1) for k in inside[:behind]]
         return b.concat([*front, x, *back], axis)
+
+
+class PadImageGradient(PadImage):
+    """dX = dY without the rows and columns that PadImage put around X; those of the modes edge and
+    reflect are added to the rows and columns that they repeat.
+
+    Refused: pads that leave nothing; elements other than float32.
+    """
+
+    is_gradient = True
+
+    def shape(self, dims: Dims) -> Dims:
+        sizes = [d - sum(pads) for d, pads in zip(dims[2:], self.pads, strict=True)]
+        if any(size.is_static and int(size) < 1 for size in sizes):
+            raise self.error(f"takes pads of {self.pads} from an axis, which leaves nothing")
+        return (*dims[:2], *sizes)
+
+    def result(self, e: Emitter, x: SSAValue) -> SSAValue:
+        image = e.b.fill(0.0, self.shape(dims_of(x)))  # padding is linear: any image has the slope
+        [dx] = gradients(e, [(self.padded(e.b, image), x)], [image], [image])
+        return dx
 
 
 class SpaceToBatch(OfChannels):
@@ -321,6 +347,7 @@ OPERATORS: dict[str, type[Operator]] = {
     "ResizeNearest": ResizeNearest,
     "UpsampleBilinear": UpsampleBilinear,
     "PadImage": PadImage,
+    "PadImageGradient": PadImageGradient,
     "SpaceToBatch": SpaceToBatch,
     "BatchToSpace": BatchToSpace,
 }
