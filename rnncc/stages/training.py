@@ -49,8 +49,8 @@ def prepare(compilation: Compilation) -> None:
 def _may_be_cut(scan: Scan) -> bool:
     """Whether checkpoints may pay for a loop whose trip count is a number.
 
-    That hangs on the net alone: bits of sums over time may hang on whether its length has a name,
-    and neither options nor devices may change them.
+    That depends on the net alone: bits of sums over time may depend on whether its length has a
+    name, and neither options nor devices may change them.
     """
     from rnncc.passes.checkpointing.wide_states import STEPS, is_cheap
 

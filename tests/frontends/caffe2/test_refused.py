@@ -271,9 +271,8 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("*", one(shapes=PLANES, group=3), "2 channels in 3 groups"),
     ],
     "scales in a blob": [("*", one("x s"), "has 2 inputs, expected 1")],
-    "scales that do not leave a whole number of rows, or of columns, for every value of a symbolic"
-    " size": [
-        ("*", one(shapes={"x": (1, 2, "H", 4)}, height_scale=1.5), "by 1.5, not a whole number")
+    "scales of a symbolic size that are no integers": [
+        ("*", one(shapes={"x": (1, 2, "H", 4)}, height_scale=1.5), "by 1.5, not an integer")
     ],
     "pads that leave nothing": [("*", one(shapes=PLANES, pad=2), "which leaves nothing")],
     "negative pads": [("*", one(pad=-1), "pads by [-1, -1, -1, -1]")],

@@ -161,8 +161,8 @@ class ResizeNearest(OfChannels):
     """Y = X with `height_scale` and `width_scale` times as many rows and columns, each the nearest
     of X towards the front; with `order` NHWC the channels come last.
 
-    Refused: scales in a blob; scales that do not leave a whole number of rows, or of columns, for
-    every value of a symbolic size; elements other than float32.
+    Refused: scales in a blob; scales of a symbolic size that are no integers; elements other than
+    float32.
     """
 
     rank = 4
@@ -187,7 +187,7 @@ class ResizeNearest(OfChannels):
             return size
         if scale == int(scale):
             return size * int(scale)
-        raise self.error(f"scales an axis of symbolic size {size} by {scale:g}, not a whole number")
+        raise self.error(f"scales an axis of symbolic size {size} by {scale:g}, not an integer")
 
     def result(self, e: Emitter, x: SSAValue) -> SSAValue:
         sizes = self.shape(dims_of(x))[2:]
