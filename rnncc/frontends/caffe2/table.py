@@ -66,10 +66,17 @@ def _functions() -> Table:
     return functions.OPERATORS
 
 
-def _spatial() -> Table:
-    from rnncc.frontends.caffe2.ops import spatial
+def _features() -> Table:
+    from rnncc.frontends.caffe2.ops import features
 
-    return spatial.OPERATORS
+    return features.OPERATORS
+
+
+@cache
+def _spatial() -> Table:
+    from rnncc.frontends.caffe2.ops import extremes, spatial
+
+    return {**spatial.OPERATORS, **extremes.OPERATORS}
 
 
 def _images() -> Table:
@@ -86,9 +93,9 @@ def _rows() -> Table:
 
 @cache
 def _segments() -> Table:
-    from rnncc.frontends.caffe2.ops import lengths, segments
+    from rnncc.frontends.caffe2.ops import lengths, packing, segments
 
-    return {**segments.OPERATORS, **lengths.OPERATORS}
+    return {**segments.OPERATORS, **lengths.OPERATORS, **packing.OPERATORS}
 
 
 def _paths() -> Table:
@@ -137,6 +144,7 @@ _SELDOM = (
     _gradients,
     _layers,
     _functions,
+    _features,
     _rows,
     _segments,
     _paths,
@@ -152,6 +160,7 @@ that are refused."""
 
 FAMILIES["Cells"] = Late(lambda: cells.OPERATORS, _layers)
 FAMILIES["Activations and angles"] = Late(_functions)
+FAMILIES["Features"] = Late(_features)
 FAMILIES["Rows and layouts"] = Late(_rows)
 FAMILIES["Paddings and segments"] = Late(_segments)
 FAMILIES["Best paths"] = Late(_paths)

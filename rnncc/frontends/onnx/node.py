@@ -150,9 +150,7 @@ class Node:
 
     def built_as(self, name: str) -> Value:
         """The first result of an operator on the inputs and attributes that the node has now."""
-        built = self.scope.model.operators[name].build(self)
-        results = cast("list[Result]", built if isinstance(built, list) else [built])
-        return self.scope.value(self, 0, results[0])
+        return self.results_of(self.scope.model.operators[name])[0]
 
     def results_of(self, operator: OnnxOperator) -> list[Value]:
         """All of an operator's, on the inputs that the node has now."""

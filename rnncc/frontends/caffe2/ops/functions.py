@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from itertools import pairwise
-
-import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
@@ -208,18 +204,6 @@ class Mean(Nary):
         e[self.ys[0]] = times(e.b, y, 1 / len(self.xs))
 
 
-class ReplaceNaN(Unary):
-    """Y = X, with `value` where it is NaN.
-
-    Refused: tensors of integers or bools.
-    """
-
-    def build(self, e: Emitter) -> None:
-        x = self.operand(e)
-        value = e.b.full_like(x, self.args.float("value", 0.0))
-        e[self.ys[0]] = e.b.select(e.b.compare("ne", x, x), value, x)
-
-
 class NegateGradient(Unary):
     """Y = X, whose gradient changes its sign.
 
@@ -267,47 +251,6 @@ class PRelu(Operator):
         e[self.ys[0]] = e.b.select(above, x, e.b.mul(x, slope))
 
 
-class RowMul(Operator):
-    """Y[n] = X0[n] X1[n], one number for each row of X0.
-
-    Refused: elements other than float32.
-    """
-
-    inputs = (2, 2)
-
-    def infer(self, s: Shapes) -> None:
-        x, factors = self.xs
-        s.same_shape(x, self.ys[0])
-        s.expect_dtypes("f32", x, factors, self.ys[0])
-        dims = s.dims(x)
-        if dims is not None:
-            if not dims:
-                raise self.error("data without axes, expected rows")
-            s.expect(factors, dims[:1])
-
-    def build(self, e: Emitter) -> None:
-        x, factors = (e[blob] for blob in self.xs)
-        e[self.ys[0]] = e.b.mul(x, along(e.b, factors, 0, len(dims_of(x))))
-
-
-class MakeTwoClass(Operator):
-    """Y = 1 - X and X side by side, along a new last axis.
-
-    Refused: elements other than float32.
-    """
-
-    def infer(self, s: Shapes) -> None:
-        s.expect_dtypes("f32", self.xs[0], self.ys[0])
-        dims = s.dims(self.xs[0])
-        if dims is not None:
-            s.expect(self.ys[0], (*dims, 2))
-
-    def build(self, e: Emitter) -> None:
-        x = e[self.xs[0]]
-        pair = [e.b.reshape(v, (*dims_of(x), 1)) for v in (e.b.sub(e.b.fill(1.0, ()), x), x)]
-        e[self.ys[0]] = e.b.concat(pair, len(dims_of(x)))
-
-
 class SumRelu(Nary):
     """Y = max(X0 + X1 + ..., 0), of one shape.
 
@@ -325,119 +268,17 @@ class SumRelu(Nary):
         e[self.ys[0]] = e.b.relu(e[self.ys[0]])
 
 
-class StumpFunc(Unary):
-    """Y = `high_value` where X is above `threshold`, else `low_value`.
-
-    Refused: elements other than float32.
-    """
-
-    def infer(self, s: Shapes) -> None:
-        super().infer(s)
-        s.expect_dtype(self.xs[0], "f32")
-
-    def build(self, e: Emitter) -> None:
-        b, x = e.b, e[self.xs[0]]
-        above = b.compare("gt", x, b.full_like(x, self.args.float("threshold", 0.0)))
-        low, high = (self.args.float(f"{side}_value", 0.0) for side in ("low", "high"))
-        e[self.ys[0]] = b.select(above, b.full_like(x, high), b.full_like(x, low))
-
-
-class Bucketize(Operator):
-    """Y = how many of `boundaries`, which rise, are below X, as int32.
-
-    Refused: no boundaries, or ones that do not rise; elements other than float32.
-    """
-
-    def setup(self, maker: Resolver) -> None:
-        self.boundaries = [float(v) for v in self.args.floats("boundaries")]
-        rises = all(low < high for low, high in pairwise(self.boundaries))
-        if not self.boundaries or not rises:
-            raise self.error(f"argument 'boundaries' is {self.boundaries}, expected rising numbers")
-
-    def infer(self, s: Shapes) -> None:
-        s.same_shape(self.xs[0], self.ys[0])
-        s.expect_dtype(self.xs[0], "f32")
-        s.expect_dtype(self.ys[0], "i32")
-
-    def build(self, e: Emitter) -> None:
-        b, x = e.b, e[self.xs[0]]
-        # Caffe2 searches: NaN, which is below none of them, ends behind all.
-        reached = (b.logical_not(b.compare("le", x, b.full_like(x, n))) for n in self.boundaries)
-        e[self.ys[0]] = reduce(b.add, (b.cast(flag, "i32") for flag in reached))
-
-
-class SquareRootDivide(Operator):
-    """Y[n] = X0[n] / sqrt(X1[n]), X0[n] where X1[n] is 0.
-
-    Refused: elements other than float32.
-    """
-
-    inputs = (2, 2)
-
-    def infer(self, s: Shapes) -> None:
-        data, scale = self.xs
-        s.same_shape(data, self.ys[0])
-        s.expect_dtypes("f32", data, scale, self.ys[0])
-        dims = s.dims(data)
-        if dims is not None:
-            s.expect(scale, dims[:1])
-
-    def build(self, e: Emitter) -> None:
-        b, (x, scale) = e.b, (e[blob] for blob in self.xs)
-        one = b.full_like(scale, 1.0)
-        scale = b.select(b.compare("eq", scale, b.full_like(scale, 0.0)), one, scale)
-        factor = along(b, reciprocal(b, b.sqrt(scale)), 0, len(dims_of(x)))
-        e[self.ys[0]] = b.mul(x, factor)
-
-
-class SinusoidPositionEncoding(Operator):
-    """Y[m, n, i] = `amplitude` sin(X[m, n] / alpha^(i / embedding_size)) where i is even, else the
-    cosine of that, for i below `embedding_size` (Vaswani et al., 2017).
-
-    Refused: positions other than int32 and int64.
-    """
-
-    def setup(self, maker: Resolver) -> None:
-        self.size = self.args.int("embedding_size", 100)
-        if self.size < 1:
-            raise self.error(f"argument 'embedding_size' is {self.size}, expected 1 or more")
-
-    def infer(self, s: Shapes) -> None:
-        self.expect_indices(self.xs[0])
-        s.expect_dtype(self.ys[0], "f32")
-        dims = s.dims(self.xs[0])
-        if dims is not None:
-            s.expect(self.ys[0], (*dims, self.size))
-
-    def build(self, e: Emitter) -> None:
-        b, dims = e.b, e.dims(self.ys[0])
-        alpha, places = self.args.float("alpha", 10000.0), np.arange(self.size)
-        rates = b.constant((alpha ** -(places / self.size)).astype(np.float32))
-        positions = b.reshape(b.cast(e[self.xs[0]], "f32"), (*dims[:-1], 1))
-        angle = b.mul(positions, rates)
-        is_even = b.constant(places % 2 == 0)
-        waves = b.select(is_even, b.sin(angle), b.cos(angle))
-        e[self.ys[0]] = times(b, waves, self.args.float("amplitude", 1.0))
-
-
 OPERATORS: dict[str, type[Operator]] = {
     "SumRelu": SumRelu,
-    "StumpFunc": StumpFunc,
-    "Bucketize": Bucketize,
-    "SquareRootDivide": SquareRootDivide,
-    "SinusoidPositionEncoding": SinusoidPositionEncoding,
     "Sign": unary("-1, 0 or 1, as X is below, at or above 0", sign, "nothing"),
     "Gelu": Gelu,
     "Logit": Logit,
-    "ReplaceNaN": ReplaceNaN,
     "NegateGradient": NegateGradient,
     "Log1p": unary("log(1 + X)", Builder.log1p),
     "Cbrt": unary("the cube root of X", cube_root),
     "Mod": Mod,
     "Mean": Mean,
     "PRelu": PRelu,
-    "RowMul": RowMul,
-    "MakeTwoClass": MakeTwoClass,
     "Elu": Elu,
     "Selu": Selu,
     "LeakyRelu": LeakyRelu,

@@ -11,13 +11,12 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.caffe2.gradient import gradients
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.ops.channels import OfChannels
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import power
-from rnncc.nn.axes import by_channel
-from rnncc.nn.convolution import channels_first, channels_last
 from rnncc.nn.normalisation import MOST_CHANNELS, response_scale
 from rnncc.nn.resizing import Resizing, resize
 
@@ -25,49 +24,35 @@ SIDES = ("t", "l", "b", "r")
 """How pads are called, above, left, below and right."""
 
 
-class OfChannels(Operator):
-    """Y = what becomes of X [N, C, ...], with `order` NHWC of [N, ..., C]."""
+class ImageOperator(OfChannels):
+    """Y = what becomes of X [N, C, ...], or where `order` is NHWC of [N, ..., C]."""
 
     rank: ClassVar[int | None] = None
     """How many axes X has, if that is given."""
 
-    def setup(self, maker: Resolver) -> None:
-        self.last = self.has_channels_last()
-
     def infer(self, s: Shapes) -> None:
         s.expect_dtypes("f32", *self.xs, *self.ys)
-        dims = s.dims(self.xs[0])
+        dims = self.dims(s, self.xs[0])
         if dims is None:
             return
         if len(dims) != (self.rank or len(dims)) or len(dims) < 2:
             axes = "an axis of channels" if self.rank is None else f"{self.rank} axes"
             raise self.error(f"data of shape {s.text(dims)}, expected {axes}")
-        shape = self.shape(dims if not self.last else (dims[0], dims[-1], *dims[1:-1]))
-        s.expect(self.ys[0], shape if not self.last else (shape[0], *shape[2:], shape[1]))
+        self.expect(s, self.ys[0], self.shape(dims))
 
     def shape(self, dims: Dims) -> Dims:
-        """Y's, given X's, both with channels first."""
+        """Y's, given X's, both as in NCHW."""
         return dims
 
-    def channels(self, s: Shapes) -> Dim:
-        """How many there are."""
-        return s.known(self.xs[0])[-1 if self.last else 1]
-
     def build(self, e: Emitter) -> None:
-        x = e[self.xs[0]]
-        y = self.result(e, channels_first(e.b, x) if self.last else x)
-        e[self.ys[0]] = self.in_order(e, y)
-
-    def in_order(self, e: Emitter, y: SSAValue) -> SSAValue:
-        """A result as `order` says."""
-        return channels_last(e.b, y) if self.last else y
+        self.give(e, self.ys[0], self.result(e, self.operand(e, self.xs[0])))
 
     def result(self, e: Emitter, x: SSAValue) -> SSAValue:
-        """Y of X, both with channels first."""
+        """Y of X, both as in NCHW."""
         raise NotImplementedError
 
 
-class LRN(OfChannels):
+class LRN(ImageOperator):
     """Y0 = X / Y1^beta, Y1 = bias + alpha / size times the sum of the squares of `size`
     neighbouring channels, in the middle of which is X's; with `order` NHWC the channels come last.
 
@@ -92,30 +77,11 @@ class LRN(OfChannels):
         alpha, bias = self.args.float("alpha", 0.0), self.args.float("bias", 1.0)
         scale = response_scale(e.b, x, self.size, alpha, bias)
         for blob in self.ys[1:]:
-            e[blob] = self.in_order(e, scale)
+            self.give(e, blob, scale)
         return e.b.div(x, power(e.b, scale, self.args.float("beta", 0.0)))
 
 
-class AffineChannel(OfChannels):
-    """Y = X0 times X1[c], plus X2[c], for each channel; with `order` NHWC the channels come last.
-
-    Refused: elements other than float32.
-    """
-
-    inputs = (3, 3)
-
-    def infer(self, s: Shapes) -> None:
-        super().infer(s)
-        if s.dims(self.xs[0]) is not None:
-            for blob in self.xs[1:]:
-                s.expect(blob, (self.channels(s),))
-
-    def result(self, e: Emitter, x: SSAValue) -> SSAValue:
-        scale, bias = (by_channel(e.b, e[blob], x) for blob in self.xs[1:])
-        return e.b.add(e.b.mul(x, scale), bias)
-
-
-class ChannelShuffle(OfChannels):
+class ChannelShuffle(ImageOperator):
     """Y = X with the channels in another order: those that stand first in each of `group` groups,
     then those that stand second, and so on; with `order` NHWC the channels come last.
 
@@ -128,7 +94,8 @@ class ChannelShuffle(OfChannels):
         self.group = self.args.int("group", 1)
 
     def fixed(self, s: Shapes) -> Iterable[Dim]:
-        return [self.channels(s)]
+        dims = self.dims(s, self.xs[0])
+        return [] if dims is None else [dims[1]]
 
     def result(self, e: Emitter, x: SSAValue) -> SSAValue:
         dims = dims_of(x)
@@ -157,7 +124,7 @@ class ChannelShuffleGradient(ChannelShuffle):
         return size, groups
 
 
-class ResizeNearest(OfChannels):
+class ResizeNearest(ImageOperator):
     """Y = X with `height_scale` and `width_scale` times as many rows and columns, each the nearest
     of X towards the front; with `order` NHWC the channels come last.
 
@@ -211,7 +178,7 @@ class UpsampleBilinear(ResizeNearest):
         return None
 
 
-class PadImage(OfChannels):
+class PadImage(ImageOperator):
     """Y = X with rows and columns around it, as many as `pad`, or `pad_t`, `pad_l`, `pad_b` and
     `pad_r`, tell: of `value`, or with `mode` edge and reflect of X's outermost, or mirrored ones;
     with `order` NHWC the channels come last.
@@ -278,7 +245,7 @@ class PadImageGradient(PadImage):
         return dx
 
 
-class SpaceToBatch(OfChannels):
+class SpaceToBatch(ImageOperator):
     """Y [B² N, C, H', W'] = the images that are every B-th row and column of X [N, C, H, W], B the
     `block_size`, with `pad` rows and columns of zeros around it: those that begin with the first
     row first.
@@ -292,9 +259,10 @@ class SpaceToBatch(OfChannels):
     def setup(self, maker: Resolver) -> None:
         super().setup(maker)
         self.pad, self.block = self.args.int("pad", 0), self.args.int("block_size", 2)
-        if self.last or self.pad < 0 or self.block < 1:
-            settings = f"blocks of {self.block}, pads of {self.pad}"
-            raise self.error(f"has {settings}" if not self.last else "argument 'order' is NHWC")
+        if self.channels_last:
+            raise self.error("argument 'order' is NHWC, which is not supported")
+        if self.pad < 0 or self.block < 1:
+            raise self.error(f"has blocks of {self.block}, pads of {self.pad}")
 
     def shape(self, dims: Dims) -> Dims:
         wide = [d + 2 * self.pad for d in dims[2:]]
@@ -341,7 +309,6 @@ class BatchToSpace(SpaceToBatch):
 
 OPERATORS: dict[str, type[Operator]] = {
     "LRN": LRN,
-    "AffineChannel": AffineChannel,
     "ChannelShuffle": ChannelShuffle,
     "ChannelShuffleGradient": ChannelShuffleGradient,
     "ResizeNearest": ResizeNearest,

@@ -12,7 +12,7 @@ from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.ir.types import dims_of
 from rnncc.nn.axes import along
 from rnncc.nn.reduction import cumulate, smallest, total
 from rnncc.records import record
@@ -190,62 +190,6 @@ def _reduced(text: str, names: str, reduces: str = "sum") -> type[Operator]:
     return type("ReducedParts", (ReducedParts,), members)
 
 
-class PackSegments(OfParts):
-    """Y0[k] = the rows X1 of part k, of lengths X0, the first `max_length` of them, and zeros
-    behind; -infinity with `pad_minf`. Y1, with `return_presence_mask`, tells where rows are.
-    Lengths below 0, or that are not together as many as the rows, make the call fail.
-
-    Refused: no `max_length`, where lengths are not known at compile time.
-    """
-
-    inputs, outputs, lengths = (2, 2), (1, 2), 0
-
-    def setup(self, maker: Resolver) -> None:
-        self.most = self.args.int("max_length", -1)
-        if len(self.ys) == 2 and not self.args.flag("return_presence_mask"):
-            raise self.error("has 2 outputs without argument 'return_presence_mask'")
-
-    def shows(self) -> Blob:
-        return self.xs[1]
-
-    def infer(self, s: Shapes) -> None:
-        super().infer(s)
-        s.same_dtype(self.xs[1], self.ys[0])
-        dims, count, most = s.dims(self.xs[1]), s.dims(self.xs[0]), self._most(s)
-        if count is None or most is None:
-            return
-        for mask in self.ys[1:]:
-            s.expect(mask, (*count, most), "i1")
-        if dims is not None:
-            s.expect(self.ys[0], (*count, most, *dims[1:]))
-
-    def _most(self, s: Shapes) -> int | None:
-        """Rows of a part of the result."""
-        lengths = s.value(self.xs[0])
-        if self.most > 0 or lengths is None or not all(size.is_static for size in lengths):
-            return self.most if self.most > 0 else None
-        return max(map(int, lengths), default=0)
-
-    def assume(self, s: Shapes, level: int) -> None:
-        if level == 2 and self._most(s) is None:
-            what = f'the content of "{self.xs[0].name}" is not known at compile time'
-            raise self.error(f"lacks the argument 'max_length', and {what}")
-
-    def build(self, e: Emitter) -> None:
-        b, parts, x = e.b, self.parts(e), e[self.xs[1]]
-        dims, most, dtype = dims_of(x), self._most(e.shapes), dtype_of(x)
-        assert most is not None
-        pad = -inf if self.args.flag("pad_minf") and dtype in FLOATS else 0
-        rows = b.concat([x, b.fill(pad, (1, *dims[1:]), dtype)], 0)
-        place = b.iota((1, most), 1, "i64")
-        lengths = along(b, b.cast(e[self.xs[0]], "i64"), 0, 2)
-        inside = b.compare("lt", place, lengths)
-        row = b.select(inside, b.add(along(b, parts.starts, 0, 2), place), b.size(dims[0]))
-        e[self.ys[0]] = b.gather(rows, b.select(parts.fit, row, b.fill(-1, (), "i64")), 0)
-        for mask in self.ys[1:]:
-            e[mask] = inside
-
-
 class MakesRows(OfParts):
     """What makes as many rows as lengths have together, which must be known."""
 
@@ -259,57 +203,6 @@ class MakesRows(OfParts):
     def assume(self, s: Shapes, level: int) -> None:
         if level == 2 and self.made(s) is None:
             raise self.unknown_content(self.xs[self.lengths])
-
-
-class UnpackSegments(MakesRows):
-    """Y = the first X0[k] rows of each X1[k], one behind another. Lengths below 0 or beyond those
-    rows make the call fail.
-
-    Refused: lengths of which nothing tells how many rows they have together, neither their content
-    nor another operator that reads them; `max_length` of lengths that are not known at compile
-    time.
-    """
-
-    inputs, lengths = (2, 2), 0
-
-    def setup(self, maker: Resolver) -> None:
-        self.most = self.args.int("max_length", -1)
-
-    def rows(self, s: Shapes) -> Dim | None:
-        return None if self.most > 0 else super().rows(s)
-
-    def infer(self, s: Shapes) -> None:
-        super().infer(s)
-        s.same_dtype(self.xs[1], self.ys[0])
-        dims, count, rows = s.dims(self.xs[1]), s.dims(self.xs[0]), self.made(s)
-        if dims is None or count is None:
-            return
-        if len(dims) < 2:
-            raise self.error(f"data of shape {s.text(dims)}, expected parts of rows")
-        s.expect(self.xs[1], (*count, *dims[1:]))
-        if rows is not None:
-            s.expect(self.ys[0], (rows, *dims[2:]))
-
-    def made(self, s: Shapes) -> Dim | None:
-        known = s.value(self.xs[0])
-        if self.most <= 0:
-            return self.total(s)
-        if known is None or not all(size.is_static for size in known):
-            return None
-        return Dim.of(sum(min(int(size), self.most) for size in known))
-
-    def build(self, e: Emitter) -> None:
-        b, x, rows = e.b, e[self.xs[1]], self.made(e.shapes)
-        assert rows is not None
-        count, each, *rest = dims_of(x)
-        lengths = e[self.xs[0]]
-        if self.most > 0:
-            lengths = b.minimum(lengths, b.fill(self.most, (), "i32"))
-        parts = RowParts.of(b, lengths, rows)
-        place, most = parts.places(b), b.size(each)
-        row = b.add(b.mul(parts.part, most), place)
-        row = b.select(b.compare("lt", place, most), row, b.fill(-1, (), "i64"))
-        e[self.ys[0]] = b.gather(b.reshape(x, (count * each, *rest)), row, 0)
 
 
 class LengthsTile(MakesRows):
@@ -416,6 +309,4 @@ OPERATORS: dict[str, type[Operator]] = {
     ),
     "LengthsTile": LengthsTile,
     "LengthsToSegmentIds": LengthsToSegmentIds,
-    "PackSegments": PackSegments,
-    "UnpackSegments": UnpackSegments,
 }

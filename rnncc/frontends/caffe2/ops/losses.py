@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
@@ -26,9 +28,12 @@ class SumElements(Operator):
     Refused: elements other than float32.
     """
 
+    dtypes: ClassVar[tuple[str, str]] = ("f32", "f32")
+    """Of X and of Y."""
+
     def infer(self, s: Shapes) -> None:
-        s.expect(self.ys[0], (), "f32")
-        s.expect_dtype(self.xs[0], "f32")
+        s.expect_dtype(self.xs[0], self.dtypes[0])
+        s.expect(self.ys[0], (), self.dtypes[1])
 
     def build(self, e: Emitter) -> None:
         e[self.ys[0]] = self.total(e, e[self.xs[0]])
@@ -42,15 +47,13 @@ class SumElements(Operator):
         return (mean if self.averages() else total)(e.b, x, range(len(dims_of(x))))
 
 
-class SumElementsInt(Operator):
+class SumElementsInt(SumElements):
     """Y = the sum of X's elements, a scalar, as int64.
 
     Refused: elements other than int32.
     """
 
-    def infer(self, s: Shapes) -> None:
-        s.expect(self.ys[0], (), "i64")
-        s.expect_dtype(self.xs[0], "i32")
+    dtypes = ("i32", "i64")
 
     def build(self, e: Emitter) -> None:
         x = e.b.cast(e[self.xs[0]], "i64")

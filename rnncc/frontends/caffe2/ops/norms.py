@@ -10,19 +10,19 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.ops.channels import OfChannels
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import plus, reciprocal, times
-from rnncc.nn.axes import kept_dims
-from rnncc.nn.convolution import channels_first, channels_last
+from rnncc.nn.axes import by_channel, kept_dims
 from rnncc.nn.normalisation import batch_norm, channel_moments, group_norm
 from rnncc.nn.reduction import count, mean
 
 Results = tuple[SSAValue, ...]
 
 
-class ChannelNorm(Operator):
+class ChannelNorm(OfChannels):
     """Y0 = X [N, C, ...] normalised, times X1[c], plus X2[c], and statistics of channels; with
     `order` NHWC the channels of X come last."""
 
@@ -30,7 +30,7 @@ class ChannelNorm(Operator):
     epsilon: ClassVar[float] = 1e-5
 
     def setup(self, maker: Resolver) -> None:
-        self.last = self.has_channels_last()
+        super().setup(maker)
         self.variance_added = self.args.float("epsilon", self.epsilon)
         if self.variance_added < 0:
             raise self.error(f"argument 'epsilon' is {self.variance_added:g}")
@@ -39,29 +39,24 @@ class ChannelNorm(Operator):
         x, *per_channel = self.xs
         s.same_shape(x, self.ys[0])
         s.expect_dtypes("f32", *self.xs, *self.ys)
-        dims = s.dims(x)
+        dims = self.dims(s, x)
         if dims is None:
             return
         if len(dims) < 2:
             raise self.error(f"data of shape {s.text(dims)}, expected channels")
         for blob in per_channel:
-            s.expect(blob, (self.channels(dims),))
+            s.expect(blob, dims[1:2])
         for blob in self.ys[1:]:
             s.expect(blob, self.statistics(dims))
 
-    def channels(self, dims: Dims) -> Dim:
-        """How many there are."""
-        return dims[-1 if self.last else 1]
-
     def statistics(self, dims: Dims) -> Dims:
         """The shape of those that are outputs."""
-        return (self.channels(dims),)
+        return dims[1:2]
 
     def build(self, e: Emitter) -> None:
-        x, *per_channel = (e[blob] for blob in self.xs)
-        x = channels_first(e.b, x) if self.last else x
-        y, *statistics = self.normalised(e, x, per_channel)
-        e[self.ys[0]] = channels_last(e.b, y) if self.last else y
+        x, *per_channel = self.xs
+        y, *statistics = self.normalised(e, self.operand(e, x), [e[blob] for blob in per_channel])
+        self.give(e, self.ys[0], y)
         for blob, value in zip(self.ys[1:], statistics, strict=False):
             e[blob] = value
 
@@ -119,16 +114,16 @@ class InstanceNorm(ChannelNorm):
         return dims[0], self.groups(dims)
 
     def fixed(self, s: Shapes) -> Iterable[Dim]:
-        return [self.channels(s.known(self.xs[0]))]
+        return (self.dims(s, self.xs[0]) or ())[1:2]
 
     def normalised(self, e: Emitter, x: SSAValue, per_channel: list[SSAValue]) -> Results:
-        groups, (scale, bias) = int(self.groups(e.dims(self.xs[0]))), per_channel
+        groups, (scale, bias) = int(self.groups(dims_of(x))), per_channel
         y, average, std = group_norm(e.b, x, groups, scale, bias, self.variance_added)
         return y, average, reciprocal(e.b, std)
 
     def groups(self, dims: Dims) -> Dim:
         """How many groups of channels there are."""
-        return self.channels(dims)
+        return dims[1]
 
 
 class GroupNorm(InstanceNorm):
@@ -137,15 +132,26 @@ class GroupNorm(InstanceNorm):
     epsilon) of the groups."""
 
     def infer(self, s: Shapes) -> None:
-        dims, number = s.dims(self.xs[0]), self.args.int("group", 32)
-        if dims is not None and len(dims) > 1 and self.channels(dims).is_static:
-            channels = int(self.channels(dims))
+        dims, number = self.dims(s, self.xs[0]), self.args.int("group", 32)
+        if dims is not None and len(dims) > 1 and dims[1].is_static:
+            channels = int(dims[1])
             if number < 1 or channels % number:
                 raise self.error(f"has {channels} channels in {number} groups")
         super().infer(s)
 
     def groups(self, dims: Dims) -> Dim:
         return Dim.of(self.args.int("group", 32))
+
+
+class AffineChannel(ChannelNorm):
+    """Y = X0 times X1[c], plus X2[c], for each channel; with `order` NHWC the channels come last.
+
+    Refused: elements other than float32.
+    """
+
+    def normalised(self, e: Emitter, x: SSAValue, per_channel: list[SSAValue]) -> Results:
+        scale, bias = (by_channel(e.b, vector, x) for vector in per_channel)
+        return (e.b.add(e.b.mul(x, scale), bias),)
 
 
 class RMSNorm(Operator):
@@ -185,5 +191,6 @@ OPERATORS: dict[str, type[Operator]] = {
     "SpatialBN": SpatialBN,
     "InstanceNorm": InstanceNorm,
     "GroupNorm": GroupNorm,
+    "AffineChannel": AffineChannel,
     "RMSNorm": RMSNorm,
 }

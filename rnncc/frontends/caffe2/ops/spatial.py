@@ -1,22 +1,21 @@
-"""Convolutions, pooling, and the largest elements along an axis."""
+"""Convolutions and pooling."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import inf
 from typing import ClassVar
 
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.ops.channels import OfChannels
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim, product
-from rnncc.ir.types import dims_of, dtype_of
-from rnncc.nn.convolution import channels_first, channels_last, convolution
-from rnncc.nn.indexing import MAX_RANKED, element_places, extremum_place, top_k
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of
+from rnncc.nn.convolution import convolution
 from rnncc.nn.pooling import average_pool, lp_pool, max_pool
 from rnncc.nn.reduction import mean, picked_largest, root_of_powers
 from rnncc.nn.transposed_convolution import transposed_convolution
@@ -30,7 +29,7 @@ MAX_GROUPS = 256
 """Each is a product of its own, unless each has one channel."""
 
 
-class Spatial(Operator):
+class Spatial(OfChannels):
     """An operator over windows of X [N, C, size of each axis...], or of all that with the channels
     last, where `order` is NHWC."""
 
@@ -38,7 +37,7 @@ class Spatial(Operator):
     """Values of `legacy_pad`."""
 
     def setup(self, maker: Resolver) -> None:
-        self.channels_last = self.has_channels_last()
+        super().setup(maker)
         self.padding = self._padding()
         whole = self.args.flag("global_pooling")
         taps = [] if whole else self._each("kernel", ("h", "w"), None)
@@ -81,27 +80,6 @@ class Spatial(Operator):
         if not any(f"{name}_{end}" in self.args for end in ends):
             return [start] * count
         return [self.args.int(f"{name}_{end}", start) for end in ends]
-
-    def dims(self, s: Shapes, blob: Blob) -> Dims | None:
-        """A blob's shape as in NCHW."""
-        dims = s.dims(blob)
-        if dims is None or not self.channels_last or len(dims) < 2:
-            return dims
-        return dims[0], dims[-1], *dims[1:-1]
-
-    def expect(self, s: Shapes, blob: Blob, dims: Sequence[Dim | int]) -> None:
-        """State a blob's shape, given in NCHW."""
-        if self.channels_last and len(dims) > 1:
-            dims = (dims[0], *dims[2:], dims[1])
-        s.expect(blob, dims)
-
-    def operand(self, e: Emitter, blob: Blob) -> SSAValue:
-        """A blob's value as in NCHW."""
-        return channels_first(e.b, e[blob]) if self.channels_last else e[blob]
-
-    def give(self, e: Emitter, y: SSAValue) -> None:
-        """Set the result, which is as in NCHW."""
-        e[self.ys[0]] = channels_last(e.b, y) if self.channels_last else y
 
     def sizes(self, s: Shapes, dims: Dims) -> list[Dim]:
         """The result's sizes along the axes of space; variables while those of X are open."""
@@ -183,7 +161,7 @@ class Conv(Spatial):
         x, w = (self.operand(e, blob) for blob in self.xs[:2])
         bias = e[self.xs[2]] if len(self.xs) > 2 else None
         windows = self.windows_on(dims_of(x))
-        self.give(e, convolution(e.b, x, w, bias, windows, self.group))
+        self.give(e, self.ys[0], convolution(e.b, x, w, bias, windows, self.group))
 
 
 class ConvTranspose(Conv):
@@ -225,7 +203,7 @@ class ConvTranspose(Conv):
         before = [window.pads[0] for window in self.windows]
         sizes = zip(self.sizes(e.shapes, dims_of(x)), before, strict=True)
         y = transposed_convolution(e.b, x, w, bias, self.windows, list(sizes), self.group)
-        self.give(e, y)
+        self.give(e, self.ys[0], y)
 
 
 class MaxPool(Spatial):
@@ -267,7 +245,7 @@ class MaxPool(Spatial):
             y = e.b.reshape(y, (*dims[:2], *[1] * (len(dims) - 2)))
         else:
             y = self.pooled(e.b, x)
-        self.give(e, y)
+        self.give(e, self.ys[0], y)
 
     def whole(self, b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
         """Of each channel."""
@@ -307,97 +285,6 @@ class LpPool(MaxPool):
         return lp_pool(b, x, self.windows_on(dims_of(x)), self.order)
 
 
-class ArgMax(Operator):
-    """Y = where along `axis` the largest element stands, the first of equals; `keepdims` leaves the
-    axis.
-
-    Refused: nothing.
-    """
-
-    kind: ClassVar[str] = "max"
-
-    def infer(self, s: Shapes) -> None:
-        s.expect_dtype(self.ys[0], "i64")
-        dims = s.dims(self.xs[0])
-        if dims is not None:
-            axis = self.axis("axis", -1, len(dims))
-            kept = [1] if self.args.flag("keepdims", default=True) else []
-            s.expect(self.ys[0], (*dims[:axis], *kept, *dims[axis + 1 :]))
-
-    def build(self, e: Emitter) -> None:
-        axis = self.axis("axis", -1, len(e.dims(self.xs[0])))
-        place = extremum_place(e.b, e[self.xs[0]], self.kind, axis)
-        e[self.ys[0]] = e.b.reshape(place, e.dims(self.ys[0]))
-
-
-class ArgMin(ArgMax):
-    """Y = where along `axis` the smallest element stands, the first of equals; `keepdims` leaves
-    the axis."""
-
-    kind = "min"
-
-
-class TopK(Operator):
-    """Y0, Y1 = the `k` largest elements along `axis`, largest first, and their places; Y2 = their
-    places among all of X's elements, in a vector.
-
-    Refused: an axis of symbolic size; more than 4096 elements along it.
-    """
-
-    outputs = (2, 3)
-    takes_ends = True
-
-    def infer(self, s: Shapes) -> None:
-        s.same_dtype(self.xs[0], self.ys[0])
-        for places in self.ys[1:]:
-            s.expect_dtype(places, "i64")
-        s.same_shape(*self.ys[:2])
-        dims = s.dims(self.xs[0])
-        if dims is None:
-            return
-        axis, count = self.axis("axis", -1, len(dims)), self.args.int("k", 0)
-        size = dims[axis]
-        if size.is_static and (not 1 <= count <= int(size) or int(size) > MAX_RANKED):
-            raise self.error(
-                f"takes {count} of {size} elements, at most {MAX_RANKED} are supported"
-            )
-        s.expect(self.ys[0], (*dims[:axis], count, *dims[axis + 1 :]))
-        for flat in self.ys[2:]:
-            s.expect(flat, (product(s.known(self.ys[0])),))
-
-    def fixed(self, s: Shapes) -> Iterable[Dim]:
-        dims = s.known(self.xs[0])
-        return [dims[self.axis("axis", -1, len(dims))]]
-
-    def build(self, e: Emitter) -> None:
-        dims = e.dims(self.xs[0])
-        x, axis = e[self.xs[0]], self.axis("axis", -1, len(dims))
-        if self.xs[0].end is not None:
-            self._build_to_end(e, x, self.xs[0].end)
-            return
-        e[self.ys[0]], e[self.ys[1]] = top_k(e.b, x, self.args.int("k", 0), axis, largest=True)
-        for flat in self.ys[2:]:
-            numbers = element_places(e.b, e[self.ys[1]], dims, axis)
-            e[flat] = e.b.reshape(numbers, e.dims(flat))
-
-    def _build_to_end(self, e: Emitter, x: SSAValue, end: Blob) -> None:
-        """Of one row that ends where a run decides; for what it lacks 0, in place -1."""
-        b, dims = e.b, e.dims(self.xs[0])
-        last = len(dims) - 1
-        if self.axis("axis", -1, len(dims)) != last or len(self.ys) == 3:
-            raise self.error(f'takes "{end.name}" elements: of the last axis alone, without Y2')
-        count = b.reshape(e[end], ())
-        behind = b.add(b.size(dims[last] + 1, dtype_of(count)), count)
-        is_behind = b.compare("lt", count, b.full_like(count, 0))
-        count = b.cast(b.select(is_behind, behind, count), "i64")
-        inside = b.compare("lt", b.iota(dims, last, "i64"), count)
-        lowest = b.fill(-inf, (), dtype_of(x))
-        y, index = top_k(b, b.select(inside, x, lowest), self.args.int("k", 0), last, largest=True)
-        found = b.compare("lt", index, count)
-        e[self.ys[0]] = b.select(found, y, b.full_like(y, 0.0))
-        e[self.ys[1]] = b.select(found, index, b.full_like(index, -1))
-
-
 _OF_RANKS: dict[str, type[Operator]] = {
     "Conv": Conv,
     "MaxPool": MaxPool,
@@ -408,7 +295,4 @@ OPERATORS: dict[str, type[Operator]] = {
     **{f"{kind}{rank}D": of for kind, of in _OF_RANKS.items() for rank in (1, 2, 3)},
     "ConvTranspose": ConvTranspose,
     "LpPool": LpPool,
-    "ArgMax": ArgMax,
-    "ArgMin": ArgMin,
-    "TopK": TopK,
 }

@@ -37,13 +37,12 @@ def pool_windows(n: Node) -> list[Window]:
     return geometry.windows(rounds_up)
 
 
-def _same(n: Node, g: Geometry, axis: int, size: Dim) -> tuple[Dim, Dim]:
+def _same(n: Node, g: Geometry, axis: int, size: Dim) -> tuple[Dim | int, Dim | int]:
     """Automatic pads of an axis as ONNX Runtime makes them: they leave dilations out of account."""
     last = (size.over(g.strides[axis]) - 1) * g.strides[axis]
     short, lower = last + g.kernel[axis] - size, g.auto == "SAME_LOWER"
     if at_most(size, last + g.kernel[axis]):
-        less = short.under(2)
-        return (short - less, less) if lower else (less, short - less)
+        return Window(g.kernel[axis], g.strides[axis]).with_same_pads(size, not lower).pads
     if short.is_static and int(short) + lower > -2 and g.dilations[axis] == 1:
         return Dim.of(0), Dim.of(0)
     what = f"attribute 'auto_pad' = {g.auto!r} with windows of {g.kernel[axis]}"

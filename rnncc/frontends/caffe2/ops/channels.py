@@ -1,0 +1,41 @@
+"""What operators with an argument `order` share: the channels of X come second, or last."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.caffe2.graph import Resolver
+from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.ir.dims import Dim
+from rnncc.nn.convolution import channels_first, channels_last
+
+
+class OfChannels(Operator):
+    """An operator on X [N, C, ...], or where `order` is NHWC on [N, ..., C]: it sees the former."""
+
+    def setup(self, maker: Resolver) -> None:
+        self.channels_last = self.has_channels_last()
+
+    def dims(self, s: Shapes, blob: Blob) -> Dims | None:
+        """A blob's shape as in NCHW."""
+        dims = s.dims(blob)
+        if dims is None or not self.channels_last or len(dims) < 2:
+            return dims
+        return dims[0], dims[-1], *dims[1:-1]
+
+    def expect(self, s: Shapes, blob: Blob, dims: Sequence[Dim | int]) -> None:
+        """State a blob's shape, told as in NCHW."""
+        if self.channels_last and len(dims) > 1:
+            dims = (dims[0], *dims[2:], dims[1])
+        s.expect(blob, dims)
+
+    def operand(self, e: Emitter, blob: Blob) -> SSAValue:
+        """A blob's value as in NCHW."""
+        return channels_first(e.b, e[blob]) if self.channels_last else e[blob]
+
+    def give(self, e: Emitter, blob: Blob, y: SSAValue) -> None:
+        """Set a result, which is as in NCHW."""
+        e[blob] = channels_last(e.b, y) if self.channels_last else y
