@@ -122,7 +122,7 @@ def compile(
             - precision="bf16" or "int8" of weights; threads=True for calls by several threads;
               flush_denormals=True;
             - cpu, target, tune and tuning: the machine;
-            - order, recompute, outputs_with_grads, memory_budget and plan_for: of training;
+            - order, recompute, outputs_with_grads, memory_budget, plan_for, prepack: of training;
             - functions: operators of an ONNX model -> what `rnncc.elementwise` made;
             - dump_ir, time_passes, verify_each, stop_after: to look inside;
             - name, by default the file's.

@@ -35,6 +35,7 @@ class Keywords(TypedDict, total=False):
     recompute: str
     outputs_with_grads: Sequence[str] | str | None
     memory_budget: int | str | None
+    prepack: bool
     plan_for: Sizes | None
     tune: bool
     tuning: Mapping[str, int]

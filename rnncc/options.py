@@ -27,7 +27,7 @@ PRECISIONS = ("fp32", "bf16", "int8")
 
 
 _KINDS: dict[tuple[type, ...], tuple[str, str]] = {
-    (int,): ("true or false", "time_passes verify_each train threads flush_denormals tune"),
+    (int,): ("true or false", "time_passes verify_each train threads prepack flush_denormals tune"),
     (str,): ("a text", "target cpu stop_after"),
     (str, Path): ("a path", "dump_ir"),
     (Mapping,): ("a mapping of names", "shapes tuning functions"),
@@ -63,6 +63,8 @@ class Options:
         outputs_with_grads: the outputs that have outside gradients; None is all floats.
         memory_budget: bytes that tape and workspace may take together at the sizes `plan_for`;
             checkpoints along time make room. A text such as "64M" will do.
+        prepack: pack parameters by a function of its own, for training that calls more than once
+            between updates (docs/training.md).
         threads: also make the function by which several threads compute one call.
         plan_for: a value for each size, as "T,N", "T=100,N=4", (100, 4) or a mapping.
         max_iterations: the most iterations of a While loop whose trip count the net does not show,
@@ -97,6 +99,7 @@ class Options:
     outputs_with_grads: Sequence[str] | None = None
     memory_budget: int | None = None
     plan_for: str | Sequence[int] | Mapping[str, int] | None = None
+    prepack: bool = False
     threads: bool = False
     max_iterations: int | str | None = None
     max_steps: int | None = None
@@ -187,8 +190,8 @@ def _check_target(values: Mapping[str, Any]) -> None:
 
 
 def _check_training(values: dict[str, Any]) -> None:
-    for key in ("order", "recompute", "outputs_with_grads", "memory_budget"):
-        if key in values and not values.get("train"):
+    for key in ("order", "recompute", "outputs_with_grads", "memory_budget", "prepack"):
+        if values.get(key, False) is not False and not values.get("train"):
             raise CompileError("", f"{key} goes with train")
     if values.get("order", 1) not in (1, 2):
         raise CompileError("", f"order {values['order']!r} is neither 1 nor 2")

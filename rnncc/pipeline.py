@@ -153,6 +153,7 @@ LOWERING = [
     ),
     Step("absent-outputs", lowering.absent_outputs, "an output that nobody wants costs nothing"),
     Step("reuse-tape", lowering.reuse_tape, "backward reads a slot once and may write over it"),
+    Step("prepack", lowering.prepack, "what depends on parameters alone, for several calls"),
     Step("plan", lowering.plan, "places what is left"),
     Step("assemble", lowering.assemble, "programs share their weights, state and tape"),
 ]

@@ -6,17 +6,17 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnncc_runtime.signatures import CUDA_SUFFIX, PARAMETERS
+from rnncc_runtime.signatures import CUDA_SUFFIX, PACKED, pointers_of, symbols_of
 
 from rnncc.kern.signatures import PART, PART_SUFFIX, cuda_parameters
 from rnncc.names import c_names
-from rnncc.sizes import TIME
 
 STRUCTS = ("inputs", "outputs", "parameters", "output_grads", "grads")
 """What follows `NAME_` in the names of the header's structs."""
 TYPES = {
     **{struct: f"const {{name}}_{struct} *{struct}" for struct in STRUCTS},
     **{name: f"void *{name}" for name in ("tape", "state", "workspace")},
+    PACKED: f"const void *{PACKED}",
     PART: f"const struct rnncc_part *{PART}",
     "cuda": "const struct rnncc_cuda *cuda",
     "status": "int32_t *status",
@@ -35,12 +35,10 @@ def size_names(metadata: Mapping[str, Any]) -> list[str]:
 def prototype(metadata: Mapping[str, Any], function: str) -> str:
     """The declaration of a function, without its semicolon; in lines of 100 columns."""
     own = function.removesuffix(CUDA_SUFFIX).removesuffix(PART_SUFFIX)
-    pointers = _pointers(function, own)
-    words = [TYPES[pointer].format(name=metadata["name"]) for pointer in pointers]
-    if own != "init_parameters":
-        pairs = zip(metadata["symbols"], size_names(metadata), strict=True)
-        untimed = own.startswith("state_")
-        words += [f"int64_t {name}" for symbol, name in pairs if not untimed or symbol != TIME]
+    pointers = _pointers(function, own, metadata)
+    words = [_declared(pointer, own).format(name=metadata["name"]) for pointer in pointers]
+    names = dict(zip(metadata["symbols"], size_names(metadata), strict=True))
+    words += [f"int64_t {names[symbol]}" for symbol in symbols_of(own, names)]
     result = {"threads": "int64_t"}.get(function, "size_t")
     result = "int" if function in metadata["functions"] else result
     words = [word.replace(" ", _FIXED) for word in words]
@@ -50,9 +48,15 @@ def prototype(metadata: Mapping[str, Any], function: str) -> str:
     return filled.replace(_FIXED, " ")
 
 
-def _pointers(function: str, own: str) -> Sequence[str]:
+def _declared(pointer: str, own: str) -> str:
+    """A parameter; only what packs writes to what is packed."""
+    text = TYPES[pointer]
+    return text.removeprefix("const ") if pointer == PACKED and own == "pack_parameters" else text
+
+
+def _pointers(function: str, own: str, metadata: Mapping[str, Any]) -> Sequence[str]:
     """What a function takes in front of the sizes; `own`: its name without what is behind that."""
-    pointers = PARAMETERS.get(own, ())
+    pointers = pointers_of(own, metadata)
     if function.endswith(PART_SUFFIX):
         return (*pointers, PART)
     return cuda_parameters(pointers) if pointers and own != function else pointers

@@ -95,6 +95,7 @@ NVPTX = TargetRow(
             "code for GPUs keeps denormals, which cost nothing there",
             "leave it out",
         ),
+        "prepack": ("code for GPUs reads parameters as they are", "leave it out"),
         "tune": ("code for GPUs has no settings to try", "leave it out"),
     },
 )

@@ -80,6 +80,11 @@ EMITTED = (*TEXTS, "obj", "so")
     metavar="BLOB,...",
     help="With --train: the outputs that a loss depends on; all without it.",
 )
+@click.option(
+    "--prepack",
+    is_flag=True,
+    help="With --train: NAME_pack_parameters packs weights, once for several calls.",
+)
 @MEMORY_BUDGET
 @click.option(
     "--tune",

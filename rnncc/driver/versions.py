@@ -12,7 +12,7 @@ from rnncc.kern.library import share_weights
 from rnncc.options import Options
 from rnncc.stages.compilation import Compilation
 
-OWN = ("cpu", "tuned", "features", "workspace")
+OWN = ("cpu", "tuned", "features", "workspace", "packed")
 """What the metadata may have for each version."""
 
 
@@ -51,6 +51,7 @@ def write_versions(
         "cpu": ",".join(cpus),
         "workspace": str(Largest(f for c in versions for f in c.planned.workspace.formulas)),
         "weights": len(weights),
+        **({"packed": max(c.metadata["packed"] for c in versions)} if options.prepack else {}),
         "versions": [{k: c.metadata[k] for k in OWN if k in c.metadata} for c in versions],
     }
     first.metadata.pop("tuned", None)

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, get_args
 
 from xdsl.utils.exceptions import VerifyException
 
-Kind = Literal["grad", "saved", "kept", "state", "next"]
+Kind = Literal["grad", "saved", "kept", "packed", "state", "next"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -21,10 +21,11 @@ class Role(NamedTuple):
 
     Attributes:
         kind: `grad`, a gradient; `saved`, a slot of the tape; `kept`, an output that backward
-            reads where the caller has it; `state` and `next`, what a step of a stream reads of
-            the state and leaves there, which may be one place in memory.
-        of: the input, output or parameter that a gradient or kept output is of; of what is saved
-            or of the state, the name for people.
+            reads where the caller has it; `packed`, what was computed of parameters alone before
+            the call; `state` and `next`, what a step of a stream reads of the state and leaves
+            there, which may be one place in memory.
+        of: the input, output or parameter that a gradient or kept output is of; of what is saved,
+            packed or of the state, the name for people.
     """
 
     kind: Kind

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from rnncc_runtime.signatures import PACKED, symbols_of
+
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
 from rnncc.kern.entry_steps import (
@@ -32,7 +34,6 @@ from rnncc.kern.program import Port
 from rnncc.kern.signatures import PART, PART_SUFFIX
 from rnncc.kern.streaming import StateSlot
 from rnncc.kern.training import Training
-from rnncc.sizes import TIME
 
 
 def entry_points(library: Library) -> list[EntryPoint]:
@@ -42,22 +43,18 @@ def entry_points(library: Library) -> list[EntryPoint]:
             "forward": _forward,
             "backward": _backward,
             "init_parameters": _init_parameters,
+            "pack_parameters": _pack_parameters,
         }
     elif library.streaming is not None:
         write = {"run": _run_stream, "step": _step, "state_init": _state_init}
     else:
         write = {"run": _run}
     return [
-        EntryPoint(name, parameters, _symbols(library, name), tuple(_with_part(steps, parameters)))
+        EntryPoint(name, parameters, symbols, tuple(_with_part(steps, parameters)))
         for name, parameters in exported(library).items()
+        for symbols in [tuple(symbols_of(name, library.symbols))]
         for steps in [write[name.removesuffix(PART_SUFFIX)](library)]
     ]
-
-
-def _symbols(library: Library, name: str) -> tuple[str, ...]:
-    if name == "init_parameters":
-        return ()
-    return tuple(s for s in library.symbols if s != TIME or name != "state_init")
 
 
 def _with_part(steps: Sequence[Step], parameters: Sequence[str]) -> list[Step]:
@@ -212,7 +209,7 @@ def _forward(library: Library) -> list[Step]:
     ]
     return [
         CheckSizes(library.whole_bounds),
-        *_not_null("inputs", "parameters", "outputs", "tape"),
+        *_not_null("inputs", *_parameters(library), "outputs", "tape"),
         Seal("open"),
         *keep,
         _training_call(library, "forward"),
@@ -223,7 +220,7 @@ def _forward(library: Library) -> list[Step]:
 def _backward(library: Library) -> list[Step]:
     return [
         CheckSizes(library.whole_bounds),
-        *_not_null("inputs", "parameters", "output_grads", "grads", "tape"),
+        *_not_null("inputs", *_parameters(library), "output_grads", "grads", "tape"),
         Seal("check"),
         _training_call(library, "backward"),
         Seal("use_up"),
@@ -239,16 +236,27 @@ def _init_parameters(library: Library) -> list[Step]:
     return steps
 
 
+def _pack_parameters(library: Library) -> list[Step]:
+    """Computes what the passes read of the parameters alone."""
+    return [*_not_null(*_parameters(library)), _training_call(library, "pack")]
+
+
+def _parameters(library: Library) -> list[str]:
+    """The blocks that parameters are read from."""
+    return ["parameters", *([PACKED] if library.prepacks else [])]
+
+
 def _training_call(library: Library, name: str) -> Call:
     training, program = _training(library), library.programs[name]
     slots = {slot.port.name: Place("tape", slot.offset) for slot in training.slots}
+    slots |= {slot.port.name: Place(PACKED, slot.offset) for slot in training.packed or ()}
     read = _fields("inputs", training.inputs) | _fields("parameters", training.parameters)
     output_grads = _fields("output_grads", training.output_grads)
     outputs, grads = _fields("outputs", training.outputs), _fields("grads", training.grads)
 
     def source(port: Port, own: Mapping[str, Field], of_gradients: Mapping[str, Field]) -> Source:
         match port.kind:
-            case "saved":
+            case "saved" | "packed":
                 return slots[port.name]
             case "kept":
                 return Stored(Place("tape", training.pointer_to(port.of)))

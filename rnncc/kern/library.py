@@ -31,7 +31,8 @@ Array = np.ndarray[Any, Any]
 class Library:
     """The programs of one model, by what they are for.
 
-    `run` alone; `init` and `step`, where the net can stream; or `forward` and `backward`.
+    `run` alone; `init` and `step`, where the net can stream; or `forward` and `backward`, with
+    `pack` where parameters are packed for several calls.
 
     Attributes:
         name: a C identifier, the prefix of every exported symbol.
@@ -80,6 +81,11 @@ class Library:
     def initial(self) -> list[Initial]:
         """The parameters that the caller holds."""
         return [] if self.training is None else self.training.initial
+
+    @property
+    def prepacks(self) -> bool:
+        """Whether a function of its own packs the parameters."""
+        return self.training is not None and self.training.packed is not None
 
     @property
     def ports(self) -> tuple[list[Port], list[Port]]:

@@ -20,7 +20,7 @@ POINTER_BYTES = SEAL_BYTES = 8
 
 @record
 class TapeSlot:
-    """A block of the tape: a port of both programs, and its offset in bytes."""
+    """A part of the tape or of packed parameters: a port of two programs, its offset in bytes."""
 
     port: Port
     offset: Dim
@@ -51,6 +51,8 @@ class Training:
         slots: what follows in the tape, which starts with a seal (`codegen.cpu.tape_seal`) and a
             pointer to each of `kept`.
         tape: its bytes.
+        packed: where the block has what a program of its own computed of the parameters, if there
+            is such a program.
         checkpoints: how time is cut to stay within a budget, in words.
     """
 
@@ -63,6 +65,7 @@ class Training:
     slots: list[TapeSlot]
     tape: Dim
     checkpoints: str = ""
+    packed: list[TapeSlot] | None = None
 
     @property
     def parameters(self) -> list[Port]:
@@ -79,6 +82,21 @@ class Training:
             slots.append(TapeSlot(port, end))
             end = end + port.bytes
         return slots, end
+
+    @staticmethod
+    def pack(ports: Sequence[Port]) -> list[TapeSlot]:
+        """Where packed parameters lie, each at a line's beginning: a tile reads whole vectors."""
+        slots, end = list[TapeSlot](), 0
+        for port in ports:
+            slots.append(TapeSlot(port, Dim.of(end)))
+            end += -(-int(port.bytes) // LINE) * LINE
+        return slots
+
+    @property
+    def packed_bytes(self) -> Dim:
+        """Of the block of packed parameters; a line where there are none, as it is never NULL."""
+        last = self.packed[-1] if self.packed else None
+        return Dim.of(LINE) if last is None else last.offset + last.port.bytes
 
     def pointer_to(self, kept: str) -> Dim:
         """Where in the tape the pointer to an output is, in bytes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rnncc_runtime.signatures import CUDA_SUFFIX
+from rnncc_runtime.signatures import CUDA_SUFFIX, PACKED
 
 from rnncc.codegen.prototypes import STRUCTS
 from rnncc.codegen.target import Target
@@ -85,6 +85,7 @@ def _training(name: str, training: Training) -> dict[str, Any]:
         "grads": _ports(name, training.grads),
         "kept": training.kept,
         "tape": str(training.tape),
+        **({} if training.packed is None else {PACKED: int(training.packed_bytes)}),
         "checkpoints": training.checkpoints,
     }
 

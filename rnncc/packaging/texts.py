@@ -157,6 +157,7 @@ def _training(metadata: Mapping[str, Any]) -> dict[str, Any]:
         "optional": any(entry.get("optional") for entry in metadata["output_grads"]),
         "kept": metadata["kept"],
         "tape": metadata["tape"],
+        "packed": metadata.get("packed"),
     }
 
 

@@ -12,6 +12,7 @@ from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Initial, Training
 from rnncc.lowering.absent_outputs import drop_fallbacks
 from rnncc.lowering.lower import lower as lower_net
+from rnncc.lowering.prepack import PACK, separate_packing
 from rnncc.lowering.rounded_rows import copy_inputs, store_rounded
 from rnncc.lowering.window_rows import reads_windows
 from rnncc.planning.layout import plan as plan_memory
@@ -66,6 +67,12 @@ def reuse_tape(compilation: Compilation) -> None:
         take_over_slots(compilation.kernels["backward"], compilation.phases.saved, dear)
 
 
+def prepack(compilation: Compilation) -> None:
+    """Give what depends on parameters alone to a program of its own, where that is asked for."""
+    if compilation.options.prepack:
+        compilation.kernels[PACK] = separate_packing(compilation.kernels, compilation.initial)
+
+
 def plan(compilation: Compilation) -> None:
     """Give every buffer its place in memory."""
     for kernels in compilation.kernels.values():
@@ -74,7 +81,7 @@ def plan(compilation: Compilation) -> None:
 
 def lower_and_plan(compilation: Compilation) -> None:
     """All of the above; parts that are not separate take no less memory than those that are."""
-    for step in (lower, round_rows, absent_outputs, reuse_tape, plan):
+    for step in (lower, round_rows, absent_outputs, reuse_tape, prepack, plan):
         step(compilation)
 
 
@@ -116,7 +123,7 @@ def _training(c: Compilation, phases: Phases) -> Training:
     written = {port.name: port for port in forward.outputs}
     slots, tape = Training.lay_out(phases.kept, [written[name] for name in phases.saved])
     return Training(
-        inputs=[port for port in forward.inputs if port.name not in c.initial],
+        inputs=[p for p in forward.inputs if p.role is None and p.name not in c.initial],
         outputs=[port for port in forward.outputs if port.role is None],
         initial=initial,
         output_grads=[_gradient(port) for port in backward.inputs if port.kind == "grad"],
@@ -125,6 +132,7 @@ def _training(c: Compilation, phases: Phases) -> Training:
         slots=slots,
         tape=tape,
         checkpoints=phases.checkpoints,
+        packed=Training.pack(c.kernels[PACK].outputs) if c.options.prepack else None,
     )
 
 

@@ -12,11 +12,12 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from rnncc_runtime import signatures
 from rnncc_runtime.elf import check_whole
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.machines import difference
 from rnncc_runtime.model import Model
-from rnncc_runtime.sizes import TIME
+from rnncc_runtime.signatures import CUDA_SUFFIX
 from rnncc_runtime.training import TrainableModel
 
 _METADATA = b'{"format": '
@@ -234,11 +235,8 @@ def bind(
 
 
 def symbols_of(metadata: Mapping[str, Any], name: str) -> list[str]:
-    """The sizes that an exported function takes; a state has nothing to do with T."""
-    name = name.removesuffix("_cuda")
-    if name == "init_parameters":
-        return []
-    return [s for s in metadata["symbols"] if s != TIME or not name.startswith("state_")]
+    """The sizes that an exported function takes."""
+    return signatures.symbols_of(name.removesuffix(CUDA_SUFFIX), metadata["symbols"])
 
 
 def _metadata(path: str, library: ctypes.CDLL, name: str) -> bytes | None:

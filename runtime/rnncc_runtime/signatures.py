@@ -1,6 +1,9 @@
-"""What exported functions take in front of the sizes (docs/abi.md). Light: it imports nothing."""
+"""What exported functions take (docs/abi.md): pointers, then sizes. Light: it imports nothing."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 PARAMETERS = {
     "run": ("inputs", "outputs", "workspace"),
@@ -9,7 +12,32 @@ PARAMETERS = {
     "forward": ("inputs", "parameters", "outputs", "tape", "workspace"),
     "backward": ("inputs", "parameters", "output_grads", "grads", "tape", "workspace"),
     "init_parameters": ("parameters",),
+    "pack_parameters": ("parameters", "packed", "workspace"),
 }
 """The blocks of memory that a function takes."""
+PACKED = "packed"
+"""That of packed parameters, which `forward` and `backward` take where a library packs them apart;
+the metadata have its bytes by this name."""
+_FIXED = ("init_parameters", "pack_parameters", "packed_bytes")
+"""Functions that no size of a call changes."""
 CUDA_SUFFIX = "_cuda"
 """The end of the name of a function that computes on a GPU."""
+
+
+def pointers_of(function: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """The blocks that a function of a library takes, in order; none where it tells numbers."""
+    pointers = PARAMETERS.get(function, ())
+    return with_packed(pointers) if PACKED in metadata and "tape" in pointers else pointers
+
+
+def with_packed(pointers: tuple[str, ...]) -> tuple[str, ...]:
+    """What `forward` or `backward` takes where parameters are packed apart."""
+    at = pointers.index("parameters") + 1
+    return (*pointers[:at], PACKED, *pointers[at:])
+
+
+def symbols_of(function: str, symbols: Iterable[str]) -> list[str]:
+    """The sizes that a function takes, of all; a state has nothing to do with T."""
+    if function in _FIXED:
+        return []
+    return [s for s in symbols if s != "T" or not function.startswith("state_")]

@@ -32,6 +32,7 @@ from rnncc_runtime.compiled import (
 from rnncc_runtime.errors import ArrayError
 from rnncc_runtime.memory import Memory, new_array
 from rnncc_runtime.pool import Parallel
+from rnncc_runtime.signatures import PACKED
 
 _Named = tuple[str, Array | None]
 _SPARE = 2
@@ -52,6 +53,8 @@ class Tape:
     _sizes: _TrainingSizes = field(repr=False)
     _blocks: list[Memory] = field(repr=False)
     """The memory; none once it is used up."""
+    _packing: int = field(default=0, repr=False)
+    """Which packing of the parameters forward has read."""
 
     @property
     def nbytes(self) -> int:
@@ -65,6 +68,8 @@ class Tape:
             raise ArrayError(f"the tape is of {whose} model than {model.name} called here")
         if not self._blocks:
             raise _used_up()
+        if self._packing != model._packing:
+            raise ArrayError(f"parameters of {model.name} were updated since forward left the tape")
 
     def _take(self) -> Memory:
         """The memory, for one of however many threads ask for it."""
@@ -124,6 +129,10 @@ class TrainableModel(Compiled):
         self._workspace = _Workspace()
         self._spare: list[Memory] = []
         self._known: dict[tuple[Shape | None, ...], _TrainingSizes] = {}
+        self._packed, self._packing = Memory(0), 0
+        self._packed_arrays = b""
+        """The addresses of the parameters that are packed; empty where they have to be packed."""
+        self._lock = threading.Lock()
         self._fixed = [tuple(s.evaluate({}) for s in t.sizes) for t in self._trained.values()]
         self.parameters: dict[str, Array] = self._initial()
 
@@ -133,6 +142,18 @@ class TrainableModel(Compiled):
     def __setstate__(self, parameters: Mapping[str, Array]) -> None:
         for name, array in parameters.items():
             self.parameters[name][...] = array
+
+    def updated(self) -> None:
+        """Say that parameters have changed: the next `forward` packs them.
+
+        A model that was compiled with `prepack=True` keeps them packed until then, and may not see
+        a change of which it was not told; others read parameters in each call. Tapes of before are
+        refused by `backward` from then on.
+        """
+        if PACKED in self.metadata:
+            with self._lock:
+                self._packing += 1
+                self._packed_arrays = b""
 
     def forward(
         self,
@@ -169,9 +190,9 @@ class TrainableModel(Compiled):
             _check_apart(read, list(zip(self.outputs, results, strict=True)))
         block = self._take(sizes.tape)
         tables = [_table(arguments), _table(parameters), _table(results)]
-        self._call("forward", tables, block, sizes, pool)
+        packing = self._call("forward", tables, block, sizes, pool)
         named = dict(zip(self.outputs, results, strict=True))
-        return named, Tape(self, arguments, results, sizes, [block])
+        return named, Tape(self, arguments, results, sizes, [block], packing)
 
     def backward(
         self,
@@ -319,10 +340,29 @@ class TrainableModel(Compiled):
         tape: Memory,
         sizes: _TrainingSizes,
         pool: Parallel | None,
-    ) -> None:
+    ) -> int:
+        """Call a pass; the number of the packing of the parameters that it has read."""
+        packed, packing = self._pack(tables[1])
         places = [addressof(table) for table in tables]
+        places[2:2] = [] if packed is None else [packed.address]
         places += [tape.address, self._workspace.of(sizes.workspace)]
         self._compute(name, places, sizes.symbols, pool)
+        return packing
+
+    def _pack(self, parameters: Any) -> tuple[Memory | None, int]:
+        """The packed parameters, if the library has such, and which packing that is."""
+        if PACKED not in self.metadata:
+            return None, 0
+        with self._lock:
+            if self._packed_arrays != bytes(parameters):
+                if not self._packed.size:
+                    self._packed = Memory(self._bytes("packed_bytes", {}))
+                workspace = self._bytes("workspace_bytes", dict.fromkeys(self._symbols, 0))
+                places = addressof(parameters), self._packed.address, self._workspace.of(workspace)
+                if code := self._functions["pack_parameters"](*places):
+                    self._refuse(code, {})
+                self._packed_arrays = bytes(parameters)
+            return self._packed, self._packing
 
 
 def _check_apart(read: Sequence[_Named], written: Sequence[_Named]) -> None:

@@ -26,13 +26,10 @@ RULES = ("none", "auto", "all")
 
 
 @cache
-def trainable(case: Path, recompute: str = "auto") -> TrainableModel:
+def trainable(case: Path, recompute: str = "auto", **options: Any) -> TrainableModel:
     """A golden net in memory, a loss given for the outputs for which Caffe2 had one."""
-    wanted = list(arrays_of(case, "weight:"))
-    init = case / "init.pb"
-    return rnncc.compile(
-        case / "net.pb", init, train=True, recompute=recompute, outputs_with_grads=wanted
-    )
+    options |= {"recompute": recompute, "outputs_with_grads": list(arrays_of(case, "weight:"))}
+    return rnncc.compile(case / "net.pb", case / "init.pb", train=True, **options)
 
 
 @cache
@@ -71,15 +68,30 @@ def run_guarded(
     ]
     tape = _poisoned(guards, functions["tape_bytes"](*symbols))
 
+    packed = _packed(model, parameters, guards)
+
     def call(name: str, *tables: Iterable[Any]) -> None:
         workspace = _poisoned(guards, functions["workspace_bytes"](*symbols))
         held = [table(arrays) for arrays in tables]
-        code = functions[name](*held, address(tape), address(workspace), *symbols)
+        blocks = [*map(address, packed), *held[2:], address(tape), address(workspace)]
+        code = functions[name](*held[:2], *blocks, *symbols)
         assert code == 0, f"{name}: error code {code}"
 
     call("forward", given, parameters, outputs.values())
     call("backward", given, parameters, outer, grads.values())
     return _copied(outputs), _copied(grads)
+
+
+def _packed(model: TrainableModel, parameters: Iterable[Any], guards: Guards) -> list[Any]:
+    """The block of packed parameters, of a library that takes it."""
+    functions = model._functions
+    if "pack_parameters" not in functions:
+        return []
+    packed = _poisoned(guards, functions["packed_bytes"]())
+    workspace = _poisoned(guards, functions["workspace_bytes"](*[0] * len(model._symbols)))
+    code = functions["pack_parameters"](table(parameters), address(packed), address(workspace))
+    assert code == 0, f"pack_parameters: error code {code}"
+    return [packed]
 
 
 def check_close(want: Arrays, got: Arrays, told: str = "") -> None:

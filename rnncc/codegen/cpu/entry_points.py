@@ -183,7 +183,8 @@ class _FunctionWriter(LlvmEntryWriter):
         if self.library.shared and single is None:
             self._part = self._part or alone(self.emit)
             arguments.append(self._part)
-        sizes = [self.emit.symbols[symbol] for symbol in self.library.symbols]
+        # A program whose function takes no sizes has none in it.
+        sizes = [self.emit.symbols.get(symbol, I64(0)) for symbol in self.library.symbols]
         code = b.call(function, [*arguments, *sizes])
         if not call.stops:
             self.code = code

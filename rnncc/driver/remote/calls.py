@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from rnncc_runtime.arrays import Specs, read_specs
-from rnncc_runtime.signatures import PARAMETERS
+from rnncc_runtime.signatures import PACKED, pointers_of, symbols_of
 
 from rnncc.errors import CompileError
 from rnncc.sizes import TIME
@@ -24,27 +24,16 @@ Answer = Callable[[bytes], bytes]
 
 GROUPS = {"parameters": "trained"}
 """Parameters that are tables -> the metadata's key, where that differs."""
-SIZES = {name: f"{name}_bytes" for name in ("workspace", "tape", "state")}
+SIZES = {name: f"{name}_bytes" for name in ("workspace", "tape", "state", PACKED)}
 """Parameters that are memory -> the function that tells its size."""
-_WRITTEN = ("outputs", "grads", "state")
-"""What calls write that the caller sees; `init_parameters` writes its parameters."""
+_WRITTEN = {"init_parameters": ("parameters",), "pack_parameters": (PACKED,)}
+"""What a function writes that the caller sees; of others `_RESULTS`."""
+_RESULTS = ("outputs", "grads", "state")
 
 
 def exported(metadata: Mapping[str, Any]) -> list[str]:
     """The functions that can be called, in the order of their numbers."""
     return [*metadata["functions"], *metadata["sizes"]]
-
-
-def pointers_of(metadata: Mapping[str, Any], function: str) -> tuple[str, ...]:
-    """The pointers that a function takes."""
-    return PARAMETERS[function] if function in metadata["functions"] else ()
-
-
-def symbols_of(metadata: Mapping[str, Any], function: str) -> list[str]:
-    """The sizes that a function takes."""
-    if function == "init_parameters":
-        return []
-    return [s for s in metadata["symbols"] if not function.startswith("state_") or s != TIME]
 
 
 @dataclass
@@ -115,9 +104,9 @@ class RemoteFunctions:
         return {name: bound(name) for name in self.names}
 
     def _call(self, name: str, arguments: Sequence[int]) -> int:
-        pointers = pointers_of(self.metadata, name)
+        pointers = pointers_of(name, self.metadata)
         places = dict(zip(pointers, arguments, strict=False))
-        symbols = symbols_of(self.metadata, name)
+        symbols = symbols_of(name, self.metadata["symbols"])
         sizes = dict(zip(symbols, arguments[len(pointers) :], strict=True))
         request, handles = _Request(), dict[str, int]()
         for pointer, address in places.items():
@@ -127,7 +116,7 @@ class RemoteFunctions:
         number = self.names.index(name)
         request.call(number, list(handles.values()), list(sizes.values()))
         for pointer, address in places.items():
-            if pointer in _WRITTEN or name == "init_parameters":
+            if pointer in _WRITTEN.get(name, _RESULTS):
                 self._fetch(request, pointer, address, handles[pointer], sizes)
         return self._exchange(request)
 
@@ -137,7 +126,8 @@ class RemoteFunctions:
         blocks = [request.block(self._bytes(spec, sizes)) for spec in self._specs("outputs")]
         tables = {**handles, "outputs": request.table(blocks)}
         number = self.names.index("forward")
-        request.call(number, [tables[p] for p in PARAMETERS["forward"]], list(sizes.values()))
+        taken = pointers_of("forward", self.metadata)
+        request.call(number, [tables[p] for p in taken], list(sizes.values()))
 
     def _specs(self, group: str) -> list[Any]:
         return list(self.specs[group].values())
@@ -146,18 +136,19 @@ class RemoteFunctions:
         self, request: _Request, pointer: str, address: int, sizes: Mapping[str, int], name: str
     ) -> int:
         """The block of a pointer."""
+        written = pointer in _WRITTEN.get(name, _RESULTS)
         if pointer in SIZES:
-            all_sizes = {**{TIME: 0}, **sizes} if name == "state_init" else sizes
+            # Those that a function does not take are 0 for its workspace.
+            all_sizes = {**dict.fromkeys(self.metadata["symbols"], 0), **sizes}
             size = self._size(SIZES[pointer], all_sizes)
-            filled = pointer == "state" and name == "step"
+            filled = pointer in ("state", PACKED) and (name == "step" or not written)
             return request.block(size, address if filled else None)
         blocks = list[int]()
-        is_read = pointer not in ("outputs", "grads") and name != "init_parameters"
         for spec, at in zip(self._specs(pointer), self._table(pointer, address), strict=True):
             if not at or (TIME not in sizes and self._timed(spec)):
                 blocks.append(-1)
             else:
-                blocks.append(request.block(self._bytes(spec, sizes), at if is_read else None))
+                blocks.append(request.block(self._bytes(spec, sizes), None if written else at))
         return request.table(blocks)
 
     def _fetch(
@@ -187,7 +178,8 @@ class RemoteFunctions:
 
     def _size(self, function: str, sizes: Mapping[str, int]) -> int:
         """What the library says of its own memory, asked in a call of its own."""
-        return self._call(function, [sizes[s] for s in symbols_of(self.metadata, function)])
+        symbols = symbols_of(function, self.metadata["symbols"])
+        return self._call(function, [sizes[symbol] for symbol in symbols])
 
     def _exchange(self, request: _Request) -> int:
         """The last call's result."""

@@ -100,7 +100,7 @@ class CudaTrainableModel(OnDevice, TrainableModel):
             with self.device.current():
                 download(self.device, results, places_of(targets))
         kept: Any = targets
-        tape = CudaTape(self, list[Any](sources), kept, sizes, [block], on_device)
+        tape = CudaTape(self, list[Any](sources), kept, sizes, [block], _on_device=on_device)
         return dict(zip(self.outputs, results, strict=True)), tape
 
     def backward(
