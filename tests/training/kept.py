@@ -21,6 +21,7 @@ CHUNKS = {"runs": (3,), "runs of runs": (4, 2)}
 OPTIONS: dict[str, dict[str, Any]] = {
     "auto": {},
     "all": {"recompute": "all"},
+    "packed before": {"prepack": True},
     "order 2": {"order": 2, "recompute": "none"},
     "order 2, auto": {"order": 2},
     "one gradient": {"outputs_with_grads": ["last"], "recompute": "none"},
@@ -39,7 +40,7 @@ def check_kept(program: Program, way: str, sizes: dict[str, int] = SIZES) -> Non
     outputs, grads = _results(model, arrays)
     others, other_grads = _results(_made(program.copy(), way), arrays)
     assert_same_bits({name: others[name] for name in outputs}, outputs, way)
-    if way in (*CHUNKS, "auto", "all"):
+    if way in (*CHUNKS, "auto", "all", "packed before"):
         assert_same_bits(other_grads, grads, f"gradients, {way}")
 
 
