@@ -107,6 +107,34 @@ def _constant(name: str, args: Arguments) -> DeclaredFill:
     return DeclaredFill(name, shape, dtype, args.location, lambda _: np.full(shape, value, dtype))
 
 
+def _diagonal(name: str, args: Arguments) -> DeclaredFill:
+    """The value where all places along the axes are equal, else 0."""
+    shape = fill_shape(args)
+    dtype, value = fill_constant(args)
+    if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
+        what = f"shape {list(shape)} has no diagonal: expected a matrix, or equal sizes"
+        raise CompileError(args.location, what)
+
+    def array(seed: int) -> Array:
+        filled = np.zeros(shape, dtype)
+        filled[(np.arange(min(shape)),) * len(shape)] = value
+        return filled
+
+    return DeclaredFill(name, shape, dtype, args.location, array)
+
+
+def _counted(name: str, args: Arguments) -> DeclaredFill:
+    """0, 1, 2 and so on."""
+    shape, dtype = fill_shape(args), np.dtype(np.float32)
+    return DeclaredFill(
+        name,
+        shape,
+        dtype,
+        args.location,
+        lambda _: np.arange(prod(shape), dtype=dtype).reshape(shape),
+    )
+
+
 def _given(dtype: type[Any], field: str) -> Callable[[str, Arguments], DeclaredFill]:
     def declare(name: str, args: Arguments) -> DeclaredFill:
         shape = fill_shape(args)
@@ -127,6 +155,7 @@ def _given(dtype: type[Any], field: str) -> Callable[[str, Arguments], DeclaredF
 def _random(
     draw: Callable[[np.random.Generator, tuple[int, ...], Arguments], Array],
     check: Callable[[tuple[int, ...], Arguments], None],
+    dtype: type[Any] = np.float32,
 ) -> Callable[[str, Arguments], DeclaredFill]:
     """A random fill: its numbers depend on the seed and on the blob's name alone."""
 
@@ -138,7 +167,7 @@ def _random(
             generator = np.random.default_rng([seed, crc32(name.encode())])
             return draw(generator, shape, args)
 
-        return DeclaredFill(name, shape, np.dtype(np.float32), args.location, array)
+        return DeclaredFill(name, shape, np.dtype(dtype), args.location, array)
 
     return declare
 
@@ -161,6 +190,17 @@ def _uniform(generator: np.random.Generator, shape: tuple[int, ...], args: Argum
 def _gaussian(generator: np.random.Generator, shape: tuple[int, ...], args: Arguments) -> Array:
     mean, deviation = np.float32(args.float("mean", 0.0)), np.float32(args.float("std", 1.0))
     return generator.standard_normal(shape, np.float32) * deviation + mean
+
+
+def _uniform_integers(
+    generator: np.random.Generator, shape: tuple[int, ...], args: Arguments
+) -> Array:
+    low, high = _integer_bounds(args)
+    return generator.integers(low, high, shape, np.int32, endpoint=True)
+
+
+def _integer_bounds(args: Arguments) -> tuple[int, int]:
+    return args.int("min", 0), args.int("max", 1)
 
 
 def _uniform_between(
@@ -186,6 +226,12 @@ def _check_uniform(shape: tuple[int, ...], args: Arguments) -> None:
         raise CompileError(args.location, f"min {low:g} is not below max {high:g}")
 
 
+def _check_integers(shape: tuple[int, ...], args: Arguments) -> None:
+    low, high = _integer_bounds(args)
+    if not -(1 << 31) <= low <= high < 1 << 31:
+        raise CompileError(args.location, f"min {low} and max {high} are no range of int32")
+
+
 def _check_gaussian(shape: tuple[int, ...], args: Arguments) -> None:
     mean, deviation = args.float("mean", 0.0), args.float("std", 1.0)
     if not (np.isfinite(mean) and np.isfinite(deviation) and deviation > 0):
@@ -199,9 +245,12 @@ FILLS: dict[str, Callable[[str, Arguments], DeclaredFill]] = {
     "GivenTensorInt64Fill": _given(np.int64, "ints"),
     "GivenTensorBoolFill": _given(np.bool_, "ints"),
     "ConstantFill": _constant,
+    "DiagonalFill": _diagonal,
+    "RangeFill": _counted,
     "XavierFill": _random(_xavier, _rank_at_least(1)),
     "MSRAFill": _random(_msra, _rank_at_least(2)),
     "UniformFill": _random(_uniform, _check_uniform),
+    "UniformIntFill": _random(_uniform_integers, _check_integers, np.int32),
     "GaussianFill": _random(_gaussian, _check_gaussian),
 }
 """The operators an init net may hold."""

@@ -72,6 +72,9 @@ def test_random_fills_have_the_spread_they_say() -> None:
     assert abs(gaussian.mean() - 1) < 0.05
     assert abs(gaussian.std() - 2) < 0.05
     assert abs(one("MSRAFill").std() - np.sqrt(2 / 300)) < 0.002
+    integers = one("UniformIntFill", min=-2, max=3)
+    assert integers.dtype == np.int32
+    assert set(integers.flat) == set(range(-2, 4))
 
 
 @pytest.mark.parametrize(
@@ -93,6 +96,10 @@ def test_random_fills_have_the_spread_they_say() -> None:
         (op("UniformFill", "", "w", shape=[1], min=float("nan")), "'min' is NaN"),
         (op("GaussianFill", "", "w", shape=[1], std=-1.0), "no Gaussian"),
         (op("MSRAFill", "", "w", shape=[4]), "rank below 2"),
+        (op("UniformIntFill", "", "w", shape=[4], min=3, max=2), "min 3 and max 2 are no range"),
+        (op("UniformIntFill", "", "w", shape=[4], max=1 << 31), "are no range of int32"),
+        (op("DiagonalFill", "", "w", shape=[4]), r"shape \[4\] has no diagonal"),
+        (op("DiagonalFill", "", "w", shape=[2, 2, 3]), "has no diagonal"),
         (op("ConstantFill", "", "", shape=[1]), "has 0 outputs"),
     ],
     ids=lambda value: value[:30] if isinstance(value, str) else value.type,

@@ -328,6 +328,26 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
             *(("SortedSegmentWeightedSum", (real(5),)), ("UnsortedSegmentWeightedSum", (real(5),))),
         )
     ),
+    ("BitwiseAnd", [whole(6, -3, 12), whole(3, 5, -8)], 1, {}),
+    ("BitwiseOr", [truth(2, 3), truth(3)], 1, {"broadcast": 1}),
+    ("BitwiseXor", [np.array([6, -3, 12]), np.array([5])], 1, {"broadcast": 1}),
+    ("IsEmpty", [X], 1, {}),
+    ("HasElements", [X], 1, {}),
+    ("BatchPermutation", [real(4, 2, 3), whole(2, 0, 1, 3)], 1, {}),
+    ("ConvRelu", [IMAGE, real(3, 4, 3, 3), real(3)], 1, {"kernel": 3, "pad": 1}),
+    ("LengthsPad", [real(3, 2), whole(0, 1, 2)], 1, {"padding_value": -1.5, "target_length": 3}),
+    ("LengthsPad", [whole(4, 5, 6), whole(1, 0, 2)], 1, {"target_length": 2}),
+    ("LengthsToWeights", [whole(3, 0, 4, 1)], 1, {"power": 0.8}),
+    ("LengthsToWeights", [whole(3, 2)], 1, {}),
+    ("DotProductWithPadding", [real(3, 4), real(3, 2)], 1, {"pad_value": 1.5}),
+    ("DotProductWithPadding", [real(3, 2), real(3, 4)], 1, {"replicate": 1}),
+    ("DotProductWithPadding", list(ROWS), 1, {}),
+    ("DotProductWithPadding", [real(3), real(3)], 1, {}),
+    ("ReduceFrontWeightedSum", [real(3, 4, 2), real(3)], 1, {}),
+    ("DiagonalFill", [], 1, {"shape": [3, 3], "value": 2.5}),
+    ("DiagonalFill", [], 1, {"shape": [2, 4], "value": 3}),
+    ("DiagonalFill", [], 1, {"shape": [2, 2, 2]}),
+    ("RangeFill", [], 1, {"shape": [2, 3]}),
 ]
 
 WITHOUT_WEIGHT = {("SoftmaxWithLoss", 0), *(("SpatialBN", i) for i in range(1, 5))}
@@ -338,10 +358,11 @@ IN_PLACE = {"SpatialBN": {1: 3, 2: 4}}
 OTHERS = {
     *(("SpatialBN", 1), ("SortedSegmentRangeMax", 1), ("SparseToDense", 1)),
     *(("SparseSortedSegmentWeightedSum", 1), ("SparseUnsortedSegmentWeightedSum", 1)),
+    ("ReduceFrontWeightedSum", 1),
 }
 """Gradients that rnncc does not read, of so many outputs: of training, though `is_test` is 1, of
-each equal element of a segment, by a Gather of which nothing tells that it is one, and of rows that
-an operator of another type reads."""
+each equal element of a segment, by a Gather of which nothing tells that it is one, of rows that an
+operator of another type reads, and by a shape in place of what has it."""
 
 
 def run(kind: str, inputs: list[Any], outputs: int, args: dict[str, Any]) -> dict[str, Any]:

@@ -119,3 +119,16 @@ def test_weights_by_place() -> None:
     want = [rows[part].sum(0) for part in parts([2, 0, 4])]
     given = {name: given[name] for name in ("table", "places", "i", "l")}
     np.testing.assert_allclose(model.run(given)["y"], want, 1e-5, 1e-6)
+
+
+def test_padded_parts() -> None:
+    model = compiled([op("LengthsPad", "x l", "y", target_length=3)], "x l", "y")
+    x = drawn(1)["x"]
+    for lengths in ([2, 0, 3, 1], [3, 3]):
+        y = model.run({"x": x, "l": np.array(lengths, np.int32)})["y"].reshape(-1, 3, 3)
+        for rows, part, length in zip(y, parts(lengths), lengths, strict=True):
+            np.testing.assert_array_equal(rows[:length], x[part])
+            assert (rows[length:] == -1).all()
+    for wrong in ([6], [2, 4], [3, 2], [-1, 7]):
+        with pytest.raises(RunError, match="outside of its table"):
+            model.run({"x": x, "l": np.array(wrong, np.int32)})

@@ -55,6 +55,7 @@ CASES: list[tuple[str, list[Array], dict[str, Any], Callable[..., Any]]] = [
         {},
         lambda x: np.array([0.0, 0.5204999], np.float32),
     ),
+    ("IsNaN", [np.array([[0, np.nan], [np.inf, -np.nan]], np.float32)], {}, np.isnan),
     ("Sqr", [A], {}, np.square),
     ("Reciprocal", [positive(3)], {}, lambda x: 1 / x),
     ("Swish", [A], {}, lambda x: x * sigmoid(x)),

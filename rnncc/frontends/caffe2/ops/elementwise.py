@@ -317,6 +317,13 @@ def _logical(kind: str) -> type[Binary]:
     return binary(f"A {kind} B", function, result="i1", operand="i1")
 
 
+def _bitwise(kind: str) -> type[Binary]:
+    def function(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
+        return b.logical(kind, x, y) if dtype_of(x) == "i1" else b.bits(kind, x, y)
+
+    return binary(f"A {kind} B, bit by bit", function)
+
+
 _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
 
 OPERATORS: dict[str, type[Operator]] = {
@@ -348,4 +355,5 @@ OPERATORS: dict[str, type[Operator]] = {
     "And": _logical("and"),
     "Or": _logical("or"),
     "Xor": _logical("xor"),
+    **{f"Bitwise{kind.title()}": _bitwise(kind) for kind in ("and", "or", "xor")},
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import reduce
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,7 +12,8 @@ from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.elementwise import Unary
 from rnncc.frontends.caffe2.shapes import Shapes
-from rnncc.ir.types import dims_of
+from rnncc.ir.dims import product
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.arithmetic import reciprocal, times
 from rnncc.nn.axes import along
 
@@ -26,6 +28,45 @@ class ReplaceNaN(Unary):
         x = self.operand(e)
         value = e.b.full_like(x, self.args.float("value", 0.0))
         e[self.ys[0]] = e.b.select(e.b.compare("ne", x, x), value, x)
+
+
+class IsNaN(Operator):
+    """Y = whether X is NaN, as bool; Caffe2 has uint8, 0 or 1.
+
+    Refused: tensors of integers or bools.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.same_shape(self.xs[0], self.ys[0])
+        s.expect_dtype(self.ys[0], "i1")
+
+    def build(self, e: Emitter) -> None:
+        x = e[self.xs[0]]
+        if dtype_of(x) not in FLOATS:
+            raise self.error(f'"{self.xs[0].name}" is {dtype_of(x)}, expected a float')
+        e[self.ys[0]] = e.b.compare("ne", x, x)
+
+
+class HasElements(Operator):
+    """Y = whether X has any elements, a scalar.
+
+    Refused: nothing.
+    """
+
+    kind: ClassVar[str] = "ne"
+
+    def infer(self, s: Shapes) -> None:
+        s.expect(self.ys[0], (), "i1")
+
+    def build(self, e: Emitter) -> None:
+        count = e.b.size(product(e.dims(self.xs[0])))
+        e[self.ys[0]] = e.b.compare(self.kind, count, e.b.full_like(count, 0))
+
+
+class IsEmpty(HasElements):
+    """Y = whether X has no elements, a scalar."""
+
+    kind = "eq"
 
 
 class RowMul(Operator):
@@ -157,7 +198,7 @@ class SinusoidPositionEncoding(Operator):
 OPERATORS: dict[str, type[Operator]] = {
     kind.__name__: kind
     for kind in (
-        *(ReplaceNaN, RowMul, MakeTwoClass, StumpFunc, Bucketize),
+        *(ReplaceNaN, IsNaN, HasElements, IsEmpty, RowMul, MakeTwoClass, StumpFunc, Bucketize),
         *(SquareRootDivide, SinusoidPositionEncoding),
     )
 }

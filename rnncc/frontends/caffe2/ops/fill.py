@@ -101,6 +101,14 @@ class GivenTensorFill(Operator):
         e[self.ys[0]] = e.b.constant(self._array())
 
 
+class DiagonalFill(GivenTensorFill):
+    """Y = `value` where all places along the axes are equal, else 0."""
+
+
+class RangeFill(GivenTensorFill):
+    """Y = 0, 1, 2 and so on, in the order of rows."""
+
+
 class Dropout(Identity):
     """Y = X: at inference nothing is dropped.
 
@@ -122,6 +130,8 @@ _GIVEN = [name for name in FILLS if name.startswith("GivenTensor")]
 OPERATORS: dict[str, type[Operator]] = {
     "ConstantFill": ConstantFill,
     **dict.fromkeys(_GIVEN, GivenTensorFill),
+    "DiagonalFill": DiagonalFill,
+    "RangeFill": RangeFill,
     "Dropout": Dropout,
 }
 

@@ -275,10 +275,14 @@ OPERATORS: dict[str, type[Operator]] = {
         for kind in ("Sum", "Mean", "LogSumExp", "LogMeanExp")
     },
     "BatchGatherGradient": _of("BatchGather Gather", "x0 x1 dy0"),
+    "BatchPermutationGradient": _of("BatchPermutation", "x1 dy0"),
     **{
         f"{kind}Gradient": _of(kind, "x0 x1 dy0", "dx0 dx1")
         for kind in ("DotProduct", "SquaredL2Distance", "L1Distance", "CosineSimilarity")
     },
+    "DotProductWithPaddingGradient": _of(
+        "DotProductWithPadding", "x0 x1 dy0", "dx0 dx1", {"pad_value": 0.0, "replicate": 0}
+    ),
     "PReluGradient": _of("PRelu", "y0 dy0 x0 x1", "dx0 dx1"),
     "ConvGradient": _of("Conv", "x0 x1 dy0", "dx1 dx2 dx0"),
     "ConvTransposeGradient": _of("ConvTranspose", "x0 x1 dy0", "dx1 dx2 dx0"),

@@ -236,16 +236,31 @@ class LengthsToSegmentIds(MakesRows):
     """
 
     lengths = 0
+    dtype: ClassVar[str] = "i32"
 
     def infer(self, s: Shapes) -> None:
         super().infer(s)
         rows = self.total(s)
         if rows is not None:
-            s.expect(self.ys[0], (rows,), "i32")
+            s.expect(self.ys[0], (rows,), self.dtype)
 
     def build(self, e: Emitter) -> None:
-        count = e.dims(self.xs[0])
-        e[self.ys[0]] = e.b.gather(e.b.iota(count, 0, "i32"), self.parts(e).part, 0)
+        e[self.ys[0]] = e.b.gather(self.of_parts(e), self.parts(e).part, 0)
+
+    def of_parts(self, e: Emitter) -> SSAValue:
+        """What a row has, for each part."""
+        return e.b.iota(e.dims(self.xs[0]), 0, "i32")
+
+
+class LengthsToWeights(LengthsToSegmentIds):
+    """Y = for each row 1 / length^`power` of the part that it lies in, of lengths X, 1 in an empty
+    one; `power` is 0.5 by default."""
+
+    dtype = "f32"
+
+    def of_parts(self, e: Emitter) -> SSAValue:
+        exponent = e.b.fill(-self.args.float("power", 0.5), ())
+        return e.b.exp(e.b.mul(e.b.log(self.counts(e, 1)), exponent))
 
 
 class LengthsToRanges(Operator):
@@ -309,4 +324,5 @@ OPERATORS: dict[str, type[Operator]] = {
     ),
     "LengthsTile": LengthsTile,
     "LengthsToSegmentIds": LengthsToSegmentIds,
+    "LengthsToWeights": LengthsToWeights,
 }

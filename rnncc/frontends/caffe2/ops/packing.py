@@ -11,6 +11,7 @@ from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.axes import along
+from rnncc.nn.reduction import smallest
 
 
 class PackSegments(OfParts):
@@ -69,6 +70,48 @@ class PackSegments(OfParts):
             e[mask] = inside
 
 
+class LengthsPad(OfParts):
+    """Y = the rows X0 in parts of `target_length` rows, one behind another: of each part, of
+    lengths X1, its rows, and `padding_value`, by default -1, behind them. Lengths below 0 or above
+    `target_length`, or that are not together as many as the rows, make the call fail.
+
+    Refused: no `target_length`.
+    """
+
+    inputs, lengths = (2, 2), 1
+
+    def setup(self, maker: Resolver) -> None:
+        self.each = self.args.int("target_length", 0)
+        if self.each < 1:
+            raise self.error(f"argument 'target_length' is {self.each}, expected 1 or more")
+
+    def shows(self) -> Blob:
+        return self.xs[0]
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        s.same_dtype(self.xs[0], self.ys[0])
+        dims, count = s.dims(self.xs[0]), s.dims(self.xs[1])
+        if dims is not None and not dims:
+            raise self.error("data without axes, expected rows")
+        if dims is not None and count is not None:
+            s.expect(self.ys[0], (count[0] * self.each, *dims[1:]))
+
+    def build(self, e: Emitter) -> None:
+        b, parts, x = e.b, self.parts(e), e[self.xs[0]]
+        pad = self.args.float("padding_value", -1.0)
+        pad = b.fill(pad if dtype_of(x) in FLOATS else int(pad), (1, *dims_of(x)[1:]), dtype_of(x))
+        place, lengths = b.iota((1, self.each), 1, "i64"), e[self.xs[1]]
+        short = b.compare("le", lengths, b.full_like(lengths, self.each))
+        fit = b.logical("and", parts.fit, smallest(b, short, [0]))
+        inside = b.compare("lt", place, along(b, b.cast(lengths, "i64"), 0, 2))
+        row = b.add(along(b, parts.starts, 0, 2), place)
+        row = b.select(inside, row, b.size(dims_of(x)[0]))
+        row = b.select(fit, row, b.fill(-1, (), "i64"))
+        rows = b.gather(b.concat([x, pad], 0), row, 0)
+        e[self.ys[0]] = b.reshape(rows, e.dims(self.ys[0]))
+
+
 class UnpackSegments(MakesRows):
     """Y = the first X0[k] rows of each X1[k], one behind another. Lengths below 0 or beyond those
     rows make the call fail.
@@ -121,6 +164,7 @@ class UnpackSegments(MakesRows):
 
 
 OPERATORS: dict[str, type[Operator]] = {
+    "LengthsPad": LengthsPad,
     "PackSegments": PackSegments,
     "UnpackSegments": UnpackSegments,
 }

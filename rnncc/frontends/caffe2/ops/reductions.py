@@ -14,7 +14,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import times
-from rnncc.nn.axes import kept_dims
+from rnncc.nn.axes import along, kept_dims
 from rnncc.nn.normalisation import lp_normalise
 from rnncc.nn.reduction import centre, largest, mean, root_of_powers, smallest, total
 from rnncc.nn.slopes import with_backward_by_result
@@ -128,6 +128,80 @@ class PairedRows(Operator):
     def build(self, e: Emitter) -> None:
         x, y = (e[blob] for blob in self.xs)
         e[self.ys[0]] = type(self).function(e.b, x, y, range(1, len(dims_of(x))))
+
+
+class DotProductWithPadding(Operator):
+    """Y[n] = the sum of X0[n] X1[n], where the shorter of the two has `pad_value` behind it, or is
+    repeated, with `replicate`.
+
+    Refused: rows of symbolic sizes that are not the same; elements other than float32.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        s.expect_dtypes("f32", *self.xs, self.ys[0])
+        pair = [s.dims(x) for x in self.xs]
+        for dims, other in zip(pair, reversed(self.xs), strict=True):
+            if dims is None:
+                continue
+            if not 1 <= len(dims) <= 2:
+                raise self.error(f"data of shape {s.text(dims)}, expected a vector or a matrix")
+            s.expect(self.ys[0], dims[:1])
+            if s.dims(other) is None:
+                s.expect(other, (dims[0], *(s.fresh() for _ in dims[1:])))
+            elif len(s.known(other)) != len(dims):
+                raise self.error(f"ranks {len(dims)} and {len(s.known(other))}, expected one")
+            else:
+                s.expect(other, (dims[0], *s.known(other)[1:]))
+
+    def assume(self, s: Shapes, level: int) -> None:
+        a, b = (s.dims(x) for x in self.xs)
+        if level != 2 or a is None or b is None or a[1:] == b[1:]:
+            return
+        if not (a[1].is_static and b[1].is_static):
+            raise self.error(f"rows of {s.size_text(a[1])} and {s.size_text(b[1])} elements")
+        widths = sorted((int(a[1]), int(b[1])))
+        if self.args.flag("replicate") and (not widths[0] or widths[1] % widths[0]):
+            raise self.error(f"repeats rows of {widths[0]} elements to have {widths[1]}")
+
+    def build(self, e: Emitter) -> None:
+        x, y = (e[blob] for blob in self.xs)
+        if dims_of(x)[1:] != dims_of(y)[1:]:
+            widths = [int(dims_of(v)[1]) for v in (x, y)]
+            x, y = (self._filled(e.b, v, max(widths)) for v in (x, y))
+        e[self.ys[0]] = _dot(e.b, x, y, range(1, len(dims_of(x))))
+
+    def _filled(self, b: Builder, x: SSAValue, width: int) -> SSAValue:
+        rows, own = dims_of(x)[0], int(dims_of(x)[1])
+        if own == width:
+            return x
+        if self.args.flag("replicate"):
+            return b.concat([x] * (width // own), 1)
+        return b.concat([x, b.fill(self.args.float("pad_value", 0.0), (rows, width - own))], 1)
+
+
+class ReduceFrontWeightedSum(Operator):
+    """Y = the sum of X1[n] X0[n], where X1 has a number for each row of X0.
+
+    Refused: elements other than float32.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        s.expect_dtypes("f32", *self.xs, self.ys[0])
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            if not dims:
+                raise self.error("data without axes, expected rows")
+            s.expect(self.xs[1], dims[:1])
+            s.expect(self.ys[0], dims[1:])
+
+    def build(self, e: Emitter) -> None:
+        x, weights = (e[blob] for blob in self.xs)
+        weighted = e.b.mul(x, along(e.b, weights, 0, len(dims_of(x))))
+        e[self.ys[0]] = e.b.reduce("sum", weighted, [0])
 
 
 class Normalize(Operator):
@@ -320,6 +394,8 @@ OPERATORS: dict[str, type[Operator]] = {
     "ColwiseMax": _reduced(
         OfMatrices, "the largest element of each column of the matrices X[n]", largest, reduced=1
     ),
+    "DotProductWithPadding": DotProductWithPadding,
+    "ReduceFrontWeightedSum": ReduceFrontWeightedSum,
     "DotProduct": _paired("the sum of X0[n] X1[n]", _dot),
     "SquaredL2Distance": _paired("half the sum of (X0[n] - X1[n])²", _half_square),
     "L1Distance": _paired("the sum of |X0[n] - X1[n]|", _distance),

@@ -72,6 +72,20 @@ class BatchGather(Gather):
     default_axis = 1
 
 
+class BatchPermutation(Gather):
+    """Y = the rows of X0 in the order of X1, from 0 on; a call with another number fails."""
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        s.same_shape(self.xs[0], self.ys[0])
+        dims = s.dims(self.xs[0])
+        if dims is not None:
+            s.expect(self.xs[1], dims[:1])
+
+    def _axis(self, dims: Dims) -> int:
+        return 0
+
+
 class SparseToDense(Operator):
     """Y = zeros, as many rows as X2 has, with the rows of X1 added where X0 numbers, from 0 on; a
     call with another number fails.
@@ -329,6 +343,7 @@ class ToChannelsFirst(ToChannelsLast):
 OPERATORS: dict[str, type[Operator]] = {
     "Gather": Gather,
     "BatchGather": BatchGather,
+    "BatchPermutation": BatchPermutation,
     "SparseToDense": SparseToDense,
     "OneHot": OneHot,
     "Tile": Tile,

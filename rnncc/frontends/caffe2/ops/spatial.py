@@ -9,7 +9,7 @@ from typing import ClassVar
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
-from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
 from rnncc.frontends.caffe2.ops.channels import OfChannels
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
@@ -164,6 +164,13 @@ class Conv(Spatial):
         self.give(e, self.ys[0], convolution(e.b, x, w, bias, windows, self.group))
 
 
+class ConvRelu(Conv):
+    """Y = what Conv gives, and 0 where that is below 0."""
+
+    def give(self, e: Emitter, blob: Blob, y: SSAValue) -> None:
+        super().give(e, blob, e.b.relu(y))
+
+
 class ConvTranspose(Conv):
     """Y = the opposite of Conv: X times windows W [C, M / group, kernels...], laid over each other,
     + b [M].
@@ -293,6 +300,7 @@ _OF_RANKS: dict[str, type[Operator]] = {
 OPERATORS: dict[str, type[Operator]] = {
     **_OF_RANKS,
     **{f"{kind}{rank}D": of for kind, of in _OF_RANKS.items() for rank in (1, 2, 3)},
+    "ConvRelu": ConvRelu,
     "ConvTranspose": ConvTranspose,
     "LpPool": LpPool,
 }
