@@ -224,6 +224,14 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
     "`max_length` of lengths that are not known at compile time": [
         ("UnpackSegments", one("n x", shapes={"x": ("N", 4, 3)}, max_length=2), RUN_TIME)
     ],
+    "no `target_length`": [("LengthsPad", one("x n", shapes={"x": ("S", 3)}), "is 0, expected 1")],
+    "rows of symbolic sizes that are not the same": [
+        (
+            "DotProductWithPadding",
+            one("x z", shapes={"x": (2, "K"), "z": (2, 3)}),
+            "rows of K and 3 elements",
+        )
+    ],
     "no `max_length`, where lengths are not known at compile time": [
         ("PackSegments", one("n x", shapes={"x": ("S", 3)}), "lacks the argument 'max_length'")
     ],
