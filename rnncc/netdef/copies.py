@@ -93,14 +93,20 @@ class _Fusion:
             return []
         moved = [r for back in backs for r in self.readers.get(self.steps[back][1][0], ())]
         end = self._overwritten(source, group)
-        if not all(op < end and self._reads_alone(op, index) for op, index in moved):
+        name = source[0]
+        if not all(
+            self._reads_alone(op, index)
+            # What writes over the very name that it reads may go on to do so.
+            and (op < end or (op == end and self._name(op, index) == name))
+            for op, index in moved
+        ):
             return []
         if end < len(self.steps) and any(self.given.op[op].type == "Alias" for op, _ in moved):
             return []  # an alias would share memory that is written while it is read
         self.readers[source].pop((copy, 0))
         for op, index in moved:
             self.readers[source][op, index] = None
-            self.moved[op, index] = source[0]
+            self.moved[op, index] = name
             if op in self.sources:
                 self.sources[op] = source
         for op in group:
@@ -116,6 +122,10 @@ class _Fusion:
         for (op, index), name in self.moved.items():
             copy.op[op].input[index] = name
         return kept(copy, [i for i in range(len(copy.op)) if i not in self.gone])
+
+    def _name(self, op: int, index: int) -> str:
+        """What an operator reads now."""
+        return self.moved.get((op, index)) or self.given.op[op].input[index]
 
     def _overwritten(self, source: Value, group: set[int]) -> int:
         """The operator that next writes the source's name, apart from some."""
