@@ -1,4 +1,4 @@
-"""`SumLate` leaves sums where it would cost a step, or a loop that does not run, more than it saves.
+"""`SumLate` leaves sums where it would cost more than it saves.
 
 What it does to the others, its docstring shows (test_docstrings.py).
 """
