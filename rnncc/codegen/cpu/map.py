@@ -293,12 +293,12 @@ class _Interleaved:
     ) -> list[Value]:
         emit, b = self.emit, self.emit.b
         start = b.add(first, b.mul(i, I64(lanes)))
-        found = [
+        by_point = [
             part.values(state, start, lanes, None)
             for part, state in zip(self.parts, states, strict=True)
         ]
-        for number, place in enumerate(found[0][1]):
-            vectors = _interleaved(b, [values[number] for values, _ in found])
+        for number, place in enumerate(by_point[0][1]):
+            vectors = _interleaved(b, [values[number] for values, _ in by_point])
             for n, vector in enumerate(vectors):
                 emit.store(vector, emit.at(place, I64(n * lanes)), lanes)
         return []
