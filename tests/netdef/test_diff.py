@@ -15,6 +15,7 @@ from rnncc.netdef import Argument, NetDef, OperatorDef, load, parse_text
 from rnncc.netdef.diff import diff
 from rnncc.netdef.inner import names_blobs
 from rnncc.netdef.netdef_pb2 import DeviceOption
+from tests import draw
 from tests.golden import FILES, GOLDEN
 
 
@@ -226,13 +227,13 @@ def canonical(net: NetDef) -> object:
     return operators, list(net.external_input), outputs
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=draw.examples(300), deadline=None)
 @given(flat_nets(), flat_nets())
 def test_it_tells_of_any_two_nets_that_differ(a: NetDef, b: NetDef) -> None:
     assert bool(diff(a, b)) == (canonical(a) != canonical(b))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=draw.examples(300), deadline=None)
 @given(flat_nets(), st.data())
 def test_it_tells_of_one_change(net: NetDef, data: st.DataObject) -> None:
     other = NetDef.FromString(net.SerializeToString())
