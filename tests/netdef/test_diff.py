@@ -253,12 +253,12 @@ def test_large_nets_take_seconds() -> None:
         return net
 
     rng = random.Random(0)
-    types = [rng.choice(["Relu", "Tanh", "Sigmoid"]) for _ in range(10_000)]
+    types = [rng.choice(["Relu", "Tanh", "Sigmoid"]) for _ in range(3000)]
     shuffled = rng.sample(types, len(types))
-    shorter = types[:5000] + types[5001:]
+    shorter = types[:1500] + types[1501:]
     started = time.process_time()
     assert diff(chain(types), chain(types)) == []
     assert diff(chain(types), chain(shuffled))
     # the operator, the external output's name, and no more
     assert sum("op " in line for line in diff(chain(types), chain(shorter))) < 4
-    assert time.process_time() - started < 20
+    assert time.process_time() - started < 6
