@@ -90,7 +90,7 @@ def _emit_nest(emit: CpuEmit, op: Map, nest: Nest, pointers: list[Pointer]) -> N
 
 def _emit_listed(emit: CpuEmit, op: Map, pointers: list[Pointer], rows: Pointer) -> None:
     """Loops over listed rows, and inside over what is left of the domain."""
-    listing = op.some_rows
+    listing = op.active_rows
     assert listing is not None
     outer, inner = split_nest(op, [*op.in_accesses, *op.out_accesses], listing.axes)
     code = _MapCode(emit, op, joined(outer, inner), pointers)
