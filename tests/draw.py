@@ -39,7 +39,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 def examples(count: int) -> int:
     """How many examples a test has that has so many without `--draw`."""
-    return max(1, count * settings.default.max_examples // 100)
+    return max(1, count * settings().max_examples // 100)
 
 
 def draw_examples() -> None:
