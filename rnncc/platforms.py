@@ -161,8 +161,8 @@ def system_of(triple: str) -> str:
     words = triple.split("-")
     if words[0].startswith("wasm"):
         return "wasm"
-    found = (key for key, begin in _BEGINNINGS for word in words[1:] if word.startswith(begin))
-    return next(found, "")
+    systems = (key for key, begin in _BEGINNINGS for word in words[1:] if word.startswith(begin))
+    return next(systems, "")
 
 
 def full_triple(triple: str) -> str:

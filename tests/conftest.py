@@ -31,6 +31,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--draw"):
+        draw.draw_examples()
         config.pluginmanager.register(draw.Draw())
     if config.getoption("--record-seconds"):
         config.pluginmanager.register(draw.Record())

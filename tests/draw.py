@@ -1,9 +1,9 @@
-"""`pytest --draw`: of tests with many cases, as many as 0.3 s compute, for `make test`.
+"""`pytest --draw`: of tests with many cases, as many as 0.2 s compute, for `make test`.
 
 Compiling takes the time, and thousands of cases compile something. A test function that takes
 longer than that runs some of its cases, evenly spaced. Which ones differs from function to
-function, so that together they still see every net. Without `--draw` all cases run, as
-`make test-all` has it.
+function, so that together they still see every net. Of the examples that Hypothesis draws for a
+test, 40% run. Without `--draw` all cases and examples run, as `make test-all` has it.
 
 `pytest --record-seconds` measures processor seconds a case, and writes the mean for each function
 that takes longer to `seconds.json`; together with `--draw` of the cases that are drawn. A function
@@ -20,9 +20,12 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
+from hypothesis import settings
 
-BUDGET = 0.3
+BUDGET = 0.2
 """Processor seconds of one test function."""
+EXAMPLES = 40
+"""In a hundred of those that Hypothesis draws without `--draw`."""
 LEAST = 0.001
 """What is written of a case at least."""
 RECORD = Path(__file__).with_name("seconds.json")
@@ -32,6 +35,17 @@ _PROPERTY = "processor seconds"
 def add_options(parser: pytest.Parser) -> None:
     parser.addoption("--draw", action="store_true", help="some cases of tests that take long")
     parser.addoption("--record-seconds", action="store_true", help=f"write {RECORD.name}")
+
+
+def examples(count: int) -> int:
+    """How many examples a test has that has so many without `--draw`."""
+    return max(1, count * settings().max_examples // 100)
+
+
+def draw_examples() -> None:
+    """Before tests are imported, as each takes its settings from those that hold by then."""
+    settings.register_profile("drawn", settings.default, max_examples=EXAMPLES)
+    settings.load_profile("drawn")
 
 
 class Draw:

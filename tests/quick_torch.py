@@ -11,6 +11,18 @@ from functools import cache
 from typing import Any
 
 
+class _AnyCallable(type):
+    def __instancecheck__(cls, instance: object) -> bool:
+        return callable(instance)
+
+
+class _Unsaid(metaclass=_AnyCallable):
+    """In the place of `Callable`, of any arguments and results."""
+
+    def __class_getitem__(cls, parameters: Any) -> None:
+        return None
+
+
 def quicken() -> None:
     """Once all tests are imported, and PyTorch with them."""
     # pytest listens to all loggers that do not hand on what they get; where somebody listens to
@@ -21,6 +33,10 @@ def quicken() -> None:
         modules["torch._dynamo.config"].run_gc_after_compile = False
         # It empties the caches first, to measure how long guards take from memory.
         modules["torch._dynamo.guards"].profile_guard_manager = lambda *_: 0.0
+    if "torch._ops" in modules:
+        # A function in it whose annotations are evaluated is made ten thousand times for each
+        # program that is taken apart, which took half of that.
+        modules["torch._ops"].Callable = _Unsaid
     if "torch._export.utils" in modules:
         utils, dispatcher = modules["torch._export.utils"], modules["torch"]._C
         look_up = cache(lambda _, real=utils._materialize_cpp_cia_ops: real())

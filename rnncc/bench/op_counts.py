@@ -203,7 +203,7 @@ def _uses(op: Operation, sizes: Sizes) -> list[_Use]:
 
 def _is_idle(op: Kernel) -> bool:
     """Whether a kernel computes the rows that another one leaves out."""
-    some = op.some_rows
+    some = op.active_rows
     return some is not None and not some.where and not isinstance(op, Gemm)
 
 

@@ -182,7 +182,7 @@ class _Machine:
 
     def _chosen_rows(self, op: Kernel, shape: Shape) -> Any:
         """An index of the rows that are computed."""
-        listing = op.some_rows
+        listing = op.active_rows
         if listing is None:
             return ...
         rows = shape[: listing.axes]

@@ -94,7 +94,7 @@ class Kernel(IRDLOperation):
         return [get_access(a) for a in self.accesses.data[len(self.ins) :]]
 
     @property
-    def some_rows(self) -> ListedRows | None:
+    def active_rows(self) -> ListedRows | None:
         """The rows that are computed; None where all are."""
         if self.rows is None:
             return None

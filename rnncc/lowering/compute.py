@@ -64,7 +64,7 @@ def emit(
         map i in N, j in 4: y = p
     """
     for part in _parts(lowering, product, outs, dims, ahead):
-        listing = None if part.rows is None else _listed_rows(lowering, part.rows, dims, ahead)
+        listing = None if part.rows is None else _list_of(lowering, part.rows, dims, ahead)
         if part.product is None:
             emit_map(lowering, part.outs, dims, ahead, listing)
         else:
@@ -129,12 +129,12 @@ def _stores(outs: Outs, dims: Sequence[Dim]) -> list[tuple[SSAValue, Access]]:
     return [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
 
 
-def some_rows(lowering: Lowering, value: SSAValue, dims: Sequence[Dim]) -> ListedRows | None:
+def active_rows(lowering: Lowering, value: SSAValue, dims: Sequence[Dim]) -> ListedRows | None:
     """The rows that are needed of a value, the first axes of a kernel's domain; None for all."""
     rows = lowering.needed.get(value)
     if rows is None or not rows_lead(rows, dims_of(value)) or not _are_axes(rows, dims):
         return None
-    return _listed_rows(lowering, rows, dims, None)
+    return _list_of(lowering, rows, dims, None)
 
 
 def _are_axes(rows: ActiveRows, dims: Sequence[Dim]) -> bool:
@@ -217,7 +217,7 @@ def _reach(lowering: Lowering, outs: Outs, target: SSAValue) -> bool:
     return False
 
 
-def _listed_rows(
+def _list_of(
     lowering: Lowering, rows: ActiveRows, dims: Sequence[Dim], ahead: Ahead | None
 ) -> ListedRows | None:
     """The listed rows of a domain whose first axes are those of rows."""

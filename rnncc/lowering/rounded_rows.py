@@ -156,7 +156,7 @@ def _store_both(op: Map, copies: dict[SSAValue, SSAValue]) -> None:
     """Let a map store what it stores in a buffer in the copy, too."""
     ins = list(zip(op.ins, op.in_accesses, strict=True))
     outs = list(zip(op.outs, op.out_accesses, strict=True))
-    some, body, parent = op.some_rows, op.body.block, op.parent
+    some, body, parent = op.active_rows, op.body.block, op.parent
     assert parent is not None
     values, more = list(op.yields), list[tuple[SSAValue, Access]]()
     end = body.last_op

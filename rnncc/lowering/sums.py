@@ -21,7 +21,7 @@ from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.kern import kernels
 from rnncc.kern.access import FAR, Access, are_near
 from rnncc.kern.access import dense as row_major
-from rnncc.lowering.compute import some_rows
+from rnncc.lowering.compute import active_rows
 from rnncc.lowering.maps import ZERO, AxisIndex, Placed, identity, is_view, merged
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
     dest = lowering.alone(op.y) if turned is None else turned
     out = (dest.buffer, dest.over(tuple(at.get(a, AxisIndex()) for a in kept), len(domain)))
     body = region.finish([value])
-    listing = some_rows(lowering, op.y, domain)
+    listing = active_rows(lowering, op.y, domain)
     kernel = kernels.Reduce(op.kind.data, len(axes), domain, region.ins, out, body, some=listing)
     lowering.builder.insert(kernel)
     for value in copied:
@@ -228,7 +228,7 @@ def emit_batched(lowering: Lowering, op: Matmul) -> None:
     dest = lowering.alone(op.y)
     out = (dest.buffer, dest.over(at[:-1], len(domain)))
     body = region.finish([region.insert(Mul(*factors))])
-    listing, fused = some_rows(lowering, op.y, domain), dtype_of(op.y) in FLOATS
+    listing, fused = active_rows(lowering, op.y, domain), dtype_of(op.y) in FLOATS
     kernel = kernels.Reduce("sum", 1, domain, region.ins, out, body, some=listing, fused=fused)
     lowering.builder.insert(kernel)
 

@@ -162,10 +162,10 @@ def _first_places(b: Builder, keys: SSAValue, count: int) -> SSAValue:
         # a loop, before which the keys are computed once: a row of reductions would do so in each
         first = b.reduce("max", keys, [last])
         consts, carried, step = [keys], [first], _next
-    found = [b.reshape(first, (1, *lead))]
+    places = [b.reshape(first, (1, *lead))]
     if count > 1:
-        found += b.scan(consts, carried, [number], step)[1]
-    together = move_axis(b, b.concat(found, 0), 0, last)
+        places += b.scan(consts, carried, [number], step)[1]
+    together = move_axis(b, b.concat(places, 0), 0, last)
     return _place_of(b, together)
 
 
@@ -183,8 +183,8 @@ def _below(b: Builder, keys: SSAValue, before: SSAValue) -> SSAValue:
 
 
 def _next(b: Builder, consts: Values, carry: Values, _: Values) -> tuple[Values, Values]:
-    found = _below(b, consts[0], carry[0])
-    return [found], [found]
+    place = _below(b, consts[0], carry[0])
+    return [place], [place]
 
 
 def _blocks(b: Builder, keys: SSAValue) -> tuple[SSAValue, SSAValue]:
@@ -215,8 +215,8 @@ def _next_by_block(b: Builder, consts: Values, carry: Values, _: Values) -> tupl
     number, one = b.iota(dims_of(maxima), len(lead), "i64"), (*lead, 1)
     is_block = b.compare("eq", number, b.reshape(block, one))
     maxima = b.select(is_block, b.reshape(left, one), maxima)
-    found = b.reduce("max", maxima, [len(lead)])
-    return [maxima, found], [found]
+    largest = b.reduce("max", maxima, [len(lead)])
+    return [maxima, largest], [largest]
 
 
 def flat_places(b: Builder, places: Sequence[SSAValue], dims: Sequence[Dim]) -> SSAValue:

@@ -78,16 +78,16 @@ def picked_largest(b: Builder, x: SSAValue, axes: Sequence[int], of_each: bool =
     return with_backward_by_result(b, y, x, backward)
 
 
-def _first(b: Builder, found: SSAValue, axes: Sequence[int]) -> SSAValue:
+def _first(b: Builder, matches: SSAValue, axes: Sequence[int]) -> SSAValue:
     """Of what is true, the first element along some axes."""
-    dims, inside = dims_of(found), Dim.of(1)
+    dims, inside = dims_of(matches), Dim.of(1)
     number = b.fill(0, [Dim.of(1)] * len(dims), "i32")
     for axis in reversed(axes):
         line = [size if i == axis else Dim.of(1) for i, size in enumerate(dims)]
         number = b.add(number, b.mul(b.iota(line, axis, "i32"), b.size(inside, "i32")))
         inside = inside * dims[axis]
-    place = b.reduce("min", b.select(found, number, b.size(inside, "i32")), axes)
-    return b.compare("eq", _spread(b, place, found, axes), number)
+    place = b.reduce("min", b.select(matches, number, b.size(inside, "i32")), axes)
+    return b.compare("eq", _spread(b, place, matches, axes), number)
 
 
 def _spread(b: Builder, y: SSAValue, x: SSAValue, axes: Sequence[int]) -> SSAValue:

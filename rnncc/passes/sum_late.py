@@ -57,6 +57,8 @@ class SumLate(NetPass):
 
 
 def _rewrite(scan: Scan) -> bool:
+    # A conditional is a loop of one step at most: a sum behind it would read the whole state again,
+    # and where the step does not run, a state of zeros.
     if scan.gate is not None or not is_light(scan, kinds_of(scan)):
         return False
     loop = Loop(scan)

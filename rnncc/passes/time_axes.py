@@ -28,11 +28,11 @@ def time_axes(net: Net, length: Dim) -> set[Axis] | None:
     """
     loops = [op for op in net.body.block.ops if isinstance(op, Scan) and op.steps == length]
     rows = {(value, 0) for op in loops for value in (*op.xs, *op.ys)}
-    found, work = set[Axis](), list(rows)
+    axes, work = set[Axis](), list(rows)
     while work:
         value, axis = work.pop()
         size = dims_of(value)[axis]
-        if (value, axis) in found or size == 1:
+        if (value, axis) in axes or size == 1:
             continue  # 1: an op repeats it along the axis
         owner = value.owner
         users = [use.operation for use in value.uses]
@@ -41,9 +41,9 @@ def time_axes(net: Net, length: Dim) -> set[Axis] | None:
             return None
         if not is_row and (isinstance(owner, Scan) or any(isinstance(op, Scan) for op in users)):
             return None
-        found.add((value, axis))
+        axes.add((value, axis))
         work += [*_operands(value, axis, length), *_results(value, axis, length)]
-    return found
+    return axes
 
 
 def _operands(value: SSAValue, axis: int, length: Dim) -> Iterator[Axis]:

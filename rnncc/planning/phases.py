@@ -106,7 +106,7 @@ class _SharedKernel:
 
 def _rows_of(op: Operation) -> Dim | None:
     """The first axis of a kernel, if its rows can be shared out, and are not long."""
-    if not isinstance(op, Map | Reduce) or op.some_rows is not None:
+    if not isinstance(op, Map | Reduce) or op.active_rows is not None:
         return None
     kept = len(op.dims) - (op.reduced.data if isinstance(op, Reduce) else 0)
     if not kept:

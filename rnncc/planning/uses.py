@@ -134,7 +134,7 @@ def _kernel_accesses(op: Kernel) -> Iterator[Touch]:
         if op.room is not None:
             assert isinstance(op.room.owner, Buffer)
             yield _flat(op.room, True, op.room.owner.elements)
-    if (listing := op.some_rows) is not None:
+    if (listing := op.active_rows) is not None:
         yield _flat(listing.rows, False, product(op.dims[: listing.axes]) + 1)
     for value, access in zip(op.ins, op.in_accesses, strict=True):
         yield value, False, access, op.dims

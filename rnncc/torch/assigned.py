@@ -144,8 +144,8 @@ def _assigned(module: torch.nn.Module, before: Snapshot) -> list[StatePlace]:
     """Places of other tensors than the module's parameters and buffers, as they are now."""
     own = {id(x) for x in (*module.parameters(), *module.buffers())}
     places = before.assigned()
-    found = ((place, tensors_of(place.value)) for place in places)
-    return [place for place, xs in found if not xs or any(id(x) not in own for x in xs)]
+    tensors_by_place = ((place, tensors_of(place.value)) for place in places)
+    return [place for place, xs in tensors_by_place if not xs or any(id(x) not in own for x in xs)]
 
 
 def _is_weights_again(place: StatePlace) -> bool:

@@ -160,25 +160,25 @@ class _Gradients(_Call):
 
     def _made(self, once: bool) -> TorchNet:
         seeded = [i for i, grad in enumerate(self._grads) if grad is not None]
-        wanted = [i for i, is_wanted in enumerate(self._wanted) if is_wanted]
-        return self._of.net.gradients(seeded, wanted, once)
+        sources = [i for i, is_wanted in enumerate(self._wanted) if is_wanted]
+        return self._of.net.gradients(seeded, sources, once)
 
     def compute(self, tensors: _Tensors) -> Iterable[torch.Tensor]:
         count = len(self._wanted)
         seeds = iter(tensors[count:])
         grads = [None if grad is None else next(seeds) for grad in self._grads]
         gradients = self._of.gradients(tensors[:count], grads, self._wanted)
-        found = [grad for grad in gradients if grad is not None]
-        if self._leaves_out() and _has_nan(found):
+        results = [grad for grad in gradients if grad is not None]
+        if self._leaves_out() and _has_nan(results):
             return self._made(once=True).infer(tensors)
-        return found
+        return results
 
     def _leaves_out(self) -> bool:
         """Whether there are outputs without a gradient. Code that was made for all takes zeros for
         theirs, and zero times an infinite slope is NaN, which would be in what others share with
         them; in PyTorch nothing comes from there."""
-        given = zip(self._grads, self._of.net.sources, strict=True)
-        return any(grad is None and sources for grad, sources in given)
+        seeds = zip(self._grads, self._of.net.sources, strict=True)
+        return any(grad is None and sources for grad, sources in seeds)
 
     def without_gradient(self, requested: Collection[int]) -> Iterable[int]:
         """None that are known yet: they have gradients of zeros."""

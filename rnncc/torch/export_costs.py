@@ -45,10 +45,10 @@ class _UsersLines:
     def summary() -> StackSummary:
         """The user's frames, and those of any `forward`: PyTorch begins at the outermost one."""
         frame: FrameType | None = sys._getframe(1)
-        found = list[FrameSummary]()
+        frames = list[FrameSummary]()
         while frame is not None:
             path, name = frame.f_code.co_filename, frame.f_code.co_name
             if name == "forward" or is_of_users(path):
-                found.append(FrameSummary(path, frame.f_lineno, name, lookup_line=False))
+                frames.append(FrameSummary(path, frame.f_lineno, name, lookup_line=False))
             frame = frame.f_back
-        return StackSummary(reversed(found))
+        return StackSummary(reversed(frames))

@@ -90,12 +90,12 @@ class Snapshot:
     def assigned(self) -> list[StatePlace]:
         """Where tensors are that were put there since then, parameters and buffers aside; and where
         there are other numbers."""
-        found = [place for place, _ in self._differing() if not place.in_place]
+        places = [place for place, _ in self._differing() if not place.in_place]
         for owner, before in self._held.values():
             entries = _entries(owner).items()
             numbers = {key: value for key, (value, _) in entries if isinstance(value, int | float)}
-            found += [StatePlace(owner, k) for k, x in numbers.items() if before.get(k) != (x, 0)]
-        return [place for place in found if not _is_registered(place)]
+            places += [StatePlace(owner, k) for k, x in numbers.items() if before.get(k) != (x, 0)]
+        return [place for place in places if not _is_registered(place)]
 
     def _differing(self) -> Iterator[tuple[StatePlace, bool]]:
         """Where there are other tensors, or changed ones, and whether nothing was there before."""

@@ -30,10 +30,10 @@ _theirs: Any = vars(_lifting).get(_NAME)
 def _lifted(module: GraphModule, signature: Any, attributes: Any) -> dict[str, Any]:
     """PyTorch's constants of a graph; which parameters' data they are is noted."""
     nodes = module.graph.find_nodes(op="get_attr") if keeping_parameters else []
-    found = [getattr(module, node.target, None) for node in nodes]
+    lifted = [getattr(module, node.target, None) for node in nodes]
     parameters = {
         memory: p
-        for p in found
+        for p in lifted
         if isinstance(p, torch.nn.Parameter) and p.numel() and (memory := _memory(p))
     }
     constants: dict[str, Any] = _theirs(module, signature, attributes)

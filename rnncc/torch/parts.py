@@ -74,4 +74,4 @@ def _shared(modules: Iterable[torch.nn.Module]) -> list[list[tuple[torch.nn.Modu
         for name, tensor in own:
             if isinstance(tensor, torch.Tensor):
                 places.setdefault(id(tensor), []).append((module, name))
-    return [found for found in places.values() if len(found) > 1]
+    return [owners for owners in places.values() if len(owners) > 1]

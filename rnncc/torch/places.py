@@ -63,8 +63,8 @@ def _in_slot(owner: Any, key: str) -> Any:
 
 def is_slot(kind: type, key: str) -> bool:
     """Whether objects of a class have an attribute outside of their dict."""
-    found = next((k.__dict__[key] for k in kind.__mro__ if key in k.__dict__), None)
-    return isinstance(found, MemberDescriptorType)
+    member = next((k.__dict__[key] for k in kind.__mro__ if key in k.__dict__), None)
+    return isinstance(member, MemberDescriptorType)
 
 
 def leaves_of(value: Any) -> tuple[Any, ...] | None:
@@ -74,12 +74,12 @@ def leaves_of(value: Any) -> tuple[Any, ...] | None:
         return None
     if not isinstance(value, (*_DICTS, *_LISTS, *_SETS, np.ndarray)):
         return ()
-    found = list[Any]()
+    leaves = list[Any]()
     for leaf in _flat(value):
-        if len(found) == MOST_LEAVES:
+        if len(leaves) == MOST_LEAVES:
             return None
-        found.append(leaf)
-    return tuple(found)
+        leaves.append(leaf)
+    return tuple(leaves)
 
 
 def _flat(value: Any) -> Iterator[Any]:
@@ -104,8 +104,8 @@ def is_equal(now: Any, value: Any, leaves: tuple[Any, ...]) -> bool:
     """Whether what stands somewhere is what stood there, with its leaves."""
     if not leaves:
         return is_alike(now, value)
-    found = leaves_of(now)
-    return found is not None and len(found) == len(leaves) and all(map(is_alike, found, leaves))
+    others = leaves_of(now)
+    return others is not None and len(others) == len(leaves) and all(map(is_alike, others, leaves))
 
 
 def is_alike(one: Any, other: Any) -> bool:
@@ -129,7 +129,7 @@ def name_of(owner: Any) -> tuple[str, str] | None:
 
 def owner_of(name: tuple[str, str]) -> Any:
     """What has this name in this process, nothing if there is none."""
-    found: Any = sys.modules.get(name[0], NOTHING)
+    owner: Any = sys.modules.get(name[0], NOTHING)
     for part in filter(None, name[1].split(".")):
-        found = vars(found).get(part, NOTHING) if hasattr(found, "__dict__") else NOTHING
-    return found
+        owner = vars(owner).get(part, NOTHING) if hasattr(owner, "__dict__") else NOTHING
+    return owner

@@ -328,13 +328,13 @@ def _open_or_fixed(
 
 def _leaves(tree: Any, name: str, optional: bool = False) -> list[torch.Tensor]:
     """The tensors in a tree; `optional`: None may stand in the place of some."""
-    found: list[Any] = [x for x in leaves(make_known(tree)) if x is not None or not optional]
-    for leaf in found:
+    tensors: list[Any] = [x for x in leaves(make_known(tree)) if x is not None or not optional]
+    for leaf in tensors:
         if not isinstance(leaf, torch.Tensor):
             what = f"{name}: {type(leaf).__name__} {leaf!r:.40} stands where a tensor should"
             raise CompileError("", what, "torch.tensor(n), for a number that steps count")
         check_tensor(leaf)
-    return found
+    return tensors
 
 
 def _device(xs: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> torch.device:

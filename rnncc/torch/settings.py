@@ -138,9 +138,9 @@ def copied(x: torch.Tensor, memo: dict[int, Any]) -> torch.Tensor:
 class _Numbers(TorchFunctionMode):
     """Keeps the tensors whose values code takes for numbers, and these."""
 
-    def __init__(self, found: list[tuple[torch.Tensor, str]]) -> None:
+    def __init__(self, read: list[tuple[torch.Tensor, str]]) -> None:
         super().__init__()
-        self._found = found
+        self._read = read
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function."""
@@ -150,9 +150,9 @@ class _Numbers(TorchFunctionMode):
         return result
 
     def _keep(self, x: torch.Tensor) -> None:
-        known = any(x is tensor for tensor, _ in self._found)
+        known = any(x is tensor for tensor, _ in self._read)
         if not known and x.numel() <= MOST_LEAVES and x.device.type != "meta":
-            self._found.append((x, repr(x.tolist())))  # NaN is equal to itself then
+            self._read.append((x, repr(x.tolist())))  # NaN is equal to itself then
 
 
 class _Quick:

@@ -37,10 +37,10 @@ def leaves_given_tensors(also_held: bool) -> bool:
 
 def counts() -> bool:
     """Whether the code that is being compiled now leaves numbers in objects that were there."""
-    found = list[Any]()
+    variables = list[Any]()
     for part in _changed_parts(_output_graph()):
-        VariableTracker.visit(found.append, part)
-    constants = (x.value for x in found if isinstance(x, ConstantVariable))
+        VariableTracker.visit(variables.append, part)
+    constants = (x.value for x in variables if isinstance(x, ConstantVariable))
     return any(isinstance(x, int | float) for x in constants)
 
 

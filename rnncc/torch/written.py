@@ -64,8 +64,8 @@ def with_copies(module: GraphModule) -> tuple[GraphModule, Written | None]:
             for node in own.graph.find_nodes(op="call_function", target=norm):
                 _name_statistics(editor, node)
     places = own.graph.find_nodes(op="placeholder")
-    found = {_memory(x): node for node in own.graph.nodes if (x := changed_by(node)) is not None}
-    changed = [i for i, place in enumerate(places) if _memory(place) in found]
+    writers = {_memory(x): node for node in own.graph.nodes if (x := changed_by(node)) is not None}
+    changed = [i for i, place in enumerate(places) if _memory(place) in writers]
     if not changed:
         return module, None
     output = own.graph.output_node()
@@ -77,7 +77,7 @@ def with_copies(module: GraphModule) -> tuple[GraphModule, Written | None]:
         if type_of(value_of(results[i])) != type_of(value_of(places[number])):
             what = "part of a tensor that is changed in place is a result"
             raise CompileError(location(results[i]), what)
-    copies = [_copy_of(editor, places[i], places[-1], found) for i in changed]
+    copies = [_copy_of(editor, places[i], places[-1], writers) for i in changed]
     output.args = ((*output.args[0], *copies),)  # pyright: ignore
     own.recompile()
     return own, Written(changed, same)

@@ -16,7 +16,7 @@ from rnncc.kern.program import KernelProgram
 from rnncc.lowering.lower import lower
 from rnncc.options import Options
 from rnncc.planning.layout import plan
-from tests import compiling
+from tests import compiling, draw
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.golden import Arrays
@@ -42,7 +42,12 @@ def examples(count: int) -> settings:
     # shrinking compiles hundreds of programs; a failure's own program says enough
     phases = [Phase.explicit, Phase.reuse, Phase.generate]
     slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
-    return settings(max_examples=count, deadline=None, phases=phases, suppress_health_check=slow)
+    return settings(
+        max_examples=draw.examples(count),
+        deadline=None,
+        phases=phases,
+        suppress_health_check=slow,
+    )
 
 
 def as_it_is(program: Program) -> KernelProgram:

@@ -98,7 +98,7 @@ def check(
 def test_products_take_the_rows_that_are_needed(kind: str, form: str) -> None:
     kernels = lowered(masked(kind, form, UNITS, WIDTH))
     products = [op for op in kernels.func.walk() if isinstance(op, Gemm)]
-    assert products and all(op.some_rows is not None for op in products)
+    assert products and all(op.active_rows is not None for op in products)
 
 
 @pytest.mark.parametrize("kind", STATES)
@@ -202,7 +202,7 @@ def test_a_known_batch_of_one(kind: str, form: str) -> None:
     program, (bare, _) = masked(kind, form, UNITS, WIDTH, batch=1), pair(kind, form)
     kernels = lowered(program)
     products = [op for op in kernels.func.walk() if isinstance(op, Gemm)]
-    assert products and all(op.some_rows is not None for op in products)
+    assert products and all(op.active_rows is not None for op in products)
     one, sizes = Bare(kernels, resolve_target()), {"T": 6, "N": 1}
     for length in (0, 1, 4, 6):
         inputs = inputs_of(program, sizes, [length], length)

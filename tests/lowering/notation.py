@@ -121,9 +121,9 @@ def _kernel(op: Kernel, names: Names) -> str:
     ]
     domain = ", ".join(f"{axis} in {size}" for axis, size in zip(AXES, dims[:kept], strict=False))
     rows = ""
-    if op.some_rows is not None:
-        rows = f" of {names[op.some_rows.rows]}" if op.some_rows.where else ""
-        rows = rows or f" not of {names[op.some_rows.rows]}"
+    if op.active_rows is not None:
+        rows = f" of {names[op.active_rows.rows]}" if op.active_rows.where else ""
+        rows = rows or f" not of {names[op.active_rows.rows]}"
     return f"{op.name.removeprefix('kern.')} {domain}{rows}: {'; '.join(outs)}"
 
 

@@ -19,6 +19,7 @@ from rnncc.errors import NetError
 from rnncc.netdef import NetDef, OperatorDef, load, parse_text
 from rnncc.netdef.drawing import MOST, draw, graphviz, layout
 from rnncc.netdef.drawing.order import ordered
+from tests.draw import examples
 from tests.golden import FILES, GOLDEN
 
 ATTENTION = GOLDEN / "caffe2/attention_regular/net.pb"
@@ -236,7 +237,7 @@ def graphs(draw: st.DrawFn) -> tuple[list[tuple[float, float]], list[tuple[int, 
     return sizes, sorted((a, b) for a, b in pairs if a < b)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(graphs())
 def test_any_graph(graph: tuple[list[tuple[float, float]], list[tuple[int, int]]]) -> None:
     sizes, edges = graph

@@ -74,8 +74,18 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return clone
 
 
+def beside(venv: Path) -> Path:
+    """The Python of a new environment that sees what is installed here."""
+    run(sys.executable, "-m", "venv", "--without-pip", venv, cwd=venv.parent)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    (packages / "beside.pth").write_text(sysconfig.get_paths()["purelib"])
+    return venv / "bin/python"
+
+
 @pytest.fixture(scope="module")
 def dist(clone: Path) -> Path:
+    if not EVERYWHERE:
+        beside(clone / ".venv")  # one with a pip of its own takes three seconds
     run("make", "dist", f"PYTHON={sys.executable}", cwd=clone)
     return clone / "dist"
 
@@ -89,12 +99,9 @@ def test_what_is_made(dist: Path) -> None:
 
 def test_it_works_where_it_is_installed(dist: Path, tmp_path: Path) -> None:
     """In an environment of this Python, which sees what is installed beside rnncc here."""
-    run(sys.executable, "-m", "venv", "--without-pip", "venv", cwd=tmp_path)
-    python = tmp_path / "venv/bin/python"
+    python = beside(tmp_path / "venv")
     pip = sys.executable, "-m", "pip", "--python", python
     run(*pip, "install", "-q", "--no-deps", *dist.glob("*.whl"), cwd=tmp_path)
-    (packages,) = tmp_path.glob("venv/lib/python*/site-packages")
-    (packages / "beside.pth").write_text(sysconfig.get_paths()["purelib"])
     demonstrate(python.parent, tmp_path)
 
 

@@ -13,10 +13,11 @@ from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import NetPass
 from rnncc.options import Options
+from tests import draw
 from tests.compiling import optimise
 
 quick = settings(
-    max_examples=15,
+    max_examples=draw.examples(15),
     deadline=None,
     suppress_health_check=[
         HealthCheck.too_slow,

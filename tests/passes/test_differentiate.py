@@ -17,6 +17,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops import elementwise, functions, linear, shape
 from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.source import Fill
 from rnncc.ir.program import Program
 from rnncc.passes.differentiate import differentiate
 from rnncc.passes.simplify import Simplify
@@ -95,6 +96,23 @@ def test_unasked_gradients_cost_nothing() -> None:
     assert count(back.body.block)["matmul"] == 1
     [only] = loops_of(differentiate(small(), ["twice"], ["x", "h", "w"]))
     assert len(only.ys) == 1  # nothing is saved, nothing runs back
+
+
+@pytest.mark.parametrize("gate", [None, 2])
+def test_behind_a_gate_a_sum_of_gradients_goes_on_from_what_there_is(gate: int | None) -> None:
+    """What a conditional that does not run hands on is then no array of zeros, to be added."""
+    b = Builder.net("conditional")
+    x, w = b.input("x", [3]), b.param("w", [3])
+    runs = b.input("runs", [1], "i1")
+
+    def body(b: Builder, ks: list[Value], carry: list[Value], rows: list[Value]) -> Any:
+        return [b.mul(carry[0], ks[0])], []
+
+    [last], _ = b.scan([w], [x], [runs], body, gate=gate)
+    both = differentiate(b.finish({"y": b.mul(last, w)}), ["y"], ["w"])
+    _, back = loops_of(both)
+    assert count(both.net.body.block)["add"] == (gate is None)
+    assert isinstance(back.inits[-1].owner, Fill) == (gate is None)
 
 
 def test_gradient_without_dependence_is_zero() -> None:

@@ -10,8 +10,10 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
+from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of
 from rnncc.passes.canonicalize import RULES, Canonicalize
 from rnncc.passes.cse import Cse
 from rnncc.passes.dce import Dce
@@ -241,6 +243,20 @@ def test_directions_of_a_layer_are_joined_in_the_order_in_which_the_next_one_rea
     assert_same_meaning(program, applied(Simplify()))
     Simplify().rewrite(program.net)
     assert count(program.net.body.block)["transpose"] == left
+
+
+@pytest.mark.parametrize("windows", [False, True])
+def test_columns_of_a_product_are_a_product_by_fewer_where_rows_are_windows(windows: bool):
+    """A matrix that other products read stays in one piece, and is packed once."""
+    b = Builder.net("columns")
+    x = b.input("x", ("N", 8, 2) if windows else ("N", 3, 3, 2))
+    rows = b.windows(x, 1, 0, 3, 2, 3) if windows else x
+    product = b.matmul(b.reshape(rows, ("N", 3, 6)), b.param("w", (6, 4)))
+    program = b.finish({"y": b.slice(product, 2, 0, 3)})
+    assert_same_meaning(program, applied(Simplify()))
+    Simplify().rewrite(program.net)
+    [matmul] = (op for op in program.net.walk() if isinstance(op, Matmul))
+    assert (dims_of(matmul.b)[1] == 3) == windows
 
 
 def test_reshapes_of_nothing_stay_below_slices():

@@ -71,7 +71,9 @@ def test_small_calls_take_one_thread(taken: list[int]) -> None:
     assert not taken
 
 
+@pytest.mark.slow
 def test_a_forked_process_has_threads_of_its_own(tmp_path: Path) -> None:
+    """Slow, as PyTorch is loaded once more; that the pool has is shown in runtime/test_pool.py."""
     script = tmp_path / "script.py"
     script.write_text(FORK)
     command = [sys.executable, script]

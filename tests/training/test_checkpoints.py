@@ -171,6 +171,23 @@ def test_nothing_but_the_carry_is_kept() -> None:
     ]
 
 
+def test_what_joins_two_directions_is_computed_outside_of_the_runs_of_either() -> None:
+    """Within the runs of one, backward would read the whole sequence of the other once more."""
+    b = Builder.net("directions")
+    x, w, start = b.input("x", ["T", "N", 3]), b.param("w", [3, 3]), b.fill(0.0, ["N", 3])
+
+    def step(b: Builder, consts: list, carry: list, rows: list) -> tuple[list, list]:
+        state = b.tanh(b.add(rows[0], b.matmul(carry[0], consts[0])))
+        return [state], [state]
+
+    forth, back = (b.scan([w], [start], [x], step, reverse=way)[1][0] for way in (False, True))
+    joined = b.tanh(b.mul(forth, back))
+    _, cut = phases_of(b.finish({"y": joined}, {"w": np.eye(3, dtype=np.float32)}), (4,))
+    lengths = sorted(str(dims_of(cut.backward.net.inputs[name])[0]) for name in cut.saved)
+    assert lengths == ["T", "T", "T/4", "T/4"]
+    assert cut.kept == ["kept:y"]
+
+
 @pytest.mark.parametrize("name", ["lstm_two_layers", "lstm_bidirectional", "attention_recurrent"])
 def test_planned_memory(name: str) -> None:
     """Kernels over poisoned memory at the planned offsets, and hardly more than lives at once."""

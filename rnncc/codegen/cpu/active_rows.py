@@ -22,7 +22,7 @@ class RowList:
     """
 
     def __init__(self, emit: CpuEmit, op: Kernel, dims: Sequence[Dim], listed: Pointer) -> None:
-        listing = op.some_rows
+        listing = op.active_rows
         assert listing is not None
         self.emit, self.dims = emit, dims
         chosen = emit.load_number(listed)

@@ -66,12 +66,12 @@ def step_cycles(library: Library, assembly: str, sizes: Mapping[str, int]) -> di
     Args:
         assembly: the library's, where functions of elements stand.
     """
-    found: Counter[str] = Counter()
-    _Counting(library.name, assembly, found).block(
+    cycles: Counter[str] = Counter()
+    _Counting(library.name, assembly, cycles).block(
         library.programs["step"].func.body.block, dict(sizes), 1
     )
     names = ("products", "functions", "elements")
-    return {**{name: found[name] for name in names}, "call": START}
+    return {**{name: cycles[name] for name in names}, "call": START}
 
 
 def straight_cycles(assembly: str, label: str) -> int | None:
@@ -93,8 +93,8 @@ def instruction_cycles(name: str, operands: str) -> int:
 class _Counting:
     """Cycles as they add up; `name` is the library's."""
 
-    def __init__(self, name: str, assembly: str, found: Counter[str]) -> None:
-        self.name, self.assembly, self.found = name, assembly, found
+    def __init__(self, name: str, assembly: str, cycles: Counter[str]) -> None:
+        self.name, self.assembly, self.cycles = name, assembly, cycles
 
     def block(self, block: Block, sizes: dict[str, int], times: int) -> None:
         """Of kernels that run so often, one after another."""
@@ -127,7 +127,7 @@ class _Counting:
             cycles = panels * depth * (LOAD + vectors * (LOAD + MULTIPLY_ADD) + 1 + LOOP)
         behind = op.slots.data * SCALED if dtype == "i8" else 0
         cycles += depth * ROUNDED if behind else 0
-        self.found["products"] += rows * (cycles + panels * PANEL)
+        self.cycles["products"] += rows * (cycles + panels * PANEL)
         self.points(op, sizes, times, behind)
 
     def points(self, op: Kernel, sizes: dict[str, int], times: int, more: int) -> None:
@@ -141,8 +141,8 @@ class _Counting:
             for o in inner
             if cost_of(o) == Cost.ARITHMETIC
         )
-        self.found["functions"] += points * slow
-        self.found["elements"] += points * (touched * TOUCH + plain + more)
+        self.cycles["functions"] += points * slow
+        self.cycles["elements"] += points * (touched * TOUCH + plain + more)
 
     def function(self, op: Elementwise) -> int:
         if cost_of(op) == Cost.ROOT:
@@ -153,7 +153,7 @@ class _Counting:
     def moved(self, op: Operation, sizes: dict[str, int], times: int) -> None:
         """What only moves elements; sums of outer products are products too."""
         for _, _, _, dims in data_accesses(op):
-            self.found["elements"] += times * product(dims).evaluate(sizes) * (TOUCH + LOOP)
+            self.cycles["elements"] += times * product(dims).evaluate(sizes) * (TOUCH + LOOP)
         if isinstance(op, Contract):
             terms = product(op.sizes).evaluate(sizes)
-            self.found["products"] += times * terms * (2 * LOAD + MULTIPLY_ADD)
+            self.cycles["products"] += times * terms * (2 * LOAD + MULTIPLY_ADD)

@@ -90,7 +90,7 @@ def _emit_nest(emit: CpuEmit, op: Map, nest: Nest, pointers: list[Pointer]) -> N
 
 def _emit_listed(emit: CpuEmit, op: Map, pointers: list[Pointer], rows: Pointer) -> None:
     """Loops over listed rows, and inside over what is left of the domain."""
-    listing = op.some_rows
+    listing = op.active_rows
     assert listing is not None
     outer, inner = split_nest(op, [*op.in_accesses, *op.out_accesses], listing.axes)
     code = _MapCode(emit, op, joined(outer, inner), pointers)
@@ -293,12 +293,12 @@ class _Interleaved:
     ) -> list[Value]:
         emit, b = self.emit, self.emit.b
         start = b.add(first, b.mul(i, I64(lanes)))
-        found = [
+        by_point = [
             part.values(state, start, lanes, None)
             for part, state in zip(self.parts, states, strict=True)
         ]
-        for number, place in enumerate(found[0][1]):
-            vectors = _interleaved(b, [values[number] for values, _ in found])
+        for number, place in enumerate(by_point[0][1]):
+            vectors = _interleaved(b, [values[number] for values, _ in by_point])
             for n, vector in enumerate(vectors):
                 emit.store(vector, emit.at(place, I64(n * lanes)), lanes)
         return []

@@ -69,7 +69,7 @@ class ReduceCode:
 
     def over_rows(self, listed: Pointer | None) -> None:
         """Rows by themselves, or some at a time where they share what they read."""
-        emit, dims, listing = self.emit, self.op.dims, self.op.some_rows
+        emit, dims, listing = self.emit, self.op.dims, self.op.active_rows
         outer = dims[: self.totals.kept - 1] if self.totals.across else dims[: self.totals.kept]
         if self.folds_together:
             outer, body = outer[:-1], self._neighbours

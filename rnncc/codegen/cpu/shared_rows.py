@@ -67,7 +67,7 @@ def folds_together(op: Reduce, kept: int, lanes: int) -> bool:
     """Whether there may be a vector of neighbouring results, each of a known number of terms."""
     # Only float sums are worth it: 15 additions of vectors fold 16 results instead of 64. Each is
     # still folded in the order that it has alone, so that no bit changes.
-    if op.kind.data != "sum" or dtype_of(op.yields[0]) not in FLOATS or op.some_rows is not None:
+    if op.kind.data != "sum" or dtype_of(op.yields[0]) not in FLOATS or op.active_rows is not None:
         return False
     if kept < 2 or op.reduced.data != 1 or op.out_accesses[0].strides[kept - 1] != 1:
         return False
@@ -88,7 +88,7 @@ def rows_together(target: Core, op: Reduce, kept: int, unrolled: bool) -> int:
         unrolled: whether taps are written one by one.
     """
     row = kept - 2
-    if row < 0 or op.some_rows is not None:
+    if row < 0 or op.active_rows is not None:
         return 1
     if unrolled:
         return _windows_together(target, op, row)

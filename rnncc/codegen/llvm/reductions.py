@@ -32,7 +32,7 @@ class Lanes(Enum):
 def lanes_of(op: Reduce) -> Lanes:
     """Lanes run along the last axis that is kept, where memory is dense along it, or nearly so;
     else along the last reduced axis, where that is dense and the order is free."""
-    kept, listing = len(op.dims) - op.reduced.data, op.some_rows
+    kept, listing = len(op.dims) - op.reduced.data, op.active_rows
     reads, [written] = op.in_accesses, op.out_accesses
     across = kept > 0 and written.strides[kept - 1] == 1 and _near(reads, kept - 1)
     if across and (listing is None or listing.axes < kept):  # listed rows are far apart

@@ -36,7 +36,7 @@ class KernelRows:
     ) -> None:
         self.emit, self.axes = emit, axes
         own = [Access(a.offset, a.strides[:axes]) for a in accesses]
-        listing = op.some_rows
+        listing = op.active_rows
         if listed is None or listing is None:
             apart = [axis for axis in indexed_axes(op) if axis < axes]
             self.nest = make_nest(op.dims[:axes], own, apart)

@@ -96,7 +96,7 @@ def domain_text(op: Operation) -> str:
 def _rows(op: Kernel, names: Mapping[SSAValue, str]) -> tuple[list[tuple[str, str]], list[str]]:
     """The loops over a domain's first axes where only listed rows are computed, and what they set:
     all axes that a row's number runs over; of other kernels, nothing."""
-    listing = op.some_rows
+    listing = op.active_rows
     if listing is None:
         return [], []
     rows, dims = names[listing.rows], op.dims[: listing.axes]
@@ -119,7 +119,7 @@ def _over(
 ) -> list[str]:
     """Loops over a domain's first axes."""
     listed, decoded = _rows(op, names)
-    first = op.some_rows.axes if op.some_rows is not None else 0
+    first = op.active_rows.axes if op.active_rows is not None else 0
     plain = [(c.axis(a), c.factor(op.dims[a])) for a in range(first, axes)]
 
     def inner() -> list[str]:

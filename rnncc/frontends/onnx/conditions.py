@@ -89,13 +89,13 @@ def conditions_of(names: KnownNames, name: str, comparisons_only: bool = False) 
 
 
 def _parts(
-    names: KnownNames, name: str, outcome: bool, found: Conditions
+    names: KnownNames, name: str, outcome: bool, conditions: Conditions
 ) -> Iterable[tuple[str, bool]]:
-    """The bools that decide whether one is as wanted; what is none of bools is added to `found`."""
+    """The bools that decide whether one is as wanted; others are added to `conditions`."""
     value, op = names.value(name), names.writer(name)
     numbers = None if value is None else value.numbers
     if numbers is not None:
-        found.formulas += [] if bool(numbers.all()) == outcome else [Dim.of(-1)]
+        conditions.formulas += [] if bool(numbers.all()) == outcome else [Dim.of(-1)]
         return ()
     kind = op.op_type if op is not None and op.domain in ("", "ai.onnx") else ""
     if op is not None and len(op.input) < (2 if kind in COMPARISONS else 1):
@@ -110,7 +110,7 @@ def _parts(
     compared = COMPARISONS[kind] if outcome else OPPOSITES.get(COMPARISONS[kind])
     if compared is None:
         raise Unproven
-    found.compare(compared, *(names.value(side) for side in op.input[:2]))
+    conditions.compare(compared, *(names.value(side) for side in op.input[:2]))
     return ()
 
 

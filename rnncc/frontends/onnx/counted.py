@@ -90,9 +90,9 @@ def within_most(n: Node, rows: Partial) -> Partial:
 def most_counted(n: Node, number: SSAValue) -> Dim | None:
     """The most that a number may be, if it counts rows, or what is true in a tensor of bools; else
     what the user gives as the most."""
-    found = _most_seen(n, number)
-    if found is not None or n.scope.model.training or decided_size(n, number) is not None:
-        return found
+    most = _most_seen(n, number)
+    if most is not None or n.scope.model.training or decided_size(n, number) is not None:
+        return most
     return n.scope.model.max_iterations
 
 

@@ -218,15 +218,15 @@ def _add_inputs(
     infos = [i for i in graph.input if i.name not in held or i.name in {*defaults, *bind}]
     tensors = [tensor for info in infos for tensor in given.tensors_of(info)]
     _check_names(tensors, model.file)
-    found, inputs = Inputs(tensors, shapes, model.file, learnt), dict[str, Value]()
-    values = {**given.values, **{name: found.bind(name, value) for name, value in bind.items()}}
+    declared, inputs = Inputs(tensors, shapes, model.file, learnt), dict[str, Value]()
+    values = {**given.values, **{name: declared.bind(name, value) for name, value in bind.items()}}
     for name in (info.name for info in tensors):
         if name in values:
             place = Location(model.file, f'input "{name}"')
-            inputs[name] = _fixed(values[name], found.dtype(name), name, place)
+            inputs[name] = _fixed(values[name], declared.dtype(name), name, place)
             continue
-        dims = defaults[name].dims if name in defaults else found.dims(name)
-        value = scope.b.input(name, dims, found.dtype(name))
+        dims = defaults[name].dims if name in defaults else declared.dims(name)
+        value = scope.b.input(name, dims, declared.dtype(name))
         model.symbols += sorted({s for d in dims for s in d.symbols} - {*model.symbols})
         model.inputs[value] = name
         model.taken.add(name)

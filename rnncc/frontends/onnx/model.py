@@ -120,9 +120,11 @@ class ModelContext:
         held = self.stored + self.tensors.outside
         return self.folded <= MAX_FOLDED_BYTES + GROWTH * held
 
-    def count_folded(self, found: Any) -> None:
+    def count_folded(self, results: Any) -> None:
         """Count what was computed at import, but for views."""
-        for result in cast(Iterable[Any], found if isinstance(found, (list, tuple)) else [found]):
+        for result in cast(
+            Iterable[Any], results if isinstance(results, (list, tuple)) else [results]
+        ):
             array: Any = result.known if isinstance(result, Value) else result
             if isinstance(array, np.ndarray) and array.base is None:
                 self.folded += cast(Array, array).nbytes
@@ -195,7 +197,7 @@ class ModelContext:
         Args:
             only_least: leave out where it is larger, if it is known to rise or to fall.
         """
-        found: list[Dim] = [formula]
+        extremes: list[Dim] = [formula]
         steps = [*filter(is_step, formula.symbols)]
         if not _is_linear(formula, steps) or any(name not in self.trip_counts for name in steps):
             return None
@@ -206,8 +208,8 @@ class ModelContext:
                 ends.pop()
             elif only_least and is_natural(-rise):
                 ends.pop(0)
-            found = [f.substitute({name: end}) for f in found for end in ends]
-        return found
+            extremes = [f.substitute({name: end}) for f in extremes for end in ends]
+        return extremes
 
     def raise_undecided(self, error: CompileError | None = None) -> None:
         """Raise what is wrong with the first size that nothing tells, if there is one; or that its

@@ -141,9 +141,9 @@ def formulas_of(b: Builder, part: SSAValue) -> list[Dim] | None:
     if dtype_of(part) != "i64" or len(sizes) > 1 or not isinstance(whole.owner, Concat):
         return None
     elements = elements_of(b, part) if sizes and sizes != (1,) else [part]
-    found = [e if isinstance(e, Dim) else formula_of(e) for e in elements]
-    known = [size for size in found if size is not None]
-    return known if len(known) == len(found) else None
+    formulas = [e if isinstance(e, Dim) else formula_of(e) for e in elements]
+    known = [size for size in formulas if size is not None]
+    return known if len(known) == len(formulas) else None
 
 
 def formula_of(value: SSAValue) -> Dim | None:

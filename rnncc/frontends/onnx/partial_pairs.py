@@ -92,11 +92,11 @@ def _built(
     n: Node, name: str, operator: OnnxOperator, inputs: Operands, views: list[list[Value | None]]
 ) -> list[Any]:
     """The outputs, along each axis as rules say; along one of them it may read rows together."""
-    plain, found, others = n.inputs, list[tuple[int, SSAValue]](), list[list[Value | None]]()
+    plain, counts, others = n.inputs, list[tuple[int, SSAValue]](), list[list[Value | None]]()
     for view in views:
         axis = RULES[name](n, view) if name in RULES and name not in _STATEFUL else None
         if isinstance(axis, int):
-            found.append((axis, count_in(n, view)))
+            counts.append((axis, count_in(n, view)))
         else:
             others.append(view)
     chosen_by_rows = name in BY_PLACES and inputs[1] is not plain[1]
@@ -109,7 +109,7 @@ def _built(
     else:
         n.inputs = plain
         values = n.results_of(operator)
-    for axis, count in found:
+    for axis, count in counts:
         values = [_counted_too(n, inputs, value, axis, count) for value in values]
     return values
 

@@ -21,10 +21,10 @@ def reshaped(n: Node, inputs: Operands) -> Partial | None:
     shapes, or some put together into one.
     """
     x = only(inputs)
-    found = None if x is None else _sizes(n, x)
-    if x is None or found is None:
+    target = None if x is None else _sizes(n, x)
+    if x is None or target is None:
         return None
-    sizes, expected = found
+    sizes, expected = target
     result = _of_sizes(n, x, sizes)
     if result is None or result.count is None or expected is None:
         return result

@@ -112,8 +112,8 @@ def _parse(onnx: Any, data: bytes, name: str) -> ModelProto:
         model.ParseFromString(data)
     except (DecodeError, RecursionError, ValueError) as error:
         what, hint = "is no ONNX model, or a damaged one", None
-        if found := kind_of(data):
-            what, hint = f"is no ONNX model but {found[0]}", found[1]
+        if kind := kind_of(data):
+            what, hint = f"is no ONNX model but {kind[0]}", kind[1]
         raise CompileError(name, what, hint) from error
     return model
 

@@ -31,12 +31,15 @@ class OperatorEntry:
 
 def entries() -> dict[str, list[OperatorEntry]]:
     """All that is supported, by family."""
-    found = {
+    by_family = {
         family: [_entry(name, operator.build.__doc__ or "") for name, operator in table.items()]
         for family, table in FAMILIES.items()
     }
     about = "As the standard defines it by other operators."
-    return {**found, "By definition": [OperatorEntry(name, about, ()) for name in BY_DEFINITION]}
+    return {
+        **by_family,
+        "By definition": [OperatorEntry(name, about, ()) for name in BY_DEFINITION],
+    }
 
 
 def _entry(name: str, doc: str) -> OperatorEntry:

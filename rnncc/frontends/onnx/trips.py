@@ -148,7 +148,7 @@ class _Body:
 
     def _find_counters(self) -> dict[int, Dim]:
         """Integers that each iteration adds the same size to, as formulas."""
-        model, found = self._n.scope.model, dict[int, Dim]()
+        model, counters = self._n.scope.model, dict[int, Dim]()
         symbols = {
             i: Dim.of(model.new_step())
             for i, value in enumerate(self._carried)
@@ -161,8 +161,8 @@ class _Body:
                 continue
             added = None if after.known is None else formula_of(after) - symbol
             if added is not None and not varies(added):
-                found[i] = formula_of(before) + added * Dim.of(self.step)
-        return found
+                counters[i] = formula_of(before) + added * Dim.of(self.step)
+        return counters
 
     def _check_counters(self) -> None:
         """Drop counters until the others follow from each other, from one iteration to the next.

@@ -28,11 +28,11 @@ def maybe_weights(n: Node, index: int) -> SSAValue | None:
 
 
 def _without_denormals(n: Node, value: Value) -> Value:
-    array, found = value.numbers, n.scope.model.weights
+    array, weights = value.numbers, n.scope.model.weights
     if array is None or value.dtype not in ("f32", "f64"):
         return value
-    if value not in found:
+    if value not in weights:
         denormal = (np.abs(array) < np.finfo(array.dtype).tiny) & (array != 0)
         whole = not denormal.any()
-        found[value] = value if whole else Value.of(np.where(denormal, 0, array), value.name)
-    return found[value]
+        weights[value] = value if whole else Value.of(np.where(denormal, 0, array), value.name)
+    return weights[value]

@@ -97,8 +97,8 @@ def _check_archive(data: bytes, where: str) -> None:
             entries = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
         what, hint = f"damaged: {error}", None
-        if found := kind_of(data):
-            what, hint = f"is {found[0]}, no program of torch.export.save", found[1]
+        if kind := kind_of(data):
+            what, hint = f"is {kind[0]}, no program of torch.export.save", kind[1]
         raise CompileError(where, what, hint) from error
     if sum(entry.file_size for entry in entries) > limit():
         raise too_large(where, limit())

@@ -56,11 +56,11 @@ def _cov(x: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = N
 
 def _corrcoef(x: Any) -> Any:
     """It is made of the other one."""
-    found = _cov(x)
-    if found.dim() == 0:
-        return found / found
-    deviations = found.diagonal().sqrt()
-    return (found / deviations.unsqueeze(1) / deviations).clamp(-1, 1)
+    covariance = _cov(x)
+    if covariance.dim() == 0:
+        return covariance / covariance
+    deviations = covariance.diagonal().sqrt()
+    return (covariance / deviations.unsqueeze(1) / deviations).clamp(-1, 1)
 
 
 ASKING: dict[Any, Any] = {

@@ -96,8 +96,8 @@ def scan_program(step: CellStep, reverse: bool) -> tuple[Program, Dtypes]:
         inner: Builder, random: Random, consts: Tensors, carry: Tensors, rows: Tensors
     ) -> tuple[Tensors, Tensors]:
         values: dict[int, Any] = known | dict(zip(step.places.held, consts, strict=True))
-        for places, found in ((step.places.rows, rows), (step.places.states, carry)):
-            values |= {at: v for at, v in zip(places, found, strict=True) if at is not None}
+        for places, values_of in ((step.places.rows, rows), (step.places.states, carry)):
+            values |= {at: v for at, v in zip(places, values_of, strict=True) if at is not None}
         inputs = [values[i] for i in range(len(step.inputs))]
         results = lower_graph(step.graph, inner, inputs, sizes, random, NESTED_LIMIT)
         _check_dtypes(step)

@@ -19,7 +19,7 @@ from rnncc.frontends.torch.spectra import istft, stft
 def decompositions() -> dict[Any, Any]:
     """How PyTorch takes operators apart, of those that have no translation."""
     known = {**torch._decomp.core_aten_decompositions(), **beside_core()}.items()
-    found = {op: function for op, function in known if translation_of(op) is None}
+    untranslated = {op: function for op, function in known if translation_of(op) is None}
     ops = torch.ops.aten
     copies = {
         ops.slice_copy.Tensor: ops.slice.Tensor,
@@ -27,7 +27,7 @@ def decompositions() -> dict[Any, Any]:
         ops.split_with_sizes_copy.default: ops.split_with_sizes.default,
     }
     own = {copy: partial(_copied_view, view) for copy, view in copies.items()}
-    return {**found, **own, ops.native_batch_norm.default: _batch_norm}
+    return {**untranslated, **own, ops.native_batch_norm.default: _batch_norm}
 
 
 @cache
@@ -134,8 +134,8 @@ def _copied_view(view: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
     """
     if all(isinstance(size, int) for size in x.shape):
         return NotImplemented
-    found = view(x, *args, **kwargs)
-    return found.clone() if isinstance(found, torch.Tensor) else [part.clone() for part in found]
+    views = view(x, *args, **kwargs)
+    return views.clone() if isinstance(views, torch.Tensor) else [part.clone() for part in views]
 
 
 def _batch_norm(

@@ -157,14 +157,14 @@ def _changed(node: Node) -> list[Node]:
     """The tensors that an operator changes."""
     if not isinstance(node.target, torch._ops.OpOverload) or not node.target._schema.is_mutable:
         return []
-    found: list[Any] = []
+    changed: list[Any] = []
     for number, argument in enumerate(node.target._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             value: Any = node.kwargs.get(argument.name)
             if value is None and number < len(node.args):
                 value = node.args[number]
-            found += value if isinstance(value, (list, tuple)) else [value]
-    return [value for value in found if isinstance(value, Node) and _is_tensor(value)]
+            changed += value if isinstance(value, (list, tuple)) else [value]
+    return [value for value in changed if isinstance(value, Node) and _is_tensor(value)]
 
 
 def _is_tensor(node: Node) -> bool:

@@ -115,12 +115,12 @@ def _copied_and_imported(
     plain = (early and not has_loops and taken_apart(early)) or decomposed(exported)
     rolled = GraphModule(plain.graph_module, copied(plain.graph))
     _share_constants(plain, rolled.graph)
-    found = roll_loops(rolled, plain=True)
-    if found.lengths:
+    rolled_plain = roll_loops(rolled, plain=True)
+    if rolled_plain.lengths:
         with suppress(CompileError):
             return _import(exported, plain, rolled, name, names, packed)
-    if found.unrolled is not None and found.unrolled[1] >= MOST_REPEATS:
-        warnings.warn(f"rnncc compiles an unrolled loop: {unrolled(found)}", stacklevel=2)
+    if rolled_plain.unrolled is not None and rolled_plain.unrolled[1] >= MOST_REPEATS:
+        warnings.warn(f"rnncc compiles an unrolled loop: {unrolled(rolled_plain)}", stacklevel=2)
     return _import(exported, plain, plain.graph_module, name, names, packed)
 
 
@@ -190,8 +190,8 @@ def _import(
     """A net from a graph that computes what a program does, with all loops that it has."""
     signature, sizes = plain.graph_signature, Sizes(names)
     b = Builder.net(name)
-    found = {node.name: node.meta.get("val") for node in plain.graph.nodes}
-    tensors = {key: val for key, val in found.items() if isinstance(val, torch.Tensor)}
+    vals = {node.name: node.meta.get("val") for node in plain.graph.nodes}
+    tensors = {key: val for key, val in vals.items() if isinstance(val, torch.Tensor)}
 
     def declare(add: Callable[..., SSAValue], key: str, tensor: torch.Tensor) -> Tensor:
         return declared(b, add, key, tensor, [sizes(size) for size in tensor.shape], key)

@@ -32,12 +32,12 @@ Lower = Callable[[Builder, Environment, Iterable[Node]], None]
 
 def backward_nodes(graph: Graph) -> set[Node]:
     """The nodes that depend on gradients that come from outside."""
-    found = set(graph.find_nodes(op="call_function", target=GRADIENT_OF))
-    for node in graph.nodes if found else ():
+    backward = set(graph.find_nodes(op="call_function", target=GRADIENT_OF))
+    for node in graph.nodes if backward else ():
         ends = node.op == "output" or node.target is WITH_GRADIENT
-        if not ends and not found.isdisjoint(node.all_input_nodes):
-            found.add(node)
-    return found
+        if not ends and not backward.isdisjoint(node.all_input_nodes):
+            backward.add(node)
+    return backward
 
 
 def lower_function(
@@ -71,13 +71,13 @@ def lower_function(
 
 def _leading_to(ends: Sequence[Node], backward: set[Node]) -> list[Node]:
     """The nodes of backward that some values are computed by, in order."""
-    found, work = set[Node](), list(ends)
+    leading, work = set[Node](), list(ends)
     while work:
         node = work.pop()
-        if node in backward and node.target is not GRADIENT_OF and node not in found:
-            found.add(node)
+        if node in backward and node.target is not GRADIENT_OF and node not in leading:
+            leading.add(node)
             work += node.all_input_nodes
-    return sorted(found)
+    return sorted(leading)
 
 
 class _Reads:

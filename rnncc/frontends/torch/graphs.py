@@ -25,10 +25,10 @@ def held_graph(node: Any) -> GraphModule | None:
     """The graph that a node names."""
     if not isinstance(node, Node) or node.op != "get_attr":
         return None
-    found: Any = node.graph.owning_module
+    owner: Any = node.graph.owning_module
     for part in str(node.target).split("."):
-        found = getattr(found, part, None)
-    return found if isinstance(found, GraphModule) else None
+        owner = getattr(owner, part, None)
+    return owner if isinstance(owner, GraphModule) else None
 
 
 def is_transform(node: Node) -> bool:

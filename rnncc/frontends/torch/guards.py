@@ -110,19 +110,19 @@ def _inputs(exported: ExportedProgram) -> dict[_Path, Any]:
     names = {spec.arg.name for spec in specs if spec.kind == InputKind.USER_INPUT}
     places = exported.graph.find_nodes(op="placeholder")
     fakes = [place.meta.get("val") for place in places if place.name in names]
-    found: dict[_Path, Any] = {("flat_args", number): x for number, x in enumerate(fakes)}
+    by_path: dict[_Path, Any] = {("flat_args", number): x for number, x in enumerate(fakes)}
     signature = exported.module_call_graph[0].signature
     if signature is None or signature.in_spec.num_leaves != len(fakes):
-        return found
+        return by_path
     args, kwargs = tree_unflatten(range(len(fakes)), signature.in_spec)
     arguments = [*args, *kwargs.values()]
     for name, argument in zip(signature.forward_arg_names or (), arguments, strict=False):
         for path, number in tree_flatten_with_path(argument)[0]:
             inner = tuple(map(_key, path))
-            found[name, *inner] = fakes[number]
+            by_path[name, *inner] = fakes[number]
             if several := _ONE_OF_SEVERAL.fullmatch(name):
-                found.setdefault((several[1], int(several[2]), *inner), fakes[number])
-    return found
+                by_path.setdefault((several[1], int(several[2]), *inner), fakes[number])
+    return by_path
 
 
 def _key(part: Any) -> Any:

@@ -106,8 +106,8 @@ def translation_of(
     if not isinstance(target, torch._ops.OpOverload):
         return None
     plain = _named(OPERATORS, target)
-    if takes_complex and (found := _named(COMPLEX, target)) is not None:
-        return partial(found, plain)
+    if takes_complex and (translation := _named(COMPLEX, target)) is not None:
+        return partial(translation, plain)
     if makes_complex:
         return _named(COMPLEX_FROM_FLOATS, target)
     return None if takes_complex else plain
@@ -276,10 +276,10 @@ def _rounded(b: Builder, node: Node, result: Any) -> Any:
     """An operator's results, those of few bits rounded or wrapped; views have been already."""
     if node.target.is_view:  # pyright: ignore
         return result
-    found = node.meta.get("val")
-    if isinstance(result, tuple) and isinstance(found, (tuple, list)):
-        return tuple(_rounded_to(b, *pair) for pair in zip(result, found, strict=False))
-    return _rounded_to(b, result, found)
+    expected = node.meta.get("val")
+    if isinstance(result, tuple) and isinstance(expected, (tuple, list)):
+        return tuple(_rounded_to(b, *pair) for pair in zip(result, expected, strict=False))
+    return _rounded_to(b, result, expected)
 
 
 def _rounded_to(b: Builder, value: Any, fake: Any) -> Any:

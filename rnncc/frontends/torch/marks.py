@@ -36,9 +36,9 @@ def choose(flag: torch.Tensor, one: torch.Tensor, other: torch.Tensor) -> torch.
 def forgotten(flag: torch.Tensor, run: Callable[[], Any]) -> Any:
     """What a run gives, which leaves nothing in the graph."""
     mark(flag, 6)
-    found = run()
+    result = run()
     mark(flag, 7)
-    return found
+    return result
 
 
 def mark_loop(

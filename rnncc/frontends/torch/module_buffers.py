@@ -23,8 +23,8 @@ def read_buffers(applies: Callable[[], bool]) -> None:
     own = kind.call_function
 
     def call_function(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        found = _asked(args) if getattr(variable, "fn", getattr) is getattr and applies() else None
-        return own(variable, tx, args, kwargs) if found is None else found
+        answer = _asked(args) if getattr(variable, "fn", getattr) is getattr and applies() else None
+        return own(variable, tx, args, kwargs) if answer is None else answer
 
     kind.call_function = call_function
 

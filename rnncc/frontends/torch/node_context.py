@@ -70,14 +70,14 @@ class NodeContext:
     @property
     def is_complex(self) -> bool:
         """Whether the result is complex; the first one, of several."""
-        found = self.node.meta.get("val")  # a check has no result
-        first = found[0] if isinstance(found, (tuple, list)) and found else found
+        val = self.node.meta.get("val")  # a check has no result
+        first = val[0] if isinstance(val, (tuple, list)) and val else val
         return isinstance(first, torch.Tensor) and first.is_complex()
 
     @property
     def _result(self) -> torch.Tensor:
-        found = self.node.meta["val"]
-        return found[0] if isinstance(found, (tuple, list)) else found
+        val = self.node.meta["val"]
+        return val[0] if isinstance(val, (tuple, list)) else val
 
     @property
     def parts(self) -> int:
@@ -195,14 +195,14 @@ def reason_of(text: str) -> str:
     text = _OPERATOR.sub("", text)
     if OF_FLAG.search(text) or text.startswith("Data-dependent branching"):
         return BRANCH
-    if found := _RAISED.search(text):
-        return found.group(1)
+    if match := _RAISED.search(text):
+        return match.group(1)
     if UNREAD_SCAN in text or "higher_order.scan" in text:
         return WITHIN_STEP
-    if found := _BUILTIN.search(text):
-        return _CALL + found.group(1)
-    if found := _GOT.search(text):
-        return found.group(1)
+    if match := _BUILTIN.search(text):
+        return _CALL + match.group(1)
+    if match := _GOT.search(text):
+        return match.group(1)
     return TAKEN_NUMBER if _TAKEN_NUMBER.search(text) else _beginning(text)
 
 

@@ -64,7 +64,7 @@ def changed_in(part: Sequence[Node], name: str) -> dict[Node, Node]:
         CompileError: it reads another one that shares memory with such a one, or it cannot be told
             what is changed.
     """
-    read, found = dict.fromkeys(reads_of(part)), dict[Node, Node]()
+    read, newest = dict.fromkeys(reads_of(part)), dict[Node, Node]()
     for node in part:
         changed = changed_by(node)
         if changed is None:
@@ -73,8 +73,8 @@ def changed_in(part: Sequence[Node], name: str) -> dict[Node, Node]:
         sources = [x for x in read if share(x, keys)]
         if changed is node or len(sources) > 1:
             refuse_change(node, name, "reads it by several names")
-        found = dict.fromkeys(sources, node) | found
-    return found
+        newest = dict.fromkeys(sources, node) | newest
+    return newest
 
 
 def refuse_change(node: Node, name: str, reason: str) -> NoReturn:

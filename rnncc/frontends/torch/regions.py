@@ -51,18 +51,18 @@ def settle_branches(module: GraphModule) -> None:
 
 def _branches_of(module: GraphModule) -> list[_Region]:
     """Those in a graph, and its loops; those within others first."""
-    open_marks, found = list[tuple[int, list[Node]]](), list[_Region]()
+    open_marks, regions = list[tuple[int, list[Node]]](), list[_Region]()
     for node in module.graph.find_nodes(op="call_function", target=MARK):
         place: Any = node.args[1]
         if place in _FIRST:
-            open_marks.append((len(found), []))
+            open_marks.append((len(regions), []))
         open_marks[-1][1].append(node)
         if place in _LAST:
             known, marks = open_marks.pop()
             if _LAST[place] is _Trial:
-                del found[known:]
-            found.append(_LAST[place](module, marks))
-    return found
+                del regions[known:]
+            regions.append(_LAST[place](module, marks))
+    return regions
 
 
 def _refuse_changes_behind(module: GraphModule, branches: Sequence[_Region]) -> None:
@@ -286,20 +286,20 @@ def _check_uses(
 
 def _operands(ways: Sequence[Sequence[Node]], results: Sequence[Sequence[Any]]) -> list[Node]:
     """What ways read, or give as it is."""
-    found = dict[Node, None]()
+    reads = dict[Node, None]()
     for way, values in zip(ways, results, strict=True):
         inside = set(way)
-        found |= dict.fromkeys((*reads_of(way), *(x for x in values if x not in inside)))
-    return [node for node in found if held_graph(node) is None]
+        reads |= dict.fromkeys((*reads_of(way), *(x for x in values if x not in inside)))
+    return [node for node in reads if held_graph(node) is None]
 
 
 def _disjoint(operands: Sequence[Node]) -> tuple[Node, ...]:
     """Operands, and copies of those that share memory with another, which PyTorch refuses."""
-    known, found = set[int](), list[Node]()
+    known, operands_apart = set[int](), list[Node]()
     for operand in operands:
-        found.append(_copy(operand) if share(operand, known) else operand)
+        operands_apart.append(_copy(operand) if share(operand, known) else operand)
         known.update(memories_of(value_of(operand)))
-    return tuple(found)
+    return tuple(operands_apart)
 
 
 def _taken(call: Node, number: int, end: Node) -> Node:

@@ -65,8 +65,8 @@ class Selections:
         """What a size is where some are those of selections."""
 
         def known(value: Any) -> Dim:
-            found = self._sizes.get(str(value)) if self._sizes else None
-            return size(value) if found is None else found
+            replacement = self._sizes.get(str(value)) if self._sizes else None
+            return size(value) if replacement is None else replacement
 
         return known
 

@@ -98,5 +98,5 @@ FUNCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
 
 def symbols_of(size: Any) -> set[str]:
     """PyTorch's symbols in a size."""
-    found = size.node.expr.free_symbols if isinstance(size, torch.SymInt) else ()
-    return {str(symbol) for symbol in found}
+    symbols = size.node.expr.free_symbols if isinstance(size, torch.SymInt) else ()
+    return {str(symbol) for symbol in symbols}

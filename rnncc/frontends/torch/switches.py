@@ -67,7 +67,7 @@ def _applications(module: GraphModule) -> list[Node]:
 
 def _function_graphs(node: Node) -> list[GraphModule]:
     """The forward and the backward of a Function that is applied."""
-    return [found for x in node.args[:2] if (found := held_graph(x)) is not None]
+    return [graph for x in node.args[:2] if (graph := held_graph(x)) is not None]
 
 
 def _switches(module: GraphModule) -> list[Node]:

@@ -173,9 +173,9 @@ def _refuse_changes(module: GraphModule) -> None:
     """What was changed in place has become a copy to an input, at the end."""
     inputs = module.graph.find_nodes(op="placeholder")
     copies = module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
-    found = [node for node in copies if node.args[0] in inputs]
-    if found:
+    changes = [node for node in copies if node.args[0] in inputs]
+    if changes:
         what = "a tensor that is given from outside is changed in place"
-        error = KeepsTensors(location(found[0].args[1]), what, "return it as part of the state")
-        error.changed = [inputs.index(node.args[0]) for node in found]
+        error = KeepsTensors(location(changes[0].args[1]), what, "return it as part of the state")
+        error.changed = [inputs.index(node.args[0]) for node in changes]
         raise error

@@ -32,15 +32,15 @@ def most_iterations(inits: Any, going: GraphModule, step: GraphModule) -> int | 
     """
     loop = _LoopBody(step, len(inits))
     carried = dict(zip(going.graph.find_nodes(op="placeholder"), range(len(inits)), strict=False))
-    found = list[int]()
+    bounds = list[int]()
     for part in loop.parts(results_of(going)[0], _AND):
         if part in carried:
-            found += loop.bounds_by_flag(loop.results[carried[part]], inits)
+            bounds += loop.bounds_by_flag(loop.results[carried[part]], inits)
         elif (limit := _limit(part, _BELOW)) is not None and (
             n := loop.origin(limit[0])
         ) in carried:
-            found += loop.bound(inits, carried[n], 0, *limit[1:])
-    return min(found, default=None)
+            bounds += loop.bound(inits, carried[n], 0, *limit[1:])
+    return min(bounds, default=None)
 
 
 class _LoopBody:
@@ -78,17 +78,17 @@ class _LoopBody:
 
     def bounds_by_flag(self, flag: Any, inits: Any) -> list[int]:
         """By what makes a flag false, without which the loop goes on."""
-        found, branch = list[tuple[Any, Any, int]](), self._branch(flag)
+        limits, branch = list[tuple[Any, Any, int]](), self._branch(flag)
         while branch is not None:
             call, number = branch
             if _number(self.origin(self._way(call, 0)[number])) != 0:
                 break
             self._taken[call] = 1
             ends = list(self.parts(call.args[0], _OR))
-            found += [limit for end in ends if (limit := _limit(end, _OPPOSITE)) is not None]
+            limits += [limit for end in ends if (limit := _limit(end, _OPPOSITE)) is not None]
             branch = self._branch(self._way(call, 1)[number])
         bounds = list[int]()
-        for node, limit, equal in found:
+        for node, limit, equal in limits:
             for index, counter in enumerate(self._carried):
                 if (offset := self._least(node, counter)) is not None:
                     bounds += [n + 1 for n in self.bound(inits, index, offset, limit, equal)]
@@ -122,8 +122,8 @@ class _LoopBody:
             return None
         call, number = branch
         ways = [self._taken[call]] if call in self._taken else [0, 1]
-        found = [self._least(self._way(call, way)[number], counter) for way in ways]
-        return None if None in found else min(found)
+        bounds = [self._least(self._way(call, way)[number], counter) for way in ways]
+        return None if None in bounds else min(bounds)
 
     def _branch(self, node: Any) -> tuple[Any, Any] | None:
         """The branch, and which result of it, that a node is."""

@@ -168,18 +168,18 @@ class Questions(TorchFunctionMode):
             check(name, lambda: location(name))
         if name == "data":  # reading it leaves no mark in a graph
             return args[0].detach()
-        found = func(*args, **(kwargs or {}))
-        if name in CALLS and _has_float(found):
+        result = func(*args, **(kwargs or {}))
+        if name in CALLS and _has_float(result):
             frame = asking_frame(sys._getframe(1))
             note_taken(frame.f_code, list(frame.f_code.co_positions())[frame.f_lasti // 2])
-        return found
+        return result
 
 
-def _has_float(found: Any) -> bool:
+def _has_float(result: Any) -> bool:
     """Whether a number is one of the run, or the first one of a list is."""
-    while isinstance(found, list) and found:
-        found = found[0]
-    return isinstance(found, torch.SymFloat)
+    while isinstance(result, list) and result:
+        result = result[0]
+    return isinstance(result, torch.SymFloat)
 
 
 _without_questions: Any = _make_temp_remove_mode_context_manager(Questions)

@@ -290,9 +290,9 @@ def _has_counter(key: Any, others: bool = True) -> bool:
     key = key.realize()
     entries = [e.realize() for e in (key.items if isinstance(key, TupleVariable) else [key])]
     tensors = [e for e in entries if isinstance(e, TensorVariable)]
-    found = [e for e in tensors if counters.is_counter(e.as_proxy().node.meta["example_value"])]
+    counting = [e for e in tensors if counters.is_counter(e.as_proxy().node.meta["example_value"])]
     plain = sum(isinstance(e, ConstantVariable | SliceVariable) for e in entries)
-    return bool(found) and (others or len(found) == 1 == len(entries) - plain)
+    return bool(counting) and (others or len(counting) == 1 == len(entries) - plain)
 
 
 def _check_question(variable: Any, tx: Any, name: str, *_: Any) -> None:

@@ -42,6 +42,8 @@ def find_cluster(
 
 def _foreign(ops: Sequence[Operation], local: Collection[Operation], length: Dim) -> set[Operation]:
     """Ops that read sequences of loops outside the local ops; loops that do may stay."""
+    # A run that repeats such an op reads the other loop's rows again: all of them stay on the tape,
+    # beside those that lead there.
     outer_results, foreign = set[SSAValue](), set[Operation]()
     for op in ops:
         reads = any(v in outer_results and is_timed(v, length) for v in op.operands)

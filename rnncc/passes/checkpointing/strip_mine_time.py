@@ -144,7 +144,7 @@ def _put(
     for op in reversed(list(block.ops)):
         if op in replaced:
             op.detach()
-            op.erase(safe_erase=False)
+            op.erase()
     sort(block)
 
 

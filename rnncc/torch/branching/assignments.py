@@ -37,24 +37,24 @@ def within(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 def stored_in(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that they bind, or delete, anywhere."""
-    found = set[str]()
+    names = set[str]()
     for node in within(nodes):
         match node:
             case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                found.add(name)
+                names.add(name)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                found.add(name)
+                names.add(name)
             case ast.ClassDef(name=name):
-                found.add(name)
+                names.add(name)
             case ast.alias(name=name, asname=other):
-                found.add(other or name.partition(".")[0])
+                names.add(other or name.partition(".")[0])
             case ast.ExceptHandler(name=str(name)) | ast.MatchStar(name=str(name)):
-                found.add(name)
+                names.add(name)
             case ast.MatchAs(name=str(name)) | ast.MatchMapping(rest=str(name)):
-                found.add(name)
+                names.add(name)
             case _:
                 pass
-    return found - _of_comprehensions(nodes)
+    return names - _of_comprehensions(nodes)
 
 
 def _of_comprehensions(nodes: Iterable[ast.AST]) -> set[str]:
@@ -134,7 +134,7 @@ def captured_in(statements: Statements, apart: Iterable[ast.AST]) -> set[str]:
     """The names that functions and generators within statements read, but for some statements, and
     for generators that are run through where they stand."""
     without = {id(node) for node in apart}
-    found, waiting = set[str](), list[ast.AST](statements)
+    names, waiting = set[str](), list[ast.AST](statements)
     while waiting:
         node = waiting.pop()
         if id(node) in without or is_ours(node):
@@ -142,10 +142,10 @@ def captured_in(statements: Statements, apart: Iterable[ast.AST]) -> set[str]:
         if (generator := _run_at_once(node)) is not None:
             waiting += ast.iter_child_nodes(generator)
         elif isinstance(node, (*SCOPES, ast.GeneratorExp)):
-            found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+            names |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
         else:
             waiting += ast.iter_child_nodes(node)
-    return found
+    return names
 
 
 def _run_at_once(node: ast.AST) -> ast.GeneratorExp | None:
@@ -203,7 +203,7 @@ def places_in(ways: Sequence[Statements]) -> dict[str, ast.Attribute]:
     nodes = [node for node in within(statements) if isinstance(node, ast.Attribute)]
     stored = [node for node in nodes if not isinstance(node.ctx, ast.Load)]
     texts = {ast.unparse(node) for node in stored}
-    bound, found = stored_in(statements), dict[str, ast.Attribute]()
+    bound, attributes = stored_in(statements), dict[str, ast.Attribute]()
     if any(_reads_behind(way, texts, False) is None for way in ways):
         return {}
     for node in stored:
@@ -211,8 +211,8 @@ def places_in(ways: Sequence[Statements]) -> dict[str, ast.Attribute]:
         is_plain = all(part.isidentifier() for part in text.split("."))
         if is_plain and text.partition(".")[0] not in bound:
             name = f"_at_{text.replace('.', '_')}_rnncc"
-            found[name] = ast.Attribute(node.value, node.attr, ast.Load())
-    return found
+            attributes[name] = ast.Attribute(node.value, node.attr, ast.Load())
+    return attributes
 
 
 def _reads_behind(statements: Statements, texts: set[str], assigned: bool) -> bool | None:

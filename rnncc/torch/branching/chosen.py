@@ -44,12 +44,12 @@ class ChosenFunction:
         return self._rnncc_branch(self._rnncc_flag, *ways)
 
     def __getattr__(self, name: str) -> Any:
-        found = [getattr(way, name, _MISSING) for way in self._rnncc_ways]
-        if found[0] is not found[1]:
+        values = [getattr(way, name, _MISSING) for way in self._rnncc_ways]
+        if values[0] is not values[1]:
             refuse(location(""), _ASKED.format(name), "call the function within the branch")
-        if found[0] is _MISSING:
+        if values[0] is _MISSING:
             raise AttributeError(name)
-        return found[0]
+        return values[0]
 
 
 class ReadFunction:

@@ -23,8 +23,8 @@ class Counted(ast.NodeTransformer):
     """
 
     def __init__(self, names: Sequence[str], statements: Sequence[ast.AST], flags: str) -> None:
-        found = set(_replaceable(list(within(statements))))
-        self.places = {name: place for place, name in enumerate(names) if name in found}
+        replaceable = set(_replaceable(list(within(statements))))
+        self.places = {name: place for place, name in enumerate(names) if name in replaceable}
         self.flags = flags
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:

@@ -56,15 +56,15 @@ def _of_one(owner: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) 
 
 def _of_several(owner: Any, name: str, data: Any, **kwargs: Any) -> Any:
     """A tensor of the numbers in lists."""
-    made, dtype = _stacked(data), kwargs.pop("dtype", None)
+    stacked, dtype = _stacked(data), kwargs.pop("dtype", None)
     if dtype is None:
         dtype = {"LongTensor": torch.int64, "new_tensor": getattr(owner, "dtype", None)}.get(name)
-    if dtype is None and made.dtype == torch.float64:
+    if dtype is None and stacked.dtype == torch.float64:
         # what has become of Python's numbers and what was a tensor have different types then
         raise TypeError("the type of a tensor that is made of a number of the run is not known")
     if any(value is not None for value in kwargs.values()):
         raise TypeError("a tensor that is made of a number of the run takes its type alone")
-    return made if dtype is None else made.to(dtype)
+    return stacked if dtype is None else stacked.to(dtype)
 
 
 def _stacked(data: Any) -> torch.Tensor:

@@ -43,9 +43,9 @@ def repeated(
 
     after = forgotten(test, lambda: body(_copies(held))) if before is None else held
     changed = _changed(before or held, after)
-    found = _of_tensors(goes_on, body, held, changed, after, test)
+    results = _of_tensors(goes_on, body, held, changed, after, test)
     check_unchanged(kept, "loop")
-    return found
+    return results
 
 
 def _copies(values: Sequence[Any]) -> Any:
@@ -55,15 +55,15 @@ def _copies(values: Sequence[Any]) -> Any:
 def _changed(before: Sequence[Any], after: Sequence[Any]) -> list[bool]:
     """Which leaves of variables an iteration has changed, or where they are not known to be the
     same."""
-    found: list[bool] = []
+    differing: list[bool] = []
     for one, other in zip(before, after, strict=True):
         leaves, spec = pytree.tree_flatten(one)
         others, spec_of_other = pytree.tree_flatten(other)
         if spec == spec_of_other:
-            found += [not _is_same(*both) for both in zip(leaves, others, strict=True)]
+            differing += [not _is_same(*both) for both in zip(leaves, others, strict=True)]
         else:
-            found += [True for _ in others]
-    return found
+            differing += [True for _ in others]
+    return differing
 
 
 def _is_same(one: Any, other: Any) -> bool:
@@ -127,8 +127,8 @@ def _check_starts(starts: Sequence[Any]) -> None:
 
 def _leaves_like(spec: Any, values: Any) -> list[Any]:
     """What values hold that are nested alike."""
-    leaves, found = pytree.tree_flatten(values)
-    if found != spec:
+    leaves, structure = pytree.tree_flatten(values)
+    if structure != spec:
         raise TypeError("a loop that ends by a tensor's value changes how its variables are nested")
     return leaves
 

@@ -74,7 +74,7 @@ def _asked(error: BaseException) -> Asked | None:
     while cause is not None and cause not in causes:
         causes.append(cause)
         cause = cause.__cause__ or cause.__context__
-    found = None
+    question = None
     guards = (cause for cause in causes if isinstance(cause, GuardOnDataDependentSymNode))
     guard = next(guards, None)
     step, of_number = guard and guard.__traceback__, not OF_FLAG.search(str(guard))
@@ -82,9 +82,9 @@ def _asked(error: BaseException) -> Asked | None:
         code = step.tb_frame.f_code
         if is_users(code.co_filename):
             span: Any = list(code.co_positions())[step.tb_lasti // 2]
-            found = Asked(code, span, of_number)
+            question = Asked(code, span, of_number)
         step = step.tb_next
-    return found
+    return question
 
 
 def _rewrite(asked: Asked, attempt: int, root: Any) -> str | None:

@@ -121,9 +121,12 @@ def _compiled(tree: ast.Module, code: CodeType) -> CodeType:
     imported, and at classes and variables around it."""
     flags = code.co_flags & _FUTURE
     module = compile(tree, code.co_filename, "exec", flags, dont_inherit=True)
-    for found in codes_in(module):
-        if (found.co_qualname, found.co_firstlineno) == (code.co_qualname, code.co_firstlineno):
-            return found
+    for own in codes_in(module):
+        if (own.co_qualname, own.co_firstlineno) == (
+            code.co_qualname,
+            code.co_firstlineno,
+        ):
+            return own
     raise Unwritable("the function's source is not found")
 
 

@@ -58,9 +58,9 @@ def blank(value: Any, test: Any, yes: Way, no: Way, held: Sequence[Any], place: 
     if value is not None or not is_tensor(test):
         return value
     before = held_by((yes, no, held))
-    found = forgotten(as_flag(test), lambda: [way(*held)[place] for way in (yes, no)])
+    results = forgotten(as_flag(test), lambda: [way(*held)[place] for way in (yes, no)])
     numbers_left(before)
-    return next((blanks(x) for x in found if x is not None), None)
+    return next((blanks(x) for x in results if x is not None), None)
 
 
 def both(one: Any, other: Callable[[], Any], exact: bool, guards: bool = False) -> Any:
@@ -91,8 +91,8 @@ def _guarded(flag: torch.Tensor, other: Callable[[], Any], exact: bool, when: bo
     """What the other operand gives, read in the run only where the first one is so."""
 
     def asked() -> tuple[Any]:
-        found = other()
-        return (found if exact else as_flag_on(found, flag),)
+        answer = other()
+        return (answer if exact else as_flag_on(answer, flag),)
 
     def known() -> tuple[Any]:
         return (torch.full((), not when, device=flag.device),)
@@ -110,12 +110,12 @@ def of_several(function: Any, items: Any) -> Any:
     """`any(items)` or `all(items)`, if that is what the function is."""
     if function is not any and function is not all:
         return function(items)
-    found = list(items)
-    tensors = [x for x in found if is_tensor(x)]
+    several = list(items)
+    tensors = [x for x in several if is_tensor(x)]
     if not tensors:
-        return function(found)
+        return function(several)
     join, flag = torch.logical_or if function is any else torch.logical_and, as_flag(tensors[0])
-    for x in found:
+    for x in several:
         flag = join(flag, as_flag_on(x, flag))
     return flag
 

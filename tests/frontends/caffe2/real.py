@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,43 @@ DATA = Path(__file__).parents[2] / "data"
 FILLS = {"f": "GivenTensorFill", "i": "GivenTensorIntFill", "b": "GivenTensorBoolFill"}
 
 
-def arrays_by_case(path: Path) -> dict[str, dict[str, Array]]:
+@cache
+def opened(path: Path) -> Mapping[str, Array]:
+    return np.load(path)
+
+
+class Case(Mapping[str, Array]):
+    """The arrays of one case, each read when it is asked for: most tests need a few of a file."""
+
+    def __init__(self, path: Path, case: str) -> None:
+        self._path, self._case, self._members = path, case, dict[str, Array | None]()
+
+    def add(self, member: str) -> None:
+        self._members[member] = None
+
+    def __getitem__(self, member: str) -> Array:
+        array = self._members[member]
+        if array is None:
+            array = self._members[member] = opened(self._path)[f"{self._case}/{member}"]
+        return array
+
+    def __contains__(self, member: object) -> bool:
+        return member in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+
+def arrays_by_case(path: Path) -> dict[str, Case]:
     """What a file of golden data holds of each case."""
-    found: dict[str, dict[str, Array]] = {}
-    with np.load(path) as arrays:
-        for name in arrays.files:
-            case, _, member = name.partition("/")
-            found.setdefault(case, {})[member] = arrays[name]
-    return found
+    cases = dict[str, Case]()
+    for name in opened(path):
+        case, _, member = name.partition("/")
+        cases.setdefault(case, Case(path, case)).add(member)
+    return cases
 
 
 def filled(arrays: Mapping[str, Array]) -> NetDef:

@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from tests.draw import examples
 from tests.frontends.onnx.exact_sums import exact_session
 from tests.golden import Arrays
 
@@ -33,7 +34,7 @@ KINDS = {
     "f16": TensorProto.FLOAT16,
     "bf16": TensorProto.BFLOAT16,
 }
-EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", examples(20)))
 random_models = settings(
     max_examples=EXAMPLES,
     deadline=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import onnx
@@ -23,10 +24,14 @@ SAMPLE = 40
 """Of so many other tests one runs as machine code."""
 
 
-def test_all_claimed_pass_and_documents_say_how_many() -> None:
-    outcomes = run_all(
-        [(NODES, name) for name in cases(interpret=True)[NODES]], interpret=True, processes=1
-    )
+def test_all_claimed_pass_and_documents_say_how_many(one_in: Callable[[int], slice]) -> None:
+    """With `--draw` a part of those that compute an operator by the standard's function of others,
+    which takes half of the time."""
+    names = list(cases(True)[NODES])
+    expanded = {name for name in names if "_expanded" in name}
+    left = expanded - set(sorted(expanded)[one_in(8)])
+    tests = [(NODES, name) for name in names if name not in left]
+    outcomes = run_all(tests, interpret=True, processes=1)
     assert [o for o in outcomes if o.result == "failed"] == []
     counts = count(outcomes)
     assert counts["passed"] >= 600
@@ -34,7 +39,7 @@ def test_all_claimed_pass_and_documents_say_how_many() -> None:
     assert [o for o in unread if RECURRENT.match(o.name) or LISTS.match(o.name)] == []
     text = DOCS.read_text()
     told = f"{counts['passed']} passed, {counts['skipped']} skipped, {counts['failed']} failed"
-    if f"onnx {onnx.__version__}" in text:
+    if f"onnx {onnx.__version__}" in text and not left:
         assert told in text
 
 

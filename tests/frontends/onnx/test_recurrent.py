@@ -14,6 +14,7 @@ from rnncc.driver import in_memory
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.ir.interpreter import run
 from rnncc.options import Options
+from tests import draw
 from tests.frontends.onnx.models import (
     assert_close,
     by_onnxruntime,
@@ -25,7 +26,7 @@ from tests.frontends.onnx.models import (
 from tests.frontends.onnx.random_layers import Case, layers
 from tests.golden import Arrays
 
-EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", draw.examples(25)))
 """Random layers of each kind; 2000 by hand."""
 COMPILED = 4
 """Of so many one is compiled."""

@@ -17,7 +17,7 @@ from rnncc.codegen.cpu.gemm.terms import LeftOperand, Terms, neighbours
 from rnncc.codegen.llvm.values import I32, I64, Pointer, Value, vector_type
 from rnncc.kern.kernels import Gemm
 
-Gather = Callable[[Value, Value, Value], Value]
+AddTerms = Callable[[Value, Value, Value], Value]
 """Of a vector of a run, the number of its first value, and what was gathered so far."""
 Run = Callable[[Pointer, Value, Value], Value]
 """Of a run of a row: where it lies, the number of its first value, what was gathered so far."""
@@ -110,7 +110,7 @@ class RowTerms(Terms):
 
         return along(0, source, I64(0), ir.Constant(self.integers, None))
 
-    def over_run(self, source: Pointer, add: Gather, before: Value, first: int = 0) -> Value:
+    def over_run(self, source: Pointer, add: AddTerms, before: Value, first: int = 0) -> Value:
         """`add` for each vector of a run from a value on; zeros also fill the last one."""
         emit, b, lanes = self.emit, self.emit.b, self.lanes
         full, rest = divmod(self.run - first, lanes)
@@ -125,7 +125,7 @@ class RowTerms(Terms):
             value = add(self._values(source, at, rest), at, value)
         return value
 
-    def over_row(self, source: Pointer, add: Gather) -> Value:
+    def over_row(self, source: Pointer, add: AddTerms) -> Value:
         """`add` for each vector of a row that is one run, from zeros."""
         return self.over_run(source, add, ir.Constant(self.integers, None))
 

@@ -101,9 +101,9 @@ class TopK(Operator):
         inside = b.compare("lt", b.iota(dims, last, "i64"), count)
         lowest = b.fill(-inf, (), dtype_of(x))
         y, index = top_k(b, b.select(inside, x, lowest), self.args.int("k", 0), last, largest=True)
-        found = b.compare("lt", index, count)
-        e[self.ys[0]] = b.select(found, y, b.full_like(y, 0.0))
-        e[self.ys[1]] = b.select(found, index, b.full_like(index, -1))
+        exists = b.compare("lt", index, count)
+        e[self.ys[0]] = b.select(exists, y, b.full_like(y, 0.0))
+        e[self.ys[1]] = b.select(exists, index, b.full_like(index, -1))
 
 
 OPERATORS: dict[str, type[Operator]] = {"ArgMax": ArgMax, "ArgMin": ArgMin, "TopK": TopK}

@@ -154,6 +154,14 @@ class SigmoidCrossEntropyWithLogits(Operator):
         e[self.ys[0]] = mean(e.b, loss, [len(dims_of(loss)) - 1][: len(dims_of(loss))])
 
 
+def _weighted_mean(b: Builder, x: SSAValue, weights: SSAValue | None = None) -> SSAValue:
+    """The sum of all elements times their weights, divided by the weights' sum."""
+    axes = range(len(dims_of(x)))
+    if weights is None:
+        return b.div(total(b, x, axes), count(b, x, axes))
+    return b.div(total(b, b.mul(x, weights), axes), total(b, weights, axes))
+
+
 class SoftmaxWithLoss(Operator):
     """Y0 = Softmax of X0, rows from `axis` on; Y1 = the mean of -log Y0[n, X1[n]], times `scale`:
     weighted by X2[n] if there is one, then divided by the weights' sum; with `label_prob` the rows
@@ -206,12 +214,8 @@ class SoftmaxWithLoss(Operator):
             losses = total(b, b.mul(b.reshape(labels, rows), logs), [1])
         else:
             losses = _picked(b, logs, labels)
-        if len(self.xs) == 3:
-            weights = b.reshape(e[self.xs[2]], rows[:1])
-            losses, among = b.mul(losses, weights), total(b, weights, [0])
-        else:
-            among = count(b, losses, [0])
-        e[self.ys[1]] = times(b, b.div(total(b, losses, [0]), among), -self.scale)
+        weights = [b.reshape(e[blob], rows[:1]) for blob in self.xs[2:]]
+        e[self.ys[1]] = times(b, _weighted_mean(b, losses, *weights), -self.scale)
 
 
 class SpatialSoftmaxWithLoss(Operator):
@@ -253,9 +257,7 @@ class SpatialSoftmaxWithLoss(Operator):
         label = b.select(is_ignored, b.full_like(labels, 0), labels)
         picked = gather_elements(b, logs, b.reshape(label, (dims[0], 1, *dims[1:])), 1)
         factor = b.select(is_ignored, b.full_like(ones, 0.0), weights[0] if weights else ones)
-        loss = total(b, b.mul(b.reshape(picked, dims), factor), range(3))
-        among = total(b, factor, range(3))
-        e[self.ys[1]] = b.neg(b.div(loss, among))
+        e[self.ys[1]] = b.neg(_weighted_mean(b, b.reshape(picked, dims), factor))
 
 
 class WeightedSigmoidCrossEntropyWithLogits(SigmoidCrossEntropyWithLogits):

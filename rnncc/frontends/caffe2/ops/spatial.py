@@ -47,8 +47,8 @@ class Spatial(OfChannels):
         edges = self._each("pad", ("t", "l", "b", "r"), 0, 2 * rank)
         if min([*taps, *strides, *dilations], default=1) < 1 or min(edges, default=0) < 0:
             raise self.error(f"has kernels {taps}, strides {strides} and pads {edges}")
-        told = any(f"pad{end}" in self.args for end in ("", "s", "_t", "_l", "_b", "_r"))
-        if self.padding in (VALID, SAME) and told:
+        has_pads = any(f"pad{end}" in self.args for end in ("", "s", "_t", "_l", "_b", "_r"))
+        if self.padding in (VALID, SAME) and has_pads:
             raise self.error(f"has pads beside the argument 'legacy_pad' = {self.padding}")
         pads = zip(edges[:rank], edges[rank:], strict=True)
         numbers = zip(taps, strides, dilations, pads, strict=True)

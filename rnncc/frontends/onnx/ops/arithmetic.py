@@ -45,10 +45,10 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = T
             return sizes.by_element(of_sizes, a, b)
         of_known = partial(of_sizes, facts=n.scope.model.known.facts)
         beyond = any(map(_stands_for_the_end, (a, b)))
-        found = None if exact or beyond else sizes.by_element(of_known, a, b)
-        if found is None:
-            found = _within(n, of_known, a, b, exact or NEAR)
-        return _of_tensors(n, of_sizes, a, b) if found is None and not exact else found
+        folded = None if exact or beyond else sizes.by_element(of_known, a, b)
+        if folded is None:
+            folded = _within(n, of_known, a, b, exact or NEAR)
+        return _of_tensors(n, of_sizes, a, b) if folded is None and not exact else folded
 
     return fold
 
@@ -58,16 +58,16 @@ def _of_tensors(n: Node, of_sizes: OfSizes, a: Array, b: Array) -> Array | None:
     model = n.scope.model
     formulas = model.shapes.intersection([*as_objects(a).flat, *as_objects(b).flat])
     facts = (*model.known.facts, *formulas)
-    found = sizes.by_element(partial(of_sizes, facts=facts), a, b)
-    return found if found is not None and all(map(model.never_negative, formulas)) else None
+    folded = sizes.by_element(partial(of_sizes, facts=facts), a, b)
+    return folded if folded is not None and all(map(model.never_negative, formulas)) else None
 
 
 def _of_exact_floats(n: Node, of_sizes: OfSizes, a: Array, b: Array, limit: int) -> Array | None:
     """A function of sizes that calls check to be floats without rounding. The result may be rounded
     where it is used as a float; where it decides something, it is checked itself."""
-    found = sizes.by_element(of_sizes, a, b)
+    folded = sizes.by_element(of_sizes, a, b)
     formulas = [*as_objects(a).flat, *as_objects(b).flat]
-    return found if found is not None and n.scope.model.within(limit, formulas) else None
+    return folded if folded is not None and n.scope.model.within(limit, formulas) else None
 
 
 def _stands_for_the_end(array: Array) -> bool:
@@ -77,9 +77,9 @@ def _stands_for_the_end(array: Array) -> bool:
 
 def _within(n: Node, of_sizes: OfSizes, a: Array, b: Array, limit: int) -> Array | None:
     """A comparison, or the smaller or larger, of sizes that calls check to be within a limit."""
-    found = sizes.by_element(partial(_beside_large, of_sizes, limit), a, b)
+    folded = sizes.by_element(partial(_beside_large, of_sizes, limit), a, b)
     formulas = [*as_objects(a).flat, *as_objects(b).flat]
-    return found if found is not None and n.scope.model.within(limit, formulas) else None
+    return folded if folded is not None and n.scope.model.within(limit, formulas) else None
 
 
 def _beside_large(of_sizes: OfSizes, limit: int, x: Dim, y: Dim) -> Any:
@@ -88,10 +88,10 @@ def _beside_large(of_sizes: OfSizes, limit: int, x: Dim, y: Dim) -> Any:
     left, right = (size.is_static and abs(int(size)) > limit for size in (x, y))
     if left == right:
         return of_sizes(x, y)
-    found = of_sizes(x, zero) if left else of_sizes(zero, y)
-    if isinstance(found, Dim) and found == 0:  # the one of the two that is the size
+    folded = of_sizes(x, zero) if left else of_sizes(zero, y)
+    if isinstance(folded, Dim) and folded == 0:  # the one of the two that is the size
         return y if left else x
-    return found
+    return folded
 
 
 def _binary(function: Binary, formula: str, of_bits: Binary | None = None) -> Any:

@@ -76,8 +76,8 @@ def choice_of(condition: SSAValue | None) -> Choice | None:
         condition = op.x
         op = condition.owner
     if isinstance(op, Not):
-        found = choice_of(op.x)
-        return None if found is None else found.negated
+        choice = choice_of(op.x)
+        return None if choice is None else choice.negated
     if not isinstance(op, Compare):
         return None
     x, y = formula_of(op.a), formula_of(op.b)

@@ -132,8 +132,8 @@ def _present(n: Node, new: SSAValue, index: int, before: SSAValue) -> SSAValue:
     place = b.minimum(b.add(behind, b.size(held)), end)
     place = b.select(b.compare("lt", at, before), at, place)
     first = b.mul(b.cast(b.iota((batch, 1), 0), "i64"), b.size(held + steps + 1))
-    found = b.gather(whole, b.add(place, first), 0)
-    return b.transpose(found, (0, 2, 1, 3))
+    present = b.gather(whole, b.add(place, first), 0)
+    return b.transpose(present, (0, 2, 1, 3))
 
 
 def _attended(

@@ -39,10 +39,10 @@ class Geometry:
         self.pads: Pads = list(zip(flat[:rank], flat[rank:], strict=True))
 
     def _each(self, name: str, rank: int, default: int) -> list[int]:
-        found = self.n.integers(name, [default] * rank)
-        if len(found) != rank or min(found, default=1) < 1:
-            raise self.n.error(f"attribute {name!r} = {found} for {rank} axes")
-        return found
+        numbers = self.n.integers(name, [default] * rank)
+        if len(numbers) != rank or min(numbers, default=1) < 1:
+            raise self.n.error(f"attribute {name!r} = {numbers} for {rank} axes")
+        return numbers
 
     def reach(self, axis: int) -> int:
         """How many elements a window spans."""
@@ -136,7 +136,7 @@ def _transposed_sizes(
     Of an odd total of padding SAME_UPPER has the larger half at the end, every other `auto_pad` at
     the start.
     """
-    rank, found = len(sizes), list[tuple[Dim, Dim | int]]()
+    rank, sizes_and_pads = len(sizes), list[tuple[Dim, Dim | int]]()
     shape = n.integers("output_shape", [])
     if len(shape) not in (0, rank, rank + 2) or min(shape, default=0) < 0:
         raise n.error(f"attribute 'output_shape' = {shape} for {rank} axes")
@@ -144,7 +144,7 @@ def _transposed_sizes(
         whole = (size - 1) * g.strides[axis] + g.reach(axis) + extra[axis]
         if not shape and not g.auto.startswith("SAME"):
             pads = (0, 0) if g.auto == "VALID" else g.pads[axis]
-            found.append((whole - sum(pads), pads[0]))
+            sizes_and_pads.append((whole - sum(pads), pads[0]))
             continue
         result = Dim.of(shape[axis - rank]) if shape else size * g.strides[axis]
         cut = whole - result
@@ -154,8 +154,10 @@ def _transposed_sizes(
             what = f"reaches {g.reach(axis)} elements in strides of {g.strides[axis]}"
             raise n.unsupported(f"{what}, of which auto_pad cannot make {result}")
         total = max(int(cut), 0)
-        found.append((result, total // 2 if g.auto == "SAME_UPPER" else total - total // 2))
-    return found
+        sizes_and_pads.append(
+            (result, total // 2 if g.auto == "SAME_UPPER" else total - total // 2)
+        )
+    return sizes_and_pads
 
 
 def _image_of_columns(n: Node) -> SSAValue:

@@ -45,13 +45,13 @@ def _transformed_whole(n: Node, x: SSAValue, half: bool, inverse: bool) -> SSAVa
     cosine, sine = b.cos(angle), b.sin(angle) if inverse else b.neg(b.sin(angle))
     shape = (*(lead or [Dim.of(1)]), rows)
     real, *imaginary = (b.reshape(b.slice(x, last, k, 1), shape) for k in range(int(parts)))
-    found = [b.matmul(real, cosine), b.matmul(real, sine)]
+    halves = [b.matmul(real, cosine), b.matmul(real, sine)]
     for side in imaginary:
-        found = [
-            b.sub(found[0], b.matmul(side, sine)),
-            b.add(found[1], b.matmul(side, cosine)),
+        halves = [
+            b.sub(halves[0], b.matmul(side, sine)),
+            b.add(halves[1], b.matmul(side, cosine)),
         ]
-    y = b.concat([b.reshape(side, (*lead, bins, 1)) for side in found], last)
+    y = b.concat([b.reshape(side, (*lead, bins, 1)) for side in halves], last)
     return b.div(y, count) if inverse else y
 
 

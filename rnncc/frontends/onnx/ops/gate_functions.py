@@ -69,9 +69,9 @@ def gate_functions(n: Node, defaults: Sequence[str], directions: int) -> list[li
         what = f"attribute 'activations' names {len(names)} functions"
         raise n.error(f"{what}, expected {len(defaults) * directions}")
     alphas, betas = n.reals("activation_alpha"), n.reals("activation_beta")
-    found = [_activation(n, name, alphas, betas) for name in names]
+    functions = [_activation(n, name, alphas, betas) for name in names]
     per_direction = len(defaults)
-    return [found[d * per_direction : (d + 1) * per_direction] for d in range(directions)]
+    return [functions[d * per_direction : (d + 1) * per_direction] for d in range(directions)]
 
 
 def _activation(n: Node, name: str, alphas: list[float], betas: list[float]) -> Function:

@@ -126,8 +126,8 @@ def _feature_extractor(n: Node) -> SSAValue:
     if not dims:
         raise n.error("has data without axes")
     places = b.reshape(n.x(1, INTEGERS), (product(n.dims(1)),))
-    found = b.gather(x, places, len(dims) - 1)
-    return b.reshape(found, (1, *dims_of(found))) if len(dims) == 1 else found
+    features = b.gather(x, places, len(dims) - 1)
+    return b.reshape(features, (1, *dims_of(features))) if len(dims) == 1 else features
 
 
 def _one_hot_encoder(n: Node) -> SSAValue:
@@ -192,10 +192,10 @@ def _by_span(n: Node, x: SSAValue, keys: Array, table: Array) -> SSAValue:
 def _numbers(n: Node, what: str) -> Array:
     """Keys or values, as the one attribute has them that is there."""
     if n.given(f"{what}_tensor"):
-        found = n.tensor(f"{what}_tensor")
-        if found.dtype.name not in ("float32", "float64", "int32", "int64"):
-            raise n.unsupported(f"has {what} of {found.dtype}")
-        return found
+        tensor = n.tensor(f"{what}_tensor")
+        if tensor.dtype.name not in ("float32", "float64", "int32", "int64"):
+            raise n.unsupported(f"has {what} of {tensor.dtype}")
+        return tensor
     if n.given(f"{what}_int64s"):
         return np.array(n.integers(f"{what}_int64s"), np.int64)
     if n.given(f"{what}_floats"):

@@ -88,26 +88,26 @@ def _counted(loop: LoopBody, count: Dim) -> list[Any]:
         return _never(loop)
     loop.n.scope.model.unrolled += small
     try:
-        found = _scanned(loop, count, StackedRows.may_grow)
-        if found is None and any(map(StackedRows.may_grow_on, loop.starts)):
-            found = _scanned(loop, count, StackedRows.may_grow_on)
+        results = _scanned(loop, count, StackedRows.may_grow)
+        if results is None and any(map(StackedRows.may_grow_on, loop.starts)):
+            results = _scanned(loop, count, StackedRows.may_grow_on)
     except NeedsValue:
         if not small and not any(map(StackedRows.may_grow_on, loop.starts)):
             raise
         # the number of the iteration decides a shape, or a list is read to which each appends
-        found = None if small else _reading(loop, count)
+        results = None if small else _reading(loop, count)
     except UnreadState as state:
         if not small or state.graph is not loop.graph:
             raise
-        found = None
+        results = None
     finally:
         loop.n.scope.model.unrolled -= small
-    if found is None and not small:
+    if results is None and not small:
         what = f"carries values whose shapes, types or lengths change, over {count} iterations"
         raise loop.n.unsupported(what, f"up to {MAX_UNROLLED} known iterations are supported")
-    if found is None:
+    if results is None:
         return _unrolled(loop.n, loop.graph, int(count), list(loop.carried))
-    return found
+    return results
 
 
 def _reading(loop: LoopBody, count: Dim) -> list[Any] | None:
@@ -171,11 +171,11 @@ def _never(loop: LoopBody) -> list[Any]:
     n, infos = loop.n, loop.graph.output[1 + len(loop.carried) :]
     if not all(map(_has_known_shape, infos)):
         try:
-            found = _scanned(loop, Dim.of(0), StackedRows.may_grow)
+            results = _scanned(loop, Dim.of(0), StackedRows.may_grow)
         except CompileError:
-            found = None
-        if found is not None:
-            return [*loop.carried, *found[len(loop.carried) :]]
+            results = None
+        if results is not None:
+            return [*loop.carried, *results[len(loop.carried) :]]
     return [*loop.carried, *(_no_rows(n, info) for info in infos)]
 
 

@@ -66,8 +66,8 @@ def _fold(numpy: Callable[..., Any]) -> FoldOne:
             return None if function is None else _of_sizes(n, function, arrays[0], axes)
         if not arrays[0].size and numpy in (np.max, np.min):
             return None  # NumPy knows no extremum of nothing
-        found = numpy(arrays[0], axis=axes, keepdims=n.flag("keepdims", 1))
-        return np.asarray(found, arrays[0].dtype)
+        reduced = numpy(arrays[0], axis=axes, keepdims=n.flag("keepdims", 1))
+        return np.asarray(reduced, arrays[0].dtype)
 
     return fold
 

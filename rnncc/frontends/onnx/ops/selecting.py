@@ -95,8 +95,8 @@ def _unique(n: Node) -> list[Value]:
     groups = distinct(b, b.reshape(rows, (size, product(others))), n.flag("sorted", 1))
     values = b.cast(b.gather(x, groups.first, axis), n.value(0).dtype)
     kept = [(values, axis), (groups.first, 0), (groups.sizes, 0)]
-    found = [Partial.counted(Value.computed(v), at, groups.count) for v, at in kept]
-    return [*found[:2], Value.computed(groups.rank), found[2]]
+    chosen = [Partial.counted(Value.computed(v), at, groups.count) for v, at in kept]
+    return [*chosen[:2], Value.computed(groups.rank), chosen[2]]
 
 
 def _fold_unique(n: Node, arrays: list[Array]) -> list[Array] | None:

@@ -259,10 +259,13 @@ def _map(n: Node) -> list[Value]:
         lists.append(items)
     if len(graph.input) != len(lists):
         raise n.error(f"has {len(lists)} inputs, its body {len(graph.input)}")
-    names, found = [info.name for info in graph.input], list[list[Value]]()
+    names, results_by_item = [info.name for info in graph.input], list[list[Value]]()
     for items in zip(*lists, strict=True):
-        found.append(inline(n, graph, dict(zip(names, items, strict=True))))
-    return [_list(n, [results[index] for results in found]) for index in range(len(graph.output))]
+        results_by_item.append(inline(n, graph, dict(zip(names, items, strict=True))))
+    return [
+        _list(n, [results[index] for results in results_by_item])
+        for index in range(len(graph.output))
+    ]
 
 
 OPERATORS: dict[str, OnnxOperator] = {

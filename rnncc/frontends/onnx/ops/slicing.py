@@ -177,11 +177,11 @@ def _fold_slice(n: Node, arrays: list[Array]) -> Array | None:
         if not (start.is_static and count.is_static):
             return None
         index[axis] = range(int(start), int(start) + int(count) * step, step)
-    found = arrays[0]
+    part = arrays[0]
     for axis, chosen in enumerate(index):
         if isinstance(chosen, range):
-            found = np.take(found, np.array(chosen, np.int64), axis)
-    return found
+            part = np.take(part, np.array(chosen, np.int64), axis)
+    return part
 
 
 def _pad(n: Node) -> SSAValue:

@@ -175,11 +175,11 @@ class Editor:
         pieces, k = list[Node](), 0
         places = [read_of(part) for part in parts]
         while k < len(parts):
-            found = sweep_of(places[k:]) if _is_row(places[k], bases) else None
-            if found is not None and found[0].axis == 0 and abs(found[0].step) == 1:
+            sweep = sweep_of(places[k:]) if _is_row(places[k], bases) else None
+            if sweep is not None and sweep[0].axis == 0 and abs(sweep[0].step) == 1:
                 with self.graph.inserting_before(node):
-                    pieces.append(self.joined(self.rows(*found), dim % rank, new))
-                k += found[1]
+                    pieces.append(self.joined(self.rows(*sweep), dim % rank, new))
+                k += sweep[1]
                 continue
             with self.graph.inserting_before(node):
                 pieces.append(self.new(aten.unsqueeze.default, parts[k], dim) if new else parts[k])

@@ -41,8 +41,8 @@ def forward_parts(module: GraphModule, plain: bool) -> None:
     writing = {node for node in calls if write_of(node) is not None}
     first, replaced = list[tuple[_Part, Node]](), set[_Part]()
     for node in calls if writing else ():
-        if node in writing and (found := write_of(node)) is not None:  # by now of other tensors
-            writes[node] = _over(node, *found, writes)
+        if node in writing and (write := write_of(node)) is not None:  # by now of other tensors
+            writes[node] = _over(node, *write, writes)
         elif (place := read_of(node)) is not None:
             part = _first_of(place, writes), tuple(place.parts)
             if place.base in writes and _forward(node, place, writes, editor):
@@ -87,8 +87,8 @@ def _over(node: Node, place: TensorPart, value: Any, writes: _Writes) -> tuple[T
 def _forward(node: Node, place: TensorPart, writes: _Writes, editor: Editor) -> bool:
     """Read what a read finds; whether that is what was written."""
     base = place.base
-    while (found := writes.get(base)) is not None:
-        written, value = found
+    while (write := writes.get(base)) is not None:
+        written, value = write
         if written.parts == place.parts:
             if not _is_as(value, node):
                 break

@@ -90,8 +90,8 @@ def read_of(node: Node) -> TensorPart | None:
         case "narrow":
             return _on_axis(node, arguments_of(node, dim=0, start=0, length=None), "narrow")
         case "slice":
-            found = arguments_of(node, dim=0, start=None, end=None, step=1)
-            return _on_axis(node, found, "slice")
+            arguments = arguments_of(node, dim=0, start=None, end=None, step=1)
+            return _on_axis(node, arguments, "slice")
         case "getitem":
             return _indexed(node.args[0], node.args[1], value_of(node))
         case _:
@@ -106,8 +106,8 @@ def write_of(node: Node) -> tuple[TensorPart, Any] | None:
         case "select_scatter":
             place = _on_axis(node, arguments_of(node, src=None, dim=0, index=0), "index")
         case "slice_scatter":
-            found = arguments_of(node, src=None, dim=0, start=None, end=None, step=1)
-            place = _on_axis(node, found, "slice")
+            arguments = arguments_of(node, src=None, dim=0, start=None, end=None, step=1)
+            place = _on_axis(node, arguments, "slice")
         case _:
             return None
     source: Any = (
@@ -142,8 +142,8 @@ def sweep_of(places: Sequence[TensorPart | None]) -> tuple[Sweep, int] | None:
 def _split_part(source: Node, number: int) -> TensorPart | None:
     kind = name_of(source)
     if kind == "unbind":
-        found = arguments_of(source, dim=0)
-        return _on_axis(source, {**found, "index": number}, "index")
+        arguments = arguments_of(source, dim=0)
+        return _on_axis(source, {**arguments, "index": number}, "index")
     if kind not in ("split", "chunk", "split_with_sizes", "tensor_split"):
         return None
     axis = arguments_of(source, sizes=None, dim=0)["dim"]
@@ -151,28 +151,29 @@ def _split_part(source: Node, number: int) -> TensorPart | None:
     sizes = [known(x.shape[axis]) for x in values]
     if None in sizes:
         return None
-    found = {"dim": axis, "start": sum(sizes[:number]), "length": sizes[number]}  # pyright: ignore
-    return _on_axis(source, found, "narrow")
+    arguments = {"dim": axis, "start": sum(sizes[:number]), "length": sizes[number]}  # pyright: ignore
+    return _on_axis(source, arguments, "narrow")
 
 
-def _on_axis(node: Node, found: dict[str, Any], kind: str) -> TensorPart | None:
+def _on_axis(node: Node, arguments: dict[str, Any], kind: str) -> TensorPart | None:
     base: Any = node.args[0] if node.args else None
     tensor = value_of(base) if isinstance(base, Node) else None
     if not isinstance(tensor, torch.Tensor) or any(
-        isinstance(x, Node) for k, x in found.items() if k != "src"
+        isinstance(x, Node) for k, x in arguments.items() if k != "src"
     ):
         return None
-    axis = found["dim"] % max(tensor.dim(), 1)
+    axis = arguments["dim"] % max(tensor.dim(), 1)
     match kind:
         case "index":
-            part = _part(found["index"], tensor.shape[axis])
+            part = _part(arguments["index"], tensor.shape[axis])
         case "narrow":
             part = _part(
-                slice(found["start"], found["start"] + found["length"]), tensor.shape[axis]
+                slice(arguments["start"], arguments["start"] + arguments["length"]),
+                tensor.shape[axis],
             )
         case _:
-            entry = slice(found["start"], found["end"], found["step"])
-            result = None if "src" in found else value_of(node)
+            entry = slice(arguments["start"], arguments["end"], arguments["step"])
+            result = None if "src" in arguments else value_of(node)
             part = _part(entry, tensor.shape[axis], _size_on(result, axis))
     if part is None:
         return None

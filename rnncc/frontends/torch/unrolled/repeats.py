@@ -34,15 +34,15 @@ def repeats(labels: Sequence[int], least: int) -> list[Repeat]:
     labels: within the repeats, and nowhere else, such a word is found again p labels later.
     """
     assert least >= 3, "a word and its next copy may take three periods"
-    found, length = list[Repeat](), 1
+    all_repeats, length = list[Repeat](), 1
     words = np.asarray(labels, np.int64)
     while len(words) > 1:
-        found += [r for r in _repeats(words, length) if r.count >= least]
+        all_repeats += [r for r in _repeats(words, length) if r.count >= least]
         if 2 * length > len(labels):
             break
         words = _renumbered(words[:-length] * (words.max() + 1) + words[length:])
         length *= 2
-    return sorted(found, key=lambda r: (r.start - r.end, r.period))
+    return sorted(all_repeats, key=lambda r: (r.start - r.end, r.period))
 
 
 def _repeats(words: Array, length: int) -> Iterator[Repeat]:

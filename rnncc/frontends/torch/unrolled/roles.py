@@ -196,8 +196,8 @@ class _Comparison:
         leaves = list(zip(*map(leaves_of, nodes), strict=True))
         moving = [x for x in leaves if is_number(x[0]) and any(not _alike(x[0], y) for y in x)]
         if moving:
-            if (found := self._swept([read_of(node) for node in nodes])) is not None:
-                return Read(found)
+            if (sweep := self._swept([read_of(node) for node in nodes])) is not None:
+                return Read(sweep)
             if (written := self._write(number, nodes)) is not None:
                 return written
             if (placed := self._placed(nodes)) is not None:
@@ -230,18 +230,18 @@ class _Comparison:
         return Same(first)
 
     def _node_role(self, values: Sequence[Any]) -> Role:
-        found = [self._located(node, i) for i, node in enumerate(values)]
-        outside = next((i for i, place in enumerate(found) if place is not None), len(found))
+        located = [self._located(node, i) for i, node in enumerate(values)]
+        outside = next((i for i, place in enumerate(located) if place is not None), len(located))
         if outside == 0:
-            place = found[0]
-            self._stop(_prefix(found, place))
+            place = located[0]
+            self._stop(_prefix(located, place))
             if place is None or place[0] != 0:
                 self._stop(0)
                 return Same(None)
             return Inner(place[1], place[2])
-        if outside < len(found) and self._is_carried(values[:outside], found[outside]):
-            lag, number, path = found[outside]  # pyright: ignore
-            self._stop(outside + _prefix(found[outside:], found[outside]))
+        if outside < len(located) and self._is_carried(values[:outside], located[outside]):
+            lag, number, path = located[outside]  # pyright: ignore
+            self._stop(outside + _prefix(located[outside:], located[outside]))
             return Inner(number, path, lag, tuple(values[:outside]))
         self._stop(outside)
         values = values[:outside]
@@ -268,11 +268,11 @@ class _Comparison:
         """The sweep that places of a tensor from outside are, as far as it goes."""
         bases = [None if p is None else self._anchor(p.base) for p in places]
         moved = [p and b and replace(p, base=b) for p, b in zip(places, bases, strict=True)]
-        found = sweep_of(moved)
-        if found is None:
+        sweep = sweep_of(moved)
+        if sweep is None:
             return None
-        self._stop(found[1])
-        return found[0]
+        self._stop(sweep[1])
+        return sweep[0]
 
     def _anchor(self, node: Node) -> Node | None:
         """A node from outside, or what stands for one that all repeats compute alike."""
@@ -288,19 +288,19 @@ class _Comparison:
         bases: list[Any] = [node.args[0] for node in nodes]
         if not isinstance(bases[1], Node) or self._located(bases[1], 1) is None:
             return None
-        found = [place for node in nodes if (place := _place_of(node)) is not None]
-        if len(found) < len(nodes) or any(place.kind != found[0].kind for place in found):
+        parts = [place for node in nodes if (place := _place_of(node)) is not None]
+        if len(parts) < len(nodes) or any(place.kind != parts[0].kind for place in parts):
             return None
-        writes, axis, drops = found[0].kind
+        writes, axis, drops = parts[0].kind
         roles = [self._role(bases)]
         if writes:
-            roles.append(self._role([place.source for place in found]))
-        numbers = Numbers(tuple(place.number for place in found))
+            roles.append(self._role([place.source for place in parts]))
+        numbers = Numbers(tuple(place.number for place in parts))
         return PlacedNode(tuple(roles), axis, numbers, drops)
 
     def _write(self, number: int, nodes: Sequence[Node]) -> Write | None:
         """A row of a tensor, of which nothing else is read before the loop's end."""
-        written = [found for node in nodes if (found := write_of(node)) is not None]
+        written = [write for node in nodes if (write := write_of(node)) is not None]
         if len(written) < len(nodes):
             return None
         bases = [place.base for place, _ in written]

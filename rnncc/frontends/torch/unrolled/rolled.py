@@ -242,13 +242,13 @@ class _Rolling:
 
     def _used(self) -> dict[_Value, set[int]]:
         """Which results are read behind the loop, and of which repeats."""
-        found = dict[_Value, set[int]]()
+        steps_by_value = dict[_Value, set[int]]()
         for i, row in enumerate(self.loop.rows):
             for number, node in enumerate(row):
                 if isinstance(self.loop.body[number], BodyNode):
                     for path in self._leaving(node):
-                        found.setdefault((number, path), set()).add(i)
-        return found
+                        steps_by_value.setdefault((number, path), set()).add(i)
+        return steps_by_value
 
     def _leaving(self, node: Node) -> set[Path]:
         paths = set[Path]()

@@ -95,10 +95,10 @@ def _is_input(leaf: Any) -> bool:
     return named and held_graph(leaf) is None
 
 
-def unrolled(found: Rolled) -> CompileError:
+def unrolled(rolled: Rolled) -> CompileError:
     """What is wrong with repeats that are no loop, and what to write instead."""
-    assert found.unrolled is not None
-    node, count = found.unrolled
+    assert rolled.unrolled is not None
+    node, count = rolled.unrolled
     what = f"{count} repeats of a loop's body are not one loop: they differ, or have no like here"
     hint = "ys, state = rnncc.torch.scan(cell, xs, state) loops over y, state = cell(x, state)"
     return CompileError(location(node), what, hint)
@@ -300,11 +300,11 @@ def _crossings(nodes: Sequence[Node], repeat: Repeat) -> list[int]:
         if first < behind:
             change[first] += 1
             change[behind] -= 1
-    total, found = 0, list[int]()
+    total, crossings = 0, list[int]()
     for step in change[:period]:
         total += step
-        found.append(total)
-    return found
+        crossings.append(total)
+    return crossings
 
 
 def _readers(node: Node) -> list[Node]:

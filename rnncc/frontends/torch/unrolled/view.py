@@ -76,9 +76,9 @@ def _has_parts(node: Node) -> bool:
 
 def leaves_of(node: Node) -> list[Any]:
     """Nodes and values in a node's arguments, in order."""
-    found = list[Any]()
-    map_aggregate((node.args, node.kwargs), found.append)
-    return found
+    leaves = list[Any]()
+    map_aggregate((node.args, node.kwargs), leaves.append)
+    return leaves
 
 
 def with_leaves(node: Node, new: Callable[[int], Any]) -> tuple[Any, Any]:
