@@ -5,12 +5,16 @@ Both walks enter the bodies of scans and go round their carries to a fixed point
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.base import RnnOp, View
+from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.elementwise import Add, Neg, Select, StopGradient, Sub
+from rnncc.ir.ops.linear import Reduce
+from rnncc.ir.ops.shape import Concat
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
 
@@ -41,6 +45,28 @@ def sources_of_outputs(program: Program) -> dict[str, frozenset[str]]:
         )
         for key, value in net.outputs.items()
     }
+
+
+def has_slopes_of_others(program: Program, names: Collection[str]) -> bool:
+    """Whether slopes that depend on values lie only on the way from inputs to other outputs.
+
+    Gradients of zeros for those would be multiplied by the slopes, and zero times an infinite one
+    is NaN.
+    """
+    net = program.net
+    ops, outputs = list(net.body.block.ops), net.outputs
+    every, own = (
+        active_values(ops, net.inputs.values(), [outputs[name] for name in chosen])
+        for chosen in (outputs, names)
+    )
+    owners = (value.owner for value in every - own)
+    return any(isinstance(op, RnnOp) and not _has_fixed_slopes(op) for op in owners)
+
+
+def _has_fixed_slopes(op: RnnOp) -> bool:
+    """Whether an op's gradients are made of the one it is given, and of no other values."""
+    fixed = (View, Neg, Cast, Add, Sub, Concat, Select, StopGradient)
+    return isinstance(op, fixed) or (isinstance(op, Reduce) and op.kind.data == "sum")
 
 
 def _origins(ops: Iterable[Operation], groups: Iterable[Iterable[SSAValue]]) -> dict[SSAValue, int]:

@@ -36,8 +36,9 @@ class Sink(NetPass):
       it → the same for all steps at once.
 
     Sums change their order: they start at what the carry starts at and take all rows of a term in
-    the order of the steps, one term after another. What the loop then still does for nothing is
-    simplify's to drop.
+    the order of the steps, one term after another, but for those that leave only so that a loop has
+    fewer sums: there the terms of a step are added up first, as they are in a loop. What the loop
+    then still does for nothing is simplify's to drop.
 
     Attributes:
         keeps_rows: whether rows become a sequence for a sum, where they are none yet.
@@ -73,7 +74,7 @@ def _sink(scan: Scan, keeps_rows: bool) -> bool:
     if scan.gate is not None:
         return False  # steps that do not run have no rows
     plan = plan_sink(scan, keeps_rows)
-    if not plan.sums and not plan.rows:
+    if not plan.sums and not plan.rows and not plan.added:
         return False
     loop = Loop(scan)
     yielded = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
@@ -91,6 +92,10 @@ def _sink(scan: Scan, keeps_rows: bool) -> bool:
         total = scan.inits[index]
         for term in terms:
             total = _add(outside, total, term, bool(scan.reverse))
+        scan.finals[index].replace_all_uses_with(total)
+    for index, added in plan.added.items():
+        every = outside.all_steps(added)
+        total = outside.build().sum_rows(scan.inits[index], every, bool(scan.reverse))
         scan.finals[index].replace_all_uses_with(total)
     for index in plan.rows:
         every = outside.all_steps(scan.yields[1][index])

@@ -32,12 +32,14 @@ class SinkPlan:
 
     Attributes:
         sums: a carry's index → the terms that each step adds to it.
+        added: a carry's index → the sum of the terms that each step adds to it.
         rows: the indices of ys.
         leaving: the values of the body that are read outside then.
     """
 
     kinds: dict[SSAValue, Kind]
     sums: dict[int, list[SSAValue]] = field(default_factory=dict[int, list[SSAValue]])
+    added: dict[int, SSAValue] = field(default_factory=dict[int, SSAValue])
     rows: list[int] = field(default_factory=list[int])
     leaving: dict[SSAValue, None] = field(default_factory=dict[SSAValue, None])
 
@@ -63,6 +65,10 @@ class SinkPlan:
         if isinstance(op, SumRows):
             return _is_whole(term) and op.x in available
         return isinstance(op, Reduce) and op.kind.data == "sum" and op.x in available
+
+    def can_leave(self, terms: Sequence[SSAValue], available: set[SSAValue]) -> bool:
+        """Whether all of some terms are sums that can be taken over all steps."""
+        return all(self.is_product(term) or self.is_sum(term, available) for term in terms)
 
     def is_able(self, op: Operation) -> bool:
         """Whether an op can be done for all steps at once, behind the loop."""
@@ -92,13 +98,37 @@ def plan_sink(scan: Scan, keeps_rows: bool = False) -> SinkPlan:
     # in a light loop a sum costs nothing beside the step's memory traffic: `SumLate` has it there
     light = is_light(scan, plan.kinds)
     if keeps_rows and not light:
+        plan.added = _added_in_steps(plan, scan, sums)
         _keep_rows(plan, scan, sums.values())
     available = set[SSAValue]() if light else _available_rows(plan, scan)
-    for index, terms in sums.items():
-        if all(plan.is_product(term) or plan.is_sum(term, available) for term in terms):
+    leaving = {i: terms for i, terms in sums.items() if plan.can_leave(terms, available)}
+    plan.added = {i: added for i, added in plan.added.items() if i in leaving}
+    for index, terms in leaving.items():
+        if index not in plan.added:
             _read_factors(plan, [term for term in terms if plan.is_product(term)])
             plan.sums[index] = terms
     return plan
+
+
+def _added_in_steps(
+    plan: SinkPlan, scan: Scan, sums: dict[int, list[SSAValue]]
+) -> dict[int, SSAValue]:
+    """What a step adds to carries of several terms that leave only if rows are kept for them.
+
+    Where they are not, a loop adds up a step's terms first, and no bit may depend on that. Carries
+    that a step adds to in another way are left to the loop: they are taken out of the sums.
+    """
+    available, found = _available_rows(plan, scan), dict[int, SSAValue]()
+    for index, terms in list(sums.items()):
+        if len(terms) == 1 or plan.can_leave(terms, available):
+            continue
+        arg, total = scan.groups[1][index], scan.yields[0][index].owner
+        reduced = all(isinstance(_base(term).owner, Reduce) for term in terms)
+        if reduced and isinstance(total, Add) and arg in total.operands:
+            found[index] = total.b if total.a is arg else total.a
+        else:
+            del sums[index]
+    return found
 
 
 def _plan_rows(plan: SinkPlan, scan: Scan) -> None:

@@ -108,8 +108,9 @@ class _Call:
         """The outputs."""
         if not self.train:
             return self.net.infer(tensors)
-        outputs, tape = self.net.forward(tensors)
-        self._tapes.append((tape, [(x.detach(), x._version) for x in outputs]))
+        net = self.net.to_train(tensors)
+        outputs, tape = net.forward(tensors)
+        self._tapes.append((net, tape, [(x.detach(), x._version) for x in outputs]))
         return outputs
 
     def without_gradient(self, requested: Collection[int]) -> Iterable[int]:
@@ -127,20 +128,21 @@ class _Call:
         self, tensors: _Tensors, grads: _Optionals, requested: Sequence[bool]
     ) -> list[torch.Tensor | None]:
         """Those of the inputs that are wanted."""
-        return self.net.backward(self._tape(tensors), grads, tensors, requested)
+        net = self.net.to_train(tensors, _given(grads))
+        return net.backward(self._tape(net, tensors), grads, tensors, requested)
 
-    def _tape(self, tensors: _Tensors) -> Any:
+    def _tape(self, net: TorchNet, tensors: _Tensors) -> Any:
         """What forward left, or leaves when it is run again.
 
-        It is where the graph was retained, or an output was changed in place: the tape has but the
-        addresses of outputs, and what a loop in Python gives may be changed.
+        It is where the graph was retained, another net ran, or an output was changed in place: the
+        tape has but the addresses of outputs, and what a loop in Python gives may be changed.
         """
         try:
-            tape, outputs = self._tapes.pop()  # one thread alone gets it
+            made_by, tape, outputs = self._tapes.pop()  # one thread alone gets it
         except IndexError:
-            return self.net.forward(tensors)[1]
+            return net.forward(tensors)[1]
         changed = any(x._version != version for x, version in outputs)
-        return self.net.forward(tensors)[1] if changed else tape
+        return net.forward(tensors)[1] if changed or made_by is not net else tape
 
 
 class _Gradients(_Call):
@@ -159,7 +161,7 @@ class _Gradients(_Call):
         return self._made(once=False)
 
     def _made(self, once: bool) -> TorchNet:
-        seeded = [i for i, grad in enumerate(self._grads) if grad is not None]
+        seeded = _given(self._grads)
         sources = [i for i, is_wanted in enumerate(self._wanted) if is_wanted]
         return self._of.net.gradients(seeded, sources, once)
 
@@ -169,14 +171,15 @@ class _Gradients(_Call):
         grads = [None if grad is None else next(seeds) for grad in self._grads]
         gradients = self._of.gradients(tensors[:count], grads, self._wanted)
         results = [grad for grad in gradients if grad is not None]
-        if self._leaves_out() and _has_nan(results):
+        leaves_out = self._leaves_out() and not self._of.net.runs_late(tensors[:count])
+        if leaves_out and _has_nan(results):
             return self._made(once=True).infer(tensors)
         return results
 
     def _leaves_out(self) -> bool:
         """Whether there are outputs without a gradient. Code that was made for all takes zeros for
         theirs, and zero times an infinite slope is NaN, which would be in what others share with
-        them; in PyTorch nothing comes from there."""
+        them; in PyTorch nothing comes from there. On a GPU `to_train` sees to that."""
         seeds = zip(self._grads, self._of.net.sources, strict=True)
         return any(grad is None and sources for grad, sources in seeds)
 
@@ -185,10 +188,13 @@ class _Gradients(_Call):
         return []
 
 
+def _given(grads: _Optionals) -> list[int]:
+    """The numbers of the outputs that have a gradient."""
+    return [i for i, grad in enumerate(grads) if grad is not None]
+
+
 def _has_nan(gradients: list[torch.Tensor]) -> bool:
-    """Whether a NaN is in gradients; those on a GPU are not waited for."""
-    if not all(x.device.type == "cpu" for x in gradients):
-        return False
+    """Whether a NaN is in gradients."""
     norms: Any = torch._foreach_norm(gradients)  # pyright: ignore[reportPrivateImportUsage]
     return bool(torch.stack(norms).sum().isnan())
 
@@ -259,7 +265,7 @@ def _of_batch(
     an axis that it hides: those of as many instances, which are run forward once more."""
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
-    seeded = [i for i, grad in enumerate(grads) if grad is not None]
+    seeded = _given(grads)
     seeds = [grad for grad in grads if grad is not None]
     hidden = [i for i, seed in enumerate(seeds) if is_legacy_batchedtensor(seed)]
     for i in hidden:

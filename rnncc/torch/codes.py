@@ -145,11 +145,13 @@ class Codes:
 
     Attributes:
         derived: the nets of what passes make of its program, such as its gradients.
+        trained: the outputs that had gradients last.
         precision: of products.
     """
 
     def __init__(self, program: Program, precision: str) -> None:
         self.derived: dict[Any, Any] = {}
+        self.trained: frozenset[str] | None = None
         self._program, self.precision = program, precision
         self._host = HostCode(CompiledCode(program, precision))
         self._gpus: dict[int, GpuCode] = {}

@@ -22,13 +22,19 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.options import PRECISIONS
-from rnncc.passes.activity import sources_of_outputs
+from rnncc.passes.activity import has_slopes_of_others, sources_of_outputs
 from rnncc.passes.gradient_program import gradient_program
 from rnncc.passes.instances import instances
-from rnncc.passes.outputs import fresh_prefix, fresh_symbol, keep_outputs
+from rnncc.passes.outputs import (
+    fresh_prefix,
+    fresh_symbol,
+    keep_outputs,
+    stop_other_outputs,
+)
 from rnncc.passes.tangents import tangents
 from rnncc.records import record
 from rnncc.torch.codes import Codes
+from rnncc.torch.cuda import GpuCode
 from rnncc.torch.devices import common_device
 
 _lock = threading.Lock()
@@ -151,6 +157,33 @@ class TorchNet:
 
         return self.derived(("gradients", once, *outputs, None, *inputs), make)
 
+    def to_train(self, tensors: Tensors, seeded: Iterable[int] | None = None) -> TorchNet:
+        """The net whose tape serves gradients of these outputs alone; by default those that had
+        gradients last.
+
+        Zeros are the gradients of all others. On a GPU nobody waits to see whether they became NaN:
+        where they can, this is a net with stops at the other outputs.
+        """
+        if not self.runs_late(tensors):
+            return self
+        code = self.code
+        if seeded is not None:
+            code.trained = frozenset(self.outputs[i].name for i in seeded)
+        outputs = code.trained
+        if outputs is None or not self._is_at_risk(outputs):
+            return self
+        return self.derived(("stopped", outputs), lambda p: stop_other_outputs(p, outputs))
+
+    def _is_at_risk(self, outputs: frozenset[str]) -> bool:
+        """Whether zeros as gradients of all outputs but these can become NaN."""
+        if outputs not in self._known_risks:
+            self._known_risks[outputs] = has_slopes_of_others(self.program, outputs)
+        return self._known_risks[outputs]
+
+    @cached_property
+    def _known_risks(self) -> dict[frozenset[str], bool]:
+        return {}
+
     def tangents(self, of: Sequence[int]) -> TorchNet:
         """The tangents of the outputs of floats, given the inputs and the tangents of some.
 
@@ -211,6 +244,10 @@ class TorchNet:
         out = {n: g for n, g in zip(self.inputs, gradients, strict=True) if g is not None}
         self.code.on(self.device(tensors)).backward(tape, seeds, out)
         return gradients
+
+    def runs_late(self, tensors: Tensors) -> bool:
+        """Whether a call returns before its results are there: on a GPU."""
+        return isinstance(self.code.on(self.device(tensors)), GpuCode)
 
     def device(self, tensors: Tensors) -> torch.device:
         """The device that the first of the inputs are on, or all of them.

@@ -58,6 +58,10 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     known = _hidden.stack[-1][1]
     if id(tensor) not in known:
         plain = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        if not plain.shape and plain.is_floating_point():
+            # For any other number TorchDynamo would put down `item()`, which a tensor that differs
+            # between instances refuses.
+            plain.fill_(torch.nan)
         known[id(tensor)] = tensor, plain.requires_grad_(tensor.requires_grad)
     return known[id(tensor)][1]
 

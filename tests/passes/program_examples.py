@@ -19,6 +19,7 @@ from rnncc.passes.explicit_state import make_state_explicit
 from rnncc.passes.fold_constants import fold_constants
 from rnncc.passes.gradient_program import gradient_program
 from rnncc.passes.instances import instances
+from rnncc.passes.outputs import stop_other_outputs
 from rnncc.passes.pack_tape import pack_tape
 from rnncc.passes.rematerialise import AllSteps, Recomputation, rematerialise
 from rnncc.passes.rows_by_number import find_rows
@@ -49,6 +50,11 @@ def decay(b: Builder) -> Values:
         return [i.mul(carry[0], rows[0])], []
 
     return b.scan([], [h], [x], step)[0]
+
+
+def two(b: Builder) -> Values:
+    x = b.input("x", ["N"])
+    return [b.tanh(x), b.log(x)]
 
 
 def gated(b: Builder) -> Values:
@@ -215,6 +221,7 @@ EXAMPLES: dict[Callable[..., Any], Callable[[], Example]] = {
     gradient_program: lambda: made(
         stopped, lambda p: show(gradient_program(p, ["y"], ["x"], "grad_"))
     ),
+    stop_other_outputs: lambda: made(two, lambda p: show(stop_other_outputs(p, ["y"]))),
     tangents: lambda: made(decay, lambda p: show(tangents(p, ["x"], "t:"))),
     instances: lambda: made(decay, lambda p: show(instances(p, ["x"], "I"))),
     fold_constants: folded,

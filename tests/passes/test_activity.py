@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
-from rnncc.passes.activity import dependent_values, sources_of_outputs
+from rnncc.passes.activity import dependent_values, has_slopes_of_others, sources_of_outputs
 
 Values = Sequence[SSAValue]
 
@@ -62,3 +62,17 @@ def test_a_parameter_may_be_asked_for() -> None:
     dependent = dependent_values(program.net.body.block.ops, [w])
     assert {w, y} <= dependent
     assert other not in dependent
+
+
+def test_slopes_on_the_way_to_other_outputs_alone() -> None:
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        h = b.tanh(b.add(carry[0], rows[0]))
+        return [h], [b.neg(h), b.log(h)]
+
+    b = Builder.net("net")
+    [last], [negated, logarithm] = b.scan([], [b.input("h", [3])], [b.input("x", ["T", 3])], body)
+    halves = b.slice(last, 0, 0, 2)
+    program = b.finish({"y": negated, "log": logarithm, "last": last, "halves": halves})
+    assert has_slopes_of_others(program, ["last"])
+    assert not has_slopes_of_others(program, ["y", "log"])
+    assert not has_slopes_of_others(program, ["log"])

@@ -75,6 +75,25 @@ def test_sums_of_what_a_step_makes(keeps_rows: bool) -> None:
     assert gathered == ([] if keeps_rows else [(Dim.of(3),)])
 
 
+def test_terms_of_a_step_are_added_up_where_rows_are_kept() -> None:
+    """To the bit, as if the loop added them up."""
+
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        product = b.matmul(carry[0], ks[0])
+        h, gate = b.tanh(b.add(product, rows[0])), b.sigmoid(product)
+        terms = [b.reduce("sum", x, [0]) for x in (h, gate)]
+        return [h, b.add(carry[1], b.add(*terms))], []
+
+    b = Builder.net("net")
+    inits = [b.input("h", ["N", 3]), b.input("c", [3])]
+    (_, total), _ = b.scan([b.param("w", [3, 3])], inits, [b.input("x", ["T", "N", 3])], body)
+    program = b.finish({"y": total})
+    sink = applied(Sink(keeps_rows=True), Simplify())
+    assert_same_meaning(program, sink)
+    [scan] = loops_of(program)
+    assert shapes(scan.finals) == [(N, Dim.of(3))]
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_golden_gradients(case: Path) -> None:
     got, want = gradients_of(case, sunk)

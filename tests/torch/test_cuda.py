@@ -402,3 +402,33 @@ def test_autocast_of_the_gpu() -> None:
         autograd.check_mode(torch.device("cpu"))
     finally:
         torch.set_autocast_enabled("cuda", False)
+
+
+def test_what_no_loss_depends_on_makes_no_nan(gpu: EmulatedGpu) -> None:
+    """Where what is only shown has an infinite slope, forward runs twice, but only once."""
+
+    def logarithm(x: Any, h: Any) -> Any:
+        return h.log(), torch.tanh(x + h)
+
+    def difference(x: Any, h: Any) -> Any:
+        return x - h, torch.tanh(x + h)
+
+    def gradients(run: Any, cell: Any, shown: bool) -> tuple[Any, ...]:
+        given = torch.zeros(3, 2, 3, requires_grad=True), torch.zeros(2, 3, requires_grad=True)
+        ys, last = run(cell, *given)
+        loss = last.square().sum() + last.sum() + (ys.sum() if shown else 0)
+        return torch.autograd.grad(loss, given)
+
+    for cell, shown, calls in (
+        (logarithm, False, 3),
+        (logarithm, False, 2),
+        (logarithm, True, 3),
+        (difference, False, 2),
+    ):
+        before = gpu.calls
+        made = gradients(rt.scan, cell, shown)
+        assert gpu.calls - before == calls
+        if not shown:
+            assert all(grad.isfinite().all() for grad in made)
+            torch.testing.assert_close(made, gradients(loop, cell, shown), **CLOSE)
+    assert gpu.waits == 0

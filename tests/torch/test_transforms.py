@@ -23,7 +23,7 @@ XS, H, W = (torch.randn(*shape, **F64) for shape in ((3, 2, 4), (2, 4), (4, 4)))
 
 def tanh_cell(w: Any) -> Callable[..., Any]:
     def cell(x: Any, h: Any) -> Any:
-        h = torch.tanh(x + h @ w)
+        h = torch.tanh(x + (h @ w if w.shape else h * w))
         return h * h, h
 
     return cell
@@ -66,6 +66,7 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
     "ensemble": lambda run: func.vmap(lambda w: run(tanh_cell(w), XS, H))(
         torch.stack([W, -W, W * 2])
     ),
+    "numbers": lambda run: func.vmap(func.grad(lambda w: scalar(run, w)))(W[0]),
     "gradients of samples": lambda run: func.vmap(
         lambda x, h: func.grad(lambda w: scalar(run, w, x, h))(W), (1, 0)
     )(XS.unsqueeze(2), H.unsqueeze(1)),

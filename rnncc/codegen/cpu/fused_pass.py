@@ -7,10 +7,10 @@ sums over columns are folded where their row ends, in the order that each kernel
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 
 from llvmlite import ir
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.matrix_kernels import MOST_VECTORS, TOGETHER, MatrixKernel
@@ -103,11 +103,27 @@ class FusedPass:
         self.masks = [emit.mask(columns - start, self.lanes) for start in self.starts]
         for part in self.parts:
             part.read_fixed(self.fixed)
+        for part, ops in zip(self.parts, self._settled(), strict=True):
+            part.compute(self.fixed, ops)
         sums = [part.zero for part in self.parts for _ in range(part.sums)]
         sums = emit.loop(I64(self.rows), self._row, sums)
         for part in self.parts:
             part.store_sums(sums[: part.sums])
             sums = sums[part.sums :]
+
+    def _settled(self) -> list[list[Operation]]:
+        """The ops of each kernel that are done once, before all rows: LLVM leaves many in the loop.
+
+        None if their results took more registers than what they read.
+        """
+
+        def registers(ops: list[list[Operation]]) -> int:
+            pairs = zip(self.parts, ops, strict=True)
+            return len(set[object]().union(*(p.registers(self.fixed, own) for p, own in pairs)))
+
+        settled = [part.settled(self.fixed) for part in self.parts]
+        none = list[list[Operation]]([[] for _ in self.parts])
+        return settled if registers(settled) <= registers(none) else none
 
     def _row(self, row: Value, carried: list[Value]) -> list[Value]:
         """A row: what sums over rows have then; sums over its columns go to memory."""
@@ -153,6 +169,7 @@ class _PassKernel:
         results = None if reduction is None else reduction.term
         self.code = RegionCode(emit, self.op.body.block, varying, results=results)
         self.folding = None if reduction is None else Folding.of(emit, reduction)
+        self.fixed = list[dict[SSAValue, Value]]()  # for each vector of columns
         self.dtype = dtype_of(self.op.yields[0])
 
     @property
@@ -186,6 +203,37 @@ class _PassKernel:
                 ]
             else:
                 fixed[self.keys[i]] = [emit.load(self.pointers[i])]
+
+    def settled(self, fixed: Container[object]) -> list[Operation]:
+        """The ops that only read what is the same in all rows."""
+        return self.code.settled(self._among(fixed))
+
+    def registers(self, fixed: Container[object], settled: Collection[Operation]) -> set[object]:
+        """Which vectors that are the same in all rows these read, if some ops are settled."""
+        own = self._among(fixed)
+        results = {v for op in settled for v in op.results}
+        return {own.get(v, v) for v in self.code.needed(settled) if v in own or v in results}
+
+    def compute(self, fixed: Mapping[object, list[Value]], settled: Sequence[Operation]) -> None:
+        """Settled ops, for each vector of columns."""
+        there = {v: fixed[key] for v, key in self._among(fixed).items()}
+        varying = {v: own for v, own in there.items() if v in self.code.varying}
+        scalars = {v: own[0] for v, own in there.items() if v not in varying}
+        self.fixed = [
+            self.code.ahead(
+                settled,
+                scalars,
+                {v: own[i] for v, own in varying.items()},
+                _no_index,
+                self.whole.lanes,
+            )
+            for i in range(len(self.whole.starts))
+        ]
+
+    def _among(self, fixed: Container[object]) -> dict[SSAValue, object]:
+        """The arguments that are the same in all rows, and their keys."""
+        pairs = zip(self.arguments, self.keys, strict=False)
+        return {v: key for v, key in pairs if key in fixed}
 
     def at(self, number: int, row: Value, start: int = 0) -> Pointer:
         """An operand at a row, from a column of the block on."""
@@ -256,14 +304,11 @@ class _PartRow:
         """A vector of columns; `known`: what kernels before have read and written there."""
         part, whole, emit = self.part, self.part.whole, self.part.emit
         start, mask = whole.starts[vector], whole.masks[vector]
-        inputs = dict[SSAValue, Value]()
+        inputs = dict(part.fixed[vector])
         for i, argument in enumerate(part.arguments):
-            if argument not in part.code.varying:
+            if argument not in part.code.varying or argument in inputs:
                 continue
             key = part.keys[i]
-            if key in whole.fixed:
-                inputs[argument] = whole.fixed[key][vector]
-                continue
             if key not in known:
                 known[key] = emit.load(part.at(i, self.row, start), whole.lanes, mask)
             inputs[argument] = known[key]

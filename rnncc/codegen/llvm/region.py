@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 
 from llvmlite import ir
 from xdsl.ir import Block, Operation, SSAValue
@@ -75,6 +75,43 @@ class RegionCode:
                 env[op.results[0]] = self._op(op, env, 1, index)
         return env
 
+    def settled(self, given: Container[SSAValue]) -> list[Operation]:
+        """The ops whose results some arguments determine, those that vary or not.
+
+        Signs that others read are not among them: they are part of instructions that follow.
+        """
+        found, ops = set[SSAValue](), list[Operation]()
+        for op in self._ops:
+            if not isinstance(op, Index) and all(v in given or v in found for v in op.operands):
+                found.update(op.results)
+                ops.append(op)
+        read = {v for op in ops for v in op.operands}
+        return [op for op in ops if not isinstance(op, ew.Neg) or op.results[0] in read]
+
+    def needed(self, settled: Collection[Operation]) -> set[SSAValue]:
+        """What varies and is read by the other ops, or is a result."""
+        others = (op for op in self._ops if op not in settled)
+        read = {v for op in others for v in op.operands} | set(self.results)
+        return read & self.varying
+
+    def ahead(
+        self,
+        ops: Sequence[Operation],
+        scalars: Mapping[SSAValue, Value],
+        vectors: Mapping[SSAValue, Value],
+        index: Callable[[int], Value],
+        lanes: int,
+    ) -> dict[SSAValue, Value]:
+        """The vectors of settled ops, and those given: `vectors` takes them as known."""
+        own, found = dict(scalars), dict(vectors)
+        wide = _Lookup(lambda v: found[v] if v in found else self.emit.splat(own[v], lanes))
+        for op in ops:
+            if op.results[0] in self.varying:
+                found[op.results[0]] = self._op(op, wide, lanes, index)
+            else:
+                own[op.results[0]] = self._op(op, own, 1, index)
+        return found
+
     def vectors(
         self,
         scalars: Mapping[SSAValue, Value],
@@ -82,7 +119,7 @@ class RegionCode:
         index: Callable[[int], Value],
         lanes: int,
     ) -> list[Value]:
-        """The results' vectors, given the varying arguments."""
+        """The results' vectors, given the varying arguments, and perhaps others."""
         env = dict(known)
         wide: dict[SSAValue, Value] = {}
 
@@ -95,7 +132,7 @@ class RegionCode:
 
         lookup = _Lookup(get)
         for op in self._ops:
-            if op.results[0] in self.varying:
+            if op.results[0] in self.varying and op.results[0] not in env:
                 env[op.results[0]] = self._op(op, lookup, lanes, index)
         return [get(v) for v in self.results]
 
