@@ -32,6 +32,7 @@ from rnncc.frontends.onnx.ops import (
     shape,
     slicing,
     source,
+    trees,
 )
 
 FAMILIES: dict[str, dict[str, OnnxOperator]] = {
@@ -66,7 +67,10 @@ FAMILIES: dict[str, dict[str, OnnxOperator]] = {
         **blocks.OPERATORS,
     },
     "Written by ONNX Runtime's optimisers": contributed.OPERATORS,
-    "Scalers, encoders, linear models (ai.onnx.ml)": learners.OPERATORS,
+    "Scalers, encoders, linear models, trees (ai.onnx.ml)": {
+        **learners.OPERATORS,
+        **trees.OPERATORS,
+    },
 }
 
 OPERATORS: dict[str, OnnxOperator] = {
