@@ -33,22 +33,62 @@ def grid_sample(
         mode: nearest, linear or cubic.
         padding: what is outside of x: zeros, the elements at its border, or x mirrored.
     """
-    batch, channels, *sizes = dims_of(x)
+    sizes = dims_of(x)[2:]
     points, rank = dims_of(grid)[:-1], len(sizes)
-    taps = list[list[Tap]]()
+    places = list[SSAValue]()
     for axis, size in enumerate(sizes):
         part = b.reshape(b.slice(grid, rank + 1, rank - 1 - axis, 1), points)
-        taps.append(_taps(b, part, size, mode, padding, align_corners))
-    rows = b.reshape(move_axis(b, x, 1, rank + 1), (product([batch, *sizes]), channels))
-    parts = [_sample(b, rows, points, sizes, neighbours) for neighbours in combinations(*taps)]
-    return move_axis(b, reduce(b.add, parts), rank + 1, 1)
+        places.append(_place(b, part, size, align_corners))
+    y = sample_at(b, x, places, mode, padding, low=0.0 if align_corners else -0.5)
+    return move_axis(b, y, rank + 1, 1)
+
+
+def _place(b: Builder, part: SSAValue, size: Dim, align_corners: bool) -> SSAValue:
+    """Where an axis is at numbers from -1 to 1, in elements."""
+    n = b.cast(b.size(size), dtype_of(part))
+    whole, low = (plus(b, n, -1.0), 0.0) if align_corners else (n, -0.5)
+    return plus(b, times(b, b.mul(plus(b, part, 1.0), whole), 0.5), low)
+
+
+def sample_at(
+    b: Builder,
+    x: SSAValue,
+    places: Sequence[SSAValue],
+    mode: str = "linear",
+    padding: str = "zeros",
+    low: float = 0.0,
+    batch: SSAValue | None = None,
+) -> SSAValue:
+    """y[n, o..., :] = x[n, :, ...] at the places [n, o...], which count elements.
+
+    Args:
+        x: [N, C, D1, ..., Dr]
+        places: [N, O...] along each of D1, ..., Dr.
+        mode, padding: as of `grid_sample`.
+        low: where axes start for the padding `reflection`: -0.5 at the edge of the first element.
+        batch: int64 [N', 1...], which of N is read by each of the first axis of the places, if not
+            its own.
+    """
+    channels, sizes = dims_of(x)[1], dims_of(x)[2:]
+    points = dims_of(places[0])
+    taps = [_taps(b, at, size, mode, padding, low) for at, size in zip(places, sizes, strict=True)]
+    first = b.iota(points, 0, "i64") if batch is None else batch
+    rows = b.reshape(
+        move_axis(b, x, 1, len(sizes) + 1), (product([dims_of(x)[0], *sizes]), channels)
+    )
+    parts = [_sample(b, rows, first, points, sizes, each) for each in combinations(*taps)]
+    return reduce(b.add, parts)
 
 
 def _sample(
-    b: Builder, rows: SSAValue, points: tuple[Dim, ...], sizes: list[Dim], taps: tuple[Tap, ...]
+    b: Builder,
+    rows: SSAValue,
+    place: SSAValue,
+    points: tuple[Dim, ...],
+    sizes: Sequence[Dim],
+    taps: tuple[Tap, ...],
 ) -> SSAValue:
     """One neighbour of each place, times what it counts."""
-    place = b.iota(points, 0, "i64")
     for (number, _, _), size in zip(taps, sizes, strict=True):
         place = b.add(b.mul(place, b.size(size)), number)
     inside = reduce(lambda p, q: b.logical("and", p, q), [tap[1] for tap in taps])
@@ -60,14 +100,8 @@ def _sample(
     return b.mul(masked, b.cast(b.reshape(weight, column), dtype_of(rows)))
 
 
-def _taps(
-    b: Builder, part: SSAValue, size: Dim, mode: str, padding: str, align_corners: bool
-) -> list[Tap]:
-    """The neighbours along one axis, of places from -1 to 1."""
-    n = b.cast(b.size(size), dtype_of(part))
-    low = b.full_like(n, 0.0 if align_corners else -0.5)
-    whole = plus(b, n, -1.0) if align_corners else n
-    at = b.add(times(b, b.mul(plus(b, part, 1.0), whole), 0.5), low)
+def _taps(b: Builder, at: SSAValue, size: Dim, mode: str, padding: str, low: float) -> list[Tap]:
+    """The neighbours along one axis, of places in elements."""
     if mode == "nearest":
         place = b.round("even", at)
         return [(*_held(b, place, size, low, padding), b.full_like(at, 1.0))]
@@ -79,7 +113,7 @@ def _taps(
 
 
 def _held(
-    b: Builder, place: SSAValue, size: Dim, low: SSAValue, padding: str
+    b: Builder, place: SSAValue, size: Dim, low: float, padding: str
 ) -> tuple[SSAValue, SSAValue]:
     """An element that is there for each place, mirrored at the edges if so, and whether it counts.
 
@@ -90,10 +124,10 @@ def _held(
     zero = b.full_like(last, 0)
     inside = b.logical("and", b.compare("ge", place, zero), b.compare("le", place, last))
     if padding == "reflection":
-        period = times(b, b.sub(last, times(b, low, 2.0)), 2.0)
-        far = b.abs(b.sub(place, low))
+        period = times(b, plus(b, last, -2.0 * low), 2.0)
+        far = b.abs(plus(b, place, -low))
         rest = b.sub(far, b.mul(b.round("floor", b.div(far, period)), period))
-        place = b.select(inside, place, b.add(b.minimum(rest, b.sub(period, rest)), low))
+        place = b.select(inside, place, plus(b, b.minimum(rest, b.sub(period, rest)), low))
     number = b.cast(b.maximum(b.minimum(place, last), zero), "i64")
     always = b.broadcast(b.fill(1, (), "i1"), dims_of(place), [])
     return number, inside if padding == "zeros" else always

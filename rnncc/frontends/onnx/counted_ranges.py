@@ -53,19 +53,25 @@ def counted_range(n: Node) -> Partial | None:
 
 
 def _computed(n: Node) -> Partial | None:
-    """start, start + delta, ... of integers, where start or delta is computed: as many as the user
-    bounds; a call fails whose delta is 0."""
+    """start, start + delta, ... where start or delta is computed: as many as the user bounds; a
+    call fails whose delta is 0, or of whose floats one is no number."""
     b, most, dtype = n.b, n.scope.model.max_iterations, n.value(0).dtype
-    if most is None or n.scope.model.training or dtype not in ("i32", "i64"):
+    if most is None or n.scope.model.training or dtype not in LIMITS:
         return None
     if any(product(n.dims(at)) != 1 for at in range(3)):
         return None
-    first, behind, delta = (b.reshape(b.cast(n.x(at), "i64"), ()) for at in range(3))
-    zero = n.full(0, delta)
-    steps = b.maximum(_whole_steps(n, first, behind, delta), zero)
-    steps = one_that_fits(b, steps, b.compare("ne", delta, zero))
+    first, behind, delta = (b.reshape(n.x(at), ()) for at in range(3))
+    if dtype in FLOATS:
+        steps, fits = _real_steps(n, first, behind, delta)
+    else:
+        first, behind, delta = (b.cast(each, "i64") for each in (first, behind, delta))
+        steps, fits = (
+            _whole_steps(n, first, behind, delta),
+            b.compare("ne", delta, n.full(0, delta)),
+        )
+    steps = one_that_fits(b, b.maximum(steps, n.full(0, steps)), fits)
     count = count_of(n, steps, Dim.of(0), most)
-    number = b.mul(b.iota((most,), 0, "i64"), delta)
+    number = b.mul(b.cast(b.iota((most,), 0, "i64"), dtype_of(delta)), delta)
     number = b.cast(b.add(number, first), dtype)
     return Partial.counted(Value.computed(number), 0, count)
 
@@ -88,12 +94,28 @@ def _steps(n: Node, behind: SSAValue, start: float, delta: float) -> SSAValue:
     b, dtype = n.b, dtype_of(behind)
     behind = b.reshape(behind, ())
     if dtype in FLOATS:
-        span = b.cast(b.sub(behind, n.full(start, behind)), "f64")
-        steps = b.cast(b.round("ceil", b.div(span, n.full(delta, span))), "i64")
+        steps = _quotient(n, n.full(start, behind), behind, n.full(delta, b.cast(behind, "f64")))
+        steps = b.cast(steps, "i64")
     else:
         behind = b.cast(behind, "i64")
         steps = _whole_steps(n, n.full(start, behind), behind, n.full(delta, behind))
     return b.maximum(steps, n.full(0, steps))
+
+
+def _quotient(n: Node, first: SSAValue, behind: SSAValue, delta: SSAValue) -> SSAValue:
+    """⌈(behind - first) / delta⌉ in float64, the difference in the type of the two."""
+    b = n.b
+    return b.round("ceil", b.div(b.cast(b.sub(behind, first), "f64"), b.cast(delta, "f64")))
+
+
+def _real_steps(
+    n: Node, first: SSAValue, behind: SSAValue, delta: SSAValue
+) -> tuple[SSAValue, SSAValue]:
+    """How many steps lie between two floats, at most FAR, and whether that is a number."""
+    b, steps = n.b, _quotient(n, first, behind, delta)
+    fits = b.logical("and", b.compare("eq", steps, steps), b.compare("ne", delta, n.full(0, delta)))
+    within = b.maximum(b.minimum(steps, n.full(float(FAR), steps)), n.full(0, steps))
+    return b.cast(b.select(fits, within, n.full(0, steps)), "i64"), fits
 
 
 def _whole_steps(n: Node, first: SSAValue, behind: SSAValue, delta: SSAValue) -> SSAValue:

@@ -25,12 +25,14 @@ from rnncc.frontends.onnx.ops import (
     ranking,
     recurrent,
     reduce,
+    regions,
     resize,
     selecting,
     sequence,
     shape,
     slicing,
     source,
+    trees,
 )
 
 FAMILIES: dict[str, dict[str, OnnxOperator]] = {
@@ -47,6 +49,7 @@ FAMILIES: dict[str, dict[str, OnnxOperator]] = {
         **conv.OPERATORS,
         **pooling.OPERATORS,
         **dequantised.OPERATORS,
+        **regions.OPERATORS,
     },
     "Other sizes": resize.OPERATORS,
     "Shapes": shape.OPERATORS,
@@ -64,7 +67,10 @@ FAMILIES: dict[str, dict[str, OnnxOperator]] = {
         **blocks.OPERATORS,
     },
     "Written by ONNX Runtime's optimisers": contributed.OPERATORS,
-    "Scalers, encoders, linear models (ai.onnx.ml)": learners.OPERATORS,
+    "Scalers, encoders, linear models, trees (ai.onnx.ml)": {
+        **learners.OPERATORS,
+        **trees.OPERATORS,
+    },
 }
 
 OPERATORS: dict[str, OnnxOperator] = {

@@ -168,6 +168,41 @@ def _affine_grid() -> Iterator[Case]:
         yield Case("AffineGrid", inputs, {"align_corners": corners}, ["s"], opset=20)
 
 
+def _roi_align() -> Iterator[Case]:
+    boxes = np.array([[0, 0, 3, 4], [-2, 0.5, 9, 9], [3, 3, 3, 3], [4.5, 2, 30, 1]], np.float32)
+    inputs = {"x": floats(2, 3, 5, 6), "boxes": boxes, "images": ints(0, 1, 1, 0)}
+    for samples, scale, frame in product(
+        (0, 1, 3), (0.5, 1.0), (None, "half_pixel", "output_half_pixel")
+    ):
+        attributes: dict[str, Any] = {"output_height": 2, "output_width": 3}
+        attributes |= {"sampling_ratio": samples, "spatial_scale": scale}
+        if frame is not None:
+            attributes["coordinate_transformation_mode"] = frame
+        yield Case("RoiAlign", inputs, attributes, opset=10 if frame is None else 16)
+
+
+def _deform_conv() -> Iterator[Case]:
+    for kernel, stride, dilation, pad, (groups, parts), has_mask in product(
+        ((3, 3), (1, 2)), (1, 2), (1, 2), (0, 1), ((1, 1), (2, 1), (1, 2), (2, 4)), (False, True)
+    ):
+        taps = kernel[0] * kernel[1]
+        counts = [
+            (size + 2 * pad - dilation * (k - 1) - 1) // stride + 1
+            for size, k in zip((6, 7), kernel, strict=True)
+        ]
+        inputs = {
+            "x": floats(2, 4, 6, 7),
+            "w": floats(6, 4 // groups, *kernel, seed=1),
+            "offset": 2 * floats(2, parts * taps * 2, *counts, seed=2),
+            "b": floats(6, seed=3),
+        }
+        if has_mask:
+            inputs["mask"] = floats(2, parts * taps, *counts, seed=4)
+        attributes = {"strides": [stride] * 2, "dilations": [dilation] * 2, "pads": [pad] * 4}
+        attributes |= {"group": groups, "offset_group": parts}
+        yield Case("DeformConv", inputs, attributes, ["w", "b"], opset=19)
+
+
 PADDED = [{}, {"count_include_pad": 1}]
 POWERS = [{"p": 1}, {"p": 2}, {"p": 3}]
 GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
@@ -180,4 +215,6 @@ GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
     "Upsample": _upsample,
     "GridSample": _grid_sample,
     "AffineGrid": _affine_grid,
+    "RoiAlign": _roi_align,
+    "DeformConv": _deform_conv,
 }

@@ -202,3 +202,25 @@ def test_computed_steps(start: str) -> None:
     compared(made, calls, max_iterations=16)
     with pytest.raises(RunError):
         rnncc.compile(made, max_iterations=16).run(call(1, 9, 0))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_computed_steps_of_floats(dtype: str) -> None:
+    """Rounded up, as many as the quotient of the numbers says that the floats are."""
+    names = ("start", "to", "step")
+    made = model(
+        [node("Range", " ".join(names), "y")],
+        [info(name, [], dtype) for name in names],
+        [info("y", None, dtype)],
+    )
+    kind = np.float32 if dtype == "f32" else np.float64
+
+    def call(*numbers: float) -> dict[str, Any]:
+        return {name: np.array(x, kind) for name, x in zip(names, numbers, strict=True)}
+
+    calls = [call(0, 1, 0.1), call(5, 1, -0.3), call(1, 0, 0.5), call(0, 1, 1 / 3)]
+    compared(made, calls, max_iterations=16)
+    compiled = rnncc.compile(made, max_iterations=16)
+    for wrong in (call(0, 1, 0), call(0, np.inf, 1), call(0, 1, np.nan), call(0, 1e30, 1)):
+        with pytest.raises(RunError):
+            compiled.run(wrong)

@@ -240,6 +240,46 @@ def test_columns_of_blocks(kind: str, bits: int) -> None:
     assert_close(interpreted(made, arrays), want)
 
 
+def codes(kind: int, depth: int, size: int, **constants: Any) -> Any:
+    """MatMulBnb4 of three rows, an odd number of codes if the depth is."""
+    rng, count = np.random.default_rng(kind), 3 * depth
+    constants = {
+        "w": rng.integers(0, 256, -(-count // 2)).astype(np.uint8),
+        "s": rng.uniform(0.1, 1, -(-count // size)).astype(np.float32),
+        **constants,
+    }
+    more = {"domain": "com.microsoft", "K": depth, "N": 3, "block_size": size, "quant_type": kind}
+    return model(
+        [node("MatMulBnb4", "x w s", "y", **more)],
+        [info("x", ["N", "T", depth])],
+        [info("y", None)],
+        constants,
+        domains={"com.microsoft": 1},
+    )
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("kind", [0, 1], ids=["FP4", "NF4"])
+@pytest.mark.parametrize(("depth", "size"), [(16, 16), (40, 32), (15, 16)])
+def test_codes(kind: int, depth: int, size: int) -> None:
+    made = codes(kind, depth, size)
+    x = np.random.default_rng(0).standard_normal((2, 3, depth)).astype(np.float32)
+    assert_close(interpreted(made, {"x": x}), by_onnxruntime(made, {"x": x}))
+
+
+@pytest.mark.parametrize(
+    ("made", "why"),
+    [
+        (codes(2, 16, 16), "codes of kind 2"),
+        (codes(0, 16, 16, w=np.zeros(23, np.uint8)), "has 23 bytes for 3 rows of 16 codes"),
+        (codes(0, 16, 16, s=np.ones(4, np.float32)), "has 4 scales for 48 codes"),
+    ],
+)
+def test_refused_codes(made: Any, why: str) -> None:
+    with pytest.raises(CompileError, match=why):
+        import_model(made)
+
+
 @pytest.mark.peers
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("zeros", [False, True], ids=["middle", "zeros"])

@@ -1,4 +1,4 @@
-"""Weights in blocks of 2, 4 or 8 bits with a scale each, which become float32 at import."""
+"""Weights in blocks of 2, 4 or 8 bits, or of codes, with a scale each: float32 at import."""
 
 from __future__ import annotations
 
@@ -11,6 +11,17 @@ from rnncc.frontends.onnx.values import Array, Value
 from rnncc.nn.linear import matmul
 
 BITS = (4, 8)
+FP4 = (0.0, 1 / 192, 2 / 3, 1.0, 1 / 3, 1 / 2, 1 / 6, 1 / 4)
+"""What codes of a sign and three bits stand for, those of positive sign."""
+NF4 = (
+    *(-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453),
+    *(-0.28444138169288635, -0.18477343022823334, -0.09105003625154495, 0.0),
+    *(0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224),
+    *(0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0),
+)
+"""Means of sixteenths of a normal distribution, as scaled to its largest."""
+CODES = (np.array([*FP4, *(-x for x in FP4)], np.float32), np.array(NF4, np.float32))
+"""By `quant_type`."""
 
 
 def _matmul_bits(n: Node) -> SSAValue:
@@ -58,6 +69,27 @@ def _block_zeros(n: Node, rows: int, blocks: int, bits: int) -> Array:
     return _unpacked(zeros.reshape(rows, -1), bits)[:, :blocks].astype(np.float32)
 
 
+def _matmul_codes(n: Node) -> SSAValue:
+    """A Bᵀ, B being [N, K] codes of 4 bits, FP4 or NF4, with a scale for each block of them.
+
+    Refused: B or scales that are computed; A transposed.
+    """
+    rows, depth, size = n.integer("N"), n.integer("K"), n.integer("block_size")
+    kind = n.integer("quant_type")
+    if kind not in range(len(CODES)) or min(rows, depth, size) < 1 or not n.integer("transB", 1):
+        raise n.unsupported(f"has blocks of {size} codes of kind {kind}")
+    packed, scales = n.numbers(1).reshape(-1), n.numbers(2).astype(np.float32).reshape(-1)
+    count = rows * depth
+    if packed.dtype != np.uint8 or packed.size != -(-count // 2):
+        raise n.error(f"has {packed.size} bytes for {rows} rows of {depth} codes")
+    if scales.size != -(-count // size):
+        raise n.error(f"has {scales.size} scales for {count} codes in blocks of {size}")
+    codes = np.stack([packed >> 4, packed & 15], axis=-1).reshape(-1)[:count]
+    floats = CODES[kind][codes] * np.repeat(scales, size)[:count]
+    weights = np.ascontiguousarray(floats.reshape(rows, depth).T)
+    return matmul(n.b, n.x(0, SINGLE), n.scope.ssa(Value.of(weights, n.op.input[1])))
+
+
 def _gather_blocks(n: Node) -> SSAValue:
     """Rows along an axis, by number, of what numbers of 4 or 8 bits with a scale for each block
     along another axis stand for.
@@ -96,5 +128,6 @@ def _unpacked(packed: Array, bits: int) -> Array:
 
 OPERATORS: dict[str, OnnxOperator] = {
     "com.microsoft.MatMulNBits": OnnxOperator(_matmul_bits),
+    "com.microsoft.MatMulBnb4": OnnxOperator(_matmul_codes),
     "com.microsoft.GatherBlockQuantized": OnnxOperator(_gather_blocks),
 }

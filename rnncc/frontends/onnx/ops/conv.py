@@ -14,6 +14,7 @@ from rnncc.ir.ops.windows import overlap_add
 from rnncc.ir.types import shape_text
 from rnncc.nn.axes import move_axis
 from rnncc.nn.convolution import are_sums, convolution
+from rnncc.nn.deformed_convolution import deformed_convolution
 from rnncc.nn.transposed_convolution import transposed_convolution
 from rnncc.nn.windows import Window
 
@@ -88,6 +89,29 @@ def convolved(n: Node) -> SSAValue:
     x, taps = n.x(0, FLOATS), weights(n, 1)
     windows, groups = windows_of(n)
     return convolution(n.b, x, taps, maybe_weights(n, 2), windows, groups)
+
+
+def _deformed(n: Node) -> SSAValue:
+    """Conv over two axes whose taps are moved by offsets, interpolated, and scaled by a mask.
+
+    Refused: elements other than floats; other than two axes of space; weights of open sizes.
+    """
+    b, x, dims = n.b, n.x(0, FLOATS), n.dims()
+    if len(dims) != 4:
+        raise n.unsupported(f"has data of shape {shape_text(dims)}, supported: two axes of space")
+    windows, groups = windows_of(n)
+    parts, taps = n.integer("offset_group", 1), prod(w.taps for w in windows)
+    if parts < 1 or int(dims[1]) % parts:
+        raise n.error(f"attribute 'offset_group' = {parts} for {dims[1]} channels")
+    counts = [w.count(size) for w, size in zip(windows, dims[2:], strict=True)]
+    for index, each in ((2, 2), (4, 1)):
+        expected = (dims[0], Dim.of(parts * taps * each), *counts)
+        if n.has(index) and n.dims(index) != expected:
+            shown = shape_text(n.dims(index))
+            what = f"has offsets or a mask of shape {shown}, expected {shape_text(expected)}"
+            raise n.differ(n.dims(index), expected, what)
+    others = weights(n, 1), maybe_weights(n, 3), n.x(2, FLOATS), n.maybe(4, FLOATS)
+    return deformed_convolution(b, x, *others, windows, groups, parts)
 
 
 def windows_of(n: Node, index: int = 1) -> tuple[list[Window], int]:
@@ -187,6 +211,7 @@ def _image_of_columns(n: Node) -> SSAValue:
 
 
 OPERATORS: dict[str, OnnxOperator] = {
+    "DeformConv": OnnxOperator(_deformed),
     "ConvTranspose": OnnxOperator(_conv_transpose),
     "Col2Im": OnnxOperator(_image_of_columns),
 }

@@ -225,7 +225,7 @@ def _scores(n: Node, targets: int | None) -> SSAValue:
     return n.b.add(scores, n.literal(intercepts)) if intercepts.size else scores
 
 
-def _transformed(n: Node, scores: SSAValue) -> SSAValue:
+def transformed(n: Node, scores: SSAValue) -> SSAValue:
     """What `post_transform` makes of scores."""
     kind = n.text("post_transform")
     if kind == "LOGISTIC":
@@ -247,7 +247,7 @@ def _linear_regressor(n: Node) -> SSAValue:
     targets = n.integer("targets")
     if targets == 1 and n.text("post_transform") != "NONE":
         raise n.unsupported("transforms the scores of a single target")
-    return _transformed(n, _scores(n, targets))
+    return transformed(n, _scores(n, targets))
 
 
 def _linear_classifier(n: Node) -> Sequence[SSAValue]:
@@ -265,13 +265,13 @@ def _linear_classifier(n: Node) -> Sequence[SSAValue]:
         if n.text("post_transform") == "SOFTMAX":
             raise n.unsupported("has a softmax of one score")
         place = b.reshape(b.compare("gt", scores, b.full_like(scores, 0)), (rows,))
-        scores = _transformed(n, scores)
+        scores = transformed(n, scores)
         scores = b.concat([b.sub(b.full_like(scores, 1), scores), scores], 1)
         return [b.gather(n.literal(labels), b.cast(place, "i64"), 0), scores]
     if count != labels.size:
         raise n.error(f"has {labels.size} labels for {count} scores")
     place = extremum_place(b, scores, "max", 1)
-    return [b.gather(n.literal(labels), place, 0), _transformed(n, scores)]
+    return [b.gather(n.literal(labels), place, 0), transformed(n, scores)]
 
 
 OPERATORS: dict[str, OnnxOperator] = {

@@ -90,7 +90,7 @@ def _range(n: Node) -> SSAValue | Value:
 
     Refused: bounds that are computed at run time, but integers a known distance apart, a limit that
     counts rows or must be a size of something else, and what `--max-iterations` bounds; a
-    computed step of floats, or that it does not bound; elements other than floats, int32, int64.
+    computed step that it does not bound; elements other than floats, int32, int64.
     """
     b, dtype = n.b, n.value(0).dtype
     if (moved := _range_from_computed(n)) is not None:

@@ -1,0 +1,570 @@
+"""Cells and readers from papers by both exporters: `paper_models.py OUTDIR`.
+
+Matrices as memories, solvers, mixtures, spans, complex layers, attention by distance.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from tests.frontends.onnx.corpus.torch_models import TN, Exported, export_all
+
+
+class GWave(nn.Module):
+    """Traffic: dilated gated convolutions over time, a learned adjacency between roads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.e1 = nn.Parameter(torch.randn(5, 4))
+        self.e2 = nn.Parameter(torch.randn(4, 5))
+        self.st = nn.Conv2d(2, 6, 1)
+        self.f = nn.ModuleList([nn.Conv2d(6, 6, (1, 2), dilation=(1, d)) for d in (1, 2, 4)])
+        self.g = nn.ModuleList([nn.Conv2d(6, 6, (1, 2), dilation=(1, d)) for d in (1, 2, 4)])
+        self.sk = nn.ModuleList([nn.Conv2d(6, 7, 1) for _ in range(3)])
+        self.gc = nn.ModuleList([nn.Conv2d(12, 6, 1) for _ in range(3)])
+        self.bn = nn.ModuleList([nn.BatchNorm2d(6) for _ in range(3)])
+        self.o = nn.Conv2d(7, 3, 1)
+        self.rf = 8
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.size(3) < self.rf:
+            x = functional.pad(x, (self.rf - x.size(3), 0, 0, 0))
+        matrix = functional.softmax(functional.relu(self.e1 @ self.e2), 1)
+        x = self.st(x)
+        skip: Tensor | None = None
+        for f, g, k, c, b in zip(self.f, self.g, self.sk, self.gc, self.bn, strict=True):
+            r = x
+            x = torch.tanh(f(x)) * torch.sigmoid(g(x))
+            sk = k(x)
+            skip = sk if skip is None else sk + skip[..., -sk.size(3) :]
+            x = c(torch.cat([x, torch.einsum("ncvl,vw->ncwl", x, matrix)], 1))
+            x = b(x + r[..., -x.size(3) :])
+        assert skip is not None
+        return self.o(functional.relu(skip))
+
+
+class Set2Set(nn.Module):
+    """A set read by an LSTM that asks again and again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.l = nn.LSTMCell(12, 6)
+
+    def forward(self, x: Tensor, batch_mask: Tensor) -> Tensor:
+        batch = x.size(0)
+        h = torch.zeros(batch, 6)
+        c = torch.zeros(batch, 6)
+        q = torch.zeros(batch, 12)
+        for _ in range(3):
+            h, c = self.l(q, (h, c))
+            e = (
+                (x * h.unsqueeze(1))
+                .sum(-1)
+                .masked_fill(~batch_mask, torch.finfo(torch.float32).min)
+            )
+            a = torch.softmax(e, 1)
+            q = torch.cat([h, (a.unsqueeze(-1) * x).sum(1)], 1)
+        return q
+
+
+class Handwriting(nn.Module):
+    """Strokes under a window that slides over the text, by mixtures of Gaussians."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.l1 = nn.LSTMCell(3 + 7, 8)
+        self.w = nn.Linear(8, 9)
+        self.l2 = nn.LSTMCell(3 + 8 + 7, 8)
+        self.o = nn.Linear(16, 6 * 4 + 1)
+        self.emb = nn.Embedding(7, 7)
+
+    def forward(
+        self, strokes: Tensor, chars: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        batch = strokes.size(0)
+        letters = chars.size(1)
+        oh = functional.one_hot(chars, 7).float() * mask.unsqueeze(-1)
+        k = torch.zeros(batch, 3, 1)
+        w = torch.zeros(batch, 7)
+        h1 = torch.zeros(batch, 8)
+        c1 = torch.zeros(batch, 8)
+        h2 = torch.zeros(batch, 8)
+        c2 = torch.zeros(batch, 8)
+        u = torch.arange(letters).float().view(1, 1, -1)
+        ys = torch.jit.annotate(list[Tensor], [])
+        for t in range(strokes.size(1)):
+            x = strokes[:, t]
+            h1, c1 = self.l1(torch.cat([x, w], 1), (h1, c1))
+            p = self.w(h1).exp().view(batch, 9, 1)
+            al, be, dk = p.split(3, 1)
+            k = k + dk * 0.1
+            phi = (al * torch.exp(-be * (k - u) ** 2)).sum(1)
+            w = torch.bmm(phi.unsqueeze(1), oh).squeeze(1)
+            h2, c2 = self.l2(torch.cat([x, h1, w], 1), (h2, c2))
+            ys.append(torch.cat([h1, h2], 1))
+        y = self.o(torch.stack(ys, 1))
+        pi, mu, sg, e = y.split([6, 12, 6, 1], -1)
+        return (functional.softmax(pi, -1), mu, torch.exp(sg.clamp(-3, 3)), torch.sigmoid(e))
+
+
+class ShowTell(nn.Module):
+    """A caption, word by word, by attention over parts of an image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.c = nn.Sequential(
+            nn.Conv2d(3, 6, 3, 2),
+            nn.ReLU(),
+            nn.Conv2d(6, 8, 3, 2),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d((3, 3)),
+        )
+        self.e = nn.Embedding(15, 6)
+        self.ih = nn.Linear(8, 8)
+        self.ic = nn.Linear(8, 8)
+        self.l = nn.LSTMCell(14, 8)
+        self.ea = nn.Linear(8, 5)
+        self.da = nn.Linear(8, 5)
+        self.fa = nn.Linear(5, 1)
+        self.fb = nn.Linear(8, 8)
+        self.fc = nn.Linear(8, 15)
+
+    def forward(self, img: Tensor, start: Tensor) -> tuple[Tensor, Tensor]:
+        f = self.c(img).permute(0, 2, 3, 1).flatten(1, 2)
+        m = f.mean(1)
+        h = self.ih(m)
+        c = self.ic(m)
+        w = start
+        done = torch.zeros(img.size(0), dtype=torch.bool)
+        out = torch.jit.annotate(list[Tensor], [])
+        al = torch.jit.annotate(list[Tensor], [])
+        for _ in range(6):
+            a = functional.softmax(
+                self.fa(functional.relu(self.ea(f) + self.da(h).unsqueeze(1))).squeeze(2), 1
+            )
+            z = (f * a.unsqueeze(2)).sum(1) * torch.sigmoid(self.fb(h))
+            h, c = self.l(torch.cat([self.e(w), z], 1), (h, c))
+            lg = self.fc(h)
+            w = torch.where(done, torch.zeros_like(w), lg.argmax(-1))
+            done = done | (w == 1)
+            out.append(w)
+            al.append(a)
+        return (torch.stack(out, 1), torch.stack(al, 1))
+
+
+class ReNet(nn.Module):
+    """An image swept by recurrences along rows, then along columns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.v = nn.GRU(12, 5, bidirectional=True, batch_first=True)
+        self.h = nn.GRU(10, 5, bidirectional=True, batch_first=True)
+        self.o = nn.Linear(10, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        b, c, high, wide = x.shape
+        x = (
+            x.view(b, c, high // 2, 2, wide // 2, 2)
+            .permute(0, 4, 2, 3, 5, 1)
+            .reshape(b * (wide // 2), high // 2, 4 * c)
+        )
+        x, _ = self.v(x)
+        x = (
+            x.view(b, wide // 2, high // 2, 10)
+            .transpose(1, 2)
+            .reshape(b * (high // 2), wide // 2, 10)
+        )
+        x, _ = self.h(x)
+        return self.o(x).view(b, high // 2, wide // 2, 3).permute(0, 3, 1, 2)
+
+
+class MLstm(nn.Module):
+    """A memory of matrices in its parallel form, stabilised in logarithms."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q = nn.Linear(8, 8)
+        self.k = nn.Linear(8, 8)
+        self.v = nn.Linear(8, 8)
+        self.i = nn.Linear(24, 2)
+        self.f = nn.Linear(24, 2)
+        self.n = nn.GroupNorm(2, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, parts, width = x.shape
+        q, k, v = (self.q(x), self.k(x), self.v(x))
+        g = torch.cat([q, k, v], -1)
+        q, k, v = [z.view(batch, parts, 2, 4).transpose(1, 2) for z in (q, k, v)]
+        ig = self.i(g).transpose(-1, -2).unsqueeze(-1)
+        fg = self.f(g).transpose(-1, -2).unsqueeze(-1)
+        lf = functional.logsigmoid(fg)
+        ltr = torch.tril(torch.ones((parts, parts), dtype=torch.bool))
+        cs = torch.cat([torch.zeros((batch, 2, 1, 1)), torch.cumsum(lf, dim=-2)], -2)
+        rep = cs.repeat(1, 1, 1, parts + 1)
+        m = rep - rep.transpose(-2, -1)
+        lfm = torch.where(ltr, m[:, :, 1:, 1:], -float("inf"))
+        ld = lfm + ig.transpose(-2, -1)
+        mx, _ = torch.max(ld, dim=-1, keepdim=True)
+        weight = torch.exp(ld - mx)
+        channels = q @ (k / 2.0).transpose(-2, -1) * weight
+        n = torch.maximum(channels.sum(-1, keepdim=True).abs(), torch.exp(-mx))
+        h = channels / (n + 1e-06) @ v
+        y = h.transpose(1, 2).reshape(batch * parts, width)
+        return self.n(y).view(batch, parts, width)
+
+
+class SLstm(nn.Module):
+    """A cell with exponential gates, normalised and stabilised."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Linear(6, 32)
+        self.r = nn.Parameter(torch.randn(4, 2, 4, 4) * 0.3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch = x.size(0)
+        h = torch.zeros(batch, 8)
+        c = torch.zeros(batch, 8)
+        n = torch.zeros(batch, 8)
+        m = torch.zeros(batch, 8)
+        ys = torch.jit.annotate(list[Tensor], [])
+        for t in range(x.size(1)):
+            r = torch.einsum("bhd,ghde->bghe", h.view(batch, 2, 4), self.r).reshape(batch, 32)
+            i, f, z, o = (self.w(x[:, t]) + r).chunk(4, 1)
+            lfm = m + functional.logsigmoid(f)
+            mn = i if bool(torch.all(n == 0.0)) else torch.max(i, lfm)
+            ie = torch.minimum(torch.exp(i - mn), torch.ones_like(i))
+            fe = torch.minimum(torch.exp(lfm - mn), torch.ones_like(i))
+            c = fe * c + ie * torch.tanh(z)
+            n = fe * n + ie
+            h = torch.sigmoid(o) * c / n
+            m = mn
+            ys.append(h)
+        return torch.stack(ys, 1)
+
+
+class Ltc(nn.Module):
+    """Liquid time constants: several steps of a solver for each input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        n = 6
+        self.gl = nn.Parameter(torch.rand(n))
+        self.vl = nn.Parameter(torch.randn(n))
+        self.cm = nn.Parameter(torch.rand(n) + 0.4)
+        self.sg = nn.Parameter(torch.rand(n, n) + 3)
+        self.mu = nn.Parameter(torch.rand(n, n))
+        self.w = nn.Parameter(torch.rand(n, n))
+        self.er = nn.Parameter(torch.sign(torch.randn(n, n)))
+        self.ss = nn.Parameter(torch.rand(4, n) + 3)
+        self.sm = nn.Parameter(torch.rand(4, n))
+        self.sw = nn.Parameter(torch.rand(4, n))
+        self.se = nn.Parameter(torch.sign(torch.randn(4, n)))
+
+    def forward(self, x: Tensor, ts: Tensor) -> tuple[Tensor, Tensor]:
+        batch = x.size(0)
+        v = torch.zeros(batch, 6)
+        ys = torch.jit.annotate(list[Tensor], [])
+        for t in range(x.size(1)):
+            sa = functional.softplus(self.sw) * torch.sigmoid(
+                self.ss * (x[:, t].unsqueeze(-1) - self.sm)
+            )
+            sr = sa * self.se
+            wn = sr.sum(1)
+            wd = sa.sum(1)
+            cm = functional.softplus(self.cm).view(1, -1) / ((ts[:, t].unsqueeze(1) + 1.0) / 4)
+            for _ in range(4):
+                wa = functional.softplus(self.w) * torch.sigmoid(
+                    self.sg * (v.unsqueeze(-1) - self.mu)
+                )
+                rv = wa * self.er
+                nu = cm * v + functional.softplus(self.gl) * self.vl + rv.sum(1) + wn
+                de = cm + functional.softplus(self.gl) + wa.sum(1) + wd
+                v = nu / (de + 1e-08)
+            ys.append(v)
+        return (torch.stack(ys, 1), v)
+
+
+class Bidaf(nn.Module):
+    """A paragraph and a question that attend to each other; spans."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.e = nn.Embedding(30, 6)
+        self.l = nn.LSTM(6, 4, bidirectional=True, batch_first=True)
+        self.wc = nn.Linear(8, 1)
+        self.wq = nn.Linear(8, 1)
+        self.wcq = nn.Parameter(torch.rand(8))
+        self.m = nn.LSTM(32, 4, 2, bidirectional=True, batch_first=True)
+        self.p1 = nn.Linear(40, 1)
+        self.o = nn.LSTM(8, 4, bidirectional=True, batch_first=True)
+        self.p2 = nn.Linear(40, 1)
+
+    def forward(self, cx: Tensor, qx: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        cm = cx != 0
+        qm = qx != 0
+        c, _ = self.l(self.e(cx))
+        q, _ = self.l(self.e(qx))
+        sim = (
+            self.wc(c) + self.wq(q).transpose(1, 2) + torch.matmul(c * self.wcq, q.transpose(1, 2))
+        )
+        a = functional.softmax(sim.masked_fill(~qm.unsqueeze(1), -1e30), -1)
+        c2q = a @ q
+        b = functional.softmax(sim.max(2)[0].masked_fill(~cm, -1e30), 1)
+        q2c = torch.bmm(b.unsqueeze(1), c).expand(-1, c.size(1), -1)
+        g = torch.cat([c, c2q, c * c2q, c * q2c], -1)
+        m, _ = self.m(g)
+        p1 = self.p1(torch.cat([g, m], -1)).squeeze(-1)
+        m2, _ = self.o(m)
+        p2 = self.p2(torch.cat([g, m2], -1)).squeeze(-1)
+        p1 = functional.log_softmax(p1.masked_fill(~cm, -1e30), -1)
+        p2 = functional.log_softmax(p2.masked_fill(~cm, -1e30), -1)
+        sc = p1.unsqueeze(2) + p2.unsqueeze(1)
+        length = cx.size(1)
+        ok = torch.ones(length, length).triu().tril(4).bool()
+        sc = sc.masked_fill(~ok, -1e30)
+        best = sc.flatten(1).argmax(1)
+        return (p1, p2, best // length, best % length)
+
+
+class Dccrn(nn.Module):
+    """Complex convolutions and a complex LSTM over a spectrum, and a mask for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.er = nn.Conv2d(1, 4, (5, 2), (2, 1), (2, 1))
+        self.ei = nn.Conv2d(1, 4, (5, 2), (2, 1), (2, 1))
+        self.lr = nn.LSTM(4 * 9, 8)
+        self.li = nn.LSTM(4 * 9, 8)
+        self.pr = nn.Linear(8, 36)
+        self.dr = nn.ConvTranspose2d(8, 1, (5, 2), (2, 1), (2, 0))
+        self.di = nn.ConvTranspose2d(8, 1, (5, 2), (2, 1), (2, 0))
+        self.win = nn.Parameter(torch.hann_window(32), requires_grad=False)
+
+    def forward(self, w: Tensor) -> tuple[Tensor, Tensor]:
+        sp = torch.stft(w, 32, 8, 32, self.win, return_complex=True, center=True)
+        re, im = (sp.real.unsqueeze(1), sp.imag.unsqueeze(1))
+        a = (self.er(re) - self.ei(im))[..., :-1]
+        b = (self.er(im) + self.ei(re))[..., :-1]
+        batch, channels, bands, steps = a.shape
+        ar = a.permute(3, 0, 1, 2).reshape(steps, batch, -1)
+        br = b.permute(3, 0, 1, 2).reshape(steps, batch, -1)
+        rr, _ = self.lr(ar)
+        ri, _ = self.li(ar)
+        ir, _ = self.lr(br)
+        ii, _ = self.li(br)
+        r = self.pr(rr - ii).view(steps, batch, channels, bands).permute(1, 2, 3, 0)
+        i = self.pr(ri + ir).view(steps, batch, channels, bands).permute(1, 2, 3, 0)
+        r = torch.cat([r, a], 1)
+        i = torch.cat([i, b], 1)
+        mr = (self.dr(r) - self.di(i))[..., 1:].squeeze(1)
+        mi = (self.dr(i) + self.di(r))[..., 1:].squeeze(1)
+        mag = torch.tanh(torch.sqrt(mr**2 + mi**2 + 1e-08))
+        ph = torch.atan2(mi, mr)
+        re = sp.real
+        im = sp.imag
+        m0 = torch.sqrt(re**2 + im**2 + 1e-08) * mag
+        p0 = torch.atan2(im, re) + ph
+        return (m0 * torch.cos(p0), m0 * torch.sin(p0))
+
+
+class Rope(nn.Module):
+    """Attention with rotated places over a cache that goes in and out, then a GRU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = nn.Linear(8, 24)
+        self.inv = nn.Parameter(
+            1.0 / 10000 ** (torch.arange(0, 4, 2).float() / 4), requires_grad=False
+        )
+        self.w1 = nn.Linear(8, 16, bias=False)
+        self.w3 = nn.Linear(8, 16, bias=False)
+        self.w2 = nn.Linear(16, 8, bias=False)
+        self.g = nn.Parameter(torch.rand(8))
+        self.gru = nn.GRU(8, 8, batch_first=True)
+
+    def rot(self, x: Tensor) -> Tensor:
+        a, b = (x[..., :2], x[..., 2:])
+        return torch.cat((-b, a), -1)
+
+    def norm(self, x: Tensor) -> Tensor:
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-06) * self.g
+
+    def forward(self, x: Tensor, pk: Tensor, pv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        batch, steps, _ = x.shape
+        before = pk.size(2)
+        q, k, v = [
+            z.view(batch, steps, 2, 4).transpose(1, 2) for z in self.qkv(self.norm(x)).chunk(3, -1)
+        ]
+        pos = torch.arange(before, before + steps).float()
+        fr = torch.outer(pos, self.inv)
+        e = torch.cat([fr, fr], -1)
+        c, sn = (e.cos(), e.sin())
+        q = q * c + self.rot(q) * sn
+        k = k * c + self.rot(k) * sn
+        k = torch.cat([pk, k], 2)
+        v = torch.cat([pv, v], 2)
+        m = torch.full((steps, before + steps), -float("inf")).triu(before + 1)
+        a = torch.softmax(q @ k.transpose(-1, -2) / 2 + m, -1) @ v
+        x = x + a.transpose(1, 2).reshape(batch, steps, 8)
+        y = self.norm(x)
+        x = x + self.w2(functional.silu(self.w1(y)) * self.w3(y))
+        y, _ = self.gru(x)
+        return (y, k, v)
+
+
+class T5Bias(nn.Module):
+    """Attention biased by buckets of distances."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.b = nn.Embedding(8, 2)
+        self.q = nn.Linear(8, 8)
+        self.k = nn.Linear(8, 8)
+        self.v = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        batch, steps, _ = x.shape
+        c = torch.arange(steps)[:, None]
+        m = torch.arange(steps)[None, :]
+        rp = m - c
+        nb = 4
+        rb = (rp > 0).long() * nb
+        rp = rp.abs()
+        me = 2
+        small = rp < me
+        large = me + (torch.log(rp.float() / me) / math.log(16 / me) * (nb - me)).long()
+        large = torch.min(large, torch.full_like(large, nb - 1))
+        rb = rb + torch.where(small, rp, large)
+        bias = self.b(rb).permute(2, 0, 1).unsqueeze(0)
+        q, k, v = [
+            lengths(x).view(batch, steps, 2, 4).transpose(1, 2)
+            for lengths in (self.q, self.k, self.v)
+        ]
+        ext = (1.0 - mask[:, None, None, :].float()) * torch.finfo(torch.float32).min
+        return (
+            (torch.softmax(q @ k.transpose(-1, -2) + bias + ext, -1) @ v).transpose(1, 2).flatten(2)
+        )
+
+
+class Alibi(nn.Module):
+    """Attention that falls off with distance, under a mask; the last valid step of an LSTM."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.l = nn.TransformerEncoderLayer(
+            8, 2, 16, batch_first=True, norm_first=True, activation="gelu"
+        )
+        self.rnn = nn.LSTM(8, 6, batch_first=True)
+
+    def forward(self, x: Tensor, lens: Tensor) -> Tensor:
+        steps = x.size(1)
+        d = (torch.arange(steps)[None] - torch.arange(steps)[:, None]).abs().float()
+        sl = torch.tensor([0.5, 0.25])
+        m = -d[None] * sl[:, None, None]
+        m = m.unsqueeze(0).expand(x.size(0), -1, -1, -1).reshape(-1, steps, steps)
+        kp = torch.arange(steps)[None] >= lens[:, None]
+        kpf = torch.zeros(kp.shape).masked_fill(kp, -1000000000.0)
+        y = self.l(x, src_mask=m, src_key_padding_mask=kpf)
+        o, (_h, _c) = self.rnn(y.masked_fill(kp[..., None], 0))
+        return o.gather(1, (lens - 1).view(-1, 1, 1).expand(-1, 1, 6)).squeeze(1)
+
+
+class Nbeats(nn.Module):
+    """Forecasts: blocks that take away what they explain, by trends, seasons and at will."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.ModuleList(
+            [
+                nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU())
+                for _ in range(3)
+            ]
+        )
+        self.th = nn.ModuleList([nn.Linear(16, n) for n in (6, 8, 12 + 4)])
+        t = torch.arange(16.0) / 16
+        self.T = nn.Parameter(torch.stack([t**i for i in range(3)]), requires_grad=False)
+        self.S = nn.Parameter(
+            torch.stack([torch.cos(2 * math.pi * i * t) for i in range(4)]), requires_grad=False
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        norm = x.abs().amax(1, keepdim=True).clamp_min(0.001)
+        x = x / norm
+        f = torch.zeros(x.size(0), 4)
+        for i, (a, b) in enumerate(zip(self.fc, self.th, strict=True)):
+            th = b(a(x))
+            if i == 0:
+                bk, fc = (th[:, :3] @ self.T[:, :12], th[:, 3:] @ self.T[:, 12:])
+            elif i == 1:
+                bk, fc = (th[:, :4] @ self.S[:, :12], th[:, 4:] @ self.S[:, 12:])
+            else:
+                bk, fc = (th[:, :12], th[:, 12:])
+            x = x - bk
+            f = f + fc
+        return f * norm
+
+
+def _x(*shape: int) -> Tensor:
+    return torch.randn(shape)
+
+
+def _words(*shape: int) -> Tensor:
+    return torch.randint(1, 20, shape)
+
+
+LENGTHS = torch.tensor([5, 3])
+MODELS = {
+    "gwave": Exported(GWave, {"x": _x(2, 2, 5, 12)}, {"x": {0: "N", 3: "T"}}),
+    "set2set": Exported(
+        Set2Set, {"x": _x(2, 7, 6), "m": torch.ones(2, 7, dtype=torch.bool)}, {"x": TN, "m": TN}
+    ),
+    "handwriting": Exported(
+        Handwriting,
+        {"s": _x(2, 5, 3), "c": torch.zeros(2, 6, dtype=torch.long), "m": torch.ones(2, 6)},
+        {"s": TN, "c": {0: "N", 1: "U"}, "m": {0: "N", 1: "U"}},
+        {"c": (0, 6)},
+        outputs=4,
+        script=True,
+    ),
+    "showtell": Exported(
+        ShowTell,
+        {"img": _x(2, 3, 20, 20), "start": torch.zeros(2, dtype=torch.long)},
+        {"img": {0: "N"}, "start": {0: "N"}},
+        {"start": (0, 14)},
+        outputs=2,
+        script=True,
+    ),
+    "renet": Exported(ReNet, {"x": _x(2, 3, 8, 6)}, {"x": {0: "N", 2: "H", 3: "W"}}),
+    "mlstm": Exported(MLstm, {"x": _x(2, 5, 8)}, {"x": TN}),
+    "slstm": Exported(SLstm, {"x": _x(2, 5, 6)}, {"x": TN}, script=True),
+    "ltc": Exported(
+        Ltc, {"x": _x(2, 5, 4), "ts": torch.rand(2, 5)}, {"x": TN, "ts": TN}, outputs=2, script=True
+    ),
+    "bidaf": Exported(
+        Bidaf,
+        {"c": _words(2, 8), "q": _words(2, 5)},
+        {"c": {0: "N", 1: "C"}, "q": {0: "N", 1: "Q"}},
+        {"c": (1, 29), "q": (1, 29)},
+        outputs=4,
+    ),
+    "dccrn": Exported(Dccrn, {"w": _x(2, 128)}, {"w": {0: "N", 1: "S"}}, outputs=2),
+    "rope": Exported(
+        Rope,
+        {"x": _x(2, 4, 8), "pk": _x(2, 2, 3, 4), "pv": _x(2, 2, 3, 4)},
+        {"x": TN, "pk": {0: "N", 2: "P"}, "pv": {0: "N", 2: "P"}},
+        outputs=3,
+    ),
+    "t5": Exported(T5Bias, {"x": _x(2, 6, 8), "mask": torch.ones(2, 6)}, {"x": TN, "mask": TN}),
+    "alibi": Exported(
+        Alibi, {"x": _x(2, 5, 8), "lens": LENGTHS}, {"x": TN, "lens": {0: "N"}}, {"lens": (1, "T")}
+    ),
+    "nbeats": Exported(Nbeats, {"x": _x(2, 12)}, {"x": {0: "N"}}),
+}
+
+if __name__ == "__main__":
+    export_all(MODELS)
