@@ -46,6 +46,7 @@ from rnncc.torch.written import with_copies, writing
 MOST_CELLS = 16
 """Calls of cells in one graph; more are a loop that was unrolled, for which `scan` is the way."""
 RECURRENT = torch.ops.rnncc.recurrent.default
+LOOPS = torch.ops.higher_order.scan, torch.ops.higher_order.while_loop
 
 _said: set[str] = set()
 
@@ -169,7 +170,7 @@ def _copy(module: GraphModule) -> GraphModule:
 def _check_worth(graph: GraphModule, rolled: Rolled) -> None:
     """Refuse a graph that has no recurrent parts, and one that is an unrolled loop."""
     targets = [node.target for node in graph.graph.nodes if node.op == "call_function"]
-    layers = any(t is RECURRENT or recurrent_kind(t) is not None for t in targets)
+    layers = any(t is RECURRENT or t in LOOPS or recurrent_kind(t) is not None for t in targets)
     cells = sum(t in CELLS or t in CELLS.values() for t in targets)
     repeats = 0 if rolled.unrolled is None else rolled.unrolled[1]
     is_loop = repeats >= MOST_CELLS and cells > MOST_CELLS

@@ -26,10 +26,13 @@ from rnncc.frontends.torch.taken_numbers import refuse_taken
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
 from rnncc.records import record
 from rnncc.torch.devices import check_tensor
+from rnncc.torch.exactness import rounds
+from rnncc.torch.kept import Snapshot
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.side_effects import counts, leaves_given_tensors
 
 Tensors = Sequence[torch.Tensor]
+_DOUBLE = torch.float64, torch.complex128
 _LEAVES = "a tensor leaves the cell by other ways than its result", "return it as part of y"
 
 
@@ -38,6 +41,7 @@ class CellCall:
     """A call that is under way.
 
     Attributes:
+        cell: what is called.
         rows, states: stand-ins for what one step takes; their values are never read. States are
             those that are given to the cell, and those that it keeps.
         names: what the states are called.
@@ -48,9 +52,12 @@ class CellCall:
         precision: of products.
         run: does all steps, given their loop and the tensors that the cell holds; None where a
             further step is read, which must be like the one before.
+        counters: the numbers of the states that are numbers of Python's.
         used: the graphs that were met, and what they gave.
+        before: what the cell's objects held before a call that leaves numbers there.
     """
 
+    cell: Callable[..., Any]
     rows: Tensors
     states: Tensors
     names: Sequence[str]
@@ -59,13 +66,22 @@ class CellCall:
     reverse: bool
     precision: str
     run: Callable[[TorchNet, Tensors], Tensors] | None
+    counters: frozenset[int] = frozenset()
     used: list[tuple[Captured, Tensors]] = field(default_factory=list["tuple[Captured, Tensors]"])
+    before: list[Snapshot] = field(default_factory=list[Snapshot])
 
 
 class Counts(CompileError):
-    """Steps differ by numbers that Python keeps."""
+    """Steps differ by numbers that Python keeps.
 
-    def __init__(self, step: Captured) -> None:
+    Attributes:
+        before: what the cell's objects held before the first step that was read, if that is known.
+    """
+
+    before: Snapshot | None = None
+
+    def __init__(self, step: Captured, reading: CellCall) -> None:
+        self.before = next(iter(reading.before), None)
         calls = step.graph.graph.nodes
         calls = [node for node in calls if node.op == "call_function"]
         what = "a step changes a number of Python's that the next one reads"
@@ -176,10 +192,12 @@ class Captured:
 
     def __call__(self, *arguments: Any) -> Tensors:
         reading = readings.stack[-1]
+        if self.counts and not reading.before:  # what the step leaves is put there behind this
+            reading.before.append(Snapshot(reading.cell))
         if reading.run is None:
             known, ordered = reading.used[-1]
             if known is not self and str(known.graph.graph) != str(self.graph.graph):
-                raise Counts(self)
+                raise Counts(self, reading)
             reading.used.append((self, ordered))
             return ordered
         places = self.places
@@ -191,6 +209,9 @@ class Captured:
         ordered = [results[i] for i in self.order]
         reading.used.append((self, ordered))
         return ordered
+
+    def _tensors(self) -> list[torch.Tensor]:
+        return [x for x in self.inputs if isinstance(x, torch.Tensor)]
 
     def _made(self, kinds: Any, reading: CellCall, places: Places) -> TorchNet:
         with self.lock:
@@ -207,6 +228,9 @@ class Captured:
             what = f"the state has {before} tensors before a step and {after} after it"
             hint = "what a cell returns second is the whole state: `return h, (h, c)`"
             raise CompileError("", what, hint)
+        counters = [places.states[number] for number in reading.counters]
+        if rounds(self.graph, counters) and any(x.dtype in _DOUBLE for x in self._tensors()):
+            raise Counts(self, reading)  # quotients and powers of Python's numbers are exact
         row_types, state_types = (
             [x if at is None else self.inputs[at] for x, at in zip(kind, indices, strict=True)]
             for kind, indices in ((reading.rows, places.rows), (reading.states, places.states))

@@ -34,12 +34,14 @@ class StatePlace:
     Attributes:
         in_place: whether a step changes the tensor that is there.
         silent: whether PyTorch does so without counting it as a change, as batch norm does.
+        is_number: whether there is a number of Python's, which the loop carries as a tensor.
     """
 
     owner: Any
     key: Any
     in_place: bool = False
     silent: bool = False
+    is_number: bool = False
 
     @property
     def value(self) -> Any:
@@ -90,12 +92,29 @@ class Snapshot:
     def assigned(self) -> list[StatePlace]:
         """Where tensors are that were put there since then, parameters and buffers aside; and where
         there are other numbers."""
-        places = [place for place, _ in self._differing() if not place.in_place]
+        tensors = [place for place, _ in self._differing() if not place.in_place]
+        return [place for place in [*tensors, *self.numbers()] if not _is_registered(place)]
+
+    def numbers(self) -> list[StatePlace]:
+        """Where other numbers are than then."""
+        places = list[StatePlace]()
         for owner, before in self._held.values():
             entries = _entries(owner).items()
             numbers = {key: value for key, (value, _) in entries if isinstance(value, int | float)}
-            places += [StatePlace(owner, k) for k, x in numbers.items() if before.get(k) != (x, 0)]
-        return [place for place in places if not _is_registered(place)]
+            changed = [key for key, value in numbers.items() if before.get(key) != (value, 0)]
+            places += [StatePlace(owner, key, is_number=True) for key in changed]
+        return places
+
+    def take_back(self) -> list[StatePlace]:
+        """Put back the numbers that have been replaced since then; gives where."""
+        places = self.numbers()
+        for place in places:
+            old, _ = self._held[id(place.owner)][1].get(place.key, _NOTHING)
+            if old is not NOTHING:
+                put(place.owner, place.key, old)
+            elif not isinstance(place.owner, _HOLDERS):
+                delattr(place.owner, place.key)
+        return places
 
     def _differing(self) -> Iterator[tuple[StatePlace, bool]]:
         """Where there are other tensors, or changed ones, and whether nothing was there before."""
@@ -183,7 +202,7 @@ def together(known: Iterable[StatePlace], more: Iterable[StatePlace]) -> list[St
     by_place = {(id(place.owner), place.key): place for place in known}
     for place in more:
         old = by_place.get((id(place.owner), place.key), place)
-        flags = place.in_place and old.in_place, place.silent and old.silent
+        flags = place.in_place and old.in_place, place.silent and old.silent, place.is_number
         by_place[id(place.owner), place.key] = StatePlace(place.owner, place.key, *flags)
     return list(by_place.values())
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 import torch._dynamo
@@ -21,6 +21,7 @@ from rnncc.frontends.torch.node_context import UNREAD_SCAN
 from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.records import record
 from rnncc.torch.autograd import apply
+from rnncc.torch.branching.values import OF_NUMBERS
 from rnncc.torch.captured import CellCall, Counts
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exporting import exported_scan
@@ -37,7 +38,9 @@ _Type = tuple[torch.Size, torch.dtype]
 _fixed: WeakSet[Any] = WeakSet()
 """Cells that are read for one batch size at a time."""
 _keeping: WeakSet[Any] = WeakSet()
-"""Cells that keep tensors in objects of their own."""
+"""Cells that keep tensors, or numbers that change, in objects of their own."""
+_counting: WeakKeyDictionary[Any, set[tuple[type, Any]]] = WeakKeyDictionary()
+"""The classes and keys of the numbers."""
 
 
 @torch.compiler.disable(reason=UNREAD_SCAN)
@@ -99,7 +102,12 @@ def _scanned(cell: Callable[..., Any], xs: Any, state: Any, how: Manner) -> tupl
         try:
             return _all_steps(cell, xs, state, how)
         except KeepsTensors:
-            _keeping.add(code)
+            pass
+        except Counts as error:
+            if error.before is None:
+                raise
+            error.before.take_back()
+        _keeping.add(code)
     return _first_steps_apart(cell, xs, state, how)
 
 
@@ -125,7 +133,8 @@ def _all_steps(cell: Callable[..., Any], xs: Any, state: Any, how: Manner) -> tu
 def _first_steps_apart(
     cell: Callable[..., Any], xs: Any, state: Any, how: Manner
 ) -> tuple[Any, Any]:
-    """Let PyTorch do the first step, which shows where the cell keeps tensors, and of what types.
+    """Let PyTorch do the first step, which shows where the cell keeps tensors and numbers that
+    change, and of what types.
 
     It may make what is kept, or the state itself, out of None, numbers and empty tensors. Another
     step shows what the first has put where it was already.
@@ -140,18 +149,55 @@ def _first_steps_apart(
             ys.append(pytree.tree_map(_as_sequence, y))
             if _steps(xs) == 0:
                 return _joined(ys, how.reverse), state
-            known, count = together(known, last.changed()), -1
-            while count < len(known):
-                count = len(known)
-                try:
-                    others, finals = _with_places(cell, xs, state, known, how)
-                    return _joined([*ys, others], how.reverse), finals
-                except KeepsTensors as error:
-                    refusal, known = error, together(known, last.places_of(error.tensors))
+            known = together(known, last.changed())
+            try:
+                rest, finals = _other_steps(cell, xs, state, known, last, how)
+                return _joined([*ys, rest], how.reverse), finals
+            except KeepsTensors as error:
+                refusal = error
         raise refusal
     except CompileError:
         before.restore()
         raise
+
+
+def _other_steps(
+    cell: Callable[..., Any],
+    xs: Any,
+    state: Any,
+    known: Sequence[StatePlace],
+    last: Snapshot,
+    how: Manner,
+) -> tuple[Any, Any]:
+    """The steps after those that PyTorch has done; reading them may show further places.
+
+    Args:
+        known: where the last of those has put tensors.
+        last: what the cell's objects held before it.
+    """
+    numbers = _counting.setdefault(code_of(cell), set())
+    counted = [place for place in last.numbers() if (type(place.owner), place.key) in numbers]
+    refusal = None
+    while True:
+        places = together(known, counted)
+        try:
+            return _with_places(cell, xs, state, places, how)
+        except KeepsTensors as error:
+            known = together(known, last.places_of(error.tensors))
+            if len(together(known, counted)) == len(places):
+                raise
+        except Counts as error:
+            if error.before is None or not (found := error.before.take_back()):
+                raise
+            numbers |= {(type(place.owner), place.key) for place in found}
+            counted, refusal = together(counted, found), error
+        except CompileError as error:
+            if refusal is not None:  # something takes no tensor in a number's place
+                raise refusal from error
+            if not counted:
+                raise
+            counted = []  # another cell of the class counts with these
+            numbers.clear()
 
 
 def _steps(xs: Any) -> int:
@@ -175,10 +221,8 @@ def _with_places(
 ) -> tuple[Any, Any]:
     """All steps, with what the cell keeps taken from its places and put back at the end."""
     values = [place.value for place in places]
-    kept = [
-        pytree.tree_map(torch.clone, value) if place.in_place else value
-        for place, value in zip(places, values, strict=True)
-    ]
+    device = leaves(xs)[0].device
+    kept = [_carried(*both, device) for both in zip(places, values, strict=True)]
     for place in places:
         put(place.owner, place.key, None)  # what guards see there is always the same
     try:
@@ -189,9 +233,18 @@ def _with_places(
     for place, value, new in zip(places, values, results, strict=True):
         if place.in_place:
             (value.data if place.silent else value).copy_(new)
+        elif place.is_number:
+            put(place.owner, place.key, type(value)(new.item()))
         else:
             put(place.owner, place.key, new)
     return ys, finals
+
+
+def _carried(place: StatePlace, value: Any, device: torch.device) -> Any:
+    """What a loop carries of what a cell keeps at a place."""
+    if place.is_number:
+        return torch.full((), value, dtype=OF_NUMBERS[type(value)], device=device)
+    return pytree.tree_map(torch.clone, value) if place.in_place else value
 
 
 def _joined(ys: Sequence[Any], reverse: bool) -> Any:
@@ -229,6 +282,7 @@ def _loop(
     kinds = *row_types, *((x.shape, x.dtype) for x in states)
     first_kept = len(states) - len(tensors_of(list(kept)))
     plain = None if _is_transformed() else frozenset(_without_gradients(places, kept, first_kept))
+    counters = frozenset(_numbers(places, kept, first_kept))
 
     @within_transforms
     def run(loop: TorchNet, consts: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
@@ -238,7 +292,7 @@ def _loop(
         stand_ins = _stand_ins(kinds, batches, device)
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
         kind = how.reverse, how.precision
-        reading = CellCall(rows, starts, names, is_first, plain, *kind, run)
+        reading = CellCall(cell, rows, starts, names, is_first, plain, *kind, run, counters)
         operands = _in_place_of(rows, xs), *_in_place_of(starts, carried)
 
         def read_once(reading: CellCall) -> tuple[Any, Any, Any, bool]:
@@ -266,7 +320,7 @@ def _check_counts(reading: CellCall, read_once: Callable[[CellCall], Any]) -> No
         read_once(again)
         if again.used[-1][0] is again.used[-2][0]:
             return
-    raise Counts(again.used[-1][0])
+    raise Counts(again.used[-1][0], again)
 
 
 def _is_transformed() -> bool:
@@ -283,6 +337,14 @@ def _without_gradients(
             if place.in_place and not tensor.requires_grad:
                 yield number
             number += 1
+
+
+def _numbers(places: Sequence[StatePlace], kept: Sequence[Any], number: int) -> Iterable[int]:
+    """The numbers of the states that are numbers of Python's."""
+    for place, value in zip(places, kept, strict=True):
+        if place.is_number:
+            yield number
+        number += len(tensors_of(value))
 
 
 def _in_place_of(tensors: Sequence[torch.Tensor], tree: Any) -> Any:

@@ -159,6 +159,13 @@ def _copy_or_constant(x: Any) -> Any:
     return x.clone() if isinstance(x, torch.Tensor) else x
 
 
+def _as_kept(x: Any, before: Any) -> Any:
+    """What a step leaves at a place: a number where a loop carries one is a tensor."""
+    if isinstance(x, int | float) and isinstance(before, torch.Tensor) and before.dim() == 0:
+        return torch.full((), x, dtype=before.dtype, device=before.device)
+    return x
+
+
 def _step(
     cell: Callable[..., Any],
     rows: Any,
@@ -179,7 +186,9 @@ def _step(
     in_place = is_changeable(new) and new is copies  # TorchDynamo compares no tuples
     if not in_place and not is_as_before(copies, states):
         raise TypeError(CHANGED)
-    new, after = _marked((in_order_of(states, new), [get(owner, key) for owner, key in places]))
+    left = [get(owner, key) for owner, key in places]
+    left = [_as_kept(x, value) for x, value in zip(left, kept, strict=True)]
+    new, after = _marked((in_order_of(states, new), left))
     for owner, key in places:
         put(owner, key, None)
     return pytree.tree_map(_row_or_none, y), new, after, in_place

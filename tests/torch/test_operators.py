@@ -33,6 +33,16 @@ OPERATORS: dict[str, Operator] = {
     "select from the end": lambda x, y, n: x[-2],
     "unbind": lambda x, y, n: x.unbind(0)[2] - x.unbind(1)[1].sum(),
     "rows by number": lambda x, y, n: x[torch.tensor([2, -1])] + y[n[1:3].clamp(max=3)],
+    "reductions of rank 0": lambda x, y, n: (
+        (x[0, 0].sum(0) + x[0, 1].mean(-1) + x[1, 0].amax(0) + y[0, 0].prod(0)) * y
+        + y[1, 0].logsumexp(0)
+        + x[1, 1].norm(dim=0)
+        + (x[2, 0] > 0).all(0)
+        + x[2, 1].softmax(0)
+        + y[0, 1].log_softmax(0)
+        + y[1, 1].var(0, correction=0)
+        + x[0, 2].flip(0)
+    ),
     "detached integers": lambda x, y, n: n.detach() + (x > 0).detach(),
     "var": lambda x, y, n: x.var(),
     "var along an axis": lambda x, y, n: x.var(1, correction=2, keepdim=True),

@@ -325,11 +325,14 @@ class Counting(nn.Module):
     def __init__(self, count: Any) -> None:
         super().__init__()
         self.linear, self.count = nn.Linear(WIDTH, UNITS), count
-        self.steps, self.listed, self.ready = 0, [0], False
+        self.steps, self.listed, self.ready, self.share = 0, [0], False, 1.0
 
     def forward(self, x: Any, h: Any) -> Any:
         h = torch.tanh(self.linear(x) + h) * self.count(self)
         return h, h
+
+    def numbers(self) -> Any:
+        return self.steps, self.listed, self.ready, pytest.approx(self.share)
 
 
 def by_attribute(m: Any) -> Any:
@@ -347,11 +350,54 @@ def at_first(m: Any) -> Any:
     return 1 if was else m.linear.bias
 
 
-@pytest.mark.parametrize("count", [by_attribute, now_and_then, at_first])
-def test_steps_that_are_counted_in_python(count: Any) -> None:
-    """All steps would be as the first."""
+def by_bool(m: Any) -> Any:
+    m.ready = not m.ready
+    return 2 if m.ready else 1
+
+
+def by_float(m: Any) -> Any:
+    m.share *= 0.75
+    return m.share
+
+
+def unused(m: Any) -> Any:
+    m.steps += 2
+    return 1
+
+
+@pytest.mark.parametrize("count", [by_attribute, now_and_then, at_first, by_bool, by_float, unused])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_steps_that_are_counted_in_python(count: Any, reverse: bool) -> None:
+    """The numbers go from step to step, and end as those of a loop in Python do."""
+    cell, own = Counting(count), Counting(count)
+    own.load_state_dict(cell.state_dict())
+    xs, start = sequence(9), torch.zeros(3, UNITS)
+    for _ in range(2):
+        ys, _ = rt.scan(cell, xs, start, reverse=reverse)
+        wanted, _ = loop(own, xs.flip(0) if reverse else xs, start)
+        torch.testing.assert_close(ys.flip(0) if reverse else ys, wanted, **CLOSE)
+        assert cell.numbers() == own.numbers()
+        slopes = [
+            torch.autograd.grad(y.sum(), m.linear.weight)[0] for y, m in ((ys, cell), (wanted, own))
+        ]
+        torch.testing.assert_close(*slopes, **CLOSE)
+
+
+def by_size(m: Any) -> Any:
+    m.steps += 1
+    return torch.ones(m.steps).sum()
+
+
+def test_counted_numbers_that_cannot_be_tensors() -> None:
+    """Sizes, and powers of float64; a refused call leaves the numbers as they were."""
+    cell = Counting(by_size)
     with pytest.raises(rnncc.CompileError, match=r"test_scan.py:\d+: .* number of Python's that"):
-        rt.scan(Counting(count), sequence(9), torch.zeros(3, UNITS))
+        rt.scan(cell, sequence(9), torch.zeros(3, UNITS))
+    assert cell.steps == 0
+    exact = Counting(by_attribute).double()
+    with pytest.raises(rnncc.CompileError, match=r"number of Python's that"):
+        rt.scan(exact, sequence(9).double(), torch.zeros(3, UNITS).double())
+    assert exact.steps == 0
 
 
 def test_flags_that_steps_set() -> None:

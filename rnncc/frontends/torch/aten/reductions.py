@@ -163,19 +163,16 @@ def distance(at: NodeContext, x: Value, y: Value, p: Number = 2) -> Value:
     return norm(at, apart, p)
 
 
-def softmax(at: NodeContext, x: Value, dim: int, dtype: object = None) -> Value:
-    """exp(x - max x) / sum exp(x - max x)"""
-    return normalisation.softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
+def along(function: Callable[[Builder, Value, int], Value]) -> Translation:
+    """exp(x - max x) / sum exp(x - max x) or its logarithm, along an axis, which rank 0 has too"""
 
+    def translate(at: NodeContext, x: Value, dim: int, dtype: object = None) -> Value:
+        x = at.value(x)
+        if rank_of(x) == 0:
+            return at.b.reshape(function(at.b, at.b.reshape(x, (1,)), 0), ())
+        return function(at.b, x, at.axis(dim, rank_of(x)))
 
-def safe_softmax(at: NodeContext, x: Value, dim: int, dtype: object = None) -> Value:
-    """Softmax, of rows of -inf alone zeros"""
-    return normalisation.safe_softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
-
-
-def log_softmax(at: NodeContext, x: Value, dim: int, dtype: object = None) -> Value:
-    """x - max x - ln sum exp(x - max x)"""
-    return normalisation.log_softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
+    return translate
 
 
 def reduce(at: NodeContext, kind: str, x: Value, dim: Axes) -> Value:
@@ -195,6 +192,8 @@ def count(at: NodeContext, x: Value, axes: Sequence[int], less: Number = 0) -> V
 
 def _axes(at: NodeContext, x: Value, dim: Axes) -> list[int]:
     rank = rank_of(x)
+    if rank == 0:  # which has an axis 0 for PyTorch
+        return []
     return sorted(at.axis(axis, rank) for axis in as_list(dim)) or list(range(rank))
 
 
@@ -219,7 +218,7 @@ OPERATORS: Table = {
     "_cdist_forward": distances,
     "var.correction": variance,
     "var_mean.correction": variance_and_mean,
-    **dict.fromkeys(("_softmax", "softmax.int"), softmax),
-    "_safe_softmax": safe_softmax,
-    **dict.fromkeys(("_log_softmax", "log_softmax.int"), log_softmax),
+    **dict.fromkeys(("_softmax", "softmax.int"), along(normalisation.softmax)),
+    "_safe_softmax": along(normalisation.safe_softmax),
+    **dict.fromkeys(("_log_softmax", "log_softmax.int"), along(normalisation.log_softmax)),
 }

@@ -243,7 +243,7 @@ def unfold(at: NodeContext, x: Value, dim: int, size: int, step: int) -> Value:
 
 def flip(at: NodeContext, x: Value, dims: Sequence[int]) -> Value:
     """The other way round along axes"""
-    for dim in dims:
+    for dim in dims if rank_of(x) else ():
         x = _flipped(at, x, at.axis(dim, rank_of(x)))
     return x
 
