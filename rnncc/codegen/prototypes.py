@@ -6,11 +6,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnncc_runtime.signatures import CUDA_SUFFIX, PARAMETERS
+from rnncc_runtime.signatures import CUDA_SUFFIX, PARAMETERS, symbols_of
 
 from rnncc.kern.signatures import PART, PART_SUFFIX, cuda_parameters
 from rnncc.names import c_names
-from rnncc.sizes import TIME
 
 STRUCTS = ("inputs", "outputs", "parameters", "output_grads", "grads")
 """What follows `NAME_` in the names of the header's structs."""
@@ -37,10 +36,8 @@ def prototype(metadata: Mapping[str, Any], function: str) -> str:
     own = function.removesuffix(CUDA_SUFFIX).removesuffix(PART_SUFFIX)
     pointers = _pointers(function, own)
     words = [TYPES[pointer].format(name=metadata["name"]) for pointer in pointers]
-    if own != "init_parameters":
-        pairs = zip(metadata["symbols"], size_names(metadata), strict=True)
-        untimed = own.startswith("state_")
-        words += [f"int64_t {name}" for symbol, name in pairs if not untimed or symbol != TIME]
+    names = dict(zip(metadata["symbols"], size_names(metadata), strict=True))
+    words += [f"int64_t {names[symbol]}" for symbol in symbols_of(names, own)]
     result = {"threads": "int64_t"}.get(function, "size_t")
     result = "int" if function in metadata["functions"] else result
     words = [word.replace(" ", _FIXED) for word in words]

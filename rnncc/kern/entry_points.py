@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from rnncc_runtime.signatures import symbols_of
+
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
 from rnncc.kern.entry_steps import (
@@ -32,7 +34,6 @@ from rnncc.kern.program import Port
 from rnncc.kern.signatures import PART, PART_SUFFIX
 from rnncc.kern.streaming import StateSlot
 from rnncc.kern.training import Training
-from rnncc.sizes import TIME
 
 
 def entry_points(library: Library) -> list[EntryPoint]:
@@ -48,16 +49,15 @@ def entry_points(library: Library) -> list[EntryPoint]:
     else:
         write = {"run": _run}
     return [
-        EntryPoint(name, parameters, _symbols(library, name), tuple(_with_part(steps, parameters)))
+        EntryPoint(
+            name,
+            parameters,
+            tuple(symbols_of(library.symbols, name)),
+            tuple(_with_part(steps, parameters)),
+        )
         for name, parameters in exported(library).items()
         for steps in [write[name.removesuffix(PART_SUFFIX)](library)]
     ]
-
-
-def _symbols(library: Library, name: str) -> tuple[str, ...]:
-    if name == "init_parameters":
-        return ()
-    return tuple(s for s in library.symbols if s != TIME or name != "state_init")
 
 
 def _with_part(steps: Sequence[Step], parameters: Sequence[str]) -> list[Step]:

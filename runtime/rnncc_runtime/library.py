@@ -16,7 +16,7 @@ from rnncc_runtime.elf import check_whole
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.machines import difference
 from rnncc_runtime.model import Model
-from rnncc_runtime.sizes import TIME
+from rnncc_runtime.signatures import symbols_of
 from rnncc_runtime.training import TrainableModel
 
 _METADATA = b'{"format": '
@@ -218,7 +218,7 @@ def bind(
         function: of a loaded library; or the address of code that takes `weights` first.
     """
     pointers = metadata["functions"].get(name)
-    sizes = [ctypes.c_int64] * len(symbols_of(metadata, name))
+    sizes = [ctypes.c_int64] * len(symbols_of(metadata["symbols"], name))
     if pointers is None:
         result, types = ctypes.c_int64, sizes
     else:
@@ -231,14 +231,6 @@ def bind(
     if weights is None or pointers is None:
         return function
     return partial(function, weights)
-
-
-def symbols_of(metadata: Mapping[str, Any], name: str) -> list[str]:
-    """The sizes that an exported function takes; a state has nothing to do with T."""
-    name = name.removesuffix("_cuda")
-    if name == "init_parameters":
-        return []
-    return [s for s in metadata["symbols"] if s != TIME or not name.startswith("state_")]
 
 
 def _metadata(path: str, library: ctypes.CDLL, name: str) -> bytes | None:

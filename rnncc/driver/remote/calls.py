@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from rnncc_runtime.arrays import Specs, read_specs
-from rnncc_runtime.signatures import PARAMETERS
+from rnncc_runtime.signatures import PARAMETERS, symbols_of
 
 from rnncc.errors import CompileError
 from rnncc.sizes import TIME
@@ -38,13 +38,6 @@ def exported(metadata: Mapping[str, Any]) -> list[str]:
 def pointers_of(metadata: Mapping[str, Any], function: str) -> tuple[str, ...]:
     """The pointers that a function takes."""
     return PARAMETERS[function] if function in metadata["functions"] else ()
-
-
-def symbols_of(metadata: Mapping[str, Any], function: str) -> list[str]:
-    """The sizes that a function takes."""
-    if function == "init_parameters":
-        return []
-    return [s for s in metadata["symbols"] if not function.startswith("state_") or s != TIME]
 
 
 @dataclass
@@ -117,7 +110,7 @@ class RemoteFunctions:
     def _call(self, name: str, arguments: Sequence[int]) -> int:
         pointers = pointers_of(self.metadata, name)
         places = dict(zip(pointers, arguments, strict=False))
-        symbols = symbols_of(self.metadata, name)
+        symbols = symbols_of(self.metadata["symbols"], name)
         sizes = dict(zip(symbols, arguments[len(pointers) :], strict=True))
         request, handles = _Request(), dict[str, int]()
         for pointer, address in places.items():
@@ -187,7 +180,9 @@ class RemoteFunctions:
 
     def _size(self, function: str, sizes: Mapping[str, int]) -> int:
         """What the library says of its own memory, asked in a call of its own."""
-        return self._call(function, [sizes[s] for s in symbols_of(self.metadata, function)])
+        return self._call(
+            function, [sizes[s] for s in symbols_of(self.metadata["symbols"], function)]
+        )
 
     def _exchange(self, request: _Request) -> int:
         """The last call's result."""

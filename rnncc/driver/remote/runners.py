@@ -14,8 +14,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import TYPE_CHECKING, Any
 
+from rnncc_runtime.signatures import symbols_of
+
 from rnncc.codegen import targets
-from rnncc.driver.remote.calls import exported, pointers_of, symbols_of
+from rnncc.driver.remote.calls import exported, pointers_of
 from rnncc.errors import CompileError
 from rnncc.packaging import texts
 from rnncc.packaging.compiled import CompiledModel
@@ -320,7 +322,7 @@ class RemoteProgram:
 def _call(metadata: Mapping[str, Any], function: str) -> str:
     """The call of a function in C."""
     pointers = [f"p[{i}]" for i in range(len(pointers_of(metadata, function)))]
-    sizes = [f"s[{i}]" for i in range(len(symbols_of(metadata, function)))]
+    sizes = [f"s[{i}]" for i in range(len(symbols_of(metadata["symbols"], function)))]
     text = f"{metadata['name']}_{function}({', '.join([*pointers, *sizes])})"
     is_size = function in metadata["sizes"] and function != "threads"
     return f"bytes({text})" if is_size else text
