@@ -38,7 +38,7 @@ def prototype(metadata: Mapping[str, Any], function: str) -> str:
     pointers = _pointers(function, own, metadata)
     words = [_declared(pointer, own).format(name=metadata["name"]) for pointer in pointers]
     names = dict(zip(metadata["symbols"], size_names(metadata), strict=True))
-    words += [f"int64_t {names[symbol]}" for symbol in symbols_of(own, names)]
+    words += [f"int64_t {names[symbol]}" for symbol in symbols_of(names, own)]
     result = {"threads": "int64_t"}.get(function, "size_t")
     result = "int" if function in metadata["functions"] else result
     words = [word.replace(" ", _FIXED) for word in words]
@@ -56,7 +56,7 @@ def _declared(pointer: str, own: str) -> str:
 
 def _pointers(function: str, own: str, metadata: Mapping[str, Any]) -> Sequence[str]:
     """What a function takes in front of the sizes; `own`: its name without what is behind that."""
-    pointers = pointers_of(own, metadata)
+    pointers = pointers_of(metadata, own)
     if function.endswith(PART_SUFFIX):
         return (*pointers, PART)
     return cuda_parameters(pointers) if pointers and own != function else pointers

@@ -52,7 +52,7 @@ def entry_points(library: Library) -> list[EntryPoint]:
     return [
         EntryPoint(name, parameters, symbols, tuple(_with_part(steps, parameters)))
         for name, parameters in exported(library).items()
-        for symbols in [tuple(symbols_of(name, library.symbols))]
+        for symbols in [tuple(symbols_of(library.symbols, name))]
         for steps in [write[name.removesuffix(PART_SUFFIX)](library)]
     ]
 

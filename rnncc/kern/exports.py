@@ -43,7 +43,7 @@ def size_functions(library: Library) -> list[SizeFunction]:
     more: list[SizeFunction] = []
     if library.streaming is not None:
         # a step of a stream is shorter than the whole sequence that bounds speak of
-        bounds, untimed = library.piece_bounds, tuple(symbols_of("state_bytes", symbols))
+        bounds, untimed = library.piece_bounds, tuple(symbols_of(symbols, "state_bytes"))
         state = Largest([library.streaming.bytes])
         more = [SizeFunction("state_bytes", state, untimed, library.untimed_bounds)]
     if library.training is not None:

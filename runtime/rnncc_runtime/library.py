@@ -12,12 +12,11 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from rnncc_runtime import signatures
 from rnncc_runtime.elf import check_whole
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.machines import difference
 from rnncc_runtime.model import Model
-from rnncc_runtime.signatures import CUDA_SUFFIX
+from rnncc_runtime.signatures import symbols_of
 from rnncc_runtime.training import TrainableModel
 
 _METADATA = b'{"format": '
@@ -219,7 +218,7 @@ def bind(
         function: of a loaded library; or the address of code that takes `weights` first.
     """
     pointers = metadata["functions"].get(name)
-    sizes = [ctypes.c_int64] * len(symbols_of(metadata, name))
+    sizes = [ctypes.c_int64] * len(symbols_of(metadata["symbols"], name))
     if pointers is None:
         result, types = ctypes.c_int64, sizes
     else:
@@ -232,11 +231,6 @@ def bind(
     if weights is None or pointers is None:
         return function
     return partial(function, weights)
-
-
-def symbols_of(metadata: Mapping[str, Any], name: str) -> list[str]:
-    """The sizes that an exported function takes."""
-    return signatures.symbols_of(name.removesuffix(CUDA_SUFFIX), metadata["symbols"])
 
 
 def _metadata(path: str, library: ctypes.CDLL, name: str) -> bytes | None:

@@ -1,9 +1,11 @@
-"""What exported functions take (docs/abi.md): pointers, then sizes. Light: it imports nothing."""
+"""What exported functions take: pointers, then sizes (docs/abi.md). Light: without NumPy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from rnncc_runtime.sizes import TIME
 
 PARAMETERS = {
     "run": ("inputs", "outputs", "workspace"),
@@ -18,13 +20,13 @@ PARAMETERS = {
 PACKED = "packed"
 """That of packed parameters, which `forward` and `backward` take where a library packs them apart;
 the metadata have its bytes by this name."""
-_FIXED = ("init_parameters", "pack_parameters", "packed_bytes")
-"""Functions that no size of a call changes."""
 CUDA_SUFFIX = "_cuda"
 """The end of the name of a function that computes on a GPU."""
+_FIXED = ("init_parameters", "pack_parameters", "packed_bytes")
+"""Functions that no size of a call changes."""
 
 
-def pointers_of(function: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+def pointers_of(metadata: Mapping[str, Any], function: str) -> tuple[str, ...]:
     """The blocks that a function of a library takes, in order; none where it tells numbers."""
     pointers = PARAMETERS.get(function, ())
     return with_packed(pointers) if PACKED in metadata and "tape" in pointers else pointers
@@ -36,8 +38,9 @@ def with_packed(pointers: tuple[str, ...]) -> tuple[str, ...]:
     return (*pointers[:at], PACKED, *pointers[at:])
 
 
-def symbols_of(function: str, symbols: Iterable[str]) -> list[str]:
-    """The sizes that a function takes, of all; a state has nothing to do with T."""
-    if function in _FIXED:
+def symbols_of(symbols: Iterable[str], function: str) -> list[str]:
+    """Those of a library's sizes that a function takes; a state has nothing to do with T."""
+    own = function.removesuffix(CUDA_SUFFIX)
+    if own in _FIXED:
         return []
-    return [s for s in symbols if s != "T" or not function.startswith("state_")]
+    return [symbol for symbol in symbols if symbol != TIME or not own.startswith("state_")]

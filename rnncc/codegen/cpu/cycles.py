@@ -93,8 +93,8 @@ def instruction_cycles(name: str, operands: str) -> int:
 class _Counting:
     """Cycles as they add up; `name` is the library's."""
 
-    def __init__(self, name: str, assembly: str, cycles: Counter[str]) -> None:
-        self.name, self.assembly, self.cycles = name, assembly, cycles
+    def __init__(self, name: str, assembly: str, totals: Counter[str]) -> None:
+        self.name, self.assembly, self.totals = name, assembly, totals
 
     def block(self, block: Block, sizes: dict[str, int], times: int) -> None:
         """Of kernels that run so often, one after another."""
@@ -127,7 +127,7 @@ class _Counting:
             cycles = panels * depth * (LOAD + vectors * (LOAD + MULTIPLY_ADD) + 1 + LOOP)
         behind = op.slots.data * SCALED if dtype == "i8" else 0
         cycles += depth * ROUNDED if behind else 0
-        self.cycles["products"] += rows * (cycles + panels * PANEL)
+        self.totals["products"] += rows * (cycles + panels * PANEL)
         self.points(op, sizes, times, behind)
 
     def points(self, op: Kernel, sizes: dict[str, int], times: int, more: int) -> None:
@@ -141,8 +141,8 @@ class _Counting:
             for o in inner
             if cost_of(o) == Cost.ARITHMETIC
         )
-        self.cycles["functions"] += points * slow
-        self.cycles["elements"] += points * (touched * TOUCH + plain + more)
+        self.totals["functions"] += points * slow
+        self.totals["elements"] += points * (touched * TOUCH + plain + more)
 
     def function(self, op: Elementwise) -> int:
         if cost_of(op) == Cost.ROOT:
@@ -153,7 +153,7 @@ class _Counting:
     def moved(self, op: Operation, sizes: dict[str, int], times: int) -> None:
         """What only moves elements; sums of outer products are products too."""
         for _, _, _, dims in data_accesses(op):
-            self.cycles["elements"] += times * product(dims).evaluate(sizes) * (TOUCH + LOOP)
+            self.totals["elements"] += times * product(dims).evaluate(sizes) * (TOUCH + LOOP)
         if isinstance(op, Contract):
             terms = product(op.sizes).evaluate(sizes)
-            self.cycles["products"] += times * terms * (2 * LOAD + MULTIPLY_ADD)
+            self.totals["products"] += times * terms * (2 * LOAD + MULTIPLY_ADD)

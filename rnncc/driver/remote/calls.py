@@ -104,9 +104,9 @@ class RemoteFunctions:
         return {name: bound(name) for name in self.names}
 
     def _call(self, name: str, arguments: Sequence[int]) -> int:
-        pointers = pointers_of(name, self.metadata)
+        pointers = pointers_of(self.metadata, name)
         places = dict(zip(pointers, arguments, strict=False))
-        symbols = symbols_of(name, self.metadata["symbols"])
+        symbols = symbols_of(self.metadata["symbols"], name)
         sizes = dict(zip(symbols, arguments[len(pointers) :], strict=True))
         request, handles = _Request(), dict[str, int]()
         for pointer, address in places.items():
@@ -126,7 +126,7 @@ class RemoteFunctions:
         blocks = [request.block(self._bytes(spec, sizes)) for spec in self._specs("outputs")]
         tables = {**handles, "outputs": request.table(blocks)}
         number = self.names.index("forward")
-        taken = pointers_of("forward", self.metadata)
+        taken = pointers_of(self.metadata, "forward")
         request.call(number, [tables[p] for p in taken], list(sizes.values()))
 
     def _specs(self, group: str) -> list[Any]:
@@ -178,7 +178,7 @@ class RemoteFunctions:
 
     def _size(self, function: str, sizes: Mapping[str, int]) -> int:
         """What the library says of its own memory, asked in a call of its own."""
-        symbols = symbols_of(function, self.metadata["symbols"])
+        symbols = symbols_of(self.metadata["symbols"], function)
         return self._call(function, [sizes[symbol] for symbol in symbols])
 
     def _exchange(self, request: _Request) -> int:

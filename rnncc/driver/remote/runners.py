@@ -321,8 +321,8 @@ class RemoteProgram:
 
 def _call(metadata: Mapping[str, Any], function: str) -> str:
     """The call of a function in C."""
-    pointers = [f"p[{i}]" for i in range(len(pointers_of(function, metadata)))]
-    sizes = [f"s[{i}]" for i in range(len(symbols_of(function, metadata["symbols"])))]
+    pointers = [f"p[{i}]" for i in range(len(pointers_of(metadata, function)))]
+    sizes = [f"s[{i}]" for i in range(len(symbols_of(metadata["symbols"], function)))]
     text = f"{metadata['name']}_{function}({', '.join([*pointers, *sizes])})"
     is_size = function in metadata["sizes"] and function != "threads"
     return f"bytes({text})" if is_size else text

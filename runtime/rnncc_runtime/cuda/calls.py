@@ -13,8 +13,7 @@ from rnncc_runtime.cuda.arrays import AnyArray, AnyArrays, DeviceArray
 from rnncc_runtime.cuda.code import LoadedCode
 from rnncc_runtime.cuda.device import ALIGNMENT, Device, DeviceMemory, aligned
 from rnncc_runtime.errors import ArrayError, RunError
-from rnncc_runtime.library import symbols_of
-from rnncc_runtime.signatures import CUDA_SUFFIX, PARAMETERS
+from rnncc_runtime.signatures import CUDA_SUFFIX, PARAMETERS, symbols_of
 
 _STREAMS = 8
 """How many streams a thread keeps memory for."""
@@ -106,7 +105,7 @@ class Calls:
                 tables.append((ctypes.c_void_p * max(len(pointer), 1))(*pointer))
                 pointer = ctypes.addressof(tables[-1])
             addresses.append(pointer)
-        values = [sizes[symbol] for symbol in symbols_of(self._metadata, name)]
+        values = [sizes[symbol] for symbol in symbols_of(self._metadata["symbols"], name)]
         with self.device.current():
             return self.enqueue(name, addresses, values, stream, status)
 

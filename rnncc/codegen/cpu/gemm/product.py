@@ -125,14 +125,14 @@ class _GemmCode:
         """All panels for the rows along the innermost axis."""
         emit, count = self.emit, self.rows.count
         if not self.terms.most_rows:
-            self._listed_rows(outer, count)
+            self._active_rows(outer, count)
             return
         b, most = emit.b, I64(self.terms.most_rows)
 
         def block(first: Value, size: Value) -> None:
             self.first = first
             self.terms.prepare(outer, first, size)
-            self._listed_rows(outer, size)
+            self._active_rows(outer, size)
 
         if self.terms.one_by_one:
             emit.loop(count, lambda i, carried: block(i, I64(1)) or [])
@@ -154,7 +154,7 @@ class _GemmCode:
 
         emit.loop(blocks, iteration)
 
-    def _listed_rows(self, outer: list[Value], count: Value) -> None:
+    def _active_rows(self, outer: list[Value], count: Value) -> None:
         """All panels for rows from the first one of a block on."""
         emit = self.emit
         if self.terms.tiles is not None and self.terms.weights.dtype != EXACT:
