@@ -58,13 +58,13 @@ def _one_hot(index: Any, classes: int) -> Any:
 
 def _as_strided(x: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
     """Elements of a tensor in the order of its axes; places before it in memory are not known."""
-    places, last = torch.zeros((), dtype=torch.int64, device=x.device), 0
-    for length, step in zip(size, stride, strict=True):
-        along = torch.arange(length, device=x.device) * step
-        places, last = places.unsqueeze(-1) + along, last + (length - 1) * step
+    last = sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     is_whole = x.is_contiguous() and x.storage_offset() == 0 and last < x.numel()
     if not is_whole or storage_offset is not None:
         return NotImplemented
+    places = torch.zeros((), dtype=torch.int64, device=x.device)
+    for length, step in zip(size, stride, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(length, device=x.device) * step
     return x.flatten()[places]
 
 
