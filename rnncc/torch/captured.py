@@ -26,13 +26,12 @@ from rnncc.frontends.torch.taken_numbers import refuse_taken
 from rnncc.frontends.torch.trace import KeepsTensors, aten_graph
 from rnncc.records import record
 from rnncc.torch.devices import check_tensor
-from rnncc.torch.exactness import rounds
+from rnncc.torch.exactness import let_numbers_be_exact
 from rnncc.torch.kept import Snapshot
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.side_effects import counts, leaves_given_tensors
 
 Tensors = Sequence[torch.Tensor]
-_DOUBLE = torch.float64, torch.complex128
 _LEAVES = "a tensor leaves the cell by other ways than its result", "return it as part of y"
 
 
@@ -210,9 +209,6 @@ class Captured:
         reading.used.append((self, ordered))
         return ordered
 
-    def _tensors(self) -> list[torch.Tensor]:
-        return [x for x in self.inputs if isinstance(x, torch.Tensor)]
-
     def _made(self, kinds: Any, reading: CellCall, places: Places) -> TorchNet:
         with self.lock:
             if kinds not in self.loops:
@@ -229,8 +225,7 @@ class Captured:
             hint = "what a cell returns second is the whole state: `return h, (h, c)`"
             raise CompileError("", what, hint)
         counters = [places.states[number] for number in reading.counters]
-        if rounds(self.graph, counters) and any(x.dtype in _DOUBLE for x in self._tensors()):
-            raise Counts(self, reading)  # quotients and powers of Python's numbers are exact
+        let_numbers_be_exact(self.graph, counters)
         row_types, state_types = (
             [x if at is None else self.inputs[at] for x, at in zip(kind, indices, strict=True)]
             for kind, indices in ((reading.rows, places.rows), (reading.states, places.states))

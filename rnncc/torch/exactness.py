@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""Numbers of Python's that a loop carries as tensors: where they are less exact than Python's."""
+"""Numbers of Python's that a loop carries as tensors: what is computed of them is as exact."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from torch.fx import GraphModule
 
 
-def rounds(graph: GraphModule, counters: Iterable[int | None]) -> bool:
-    """Whether a graph computes floats of integer counters alone: float32, where Python's quotients
-    and powers are float64.
+def let_numbers_be_exact(graph: GraphModule, counters: Iterable[int | None]) -> None:
+    """Let a graph compute in float64 what it computes of counters alone, as Python does: PyTorch's
+    quotients and powers of integers are float32.
 
     Args:
         counters: which of the graph's inputs are counters.
@@ -25,6 +25,6 @@ def rounds(graph: GraphModule, counters: Iterable[int | None]) -> bool:
             continue
         known.add(node)
         made: Any = node.meta.get("val")
-        if isinstance(made, torch.Tensor) and made.dtype == torch.float32:
-            return True
-    return False
+        is_tensor = isinstance(made, torch.Tensor) and made.dim() == 0
+        if is_tensor and made.dtype == torch.float32 and "dtype" not in node.kwargs:
+            node.meta["val"] = made.new_empty((), dtype=torch.float64)

@@ -243,7 +243,8 @@ def _with_places(
 def _carried(place: StatePlace, value: Any, device: torch.device) -> Any:
     """What a loop carries of what a cell keeps at a place."""
     if place.is_number:
-        return torch.full((), value, dtype=OF_NUMBERS[type(value)], device=device)
+        dtype = next(dtype for kind, dtype in OF_NUMBERS.items() if isinstance(value, kind))
+        return torch.full((), value, dtype=dtype, device=device)
     return pytree.tree_map(torch.clone, value) if place.in_place else value
 
 

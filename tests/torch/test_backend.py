@@ -20,6 +20,8 @@ made: Any = pytest.importorskip("rnncc.torch.backend")
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+SCAN = import_module("torch._higher_order_ops.scan").scan
+WHILE = torch._higher_order_ops.while_loop
 
 
 @pytest.fixture(autouse=True)
@@ -93,6 +95,36 @@ def test_cell() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
+
+
+class Scanning(nn.Module):
+    """A loop of PyTorch's own, over rows or until a norm is small."""
+
+    def __init__(self, until: bool) -> None:
+        super().__init__()
+        self.u, self.until = nn.Parameter(torch.randn(4, 4) / 4), until
+
+    def forward(self, x: Any) -> Any:
+        def step(h: Any, row: Any) -> Any:
+            h = torch.tanh(row + h @ self.u)
+            return h, 2 * h
+
+        if self.until:
+            return WHILE(lambda h: h.norm() > 0.1, lambda h: (torch.tanh(h @ self.u),), (x[0],))[0]
+        return (SCAN(step, x[0], x)[1],)
+
+
+@pytest.mark.parametrize("until", [False, True])
+def test_loops_of_pytorch(until: bool) -> None:
+    """They are loops where a graph holds nothing else that is recurrent."""
+    net, x = Scanning(until), torch.randn(6, 2, 4)
+    compiled = torch.compile(net, backend=made.backend, fullgraph=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="rnncc leaves")
+        if until:
+            torch.testing.assert_close(compiled(x), net(x), **CLOSE)
+        else:
+            torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
 
 
 def test_the_rest_stays_with_pytorch() -> None:

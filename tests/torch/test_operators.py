@@ -31,6 +31,9 @@ OPERATORS: dict[str, Operator] = {
     "cut and padded": lambda x, y, n: F.pad(x, (0, 0, 1, -1)) + F.pad(y, (-2, 2, -1, 1), value=0.5),
     "empty slice": lambda x, y, n: x[5:3],
     "select from the end": lambda x, y, n: x[-2],
+    "as_strided": lambda x, y, n: (
+        (x + 1).as_strided((2, 3, 2), (3, 1, 2)) * y[0, 0] + x.as_strided((3, 2), (0, 1)).mean()
+    ),
     "unbind": lambda x, y, n: x.unbind(0)[2] - x.unbind(1)[1].sum(),
     "rows by number": lambda x, y, n: x[torch.tensor([2, -1])] + y[n[1:3].clamp(max=3)],
     "reductions of rank 0": lambda x, y, n: (
@@ -384,6 +387,8 @@ def test_slopes_at_the_ends_of_ranges() -> None:
 
 REFUSED: dict[str, Operator] = {
     "scatter_reduce of i64 to a mean, or": lambda x, y, n: n.scatter_reduce(0, n, n, "mean"),
+    "aten.as_strided.default": lambda x, y, n: x[1:].as_strided((2, 2), (2, 1)),
+    "as_strided.default: operator": lambda x, y, n: (x + 1).as_strided((2, 2), (2, 1), 1),
     "norm of order 0.5 is not supported": lambda x, y, n: x.norm(0.5),
     "ranking 6 elements of i1": lambda x, y, n: (x > 0).sort()[0],
     "a complete q": lambda x, y, n: torch.linalg.qr(x.T, mode="complete")[0],

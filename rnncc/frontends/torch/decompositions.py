@@ -38,6 +38,7 @@ def beside_core() -> dict[Any, Any]:
     known = torch._decomp.get_decompositions([*resized, ops.linspace, ops.addmv, ops.ldexp])
     own = {
         ops.one_hot.default: _one_hot,
+        **dict.fromkeys((ops.as_strided.default, ops.as_strided_copy.default), _as_strided),
         ops.cosine_similarity.default: _cosine_similarity,
         ops.rrelu_with_noise_functional.default: _rrelu,
         ops.multilabel_margin_loss_forward.default: multilabel_margin_loss,
@@ -53,6 +54,18 @@ def _one_hot(index: Any, classes: int) -> Any:
     if index.device.type == "cpu":
         index = known.index_select(0, index.flatten()).view(index.shape)
     return (index.unsqueeze(-1) == known).long()
+
+
+def _as_strided(x: Any, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+    """Elements of a tensor in the order of its axes; places before it in memory are not known."""
+    last = sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    is_whole = x.is_contiguous() and x.storage_offset() == 0 and last < x.numel()
+    if not is_whole or storage_offset is not None:
+        return NotImplemented
+    places = torch.zeros((), dtype=torch.int64, device=x.device)
+    for length, step in zip(size, stride, strict=True):
+        places = places.unsqueeze(-1) + torch.arange(length, device=x.device) * step
+    return x.flatten()[places]
 
 
 def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
