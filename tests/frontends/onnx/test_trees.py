@@ -174,6 +174,15 @@ def test_refusal(attributes: dict[str, Any], why: str) -> None:
         imported(of_one("TreeEnsembleRegressor", data("f32"), attributes))
 
 
+@pytest.mark.parametrize("labels", [[], [3]])
+def test_too_few_labels(labels: list[int]) -> None:
+    attributes = classifier([5, -7], 1, negative=True)
+    del attributes["classlabels_int64s"]
+    attributes |= {"classlabels_int64s": labels} if labels else {"classlabels_strings": ["a"]}
+    with pytest.raises(CompileError, match=f"has {len(labels)} integer labels"):
+        imported(of_one("TreeEnsembleClassifier", data("f32"), attributes))
+
+
 @pytest.mark.parametrize(
     ("weighed", "negative", "post", "why"),
     [

@@ -48,8 +48,8 @@ def _tree_classifier(n: Node) -> Sequence[SSAValue]:
     readers do not agree on, a softmax, and a logistic function of weights that are all positive.
     """
     b, labels = n.b, np.array(n.integers("classlabels_int64s"), np.int64)
-    if not labels.size:
-        raise n.unsupported("has no integer labels")
+    if labels.size < 2:
+        raise n.unsupported(f"has {labels.size} integer labels, expected two or more")
     weighed = np.unique(n.integers("class_ids"))
     if labels.size == 2:
         if weighed.size != 1:

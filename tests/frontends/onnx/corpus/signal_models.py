@@ -1,6 +1,6 @@
-"""Signals, filters, imagined states and stacks by both exporters: `signal_models.py OUTDIR`.
+"""Signals, filters, stacks and rates by both exporters: `signal_models.py OUTDIR`.
 
-Cepstra in the graph, running norms, learned gains of filters, discrete latents, recurrences at two
+Cepstra in the graph, running norms, learned gains of filters, recurrences and encoders at several
 rates, operations that a parser chooses.
 """
 
@@ -157,52 +157,6 @@ class Basecalls(nn.Module):
             found.append(torch.where(move == 0, 0, place % 4 + 1))
             place = self.moves[place, move]
         return torch.stack(found[::-1], 1), alpha
-
-
-class Imagined(nn.Module):
-    """A world of discrete latents, rolled out by a policy: symlog, mixed logits, two-hot values."""
-
-    bins: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.into, self.cell, self.norm = nn.Linear(12 + 3, 8), nn.Linear(16, 24), nn.LayerNorm(24)
-        self.prior, self.posterior = nn.Linear(8, 12), nn.Linear(8 + 5, 12)
-        self.actor, self.value = nn.Linear(20, 3), nn.Linear(20, 9)
-        self.register_buffer("bins", torch.linspace(-4, 4, 9))
-
-    def latent(self, logits: Tensor) -> Tensor:
-        p = torch.softmax(logits.view(-1, 3, 4), 2) * 0.99 + 0.01 / 4
-        best = functional.one_hot(p.argmax(2), 4).float()
-        return (best + p - p).view(-1, 12)
-
-    def step(self, h: Tensor, z: Tensor, action: Tensor) -> Tensor:
-        x = functional.silu(self.into(torch.cat([z, action], 1)))
-        reset, new, update = self.norm(self.cell(torch.cat([x, h], 1))).chunk(3, 1)
-        new = torch.tanh(torch.sigmoid(reset) * new)
-        update = torch.sigmoid(update - 1)
-        return update * new + (1 - update) * h
-
-    def forward(self, x: Tensor, actions: Tensor, first: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        n = x.size(0)
-        h, z = torch.zeros([n, 8]), torch.zeros([n, 12])
-        x = torch.sign(x) * torch.log1p(x.abs())
-        for t in range(x.size(1)):
-            keep = 1.0 - first[:, t : t + 1].float()
-            h = self.step(h * keep, z * keep, actions[:, t] * keep)
-            z = self.latent(self.posterior(torch.cat([h, x[:, t]], 1)))
-        values: list[Tensor] = []
-        for _ in range(3):
-            both = torch.cat([h, z], 1)
-            action = functional.one_hot(self.actor(both).argmax(1), 3).float()
-            weights = torch.softmax(self.value(both), 1)
-            value = (weights * self.bins).sum(1)
-            values.append(torch.sign(value) * torch.expm1(value.abs()))
-            h = self.step(h, z, action)
-            z = self.latent(self.prior(h))
-        returns = values[2]
-        returns = values[1] + 0.9 * returns
-        return h, z, values[0] + 0.9 * returns
 
 
 class Stacked(nn.Module):
@@ -426,13 +380,6 @@ MODELS = {
         script=True,
     ),
     "basecalls": Exported(Basecalls, {"x": _x(2, 24)}, {"x": {0: "N", 1: "S"}}, outputs=2),
-    "imagined": Exported(
-        Imagined,
-        {"x": _x(2, 4, 5), "actions": _x(2, 4, 3), "first": torch.zeros(2, 4, dtype=torch.bool)},
-        {"x": TN, "actions": TN, "first": TN},
-        outputs=3,
-        script=True,
-    ),
     "stacked": Exported(
         Stacked,
         {"words": torch.randint(0, 20, (2, 5)), "instructions": torch.randint(0, 2, (2, 9))},

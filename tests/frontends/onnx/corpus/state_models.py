@@ -213,33 +213,6 @@ class TrainedInside(nn.Module):
         return torch.cat(made, 1)
 
 
-class Hierarchical(nn.Module):
-    """HGRN: complex states as pairs, forget gates that have a bound of their own in each layer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.bounds = nn.Parameter(torch.randn(3, 6))
-        self.x = nn.ModuleList(nn.Linear(6, 24) for _ in range(2))
-        self.theta = nn.Parameter(torch.rand(6))
-
-    def forward(self, x: Tensor) -> Tensor:
-        lower = torch.softmax(self.bounds, 0).cumsum(0)
-        for i, layer in enumerate(self.x):
-            real, imaginary, forget, gate = layer(x).chunk(4, 2)
-            bound = lower[i] - lower[0]
-            f = bound + (1 - bound) * torch.sigmoid(forget)
-            turn = torch.complex(torch.cos(self.theta), torch.sin(self.theta))
-            inputs = torch.complex(real, imaginary) * (1 - f)
-            h = torch.zeros_like(inputs[:, 0])
-            made = list[Tensor]()
-            for t in range(5):
-                h = f[:, t] * turn * h + inputs[:, t]
-                made.append(h)
-            y = torch.view_as_real(torch.stack(made, 1))
-            x = x[:, :5] + y[..., 0] * torch.sigmoid(gate[:, :5]) + y[..., 1]
-        return x
-
-
 class Expanded(nn.Module):
     """Mamba-2's step: a convolution's state and the states of heads go in and out."""
 
@@ -369,7 +342,6 @@ MODELS = {
     ),
     "retained": Exported(Retained, {"x": _x(2, 8, 8)}, {"x": TN}, script=True),
     "trained_inside": Exported(TrainedInside, {"x": _x(2, 5, 6)}, {"x": TN}, script=True),
-    "hierarchical": Exported(Hierarchical, {"x": _x(2, 5, 6)}, {"x": {0: "N"}}),
     "expanded": Exported(
         Expanded,
         {"x": _x(2, 6), "window": _x(2, 16, 4), "state": _x(2, 2, 4, 4)},

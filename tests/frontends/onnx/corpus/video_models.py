@@ -208,26 +208,6 @@ class Social(nn.Module):
         return torch.stack(made)
 
 
-class SlowFast(nn.Module):
-    """Two rates of one video: every fourth frame beside all, joined, then a GRU over time."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.slow, self.fast = (
-            nn.Conv3d(3, 8, (1, 3, 3), padding=(0, 1, 1)),
-            nn.Conv3d(3, 4, 3, 1, 1),
-        )
-        self.lateral = nn.Conv3d(4, 8, (5, 1, 1), (4, 1, 1), (2, 0, 0))
-        self.rnn = nn.GRU(16, 6, batch_first=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        fast = torch.relu(self.fast(x))
-        slow = torch.relu(self.slow(x[:, :, ::4]))
-        y = torch.cat([slow, self.lateral(fast)], 1)
-        y = functional.adaptive_avg_pool3d(y, (None, 1, 1))[..., 0, 0]
-        return self.rnn(y.transpose(1, 2))[0]
-
-
 class Slots(nn.Module):
     """Slots that compete for the pixels of a frame, a GRU for each, from frame to frame."""
 
@@ -288,7 +268,6 @@ MODELS = {
         {"x": {0: "T", 1: "N"}, "present": {0: "T", 1: "N"}},
         script=True,
     ),
-    "slow_fast": Exported(SlowFast, {"x": _x(2, 3, 8, 6, 6)}, {"x": {0: "N", 2: "T"}}),
     "slots": Exported(Slots, {"x": _x(2, 3, 3, 4, 6)}, {"x": {0: "N", 1: "T"}}, script=True),
 }
 
