@@ -87,15 +87,15 @@ def _next(
     """One comparison further down."""
     shape = dims_of(node)
     node = b.reshape(node, (product(shape),))
-    found = {name: b.reshape(b.gather(table, node, 0), shape) for name, table in tables.items()}
-    place = b.reshape(b.add(first, found["features"]), (product(shape),))
+    columns = {name: b.reshape(b.gather(table, node, 0), shape) for name, table in tables.items()}
+    place = b.reshape(b.add(first, columns["features"]), (product(shape),))
     value = b.reshape(b.gather(cells, place, 0), shape)
-    goes = b.compare(COMPARISONS[int(kinds[0])], value, found["thresholds"])
+    goes = b.compare(COMPARISONS[int(kinds[0])], value, columns["thresholds"])
     for kind in kinds[1:]:
-        here = b.compare("eq", found["kinds"], b.fill(int(kind), (), "i64"))
-        other = b.compare(COMPARISONS[int(kind)], value, found["thresholds"])
+        here = b.compare("eq", columns["kinds"], b.fill(int(kind), (), "i64"))
+        other = b.compare(COMPARISONS[int(kind)], value, columns["thresholds"])
         goes = b.select(here, other, goes)
-    if "missing" in found:
-        lost = b.logical("and", found["missing"], b.compare("ne", value, value))
+    if "missing" in columns:
+        lost = b.logical("and", columns["missing"], b.compare("ne", value, value))
         goes = b.logical("or", goes, lost)
-    return b.select(goes, found["holds"], found["fails"])
+    return b.select(goes, columns["holds"], columns["fails"])

@@ -59,11 +59,11 @@ def deformed_convolution(
     rows, depth = product([batch, *counts]), int(channels) // groups * taps
     y = b.reshape(y, (rows, groups * depth))
     each = outputs // groups
-    made = list[SSAValue]()
+    by_group = list[SSAValue]()
     for group in range(groups):
         own = b.reshape(b.slice(weights, 0, group * each, each), (each, depth))
-        made.append(by_unit(b, b.slice(y, 1, group * depth, depth), own))
-    return with_bias(b, b.reshape(b.concat(made, 1), (batch, *counts, outputs)), bias)
+        by_group.append(by_unit(b, b.slice(y, 1, group * depth, depth), own))
+    return with_bias(b, b.reshape(b.concat(by_group, 1), (batch, *counts, outputs)), bias)
 
 
 def _plain_places(

@@ -118,17 +118,17 @@ def _added_in_steps(
     Where they are not, a loop adds up a step's terms first, and no bit may depend on that. Carries
     that a step adds to in another way are left to the loop: they are taken out of the sums.
     """
-    available, found = _available_rows(plan, scan), dict[int, SSAValue]()
+    available, later = _available_rows(plan, scan), dict[int, SSAValue]()
     for index, terms in list(sums.items()):
         if len(terms) == 1 or plan.can_leave(terms, available):
             continue
         arg, total = scan.groups[1][index], scan.yields[0][index].owner
         reduced = all(isinstance(_base(term).owner, Reduce) for term in terms)
         if reduced and isinstance(total, Add) and arg in total.operands:
-            found[index] = total.b if total.a is arg else total.a
+            later[index] = total.b if total.a is arg else total.a
         else:
             del sums[index]
-    return found
+    return later
 
 
 def _plan_rows(plan: SinkPlan, scan: Scan) -> None:

@@ -24,7 +24,7 @@ def let_numbers_be_exact(graph: GraphModule, counters: Iterable[int | None]) -> 
         if node.op != "call_function" or not read or not known.issuperset(read):
             continue
         known.add(node)
-        made: Any = node.meta.get("val")
-        is_tensor = isinstance(made, torch.Tensor) and made.dim() == 0
-        if is_tensor and made.dtype == torch.float32 and "dtype" not in node.kwargs:
-            node.meta["val"] = made.new_empty((), dtype=torch.float64)
+        value: Any = node.meta.get("val")
+        is_tensor = isinstance(value, torch.Tensor) and value.dim() == 0
+        if is_tensor and value.dtype == torch.float32 and "dtype" not in node.kwargs:
+            node.meta["val"] = value.new_empty((), dtype=torch.float64)

@@ -187,10 +187,10 @@ def _other_steps(
             if len(together(known, counted)) == len(places):
                 raise
         except Counts as error:
-            if error.before is None or not (found := error.before.take_back()):
+            if error.before is None or not (changed := error.before.take_back()):
                 raise
-            numbers |= {(type(place.owner), place.key) for place in found}
-            counted, refusal = together(counted, found), error
+            numbers |= {(type(place.owner), place.key) for place in changed}
+            counted, refusal = together(counted, changed), error
         except CompileError as error:
             if refusal is not None:  # something takes no tensor in a number's place
                 raise refusal from error

@@ -216,9 +216,9 @@ class _PassKernel:
 
     def compute(self, fixed: Mapping[object, list[Value]], settled: Sequence[Operation]) -> None:
         """Settled ops, for each vector of columns."""
-        there = {v: fixed[key] for v, key in self._among(fixed).items()}
-        varying = {v: own for v, own in there.items() if v in self.code.varying}
-        scalars = {v: own[0] for v, own in there.items() if v not in varying}
+        values = {v: fixed[key] for v, key in self._among(fixed).items()}
+        varying = {v: own for v, own in values.items() if v in self.code.varying}
+        scalars = {v: own[0] for v, own in values.items() if v not in varying}
         self.fixed = [
             self.code.ahead(
                 settled,

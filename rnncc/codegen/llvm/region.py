@@ -80,10 +80,10 @@ class RegionCode:
 
         Signs that others read are not among them: they are part of instructions that follow.
         """
-        found, ops = set[SSAValue](), list[Operation]()
+        results, ops = set[SSAValue](), list[Operation]()
         for op in self._ops:
-            if not isinstance(op, Index) and all(v in given or v in found for v in op.operands):
-                found.update(op.results)
+            if not isinstance(op, Index) and all(v in given or v in results for v in op.operands):
+                results.update(op.results)
                 ops.append(op)
         read = {v for op in ops for v in op.operands}
         return [op for op in ops if not isinstance(op, ew.Neg) or op.results[0] in read]
@@ -103,14 +103,16 @@ class RegionCode:
         lanes: int,
     ) -> dict[SSAValue, Value]:
         """The vectors of settled ops, and those given: `vectors` takes them as known."""
-        own, found = dict(scalars), dict(vectors)
-        wide = _Lookup(lambda v: found[v] if v in found else self.emit.splat(own[v], lanes))
+        own, wide_values = dict(scalars), dict(vectors)
+        wide = _Lookup(
+            lambda v: wide_values[v] if v in wide_values else self.emit.splat(own[v], lanes)
+        )
         for op in ops:
             if op.results[0] in self.varying:
-                found[op.results[0]] = self._op(op, wide, lanes, index)
+                wide_values[op.results[0]] = self._op(op, wide, lanes, index)
             else:
                 own[op.results[0]] = self._op(op, own, 1, index)
-        return found
+        return wide_values
 
     def vectors(
         self,

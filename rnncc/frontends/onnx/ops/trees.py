@@ -87,9 +87,9 @@ def _scores(n: Node, what: str, targets: int, kind: str) -> SSAValue:
     if int(trees.features.max(initial=0)) >= int(dims[1]):
         raise n.error(f"compares column {int(trees.features.max())} of {dims[1]}")
     x = b.cast(n.x(0, NUMBERS), "f64" if trees.thresholds.dtype == np.float64 else "f32")
-    found = leaves(b, x, trees, n.literal)
+    places = leaves(b, x, trees, n.literal)
     count = len(trees.roots)
-    rows = b.gather(n.literal(weights), b.reshape(found, (product(dims_of(found)),)), 0)
+    rows = b.gather(n.literal(weights), b.reshape(places, (product(dims_of(places)),)), 0)
     rows = b.reshape(rows, (dims[0], count, targets))
     if kind in ("SUM", "AVERAGE"):
         y = b.reduce("sum", rows, [1])
@@ -174,9 +174,9 @@ def _weights_of_nodes(
     at = [places.get(key, -1) for key in zip(*named, strict=True)]
     if min(at, default=0) < 0 or ids.min(initial=0) < 0 or ids.max(initial=0) >= targets:
         raise n.error("has weights of nodes or targets that are not there")
-    made = np.zeros((len(places), targets), weights.dtype)
-    np.add.at(made, (np.array(at, np.int64), ids), weights)
-    return made
+    table = np.zeros((len(places), targets), weights.dtype)
+    np.add.at(table, (np.array(at, np.int64), ids), weights)
+    return table
 
 
 def _weights(n: Node, what: str) -> tuple[Array, Array]:
@@ -190,10 +190,10 @@ def _weights(n: Node, what: str) -> tuple[Array, Array]:
 
 def _column(n: Node, name: str, modes: Sequence[str]) -> Array:
     """An integer of each node."""
-    found = np.array(n.integers(name), np.int64)
-    if found.size != len(modes):
-        raise n.error(f"attribute {name!r} has {found.size} numbers for {len(modes)} nodes")
-    return found
+    numbers = np.array(n.integers(name), np.int64)
+    if numbers.size != len(modes):
+        raise n.error(f"attribute {name!r} has {numbers.size} numbers for {len(modes)} nodes")
+    return numbers
 
 
 def _numbers(n: Node, name: str) -> Array:
