@@ -8,7 +8,7 @@ entries of dicts, lists and deques, attributes of other objects, wherever the ce
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -105,9 +105,14 @@ class Snapshot:
             places += [StatePlace(owner, key, is_number=True) for key in changed]
         return places
 
-    def take_back(self) -> list[StatePlace]:
-        """Put back the numbers that have been replaced since then; gives where."""
-        places = self.numbers()
+    def take_back(self, carried: Collection[StatePlace] = ()) -> list[StatePlace]:
+        """Put back the numbers that have been replaced since then; gives where.
+
+        Args:
+            carried: places whose values a loop carried then, so that nothing was there.
+        """
+        known = {(id(place.owner), place.key) for place in carried}
+        places = [p for p in self.numbers() if (id(p.owner), p.key) not in known]
         for place in places:
             old, _ = self._held[id(place.owner)][1].get(place.key, _NOTHING)
             if old is not NOTHING:

@@ -187,7 +187,7 @@ def _other_steps(
             if len(together(known, counted)) == len(places):
                 raise
         except Counts as error:
-            if error.before is None or not (changed := error.before.take_back()):
+            if error.before is None or not (changed := error.before.take_back(places)):
                 raise
             numbers |= {(type(place.owner), place.key) for place in changed}
             counted, refusal = together(counted, changed), error

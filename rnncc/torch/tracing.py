@@ -19,6 +19,7 @@ from weakref import WeakKeyDictionary
 import torch
 import torch._dynamo
 from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree as pytree
 
@@ -27,6 +28,7 @@ from rnncc.frontends.torch.node_context import BRANCH, hint_of, reason_of, user_
 from rnncc.frontends.torch.watch import watching
 from rnncc.garbage import only_among_new_objects
 from rnncc.torch.branching.reading import reading_branches
+from rnncc.torch.branching.values import as_tensor
 from rnncc.torch.captured import CellCall, captured, readings, row, state
 from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before, is_changeable
@@ -93,7 +95,8 @@ def read(
                 return reading_branches(cell, lambda: _read_by(cell, kind, key))
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use
                 return _read_by(cell, kind, key, anew=True)
-    except (TorchDynamoException, AssertionError) as error:  # the latter of what it takes for sure
+    # TorchDynamo lets some through, and asserts what it takes for sure.
+    except (TorchDynamoException, GuardOnDataDependentSymNode, AssertionError) as error:
         _free_frames(error)
         text = str(error)
         reason = next((known for known in (PAIR, CHANGED) if known in text), None)
@@ -160,9 +163,10 @@ def _copy_or_constant(x: Any) -> Any:
 
 
 def _as_kept(x: Any, before: Any) -> Any:
-    """What a step leaves at a place: a number where a loop carries one is a tensor."""
+    """What a step leaves at a place: a number where a loop carries one is a tensor, of the same
+    type, so that a half which takes the place of an integer is refused."""
     if isinstance(x, int | float) and isinstance(before, torch.Tensor) and before.dim() == 0:
-        return torch.full((), x, dtype=before.dtype, device=before.device)
+        return as_tensor(x, before, before)
     return x
 
 

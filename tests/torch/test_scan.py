@@ -388,12 +388,39 @@ def by_size(m: Any) -> Any:
     return torch.ones(m.steps).sum()
 
 
-def test_counted_numbers_that_cannot_be_tensors() -> None:
+def by_entry(m: Any) -> Any:
+    m.steps += 1
+    return (1, 2)[m.steps % 2]
+
+
+def by_halves(m: Any) -> Any:
+    """Of an integer and a float in one place, a tensor can be neither."""
+    m.steps += 1
+    m.listed[0] = 0.5 if m.steps > 3 else 1
+    return m.listed[0]
+
+
+@pytest.mark.parametrize("count", [by_size, by_entry, by_halves])
+def test_counted_numbers_that_cannot_be_tensors(count: Any) -> None:
     """A refused call leaves the numbers as they were."""
-    cell = Counting(by_size)
-    with pytest.raises(rnncc.CompileError, match=r"test_scan.py:\d+: .* number of Python's that"):
+    cell = Counting(count)
+    with pytest.raises(rnncc.CompileError, match=r"test_scan.py:\d+: "):
         rt.scan(cell, sequence(9), torch.zeros(3, UNITS))
-    assert cell.steps == 0
+    assert cell.numbers() == Counting(count).numbers()
+
+
+def both(m: Any) -> Any:
+    m.steps += 1
+    m.share *= 0.75
+    return m.share
+
+
+def test_cells_of_one_class_that_count_in_several_ways() -> None:
+    for count in (by_attribute, both):
+        cell, own = Counting(count), Counting(count)
+        rt.scan(cell, sequence(9), torch.zeros(3, UNITS))
+        loop(own, sequence(9), torch.zeros(3, UNITS))
+        assert cell.numbers() == own.numbers()
 
 
 def corrected(m: Any) -> Any:
