@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import platform
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from llvmlite import binding
 
 import rnncc
 from rnncc import cells, pipeline
@@ -110,6 +113,22 @@ def test_a_library_call_leaves_the_process_as_it_was() -> None:
         gc.callbacks.pop()
         gc.set_threshold(*whole_process)
     assert seen and set(seen) == {before}
+
+
+def test_options_of_llvm_are_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are the process's: numba reads them, too."""
+    llvm: Any = binding  # its stubs lack this function
+    values, set_option = list[str](), llvm.set_option
+
+    def noted(name: str, option: str) -> None:
+        values.append(option)
+        set_option(name, option)
+
+    monkeypatch.setattr(llvm, "set_option", noted)
+    monkeypatch.setenv("RNNCC_CACHE", "0")
+    rnncc.compile(cells.elman(2, 2))
+    assert values or platform.machine() != "x86_64"
+    assert values[1::2] == [option.replace("=true", "=false") for option in values[::2]]
 
 
 def test_the_table_of_contents_is_light() -> None:

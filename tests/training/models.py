@@ -17,7 +17,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.differentiate import differentiate
 from tests.codegen.guarded import Guards, address, table
-from tests.golden import Arrays, arrays_of
+from tests.golden import Arrays, arrays_of, random_inputs
 
 SIZES = [{"T": 0, "N": 3}, {"T": 1, "N": 1}, {"T": 4, "N": 3}]
 RECOMPUTE = st.sampled_from(["auto", "all"])
@@ -37,6 +37,14 @@ def interpreted(case: Path) -> Program:
     """A golden net as imported, with its gradients."""
     program = import_net(case / "net.pb", case / "init.pb")
     return with_gradients(program, arrays_of(case, "weight:"))
+
+
+def draw(case: Path, size: tuple[int, int, int]) -> tuple[dict[str, int], Arrays, Arrays]:
+    """Sizes, inputs, and the gradients of a loss by the outputs."""
+    sizes = dict(zip("TNS", size, strict=True))
+    drawn = random_inputs(interpreted(case), sizes)
+    weights = {n.removeprefix("grad:"): a for n, a in drawn.items() if n.startswith("grad:")}
+    return sizes, drawn, weights
 
 
 def with_gradients(program: Program, wanted: Iterable[str]) -> Program:

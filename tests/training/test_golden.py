@@ -16,6 +16,7 @@ from tests.training.models import (
     RULES,
     assert_same_bits,
     check_close,
+    draw,
     interpreted,
     run_guarded,
     trainable,
@@ -104,14 +105,6 @@ def test_an_absent_gradient_is_one_of_zeros(case: Path) -> None:
             results = [run_guarded(model, inputs, w, sizes, memory)[1] for w in (absent, zeros)]
         for grad, array in results[0].items():
             np.testing.assert_array_equal(array, results[1][grad], err_msg=f"{grad} no {name}")
-
-
-def draw(case: Path, size: tuple[int, int, int]) -> tuple[dict[str, int], Arrays, Arrays]:
-    """Sizes, inputs, and the gradients of a loss by the outputs."""
-    sizes = dict(zip("TNS", size, strict=True))
-    drawn = random_inputs(interpreted(case), sizes)
-    weights = {n.removeprefix("grad:"): a for n, a in drawn.items() if n.startswith("grad:")}
-    return sizes, drawn, weights
 
 
 def golden_inputs(case: Path) -> tuple[Arrays, Arrays]:

@@ -23,8 +23,7 @@ from tests.lowering.notation import show
 from tests.passes.notation import shown_in
 from tests.passes.program_examples import program_of
 from tests.targets.running import compiled_for
-from tests.training.models import assert_same_bits, run_guarded, trainable
-from tests.training.test_golden import draw
+from tests.training.models import assert_same_bits, draw, run_guarded, trainable
 
 SIZES = {"T": 5, "N": 3}
 X = np.random.default_rng(3).normal(size=(5, 3, 4)).astype(np.float32)
