@@ -3,7 +3,7 @@
 Compiling takes the time, and thousands of cases compile something. A test function that takes
 longer than that runs some of its cases, evenly spaced. Which ones differs from function to
 function, so that together they still see every net. Of the examples that Hypothesis draws for a
-test, 40% run. Without `--draw` all cases and examples run, as `make test-all` has it.
+test, 30% run. Without `--draw` all cases and examples run, as `make test-all` has it.
 
 `pytest --record-seconds` measures processor seconds a case, and writes the mean for each function
 that takes longer to `seconds.json`; together with `--draw` of the cases that are drawn. A function
@@ -24,7 +24,7 @@ from hypothesis import settings
 
 BUDGET = 0.2
 """Processor seconds of one test function."""
-EXAMPLES = 40
+EXAMPLES = 30
 """In a hundred of those that Hypothesis draws without `--draw`."""
 LEAST = 0.001
 """What is written of a case at least."""

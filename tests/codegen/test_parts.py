@@ -95,7 +95,7 @@ def compare(
 
 
 def test_threads_and_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
-    net = cells.lstm(12, 20, layers=2, direction="both", seed=3)
+    net = cells.lstm(12, 20, direction="both", seed=3)
     x = np.random.default_rng(3).standard_normal((9, 5, 12), np.float32)
     found = list[list[bytes]]()
     with Pool(2) as pool:

@@ -143,7 +143,7 @@ def test_a_library_for_several_cpus(tmp_path: Path) -> None:
     same(model_of(cpu="x86-64-v3"), model)
 
 
-@pytest.mark.parametrize("name", ["c99", "wasm32"])
+@pytest.mark.parametrize("name", ["c99", pytest.param("wasm32", marks=pytest.mark.slow)])
 def test_other_targets(name: str) -> None:
     model = compiled_for(layer(), None, name, train=True, prepack=True, outputs_with_grads=["y"])
     assert isinstance(model, TrainableModel)
