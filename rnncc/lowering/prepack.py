@@ -11,12 +11,14 @@ from collections.abc import Collection, Mapping
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.attributes import get_dim
+from rnncc.ir.ops.source import Size
 from rnncc.ir.ports import Role, fresh
 from rnncc.kern.dialect import Buffer, Func
 from rnncc.kern.kernels import Contract, Kernel
 from rnncc.kern.moves import Pack
 from rnncc.kern.program import KernelProgram, Port
-from rnncc.planning.uses import Timeline, Use, timeline
+from rnncc.planning.uses import Timeline, Use, accesses, timeline
 
 PACK = "pack"
 """What the program is called."""
@@ -131,13 +133,14 @@ def _movable(
         return buffer.role.data == "input" and buffer.label.data in parameters
 
     def may_move(op: Operation) -> bool:
-        """Whether it is known before a call: it stands once, and sizes do not matter."""
+        """Whether it is known before a call, of which no size matters."""
         uses = by_op.get(op, [])
-        fixed = isinstance(op, Pack | Kernel | Contract) and not any(use.loops for use in uses)
         # A fill reads nothing: what it fills may be the default of some input, by its name.
         return (
-            fixed
+            isinstance(op, Pack | Kernel | Contract)
+            and not any(use.loops for use in uses)
             and not all(use.writes for use in uses)
+            and not _knows_sizes(op)
             and all((is_parameter(use.buffer) and not use.writes) or _is_own(use) for use in uses)
         )
 
@@ -149,6 +152,14 @@ def _movable(
             if any(use.op not in moved for use in written):
                 del moved[op]
     return moved
+
+
+def _knows_sizes(op: Operation) -> bool:
+    """Whether a kernel runs over sizes of the call, or computes with them."""
+    formulas = [get_dim(inner.dim) for inner in op.walk() if isinstance(inner, Size)]
+    for _, _, access, dims in accesses(op):
+        formulas += [access.offset, *access.strides, *dims]
+    return not all(formula.is_static for formula in formulas)
 
 
 def _is_own(use: Use) -> bool:

@@ -15,6 +15,7 @@ import rnncc
 from rnncc.codegen import targets
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.lowering.lower import lower
 from rnncc.lowering.prepack import separate_packing
 from tests.codegen.guarded import guards
@@ -78,6 +79,25 @@ def test_other_options(options: dict[str, Any]) -> None:
     assert_same_bits(results[0][0], results[1][0], "")
     grads = [m.backward(tape, {}) for m, (_, tape) in zip((one, other), results, strict=True)]
     assert_same_bits(grads[0], grads[1], "")
+
+
+@pytest.mark.parametrize("size", ["factor", "rows"])
+def test_what_depends_on_sizes_is_computed_by_each_call(size: str) -> None:
+    """Weights times T, or added up N times: their own sizes are fixed."""
+    b = Builder.net("scaled")
+    x, w = b.input("x", ["T", "N", 3]), b.param("w", [3, 4])
+    if size == "factor":
+        w = b.mul(w, b.broadcast(b.cast(b.size(Dim.parse("T")), "f32"), [3, 4], []))
+    else:
+        w = b.reduce("sum", b.broadcast(w, ["N", 3, 4], [1, 2]), [0])
+    program = b.finish({"y": b.matmul(x, w)})
+    program.arrays["w"] = np.ones((3, 4), np.float32)
+    model = rnncc.compile(program, train=True, prepack=True)
+    outputs, tape = model.forward({"x": np.ones((5, 2, 3), np.float32)})
+    times = {"factor": 5, "rows": 2}[size]
+    np.testing.assert_array_equal(outputs["y"], np.full((5, 2, 4), 3 * times))
+    grads = model.backward(tape, {"y": np.ones((5, 2, 4), np.float32)})
+    np.testing.assert_array_equal(grads["x"], np.full((5, 2, 3), 4 * times))
 
 
 def test_several_threads_read_what_one_has_packed() -> None:
