@@ -6,7 +6,7 @@ import math
 from functools import partial, reduce
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import FLOATS, NUMPY, dtype_of
@@ -133,17 +133,23 @@ def power(b: Builder, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
     integers a number from 0 to `MOST_FACTORS`.
 
     Zero to the power of 0 is 1; of a negative finite x only whole powers are numbers, of which odd
-    ones keep its sign, that of -0 too.
+    ones keep its sign, that of -0 too. The slope by an exponent is y · ln x, NaN of an x below 0.
     """
     if isinstance(exponent, (int, float)):
         return _known_power(b, x, float(exponent))
     x, exponent = b.broadcast_together(x, exponent)
+    is_below = b.compare("lt", x, b.full_like(x, 0.0))
+    return _power(b, x, exponent, _without_slope_where(b, exponent, is_below))
+
+
+def _power(b: Builder, x: SSAValue, exponent: SSAValue, growth: SSAValue) -> SSAValue:
+    """`power`; `growth` is the exponent, through which its gradient goes."""
     one, zero, infinity = (b.full_like(x, number) for number in (1.0, 0.0, math.inf))
     magnitude, rate = b.abs(x), b.abs(exponent)
     endless = [b.logical_not(b.compare("lt", number, infinity)) for number in (magnitude, rate)]
     is_none = b.compare("eq", exponent, zero)
     at_zero = b.logical("and", b.compare("eq", x, zero), b.compare("le", zero, exponent))
-    size = b.exp(b.mul(exponent, b.log(b.select(at_zero, one, magnitude))))
+    size = b.exp(b.mul(growth, b.log(b.select(at_zero, one, magnitude))))
     half = b.mul(exponent, b.full_like(x, 0.5))
     whole = b.compare("eq", b.round("floor", exponent), exponent)
     odd = b.logical("and", whole, b.compare("ne", b.round("floor", half), half))
@@ -157,6 +163,14 @@ def power(b: Builder, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
     limits.append((b.compare("eq", magnitude, one), b.compare("eq", rate, infinity)))
     is_one = reduce(partial(b.logical, "or"), (b.logical("and", *pair) for pair in limits))
     return b.select(is_one, one, y)
+
+
+def _without_slope_where(b: Builder, x: SSAValue, where: SSAValue) -> SSAValue:
+    """x, whose gradient is NaN where a flag is set."""
+    inner = Builder(Block(arg_types=[x.type, where.type]), b.loc)
+    dy, flag = inner.block.args
+    factor = inner.select(flag, inner.full_like(dy, math.nan), inner.full_like(dy, 1.0))
+    return b.with_gradient(x, [x], [where], inner, [inner.mul(dy, factor)])
 
 
 def integer_power(b: Builder, x: SSAValue, exponent: SSAValue) -> SSAValue:
@@ -197,13 +211,13 @@ def _power_of_zero(b: Builder, zero: SSAValue, exponent: SSAValue, odd: SSAValue
 
 def _known_power(b: Builder, x: SSAValue, exponent: float) -> SSAValue:
     if not math.isfinite(exponent):
-        return power(b, x, b.full_like(x, exponent))
+        return _power(b, x, rate := b.full_like(x, exponent), rate)
     if exponent < 0:
         return b.div(b.full_like(x, 1.0), _known_power(b, x, -exponent))
     if exponent == 0.5:
         return b.sqrt(x)
     if exponent != int(exponent) or exponent > MOST_FACTORS:
-        return power(b, x, b.full_like(x, exponent))
+        return _power(b, x, rate := b.full_like(x, exponent), rate)
     result, square, bits = None, x, int(exponent)
     while bits:
         if bits & 1:

@@ -385,6 +385,34 @@ def test_slopes_at_the_ends_of_ranges() -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test_powers_of_negative_numbers_have_no_slope_by_the_exponent() -> None:
+    """Whole powers are numbers; their slopes would be those of logarithms of negative numbers."""
+    bases = torch.tensor([[-2.0, -1.0, 0.0, 2.0, -2.0, 3.0]], requires_grad=True)
+    rates = torch.tensor([[3.0, 2.0, 2.0, 3.0, 0.5, -1.5]], requires_grad=True)
+    start = torch.zeros(6)
+
+    def cell(rows: Any, h: Any) -> Any:
+        x, rate = rows
+        return x**rate, h
+
+    def eager(x: Any, rate: Any) -> Any:
+        return x**rate
+
+    def ours(x: Any, rate: Any) -> Any:
+        return rt.scan(cell, (x, rate), start)[0]
+
+    slopes = [torch.autograd.grad(f(bases, rates).sum(), (bases, rates)) for f in (ours, eager)]
+    assert slopes[1][1].isnan().tolist() == [[True, True, False, False, True, False]]
+    torch.testing.assert_close(slopes[0][1], slopes[1][1], equal_nan=True)
+    numbers = ~eager(bases, rates).isnan()
+    torch.testing.assert_close(slopes[0][0][numbers], slopes[1][0][numbers])
+    exact = [t.detach()[:, 3:4].double().requires_grad_() for t in (bases, rates)]
+    start = start[:1].double()
+    assert torch.autograd.gradgradcheck(ours, exact)
+    tangents = [torch.func.jvp(f, tuple(exact), tuple(exact))[1] for f in (ours, eager)]
+    torch.testing.assert_close(*tangents)
+
+
 REFUSED: dict[str, Operator] = {
     "scatter_reduce of i64 to a mean, or": lambda x, y, n: n.scatter_reduce(0, n, n, "mean"),
     "aten.as_strided.default": lambda x, y, n: x[1:].as_strided((2, 2), (2, 1)),
