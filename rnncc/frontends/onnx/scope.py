@@ -61,6 +61,7 @@ class Scope:
         outer: the scope whose names are seen too, of a graph that is built into the same block.
         steps: symbol of an iteration's number -> the number itself, as int64, in this block.
         nodes: name -> the node that writes it, where that is an operator as the standard has it.
+        results: the names that nodes of the graph write.
         seed: of random numbers, in a graph inside that draws some; the net's is the model's.
     """
 
@@ -70,6 +71,7 @@ class Scope:
         self.opsets = model.opsets if outer is None else outer.opsets
         self.steps: dict[str, SSAValue] = {} if outer is None else outer.steps
         self.nodes: dict[str, NodeProto] = {}
+        self.results = set[str]()
         self.seed: SSAValue | None = None if outer is None else outer.seed
         self._made: dict[Value, SSAValue] = {} if outer is None else outer._made
 
@@ -89,8 +91,14 @@ class Scope:
         """What a name stands for; raises `CompileError` if that is nothing."""
         value = self.find(name)
         if value is None:
-            what = f'reads "{name}", which no earlier node, input or initialiser gives'
-            raise CompileError(location, what, "nodes stand in the order in which they run")
+            if name in self.results:
+                hint = (
+                    "nodes may be in any order, unless they read each other's results in a circle"
+                )
+                raise CompileError(location, f'reads "{name}", which a later node gives', hint)
+            raise CompileError(
+                location, f'reads "{name}", which no node, input or initialiser gives'
+            )
         return value
 
     def define(self, name: str, value: Value, location: Location | str) -> None:
@@ -164,6 +172,7 @@ class Scope:
     def run(self, graph: GraphProto, where: str = "") -> list[Value]:
         """Initialisers, nodes, then the values of the outputs."""
         self.initialise(graph, where)
+        self.results = {name for node in graph.node for name in node.output}
         for index, op in in_order(graph):
             self.run_node(op, index, where)
         return [self.output(info.name, where) for info in graph.output]

@@ -118,13 +118,12 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "missing value": (
         one("Add", "x nothing"),
-        "node 'y' (Add): reads \"nothing\", which no earlier node, input or initialiser gives "
-        "(nodes stand in the order in which they run)",
+        "node 'y' (Add): reads \"nothing\", which no node, input or initialiser gives",
     ),
     "cycle": (
         model([node("Add", "x z", "y"), node("Neg", "y", "z")], [X], [Y]),
-        "node 'y' (Add): reads \"z\", which no earlier node, input or initialiser gives (nodes "
-        "stand in the order in which they run)",
+        "node 'y' (Add): reads \"z\", which a later node gives (nodes may be in any order, unless "
+        "they read each other's results in a circle)",
     ),
     "written twice": (
         model([node("Neg", "x", "y"), node("Neg", "x", "y")], [X], [Y]),
