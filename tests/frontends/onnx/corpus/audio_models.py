@@ -77,10 +77,6 @@ def _transducer() -> nn.Module:
     )
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(*shape)
-
-
 def _tokens(*shape: int) -> Tensor:
     return torch.randint(3, VOCABULARY, shape)
 
@@ -91,8 +87,8 @@ MODELS: dict[str, Exported] = {
         {
             "tokens": _tokens(2, 1),
             "lengths": torch.tensor([1, 1]),
-            "h": _x(2, HIDDEN),
-            "c": _x(2, HIDDEN),
+            "h": torch.randn(2, HIDDEN),
+            "c": torch.randn(2, HIDDEN),
         },
         {"tokens": N, "lengths": N, "h": N, "c": N},
         {"tokens": (3, VOCABULARY - 1), "lengths": (1, 1)},
@@ -101,9 +97,9 @@ MODELS: dict[str, Exported] = {
     "joiner": Exported(
         Joining,
         {
-            "x": _x(2, 5, 16),
+            "x": torch.randn(2, 5, 16),
             "xl": torch.tensor([5, 5]),
-            "y": _x(2, 3, 16),
+            "y": torch.randn(2, 3, 16),
             "yl": torch.tensor([3, 3]),
         },
         {"x": TN, "xl": N, "y": {0: "N", 1: "U"}, "yl": N},
@@ -111,24 +107,24 @@ MODELS: dict[str, Exported] = {
     ),
     "conformer": Exported(
         lambda: Of(torchaudio.models.Conformer(16, 2, 32, 1, 5), ["input", "lengths"]),
-        {"x": _x(2, 6, 16), "lengths": torch.tensor([6, 4])},
+        {"x": torch.randn(2, 6, 16), "lengths": torch.tensor([6, 4])},
         {"x": TN, "lengths": N},
         {"lengths": ("T", "T")},
         outputs=2,
     ),
     "conv_tasnet": Exported(
         lambda: torchaudio.models.ConvTasNet(2, 16, 16, 3, 16, 16, 2, 1),
-        {"wave": _x(2, 1, 200)},
+        {"wave": torch.randn(2, 1, 200)},
         {"wave": {0: "N", 2: "S"}},
     ),
     "wav2letter": Exported(
         lambda: torchaudio.models.Wav2Letter(10, "mfcc", 13),
-        {"x": _x(1, 13, 40)},
+        {"x": torch.randn(1, 13, 40)},
         {"x": {0: "N", 2: "T"}},
     ),
     "wave_rnn": Exported(
         lambda: torchaudio.models.WaveRNN([2, 2], 16, 4, 1, 16, 16, 3, 8, 16, 16),
-        {"wave": _x(2, 1, 24), "mel": _x(2, 1, 8, 8)},
+        {"wave": torch.randn(2, 1, 24), "mel": torch.randn(2, 1, 8, 8)},
         {"wave": {0: "N"}, "mel": {0: "N"}},
     ),
     "squim": Exported(
@@ -142,7 +138,7 @@ MODELS: dict[str, Exported] = {
             rnn_type="LSTM",
             chunk_size=5,
         ),
-        {"wave": _x(2, 400)},
+        {"wave": torch.randn(2, 400)},
         {"wave": N},
         outputs=3,
     ),
@@ -190,7 +186,7 @@ MODELS: dict[str, Exported] = {
             ),
             ["waveforms", "lengths"],
         ),
-        {"wave": _x(2, 400), "lengths": torch.tensor([400, 300])},
+        {"wave": torch.randn(2, 400), "lengths": torch.tensor([400, 300])},
         {"wave": {0: "N", 1: "S"}, "lengths": N},
         {"lengths": (300, 300)},
         outputs=2,

@@ -307,74 +307,77 @@ class Halved(nn.Module):
         return torch.stack([even, odd], 3).flatten(2).transpose(1, 2)
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(*shape)
-
-
-_STATE = {"h": _x(2, D), "c": _x(2, D)}
-_IMAGE = {"h": _x(2, 4, 8, 8), "c": _x(2, 4, 8, 8), "m": _x(2, 4, 8, 8)}
+_STATE = {"h": torch.randn(2, D), "c": torch.randn(2, D)}
+_IMAGE = {"h": torch.randn(2, 4, 8, 8), "c": torch.randn(2, 4, 8, 8), "m": torch.randn(2, 4, 8, 8)}
 
 MODELS: dict[str, Exported] = {
     "addressed": Exported(
         Addressed,
-        {"x": _x(2, 4), "memory": _x(2, 10, D), "usage": torch.rand(2, 10), **_STATE},
+        {
+            "x": torch.randn(2, 4),
+            "memory": torch.randn(2, 10, D),
+            "usage": torch.rand(2, 10),
+            **_STATE,
+        },
         dict.fromkeys(("x", "memory", "usage", "h", "c"), N),
         outputs=4,
     ),
     "solved": Exported(
         Solved,
-        {"x": _x(2, 5, 3), "times": _x(2, 5), "h": _x(2, D)},
+        {"x": torch.randn(2, 5, 3), "times": torch.randn(2, 5), "h": torch.randn(2, D)},
         {"x": TN, "times": TN, "h": N},
         script=True,
     ),
     "closed": Exported(
         Closed,
-        {"x": _x(2, 5, 3), "spans": _x(2, 5), "h": _x(2, D)},
+        {"x": torch.randn(2, 5, 3), "spans": torch.randn(2, 5), "h": torch.randn(2, D)},
         {"x": TN, "spans": TN, "h": N},
         outputs=2,
         script=True,
     ),
-    "legendre": Exported(Legendre, {"x": _x(2, 5, 3)}, {"x": TN}, script=True),
-    "in_logarithms": Exported(InLogarithms, {"x": _x(2, 6, 4)}, {"x": TN}),
-    "by_spectrum": Exported(BySpectrum, {"x": _x(2, 16, D)}, {"x": N}),
-    "delayed": Exported(Delayed, {"x": _x(2, 16, 4)}, {"x": N}),
+    "legendre": Exported(Legendre, {"x": torch.randn(2, 5, 3)}, {"x": TN}, script=True),
+    "in_logarithms": Exported(InLogarithms, {"x": torch.randn(2, 6, 4)}, {"x": TN}),
+    "by_spectrum": Exported(BySpectrum, {"x": torch.randn(2, 16, D)}, {"x": N}),
+    "delayed": Exported(Delayed, {"x": torch.randn(2, 16, 4)}, {"x": N}),
     "aligned": Exported(
         Aligned,
-        {"a": _x(2, 4, 3), "b": _x(2, 5, 3)},
+        {"a": torch.randn(2, 4, 3), "b": torch.randn(2, 5, 3)},
         {"a": TN, "b": {0: "N", 1: "U"}},
         script=True,
     ),
     "likely": Exported(
         Likely,
-        {"x": _x(2, 7, 4), "labels": torch.randint(1, 5, (2, 3))},
+        {"x": torch.randn(2, 7, 4), "labels": torch.randint(1, 5, (2, 3))},
         {"x": TN, "labels": {0: "N", 1: "U"}},
         {"labels": (1, 5)},
         script=True,
     ),
     "messages": Exported(
         Messages,
-        {"x": _x(6, D), "edges": torch.randint(0, 6, (2, 9))},
+        {"x": torch.randn(6, D), "edges": torch.randint(0, 6, (2, 9))},
         {"x": {0: "V"}, "edges": {1: "E"}},
         {"edges": (0, 5)},
     ),
     "resampled": Exported(
-        Resampled, {"x": _x(1, 3), "particles": _x(7, D)}, {"particles": {0: "K"}}
+        Resampled, {"x": torch.randn(1, 3), "particles": torch.randn(7, D)}, {"particles": {0: "K"}}
     ),
-    "filled": Exported(Filled, {"wave": _x(2, 70)}, {"wave": {0: "N", 1: "S"}}, script=True),
+    "filled": Exported(
+        Filled, {"wave": torch.randn(2, 70)}, {"wave": {0: "N", 1: "S"}}, script=True
+    ),
     "of_lengths": Exported(
         OfLengths,
-        {"x": _x(2, 6, 4), "lengths": torch.tensor([6, 4])},
+        {"x": torch.randn(2, 6, 4), "lengths": torch.tensor([6, 4])},
         {"x": TN, "lengths": N},
         {"lengths": ("T", "T")},
     ),
     "predicted": Exported(
         Predicted,
-        {"x": _x(2, 2, 8, 8), **_IMAGE},
+        {"x": torch.randn(2, 2, 8, 8), **_IMAGE},
         {name: {0: "N", 2: "H", 3: "W"} for name in ("x", "h", "c", "m")},
         outputs=3,
     ),
-    "shifted": Exported(Shifted, {"clip": _x(2, 4, 3, 12, 12)}, {"clip": TN}),
-    "halved": Exported(Halved, {"x": _x(2, 8, 4)}, {"x": N}),
+    "shifted": Exported(Shifted, {"clip": torch.randn(2, 4, 3, 12, 12)}, {"clip": TN}),
+    "halved": Exported(Halved, {"x": torch.randn(2, 8, 4)}, {"x": N}),
 }
 
 if __name__ == "__main__":

@@ -150,40 +150,40 @@ class Bags(nn.Module):
         return self.bags(items)
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(*shape)
-
-
 NT = {0: "T", 1: "N"}
 _COUNT = torch.tensor([5])
 MODELS: dict[str, Exported] = {
     "trimmed": Exported(
-        *(Trimmed, {"x": _x(2, 9, 6), "lengths": torch.tensor([9, 5])}),
+        *(Trimmed, {"x": torch.randn(2, 9, 6), "lengths": torch.tensor([9, 5])}),
         *({"x": TN, "lengths": {0: "N"}}, {"lengths": (1, "T")}),
     ),
     "first": Exported(
-        First, {"x": _x(2, 9, 6), "count": _COUNT}, {"x": TN}, {"count": (1, "T")}, outputs=2
+        First,
+        {"x": torch.randn(2, 9, 6), "count": _COUNT},
+        {"x": TN},
+        {"count": (1, "T")},
+        outputs=2,
     ),
     "joined": Exported(
-        *(Joined, {"x": _x(9, 2, 6), "count": _COUNT, "z": _x(3, 2, 6)}),
+        *(Joined, {"x": torch.randn(9, 2, 6), "count": _COUNT, "z": torch.randn(3, 2, 6)}),
         *({"x": NT, "z": {0: "Z", 1: "N"}}, {"count": (1, "T")}),
         outputs=2,
     ),
     "attended": Exported(
-        Attended, {"x": _x(9, 2, 6), "count": _COUNT}, {"x": NT}, {"count": (1, "T")}
+        Attended, {"x": torch.randn(9, 2, 6), "count": _COUNT}, {"x": NT}, {"count": (1, "T")}
     ),
-    "prefixes": Exported(Prefixes, {"x": _x(9, 2, 6)}, {"x": NT}, script=True),
+    "prefixes": Exported(Prefixes, {"x": torch.randn(9, 2, 6)}, {"x": NT}, script=True),
     "around": Exported(
-        *(Around, {"x": _x(9, 6), "at": torch.tensor([1, 4])}),
+        *(Around, {"x": torch.randn(9, 6), "at": torch.tensor([1, 4])}),
         *({"x": {0: "T"}, "at": {0: "K"}}, {"at": (0, 3)}),
         script=True,
     ),
     "segments": Exported(
-        *(Segments, {"x": _x(2, 9, 6), "sizes": torch.tensor([2, 3])}),
+        *(Segments, {"x": torch.randn(2, 9, 6), "sizes": torch.tensor([2, 3])}),
         *({"x": TN, "sizes": {0: "K"}}, {"sizes": (1, 2)}),
         script=True,
     ),
-    "chosen": Exported(Chosen, {"x": _x(2, 9, 6)}, {"x": TN}, outputs=2),
+    "chosen": Exported(Chosen, {"x": torch.randn(2, 9, 6)}, {"x": TN}, outputs=2),
     "spelled": Exported(
         *(Spelled, {"chars": torch.randint(0, 3, (2, 5, 4))}),
         *({"chars": {**TN, 2: "C"}}, {"chars": (0, 2)}),

@@ -118,10 +118,6 @@ def _of(kind: str, config: str, options: dict[str, Any]) -> Any:
     return getattr(transformers, kind)(made)
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(*shape)
-
-
 def _tokens(*shape: int) -> Tensor:
     return torch.randint(3, VOCABULARY, shape)
 
@@ -142,7 +138,11 @@ def _remembering(kind: str, config: str, options: dict[str, Any], heads: int = 2
     past = {1: "N", 3: "P"}
     return Exported(
         lambda: Remembering(_of(kind, config, options), 2),
-        {"tokens": _tokens(2, 3), "keys": _x(2, 2, heads, 5, 8), "values": _x(2, 2, heads, 5, 8)},
+        {
+            "tokens": _tokens(2, 3),
+            "keys": torch.randn(2, 2, heads, 5, 8),
+            "values": torch.randn(2, 2, heads, 5, 8),
+        },
         {"tokens": TN, "keys": past, "values": past},
         {"tokens": (3, VOCABULARY - 1)},
         outputs=3,
@@ -153,7 +153,7 @@ def _heard(kind: str, config: str, options: dict[str, Any]) -> Exported:
     """A model of sound [N, samples]."""
     return Exported(
         lambda: Of(_of(kind, config, options), ["input_values"]),
-        {"wave": _x(2, 400)},
+        {"wave": torch.randn(2, 400)},
         {"wave": {0: "N", 1: "S"}},
     )
 
@@ -164,9 +164,9 @@ def _listening(kind: str, config: str, options: dict[str, Any], cls: Any) -> Exp
         lambda: Listening(cls(getattr(transformers, config)(**options))),
         {
             "tokens": _tokens(2, 1),
-            "heard": _x(2, 7, 16),
-            "keys": _x(2, 2, 4, 8),
-            "values": _x(2, 2, 4, 8),
+            "heard": torch.randn(2, 7, 16),
+            "keys": torch.randn(2, 2, 4, 8),
+            "values": torch.randn(2, 2, 4, 8),
         },
         {"tokens": N, "heard": {0: "N", 1: "S"}, "keys": past, "values": past},
         {"tokens": (3, VOCABULARY - 1)},
@@ -308,7 +308,7 @@ MODELS: dict[str, Exported] = {
             ),
             ["input_features"],
         ),
-        {"x": _x(2, 8, 40)},
+        {"x": torch.randn(2, 8, 40)},
         {"x": N},
     ),
     "wav2vec2": _heard("Wav2Vec2ForCTC", "Wav2Vec2Config", WAVE),
@@ -344,7 +344,7 @@ MODELS: dict[str, Exported] = {
             ["input_features", "decoder_input_ids"],
             use_cache=False,
         ),
-        {"x": _x(2, 24, 8), "tokens": _tokens(2, 4)},
+        {"x": torch.randn(2, 24, 8), "tokens": _tokens(2, 4)},
         {"x": TN, "tokens": {0: "N", 1: "U"}},
         {"tokens": (3, VOCABULARY - 1)},
         outputs=2,
@@ -365,7 +365,7 @@ MODELS: dict[str, Exported] = {
             ["input_values", "decoder_input_ids"],
             use_cache=False,
         ),
-        {"wave": _x(2, 1600), "tokens": _tokens(2, 4)},
+        {"wave": torch.randn(2, 1600), "tokens": _tokens(2, 4)},
         {"wave": {0: "N", 1: "S"}, "tokens": {0: "N", 1: "U"}},
         {"tokens": (3, VOCABULARY - 1)},
         outputs=2,
@@ -379,7 +379,7 @@ MODELS: dict[str, Exported] = {
             ),
             ["input_values"],
         ),
-        {"x": _x(2, 32, 16)},
+        {"x": torch.randn(2, 32, 16)},
         {"x": N},
     ),
     # codecs and synthesis
@@ -400,7 +400,7 @@ MODELS: dict[str, Exported] = {
             ).encoder,
             ["hidden_states"],
         ),
-        {"wave": _x(2, 1, 320)},
+        {"wave": torch.randn(2, 1, 320)},
         {"wave": {0: "N", 2: "S"}},
     ),
     "encodec_decoder": Exported(
@@ -417,7 +417,7 @@ MODELS: dict[str, Exported] = {
             ).decoder,
             ["hidden_states"],
         ),
-        {"codes": _x(2, 16, 12)},
+        {"codes": torch.randn(2, 16, 12)},
         {"codes": {0: "N", 2: "T"}},
     ),
     "univnet": Exported(
@@ -437,7 +437,7 @@ MODELS: dict[str, Exported] = {
             ),
             ["input_features", "noise_sequence"],
         ),
-        {"mel": _x(2, 6, 8), "noise": _x(2, 6, 8)},
+        {"mel": torch.randn(2, 6, 8), "noise": torch.randn(2, 6, 8)},
         {"mel": TN, "noise": TN},
     ),
     # series
@@ -458,10 +458,10 @@ MODELS: dict[str, Exported] = {
             use_cache=False,
         ),
         {
-            "past": _x(2, 10),
-            "times": _x(2, 10, 2),
+            "past": torch.randn(2, 10),
+            "times": torch.randn(2, 10, 2),
             "seen": torch.ones(2, 10),
-            "future": _x(2, 4, 2),
+            "future": torch.randn(2, 4, 2),
         },
         {"past": N, "times": N, "seen": N, "future": N},
         outputs=4,
@@ -486,7 +486,7 @@ MODELS: dict[str, Exported] = {
             ),
             ["past_values"],
         ),
-        {"past": _x(2, 24, 3)},
+        {"past": torch.randn(2, 24, 3)},
         {"past": N},
         outputs=3,
     ),
@@ -508,7 +508,7 @@ MODELS: dict[str, Exported] = {
             ),
             ["past_values"],
         ),
-        {"past": _x(2, 24, 3)},
+        {"past": torch.randn(2, 24, 3)},
         {"past": N},
         outputs=4,
     ),
@@ -530,9 +530,9 @@ MODELS: dict[str, Exported] = {
             rewards=None,
         ),
         {
-            "states": _x(2, 4, 5),
-            "actions": _x(2, 4, 3),
-            "returns": _x(2, 4, 1),
+            "states": torch.randn(2, 4, 5),
+            "actions": torch.randn(2, 4, 3),
+            "returns": torch.randn(2, 4, 1),
             "steps": torch.randint(0, 30, (2, 4)),
         },
         {"states": TN, "actions": TN, "returns": TN, "steps": TN},
@@ -591,7 +591,7 @@ MODELS: dict[str, Exported] = {
             ),
             ["pixel_values"],
         ),
-        {"image": _x(2, 3, 32, 32)},
+        {"image": torch.randn(2, 3, 32, 32)},
         {"image": N},
         outputs=2,
     ),
@@ -604,7 +604,7 @@ MODELS: dict[str, Exported] = {
             ),
             ["pixel_values"],
         ),
-        {"clip": _x(2, 4, 3, 16, 16)},
+        {"clip": torch.randn(2, 4, 3, 16, 16)},
         {"clip": N},
     ),
     "reads_lines": Exported(
@@ -624,7 +624,7 @@ MODELS: dict[str, Exported] = {
             ),
             ["pixel_values"],
         ),
-        {"image": _x(2, 3, 16, 32)},
+        {"image": torch.randn(2, 3, 16, 32)},
         {"image": N},
         outputs=3,
     ),

@@ -509,23 +509,25 @@ class Nbeats(nn.Module):
         return f * norm
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(shape)
-
-
 def _words(*shape: int) -> Tensor:
     return torch.randint(1, 20, shape)
 
 
 LENGTHS = torch.tensor([5, 3])
 MODELS = {
-    "gwave": Exported(GWave, {"x": _x(2, 2, 5, 12)}, {"x": {0: "N", 3: "T"}}),
+    "gwave": Exported(GWave, {"x": torch.randn(2, 2, 5, 12)}, {"x": {0: "N", 3: "T"}}),
     "set2set": Exported(
-        Set2Set, {"x": _x(2, 7, 6), "m": torch.ones(2, 7, dtype=torch.bool)}, {"x": TN, "m": TN}
+        Set2Set,
+        {"x": torch.randn(2, 7, 6), "m": torch.ones(2, 7, dtype=torch.bool)},
+        {"x": TN, "m": TN},
     ),
     "handwriting": Exported(
         Handwriting,
-        {"s": _x(2, 5, 3), "c": torch.zeros(2, 6, dtype=torch.long), "m": torch.ones(2, 6)},
+        {
+            "s": torch.randn(2, 5, 3),
+            "c": torch.zeros(2, 6, dtype=torch.long),
+            "m": torch.ones(2, 6),
+        },
         {"s": TN, "c": {0: "N", 1: "U"}, "m": {0: "N", 1: "U"}},
         {"c": (0, 6)},
         outputs=4,
@@ -533,17 +535,21 @@ MODELS = {
     ),
     "showtell": Exported(
         ShowTell,
-        {"img": _x(2, 3, 20, 20), "start": torch.zeros(2, dtype=torch.long)},
+        {"img": torch.randn(2, 3, 20, 20), "start": torch.zeros(2, dtype=torch.long)},
         {"img": {0: "N"}, "start": {0: "N"}},
         {"start": (0, 14)},
         outputs=2,
         script=True,
     ),
-    "renet": Exported(ReNet, {"x": _x(2, 3, 8, 6)}, {"x": {0: "N", 2: "H", 3: "W"}}),
-    "mlstm": Exported(MLstm, {"x": _x(2, 5, 8)}, {"x": TN}),
-    "slstm": Exported(SLstm, {"x": _x(2, 5, 6)}, {"x": TN}, script=True),
+    "renet": Exported(ReNet, {"x": torch.randn(2, 3, 8, 6)}, {"x": {0: "N", 2: "H", 3: "W"}}),
+    "mlstm": Exported(MLstm, {"x": torch.randn(2, 5, 8)}, {"x": TN}),
+    "slstm": Exported(SLstm, {"x": torch.randn(2, 5, 6)}, {"x": TN}, script=True),
     "ltc": Exported(
-        Ltc, {"x": _x(2, 5, 4), "ts": torch.rand(2, 5)}, {"x": TN, "ts": TN}, outputs=2, script=True
+        Ltc,
+        {"x": torch.randn(2, 5, 4), "ts": torch.rand(2, 5)},
+        {"x": TN, "ts": TN},
+        outputs=2,
+        script=True,
     ),
     "bidaf": Exported(
         Bidaf,
@@ -552,18 +558,23 @@ MODELS = {
         {"c": (1, 29), "q": (1, 29)},
         outputs=4,
     ),
-    "dccrn": Exported(Dccrn, {"w": _x(2, 128)}, {"w": {0: "N", 1: "S"}}, outputs=2),
+    "dccrn": Exported(Dccrn, {"w": torch.randn(2, 128)}, {"w": {0: "N", 1: "S"}}, outputs=2),
     "rope": Exported(
         Rope,
-        {"x": _x(2, 4, 8), "pk": _x(2, 2, 3, 4), "pv": _x(2, 2, 3, 4)},
+        {"x": torch.randn(2, 4, 8), "pk": torch.randn(2, 2, 3, 4), "pv": torch.randn(2, 2, 3, 4)},
         {"x": TN, "pk": {0: "N", 2: "P"}, "pv": {0: "N", 2: "P"}},
         outputs=3,
     ),
-    "t5": Exported(T5Bias, {"x": _x(2, 6, 8), "mask": torch.ones(2, 6)}, {"x": TN, "mask": TN}),
-    "alibi": Exported(
-        Alibi, {"x": _x(2, 5, 8), "lens": LENGTHS}, {"x": TN, "lens": {0: "N"}}, {"lens": (1, "T")}
+    "t5": Exported(
+        T5Bias, {"x": torch.randn(2, 6, 8), "mask": torch.ones(2, 6)}, {"x": TN, "mask": TN}
     ),
-    "nbeats": Exported(Nbeats, {"x": _x(2, 12)}, {"x": {0: "N"}}),
+    "alibi": Exported(
+        Alibi,
+        {"x": torch.randn(2, 5, 8), "lens": LENGTHS},
+        {"x": TN, "lens": {0: "N"}},
+        {"lens": (1, "T")},
+    ),
+    "nbeats": Exported(Nbeats, {"x": torch.randn(2, 12)}, {"x": {0: "N"}}),
 }
 
 if __name__ == "__main__":

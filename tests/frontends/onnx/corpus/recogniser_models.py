@@ -368,38 +368,37 @@ class Conformer(nn.Module):
         return (functional.log_softmax(self.out(x), -1), lengths)
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(shape)
-
-
 def _words(*shape: int) -> Tensor:
     return torch.randint(1, 20, shape)
 
 
 LENGTHS = torch.tensor([5, 3])
 MODELS = {
-    "attn_ocr": Exported(AttnOcr, {"x": _x(2, 1, 16, 24)}, {"x": {0: "N", 3: "W"}}),
+    "attn_ocr": Exported(AttnOcr, {"x": torch.randn(2, 1, 16, 24)}, {"x": {0: "N", 3: "W"}}),
     "quartz": Exported(
         Quartz,
-        {"x": _x(2, 16, 20), "lengths": torch.tensor([20, 11])},
+        {"x": torch.randn(2, 16, 20), "lengths": torch.tensor([20, 11])},
         {"x": {0: "N", 2: "T"}, "lengths": {0: "N"}},
         {"lengths": (3, "T")},
         outputs=2,
     ),
-    "demucs": Exported(Demucs, {"mix": _x(2, 1, 300)}, {"mix": {0: "N", 2: "S"}}),
+    "demucs": Exported(Demucs, {"mix": torch.randn(2, 1, 300)}, {"mix": {0: "N", 2: "S"}}),
     "biconvgru": Exported(
-        BiConvGru, {"x": _x(2, 4, 3, 6, 7)}, {"x": {0: "N", 1: "T", 3: "H", 4: "W"}}, script=True
+        BiConvGru,
+        {"x": torch.randn(2, 4, 3, 6, 7)},
+        {"x": {0: "N", 1: "T", 3: "H", 4: "W"}},
+        script=True,
     ),
-    "bcres": Exported(BcRes, {"x": _x(2, 1, 40, 20)}, {"x": {0: "N", 3: "T"}}),
+    "bcres": Exported(BcRes, {"x": torch.randn(2, 1, 40, 20)}, {"x": {0: "N", 3: "T"}}),
     "r2d2": Exported(
         R2d2,
         {
-            "obs": _x(4, 2, 1, 16, 16),
+            "obs": torch.randn(4, 2, 1, 16, 16),
             "act": torch.zeros(4, 2, dtype=torch.long),
-            "rew": _x(4, 2),
+            "rew": torch.randn(4, 2),
             "done": torch.zeros(4, 2, dtype=torch.bool),
-            "h": _x(2, 8),
-            "c": _x(2, 8),
+            "h": torch.randn(2, 8),
+            "c": torch.randn(2, 8),
         },
         {
             "obs": {0: "T", 1: "N"},
@@ -415,7 +414,7 @@ MODELS = {
     ),
     "conformer": Exported(
         Conformer,
-        {"feats": _x(2, 40, 20), "lens": torch.tensor([40, 25])},
+        {"feats": torch.randn(2, 40, 20), "lens": torch.tensor([40, 25])},
         {"feats": {0: "N", 1: "T"}, "lens": {0: "N"}},
         {"lens": ("T", "T")},
         outputs=2,

@@ -419,10 +419,6 @@ class Strided(nn.Module):
         return torch.stack(ys)
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(*shape)
-
-
 def _tokens(most: int, *shape: int) -> Tensor:
     return torch.randint(0, most, shape)
 
@@ -431,29 +427,29 @@ SEQUENCE = {0: "T", 1: "N"}
 MODELS: dict[str, Exported] = {
     "tree_cells": Exported(
         TreeCells,
-        {"x": _x(5, 6), "children": _tokens(2, 5, 3)},
+        {"x": torch.randn(5, 6), "children": _tokens(2, 5, 3)},
         {"x": {0: "V"}, "children": {0: "V"}},
         {"children": (0, 1)},
         script=True,
     ),
-    "ordered": Exported(Ordered, {"x": _x(5, 2, 6)}, {"x": SEQUENCE}, script=True),
+    "ordered": Exported(Ordered, {"x": torch.randn(5, 2, 6)}, {"x": SEQUENCE}, script=True),
     "phased": Exported(
         Phased,
-        {"x": _x(5, 2, 5), "times": _x(5, 2)},
+        {"x": torch.randn(5, 2, 5), "times": torch.randn(5, 2)},
         {"x": SEQUENCE, "times": SEQUENCE},
         script=True,
     ),
-    "modules": Exported(Modules, {"x": _x(5, 2, 6)}, {"x": SEQUENCE}, script=True),
+    "modules": Exported(Modules, {"x": torch.randn(5, 2, 6)}, {"x": SEQUENCE}, script=True),
     "mogrified": Exported(
         Mogrified,
-        {"x": _x(2, 9, 8), "lengths": torch.tensor([9, 5])},
+        {"x": torch.randn(2, 9, 8), "lengths": torch.tensor([9, 5])},
         {"x": TN, "lengths": {0: "N"}},
         {"lengths": (1, "T")},
         outputs=2,
         script=True,
     ),
-    "correlated": Exported(Correlated, {"x": _x(2, 16, 8)}, {"x": {0: "N"}}),
-    "sparse": Exported(Sparse, {"x": _x(2, 9, 8)}, {"x": TN}),
+    "correlated": Exported(Correlated, {"x": torch.randn(2, 16, 8)}, {"x": {0: "N"}}),
+    "sparse": Exported(Sparse, {"x": torch.randn(2, 9, 8)}, {"x": TN}),
     "copied": Exported(
         Copied,
         {"source": _tokens(20, 2, 7), "target": _tokens(20, 2, 5)},
@@ -464,7 +460,7 @@ MODELS: dict[str, Exported] = {
         Sessions,
         {
             "items": _tokens(30, 2, 5),
-            "edges": _x(2, 5, 10),
+            "edges": torch.randn(2, 5, 10),
             "places": _tokens(5, 2, 7),
             "lengths": torch.tensor([7, 4]),
         },
@@ -477,22 +473,22 @@ MODELS: dict[str, Exported] = {
         {"seen": {0: "N"}, "target": {0: "N"}, "kinds": {0: "N", 1: "K"}},
         {"seen": (0, 29), "target": (0, 29), "kinds": (0, 9)},
     ),
-    "rectified": Exported(Rectified, {"x": _x(2, 1, 16, 40)}, {"x": {0: "N"}}),
-    "lips": Exported(Lips, {"x": _x(2, 1, 6, 16, 16)}, {"x": {0: "N", 2: "T"}}),
-    "skeletons": Exported(Skeletons, {"x": _x(2, 3, 12, 7, 2)}, {"x": {0: "N", 2: "T"}}),
+    "rectified": Exported(Rectified, {"x": torch.randn(2, 1, 16, 40)}, {"x": {0: "N"}}),
+    "lips": Exported(Lips, {"x": torch.randn(2, 1, 6, 16, 16)}, {"x": {0: "N", 2: "T"}}),
+    "skeletons": Exported(Skeletons, {"x": torch.randn(2, 3, 12, 7, 2)}, {"x": {0: "N", 2: "T"}}),
     "words": Exported(
         Words, {"chars": _tokens(3, 2, 5, 6)}, {"chars": {**TN, 2: "C"}}, {"chars": (0, 2)}
     ),
     "nodes": Exported(
         Nodes,
-        {"x": _x(4, 6, 6), "edges": _tokens(6, 2, 11), "weights": torch.rand(11)},
+        {"x": torch.randn(4, 6, 6), "edges": _tokens(6, 2, 11), "weights": torch.rand(11)},
         {"x": {0: "T", 1: "V"}, "edges": {1: "E"}, "weights": {0: "E"}},
         {"edges": (0, 5)},
     ),
     "adaptive_pairs": Exported(
-        Adaptive, {"x": _x(5, 2, 5)}, {"x": SEQUENCE}, outputs=2, script=True
+        Adaptive, {"x": torch.randn(5, 2, 5)}, {"x": SEQUENCE}, outputs=2, script=True
     ),
-    "strided_states": Exported(Strided, {"x": _x(5, 2, 5)}, {"x": SEQUENCE}, script=True),
+    "strided_states": Exported(Strided, {"x": torch.randn(5, 2, 5)}, {"x": SEQUENCE}, script=True),
 }
 
 if __name__ == "__main__":

@@ -540,59 +540,73 @@ class Kalman(nn.Module):
         return torch.stack(means, 1), likelihood
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(*shape)
-
-
 _FRAMES: dict[int, str] = {0: "T", 1: "N"}
 
 MODELS: dict[str, Exported] = {
     "deep_ar": Exported(
         DeepAr,
-        {"past": _x(2, 6, 4), "future": _x(2, 3, 3), "series": torch.tensor([1, 4])},
+        {
+            "past": torch.randn(2, 6, 4),
+            "future": torch.randn(2, 3, 3),
+            "series": torch.tensor([1, 4]),
+        },
         {"past": TN, "future": {0: "N", 1: "H"}, "series": {0: "N"}},
         {"series": (0, 9)},
         outputs=2,
         script=True,
     ),
     "smoothing": Exported(
-        Smoothing, {"x": _x(2, 12).abs() + 0.5}, {"x": TN}, outputs=2, script=True
+        Smoothing, {"x": torch.randn(2, 12).abs() + 0.5}, {"x": TN}, outputs=2, script=True
     ),
     "fusion": Exported(
         Fusion,
-        {"past": _x(2, 6, 3), "future": _x(2, 4, 3)},
+        {"past": torch.randn(2, 6, 3), "future": torch.randn(2, 4, 3)},
         {"past": TN, "future": {0: "N", 1: "H"}},
     ),
-    "skips": Exported(Skips, {"x": _x(2, 18, 5)}, {"x": TN}),
+    "skips": Exported(Skips, {"x": torch.randn(2, 18, 5)}, {"x": TN}),
     "graph_gru": Exported(
         GraphGru,
-        {"x": _x(2, 5, 6, 1), "horizon": _x(3)},
+        {"x": torch.randn(2, 5, 6, 1), "horizon": torch.randn(3)},
         {"x": TN, "horizon": {0: "H"}},
         script=True,
     ),
     "two_stages": Exported(
-        TwoStages, {"x": _x(2, 7, 5), "y": _x(2, 7)}, {"x": TN, "y": TN}, script=True
+        TwoStages,
+        {"x": torch.randn(2, 7, 5), "y": torch.randn(2, 7)},
+        {"x": TN, "y": TN},
+        script=True,
     ),
     "missing": Exported(
         Missing,
-        {"x": _x(2, 6, 5), "mask": _x(2, 6, 5).sign().relu(), "delta": _x(2, 6, 5).abs()},
+        {
+            "x": torch.randn(2, 6, 5),
+            "mask": torch.randn(2, 6, 5).sign().relu(),
+            "delta": torch.randn(2, 6, 5).abs(),
+        },
         {"x": TN, "mask": TN, "delta": TN},
         outputs=2,
         script=True,
     ),
-    "reconstruct": Exported(Reconstruct, {"x": _x(2, 8, 4)}, {"x": TN}, outputs=3),
-    "normalised": Exported(Normalised, {"x": _x(2, 24, 3)}, {"x": {0: "N"}}),
+    "reconstruct": Exported(Reconstruct, {"x": torch.randn(2, 8, 4)}, {"x": TN}, outputs=3),
+    "normalised": Exported(Normalised, {"x": torch.randn(2, 24, 3)}, {"x": {0: "N"}}),
     "conv_lstm": Exported(
-        ConvLstm, {"x": _x(2, 4, 1, 8, 9)}, {"x": {**TN, 3: "H", 4: "W"}}, script=True
+        ConvLstm, {"x": torch.randn(2, 4, 1, 8, 9)}, {"x": {**TN, 3: "H", 4: "W"}}, script=True
     ),
     "flow": Exported(
-        Flow, {"a": _x(2, 1, 16, 16), "b": _x(2, 1, 16, 16)}, {"a": {0: "N"}, "b": {0: "N"}}
+        Flow,
+        {"a": torch.randn(2, 1, 16, 16), "b": torch.randn(2, 1, 16, 16)},
+        {"a": {0: "N"}, "b": {0: "N"}},
     ),
-    "video": Exported(Video, {"clip": _x(2, 4, 3, 16, 16)}, {"clip": TN}),
-    "lines": Exported(Lines, {"x": _x(2, 3, 32, 64)}, {"x": {0: "N", 3: "W"}}, outputs=2),
+    "video": Exported(Video, {"clip": torch.randn(2, 4, 3, 16, 16)}, {"clip": TN}),
+    "lines": Exported(Lines, {"x": torch.randn(2, 3, 32, 64)}, {"x": {0: "N", 3: "W"}}, outputs=2),
     "policy": Exported(
         Policy,
-        {"obs": _x(5, 2, 6), "starts": torch.zeros(5, 2), "h": _x(2, 10), "c": _x(2, 10)},
+        {
+            "obs": torch.randn(5, 2, 6),
+            "starts": torch.zeros(5, 2),
+            "h": torch.randn(2, 10),
+            "c": torch.randn(2, 10),
+        },
         {"obs": _FRAMES, "starts": _FRAMES, "h": {0: "N"}, "c": {0: "N"}},
         outputs=5,
         script=True,
@@ -602,9 +616,9 @@ MODELS: dict[str, Exported] = {
         {
             "frames": torch.randint(0, 255, (3, 2, 1, 16, 16), dtype=torch.uint8),
             "actions": torch.randint(0, 4, (3, 2)),
-            "rewards": _x(3, 2),
-            "h": _x(1, 2, 12),
-            "c": _x(1, 2, 12),
+            "rewards": torch.randn(3, 2),
+            "h": torch.randn(1, 2, 12),
+            "c": torch.randn(1, 2, 12),
         },
         {"frames": _FRAMES, "actions": _FRAMES, "rewards": _FRAMES, "h": {1: "N"}, "c": {1: "N"}},
         {"frames": (0, 255), "actions": (0, 3)},
@@ -612,19 +626,19 @@ MODELS: dict[str, Exported] = {
     ),
     "world": Exported(
         World,
-        {"h": _x(2, 10), "z": _x(2, 3, 4), "action": _x(2, 2)},
+        {"h": torch.randn(2, 10), "z": torch.randn(2, 3, 4), "action": torch.randn(2, 2)},
         {"h": {0: "N"}, "z": {0: "N"}, "action": {0: "N"}},
         outputs=3,
     ),
-    "matrices": Exported(Matrices, {"x": _x(2, 5, 8)}, {"x": TN}, script=True),
-    "selective": Exported(Selective, {"u": _x(2, 6, 6)}, {"u": TN}, script=True),
+    "matrices": Exported(Matrices, {"x": torch.randn(2, 5, 8)}, {"x": TN}, script=True),
+    "selective": Exported(Selective, {"u": torch.randn(2, 6, 6)}, {"u": TN}, script=True),
     "kalman": Exported(
         Kalman,
-        {"x": _x(2, 4, 3), "series": _x(2, 4)},
+        {"x": torch.randn(2, 4, 3), "series": torch.randn(2, 4)},
         {"x": {0: "N"}, "series": {0: "N"}},
         outputs=2,
     ),
-    "memory": Exported(Memory, {"x": _x(5, 2, 6)}, {"x": _FRAMES}, script=True),
+    "memory": Exported(Memory, {"x": torch.randn(5, 2, 6)}, {"x": _FRAMES}, script=True),
 }
 
 if __name__ == "__main__":

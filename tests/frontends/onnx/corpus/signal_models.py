@@ -364,22 +364,18 @@ class Expected(nn.Module):
         return torch.stack(made, 1), torch.stack(aligned, 1)
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(shape)
-
-
 MODELS = {
-    "cepstra": Exported(Cepstra, {"x": _x(2, 400)}, {"x": {0: "N"}}),
-    "cepstra_open": Exported(Cepstra, {"x": _x(2, 400)}, {"x": {0: "N", 1: "S"}}),
-    "cumulative": Exported(Cumulative, {"x": _x(2, 80)}, {"x": {0: "N", 1: "S"}}),
+    "cepstra": Exported(Cepstra, {"x": torch.randn(2, 400)}, {"x": {0: "N"}}),
+    "cepstra_open": Exported(Cepstra, {"x": torch.randn(2, 400)}, {"x": {0: "N", 1: "S"}}),
+    "cumulative": Exported(Cumulative, {"x": torch.randn(2, 80)}, {"x": {0: "N", 1: "S"}}),
     "learned_gain": Exported(
         LearnedGain,
-        {"y": _x(2, 5, 2), "start": _x(2, 3)},
+        {"y": torch.randn(2, 5, 2), "start": torch.randn(2, 3)},
         {"y": TN, "start": {0: "N"}},
         outputs=2,
         script=True,
     ),
-    "basecalls": Exported(Basecalls, {"x": _x(2, 24)}, {"x": {0: "N", 1: "S"}}, outputs=2),
+    "basecalls": Exported(Basecalls, {"x": torch.randn(2, 24)}, {"x": {0: "N", 1: "S"}}, outputs=2),
     "stacked": Exported(
         Stacked,
         {"words": torch.randint(0, 20, (2, 5)), "instructions": torch.randint(0, 2, (2, 9))},
@@ -390,20 +386,20 @@ MODELS = {
     "performed": Exported(
         Performed,
         {
-            "z": _x(2, 8),
-            "control": _x(5, 2, 6),
+            "z": torch.randn(2, 8),
+            "control": torch.randn(5, 2, 6),
             "noise": torch.rand(5, 2, 16),
             "heat": torch.ones(1),
         },
         {"z": {0: "N"}, "control": {0: "T", 1: "N"}, "noise": {0: "T", 1: "N"}},
         script=True,
     ),
-    "sleep": Exported(Sleep, {"x": _x(2, 3, 160)}, {"x": {0: "N", 1: "E"}}),
-    "two_rates": Exported(TwoRates, {"x": _x(2, 9, 4)}, {"x": TN}, script=True),
+    "sleep": Exported(Sleep, {"x": torch.randn(2, 3, 160)}, {"x": {0: "N", 1: "E"}}),
+    "two_rates": Exported(TwoRates, {"x": torch.randn(2, 9, 4)}, {"x": TN}, script=True),
     **{
         f"zipped_{len(rates)}": Exported(
             lambda rates=rates: Zipped(rates),
-            {"x": _x(2, 57, 20), "lengths": torch.tensor([57, 43])},
+            {"x": torch.randn(2, 57, 20), "lengths": torch.tensor([57, 43])},
             {"x": TN, "lengths": {0: "N"}},
             {"lengths": ("T", "T")},
             outputs=2,
@@ -412,7 +408,7 @@ MODELS = {
     },
     "expected": Exported(
         Expected,
-        {"memory": _x(2, 6, 6), "noise": _x(2, 4)},
+        {"memory": torch.randn(2, 6, 6), "noise": torch.randn(2, 4)},
         {"memory": {0: "N", 1: "S"}, "noise": {0: "N", 1: "T"}},
         outputs=2,
         script=True,

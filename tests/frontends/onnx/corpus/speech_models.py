@@ -570,73 +570,71 @@ class Transducer(nn.Module):
         return self.out(torch.tanh(self.joint(joined))).log_softmax(-1)
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(*shape)
-
-
 _STATES = ("h1", "h2", "h3")
 
 MODELS: dict[str, Exported] = {
-    "gtcrn": Exported(Gtcrn, {"spec": _x(2, 33, 10, 2)}, {"spec": {0: "N", 2: "T"}}),
+    "gtcrn": Exported(Gtcrn, {"spec": torch.randn(2, 33, 10, 2)}, {"spec": {0: "N", 2: "T"}}),
     "streaming_enhancer": Exported(
         StreamingEnhancer,
         {
-            "mag": _x(2, 1, 1, 32),
-            "conv": _x(2, 1, 2, 32),
-            "more": _x(2, 6, 2, 16),
-            "h": _x(1, 2, 32),
+            "mag": torch.randn(2, 1, 1, 32),
+            "conv": torch.randn(2, 1, 2, 32),
+            "more": torch.randn(2, 6, 2, 16),
+            "h": torch.randn(1, 2, 32),
         },
         {"mag": {0: "N"}, "conv": {0: "N"}, "more": {0: "N"}, "h": {1: "N"}},
         outputs=4,
     ),
     "deep_filter": Exported(
         DeepFilter,
-        {"spec": _x(2, 7, 33, 2), "erb": _x(2, 1, 7, 16)},
+        {"spec": torch.randn(2, 7, 33, 2), "erb": torch.randn(2, 1, 7, 16)},
         {"spec": TN, "erb": {0: "N", 2: "T"}},
         outputs=3,
     ),
     "rnnoise": Exported(
         RnNoise,
-        {"x": _x(2, 9, 20), **{h: _x(1, 2, 32) for h in _STATES}},
+        {"x": torch.randn(2, 9, 20), **{h: torch.randn(1, 2, 32) for h in _STATES}},
         {"x": TN, **{h: {1: "N"} for h in _STATES}},
         outputs=5,
     ),
-    "conv_recurrent": Exported(ConvRecurrent, {"x": _x(2, 8, 31)}, {"x": TN}),
-    "sub_band": Exported(SubBand, {"mag": _x(2, 17, 8)}, {"mag": {0: "N", 2: "T"}}),
-    "waveform": Exported(Waveform, {"wave": _x(2, 2, 404)}, {"wave": {0: "N", 2: "S"}}),
-    "chunks": Exported(Chunks, {"wave": _x(2, 204)}, {"wave": {0: "N", 1: "S"}}),
-    "spectral": Exported(Spectral, {"wave": _x(2, 320)}, {"wave": {0: "N", 1: "S"}}),
+    "conv_recurrent": Exported(ConvRecurrent, {"x": torch.randn(2, 8, 31)}, {"x": TN}),
+    "sub_band": Exported(SubBand, {"mag": torch.randn(2, 17, 8)}, {"mag": {0: "N", 2: "T"}}),
+    "waveform": Exported(Waveform, {"wave": torch.randn(2, 2, 404)}, {"wave": {0: "N", 2: "S"}}),
+    "chunks": Exported(Chunks, {"wave": torch.randn(2, 204)}, {"wave": {0: "N", 1: "S"}}),
+    "spectral": Exported(Spectral, {"wave": torch.randn(2, 320)}, {"wave": {0: "N", 1: "S"}}),
     "voice_frames": Exported(
         VoiceFrames,
-        {"x": _x(2, 144), "state": _x(2, 2, 8)},
+        {"x": torch.randn(2, 144), "state": torch.randn(2, 2, 8)},
         {"x": {0: "N"}, "state": {1: "N"}},
         outputs=2,
     ),
-    "segmentation": Exported(Segmentation, {"wave": _x(2, 1, 2000)}, {"wave": {0: "N", 2: "S"}}),
+    "segmentation": Exported(
+        Segmentation, {"wave": torch.randn(2, 1, 2000)}, {"wave": {0: "N", 2: "S"}}
+    ),
     "keywords": Exported(
         Keywords,
-        {"x": _x(2, 6, 10), "cache": _x(2, 10, 8), "h": _x(1, 2, 12)},
+        {"x": torch.randn(2, 6, 10), "cache": torch.randn(2, 10, 8), "h": torch.randn(1, 2, 12)},
         {"x": TN, "cache": {0: "N"}, "h": {1: "N"}},
         outputs=3,
     ),
-    "wake_word": Exported(WakeWord, {"x": _x(2, 16, 12)}, {"x": TN}),
-    "highways": Exported(Highways, {"x": _x(2, 9, 10)}, {"x": TN}),
+    "wake_word": Exported(WakeWord, {"x": torch.randn(2, 16, 12)}, {"x": TN}),
+    "highways": Exported(Highways, {"x": torch.randn(2, 9, 10)}, {"x": TN}),
     "spectrogram_decoder": Exported(
         SpectrogramDecoder,
-        {"memory": _x(2, 7, 12), "frames": _x(2, 4, 6)},
+        {"memory": torch.randn(2, 7, 12), "frames": torch.randn(2, 4, 6)},
         {"memory": TN, "frames": {0: "N", 1: "F"}},
         outputs=3,
         script=True,
     ),
     "vocoder": Exported(
         Vocoder,
-        {"wave": _x(2, 24), "mel": _x(2, 6, 6)},
+        {"wave": torch.randn(2, 24), "mel": torch.randn(2, 6, 6)},
         {"wave": {0: "N"}, "mel": {0: "N"}},
     ),
-    "sound_events": Exported(SoundEvents, {"x": _x(2, 12, 16)}, {"x": TN}, outputs=2),
+    "sound_events": Exported(SoundEvents, {"x": torch.randn(2, 12, 16)}, {"x": TN}, outputs=2),
     "transducer": Exported(
         Transducer,
-        {"x": _x(2, 12, 10), "labels": torch.randint(1, 19, (2, 4))},
+        {"x": torch.randn(2, 12, 10), "labels": torch.randint(1, 19, (2, 4))},
         {"x": TN, "labels": {0: "N", 1: "U"}},
         {"labels": (0, 19)},
     ),

@@ -324,33 +324,29 @@ class Orthogonal(nn.Module):
         return torch.stack(made, 1)
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(shape)
-
-
 MODELS = {
-    "chunked_delta": Exported(ChunkedDelta, {"x": _x(2, 7, 8)}, {"x": {0: "N"}}),
-    "doubled": Exported(Doubled, {"x": _x(2, 7, 6)}, {"x": TN}, script=True),
-    "doubled_traced": Exported(Doubled, {"x": _x(2, 7, 6)}, {"x": {0: "N"}}),
-    "griffin": Exported(Griffin, {"x": _x(2, 5, 8)}, {"x": TN}, script=True),
+    "chunked_delta": Exported(ChunkedDelta, {"x": torch.randn(2, 7, 8)}, {"x": {0: "N"}}),
+    "doubled": Exported(Doubled, {"x": torch.randn(2, 7, 6)}, {"x": TN}, script=True),
+    "doubled_traced": Exported(Doubled, {"x": torch.randn(2, 7, 6)}, {"x": {0: "N"}}),
+    "griffin": Exported(Griffin, {"x": torch.randn(2, 5, 8)}, {"x": TN}, script=True),
     "finch": Exported(
         Finch,
-        {"x": _x(2, 5, 8), "last": _x(2, 8), "state": _x(2, 2, 4, 4)},
+        {"x": torch.randn(2, 5, 8), "last": torch.randn(2, 8), "state": torch.randn(2, 2, 4, 4)},
         {"x": TN, "last": {0: "N"}, "state": {0: "N"}},
         outputs=3,
         script=True,
     ),
-    "retained": Exported(Retained, {"x": _x(2, 8, 8)}, {"x": TN}, script=True),
-    "trained_inside": Exported(TrainedInside, {"x": _x(2, 5, 6)}, {"x": TN}, script=True),
+    "retained": Exported(Retained, {"x": torch.randn(2, 8, 8)}, {"x": TN}, script=True),
+    "trained_inside": Exported(TrainedInside, {"x": torch.randn(2, 5, 6)}, {"x": TN}, script=True),
     "expanded": Exported(
         Expanded,
-        {"x": _x(2, 6), "window": _x(2, 16, 4), "state": _x(2, 2, 4, 4)},
+        {"x": torch.randn(2, 6), "window": torch.randn(2, 16, 4), "state": torch.randn(2, 2, 4, 4)},
         {"x": {0: "N"}, "window": {0: "N"}, "state": {0: "N"}},
         outputs=3,
     ),
-    "splines": Exported(Splines, {"x": _x(2, 5, 4)}, {"x": TN}, script=True),
-    "hyper": Exported(Hyper, {"x": _x(2, 6, 5)}, {"x": TN}, outputs=2, script=True),
-    "orthogonal": Exported(Orthogonal, {"x": _x(2, 5, 3)}, {"x": TN}, script=True),
+    "splines": Exported(Splines, {"x": torch.randn(2, 5, 4)}, {"x": TN}, script=True),
+    "hyper": Exported(Hyper, {"x": torch.randn(2, 6, 5)}, {"x": TN}, outputs=2, script=True),
+    "orthogonal": Exported(Orthogonal, {"x": torch.randn(2, 5, 3)}, {"x": TN}, script=True),
 }
 
 if __name__ == "__main__":

@@ -349,10 +349,6 @@ class Collapsed(nn.Module):
         return best[changed & (best != 0)], h, c
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(*shape)
-
-
 def _places(*shape: int) -> Tensor:
     return torch.full(shape, 3, dtype=torch.int64)
 
@@ -363,10 +359,10 @@ MODELS: dict[str, Exported] = {
     "conformer_chunk": Exported(
         ConformerChunk,
         {
-            "x": _x(2, 4, D),
+            "x": torch.randn(2, 4, D),
             "offset": _places(1),
-            "cached": _x(2, H, 12, D),
-            "left": _x(2, D, 4),
+            "cached": torch.randn(2, H, 12, D),
+            "left": torch.randn(2, D, 4),
             "mask": torch.ones(2, 1, 16, dtype=torch.bool),
         },
         {"x": N, "cached": N, "left": N, "mask": N},
@@ -375,7 +371,7 @@ MODELS: dict[str, Exported] = {
     ),
     "sliced": Exported(
         Sliced,
-        {"x": _x(2, 4, D), "offset": _places(1), "h": _x(1, 2, D)},
+        {"x": torch.randn(2, 4, D), "offset": _places(1), "h": torch.randn(1, 2, D)},
         {"x": N, "h": {1: "N"}},
         {"offset": (0, 400)},
         outputs=2,
@@ -385,8 +381,8 @@ MODELS: dict[str, Exported] = {
         {
             "token": _places(2),
             "place": _places(1),
-            "keys": _x(2, 32, D),
-            "values": _x(2, 32, D),
+            "keys": torch.randn(2, 32, D),
+            "values": torch.randn(2, 32, D),
         },
         {"token": N, "keys": N, "values": N},
         {"token": (0, 29), "place": (0, 31)},
@@ -394,68 +390,87 @@ MODELS: dict[str, Exported] = {
     ),
     "with_memory": Exported(
         WithMemory,
-        {"x": _x(2, 6, D), "memory": _x(2, 3, D)},
+        {"x": torch.randn(2, 6, D), "memory": torch.randn(2, 3, D)},
         {"x": N, "memory": {0: "N", 1: "M"}},
         outputs=2,
     ),
     "attending": Exported(
         Attention,
-        {"x": _x(2, 3, D), "keys": _x(2, H, 5, D // H), "values": _x(2, H, 5, D // H)},
+        {
+            "x": torch.randn(2, 3, D),
+            "keys": torch.randn(2, H, 5, D // H),
+            "values": torch.randn(2, H, 5, D // H),
+        },
         {"x": TN, "keys": _PAST, "values": _PAST},
         outputs=3,
     ),
     "dilated": Exported(
-        Dilated, {"x": _x(2, 1, 1), "queue": _x(2, 8, 15)}, {"x": N, "queue": N}, outputs=2
+        Dilated,
+        {"x": torch.randn(2, 1, 1), "queue": torch.randn(2, 8, 15)},
+        {"x": N, "queue": N},
+        outputs=2,
     ),
     "mamba_step": Exported(
         MambaStep,
-        {"x": _x(2, 8), "window": _x(2, D, 4), "state": _x(2, D, 4)},
+        {"x": torch.randn(2, 8), "window": torch.randn(2, D, 4), "state": torch.randn(2, D, 4)},
         {"x": N, "window": N, "state": N},
         outputs=3,
     ),
     "rwkv_step": Exported(
         RwkvStep,
-        {name: _x(2, D) for name in ("x", "before", "a", "b", "p")},
+        {name: torch.randn(2, D) for name in ("x", "before", "a", "b", "p")},
         dict.fromkeys(("x", "before", "a", "b", "p"), N),
         outputs=5,
     ),
     "matrix_step": Exported(
         MatrixStep,
-        {"x": _x(2, 8), "c": _x(2, H, 8, 8), "n": _x(2, H, 8), "m": _x(2, H)},
+        {
+            "x": torch.randn(2, 8),
+            "c": torch.randn(2, H, 8, 8),
+            "n": torch.randn(2, H, 8),
+            "m": torch.randn(2, H),
+        },
         {"x": N, "c": N, "n": N, "m": N},
         outputs=4,
     ),
     "delta": Exported(
         Delta,
-        {"x": _x(2, 5, 8), "state": _x(2, D, D)},
+        {"x": torch.randn(2, 5, 8), "state": torch.randn(2, D, D)},
         {"x": TN, "state": N},
         outputs=2,
         script=True,
     ),
     "smoothed": Exported(
         Smoothed,
-        {"x": _x(2, 5, 10), "mean": _x(2, 10).abs(), "h": _x(1, 2, D)},
+        {"x": torch.randn(2, 5, 10), "mean": torch.randn(2, 10).abs(), "h": torch.randn(1, 2, D)},
         {"x": TN, "mean": N, "h": {1: "N"}},
         outputs=3,
         script=True,
     ),
     "biquads": Exported(
         Biquads,
-        {"x": _x(2, 20), "state": _x(2, 2, 2)},
+        {"x": torch.randn(2, 20), "state": torch.randn(2, 2, 2)},
         {"x": TN, "state": N},
         outputs=2,
         script=True,
     ),
     "overlapped": Exported(
         Overlapped,
-        {"x": _x(2, 16), "before": _x(2, 16), "tail": _x(2, 16), "h": _x(2, D)},
+        {
+            "x": torch.randn(2, 16),
+            "before": torch.randn(2, 16),
+            "tail": torch.randn(2, 16),
+            "h": torch.randn(2, D),
+        },
         {"x": N, "before": N, "tail": N, "h": N},
         outputs=4,
     ),
-    "located": Exported(Located, {"memory": _x(2, 6, D)}, {"memory": TN}, outputs=2, script=True),
+    "located": Exported(
+        Located, {"memory": torch.randn(2, 6, D)}, {"memory": TN}, outputs=2, script=True
+    ),
     "collapsed": Exported(
         Collapsed,
-        {"x": _x(1, 9, 6), "h": _x(1, 1, 8), "c": _x(1, 1, 8)},
+        {"x": torch.randn(1, 9, 6), "h": torch.randn(1, 1, 8), "c": torch.randn(1, 1, 8)},
         {"x": {1: "T"}},
         outputs=3,
     ),

@@ -466,20 +466,16 @@ class Styled(nn.Module):
         return functional.conv_transpose1d(torch.cat([real, imaginary], 1), kernel, stride=4)[:, 0]
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(*shape)
-
-
 _LENGTHS = torch.tensor([9, 6])
 MODELS: dict[str, Exported] = {
     "ecapa": Exported(
         Ecapa,
-        {"x": _x(2, 9, 20), "lengths": _LENGTHS},
+        {"x": torch.randn(2, 9, 20), "lengths": _LENGTHS},
         {"x": TN, "lengths": {0: "N"}},
         {"lengths": (2, "T")},
     ),
-    "dual_chunks": Exported(DualChunks, {"x": _x(2, 180)}, {"x": {0: "N", 1: "S"}}),
-    "folded": Exported(Folded, {"x": _x(2, 64)}, {"x": {0: "N", 1: "S"}}),
+    "dual_chunks": Exported(DualChunks, {"x": torch.randn(2, 180)}, {"x": {0: "N", 1: "S"}}),
+    "folded": Exported(Folded, {"x": torch.randn(2, 64)}, {"x": {0: "N", 1: "S"}}),
     "vits": Exported(
         Vits,
         {"tokens": torch.randint(0, 30, (2, 9)), "lengths": _LENGTHS, "scale": torch.tensor(1.5)},
@@ -487,23 +483,26 @@ MODELS: dict[str, Exported] = {
         {"tokens": (0, 29), "lengths": (2, "T")},
     ),
     "spline": Exported(
-        Spline, {"x": _x(2, 9, 4), "inputs": _x(2, 9)}, {"x": TN, "inputs": TN}, outputs=2
+        Spline,
+        {"x": torch.randn(2, 9, 4), "inputs": torch.randn(2, 9)},
+        {"x": TN, "inputs": TN},
+        outputs=2,
     ),
-    "fired": Exported(Fired, {"x": _x(2, 9, 6)}, {"x": TN}, outputs=2),
-    "sines": Exported(Sines, {"x": _x(2, 9, 5)}, {"x": TN}),
-    "pitch": Exported(Pitch, {"mel": _x(2, 16, 10)}, {"mel": {0: "N", 2: "T"}}, outputs=2),
-    "codes": Exported(Codes, {"x": _x(2, 64)}, {"x": {0: "N", 1: "S"}}, outputs=2),
-    "bands": Exported(Bands, {"x": _x(2, 9, 34)}, {"x": TN}),
-    "features": Exported(Features, {"x": _x(2, 400)}, {"x": {0: "N", 1: "S"}}),
+    "fired": Exported(Fired, {"x": torch.randn(2, 9, 6)}, {"x": TN}, outputs=2),
+    "sines": Exported(Sines, {"x": torch.randn(2, 9, 5)}, {"x": TN}),
+    "pitch": Exported(Pitch, {"mel": torch.randn(2, 16, 10)}, {"mel": {0: "N", 2: "T"}}, outputs=2),
+    "codes": Exported(Codes, {"x": torch.randn(2, 64)}, {"x": {0: "N", 1: "S"}}, outputs=2),
+    "bands": Exported(Bands, {"x": torch.randn(2, 9, 34)}, {"x": TN}),
+    "features": Exported(Features, {"x": torch.randn(2, 400)}, {"x": {0: "N", 1: "S"}}),
     "memory_blocks": Exported(
         Memory,
-        {"x": _x(2, 9, 10), "cache": _x(2, 12, 8, 1)},
+        {"x": torch.randn(2, 9, 10), "cache": torch.randn(2, 12, 8, 1)},
         {"x": TN, "cache": {0: "N"}},
         outputs=2,
     ),
     "styled": Exported(
         Styled,
-        {"x": _x(2, 5, 6), "style": _x(2, 6), "path": _x(2, 5, 12)},
+        {"x": torch.randn(2, 5, 6), "style": torch.randn(2, 6), "path": torch.randn(2, 5, 12)},
         {"x": TN, "style": {0: "N"}, "path": {0: "N", 1: "T", 2: "F"}},
     ),
 }

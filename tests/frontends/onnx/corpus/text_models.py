@@ -432,10 +432,6 @@ class Reader(nn.Module):
         return start, end, torch.stack([best // t, best % t], 1)
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(*shape)
-
-
 def _words(*shape: int) -> Tensor:
     return torch.randint(1, 20, shape)
 
@@ -455,7 +451,7 @@ MODELS: dict[str, Exported] = {
     ),
     "crf_score": Exported(
         CrfScore,
-        {"x": _x(2, 5, 8), "lengths": _LENGTHS},
+        {"x": torch.randn(2, 5, 8), "lengths": _LENGTHS},
         {"x": TN, "lengths": {0: "N"}},
         {"lengths": (1, "T")},
         script=True,
@@ -484,16 +480,18 @@ MODELS: dict[str, Exported] = {
         outputs=2,
         script=True,
     ),
-    "until_all_end": Exported(UntilAllEnd, {"x": _x(2, 5, 6)}, {"x": TN}, outputs=2, script=True),
+    "until_all_end": Exported(
+        UntilAllEnd, {"x": torch.randn(2, 5, 6)}, {"x": TN}, outputs=2, script=True
+    ),
     "input_feeding": Exported(
         InputFeeding,
-        {"x": _x(2, 5, 6), "target": _words(2, 4)},
+        {"x": torch.randn(2, 5, 6), "target": _words(2, 4)},
         {"x": TN, "target": {0: "N", 1: "U"}},
         {"target": (0, 19)},
         outputs=2,
         script=True,
     ),
-    "pointer": Exported(Pointer, {"x": _x(2, 5, 2)}, {"x": TN}, outputs=2, script=True),
+    "pointer": Exported(Pointer, {"x": torch.randn(2, 5, 2)}, {"x": TN}, outputs=2, script=True),
     "packed_pooling": Exported(
         PackedPooling,
         {"tokens": _words(2, 5), "lengths": _LENGTHS},
@@ -502,7 +500,7 @@ MODELS: dict[str, Exported] = {
     ),
     "packed_gru": Exported(
         PackedGru,
-        {"x": _x(5, 2, 6), "lengths": _LENGTHS},
+        {"x": torch.randn(5, 2, 6), "lengths": _LENGTHS},
         {"x": _TIME_FIRST, "lengths": {0: "N"}},
         {"lengths": (1, "T")},
     ),
@@ -520,12 +518,14 @@ MODELS: dict[str, Exported] = {
         Similar, {"a": _words(2, 5), "b": _words(2, 4)}, _TWO_TEXTS, {"a": (0, 39), "b": (0, 39)}
     ),
     "simple_units": Exported(
-        SimpleUnits, {"x": _x(5, 2, 10)}, {"x": _TIME_FIRST}, outputs=2, script=True
+        SimpleUnits, {"x": torch.randn(5, 2, 10)}, {"x": _TIME_FIRST}, outputs=2, script=True
     ),
     "quasi_recurrent": Exported(
-        QuasiRecurrent, {"x": _x(5, 2, 6)}, {"x": _TIME_FIRST}, script=True
+        QuasiRecurrent, {"x": torch.randn(5, 2, 6)}, {"x": _TIME_FIRST}, script=True
     ),
-    "adaptive": Exported(Adaptive, {"x": _x(5, 2, 6)}, {"x": _TIME_FIRST}, outputs=2, script=True),
+    "adaptive": Exported(
+        Adaptive, {"x": torch.randn(5, 2, 6)}, {"x": _TIME_FIRST}, outputs=2, script=True
+    ),
     "reader": Exported(
         Reader,
         {"passage": _words(2, 7), "question": _words(2, 4)},

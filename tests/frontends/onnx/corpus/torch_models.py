@@ -380,16 +380,12 @@ class Doubles(nn.Module):
         return self.gru(x)[0]
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(*shape)
-
-
 def _tokens(*shape: int) -> Tensor:
     return torch.randint(1, 20, shape)
 
 
 _LENGTHS = torch.tensor([5, 3])
-_BY_LENGTH: dict[str, Tensor] = {"x": _x(2, 5, 8), "lengths": _LENGTHS}
+_BY_LENGTH: dict[str, Tensor] = {"x": torch.randn(2, 5, 8), "lengths": _LENGTHS}
 _BATCH_AND_TIME: Axes = {"x": TN, "lengths": {0: "N"}}
 _UP_TO_T: dict[str, tuple[int, int | str]] = {"lengths": (1, "T")}
 
@@ -400,9 +396,9 @@ MODELS: dict[str, Exported] = {
     "packed": Exported(
         lambda: Packed(enforce_sorted=False), _BY_LENGTH, _BATCH_AND_TIME, _UP_TO_T, outputs=2
     ),
-    "crnn": Exported(Crnn, {"x": _x(2, 1, 16, 40)}, {"x": {0: "N", 3: "W"}}),
-    "deepspeech": Exported(DeepSpeech, {"x": _x(2, 1, 20, 40)}, {"x": {0: "N", 3: "W"}}),
-    "wave_front": Exported(WaveFront, {"x": _x(2, 400)}, {"x": {0: "N", 1: "S"}}),
+    "crnn": Exported(Crnn, {"x": torch.randn(2, 1, 16, 40)}, {"x": {0: "N", 3: "W"}}),
+    "deepspeech": Exported(DeepSpeech, {"x": torch.randn(2, 1, 20, 40)}, {"x": {0: "N", 3: "W"}}),
+    "wave_front": Exported(WaveFront, {"x": torch.randn(2, 400)}, {"x": {0: "N", 1: "S"}}),
     "self_attentive": Exported(SelfAttentive, _BY_LENGTH, _BATCH_AND_TIME, _UP_TO_T, outputs=2),
     "seq2seq": Exported(
         Seq2Seq,
@@ -412,43 +408,47 @@ MODELS: dict[str, Exported] = {
     ),
     "language_model": Exported(
         LanguageModel,
-        {"tokens": _tokens(5, 2), "h": _x(2, 2, 16), "c": _x(2, 2, 16)},
+        {"tokens": _tokens(5, 2), "h": torch.randn(2, 2, 16), "c": torch.randn(2, 2, 16)},
         {"tokens": {0: "T", 1: "N"}, "h": {1: "N"}, "c": {1: "N"}},
         {"tokens": (0, 39)},
         outputs=3,
     ),
-    "projected": Exported(Projected, {"x": _x(2, 9, 20)}, {"x": TN}),
+    "projected": Exported(Projected, {"x": torch.randn(2, 9, 20)}, {"x": TN}),
     "denoiser": Exported(
         Denoiser,
-        {"spectrum": _x(2, 5, 65), "h": _x(2, 2, 32)},
+        {"spectrum": torch.randn(2, 5, 65), "h": torch.randn(2, 2, 32)},
         {"spectrum": TN, "h": {1: "N"}},
         outputs=2,
     ),
     "scripted_loop": Exported(
-        ScriptedLoop, {"x": _x(5, 2, 6)}, {"x": {0: "T", 1: "N"}}, script=True
+        ScriptedLoop, {"x": torch.randn(5, 2, 6)}, {"x": {0: "T", 1: "N"}}, script=True
     ),
     "scripted_peephole": Exported(
-        ScriptedPeephole, {"x": _x(5, 2, 6)}, {"x": {0: "T", 1: "N"}}, outputs=2, script=True
+        ScriptedPeephole,
+        {"x": torch.randn(5, 2, 6)},
+        {"x": {0: "T", 1: "N"}},
+        outputs=2,
+        script=True,
     ),
     "scripted_halt": Exported(
         ScriptedHalt,
-        {"x": _x(5, 2, 6), "lengths": _LENGTHS},
+        {"x": torch.randn(5, 2, 6), "lengths": _LENGTHS},
         {"x": {0: "T", 1: "N"}, "lengths": {0: "N"}},
         _UP_TO_T,
         script=True,
     ),
-    "transformer_gru": Exported(TransformerGru, {"x": _x(2, 5, 16)}, {"x": TN}),
-    "temporal": Exported(Temporal, {"x": _x(2, 20, 8)}, {"x": TN}),
+    "transformer_gru": Exported(TransformerGru, {"x": torch.randn(2, 5, 16)}, {"x": TN}),
+    "temporal": Exported(Temporal, {"x": torch.randn(2, 20, 8)}, {"x": TN}),
     "char_word": Exported(
         CharWord, {"chars": _tokens(2, 5, 6)}, {"chars": {**TN, 2: "C"}}, {"chars": (0, 39)}
     ),
-    "upsampler": Exported(Upsampler, {"x": _x(2, 64)}, {"x": {0: "N", 1: "S"}}),
-    "top_steps": Exported(TopSteps, {"x": _x(2, 6, 8)}, {"x": TN}, outputs=2),
-    "doubles": Exported(Doubles, {"x": _x(2, 5, 4).double()}, {"x": TN}),
+    "upsampler": Exported(Upsampler, {"x": torch.randn(2, 64)}, {"x": {0: "N", 1: "S"}}),
+    "top_steps": Exported(TopSteps, {"x": torch.randn(2, 6, 8)}, {"x": TN}, outputs=2),
+    "doubles": Exported(Doubles, {"x": torch.randn(2, 5, 4).double()}, {"x": TN}),
     **{
         f"plain_{kind.__name__.lower()}{'_both' * both}": Exported(
             lambda kind=kind, both=both: kind(6, 10, 2, bidirectional=both),
-            {"x": _x(5, 2, 6)},
+            {"x": torch.randn(5, 2, 6)},
             {"x": {0: "T", 1: "N"}},
             outputs=2 + (kind is nn.LSTM),
         )

@@ -236,39 +236,43 @@ class Slots(nn.Module):
         return torch.stack(made, 1)
 
 
-def _x(*shape: int) -> Tensor:
-    return torch.randn(shape)
-
-
 NHW = {0: "N", 2: "H", 3: "W"}
 MODELS = {
     "flowing": Exported(
         Flowing,
-        {"one": _x(1, 3, 32, 24), "other": _x(1, 3, 32, 24)},
+        {"one": torch.randn(1, 3, 32, 24), "other": torch.randn(1, 3, 32, 24)},
         {"one": {0: "N"}, "other": {0: "N"}},
     ),
     "flowing_open": Exported(
         Flowing,
-        {"one": _x(1, 3, 32, 24), "other": _x(1, 3, 32, 24)},
+        {"one": torch.randn(1, 3, 32, 24), "other": torch.randn(1, 3, 32, 24)},
         {"one": {2: "H", 3: "W"}, "other": {2: "H", 3: "W"}},
     ),
-    "propagated": Exported(Propagated, {"x": _x(2, 3, 3, 6, 8)}, {"x": {0: "N", 3: "H", 4: "W"}}),
+    "propagated": Exported(
+        Propagated, {"x": torch.randn(2, 3, 3, 6, 8)}, {"x": {0: "N", 3: "H", 4: "W"}}
+    ),
     "trajectories": Exported(
-        Trajectories, {"x": _x(2, 3, 3, 6, 6)}, {"x": {0: "N", 1: "T"}}, script=True
+        Trajectories, {"x": torch.randn(2, 3, 3, 6, 6)}, {"x": {0: "N", 1: "T"}}, script=True
     ),
     "matting": Exported(
         Matting,
-        {"image": _x(1, 3, 16, 24), "r1": _x(1, 4, 4, 6), "r2": _x(1, 6, 2, 3)},
+        {
+            "image": torch.randn(1, 3, 16, 24),
+            "r1": torch.randn(1, 4, 4, 6),
+            "r2": torch.randn(1, 6, 2, 3),
+        },
         {"image": {0: "N"}, "r1": {0: "N"}, "r2": {0: "N"}},
         outputs=4,
     ),
     "social": Exported(
         Social,
-        {"x": _x(4, 3, 2), "present": torch.ones(4, 3, dtype=torch.bool)},
+        {"x": torch.randn(4, 3, 2), "present": torch.ones(4, 3, dtype=torch.bool)},
         {"x": {0: "T", 1: "N"}, "present": {0: "T", 1: "N"}},
         script=True,
     ),
-    "slots": Exported(Slots, {"x": _x(2, 3, 3, 4, 6)}, {"x": {0: "N", 1: "T"}}, script=True),
+    "slots": Exported(
+        Slots, {"x": torch.randn(2, 3, 3, 4, 6)}, {"x": {0: "N", 1: "T"}}, script=True
+    ),
 }
 
 if __name__ == "__main__":
