@@ -45,7 +45,7 @@ def separate_packing(
     packing = _Packing(names)
     for program in programs.values():
         packing.take(program, parameters)
-    return packing.finish(first)
+    return packing.finish(first.source)
 
 
 class _Packing:
@@ -58,8 +58,8 @@ class _Packing:
     def __init__(self, names: Collection[str]) -> None:
         self._names = set(names)
         self._buffers, self._ops = list[Buffer](), list[Operation]()
-        self._inputs, self._outputs = dict[str, Port](), list[Port]()
-        self._parameters: dict[str, Buffer] = {}
+        self._parameters = dict[str, tuple[Port, Buffer]]()
+        self._outputs = list[Port]()
 
     def take(self, program: KernelProgram, parameters: Collection[str]) -> None:
         """Move kernels of a program here; what the others read of them becomes its inputs."""
@@ -83,21 +83,20 @@ class _Packing:
             op.detach()
             self._ops.append(op)
 
-    def finish(self, like: KernelProgram) -> KernelProgram:
-        """The program, of the net that another one is of."""
+    def finish(self, source: str) -> KernelProgram:
+        """The program."""
         block = Block([*self._buffers, *self._ops])
         module = ModuleOp([Func(PACK, [], block)])
-        inputs = list(self._inputs.values())
-        return KernelProgram(module, PACK, like.source, [], inputs, self._outputs, [])
+        inputs = [port for port, _ in self._parameters.values()]
+        return KernelProgram(module, PACK, source, [], inputs, self._outputs, [])
 
     def _parameter(self, port: Port, buffer: Buffer) -> Buffer:
         """The buffer here of a parameter."""
-        if port.name not in self._inputs:
+        if port.name not in self._parameters:
             own = Buffer(port.name, "input", buffer.dtype, buffer.elements)
-            self._inputs[port.name] = port
-            self._parameters[port.name] = own
+            self._parameters[port.name] = port, own
             self._buffers.append(own)
-        return self._parameters[port.name]
+        return self._parameters[port.name][1]
 
     def _handed_on(self, program: KernelProgram, buffer: Buffer) -> Buffer:
         """The output here of what a program reads, which is an input there from now on."""

@@ -6,11 +6,11 @@ import math
 from functools import partial, reduce
 
 import numpy as np
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import FLOATS, NUMPY, dtype_of
-from rnncc.nn.slopes import with_backward_by_result
+from rnncc.nn.slopes import with_backward_by_result, without_slope_where
 
 MOST_FACTORS = 64
 """The largest whole power that is a product of squares."""
@@ -139,7 +139,7 @@ def power(b: Builder, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
         return _known_power(b, x, float(exponent))
     x, exponent = b.broadcast_together(x, exponent)
     is_below = b.compare("lt", x, b.full_like(x, 0.0))
-    return _power(b, x, exponent, _without_slope_where(b, exponent, is_below))
+    return _power(b, x, exponent, without_slope_where(b, exponent, is_below))
 
 
 def _power(b: Builder, x: SSAValue, exponent: SSAValue, growth: SSAValue) -> SSAValue:
@@ -163,14 +163,6 @@ def _power(b: Builder, x: SSAValue, exponent: SSAValue, growth: SSAValue) -> SSA
     limits.append((b.compare("eq", magnitude, one), b.compare("eq", rate, infinity)))
     is_one = reduce(partial(b.logical, "or"), (b.logical("and", *pair) for pair in limits))
     return b.select(is_one, one, y)
-
-
-def _without_slope_where(b: Builder, x: SSAValue, where: SSAValue) -> SSAValue:
-    """x, whose gradient is NaN where a flag is set."""
-    inner = Builder(Block(arg_types=[x.type, where.type]), b.loc)
-    dy, flag = inner.block.args
-    factor = inner.select(flag, inner.full_like(dy, math.nan), inner.full_like(dy, 1.0))
-    return b.with_gradient(x, [x], [where], inner, [inner.mul(dy, factor)])
 
 
 def integer_power(b: Builder, x: SSAValue, exponent: SSAValue) -> SSAValue:

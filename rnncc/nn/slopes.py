@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from xdsl.ir import Block, SSAValue
@@ -41,3 +42,12 @@ def passing(
         return b.select(where(b, x), dy, b.full_like(dy, 0.0))
 
     return with_backward(b, y, x, backward)
+
+
+def without_slope_where(b: Builder, x: SSAValue, where: SSAValue) -> SSAValue:
+    """x, whose gradient is NaN where a flag is set."""
+    inner = Builder(Block(arg_types=[x.type, where.type]), b.loc)
+    dy, flag = inner.block.args
+    # A factor keeps it linear in dy, as second derivatives need it.
+    factor = inner.select(flag, inner.full_like(dy, math.nan), inner.full_like(dy, 1.0))
+    return b.with_gradient(x, [x], [where], inner, [inner.mul(dy, factor)])

@@ -53,6 +53,8 @@ MAX_FOLDED_SIZES = 1 << 16
 LITERAL = 16
 """Numbers that stand in the code rather than among the parameters."""
 
+_CIRCLE = "nodes may be in any order, unless they read each other's results in a circle"
+
 
 class Scope:
     """Names of one graph, and the block that its nodes are built in.
@@ -91,13 +93,10 @@ class Scope:
         """What a name stands for; raises `CompileError` if that is nothing."""
         value = self.find(name)
         if value is None:
-            if name in self.results:
-                hint = (
-                    "nodes may be in any order, unless they read each other's results in a circle"
-                )
-                raise CompileError(location, f'reads "{name}", which a later node gives', hint)
+            later = name in self.results
+            what = "a later node gives" if later else "no node, input or initialiser gives"
             raise CompileError(
-                location, f'reads "{name}", which no node, input or initialiser gives'
+                location, f'reads "{name}", which {what}', _CIRCLE if later else None
             )
         return value
 

@@ -7,13 +7,14 @@ from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.elementwise import Unary
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import product
-from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import reciprocal, times
 from rnncc.nn.axes import along
 
@@ -30,7 +31,7 @@ class ReplaceNaN(Unary):
         e[self.ys[0]] = e.b.select(e.b.compare("ne", x, x), value, x)
 
 
-class IsNaN(Operator):
+class IsNaN(Unary):
     """Y = whether X is NaN, as bool; Caffe2 has uint8, 0 or 1.
 
     Refused: tensors of integers or bools.
@@ -41,9 +42,7 @@ class IsNaN(Operator):
         s.expect_dtype(self.ys[0], "i1")
 
     def build(self, e: Emitter) -> None:
-        x = e[self.xs[0]]
-        if dtype_of(x) not in FLOATS:
-            raise self.error(f'"{self.xs[0].name}" is {dtype_of(x)}, expected a float')
+        x = self.operand(e)
         e[self.ys[0]] = e.b.compare("ne", x, x)
 
 
@@ -79,7 +78,7 @@ class RowMul(Operator):
 
     def infer(self, s: Shapes) -> None:
         x, factors = self.xs
-        s.same_shape(x, self.ys[0])
+        self.infer_result(s)
         s.expect_dtypes("f32", x, factors, self.ys[0])
         dims = s.dims(x)
         if dims is not None:
@@ -87,9 +86,32 @@ class RowMul(Operator):
                 raise self.error("data without axes, expected rows")
             s.expect(factors, dims[:1])
 
+    def infer_result(self, s: Shapes) -> None:
+        """The shape of Y."""
+        s.same_shape(self.xs[0], self.ys[0])
+
     def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = self.scaled(e)
+
+    def scaled(self, e: Emitter) -> SSAValue:
+        """X0[n] X1[n]"""
         x, factors = (e[blob] for blob in self.xs)
-        e[self.ys[0]] = e.b.mul(x, along(e.b, factors, 0, len(dims_of(x))))
+        return e.b.mul(x, along(e.b, factors, 0, len(dims_of(x))))
+
+
+class ReduceFrontWeightedSum(RowMul):
+    """Y = the sum of X1[n] X0[n], where X1 has a number for each row of X0.
+
+    Refused: elements other than float32.
+    """
+
+    def infer_result(self, s: Shapes) -> None:
+        dims = s.dims(self.xs[0])
+        if dims:
+            s.expect(self.ys[0], dims[1:])
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.reduce("sum", self.scaled(e), [0])
 
 
 class MakeTwoClass(Operator):
@@ -199,6 +221,6 @@ OPERATORS: dict[str, type[Operator]] = {
     kind.__name__: kind
     for kind in (
         *(ReplaceNaN, IsNaN, HasElements, IsEmpty, RowMul, MakeTwoClass, StumpFunc, Bucketize),
-        *(SquareRootDivide, SinusoidPositionEncoding),
+        *(ReduceFrontWeightedSum, SquareRootDivide, SinusoidPositionEncoding),
     )
 }

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from math import inf
 
+from xdsl.ir import SSAValue
+
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
 from rnncc.frontends.caffe2.ops.lengths import MakesRows, OfParts, RowParts
 from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.axes import along
@@ -56,16 +59,10 @@ class PackSegments(OfParts):
             raise self.error(f"lacks the argument 'max_length', and {what}")
 
     def build(self, e: Emitter) -> None:
-        b, parts, x = e.b, self.parts(e), e[self.xs[1]]
-        dims, most, dtype = dims_of(x), self._most(e.shapes), dtype_of(x)
+        parts, x, most = self.parts(e), e[self.xs[1]], self._most(e.shapes)
         assert most is not None
-        pad = -inf if self.args.flag("pad_minf") and dtype in FLOATS else 0
-        rows = b.concat([x, b.fill(pad, (1, *dims[1:]), dtype)], 0)
-        place = b.iota((1, most), 1, "i64")
-        lengths = along(b, b.cast(e[self.xs[0]], "i64"), 0, 2)
-        inside = b.compare("lt", place, lengths)
-        row = b.select(inside, b.add(along(b, parts.starts, 0, 2), place), b.size(dims[0]))
-        e[self.ys[0]] = b.gather(rows, b.select(parts.fit, row, b.fill(-1, (), "i64")), 0)
+        pad = -inf if self.args.flag("pad_minf") and dtype_of(x) in FLOATS else 0
+        e[self.ys[0]], inside = _beside(e.b, x, e[self.xs[0]], parts.starts, most, pad, parts.fit)
         for mask in self.ys[1:]:
             e[mask] = inside
 
@@ -98,18 +95,35 @@ class LengthsPad(OfParts):
             s.expect(self.ys[0], (count[0] * self.each, *dims[1:]))
 
     def build(self, e: Emitter) -> None:
-        b, parts, x = e.b, self.parts(e), e[self.xs[0]]
+        b, parts, x, lengths = e.b, self.parts(e), e[self.xs[0]], e[self.xs[1]]
         pad = self.args.float("padding_value", -1.0)
-        pad = b.fill(pad if dtype_of(x) in FLOATS else int(pad), (1, *dims_of(x)[1:]), dtype_of(x))
-        place, lengths = b.iota((1, self.each), 1, "i64"), e[self.xs[1]]
+        pad = pad if dtype_of(x) in FLOATS else int(pad)
         short = b.compare("le", lengths, b.full_like(lengths, self.each))
         fit = b.logical("and", parts.fit, smallest(b, short, [0]))
-        inside = b.compare("lt", place, along(b, b.cast(lengths, "i64"), 0, 2))
-        row = b.add(along(b, parts.starts, 0, 2), place)
-        row = b.select(inside, row, b.size(dims_of(x)[0]))
-        row = b.select(fit, row, b.fill(-1, (), "i64"))
-        rows = b.gather(b.concat([x, pad], 0), row, 0)
+        rows, _ = _beside(b, x, lengths, parts.starts, self.each, pad, fit)
         e[self.ys[0]] = b.reshape(rows, e.dims(self.ys[0]))
+
+
+def _beside(
+    b: Builder,
+    x: SSAValue,
+    lengths: SSAValue,
+    starts: SSAValue,
+    most: int,
+    pad: float,
+    fit: SSAValue,
+) -> tuple[SSAValue, SSAValue]:
+    """The first `most` rows of each part, `pad` where it has fewer, and where it has them.
+
+    Args:
+        fit: whether the lengths may be used; a call fails where they may not.
+    """
+    dims = dims_of(x)
+    rows = b.concat([x, b.fill(pad, (1, *dims[1:]), dtype_of(x))], 0)
+    place = b.iota((1, most), 1, "i64")
+    inside = b.compare("lt", place, along(b, b.cast(lengths, "i64"), 0, 2))
+    row = b.select(inside, b.add(along(b, starts, 0, 2), place), b.size(dims[0]))
+    return b.gather(rows, b.select(fit, row, b.fill(-1, (), "i64")), 0), inside
 
 
 class UnpackSegments(MakesRows):

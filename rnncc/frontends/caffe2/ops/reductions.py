@@ -14,7 +14,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import times
-from rnncc.nn.axes import along, kept_dims
+from rnncc.nn.axes import kept_dims
 from rnncc.nn.normalisation import lp_normalise
 from rnncc.nn.reduction import centre, largest, mean, root_of_powers, smallest, total
 from rnncc.nn.slopes import with_backward_by_result
@@ -179,29 +179,6 @@ class DotProductWithPadding(Operator):
         if self.args.flag("replicate"):
             return b.concat([x] * (width // own), 1)
         return b.concat([x, b.fill(self.args.float("pad_value", 0.0), (rows, width - own))], 1)
-
-
-class ReduceFrontWeightedSum(Operator):
-    """Y = the sum of X1[n] X0[n], where X1 has a number for each row of X0.
-
-    Refused: elements other than float32.
-    """
-
-    inputs = (2, 2)
-
-    def infer(self, s: Shapes) -> None:
-        s.expect_dtypes("f32", *self.xs, self.ys[0])
-        dims = s.dims(self.xs[0])
-        if dims is not None:
-            if not dims:
-                raise self.error("data without axes, expected rows")
-            s.expect(self.xs[1], dims[:1])
-            s.expect(self.ys[0], dims[1:])
-
-    def build(self, e: Emitter) -> None:
-        x, weights = (e[blob] for blob in self.xs)
-        weighted = e.b.mul(x, along(e.b, weights, 0, len(dims_of(x))))
-        e[self.ys[0]] = e.b.reduce("sum", weighted, [0])
 
 
 class Normalize(Operator):
@@ -395,7 +372,6 @@ OPERATORS: dict[str, type[Operator]] = {
         OfMatrices, "the largest element of each column of the matrices X[n]", largest, reduced=1
     ),
     "DotProductWithPadding": DotProductWithPadding,
-    "ReduceFrontWeightedSum": ReduceFrontWeightedSum,
     "DotProduct": _paired("the sum of X0[n] X1[n]", _dot),
     "SquaredL2Distance": _paired("half the sum of (X0[n] - X1[n])²", _half_square),
     "L1Distance": _paired("the sum of |X0[n] - X1[n]|", _distance),
