@@ -130,8 +130,9 @@ class TrainableModel(Compiled):
         self._spare: list[Memory] = []
         self._known: dict[tuple[Shape | None, ...], _TrainingSizes] = {}
         self._packed, self._packing = Memory(0), 0
-        self._packed_arrays = b""
-        """The addresses of the parameters that are packed; empty where they have to be packed."""
+        self._packed_places, self._packed_arrays = b"", list[Array]()
+        """The addresses of the parameters that are packed, empty where they have to be packed; and
+        the arrays, so that no other takes such an address."""
         self._lock = threading.Lock()
         self._fixed = [tuple(s.evaluate({}) for s in t.sizes) for t in self._trained.values()]
         self.parameters: dict[str, Array] = self._initial()
@@ -153,7 +154,7 @@ class TrainableModel(Compiled):
         if PACKED in self.metadata:
             with self._lock:
                 self._packing += 1
-                self._packed_arrays = b""
+                self._packed_places = b""
 
     def forward(
         self,
@@ -354,14 +355,15 @@ class TrainableModel(Compiled):
         if PACKED not in self.metadata:
             return None, 0
         with self._lock:
-            if self._packed_arrays != bytes(parameters):
+            if self._packed_places != bytes(parameters):
                 if not self._packed.size:
                     self._packed = Memory(self._bytes("packed_bytes", {}))
                 workspace = self._bytes("workspace_bytes", dict.fromkeys(self._symbols, 0))
                 places = addressof(parameters), self._packed.address, self._workspace.of(workspace)
                 if code := self._functions["pack_parameters"](*places):
                     self._refuse(code, {})
-                self._packed_arrays = bytes(parameters)
+                self._packed_places = bytes(parameters)
+                self._packed_arrays = list(self.parameters.values())
             return self._packed, self._packing
 
 

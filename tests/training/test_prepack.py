@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,19 @@ def test_other_arrays_are_packed_without_a_word() -> None:
     for each in (plain, model):
         each.parameters |= {name: array * 2 for name, array in each.parameters.items()}
     same(plain, model)
+
+
+def test_no_array_takes_the_place_of_a_packed_one() -> None:
+    """One at the address of another, which is gone, would be taken for it."""
+    model = model_of(prepack=True)
+    passes(model)
+    name, array = model.parameters.popitem()
+    packed = weakref.ref(array)
+    model.parameters[name] = array * 2
+    del array
+    assert packed() is not None
+    passes(model)
+    assert packed() is None
 
 
 def test_backward_refuses_a_tape_of_other_parameters() -> None:
