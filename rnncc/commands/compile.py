@@ -125,6 +125,9 @@ def compile(
     imported = time.perf_counter()
     chosen = options_of(net, options)
     row = targets.row_of(chosen.target)
+    if emit and emit not in row.products:
+        what = f"the target has no {emit}, a library for Linux"
+        raise CompileError("--emit", what, f"it makes {', '.join(row.products)}")
     words = ["so"] if emit else asked or None
     kinds = check_kinds(words, chosen.name, row.products, row.by_default)
     if chosen.time_passes:
@@ -133,7 +136,9 @@ def compile(
     with working(f"compiling {net}"):
         compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
         with timed(chosen.time_passes, "write"):
-            written = write_products(compiled, out or Path(), kinds, wheel_version or DEFAULT_VERSION)
+            written = write_products(
+                compiled, out or Path(), kinds, wheel_version or DEFAULT_VERSION
+            )
     if chosen.time_passes:
         show("total", before + time.perf_counter() - started)
     if verbose or sys.stderr.isatty():

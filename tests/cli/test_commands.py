@@ -247,6 +247,10 @@ def test_demo_compares_equals() -> None:
         (["compile", NET, *INIT, "--wheel-version", "1"], "goes with --products wheel"),
         (["compile", NET, *INIT, "--plan-for", "3,2"], "goes with --memory-budget or --tune"),
         (["compile", NET, *INIT, "--emit", "rnn", "--products", "so"], "--products: goes without"),
+        (
+            ["compile", NET, *INIT, "--emit", "so", "--target", "wasm32"],
+            "--emit: the target has no so",
+        ),
         (["compile", NET, *INIT, "-o", "-"], "--out: - is standard output"),
         (["compile", NET, *INIT, "--cpu", "frob"], "frob"),
         (["compile", NET, *INIT, "--cpu", ""], "cpu '' is not one"),
