@@ -147,7 +147,7 @@ def test_what_nobody_reads_needs_no_value_before() -> None:
 
 
 def test_what_nobody_reads_may_be_empty() -> None:
-    """Reshape's second output, the shape of a scalar, holds nothing: no branch, no loop keeps it."""
+    """Reshape's second output, the shape of a scalar, holds nothing."""
     ops = op("SumElements", "x", "s"), op("Reshape", "s", "r old", shape=[1])
     inside = body(*ops, op("Add", "x r", "y", broadcast=1))
     made = net([op("Copy", "x", "y"), branch("c x y", "y old", inside)], "c x", "y")
