@@ -36,7 +36,7 @@ from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Size
 from rnncc.ir.ops.windows import Windows
 from rnncc.ir.plain_ops import PlainOps
 from rnncc.ir.program import Program
-from rnncc.ir.types import NUMPY, cast_steps, dims_of, dtype_of, shape_text, tensor
+from rnncc.ir.types import NUMPY, Tensor, cast_steps, dims_of, dtype_of, shape_text, tensor
 from rnncc.scalar import Scalar
 
 Values = Sequence[SSAValue]
@@ -81,7 +81,7 @@ class Builder(PlainOps):
 
     def input(self, name: str, dims: Sequence[Dim | int | str], dtype: str = "f32") -> SSAValue:
         """A model input of that blob name."""
-        value = self.block.insert_arg(tensor(dims, dtype), len(self.block.args))
+        value = self.block.insert_arg(self._type(dims, dtype), len(self.block.args))
         self._inputs.append(name)
         return value
 
@@ -105,21 +105,21 @@ class Builder(PlainOps):
     # Sources
 
     def param(self, name: str, dims: Sequence[Dim | int | str], dtype: str = "f32") -> SSAValue:
-        return self._insert(Param(tensor(dims, dtype), param_name=StringAttr(name)))
+        return self._insert(Param(self._type(dims, dtype), param_name=StringAttr(name)))
 
     def constant(self, array: np.ndarray[Any, Any], dtype: str | None = None) -> SSAValue:
         """A small literal array; its own dtype unless one is given."""
         return self._insert(Constant.of(np.asarray(array), dtype or DTYPES[array.dtype]))
 
     def fill(self, value: float, dims: Sequence[Dim | int | str], dtype: str = "f32") -> SSAValue:
-        return self._insert(Fill(tensor(dims, dtype), value=FloatAttr(float(value), f64)))
+        return self._insert(Fill(self._type(dims, dtype), value=FloatAttr(float(value), f64)))
 
     def full_like(self, x: SSAValue, value: float) -> SSAValue:
         """A fill of x's type."""
         return self.fill(value, dims_of(x), dtype_of(x))
 
     def iota(self, dims: Sequence[Dim | int | str], axis: int, dtype: str = "i32") -> SSAValue:
-        return self._insert(Iota(tensor(dims, dtype), axis=IntAttr(axis)))
+        return self._insert(Iota(self._type(dims, dtype), axis=IntAttr(axis)))
 
     def size(self, dim: Dim, dtype: str = "i64") -> SSAValue:
         return self._insert(Size.of(dim, dtype))
@@ -321,6 +321,12 @@ class Builder(PlainOps):
         """Append an op; its result."""
         try:
             return self._insert(op(*operands, **properties))
+        except VerifyException as error:
+            raise self._refused(error) from error
+
+    def _type(self, dims: Sequence[Dim | int | str], dtype: str) -> Tensor:
+        try:
+            return tensor(dims, dtype)
         except VerifyException as error:
             raise self._refused(error) from error
 

@@ -27,6 +27,7 @@ from xdsl.dialects.builtin import (
     i64,
 )
 from xdsl.ir import Attribute, SSAValue
+from xdsl.utils.exceptions import VerifyException
 
 from rnncc.ir.attributes import dims_once
 from rnncc.ir.dims import Dim
@@ -58,13 +59,19 @@ _NAMES = {attribute: name for name, attribute in ELEMENTS.items()}
 
 
 def tensor(dims: Sequence[Dim | int | str], dtype: str = "f32") -> Tensor:
-    """The type of a dense tensor; a str among the dims is a symbol."""
+    """The type of a dense tensor; a str among the dims is a symbol.
+
+    Raises:
+        VerifyException: a size is below 0. What depends on symbols a call checks.
+    """
     return _tensor(tuple(Dim.of(d) for d in dims), dtype)
 
 
 @lru_cache(maxsize=8192)
 def _tensor(dims: tuple[Dim, ...], dtype: str) -> Tensor:
     shape = [int(d) if d.is_static else DYNAMIC_INDEX for d in dims]
+    if any(d.is_static and int(d) < 0 for d in dims):
+        raise VerifyException(f"a size of {shape_text(dims)} is below 0")
     symbolic = DYNAMIC_INDEX in shape
     encoding = ArrayAttr(StringAttr(str(d)) for d in dims) if symbolic else NoneAttr()
     return TensorType(ELEMENTS[dtype], shape, encoding)
@@ -87,7 +94,8 @@ def is_tensor(type_: Attribute) -> bool:
     own = cast(Tensor, type_)
     try:
         return tensor(dims_once(own, _dims), _NAMES[own.element_type]) == own
-    except (KeyError, ValueError, AttributeError):  # no list of formulas, or no type of ours
+    except (KeyError, ValueError, AttributeError, VerifyException):
+        # no list of formulas, a size below 0, or no type of ours
         return False
 
 

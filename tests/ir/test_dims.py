@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from rnncc_runtime.sizes import Size, parse_largest
 
-from rnncc.errors import SizeError
+from rnncc.errors import CompileError, SizeError
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import MOST_DEPTH, MOST_DIVISOR, MOST_FACTORS, MOST_PAIRS, Dim
 from rnncc.ir.size_proofs import is_natural, larger, smaller
+from rnncc.ir.types import dims_of
 from rnncc.kern.largest import Largest
 from tests.codegen.random_programs import examples
 from tests.ir.random_sizes import FORMULAS, VALUES, Formula
@@ -148,3 +150,19 @@ def test_a_long_sum_of_symbols() -> None:
 
 def test_a_quotient_without_end_is_none() -> None:
     assert (Dim.of("T") * 2**40).divide(T * 3 + N) is None
+
+
+def test_a_size_below_0_is_refused_where_it_is_built() -> None:
+    """Code for it would write in front of its buffer."""
+    b = Builder.net("negative")
+    x = b.input("x", (1, 3))
+    for build in (
+        lambda: b.iota((2, -1), 1),
+        lambda: b.fill(0.0, (Dim.of(-1),)),
+        lambda: b.input("y", (-1,)),
+        lambda: b.broadcast(x, (-2, 3), (0, 1)),
+        lambda: b.scan([], [x], [], lambda _, c, s, r: (s, []), length=Dim.of(-1)),
+    ):
+        with pytest.raises(CompileError, match="is below 0"):
+            build()
+    assert dims_of(b.fill(0.0, (Dim.of("T") - 3,))) == (Dim.of("T") - 3,)

@@ -256,6 +256,11 @@ class Operator(ABC):
         if level == 2 and s.value(blob) is None:
             raise self.unknown_content(blob)
 
+    def expect_rows(self, dims: Dims | None) -> None:
+        """Raise `CompileError` where data has no axes, and so no rows."""
+        if dims is not None and not dims:
+            raise self.error("data without axes, expected rows")
+
     def expect_indices(self, blob: Blob) -> None:
         """Raise `CompileError` where a blob holds no integers that number rows."""
         if blob.dtype not in (None, "i32", "i64"):

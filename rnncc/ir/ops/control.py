@@ -229,6 +229,8 @@ class Scan(Sized):
         return next(y for y, yielded in zip(self.ys, self.yields[1], strict=True) if yielded is row)
 
     def verify_(self) -> None:
+        steps = self.steps
+        expect(not steps.is_static or int(steps) >= 0, f"{steps} steps, which is below 0")
         for x in self.xs:
             shown = shape_text(dims_of(x))
             expect_equal(dims_of(x)[:1], (self.steps,), f"a sequence of {shown}, not {self.steps}")

@@ -132,3 +132,25 @@ def test_padded_parts() -> None:
     for wrong in ([6], [2, 4], [3, 2], [-1, 7]):
         with pytest.raises(RunError, match="outside of its table"):
             model.run({"x": x, "l": np.array(wrong, np.int32)})
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "shapes"),
+    [
+        ("LengthsWeightedSumGradient", "g w l", {"g": (), "w": (), "l": (1,)}),
+        ("RemovePadding", "x l", {"x": (), "l": (2,)}),
+        ("GatherPadding", "x l", {"x": (), "l": (2,)}),
+        ("LengthsPad", "x l", {"x": (), "l": (1,)}),
+    ],
+)
+def test_data_without_rows(kind: str, inputs: str, shapes: dict[str, tuple[int, ...]]) -> None:
+    args = {"target_length": 2} if kind == "LengthsPad" else {}
+    with pytest.raises(CompileError, match="without axes, expected rows"):
+        import_net(net([op(kind, inputs, "y", **args)], inputs, "y"), shapes=shapes)
+
+
+def test_segments_below_the_first() -> None:
+    fill = net([op("GivenTensorIntFill", "", "i", shape=[2], values=[-1, 0])], "", "")
+    made = net([op("SortedSegmentSum", "x i", "y")], "x i", "y")
+    with pytest.raises(CompileError, match="do not increase from 0"):
+        import_net(made, fill, shapes={"x": (2, 3)})

@@ -67,6 +67,11 @@ def read_mask(kind: str) -> Made:
     return net(ops, "x", "z"), X23
 
 
+def negative_lengths(kind: str) -> Made:
+    fill = op("GivenTensorIntFill", "", "n", shape=[2], values=[2, -1])
+    return net([fill, op(kind, "n", "y")], "none", "y"), {}
+
+
 def written_later(kind: str) -> Made:
     ops = [op(kind, "x", "z"), op("Relu", "z", "z"), op("Copy", "z", "y")]
     return net(ops, "x", "y"), X23
@@ -342,8 +347,11 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
             RUN_TIME,
         )
     ],
-    "lengths that are not known at compile time": [
+    "lengths that are not known at compile time, or below 0": [
         ("LengthsRangeFill", one("n", shapes={"n": (2,)}), RUN_TIME),
+        ("LengthsRangeFill", negative_lengths, "has lengths [2, -1], expected 0 or more"),
+    ],
+    "lengths that are not known at compile time": [
         ("PackRNNSequence", one("x n", shapes={"x": ("S", 3)}), RUN_TIME),
     ],
     "numbers of segments that are not known at compile time": [

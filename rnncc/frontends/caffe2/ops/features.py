@@ -81,9 +81,8 @@ class RowMul(Operator):
         self.infer_result(s)
         s.expect_dtypes("f32", x, factors, self.ys[0])
         dims = s.dims(x)
+        self.expect_rows(dims)
         if dims is not None:
-            if not dims:
-                raise self.error("data without axes, expected rows")
             s.expect(factors, dims[:1])
 
     def infer_result(self, s: Shapes) -> None:

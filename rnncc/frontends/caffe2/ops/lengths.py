@@ -72,6 +72,7 @@ class OfParts(Operator):
     def rows(self, s: Shapes) -> Dim | None:
         """How many rows all parts have, where that is known."""
         dims = s.dims(self.shows())
+        self.expect_rows(dims)
         return None if dims is None else dims[0]
 
     def infer(self, s: Shapes) -> None:
@@ -131,8 +132,7 @@ class ReducedParts(OfParts):
             if s.dims(indices) is None:
                 s.expect(indices, (s.fresh(),))
         dims = s.dims(data)
-        if dims is not None and not dims:
-            raise self.error("data without axes, expected rows")
+        self.expect_rows(dims)
         super().infer(s)
         rows = self.rows(s)
         for name in ("weights", "by place"):

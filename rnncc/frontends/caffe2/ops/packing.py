@@ -118,8 +118,6 @@ class LengthsPad(OfParts):
         super().infer(s)
         s.same_dtype(self.xs[0], self.ys[0])
         dims, count = s.dims(self.xs[0]), s.dims(self.xs[1])
-        if dims is not None and not dims:
-            raise self.error("data without axes, expected rows")
         if dims is not None and count is not None:
             s.expect(self.ys[0], (count[0] * self.each, *dims[1:]))
 

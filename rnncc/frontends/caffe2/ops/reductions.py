@@ -120,9 +120,8 @@ class PairedRows(Operator):
         s.expect_dtypes("f32", *self.xs, self.ys[0])
         s.same_shape(*self.xs)
         dims = s.dims(self.xs[0])
+        self.expect_rows(dims)
         if dims is not None:
-            if not dims:
-                raise self.error("data without axes, expected rows")
             s.expect(self.ys[0], dims[:1])
 
     def build(self, e: Emitter) -> None:

@@ -43,6 +43,7 @@ class Padding(Operator):
         if len(self.xs) > 1:
             s.expect_dtype(self.xs[1], "i32")
         dims, parts = s.dims(self.xs[0]), self._parts(s)
+        self.expect_rows(dims)
         if dims is None or parts is None:
             return
         for pad in self.xs[2:]:
@@ -135,6 +136,7 @@ class GatherPadding(RemovePadding):
         s.expect_dtypes("f32", self.xs[0], *self.ys)
         s.expect_dtype(self.xs[1], "i32")
         dims = s.dims(self.xs[0])
+        self.expect_rows(dims)
         if dims is not None:
             for y in self.ys:
                 s.expect(y, dims[1:])
@@ -155,7 +157,7 @@ class GatherPadding(RemovePadding):
 class LengthsRangeFill(Operator):
     """Y = 0, 1, ... X[0] - 1, 0, 1, ... X[1] - 1 and so on.
 
-    Refused: lengths that are not known at compile time.
+    Refused: lengths that are not known at compile time, or below 0.
     """
 
     def infer(self, s: Shapes) -> None:
@@ -163,6 +165,8 @@ class LengthsRangeFill(Operator):
         s.expect_dtype(self.ys[0], "i32")
         lengths = s.value(self.xs[0])
         if lengths is not None:
+            if any(length.is_static and int(length) < 0 for length in lengths):
+                raise self.error(f"has lengths {s.text(lengths)}, expected 0 or more")
             s.expect(self.ys[0], (sum(lengths, Dim.of(0)),))
 
     def assume(self, s: Shapes, level: int) -> None:
@@ -232,7 +236,7 @@ class Segments(Numbered):
         for number in map(int, ids):
             if number == len(sizes):
                 sizes.append(0)
-            if number != len(sizes) - 1:
+            if number < 0 or number != len(sizes) - 1:
                 raise self.error("the numbers of segments do not increase from 0 in steps of 1")
             sizes[-1] += 1
         return sizes
