@@ -49,8 +49,9 @@ class CellCall:
             that is known of no tensor.
         reverse: whether the last row comes first.
         precision: of products.
-        run: does all steps, given their loop and the tensors that the cell holds; None where a
-            further step is read, which must be like the one before.
+        run: does all steps, given their loop, the numbers of the xs that it takes and the tensors
+            that the cell holds; None where a further step is read, which must be like the one
+            before.
         counters: the numbers of the states that are numbers of Python's.
         used: the graphs that were met, and what they gave.
         before: what the cell's objects held before a call that leaves numbers there.
@@ -64,7 +65,7 @@ class CellCall:
     plain: frozenset[int] | None
     reverse: bool
     precision: str
-    run: Callable[[TorchNet, Tensors], Tensors] | None
+    run: Callable[[TorchNet, Sequence[int], Tensors], Tensors] | None
     counters: frozenset[int] = frozenset()
     used: list[tuple[Captured, Tensors]] = field(default_factory=list["tuple[Captured, Tensors]"])
     before: list[Snapshot] = field(default_factory=list[Snapshot])
@@ -204,7 +205,7 @@ class Captured:
             places = self.places = _places(arguments, reading)
         kinds = _unguarded(reading, places)
         loop = self.loops.get(kinds) or self._made(kinds, reading, places)
-        results = reading.run(loop, [arguments[i] for i in places.held])
+        results = reading.run(loop, places.taken, [arguments[i] for i in places.held])
         ordered = [results[i] for i in self.order]
         reading.used.append((self, ordered))
         return ordered
@@ -226,9 +227,11 @@ class Captured:
             raise CompileError("", what, hint)
         counters = [places.states[number] for number in reading.counters]
         let_numbers_be_exact(self.graph, counters)
+        taken = places.taken
+        rows = [reading.rows[i] for i in taken], [places.rows[i] for i in taken]
         row_types, state_types = (
             [x if at is None else self.inputs[at] for x, at in zip(kind, indices, strict=True)]
-            for kind, indices in ((reading.rows, places.rows), (reading.states, places.states))
+            for kind, indices in (rows, (reading.states, places.states))
         )
         return CellStep(
             self.graph, self.inputs, places, row_types, state_types, reading.names, self.ys
@@ -237,7 +240,7 @@ class Captured:
 
 def _unguarded(reading: CellCall, places: Places) -> Any:
     """What a loop depends on besides: of what a cell does not read, Dynamo notices no change."""
-    rows = zip(reading.rows, places.rows, strict=True)
+    rows = [(reading.rows[i], places.rows[i]) for i in places.taken]
     states = zip(reading.states, places.states, strict=True)
     return (
         reading.reverse,

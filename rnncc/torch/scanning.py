@@ -286,8 +286,10 @@ def _loop(
     counters = frozenset(_numbers(places, kept, first_kept))
 
     @within_transforms
-    def run(loop: TorchNet, consts: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        return apply(loop, [*sequences, *states, *consts])
+    def run(
+        loop: TorchNet, taken: Sequence[int], consts: Sequence[torch.Tensor]
+    ) -> Sequence[torch.Tensor]:
+        return apply(loop, [*(sequences[i] for i in taken), *states, *consts])
 
     def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any, bool]:
         stand_ins = _stand_ins(kinds, batches, device)

@@ -587,6 +587,20 @@ def test_unread_rows_of_other_types() -> None:
         assert rt.scan(cell, xs, torch.zeros(2))[1].tolist() == [len(xs)] * 2
 
 
+def test_sizes_of_unread_rows() -> None:
+    """They do not count: the product of all is more than a call may have."""
+    xs, start = [torch.randn(3, 2, 16, 16, requires_grad=True) for _ in range(6)], torch.zeros(2)
+
+    def cell(rows: Any, h: Any) -> Any:
+        h = h + rows[3].sum((1, 2))
+        return h, h
+
+    ys, _ = rt.scan(cell, xs, start)
+    torch.testing.assert_close(ys, xs[3].sum((2, 3)).cumsum(0), **CLOSE)
+    ys.sum().backward()
+    assert [x.grad is None for x in xs] == [i != 3 for i in range(6)]
+
+
 def test_changes_within_a_step() -> None:
     def cell(x: Any, h: Any) -> Any:
         h = h + x
