@@ -79,6 +79,8 @@ def _parts(x: torch.Tensor) -> torch.Tensor:
 
 def _whole(x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
     """The opposite."""
+    if x.dtype == kind:  # as most are: to ask `to` takes longer
+        return x
     return torch.view_as_complex(x) if kind.is_complex else x.to(kind)
 
 

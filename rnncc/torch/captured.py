@@ -240,13 +240,12 @@ class Captured:
 
 def _unguarded(reading: CellCall, places: Places) -> Any:
     """What a loop depends on besides: of what a cell does not read, Dynamo notices no change."""
-    rows = [(reading.rows[i], places.rows[i]) for i in places.taken]
-    states = zip(reading.states, places.states, strict=True)
+    unread_rows, unread_states = places.unread
     return (
         reading.reverse,
         reading.precision,
-        *((x.dim(), x.dtype) for x, at in rows if at is None),
-        *((x.shape, x.dtype) for x, at in states if at is None),
+        *[(x.dim(), x.dtype) for x in map(reading.rows.__getitem__, unread_rows)],
+        *[(x.shape, x.dtype) for x in map(reading.states.__getitem__, unread_states)],
     )
 
 
