@@ -169,11 +169,11 @@ class TorchNet:
         if seeded is not None:
             code.trained = frozenset(self.outputs[i].name for i in seeded)
         outputs = code.trained
-        if outputs is None or not self._is_at_risk(outputs):
+        if outputs is None or not self.is_at_risk(outputs):
             return self
         return self.derived(("stopped", outputs), lambda p: stop_other_outputs(p, outputs))
 
-    def _is_at_risk(self, outputs: frozenset[str]) -> bool:
+    def is_at_risk(self, outputs: frozenset[str]) -> bool:
         """Whether zeros as gradients of all outputs but these can become NaN."""
         if outputs not in self._known_risks:
             self._known_risks[outputs] = has_slopes_of_others(self.program, outputs)
