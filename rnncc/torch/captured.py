@@ -30,6 +30,7 @@ from rnncc.torch.exactness import let_numbers_be_exact
 from rnncc.torch.kept import Snapshot
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.side_effects import counts, leaves_given_tensors
+from rnncc.torch.versions import check_begun
 
 Tensors = Sequence[torch.Tensor]
 _LEAVES = "a tensor leaves the cell by other ways than its result", "return it as part of y"
@@ -109,6 +110,7 @@ def captured(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Tens
 
     It is traced now: what the trace asks of open sizes becomes part of Dynamo's guards.
     """
+    check_begun()
     try:
         if leaves_given_tensors(also_held=readings.stack[-1].is_first):
             raise KeepsTensors("", *_LEAVES)

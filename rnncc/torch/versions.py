@@ -108,6 +108,7 @@ class BeforeReading:
 
     def __init__(self, contexts: Callable[[], Iterable[AbstractContextManager[None]]]) -> None:
         self._contexts, self._entered = contexts, ExitStack()
+        self.has_begun = False
 
     def __enter__(self) -> None:
         _waiting.stack.append(self)
@@ -118,9 +119,20 @@ class BeforeReading:
 
     def begin(self) -> None:
         """TorchDynamo is about to read."""
-        for context in self._contexts():
-            self._entered.enter_context(context)
-        self._contexts = tuple
+        if not self.has_begun:
+            self.has_begun = True
+            for context in self._contexts():
+                self._entered.enter_context(context)
+
+
+def check_begun() -> None:
+    """See that what was read just now was read within such contexts, however this PyTorch reads.
+
+    Raises:
+        RuntimeError: it was not.
+    """
+    if not (_waiting.stack and _waiting.stack[-1].has_begun):
+        raise RuntimeError("TorchDynamo has read a cell without the callback that is expected")
 
 
 _waiting = ThreadStack[BeforeReading]()
