@@ -30,6 +30,7 @@ from rnncc.torch.exactness import let_numbers_be_exact
 from rnncc.torch.kept import Snapshot
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.side_effects import counts, leaves_given_tensors
+from rnncc.torch.versions import check_begun
 
 Tensors = Sequence[torch.Tensor]
 _LEAVES = "a tensor leaves the cell by other ways than its result", "return it as part of y"
@@ -49,8 +50,9 @@ class CellCall:
             that is known of no tensor.
         reverse: whether the last row comes first.
         precision: of products.
-        run: does all steps, given their loop and the tensors that the cell holds; None where a
-            further step is read, which must be like the one before.
+        run: does all steps, given their loop, the numbers of the xs that it takes and the tensors
+            that the cell holds; None where a further step is read, which must be like the one
+            before.
         counters: the numbers of the states that are numbers of Python's.
         used: the graphs that were met, and what they gave.
         before: what the cell's objects held before a call that leaves numbers there.
@@ -64,7 +66,7 @@ class CellCall:
     plain: frozenset[int] | None
     reverse: bool
     precision: str
-    run: Callable[[TorchNet, Tensors], Tensors] | None
+    run: Callable[[TorchNet, Sequence[int], Tensors], Tensors] | None
     counters: frozenset[int] = frozenset()
     used: list[tuple[Captured, Tensors]] = field(default_factory=list["tuple[Captured, Tensors]"])
     before: list[Snapshot] = field(default_factory=list[Snapshot])
@@ -108,6 +110,7 @@ def captured(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Tens
 
     It is traced now: what the trace asks of open sizes becomes part of Dynamo's guards.
     """
+    check_begun()
     try:
         if leaves_given_tensors(also_held=readings.stack[-1].is_first):
             raise KeepsTensors("", *_LEAVES)
@@ -204,7 +207,7 @@ class Captured:
             places = self.places = _places(arguments, reading)
         kinds = _unguarded(reading, places)
         loop = self.loops.get(kinds) or self._made(kinds, reading, places)
-        results = reading.run(loop, [arguments[i] for i in places.held])
+        results = reading.run(loop, places.taken, [arguments[i] for i in places.held])
         ordered = [results[i] for i in self.order]
         reading.used.append((self, ordered))
         return ordered
@@ -226,9 +229,11 @@ class Captured:
             raise CompileError("", what, hint)
         counters = [places.states[number] for number in reading.counters]
         let_numbers_be_exact(self.graph, counters)
+        taken = places.taken
+        rows = [reading.rows[i] for i in taken], [places.rows[i] for i in taken]
         row_types, state_types = (
             [x if at is None else self.inputs[at] for x, at in zip(kind, indices, strict=True)]
-            for kind, indices in ((reading.rows, places.rows), (reading.states, places.states))
+            for kind, indices in (rows, (reading.states, places.states))
         )
         return CellStep(
             self.graph, self.inputs, places, row_types, state_types, reading.names, self.ys
@@ -237,13 +242,12 @@ class Captured:
 
 def _unguarded(reading: CellCall, places: Places) -> Any:
     """What a loop depends on besides: of what a cell does not read, Dynamo notices no change."""
-    rows = zip(reading.rows, places.rows, strict=True)
-    states = zip(reading.states, places.states, strict=True)
+    unread_rows, unread_states = places.unread
     return (
         reading.reverse,
         reading.precision,
-        *((x.dim(), x.dtype) for x, at in rows if at is None),
-        *((x.shape, x.dtype) for x, at in states if at is None),
+        *[(x.dim(), x.dtype) for x in map(reading.rows.__getitem__, unread_rows)],
+        *[(x.shape, x.dtype) for x in map(reading.states.__getitem__, unread_states)],
     )
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -39,6 +40,18 @@ class Places:
     states: Sequence[int | None]
     held: Sequence[int]
 
+    @cached_property
+    def taken(self) -> list[int]:
+        """The numbers of the xs that the loop takes: those whose rows are read, or else the first,
+        which has as many. All sizes of the others would count in what a call may have."""
+        return [i for i, at in enumerate(self.rows) if at is not None] or [0]
+
+    @cached_property
+    def unread(self) -> tuple[list[int], list[int]]:
+        """The numbers of the xs that the loop takes unread, and of the states that are not read."""
+        rows = [i for i in self.taken if self.rows[i] is None]
+        return rows, [i for i, at in enumerate(self.states) if at is None]
+
 
 @record
 class CellStep:
@@ -48,7 +61,7 @@ class CellStep:
         graph: (inputs) -> (rows of ys..., next state...) over aten operators.
         inputs: what it takes: fake tensors, and PyTorch's symbols of sizes.
         places: what its inputs are.
-        row_types, state_types: shape and dtype of all rows and states.
+        row_types, state_types: shape and dtype of all rows that are taken, and of all states.
         names: what the states are called, in messages.
         ys: how many of its outputs are rows of ys.
     """
@@ -65,9 +78,10 @@ class CellStep:
 def scan_program(step: CellStep, reverse: bool) -> tuple[Program, Dtypes]:
     """The net of all steps: inputs x0.., s0.., p0.., seed; outputs y0.., final0...
 
-    Xs have T rows; p are the tensors that the cell holds; the seed, i32 of rank 0, is there where
-    the cell draws random numbers. All of them are inputs. Open sizes are
-    N, N2, ... in the order in which they occur; rows that are not read may be of any size.
+    Xs have T rows, and those that are not taken are left out; p are the tensors that the cell
+    holds; the seed, i32 of rank 0, is there where the cell draws random numbers. All of them are
+    inputs. Open sizes are N, N2, ... in the order in which they occur; rows that are not read may
+    be of any size.
 
     Returns:
         The net, and what its inputs and outputs are in PyTorch.
@@ -83,8 +97,9 @@ def scan_program(step: CellStep, reverse: bool) -> tuple[Program, Dtypes]:
     def shape(tensor: torch.Tensor) -> list[Dim]:
         return [sizes(size) for size in tensor.shape]
 
-    xs = list[Tensor]()
-    for i, (x, at) in enumerate(zip(step.row_types, step.places.rows, strict=True)):
+    xs, taken = list[Tensor](), step.places.taken
+    rows_at = [step.places.rows[i] for i in taken]
+    for i, x, at in zip(taken, step.row_types, rows_at, strict=True):
         unread = [Dim.of(f"x{i}_{axis}") for axis in range(x.dim())]
         xs.append(declare(f"x{i}", x, [Dim.of(TIME), *(unread if at is None else shape(x))]))
     inits = [declare(f"s{i}", s, shape(s)) for i, s in enumerate(step.state_types)]
@@ -96,7 +111,7 @@ def scan_program(step: CellStep, reverse: bool) -> tuple[Program, Dtypes]:
         inner: Builder, random: Random, consts: Tensors, carry: Tensors, rows: Tensors
     ) -> tuple[Tensors, Tensors]:
         values: dict[int, Any] = known | dict(zip(step.places.held, consts, strict=True))
-        for places, values_of in ((step.places.rows, rows), (step.places.states, carry)):
+        for places, values_of in ((rows_at, rows), (step.places.states, carry)):
             values |= {at: v for at, v in zip(places, values_of, strict=True) if at is not None}
         inputs = [values[i] for i in range(len(step.inputs))]
         results = lower_graph(step.graph, inner, inputs, sizes, random, NESTED_LIMIT)

@@ -18,6 +18,7 @@ DTYPES = {
     torch.int32: "i32",
     torch.bool: "i1",
 }
+TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 """Element types."""
 NARROW = {
     torch.bfloat16: "bf16",

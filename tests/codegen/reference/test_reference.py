@@ -151,8 +151,9 @@ def test_kernels_that_move_rows(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_names_that_mean_something_in_c(tmp_path: Path) -> None:
-    """Blobs may be called as macros, functions, variables of the code, or the end of a comment."""
-    names = "x0 i0 k w total expf float */ int NULL workspace n T".split()
+    """Blobs may be called as macros, functions, variables of the code, sizes that nothing reads,
+    or the end of a comment."""
+    names = "x0 i0 k w total expf float */ int NULL workspace n T N".split()
     b = Builder.net("names")
     values = [b.input(name, (T, 4)) for name in names]
     outputs = {f"{name}!": b.exp(value) for name, value in zip(names, values, strict=True)}
