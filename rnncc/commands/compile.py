@@ -50,7 +50,6 @@ EMITTED = (*TEXTS, "obj", "so")
 )
 @click.option(
     "--wheel-version",
-    default=DEFAULT_VERSION,
     metavar="X.Y",
     help=f"Of a wheel; {DEFAULT_VERSION} without it.",
 )
@@ -98,7 +97,7 @@ def compile(
     init: NetFile | None,
     out: Path | None,
     products: str | None,
-    wheel_version: str,
+    wheel_version: str | None,
     emit: str | None,
     verbose: bool,
     outputs_with_grads: str | None,
@@ -107,10 +106,8 @@ def compile(
     """Compile NET to a shared library, a C header and a Python module."""
     from rnncc.commands.compiling import tell, write_form
 
-    if options["stop_after"] and emit not in ("rnn", "kern"):
-        raise CompileError("--stop-after", "goes with --emit rnn or --emit kern")
-    if emit and products:
-        raise CompileError("--products", "goes without --emit, which writes one form")
+    asked = _words(products)
+    _check_together(emit, asked, wheel_version, options)
     init = only_init(init_net, init)
     options["outputs_with_grads"] = _words(outputs_with_grads) or None
     if emit in (*TEXTS, "obj"):
@@ -128,7 +125,10 @@ def compile(
     imported = time.perf_counter()
     chosen = options_of(net, options)
     row = targets.row_of(chosen.target)
-    words = ["so"] if emit else _words(products) or None
+    if emit and emit not in row.products:
+        what = f"the target has no {emit}, a library for Linux"
+        raise CompileError("--emit", what, f"it makes {', '.join(row.products)}")
+    words = ["so"] if emit else asked or None
     kinds = check_kinds(words, chosen.name, row.products, row.by_default)
     if chosen.time_passes:
         show("start", before)  # Python itself and the command line
@@ -136,11 +136,27 @@ def compile(
     with working(f"compiling {net}"):
         compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
         with timed(chosen.time_passes, "write"):
-            written = write_products(compiled, out or Path(), kinds, wheel_version)
+            written = write_products(
+                compiled, out or Path(), kinds, wheel_version or DEFAULT_VERSION
+            )
     if chosen.time_passes:
         show("total", before + time.perf_counter() - started)
     if verbose or sys.stderr.isatty():
         tell(compiled, written, chosen, time.perf_counter() - started)
+
+
+def _check_together(
+    emit: str | None, products: list[str], wheel_version: str | None, options: dict[str, Any]
+) -> None:
+    """Raise `CompileError` for an option that would do nothing without another, or beside one."""
+    if options["stop_after"] and emit not in ("rnn", "kern"):
+        raise CompileError("--stop-after", "goes with --emit rnn or --emit kern")
+    if emit and products:
+        raise CompileError("--products", "goes without --emit, which writes one form")
+    if wheel_version and "wheel" not in products:
+        raise CompileError("--wheel-version", "goes with --products wheel")
+    if options["plan_for"] and not (options["memory_budget"] or options["tune"]):
+        raise CompileError("--plan-for", "goes with --memory-budget or --tune")
 
 
 def _words(text: str | None) -> list[str]:

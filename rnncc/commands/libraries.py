@@ -50,8 +50,17 @@ def library_alone(source: NetFile, options: Mapping[str, Any]) -> Path | None:
 
 
 def open_library(path: Path) -> Model:
-    """The model of a library for inference, whatever its file is called; raises `LoadError`."""
-    return load(path, describe(path)["name"])
+    """The model of a library for inference, whatever its file is called.
+
+    Raises:
+        CompileError: it was compiled for training.
+        LoadError: it cannot be loaded.
+    """
+    metadata = describe(path)
+    if "trained" in metadata:
+        hint = "compile the net without --train; from Python, rnncc_runtime.load trains with it"
+        raise CompileError(str(path), "is a library for training, which this does not run", hint)
+    return load(path, metadata["name"])
 
 
 def inspect(path: Path) -> Report:

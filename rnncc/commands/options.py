@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from rnncc.codegen import targets
 from rnncc.errors import CompileError
 from rnncc.options import Options
 from rnncc.sizes import parse_bytes
@@ -187,6 +188,8 @@ def _with_gpu(options: dict[str, Any]) -> dict[str, Any]:
         return values
     if values.get("cpu") is not None:
         raise CompileError("--cpu", "does not go with --gpu", "chips are named as --gpu sm_90a")
+    if values.get("target") not in (None, targets.BY_DEVICE["cuda"]):
+        raise CompileError("--target", "does not go with --gpu, which names the machine")
     return {**values, "device": "cuda", "cpu": chips or None}
 
 

@@ -129,16 +129,24 @@ def fitted(arrays: Arrays, model: Model | TrainableModel) -> Arrays:
         n for n, x in texts.items() if not x.ndim
     }:
         sizes.update(zip(model.inputs[name].shape, np.shape(converted[name]), strict=False))
+    absent = [n for n, s in model.inputs.items() if n not in arrays and not s.optional]
     return converted | {
-        n: _filled(x, model.inputs[n], sizes) for n, x in texts.items() if not x.ndim
+        n: _filled(x, model.inputs[n], sizes, absent) for n, x in texts.items() if not x.ndim
     }
 
 
-def _filled(number: Array, spec: TensorSpec, sizes: Mapping[int | str, int]) -> Array:
-    """An input whose elements all are one number."""
+def _filled(
+    number: Array, spec: TensorSpec, sizes: Mapping[int | str, int], absent: Sequence[str]
+) -> Array:
+    """An input whose elements all are one number.
+
+    Args:
+        absent: the inputs that are missing, which may tell its sizes.
+    """
     if open_sizes := [d for d in spec.shape if isinstance(d, str) and d not in sizes]:
         what = f"no other input tells the size {open_sizes[0]}"
-        raise CompileError(f"--input {spec.name}={number}", what, f"{spec.name}=FILE.npy")
+        hint = f"missing: {', '.join(absent)}" if absent else f"{spec.name}=FILE.npy"
+        raise CompileError(f"--input {spec.name}={number}", what, hint)
     shape = [d if isinstance(d, int) else sizes[d] for d in spec.shape]
     return np.full(shape, typed(np.asarray(number), spec))
 

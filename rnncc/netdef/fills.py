@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod, sqrt
 from typing import Any
 from zlib import crc32
@@ -56,7 +56,8 @@ def declared_fills(init: NetDef, file: str = "") -> dict[str, DeclaredFill]:
     for index, op in enumerate(init.op):
         name = op.output[0] if op.output else ""
         location = Location(file, f'op {index} ({op.type} "{name}")')
-        fills[name] = fill = _declare(op, location)
+        convert = op.type in CONVERSIONS
+        fills[name] = fill = _converted(op, fills, location) if convert else _declare(op, location)
         total += prod(fill.shape) * fill.dtype.itemsize
         if total > MAX_BYTES:
             size = " x ".join(map(str, fill.shape))
@@ -66,7 +67,7 @@ def declared_fills(init: NetDef, file: str = "") -> dict[str, DeclaredFill]:
 
 def _declare(op: OperatorDef, location: Location) -> DeclaredFill:
     if op.type not in FILLS:
-        hint = "an init net may hold: " + ", ".join(FILLS)
+        hint = "an init net may hold: " + ", ".join((*FILLS, *CONVERSIONS))
         raise CompileError(location, "is no fill operator", hint)
     if len(op.output) != 1:
         raise CompileError(location, f"has {len(op.output)} outputs, expected 1")
@@ -74,6 +75,27 @@ def _declare(op: OperatorDef, location: Location) -> DeclaredFill:
     if op.input or args.flag("input_as_shape"):
         raise CompileError(location, "takes its shape from another blob, which an init net cannot")
     return FILLS[op.type](op.output[0], args)
+
+
+def _converted(
+    op: OperatorDef, fills: Mapping[str, DeclaredFill], location: Location
+) -> DeclaredFill:
+    """A parameter of halves made from one of floats, or back; both are float32 here."""
+    source = fills.get(op.input[0]) if len(op.input) == len(op.output) == 1 else None
+    if source is None or source.dtype != np.float32:
+        raise CompileError(location, "converts what no operator before it fills with floats")
+    array = _as_halves(source.array)
+    return DeclaredFill(op.output[0], source.shape, source.dtype, location, array)
+
+
+def _as_halves(array: Callable[[int], Array]) -> Callable[[int], Array]:
+    """The float16 nearest to each element, as float32."""
+
+    def rounded(seed: int) -> Array:
+        with np.errstate(over="ignore"):  # what is too large is infinite
+            return array(seed).astype(np.float16).astype(np.float32)
+
+    return rounded
 
 
 def fill_shape(args: Arguments) -> tuple[int, ...]:
@@ -105,6 +127,18 @@ def _constant(name: str, args: Arguments) -> DeclaredFill:
     shape = fill_shape(args)
     dtype, value = fill_constant(args)
     return DeclaredFill(name, shape, dtype, args.location, lambda _: np.full(shape, value, dtype))
+
+
+def _constant_half(name: str, args: Arguments) -> DeclaredFill:
+    """A constant that is a float16, whatever else the arguments say."""
+    shape, value = fill_shape(args), args.float("value", 0.0, allow_nan=True)
+    constant = _as_halves(lambda _: np.full(shape, value, np.float32))
+    return DeclaredFill(name, shape, np.dtype(np.float32), args.location, constant)
+
+
+def _uniform_half(name: str, args: Arguments) -> DeclaredFill:
+    fill = FILLS["UniformFill"](name, args)
+    return DeclaredFill(name, fill.shape, fill.dtype, fill.location, _as_halves(fill.array))
 
 
 def _diagonal(name: str, args: Arguments) -> DeclaredFill:
@@ -245,12 +279,17 @@ FILLS: dict[str, Callable[[str, Arguments], DeclaredFill]] = {
     "GivenTensorInt64Fill": _given(np.int64, "ints"),
     "GivenTensorBoolFill": _given(np.bool_, "ints"),
     "ConstantFill": _constant,
+    "Float16ConstantFill": _constant_half,
     "DiagonalFill": _diagonal,
     "RangeFill": _counted,
     "XavierFill": _random(_xavier, _rank_at_least(1)),
     "MSRAFill": _random(_msra, _rank_at_least(2)),
     "UniformFill": _random(_uniform, _check_uniform),
+    "Float16UniformFill": _uniform_half,
     "UniformIntFill": _random(_uniform_integers, _check_integers, np.int32),
     "GaussianFill": _random(_gaussian, _check_gaussian),
 }
 """The operators an init net may hold."""
+
+CONVERSIONS = ("FloatToHalf", "HalfToFloat")
+"""What else one may hold."""

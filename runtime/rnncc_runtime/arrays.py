@@ -76,12 +76,8 @@ def check_inputs(inputs: Mapping[str, object], specs: Specs) -> list[Array | Non
 
     None stands for an optional input that is not given.
     """
-    try:
-        named = inputs.keys()
-    except AttributeError:
-        what = f"inputs are {type(inputs).__name__}, expected arrays by name: {listed(specs)}"
-        raise ArrayError(what) from None
-    if named != specs.keys():
+    check_mapping(inputs, "inputs", specs)
+    if inputs.keys() != specs.keys():
         check_names(inputs, specs)
     arrays: list[Array | None] = []
     for name, spec in specs.items():
@@ -98,21 +94,35 @@ def check_inputs(inputs: Mapping[str, object], specs: Specs) -> list[Array | Non
     return arrays
 
 
-def check_outputs(out: Mapping[str, Array], specs: Specs) -> list[Array | None]:
-    """The caller's arrays in the order of the specs, None for what is not wanted."""
+def check_outputs(
+    out: Mapping[str, Array], specs: Specs, kind: str = "output"
+) -> list[Array | None]:
+    """The caller's arrays in the order of the specs, None for what is not wanted.
+
+    Args:
+        kind: what messages call one of them.
+    """
+    check_mapping(out, f"{kind}s", specs)
     unknown = [str(name) for name in out if name not in specs]
     if unknown:
-        raise ArrayError(f"no output is named {listed(unknown)}; outputs: {listed(specs)}")
+        raise ArrayError(f"no {kind} is named {listed(unknown)}; {kind}s: {listed(specs)}")
     for name, array in out.items():
         dtype = specs[name].dtype
         if not isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ArrayError(f"output {name} is a {type(array).__name__}, expected an array")
+            raise ArrayError(f"{kind} {name} is a {type(array).__name__}, expected an array")
         if array.dtype != dtype:
-            raise ArrayError(f"output {name} is {array.dtype}, expected {dtype}")
+            raise ArrayError(f"{kind} {name} is {array.dtype}, expected {dtype}")
         flags = array.flags
         if not (flags.c_contiguous and flags.aligned and flags.writeable):
-            raise ArrayError(f"output {name} must be contiguous, aligned and writeable")
+            raise ArrayError(f"{kind} {name} must be contiguous, aligned and writeable")
     return [out.get(name) for name in specs]
+
+
+def check_mapping(arrays: object, what: str, specs: Specs) -> None:
+    """Raise `ArrayError` for anything but arrays by name."""
+    if not hasattr(arrays, "keys"):
+        kind = type(arrays).__name__
+        raise ArrayError(f"{what} are {kind}, expected arrays by name: {listed(specs)}")
 
 
 def cut(outputs: dict[str, Array], counts: Mapping[str, Sequence[Any]]) -> dict[str, Array]:

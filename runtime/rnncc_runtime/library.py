@@ -154,8 +154,8 @@ def _loaded(
     except AttributeError as error:
         raise LoadError(f"{shown}: a function is missing: {error}") from error
     if train != ("trained" in described):
-        kind, hint = ("inference", "leave train=True out") if train else ("training", "train=True")
-        raise LoadError(f"{shown}: compiled for {kind}; {hint}")
+        kind, way = ("inference", "without") if train else ("training", "with")
+        raise LoadError(f"{shown}: compiled for {kind}: load it {way} train=True")
     if described.get("device") == "cuda":
         image = getattr(library, f"{name}_cuda_image", None)
         if image is None:

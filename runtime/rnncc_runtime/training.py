@@ -16,6 +16,7 @@ from rnncc_runtime.arrays import (
     address,
     check_apart,
     check_inputs,
+    check_mapping,
     check_outputs,
     read_specs,
 )
@@ -224,6 +225,7 @@ class TrainableModel(Compiled):
             raise ArrayError(f"the tape is a {type(tape).__name__}, not what forward has returned")
         tape._check(self)
         sizes = tape._sizes
+        check_mapping(output_grads, "output gradients", self._output_grads)
         unknown = [name for name in output_grads if name not in self._output_grads]
         if unknown:
             raise ArrayError(f"no output with a gradient is named {', '.join(map(str, unknown))}")
@@ -275,9 +277,9 @@ class TrainableModel(Compiled):
     ) -> Arrays:
         """The arrays to write gradients into; None for one that is not wanted."""
         names = set(self._grads if wanted is None else wanted)
-        if unknown := sorted(names - self._grads.keys()):
+        if unknown := sorted(map(str, names - self._grads.keys())):
             raise ArrayError(f"no gradient is there for {', '.join(unknown)}")
-        chosen = check_outputs({} if out is None else out, self._grads)
+        chosen = check_outputs({} if out is None else out, self._grads, "gradient")
         return [
             array if array is not None or name not in names else new_array(shape, spec.dtype)
             for (name, spec), shape, array in zip(
@@ -311,7 +313,7 @@ class TrainableModel(Compiled):
 
     def _held(self) -> Arrays:
         """The parameters in order, whatever the caller made of the dict."""
-        arrays = check_outputs(self.parameters, self._trained)
+        arrays = check_outputs(self.parameters, self._trained, "parameter")
         for name, expected, array in zip(self._trained, self._fixed, arrays, strict=True):
             if array is None or array.shape != expected:
                 raise ArrayError(f"parameter {name} is to be an array of shape {list(expected)}")

@@ -244,7 +244,13 @@ def test_demo_compares_equals() -> None:
             "max_steps 0 is not a number from 1 to 2147483647",
         ),
         (["compile", NET, *INIT, "--stop-after", "fuse"], "--stop-after: goes with --emit rnn"),
+        (["compile", NET, *INIT, "--wheel-version", "1"], "goes with --products wheel"),
+        (["compile", NET, *INIT, "--plan-for", "3,2"], "goes with --memory-budget or --tune"),
         (["compile", NET, *INIT, "--emit", "rnn", "--products", "so"], "--products: goes without"),
+        (
+            ["compile", NET, *INIT, "--emit", "so", "--target", "wasm32"],
+            "--emit: the target has no so",
+        ),
         (["compile", NET, *INIT, "-o", "-"], "--out: - is standard output"),
         (["compile", NET, *INIT, "--cpu", "frob"], "frob"),
         (["compile", NET, *INIT, "--cpu", ""], "cpu '' is not one"),

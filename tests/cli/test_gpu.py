@@ -109,6 +109,7 @@ def test_chips(small: list[str], tmp_path: Path, capsys: Capture) -> None:
         (["--gpu", "sm_20"], "'sm_20' is no chip"),
         (["--gpu=fast"], "'fast' is no chip"),
         (["--gpu", "--cpu", "native"], "--cpu: does not go with --gpu"),
+        (["--gpu", "--target", "aarch64"], "--target: does not go with --gpu"),
         (["--gpu", "--threads"], "--threads: threads of a CPU"),
         (["--gpu", "--tune"], "--tune: code for GPUs has no settings"),
         (["--gpu", "--products", "c"], "does not make the product c"),

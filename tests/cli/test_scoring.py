@@ -150,7 +150,7 @@ def test_numbers(model: Model, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("\n".join([",".join(["1"] * 64)] * 5))
     assert fitted(read_arrays([f"x={tmp_path}/x.csv", "c0=0"]), model)["c0"].shape == (1, 1, 128)
     for texts, told in (
-        (["c0=0"], "no other input tells the size N"),
+        (["c0=0"], r"no other input tells the size N \(missing: x, seq_lengths, h0\)"),
         (
             [f"x={tmp_path}/x.csv", "seq_lengths=0.5"],
             "seq_lengths is int32, and is given other numbers",

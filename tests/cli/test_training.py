@@ -65,4 +65,4 @@ def test_bad_input(words: list[str], message: str, capsys: Capture) -> None:
 def test_a_library_for_training_is_not_run(tmp_path: Path, capsys: Capture) -> None:
     assert main(["compile", *NET, "--train", "--products", "so", "-o", str(tmp_path)]) == 0
     assert main(["run", str(tmp_path / "liblstm.so")]) == 2
-    assert "liblstm.so: compiled for training" in capsys.readouterr().err
+    assert "liblstm.so: is a library for training, which" in capsys.readouterr().err

@@ -100,6 +100,7 @@ def test_random_fills_have_the_spread_they_say() -> None:
         (op("UniformIntFill", "", "w", shape=[4], max=1 << 31), "are no range of int32"),
         (op("DiagonalFill", "", "w", shape=[4]), r"shape \[4\] has no diagonal"),
         (op("DiagonalFill", "", "w", shape=[2, 2, 3]), "has no diagonal"),
+        (op("FloatToHalf", "x", "w"), "converts what no operator before it fills with floats"),
         (op("ConstantFill", "", "", shape=[1]), "has 0 outputs"),
     ],
     ids=lambda value: value[:30] if isinstance(value, str) else value.type,
@@ -107,3 +108,26 @@ def test_random_fills_have_the_spread_they_say() -> None:
 def test_wrong_fills_are_errors(fill: OperatorDef, message: str) -> None:
     with pytest.raises(CompileError, match=message):
         parameters(net([fill], "", ""))
+
+
+def test_halves_are_floats_that_halves_hold() -> None:
+    made = net(
+        [
+            op("GivenTensorFill", "", "x", shape=[3], values=[0.1, 1e6, -1e-9]),
+            op("FloatToHalf", "x", "half"),
+            op("HalfToFloat", "half", "back"),
+            op("Float16ConstantFill", "", "c", shape=[2], value=0.1),
+            op("Float16UniformFill", "", "u", shape=[50], min=-1.0, max=1.0),
+        ],
+        "",
+        "",
+    )
+    got = parameters(made)
+    want = np.array([0.1, np.inf, -0.0]).astype(np.float16)
+    for name, array in {"half": want, "back": want, "c": want[[0, 0]]}.items():
+        np.testing.assert_array_equal(got[name], array.astype(np.float32))
+    assert all(array.dtype == np.float32 for array in got.values())
+    np.testing.assert_array_equal(got["u"], got["u"].astype(np.float16))
+    assert -1 <= got["u"].min() < got["u"].max() <= 1
+    with pytest.raises(CompileError, match="converts what no operator before it fills"):
+        parameters(net([op("ConstantFill", "", "n", value=1), op("FloatToHalf", "n", "w")], "", ""))

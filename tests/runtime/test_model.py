@@ -176,6 +176,8 @@ def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     ("out", "message"),
     [
         ({"q": np.zeros(3)}, "no output is named q; outputs: y, padded"),
+        ([np.zeros(3)], "outputs are list, expected arrays by name: y, padded"),
+        (3, "outputs are int, expected arrays by name"),
         ({"y": np.zeros((4, 2, 3))}, "output y is float64, expected float32"),
         ({"y": None}, "output y is a NoneType, expected an array"),
         ({"y": np.zeros((4, 2, 2), np.float32)}, "output y has shape [4, 2, 2]: axis 2 is 2"),
@@ -185,7 +187,7 @@ def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         ({"y": _read_only(np.zeros((4, 2, 3), np.float32))}, "writeable"),
     ],
 )
-def test_wrong_outputs(model: Model, out: Arrays, message: str) -> None:
+def test_wrong_outputs(model: Model, out: Any, message: str) -> None:
     with pytest.raises(ArrayError) as caught:
         model.run(inputs(), out=out)
     assert message in str(caught.value)

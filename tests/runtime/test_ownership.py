@@ -260,6 +260,15 @@ def test_parameters_of_another_model() -> None:
         with pytest.raises(ArrayError, match=f"parameter {name} is to be an array of shape"):
             model.forward(draw())
         model.parameters[name] = own
+    model.parameters["more"] = np.zeros(3, np.float32)
+    with pytest.raises(ArrayError, match="no parameter is named more; parameters: "):
+        model.forward(draw())
+    del model.parameters["more"]
+    name, own = next(iter(model.parameters.items()))
+    model.parameters[name] = own.astype(np.float64)
+    with pytest.raises(ArrayError, match=f"parameter {name} is float64, expected float32"):
+        model.forward(draw())
+    model.parameters[name] = own
     _, tape = model.forward(draw())
     model.parameters.clear()
     for call in (lambda: model.forward(draw()), lambda: model.backward(tape, {})):

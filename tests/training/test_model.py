@@ -142,8 +142,10 @@ def test_outputs_that_a_loss_depends_on() -> None:
             "the gradient of hidden_last has shape [1, 3, 5], expected [1, 3, 4]",
         ),
         ({}, {"wanted": ["seq_lengths"]}, "no gradient is there for seq_lengths"),
+        (3, {}, "output gradients are int, expected arrays by name"),
         ({}, {"wanted": ["frob"]}, "no gradient is there for frob"),
-        ({}, {"out": {"x": np.zeros((T, N, V))}}, "x is float64, expected float32"),
+        ({}, {"wanted": [3, "frob"]}, "no gradient is there for 3, frob"),
+        ({}, {"out": {"x": np.zeros((T, N, V))}}, "gradient x is float64, expected float32"),
         (
             {},
             {"out": {"x": np.zeros((T, N), np.float32)}},
@@ -152,7 +154,7 @@ def test_outputs_that_a_loss_depends_on() -> None:
     ],
 )
 def test_what_backward_refuses(
-    model: TrainableModel, outer: Arrays, more: Arrays, message: str
+    model: TrainableModel, outer: Any, more: Arrays, message: str
 ) -> None:
     with pytest.raises(ArrayError) as caught:
         trained(model, draw(), outer, **more)

@@ -175,7 +175,6 @@ GRADIENTS: Table = Late(_control_gradients)
 """Operator type -> the class of those that are marked as gradients."""
 
 REFUSED: dict[str, str] = {
-    **sequence.REFUSED,
     **fill.REFUSED,
     "ONNXWhile": "of loops, While is read",
     "Recurrent": "its weights are in cuDNN's own layout",

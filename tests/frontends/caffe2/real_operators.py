@@ -347,6 +347,13 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [
     ("DiagonalFill", [], 1, {"shape": [2, 4], "value": 3}),
     ("DiagonalFill", [], 1, {"shape": [2, 2, 2]}),
     ("RangeFill", [], 1, {"shape": [2, 3]}),
+    ("PackRNNSequence", [real(5, 2), LENGTHS], 1, {}),
+    ("PackRNNSequence", [np.arange(10).reshape(5, 1, 2), LENGTHS], 1, {}),
+    ("UnpackRNNSequence", [real(2, 4, 3), LENGTHS], 1, {}),
+    ("BernoulliJSD", [RANDOM.rand(3, 4).astype(np.float32), rows(3, 4)], 1, {}),
+    ("FloatToHalf", [real(3, 4) * 1000], 1, {}),
+    ("HalfToFloat", [real(3, 4).astype(np.float16)], 1, {}),
+    ("Float16ConstantFill", [], 1, {"shape": [2, 3], "value": 0.1}),
 ]
 
 WITHOUT_WEIGHT = {("SoftmaxWithLoss", 0), *(("SpatialBN", i) for i in range(1, 5))}

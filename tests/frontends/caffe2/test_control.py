@@ -146,6 +146,18 @@ def test_what_nobody_reads_needs_no_value_before() -> None:
     assert list(program.net.inputs) == ["c", "x"]
 
 
+def test_what_nobody_reads_may_be_empty() -> None:
+    """Reshape's second output, the shape of a scalar, holds nothing."""
+    ops = op("SumElements", "x", "s"), op("Reshape", "s", "r old", shape=[1])
+    inside = body(*ops, op("Add", "x r", "y", broadcast=1))
+    made = net([op("Copy", "x", "y"), branch("c x y", "y old", inside)], "c x", "y")
+    np.testing.assert_allclose(computed(made, c=np.array([True]), x=X)["y"], X + X.sum())
+    again = body(*ops, op("Add", "x r", "x", broadcast=1), op("GT", "r most", "c"))
+    most = op("GivenTensorFill", "", "most", shape=[1], values=[9.0])
+    made = net([most, loop("c x", "x c old", again)], "c x", "x")
+    np.testing.assert_allclose(computed(made, c=np.array([True]), x=X)["x"], X + X.sum())
+
+
 @pytest.mark.parametrize("shape", [(), (1,), (1, 1)])
 def test_a_condition_may_have_any_rank(shape: tuple[int, ...]) -> None:
     made = net([branch("c x", "y", TANH, body(op("Copy", "x", "y")))], "c x", "y")

@@ -119,6 +119,21 @@ def test_a_window_of_a_second_sequence() -> None:
     np.testing.assert_allclose(got, h + np.cumsum(z[1:4] + z[2:5], 0), 1e-5, 1e-6)
 
 
+def test_links_of_different_reach_on_one_sequence() -> None:
+    """h[t] = h[t - 1] + z[t] + z[t + 2]; rows behind those may stay unread, but not be missing."""
+    step = net([op("Sum", "a b h_prev", "h")], "", "")
+    links = (("h_prev", "h_states", 0), ("h", "h_states", 1), ("a", "z", 0), ("b", "z", 2))
+    made = net([recurrent(step, inputs="x h0 z", links=links)], "x h0 z", "h_all")
+    h0, z = real(1, 2, 4), real(6, 2, 4)
+    for rows, shape in ((5, "T + 2,N,4"), (5, "5,2,4"), (6, "6,2,4")):
+        steps = "T,N,4" if "T" in shape else "3,2,4"
+        program = import_net(made, shapes={"x": steps, "h0": "?,?,4", "z": shape})
+        got = run(program, {"x": real(3, 2, 4), "h0": h0, "z": z[:rows]})["h_all"]
+        np.testing.assert_allclose(got, h0 + np.cumsum(z[:3] + z[2:5], 0), 1e-5, 1e-6)
+    with pytest.raises(CompileError, match='"z" has 4 rows, and the steps read 5'):
+        import_net(made, shapes={"x": "3,2,4", "h0": "?,?,4", "z": "4,2,4"})
+
+
 def test_references_and_several_networks_in_a_net() -> None:
     step = net([op("FC", "h_prev w b", "fc", axis=2), op("Sum", "fc x_t", "h")], "", "")
     first = recurrent(step, inputs="x h0 w b")

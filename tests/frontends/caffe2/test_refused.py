@@ -220,6 +220,7 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("UnpackSegments", one("n x", shapes={"x": ("N", 4, 3)}), RUN_TIME),
         ("LengthsTile", one("x n", shapes={"x": ("N", 3)}), RUN_TIME),
         ("LengthsToSegmentIds", one("n", shapes={"n": ("N",)}), RUN_TIME),
+        ("UnpackRNNSequence", one("x n", shapes={"x": ("T", "N", 3)}), RUN_TIME),
     ],
     "`max_length` of lengths that are not known at compile time": [
         ("UnpackSegments", one("n x", shapes={"x": ("N", 4, 3)}, max_length=2), RUN_TIME)
@@ -342,7 +343,8 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         )
     ],
     "lengths that are not known at compile time": [
-        ("LengthsRangeFill", one("n", shapes={"n": (2,)}), RUN_TIME)
+        ("LengthsRangeFill", one("n", shapes={"n": (2,)}), RUN_TIME),
+        ("PackRNNSequence", one("x n", shapes={"x": ("S", 3)}), RUN_TIME),
     ],
     "numbers of segments that are not known at compile time": [
         (

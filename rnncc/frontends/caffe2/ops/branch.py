@@ -142,7 +142,7 @@ class If(Control):
     def produced(self) -> Sequence[Blob]:
         if self.taken is not None:
             return [y for op in self.branches[self.taken] for y in op.produced()]
-        return [merged.y for merged in self.merged]
+        return [merged.y for merged in self.merged if merged.y.uses]
 
     def infer(self, s: Shapes) -> None:
         self.expect_condition(s, self.condition)

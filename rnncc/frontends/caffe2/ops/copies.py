@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.nn.narrow import narrowed
 
 
 class Identity(Operator):
@@ -57,6 +58,28 @@ class CopyOnDeviceLike(Identity):
     inputs = (2, 2)
 
 
+class HalfToFloat(Identity):
+    """Y = X: what holds float16 in Caffe2 holds such numbers as float32.
+
+    Refused: elements other than float32.
+    """
+
+    def infer(self, s: Shapes) -> None:
+        s.expect_dtypes("f32", self.xs[0], *self.ys)
+        super().infer(s)
+
+
+class FloatToHalf(HalfToFloat):
+    """Y = the float16 nearest to X, as float32; the gradient is X's as it is.
+
+    Refused: elements other than float32.
+    """
+
+    def build(self, e: Emitter) -> None:
+        for y in self.ys:
+            e[y] = narrowed(e.b, e[self.xs[0]], "f16")
+
+
 OPERATORS: dict[str, type[Operator]] = {
     **dict.fromkeys(
         (
@@ -73,5 +96,7 @@ OPERATORS: dict[str, type[Operator]] = {
     "Alias": SameMemory,
     "AliasWithName": SameMemory,
     "CopyOnDeviceLike": CopyOnDeviceLike,
+    "FloatToHalf": FloatToHalf,
+    "HalfToFloat": HalfToFloat,
     "StopGradient": StopGradient,
 }

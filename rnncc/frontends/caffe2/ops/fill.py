@@ -105,6 +105,10 @@ class DiagonalFill(GivenTensorFill):
     """Y = `value` where all places along the axes are equal, else 0."""
 
 
+class Float16ConstantFill(GivenTensorFill):
+    """Y = the float16 nearest to `value` everywhere, as float32."""
+
+
 class RangeFill(GivenTensorFill):
     """Y = 0, 1, 2 and so on, in the order of rows."""
 
@@ -131,6 +135,7 @@ OPERATORS: dict[str, type[Operator]] = {
     "ConstantFill": ConstantFill,
     **dict.fromkeys(_GIVEN, GivenTensorFill),
     "DiagonalFill": DiagonalFill,
+    "Float16ConstantFill": Float16ConstantFill,
     "RangeFill": RangeFill,
     "Dropout": Dropout,
 }

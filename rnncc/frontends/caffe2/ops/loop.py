@@ -217,7 +217,7 @@ class While(Control):
         return [x for x in read_outside(self.inside) if x not in own]
 
     def produced(self) -> Sequence[Blob]:
-        return [c.y for c in self.carried]
+        return [c.y for c in self.carried if c.live or c.is_gate or c.y.uses]
 
     def infer(self, s: Shapes) -> None:
         self.expect_condition(s, self.gate)

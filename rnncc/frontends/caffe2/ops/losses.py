@@ -127,6 +127,26 @@ class CrossEntropy(Operator):
         e[self.ys[0]] = e.b.neg(total(e.b, e.b.mul(labels, _log(e.b, x)), [1]))
 
 
+class BernoulliJSD(Operator):
+    """Y = h((X0 + X1) / 2) - (h(X0) + h(X1)) / 2, the Jensen-Shannon divergence of two coins that
+    fall with these probabilities; h(p) = -p log p - (1 - p) log (1 - p).
+
+    Refused: elements other than float32.
+    """
+
+    inputs = (2, 2)
+
+    def infer(self, s: Shapes) -> None:
+        s.expect_dtypes("f32", *self.xs, self.ys[0])
+        s.same_shape(*self.xs, self.ys[0])
+
+    def build(self, e: Emitter) -> None:
+        b = e.b
+        x, target = (e[blob] for blob in self.xs)
+        apart = times(b, b.add(_entropy(b, x), _entropy(b, target)), 0.5)
+        e[self.ys[0]] = b.sub(_entropy(b, times(b, b.add(x, target), 0.5)), apart)
+
+
 class SigmoidCrossEntropyWithLogits(Operator):
     """Y = the mean along the last axis of -X1 log p - (1 - X1) log (1 - p), p = 1 / (1 + exp(-X0)).
 
@@ -374,7 +394,14 @@ def _picked(b: Builder, x: SSAValue, labels: SSAValue) -> SSAValue:
     return b.reshape(picked, rows)
 
 
+def _entropy(b: Builder, p: SSAValue) -> SSAValue:
+    """Of coins that fall with these probabilities."""
+    other = b.sub(b.fill(1.0, ()), p)
+    return b.neg(b.add(b.mul(p, _log(b, p)), b.mul(other, _log(b, other))))
+
+
 OPERATORS: dict[str, type[Operator]] = {
+    "BernoulliJSD": BernoulliJSD,
     "SumElements": SumElements,
     "SumElementsInt": SumElementsInt,
     "SumSqrElements": SumSqrElements,

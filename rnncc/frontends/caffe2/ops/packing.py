@@ -13,7 +13,7 @@ from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
-from rnncc.nn.axes import along
+from rnncc.nn.axes import along, move_axis
 from rnncc.nn.reduction import smallest
 
 
@@ -48,10 +48,7 @@ class PackSegments(OfParts):
 
     def _most(self, s: Shapes) -> int | None:
         """Rows of a part of the result."""
-        lengths = s.value(self.xs[0])
-        if self.most > 0 or lengths is None or not all(size.is_static for size in lengths):
-            return self.most if self.most > 0 else None
-        return max(map(int, lengths), default=0)
+        return self.most if self.most > 0 else _longest(s, self.xs[0])
 
     def assume(self, s: Shapes, level: int) -> None:
         if level == 2 and self._most(s) is None:
@@ -65,6 +62,38 @@ class PackSegments(OfParts):
         e[self.ys[0]], inside = _beside(e.b, x, e[self.xs[0]], parts.starts, most, pad, parts.fit)
         for mask in self.ys[1:]:
             e[mask] = inside
+
+
+class PackRNNSequence(OfParts):
+    """Y[t, k] = row t of part k, of the rows X0 in parts of lengths X1, and zeros behind its last
+    row. Lengths below 0, or that are not together as many as the rows, make the call fail.
+
+    Refused: lengths that are not known at compile time.
+    """
+
+    inputs, lengths = (2, 2), 1
+
+    def shows(self) -> Blob:
+        return self.xs[0]
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        s.same_dtype(self.xs[0], self.ys[0])
+        dims, count, most = s.dims(self.xs[0]), s.dims(self.xs[1]), _longest(s, self.xs[1])
+        if dims is not None and len(dims) < 2:
+            raise self.error(f"data of shape {s.text(dims)}, expected rows of features")
+        if dims is not None and count is not None and most is not None:
+            s.expect(self.ys[0], (most, *count, *dims[1:]))
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and _longest(s, self.xs[1]) is None:
+            raise self.unknown_content(self.xs[1])
+
+    def build(self, e: Emitter) -> None:
+        b, parts, x, most = e.b, self.parts(e), e[self.xs[0]], _longest(e.shapes, self.xs[1])
+        assert most is not None
+        rows, _ = _beside(b, x, e[self.xs[1]], parts.starts, most, 0, parts.fit)
+        e[self.ys[0]] = move_axis(b, rows, 1, 0)
 
 
 class LengthsPad(OfParts):
@@ -102,6 +131,14 @@ class LengthsPad(OfParts):
         fit = b.logical("and", parts.fit, smallest(b, short, [0]))
         rows, _ = _beside(b, x, lengths, parts.starts, self.each, pad, fit)
         e[self.ys[0]] = b.reshape(rows, e.dims(self.ys[0]))
+
+
+def _longest(s: Shapes, lengths: Blob) -> int | None:
+    """The rows of the longest part, where lengths are known."""
+    known = s.value(lengths)
+    if known is None or not all(size.is_static for size in known):
+        return None
+    return max(map(int, known), default=0)
 
 
 def _beside(
@@ -166,19 +203,55 @@ class UnpackSegments(MakesRows):
     def build(self, e: Emitter) -> None:
         b, x, rows = e.b, e[self.xs[1]], self.made(e.shapes)
         assert rows is not None
-        count, each, *rest = dims_of(x)
         lengths = e[self.xs[0]]
         if self.most > 0:
             lengths = b.minimum(lengths, b.fill(self.most, (), "i32"))
-        parts = RowParts.of(b, lengths, rows)
-        place, most = parts.places(b), b.size(each)
-        row = b.add(b.mul(parts.part, most), place)
-        row = b.select(b.compare("lt", place, most), row, b.fill(-1, (), "i64"))
-        e[self.ys[0]] = b.gather(b.reshape(x, (count * each, *rest)), row, 0)
+        e[self.ys[0]] = _behind_each_other(b, x, lengths, rows)
+
+
+class UnpackRNNSequence(MakesRows):
+    """Y = the first X1[k] rows of each X0[:, k], one behind another. Lengths below 0 or beyond
+    those rows make the call fail.
+
+    Refused: lengths of which nothing tells how many rows they have together, neither their content
+    nor another operator that reads them.
+    """
+
+    inputs, lengths = (2, 2), 1
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        s.same_dtype(self.xs[0], self.ys[0])
+        dims, count, rows = s.dims(self.xs[0]), s.dims(self.xs[1]), self.made(s)
+        if dims is None or count is None:
+            return
+        if len(dims) < 3:
+            raise self.error(f"data of shape {s.text(dims)}, expected steps of rows of features")
+        s.expect(self.xs[0], (dims[0], *count, *dims[2:]))
+        if rows is not None:
+            s.expect(self.ys[0], (rows, *dims[2:]))
+
+    def build(self, e: Emitter) -> None:
+        b, rows = e.b, self.made(e.shapes)
+        assert rows is not None
+        x = move_axis(b, e[self.xs[0]], 1, 0)
+        e[self.ys[0]] = _behind_each_other(b, x, e[self.xs[1]], rows)
+
+
+def _behind_each_other(b: Builder, x: SSAValue, lengths: SSAValue, rows: Dim) -> SSAValue:
+    """The first lengths[k] rows of each x[k], `rows` in all; a call fails where they are others."""
+    count, each, *rest = dims_of(x)
+    parts = RowParts.of(b, lengths, rows)
+    place, most = parts.places(b), b.size(each)
+    row = b.add(b.mul(parts.part, most), place)
+    row = b.select(b.compare("lt", place, most), row, b.fill(-1, (), "i64"))
+    return b.gather(b.reshape(x, (count * each, *rest)), row, 0)
 
 
 OPERATORS: dict[str, type[Operator]] = {
     "LengthsPad": LengthsPad,
+    "PackRNNSequence": PackRNNSequence,
     "PackSegments": PackSegments,
+    "UnpackRNNSequence": UnpackRNNSequence,
     "UnpackSegments": UnpackSegments,
 }

@@ -129,8 +129,3 @@ OPERATORS: dict[str, type[Operator]] = {
     "ReversePackedSegs": ReversePackedSegs,
     "VariableLengthSequencePadding": VariableLengthSequencePadding,
 }
-
-REFUSED = {
-    "PackRNNSequence": "its result's size depends on the lengths' values, not on shapes alone",
-    "UnpackRNNSequence": "its result's size depends on the lengths' values, not on shapes alone",
-}

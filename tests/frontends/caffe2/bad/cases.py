@@ -118,7 +118,7 @@ CASES: dict[str, Case] = {
     "operator_without_a_type": Case(net([OperatorDef(input=["x"], output=["y"])], "x", "y")),
     "unknown_operator": Case(one("LSTMUnitt", "x", "y")),
     "unknown_operator_in_a_step": with_step(op("Snake", "h_prev", "h")),
-    "refused_operator": Case(one("PackRNNSequence", "x lengths", "y")),
+    "refused_operator": Case(one("Recurrent", "x h c w", "y")),
     "random_fill_in_a_net": Case(one("UniformFill", "", "y", shape=[3])),
     "too_few_inputs": Case(one("FC", "x w", "y")),
     "too_many_outputs": Case(one("Tanh", "x", "y z")),
