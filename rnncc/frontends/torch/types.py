@@ -18,8 +18,8 @@ DTYPES = {
     torch.int32: "i32",
     torch.bool: "i1",
 }
-TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 """Element types."""
+TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 NARROW = {
     torch.bfloat16: "bf16",
     torch.float16: "f16",
