@@ -42,6 +42,7 @@ lint: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/pyrefly check
 	$(BIN)/lint-imports --no-logo
 
 # Wheels and sources of both distributions, into dist/.

@@ -152,7 +152,7 @@ def _diagonal(name: str, parts: Any, rows: Shapes, state: Any, params: Shapes) -
     return Case(name, affine_cell(*parts), rows, {"h": state}, params, parts)
 
 
-UNIT = {"k": lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True)}
+UNIT: dict[str, Any] = {"k": lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True)}
 STABLE = {f"a{i}": partial(lambda scale, x: scale * np.tanh(x), s) for i, s in ((1, 0.5), (2, 0.4))}
 CASES = [
     _diagonal("average", (_average, _state), _wide("x"), (N, D), _vectors("a")),

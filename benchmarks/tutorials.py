@@ -210,8 +210,11 @@ def spikingjelly_single() -> Example:
 def _spikingjelly() -> tuple[Any, Any, Any, Any]:
     package = "spikingjelly.activation_based"
     import_module(package)
-    names = "neuron", "layer", "functional", "surrogate"
-    return tuple(import_module(f"{package}.{name}") for name in names)  # pyright: ignore
+    neuron, layer, functional, surrogate = (
+        import_module(f"{package}.{name}")
+        for name in ("neuron", "layer", "functional", "surrogate")
+    )
+    return neuron, layer, functional, surrogate
 
 
 def norse_classifier() -> Example:

@@ -1,9 +1,11 @@
 """`pytest --draw`: of tests with many cases, as many as 0.2 s compute, for `make test`.
 
 Compiling takes the time, and thousands of cases compile something. A test function that takes
-longer than that runs some of its cases, evenly spaced. Which ones differs from function to
-function, so that together they still see every net. Of the examples that Hypothesis draws for a
-test, 30% run. Without `--draw` all cases and examples run, as `make test-all` has it.
+longer than that runs some of its cases, evenly spaced, and a case of more than a second is left
+out of every second draw. Which cases these are differs from function to function, so that together
+they still see every net, and from one state of the sources in git to the next, so that in time all
+run. Of the examples that Hypothesis draws for a test, 30% run. Without `--draw` all cases and
+examples run, as `make test-all` has it.
 
 `pytest --record-seconds` measures processor seconds a case, and writes the mean for each function
 that takes longer to `seconds.json`; together with `--draw` of the cases that are drawn. A function
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import json
 import resource
+import subprocess
 from collections import defaultdict
 from collections.abc import Generator
 from pathlib import Path
@@ -24,6 +27,8 @@ from hypothesis import settings
 
 BUDGET = 0.2
 """Processor seconds of one test function."""
+LONG = 1.0
+"""Processor seconds of a case that every second draw leaves out."""
 EXAMPLES = 30
 """In a hundred of those that Hypothesis draws without `--draw`."""
 LEAST = 0.001
@@ -51,6 +56,12 @@ def draw_examples() -> None:
 class Draw:
     """Leaves cases out before they run."""
 
+    def __init__(self) -> None:
+        self.state = _state_of_sources()
+
+    def pytest_report_header(self) -> str:
+        return f"cases are drawn by tree {self.state[:8] or 'none, as this is no clone'}"
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
@@ -64,18 +75,32 @@ class Draw:
             for name, cases in functions.items()
             if name in recorded
             for i, case in enumerate(cases)
-            if i not in drawn(name, len(cases), recorded[name])
+            if i not in drawn(name, len(cases), recorded[name], self.state)
         ]
         config.hook.pytest_deselected(items=left)
         gone = set(left)
         items[:] = [item for item in items if item not in gone]
 
 
-def drawn(function: str, count: int, seconds: float) -> set[int]:
+def drawn(function: str, count: int, seconds: float, state: str = "") -> set[int]:
     """The numbers of a function's cases that are run, given what one of them takes."""
-    most = max(1, int(BUDGET / seconds))
-    first = crc32(function.encode())
+    drawing = crc32(f"{state} {function}".encode())
+    if seconds > LONG and drawing % 2:
+        return set()
+    most, first = max(1, int(BUDGET / seconds)), drawing // 2
     return {(first + i * count // most) % count for i in range(most)}
+
+
+def _state_of_sources() -> str:
+    """Git's name for what is committed, which rebasing keeps; empty outside of a clone."""
+    command = ["git", "rev-parse", "HEAD^{tree}"]
+    try:
+        done = subprocess.run(
+            command, cwd=RECORD.parent, capture_output=True, text=True, check=True, timeout=10
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
 
 
 class Record:

@@ -121,7 +121,7 @@ def test_keywords_are_the_options() -> None:
     options = {field.name for field in fields(Options)}
     assert {*NamedKeywords.__annotations__, "train"} == options
     with pytest.raises(rnncc.CompileError, match="no option is named presicion"):
-        rnncc.compile(NET, INIT, presicion="int8")  # pyright: ignore[reportCallIssue]
+        rnncc.compile(NET, INIT, presicion="int8")  # type: ignore[no-matching-overload]
     with pytest.raises(rnncc.CompileError, match="fp8"):
         rnncc.compile(NET, INIT, precision="fp8")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rnncc.records import record
 
@@ -48,7 +49,13 @@ class Told:
 
 
 def test_a_record_is_what_a_frozen_dataclass_is():
-    drawn = [("a", (1, 2)), ("a", (1, 2), "n"), ("a", (1, 2), "", 1), ("a",), ("b", (1, 2))]
+    drawn: list[Any] = [
+        ("a", (1, 2)),
+        ("a", (1, 2), "n"),
+        ("a", (1, 2), "", 1),
+        ("a",),
+        ("b", (1, 2)),
+    ]
     frozen = [Frozen(*values) for values in drawn]
     records = [Record(*values) for values in drawn]
     for k, one in enumerate(frozen):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from tests.compiling import text_of
 
 
 @contextmanager
-def umask(mask: int) -> Iterator[None]:
+def umask(mask: int) -> Generator[None]:
     before = os.umask(mask)
     try:
         yield
@@ -196,7 +196,7 @@ def test_an_interruption_while_a_folder_is_removed(
     monkeypatch.setattr(os, "rmdir", interrupting)
     with pytest.raises(KeyboardInterrupt), staged(out) as folder:
         (folder / "a").touch()
-    assert calls
+    assert calls > 0
     assert [path.name for path in out.iterdir()] == ["a"]
 
 

@@ -121,7 +121,7 @@ class Talk:
         self.process.stdin.write("go\n")
         self.process.stdin.flush()
 
-    def signal(self, number: signal.Signals) -> None:
+    def send(self, number: signal.Signals) -> None:
         """To it and to the processes that it started."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
@@ -129,7 +129,7 @@ class Talk:
     def end(self) -> str:
         """Kill it if it lives; why it ended, by its own last words."""
         running = self.process.poll() is None
-        self.signal(signal.SIGKILL)
+        self.send(signal.SIGKILL)
         code = self.process.wait()
         self._log.seek(0)
         words = [line.strip() for line in self._log if line.strip()]
@@ -208,12 +208,12 @@ class Prepared:
     def stopped(self) -> Generator[None]:
         """Within this block no compiler takes time of what is measured."""
         for talk in self._talks:
-            talk.signal(signal.SIGSTOP)
+            talk.send(signal.SIGSTOP)
         try:
             yield
         finally:
             for talk in self._talks:
-                talk.signal(signal.SIGCONT)
+                talk.send(signal.SIGCONT)
 
     def _is_ready(self, index: int, talk: Talk, deadline: float) -> bool:
         try:
@@ -225,9 +225,9 @@ class Prepared:
         """A row for each, one at a time."""
         rows: list[Row] = []
         for talk in self._talks:
-            talk.signal(signal.SIGSTOP)
+            talk.send(signal.SIGSTOP)
         for index, (case, talk) in enumerate(zip(self._cases, self._talks, strict=True)):
-            talk.signal(signal.SIGCONT)
+            talk.send(signal.SIGCONT)
             row = {**case, **self._measure(index, talk, deadline)}
             report(f"{self.section.name} {row}")
             rows.append(row)
@@ -249,4 +249,4 @@ class Prepared:
     def end(self) -> None:
         """Leave no process behind."""
         for talk in self._talks:
-            talk.signal(signal.SIGKILL)
+            talk.send(signal.SIGKILL)

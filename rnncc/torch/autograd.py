@@ -79,6 +79,8 @@ def _parts(x: torch.Tensor) -> torch.Tensor:
 
 def _whole(x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
     """The opposite."""
+    if x.dtype == kind:  # as most are: to ask `to` takes longer
+        return x
     return torch.view_as_complex(x) if kind.is_complex else x.to(kind)
 
 
@@ -171,17 +173,20 @@ class _Gradients(_Call):
         grads = [None if grad is None else next(seeds) for grad in self._grads]
         gradients = self._of.gradients(tensors[:count], grads, self._wanted)
         results = [grad for grad in gradients if grad is not None]
-        leaves_out = self._leaves_out() and not self._of.net.runs_late(tensors[:count])
-        if leaves_out and _has_nan(results):
+        if self._leaves_out() and not self._of.net.runs_late(tensors[:count]) and _has_nan(results):
             return self._made(once=True).infer(tensors)
         return results
 
     def _leaves_out(self) -> bool:
-        """Whether there are outputs without a gradient. Code that was made for all takes zeros for
-        theirs, and zero times an infinite slope is NaN, which would be in what others share with
-        them; in PyTorch nothing comes from there. On a GPU `to_train` sees to that."""
-        seeds = zip(self._grads, self._of.net.sources, strict=True)
-        return any(grad is None and sources for grad, sources in seeds)
+        """Whether there are outputs without a gradient, with slopes of their own. Code that was
+        made for all takes zeros for theirs, and zero times an infinite slope is NaN, which would be
+        in what others share with them; in PyTorch nothing comes from there. On a GPU `to_train`
+        sees to that."""
+        net = self._of.net
+        seeds = zip(self._grads, net.sources, strict=True)
+        if not any(grad is None and sources for grad, sources in seeds):
+            return False
+        return net.is_at_risk(frozenset(net.outputs[i].name for i in _given(self._grads)))
 
     def without_gradient(self, requested: Collection[int]) -> Iterable[int]:
         """None that are known yet: they have gradients of zeros."""

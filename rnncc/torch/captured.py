@@ -30,6 +30,7 @@ from rnncc.torch.exactness import let_numbers_be_exact
 from rnncc.torch.kept import Snapshot
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.side_effects import counts, leaves_given_tensors
+from rnncc.torch.versions import check_begun
 
 Tensors = Sequence[torch.Tensor]
 _LEAVES = "a tensor leaves the cell by other ways than its result", "return it as part of y"
@@ -109,6 +110,7 @@ def captured(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Tens
 
     It is traced now: what the trace asks of open sizes becomes part of Dynamo's guards.
     """
+    check_begun()
     try:
         if leaves_given_tensors(also_held=readings.stack[-1].is_first):
             raise KeepsTensors("", *_LEAVES)
@@ -240,13 +242,12 @@ class Captured:
 
 def _unguarded(reading: CellCall, places: Places) -> Any:
     """What a loop depends on besides: of what a cell does not read, Dynamo notices no change."""
-    rows = [(reading.rows[i], places.rows[i]) for i in places.taken]
-    states = zip(reading.states, places.states, strict=True)
+    unread_rows, unread_states = places.unread
     return (
         reading.reverse,
         reading.precision,
-        *((x.dim(), x.dtype) for x, at in rows if at is None),
-        *((x.shape, x.dtype) for x, at in states if at is None),
+        *[(x.dim(), x.dtype) for x in map(reading.rows.__getitem__, unread_rows)],
+        *[(x.shape, x.dtype) for x in map(reading.states.__getitem__, unread_states)],
     )
 
 

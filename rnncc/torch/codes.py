@@ -8,7 +8,7 @@ CPU.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, Protocol
@@ -19,15 +19,18 @@ from rnncc_runtime import Model, Parallel, TrainableModel
 
 import rnncc
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.types import TORCH_DTYPES
 from rnncc.ir.program import Program
 from rnncc.ir.types import dtype_of
 from rnncc.torch import devices
 from rnncc.torch.cuda import GpuCode
+from rnncc.torch.devices import PLAIN_TENSORS
 from rnncc.torch.threads import parallel
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
 Named = Mapping[str, torch.Tensor]
+Tensors = Sequence[torch.Tensor]
 
 
 class NetCode(Protocol):
@@ -39,6 +42,10 @@ class NetCode(Protocol):
 
     def infer(self, inputs: Arrays, out: Arrays) -> None:
         """Compute the outputs."""
+        ...
+
+    def infer_at(self, tensors: Tensors, places: Sequence[int]) -> None:
+        """Compute the outputs; all tensors in order, inputs first, and where they lie."""
         ...
 
     def forward(self, inputs: Arrays, out: Arrays) -> Any:
@@ -71,6 +78,12 @@ class CompiledCode:
         model: Model = self._model(False, threads)
         model.run(inputs, out, threads)
 
+    def infer_at(self, tensors: Tensors, places: Sequence[int]) -> None:
+        """Compute the outputs; all tensors in order, inputs first, and where they lie."""
+        threads = parallel()
+        model: Model = self._model(False, threads)
+        model.run_at(tensors, places, threads)
+
     def forward(self, inputs: Arrays, out: Arrays) -> Any:
         """Compute the outputs; returns the tape."""
         threads = parallel()
@@ -94,21 +107,34 @@ class CompiledCode:
         with self._lock:
             if kind not in self._models:
                 train, shared = kind
-                self._models[kind] = rnncc.compile(
+                model = rnncc.compile(
                     self._program, train=train, threads=shared, precision=self._precision
                 )
+                net = self._program.net  # calls by places rely on the order
+                assert [*model.inputs, *model.outputs] == [*net.inputs, *net.outputs]
+                self._models[kind] = model
             return self._models[kind]
 
 
 class HostCode:
     """A net on arrays as one on tensors: they share their memory, or are copied from a GPU."""
 
-    def __init__(self, code: NetCode) -> None:
-        self._code = code
+    def __init__(self, code: NetCode, dtypes: Sequence[torch.dtype]) -> None:
+        self._code, self._dtypes = code, dtypes
 
     def prepare(self, train: bool) -> None:
         """Do now what takes long."""
         self._code.prepare(train)
+
+    def infer_in_place(self, inputs: Tensors, out: Tensors) -> bool:
+        """Compute new, dense outputs on the CPU, if the inputs can be read as they lie there: no
+        array is made of any."""
+        places = _places(inputs, self._dtypes)
+        results = _places(out, [x.dtype for x in out])
+        if places is None or results is None:
+            return False
+        self._code.infer_at([*inputs, *out], places + results)
+        return True
 
     def infer(self, inputs: Named, out: Named) -> None:
         """Compute the outputs."""
@@ -124,6 +150,19 @@ class HostCode:
         """Compute the gradients that have a place in `out`."""
         with _arrays_of(out) as results:
             self._code.backward(tape, _arrays(grads), results)
+
+
+def _places(tensors: Tensors, dtypes: Sequence[torch.dtype]) -> list[int] | None:
+    """Where tensors on the CPU lie; None where one is no dense memory of its dtype, or empty."""
+    places = list[int]()
+    for x, dtype in zip(tensors, dtypes, strict=True):
+        if type(x) not in PLAIN_TENSORS or x.dtype != dtype or x.is_neg() or not x.is_contiguous():
+            return None
+        place = x.data_ptr()
+        if place == 0 or place % dtype.itemsize:
+            return None
+        places.append(place)
+    return places
 
 
 def _arrays(tensors: Named) -> Arrays:
@@ -153,7 +192,8 @@ class Codes:
         self.derived: dict[Any, Any] = {}
         self.trained: frozenset[str] | None = None
         self._program, self.precision = program, precision
-        self._host = HostCode(CompiledCode(program, precision))
+        inputs = [TORCH_DTYPES[dtype_of(value)] for value in program.net.inputs.values()]
+        self._host = HostCode(CompiledCode(program, precision), inputs)
         self._gpus: dict[int, GpuCode] = {}
 
     def on(self, device: torch.device) -> HostCode | GpuCode:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 
 import torch
 
 from rnncc.errors import CompileError
+
+PLAIN_TENSORS = torch.Tensor, torch.nn.Parameter
+"""Types, not their subclasses, whose memory is the tensor's."""
 
 
 class Gpu:
@@ -61,6 +64,12 @@ def check_tensor(x: torch.Tensor) -> None:
         raise CompileError("", f"a tensor on {x.device} ({x.layout}): only dense ones on {kinds}")
 
 
+def single_device(tensors: Iterable[torch.Tensor]) -> torch.device | None:
+    """The device that all tensors are on; None for several, or no tensors."""
+    devices = {x.device for x in tensors}
+    return devices.pop() if len(devices) == 1 else None
+
+
 def common_device(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> torch.device:
     """The device that all tensors are on; there may be names for more than these.
 
@@ -69,6 +78,9 @@ def common_device(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> torc
     Raises:
         CompileError: they are on several.
     """
+    only = single_device(tensors)
+    if only is not None:
+        return only
     device = torch.device("cpu")
     first: str | None = None
     for name, tensor in zip(names, tensors, strict=False):

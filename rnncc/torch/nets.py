@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.interface import Dtypes
-from rnncc.frontends.torch.types import DTYPES, NARROW
+from rnncc.frontends.torch.types import NARROW, TORCH_DTYPES
 from rnncc.ir.bounds import bounds_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
@@ -33,13 +33,12 @@ from rnncc.passes.outputs import (
 )
 from rnncc.passes.tangents import tangents
 from rnncc.records import record
-from rnncc.torch.codes import Codes
+from rnncc.torch.codes import Codes, HostCode
 from rnncc.torch.cuda import GpuCode
 from rnncc.torch.devices import common_device
 
 _lock = threading.Lock()
 _codes: WeakValueDictionary[tuple[str, str], Codes] = WeakValueDictionary()
-_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 Tensors = Sequence[torch.Tensor]
 
 
@@ -97,7 +96,7 @@ class TorchNet:
         net = program.net
         numbers = {name: number for number, name in enumerate(net.inputs)}
         ends = net.outputs.items()
-        own = {n: _DTYPES[dtype_of(v)] for n, v in ends}
+        own = {n: TORCH_DTYPES[dtype_of(v)] for n, v in ends}
         kinds = {**own, **dtypes.outputs}
         outputs = [Output(n, dims_of(v), own[n], kinds[n]) for n, v in ends]
         names = sources_of_outputs(program)
@@ -170,11 +169,11 @@ class TorchNet:
         if seeded is not None:
             code.trained = frozenset(self.outputs[i].name for i in seeded)
         outputs = code.trained
-        if outputs is None or not self._is_at_risk(outputs):
+        if outputs is None or not self.is_at_risk(outputs):
             return self
         return self.derived(("stopped", outputs), lambda p: stop_other_outputs(p, outputs))
 
-    def _is_at_risk(self, outputs: frozenset[str]) -> bool:
+    def is_at_risk(self, outputs: frozenset[str]) -> bool:
         """Whether zeros as gradients of all outputs but these can become NaN."""
         if outputs not in self._known_risks:
             self._known_risks[outputs] = has_slopes_of_others(self.program, outputs)
@@ -212,7 +211,11 @@ class TorchNet:
         """The outputs alone."""
         device = self.device(tensors)
         results = self._make_outputs(tensors, device)
-        self.code.on(device).infer(self._inputs(tensors), self._outputs(results))
+        code = self.code.on(device)
+        on_cpu = device.type == "cpu"
+        if on_cpu and isinstance(code, HostCode) and code.infer_in_place(tensors, results):
+            return results
+        code.infer(self._inputs(tensors), self._outputs(results))
         return results
 
     def forward(self, tensors: Tensors) -> tuple[list[torch.Tensor], Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -35,6 +35,7 @@ from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before, is_cha
 from rnncc.torch.scripted import IS_SCRIPT, UNSCRIPTED
 from rnncc.torch.transforms import outside_of_transforms
 from rnncc.torch.versions import (
+    BeforeReading,
     compile_often,
     not_validating,
     quiet,
@@ -52,6 +53,7 @@ PAIR = (
 )
 _OF_SCRIPTS = "_CachedForward"
 """What TorchDynamo meets where a module of TorchScript is called."""
+_AS_IS = nullcontext()
 _readers: WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
@@ -82,15 +84,7 @@ def read(
     inside = torch._C._are_functorch_transforms_active()
     key = cell, rows, states, [(place.owner, place.key) for place in places], kept, inside
     try:
-        with (
-            outside_of_transforms(),
-            _outside_of_ddp(),
-            watching(guarded=True),
-            quiet(),
-            reading_gradients(),
-            reading_silently(),
-            not_validating(),
-        ):
+        with outside_of_transforms(), _outside_of_ddp(), not_validating():
             try:
                 return reading_branches(cell, lambda: _read_by(cell, kind, key))
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use
@@ -202,8 +196,13 @@ def _read_by(
     cell: Any, kind: tuple[Any, ...], arguments: tuple[Any, ...], anew: bool = False
 ) -> Any:
     reader, is_new = _reader(cell, kind, anew)
-    with only_among_new_objects() if is_new else nullcontext():
+    with only_among_new_objects() if is_new else _AS_IS, BeforeReading(_contexts):
         return reader(*arguments)
+
+
+def _contexts() -> list[AbstractContextManager[None]]:
+    """What TorchDynamo reads a cell in."""
+    return [watching(guarded=True), quiet(), reading_gradients(), reading_silently()]
 
 
 def _reader(

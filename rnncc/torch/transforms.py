@@ -40,17 +40,12 @@ def outside_of_transforms() -> Generator[None]:
             _hidden.stack.pop()
 
 
-def within_transforms(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, done within those that the innermost `outside_of_transforms` left."""
-
-    @wraps(function)
-    def run(*args: Any) -> Any:
-        if not _hidden.stack:
-            return function(*args)
-        with not_watching(), temporarily_restore_interpreter_stack(_hidden.stack[-1][0]):
-            return function(*args)
-
-    return run
+def within_transforms(function: Callable[..., Any], *args: Any) -> Any:
+    """What the function returns within those that the innermost `outside_of_transforms` left."""
+    if not _hidden.stack:
+        return function(*args)
+    with not_watching(), temporarily_restore_interpreter_stack(_hidden.stack[-1][0]):
+        return function(*args)
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:

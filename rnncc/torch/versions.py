@@ -6,8 +6,8 @@ from __future__ import annotations
 import logging
 import os
 import warnings
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import wraps
 from inspect import signature
 from typing import Any
@@ -17,7 +17,7 @@ import torch._dynamo
 from torch._dynamo import convert_frame
 from torch._dynamo.eval_frame import TorchPatcher
 
-from rnncc.frontends.torch.patches import ThreadScope, once
+from rnncc.frontends.torch.patches import ThreadScope, ThreadStack, once
 
 HAS_LIMITS = "recompile_limit" in signature(torch.compile).parameters
 """Whether `torch.compile` takes a limit of its own for each function, as it does from 2.12 on."""
@@ -45,7 +45,11 @@ def not_validating() -> Generator[None]:
     could not read them else.
     """
     kind: Any = torch.distributions.Distribution
-    before, times = kind._validate_args, TorchPatcher.patch.cache_info().currsize
+    before = kind._validate_args
+    if not before:
+        yield
+        return
+    times = TorchPatcher.patch.cache_info().currsize
     kind._validate_args = False
     try:
         yield
@@ -96,12 +100,66 @@ def quiet() -> Generator[None]:
             logger.disabled = was_disabled
 
 
+class BeforeReading:
+    """Until the end of the block, contexts are entered as soon as TorchDynamo reads in this thread.
+
+    A call whose guards hold does without them: they took longer than the guards.
+    """
+
+    def __init__(self, contexts: Callable[[], Iterable[AbstractContextManager[None]]]) -> None:
+        self._contexts, self._entered = contexts, ExitStack()
+        self.has_begun = False
+
+    def __enter__(self) -> None:
+        _waiting.stack.append(self)
+
+    def __exit__(self, *error: Any) -> bool | None:
+        _waiting.stack.pop()
+        return self._entered.__exit__(*error)
+
+    def begin(self) -> None:
+        """TorchDynamo is about to read."""
+        if not self.has_begun:
+            self.has_begun = True
+            for context in self._contexts():
+                self._entered.enter_context(context)
+
+
+def check_begun() -> None:
+    """See that what was read just now was read within such contexts, however this PyTorch reads.
+
+    Raises:
+        RuntimeError: it was not.
+    """
+    if not (_waiting.stack and _waiting.stack[-1].has_begun):
+        raise RuntimeError("TorchDynamo has read a cell without the callback that is expected")
+
+
+_waiting = ThreadStack[BeforeReading]()
+
+
+@once
+def _patch_reading() -> None:
+    """Let TorchDynamo's own callback for code that it does not know, or no longer, begin so."""
+    frames: Any = convert_frame.ConvertFrameAssert
+    own = frames.__call__
+
+    @wraps(own)
+    def convert(*args: Any, **kwargs: Any) -> Any:
+        if _waiting.stack:
+            _waiting.stack[-1].begin()
+        return own(*args, **kwargs)
+
+    frames.__call__ = convert
+
+
 def compile_often(function: Callable[..., Any], backend: Any) -> Callable[..., Any]:
     """`torch.compile`; a function is read as often as guards ask for it.
 
     TorchDynamo's limit of eight readings is for code that changes without end. Here each is a loop
     that was compiled, so that the limit of the sum of all readings is the one that holds.
     """
+    _patch_reading()
     most = torch._dynamo.config.accumulated_recompile_limit
     options: Any = {"backend": backend, "fullgraph": True, "dynamic": False}
     if HAS_LIMITS:

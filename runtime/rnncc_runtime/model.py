@@ -15,7 +15,6 @@ from rnncc_runtime.arrays import (
     read_specs,
 )
 from rnncc_runtime.compiled import (
-    Arrays,
     Compiled,
     Origin,
     Shape,
@@ -121,6 +120,28 @@ class Model(Compiled):
         self._compute("run", call.arguments, symbols, pool)
         return cut(outputs, self._counts) if out is None else outputs
 
+    def run_at(self, arrays: Shapeds, places: Sequence[int], pool: Parallel | None = None) -> None:
+        """`run` on memory that is no NumPy arrays, of whose shapes and addresses alone it is told.
+
+        Args:
+            arrays: what has the shapes: every input in order, then every output.
+            places: where each lies. Nothing else is checked: it must be of its spec's dtype,
+                contiguous and aligned, and outputs must be apart from all others.
+            pool: as for `run`.
+
+        Raises:
+            ArrayError: a shape is wrong.
+            RunError: the code refused the values.
+        """
+        frame, key = self._frame, (False, *given_shapes(arrays))
+        call = frame.known.get(key)
+        if call is None:
+            groups = arrays[: len(self.inputs)], arrays[len(self.inputs) :]
+            call = remember(frame.known, key, self._prepare(*groups, False))
+        prepared, symbols = call
+        prepared.point(places)
+        self._compute("run", prepared.arguments, symbols, pool)
+
     def stream(
         self, batch: int | None = None, inputs: Mapping[str, object] | None = None
     ) -> Stream:
@@ -151,7 +172,7 @@ class Model(Compiled):
         frame.last = call
         return call, taken
 
-    def _prepare(self, arguments: Arrays, results: Arrays, makes: bool) -> _Call:
+    def _prepare(self, arguments: Shapeds, results: Shapeds, makes: bool) -> _Call:
         """A call on arrays of these shapes; it `makes` outputs if none is given."""
         sizes, frame = self._sizes(arguments, results), self._frame
         if frame.workspace.size < sizes.workspace:

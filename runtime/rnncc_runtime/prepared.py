@@ -89,10 +89,11 @@ class Prepared:
         except (KeyError, TypeError, ValueError, MemoryError):
             return None
         if places != self._places:
-            for array in arrays:
+            for array in arrays[: self._inputs] if out is None else arrays:
                 if not array.flags.aligned:
                     return None
-            self.check(places)
+            if out is not None:  # new arrays share memory with none
+                self.check(places)
             self.point(places)
         return outputs, arrays
 
@@ -125,12 +126,12 @@ class Prepared:
         spans = list(zip(places, self._sizes, strict=True))
         check_apart([slot.name for slot in self._slots], spans, self._inputs)
 
-    def point(self, places: list[int]) -> None:
+    def point(self, places: Sequence[int]) -> None:
         """Where the arrays begin, inputs first."""
         self._places = []  # what an exception leaves half done is not taken for what was
         for table, slot, place in zip(self._tables, self._slots, places, strict=True):
             table[slot.index] = place
-        self._places = places
+        self._places = list(places)
 
 
 def slots_of(specs: Specs, shapes: Sequence[tuple[int, ...] | None]) -> list[ArraySlot]:

@@ -176,7 +176,7 @@ def on_cpu(hasty: None, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_forward(on_cpu: Any) -> None:
     from benchmarks.cuda import forward
 
-    case = {"cell": "lstm", "units": 24, "batch": 3, "steps": 7}
+    case: dict[str, Any] = {"cell": "lstm", "units": 24, "batch": 3, "steps": 7}
     row = {**case, **forward.run(case)}
     assert row["us"].keys() >= {"fp32", "bf16", "cudnn fp32", "cudnn tf32", "cudnn bf16"}
     assert row["cpu_bits"] is True
@@ -192,7 +192,7 @@ def test_forward(on_cpu: Any) -> None:
 def test_training(on_cpu: Any) -> None:
     from benchmarks.cuda import training
 
-    case = {"units": 16, "batch": 3, "steps": 7}
+    case: dict[str, Any] = {"units": 16, "batch": 3, "steps": 7}
     row = {**case, **training.run(case)}
     assert row["us"].keys() == {"rnncc", "fp32", "bf16"}
     assert row["errors"].keys() == {"rnncc bf16"}, row["errors"]
@@ -210,7 +210,7 @@ CELLS = ["own", *COPIES]
 def test_custom(on_cpu: Any, cell: str) -> None:
     from benchmarks.cuda import custom
 
-    case = {"cell": cell, "units": 16, "batch": 3, "steps": 5}
+    case: dict[str, Any] = {"cell": cell, "units": 16, "batch": 3, "steps": 5}
     row = {**case, **custom.run(case)}
     assert {name for way in row["us"].values() for name in way} == {"rnncc", "eager"}
     assert max(row["off"]["rnncc"]) < 1e-5

@@ -67,10 +67,10 @@ def run(request: dict[str, Any]) -> None:
 
     original = console.run
 
-    def unblocked(*arguments: Any) -> int:
+    def unblocked(command: Any, arguments: Any) -> int:
         """No interruption comes while this process is not yet as one of the command's own."""
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-        return original(*arguments)
+        return original(command, arguments)
 
     console.run = unblocked
     for number, what in enumerate(request["streams"]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import Any
 
@@ -68,7 +68,7 @@ def table(arrays: Iterable[np.ndarray[Any, Any] | None]) -> ctypes.Array[ctypes.
 
 
 @contextmanager
-def guards(end: bool) -> Iterator[Guards]:
+def guards(end: bool) -> Generator[Guards]:
     """Guarded memory that is freed in the end."""
     held = Guards(end)
     try:

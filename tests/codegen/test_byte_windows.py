@@ -53,7 +53,7 @@ def test_windows(cpu: str | None, channels: int, whole: bool, stride: int) -> No
     assert [op.k_sizes is not None for op in gemms] == [whole]
     code = Bare(made, resolve_target(None, cpu))
     for shape in SHAPES:
-        sizes, inputs = dict(zip("NHW", shape, strict=True)), drawn(shape, channels)
+        sizes, inputs = dict[str, int](zip("NHW", shape, strict=True)), drawn(shape, channels)
         want = run(program, inputs, sizes=sizes)["y"]
         np.testing.assert_array_equal(kern_interpreter.run(made, inputs, sizes)["y"], want)
         for end in (True, False):

@@ -36,7 +36,7 @@ def test_what_caffe2_computed(case: Path, end: bool) -> None:
 @pytest.mark.parametrize(("case", "size"), SIZED, ids=lambda v: getattr(v, "name", str(v)))
 def test_other_sizes(case: Path, size: tuple[int, int, int]) -> None:
     program, bare = bare_net(case)
-    sizes = dict(zip("TNS", size, strict=True))
+    sizes: dict[str, int] = dict(zip("TNS", size, strict=True))
     inputs = random_inputs(program, sizes)
     want = run(program, inputs, sizes=sizes)
     with guards(end=False) as memory:

@@ -284,7 +284,7 @@ def test_gradient_of_rows_that_a_loop_chooses() -> None:
     }
     dy = {"y": rng.standard_normal((7, 3, 5)).astype(np.float32)}
     options = Options(name="decoder", train=True)
-    text = str(text_of(program.copy(), None, options, "kern"))
+    text = text_of(program.copy(), None, options, "kern")
     assert text.count("kern.scatter") == 1
     model = in_memory.compile_in_memory(program, None, options)
     assert isinstance(model, TrainableModel)

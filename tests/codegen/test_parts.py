@@ -114,7 +114,7 @@ def test_functions_stay_short() -> None:
         b = Builder.net("made")
         xs = [b.input(f"x{i}", (1, 4)) for i in range(count)]
         net = b.finish({"y": b.concat(xs, 0)})
-        text = str(text_of(net, None, Options.of(net, {}), "llvm"))
+        text = text_of(net, None, Options.of(net, {}), "llvm")
         lengths.append(max(body.count("\n") for body in re.split("^define", text, flags=re.M)[1:]))
     assert lengths[1] < 1.2 * lengths[0]
 

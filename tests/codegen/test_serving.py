@@ -130,7 +130,7 @@ def test_loops_in_other_orders_are_asked(make: Callable[[], Program], kind: type
 
 def found(kernels: KernelProgram) -> dict[str, list[set[str]]]:
     """What kernels of each kind serve, in order."""
-    kinds = {Gemm: "gemm", Map: "map", Pack: "pack", Reduce: "reduce", For: "for"}
+    kinds: dict[type, str] = {Gemm: "gemm", Map: "map", Pack: "pack", Reduce: "reduce", For: "for"}
     served: dict[str, list[set[str]]] = {}
     for op, outputs in reversed(serving(kernels).items()):
         served.setdefault(kinds[type(op)], []).append({o.label.data for o in outputs})

@@ -159,6 +159,6 @@ def test_what_stands_once_keeps_its_numbers(monkeypatch: pytest.MonkeyPatch) -> 
         b = Builder.net("made")
         ys = {f"y{n}": b.tanh(b.input(f"x{n}", ("N", n))) for n in widths}
         net, options = b.finish(ys), {"cpu": "x86-64-v4"}
-        texts.append(str(text_of(net, None, Options.of(net, options), "llvm")))
+        texts.append(text_of(net, None, Options.of(net, options), "llvm"))
     # rows of 8 fill vectors of 8; of any size they leave a rest, which is masked
     assert ["masked" in text for text in texts] == [False, True]

@@ -352,7 +352,8 @@ def broken_images(whole: bytes) -> list[bytes]:
     codes = [b"", b"junk", image.code[:64], image.code[: len(image.code) // 2]]
     codes += [image.code[:64] + bytes(len(image.code) - 64), b"\x7fELF\x02\x01" + bytes(200)]
     changed = [replace(image, code=code) for code in codes]
-    changed += [replace(image, symbols=symbols) for symbols in ({"run": "other"}, {"run": 3}, [])]
+    others: list[Any] = [{"run": "other"}, {"run": 3}, []]
+    changed += [replace(image, symbols=symbols) for symbols in others]
     changed += [replace(image, metadata=data) for data in ({}, {**image.metadata, "inputs": 1})]
     lengths = struct.pack("<QQQ", 2**63, 2**63, 0)
     junk = [b"", b"[]", bytes(24), lengths, whole[:-1], whole + b"\0", b"\xff" * 24]

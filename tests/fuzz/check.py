@@ -67,7 +67,8 @@ def check(case: Case, calls: int = SIZES) -> Result:
         if "\n" in str(error) or len(str(error)) > 2000:
             result.failures.append(Failure("message", result.reason, str(error)))
     except BaseException as error:
-        kind = {TooSlowError: "slow", MemoryError: "memory"}.get(type(error), "error")
+        kinds: dict[type, str] = {TooSlowError: "slow", MemoryError: "memory"}
+        kind = kinds.get(type(error), "error")
         result.failures.append(Failure(kind, _place(error), traceback.format_exc()))
     if result.failures:
         result.outcome = "failed"
@@ -251,7 +252,7 @@ def _round(program: Program, rng: random.Random, result: Result) -> None:
 
 def _train(program: Program, rng: random.Random, result: Result) -> None:
     """Outputs and gradients of the compiled training program against the interpreter's."""
-    options = {**training_options(program), "threads": rng.random() < 0.3}
+    options: dict[str, Any] = {**training_options(program), "threads": rng.random() < 0.3}
     try:
         both = with_gradients(program.copy(), options["outputs_with_grads"])
         model = in_memory.compile_in_memory(program, None, Options.of(program, options))

@@ -12,9 +12,11 @@ from rnncc.netdef import NetDef, load
 from tests.frontends.caffe2.control_reference import RandomNet
 from tests.fuzz import fuzz_caffe2, fuzz_mlir, fuzz_onnx
 from tests.fuzz.cases import Case
+from tests.fuzz.family_contributed import contributed_model
 from tests.fuzz.family_control import control_model
 from tests.fuzz.family_conv import conv_model
 from tests.fuzz.family_indexing import indexing_model
+from tests.fuzz.family_options import options_model
 from tests.fuzz.family_quantised import quantised_model
 from tests.fuzz.family_recurrent import recurrent_model
 from tests.fuzz.random_onnx import random_model
@@ -109,6 +111,8 @@ FAMILIES: dict[str, Callable[[random.Random, str], Case]] = {
     "onnx-quantised": _of_family(quantised_model),
     "onnx-indexing": _of_family(indexing_model),
     "onnx-control": _of_family(control_model),
+    "onnx-options": _of_family(options_model),
+    "onnx-contributed": _of_family(contributed_model),
     "onnx-mutant": _onnx_mutant,
     "onnx-rewritten": _onnx_rewritten,
     "caffe2-mutant": _caffe2_mutant,

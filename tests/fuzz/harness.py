@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import process_time
@@ -29,7 +29,7 @@ class TooSlowError(Exception):
 
 
 @contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Generator[None]:
     """Raise `TooSlowError` in what takes longer, by CPU time; for the main thread alone."""
 
     def end(signum: int, frame: object) -> None:

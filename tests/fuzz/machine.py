@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,6 +75,6 @@ class _Blocks:
 
 
 @contextmanager
-def _blocks(model: Model, like: Arrays, sizes: Any, end: bool) -> Iterator[_Blocks]:
+def _blocks(model: Model, like: Arrays, sizes: Any, end: bool) -> Generator[_Blocks]:
     with guards(end) as memory:
         yield _Blocks(model, like, sizes, memory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -36,7 +36,7 @@ MOST_ALLOWED = 0.02
 """Of an output's largest element; where rounding may change more, nothing is compared."""
 MANY = "the_calls"
 """The symbol for their number."""
-_LEAST = {Exp: np.finfo(np.float32).tiny, Sigmoid: 2.0**-24}
+_LEAST: dict[type, float] = {Exp: float(np.finfo(np.float32).tiny), Sigmoid: 2.0**-24}
 """Results below which other code has zeros: ours of denormals (math.md), ONNX Runtime's sigmoid
 below -18."""
 Real = type[np.floating[Any]]
@@ -134,7 +134,7 @@ class Interpreted:
         return any(seen)
 
     @contextmanager
-    def _watched(self, look: Callable[[Any], Any]) -> Iterator[None]:
+    def _watched(self, look: Callable[[Any], Any]) -> Generator[None]:
         """Let all results of ops pass through a function."""
         ops = [*self.program.module.walk(), *self._many.module.walk()]
         with ExitStack() as stack:

@@ -107,7 +107,7 @@ def einsum(g: Growing) -> None:
         raise NotPossibleError
     letters = "abc"[: x.rank]
     out = g.rng.choice([letters[:-1] + "z", "z" + letters[:-1], letters[1:-1] + "z"])
-    sizes: dict[str, int | str] = dict(zip(letters, x.dims, strict=True)) | {"z": 3}
+    sizes: dict[str, int | str] = {**dict(zip(letters, x.dims, strict=True)), "z": 3}
     dims = tuple(sizes[c] for c in out)
     g.add("Einsum", [x, g.floats(3, k)], dims, equation=f"{letters},z{letters[-1]}->{out}")
 

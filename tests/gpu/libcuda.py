@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -111,7 +111,7 @@ class Emulator:
             raise CudaError(function, code)
 
     @contextmanager
-    def context(self) -> Iterator[None]:
+    def context(self) -> Generator[None]:
         """With the device's context as current."""
         context = ctypes.c_void_p()
         self.forget()

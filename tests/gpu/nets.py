@@ -56,7 +56,7 @@ def given(case: Path) -> tuple[Arrays, dict[str, int]]:
 
 def drawn(program: Program, size: tuple[int, int, int]) -> tuple[Arrays, dict[str, int]]:
     """Inputs for T, N and S."""
-    sizes = dict(zip("TNS", size, strict=True))
+    sizes: dict[str, int] = dict(zip("TNS", size, strict=True))
     return random_inputs(program, sizes), sizes
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def cuda() -> Iterator[Emulator]:
 
 
 @contextmanager
-def without(number: int) -> Iterator[list[int]]:
+def without(number: int) -> Generator[list[int]]:
     """Code that is written here lacks one wait; how many there would be."""
     count = [0]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,7 +114,11 @@ def test_control_gradients(case: Path) -> None:
     weights, inputs = arrays_of(case, "weight:"), inputs_of(case)
     if not weights:
         pytest.skip("nothing has a gradient")
-    options = {"shapes": shapes_of(inputs), "max_iterations": LIMIT, "train": True}
+    options: dict[str, Any] = {
+        "shapes": shapes_of(inputs),
+        "max_iterations": LIMIT,
+        "train": True,
+    }
     options |= {"outputs_with_grads": list(weights)}
     library = library_of(case / "net.pb", case / "init.pb", **options)
     model = rnncc.compile(case / "net.pb", case / "init.pb", **options)

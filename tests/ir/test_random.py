@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def numbers(stream: int = 0) -> Program:
 @pytest.mark.parametrize("cpu", [None, "x86-64-v2"])
 @pytest.mark.parametrize("seed", [0, 1, -1, 2**31 - 1, -(2**31)])
 def test_code_and_numpy_give_the_same_bits(seed: int, cpu: str | None) -> None:
-    inputs = {"seed": np.int32(seed), "x": np.zeros((5, 3), np.float32)}
+    inputs: dict[str, Any] = {"seed": np.int32(seed), "x": np.zeros((5, 3), np.float32)}
     want = {real: run(numbers(7), inputs, real) for real in (np.float32, np.float64)}
     options = Options(cpu=cpu)
     model = compiling.load_library(compiling.build_library(numbers(7), None, options), options)

@@ -26,7 +26,7 @@ each_precision = pytest.mark.parametrize(
 def test_near_fp32_and_as_in_numpy(case: Path, precision: str) -> None:
     low, (_, exact) = golden(case, precision), bare_net(case)
     for size in SIZES:
-        sizes = dict(zip("TNS", size, strict=True))
+        sizes: dict[str, int] = dict(zip("TNS", size, strict=True))
         inputs = random_inputs(low.program, sizes)
         got = low.run(inputs, sizes)
         with guards(end=True) as memory:

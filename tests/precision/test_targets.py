@@ -41,7 +41,7 @@ NET = [str(ROOT / "examples/lstm.pbtxt"), "--init", str(ROOT / "examples/lstm_in
 )
 def test_what_machines_have_is_used(precision: str, cpu: str, instruction: str) -> None:
     options = Options(name="net", precision=precision, target=LINUX, cpu=cpu)
-    text = str(text_of(product(drawn(130, 70)), None, options, "asm"))
+    text = text_of(product(drawn(130, 70)), None, options, "asm")
     assert instruction in text
     assert ("vdpbf16ps" in text) == (instruction == "vdpbf16ps")
 
@@ -59,7 +59,7 @@ def test_other_machines(precision: str) -> None:
 )
 def test_dot_products_of_arm(cpu: str, instruction: str | None) -> None:
     options = Options(name="net", precision="int8", target="aarch64-linux-gnu", cpu=cpu)
-    text = str(text_of(product(drawn(131, 70)), None, options, "asm"))
+    text = text_of(product(drawn(131, 70)), None, options, "asm")
     assert set(re.findall(r"\bu?sdot\b", text)) == ({instruction} if instruction else set())
 
 

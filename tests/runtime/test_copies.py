@@ -16,6 +16,7 @@ import rnncc_runtime
 from rnncc_runtime import LoadError, Model, TrainableModel
 
 import rnncc
+from rnncc.codegen.targets import resolve
 from rnncc.driver.loading import load_again
 from tests.golden import Arrays
 from tests.training.models import assert_same_bits
@@ -129,6 +130,6 @@ def test_pickles_that_cannot_be_loaded(tmp_path: Path) -> None:
     _, (image, target) = made(tmp_path, True).__reduce__()
     with pytest.raises(LoadError):
         load_again(image[:-1], target)
-    other = rnncc.codegen.targets.resolve("aarch64-linux-gnu")
+    other = resolve("aarch64-linux-gnu")
     with pytest.raises(LoadError, match="does not run on this machine"):
         load_again(image, other)

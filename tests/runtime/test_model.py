@@ -96,6 +96,19 @@ def _read_only_inputs() -> Arrays:
     return {name: _read_only(array) for name, array in inputs().items()}
 
 
+def test_memory_by_its_address(model: Model) -> None:
+    """Beside calls on arrays, of the same and of other sizes."""
+    for t, n in [(4, 2), (4, 2), (6, 3), (4, 2)]:
+        given, expected = inputs(t, n), model.run(inputs(t, n))
+        arrays = [*given.values(), *(np.zeros_like(y) for y in expected.values())]
+        model.run_at(arrays, [array.ctypes.data for array in arrays])
+        for ours, y in zip(arrays[2:], expected.values(), strict=True):
+            np.testing.assert_array_equal(ours, y)
+    arrays = [*inputs(4, 2).values(), *model.run(inputs(4, 3)).values()]
+    with pytest.raises(ArrayError, match="N"):
+        model.run_at(arrays, [array.ctypes.data for array in arrays])
+
+
 def test_pointers_left_half_written_are_written_anew() -> None:
     slots = [ArraySlot(name, i, np.dtype(np.float32), (1,)) for i, name in enumerate("xy")]
     call = Prepared(slots[:1], slots[1:], (1, 2), [])

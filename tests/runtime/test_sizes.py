@@ -103,5 +103,5 @@ def test_zero_is_a_size() -> None:
 )
 def test_wrong_shapes(given: list[object], message: str) -> None:
     with pytest.raises(ArrayError) as caught:
-        solve(given, ["T"])  # pyright: ignore[reportArgumentType]
+        solve(given, ["T"])  # type: ignore[bad-argument-type]
     assert str(caught.value) == message

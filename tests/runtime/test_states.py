@@ -98,7 +98,7 @@ def test_other_kinds_of_bytes(model: Any) -> None:
     sequence = started(model())
     before = sequence.state
     for content in (bytearray(before), memoryview(before), memoryview(before).cast("b")):
-        sequence.state = content  # pyright: ignore[reportAttributeAccessIssue]
+        sequence.state = content  # type: ignore[bad-argument-type]
         assert sequence.state == before
 
 

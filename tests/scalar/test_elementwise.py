@@ -19,6 +19,7 @@ from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from rnncc.options import Options
 from rnncc.packaging.elf import Elf
 from rnncc.scalar import Scalar
 from rnncc.universe import UNIVERSE
@@ -85,7 +86,7 @@ def test_code(function: Callable[..., float], cpu: str | None) -> None:
     """Each length of vector, and each bit of it whatever stands beside it."""
     made = scalar(function)
     target, rng = resolve_target(None, cpu), np.random.default_rng(0)
-    b = Bare(lower(net(made), rnncc.options.Options(cpu=cpu)), target)
+    b = Bare(lower(net(made), Options(cpu=cpu)), target)
     inputs = {f"x{i}": rng.uniform(-3, 3, (7, 5)).astype(np.float32) for i in range(made.count)}
     for end in (True, False):
         with guards(end=end) as memory:
@@ -152,7 +153,7 @@ def test_a_library_needs_libc_alone(tmp_path: Path) -> None:
 
 def test_code_for_another_machine() -> None:
     made = scalar(piecewise)
-    text = text_of(net(made), None, rnncc.options.Options(target=ARM), "asm")
+    text = text_of(net(made), None, Options(target=ARM), "asm")
     assert isinstance(text, str)
     assert "expf" not in text
     assert ".4s" in text
@@ -166,7 +167,7 @@ def sinh(x: float) -> float:
 
 
 def local(x: float) -> float:
-    return x + unknown  # noqa: F821 # pyright: ignore[reportUndefinedVariable]
+    return x + unknown  # noqa: F821 # type: ignore[unknown-name]
 
 
 def raises(x: float) -> float:

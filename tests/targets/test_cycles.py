@@ -52,7 +52,7 @@ def executed(net: Any, init: Any, **options: Any) -> int:
     for name, spec in model.inputs.items():
         shape = [1 if size.symbols else size.evaluate({}) for size in spec.sizes]
         arrays[name] = np.full(shape, 9 if spec.dtype.kind == "i" else 0.5, spec.dtype)
-    timed = {n for n, spec in model.inputs.items() if "T" in {str(s.text) for s in spec.sizes}}
+    timed = {n for n, spec in model.inputs.items() if "T" in {s.text for s in spec.sizes}}
     begin = {name: array for name, array in arrays.items() if name not in timed}
     stream = model.stream(inputs=begin) if begin else model.stream(batch=1)
     stream.step({name: arrays[name] for name in timed})

@@ -109,7 +109,7 @@ def test_streams(case: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None
     model, inputs = on_target(case, name), inputs_of(case)
     assert isinstance(model, Model)
     whole = model.run(inputs)
-    timed = {n for n, spec in model.inputs.items() if "T" in {str(s.text) for s in spec.sizes}}
+    timed = {n for n, spec in model.inputs.items() if "T" in {s.text for s in spec.sizes}}
     stream = model.stream(inputs={n: a for n, a in inputs.items() if n not in timed})
     for first, last in ((0, 1), (1, 3), (3, 5)):
         piece = stream.step({n: inputs[n][first:last] for n in timed})

@@ -1,7 +1,6 @@
 """Cells that branch on a tensor's value, each in another way that Python has."""
 
 # ruff: noqa: SIM108
-# pyright: reportPossiblyUnboundVariable=false, reportCallIssue=false
 from __future__ import annotations
 
 import itertools
@@ -231,7 +230,7 @@ def augmented(x, h):
     y = x * 2
     if x.sum() > 0:
         y = y + 0
-        h = h + y
+        h = h + y  # type: ignore[unbound-name]
     h = h * 1
     h *= 0.5
     return y, h
@@ -288,7 +287,7 @@ def reads_what_a_loop_made(x, h):
         h = torch.tanh(p - 0.1)
         if p.mean() > 0.6:
             break
-    return h, p
+    return h, p  # type: ignore[unbound-name]
 
 
 def computes_with_a_number(x, h):
@@ -459,7 +458,7 @@ def tensor_or_none(x, h):
 def unbound(x, h):
     if x.sum() > 0:
         y = x
-    return y, h * x
+    return y, h * x  # type: ignore[unbound-name]
 
 
 def stale(x, h):
@@ -469,7 +468,7 @@ def stale(x, h):
         if h.sum() > 0:
             y = x
         if k > 0:
-            h = h + y
+            h = h + y  # type: ignore[unbound-name]
     return h, h * x
 
 
@@ -489,7 +488,7 @@ def read_by_a_function(x, h):
     if x.sum() > 0:
         h = h + 1
         y = double()
-    return y, h * x
+    return y, h * x  # type: ignore[unbound-name]
 
 
 def counts_in_a_function(x, h):
@@ -518,7 +517,7 @@ def read_by_another_name(x, h):
     if x.sum() > 0:
         KEPT.held = x
         y = other.held * 2
-    return y, h * x
+    return y, h * x  # type: ignore[unbound-name]
 
 
 def is_true(x, h):

@@ -1,6 +1,5 @@
 """Cells whose branches and loops on a tensor's value change in place what was made before."""
 
-# pyright: reportPossiblyUnboundVariable=false
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -332,7 +332,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "of each other": lambda x: Reversal.apply(Clipped.apply(FastSigmoid.apply(x) + x, 0.2), 0.5),
     "of a list": lambda x: torch.cat([Clipped.apply(part, 0.1) for part in x.split(2, -1)], -1),
     "telling": telling,
-    "allowed in graphs": lambda x: allowed.apply(x),
+    "allowed in graphs": lambda x: allowed.apply(x),  # type: ignore[missing-attribute]
     "composite": lambda x: torch.ops.rnncc_functions.composite(x),
     "overridden": lambda x: torch.ops.rnncc_functions.overridden(x),
 }

@@ -1,6 +1,5 @@
 """Cells with loops that end by a tensor's value, each written in another way."""
 
-# pyright: reportPossiblyUnboundVariable=false
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -94,7 +93,7 @@ def within(x, h):
 
 
 def of_nests(x, h):
-    state = {"h": h, "c": (x, 0)}
+    state: dict[str, Any] = {"h": h, "c": (x, 0)}
     while state["h"].sum() > 0:
         state = {"h": state["h"] - 1, "c": (state["c"][0] * 0.5, state["c"][1] + 1)}
     return state["c"][0] * state["c"][1], torch.tanh(state["h"])

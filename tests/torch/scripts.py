@@ -1,4 +1,3 @@
-# pyright: basic, reportPrivateImportUsage=false
 """Modules as people write them for `torch.jit.script`."""
 
 from __future__ import annotations
@@ -201,10 +200,10 @@ class Shadowing(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.half, self.type = 2, 1.5  # pyright: ignore
+        self.half, self.type = 2, 1.5  # type: ignore[bad-override]
 
     def forward(self, x: Tensor) -> Tensor:
-        return x[..., : self.half] * self.type  # pyright: ignore
+        return x[..., : self.half] * self.type  # type: ignore[bad-override]
 
 
 class Guarded(nn.Module):

@@ -83,7 +83,7 @@ def test_sizes_decided_otherwise_are_refused(
 
 
 class Scripted(torch.nn.Module):
-    def forward(self, x: torch.Tensor) -> torch.Tensor:  # pyright: ignore
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x * 2 if x.shape[0] > 1 else x * 3
 
 

@@ -65,7 +65,8 @@ class Hidden(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cell, self.parts = nn.LSTMCell(4, 4), [torch.zeros(3, 4), "name"]
+        self.cell = nn.LSTMCell(4, 4)
+        self.parts: list[Any] = [torch.zeros(3, 4), "name"]
         self.clear()
 
     def clear(self) -> None:

@@ -23,8 +23,9 @@ def small(case: Case) -> Case:
     def shrunk(shapes: Shapes) -> Shapes:
         return {n: tuple(SMALLER.get(size, size) for size in dims) for n, dims in shapes.items()}
 
-    parts = {name: shrunk(getattr(case, name)) for name in ("rows", "state", "params")}
-    return replace(case, **parts)
+    return replace(
+        case, rows=shrunk(case.rows), state=shrunk(case.state), params=shrunk(case.params)
+    )
 
 
 @pytest.mark.parametrize("train", [False, True], ids=["forward", "gradients"])

@@ -171,7 +171,7 @@ OPERATORS: dict[str, Operator] = {
         x.detach() // y.detach() + torch.div(x, y, rounding_mode="trunc") + (n - 3) // 2
     ),
     "some and all": lambda x, y, n: (x > 1).any() | (x > -9).all(1, keepdim=True) & (n > 0).any(0),
-    "no numbers": lambda x, y, n: (x / 0 * (n > 2)).isnan() | (x / 0).isinf() | x.isfinite(),
+    "no numbers": lambda x, y, n: (x / 0.0 * (n > 2)).isnan() | (x / 0.0).isinf() | x.isfinite(),
     "numbers for none": lambda x, y, n: (x / (n > 2)).detach().nan_to_num(1.0, 2.0, 3.0),
     "deviation": lambda x, y, n: x.std(1, keepdim=True) * y + x.std(),
     "running products": lambda x, y, n: x.cumprod(1) + n.cumprod(0) + x.logcumsumexp(0),

@@ -1,4 +1,3 @@
-# pyright: basic, reportPrivateImportUsage=false
 """What compiled modules read of Python's objects is what is there at each call."""
 
 from __future__ import annotations
@@ -149,10 +148,10 @@ def with_another(net: Any, x: Any, k: Any = (2.0,)) -> Any:
 
 
 def with_attribute(net: Any, x: Any) -> Any:
-    return x * with_attribute.k  # pyright: ignore
+    return x * with_attribute.k  # type: ignore[missing-attribute]
 
 
-with_attribute.k = 2.0  # pyright: ignore
+with_attribute.k = 2.0  # type: ignore[missing-attribute]
 
 
 def in_with(net: Any, x: Any) -> Any:

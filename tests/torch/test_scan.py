@@ -35,6 +35,7 @@ from tests.torch.tensor_memory import nothing_is_copied, tapes_go_with_the_graph
 rt: Any = pytest.importorskip("rnncc.torch")
 codes: Any = pytest.importorskip("rnncc.torch.codes")
 trace: Any = pytest.importorskip("rnncc.frontends.torch.trace")
+tracing: Any = pytest.importorskip("rnncc.torch.tracing")
 checkpoint: Any = torch.utils.checkpoint.checkpoint
 pytestmark = pytest.mark.peers
 
@@ -585,6 +586,40 @@ def test_unread_rows_of_other_types() -> None:
 
     for xs in (torch.zeros(3, 2), torch.zeros(2, 5), torch.zeros(4, 2, dtype=torch.int64)):
         assert rt.scan(cell, xs, torch.zeros(2))[1].tolist() == [len(xs)] * 2
+
+
+def test_settings_are_changed_to_read_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What PyTorch is while it reads a cell, it is not in calls that read nothing."""
+    entered, contexts = list[int](), tracing._contexts
+
+    def counted() -> Any:
+        entered.append(1)
+        return contexts()
+
+    monkeypatch.setattr(tracing, "_contexts", counted)
+
+    def cell(x: Any, h: Any) -> Any:
+        return x * scale, h + x
+
+    scale, start = 2.0, torch.zeros(3)
+    for scale, times in [(2.0, 1), (2.0, 1), (3.0, 2), (3.0, 2)]:
+        ys, _ = rt.scan(cell, torch.ones(2, 3), start)
+        assert ys.tolist() == [[scale] * 3] * 2
+        assert len(entered) == times
+
+
+def test_sizes_of_unread_rows() -> None:
+    """They do not count: the product of all is more than a call may have."""
+    xs, start = [torch.randn(3, 2, 16, 16, requires_grad=True) for _ in range(6)], torch.zeros(2)
+
+    def cell(rows: Any, h: Any) -> Any:
+        h = h + rows[3].sum((1, 2))
+        return h, h
+
+    ys, _ = rt.scan(cell, xs, start)
+    torch.testing.assert_close(ys, xs[3].sum((2, 3)).cumsum(0), **CLOSE)
+    ys.sum().backward()
+    assert [x.grad is None for x in xs] == [i != 3 for i in range(6)]
 
 
 def test_changes_within_a_step() -> None:

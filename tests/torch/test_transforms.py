@@ -124,7 +124,7 @@ def meta_trained(run: Any, cell: Any, xs: Any, h: Any) -> list[float]:
     optimiser, losses = torch.optim.SGD(cell.parameters(), 0.05), list[float]()
     names = [name for name, _ in cell.named_parameters()]
     for _ in range(4):
-        total = 0.0
+        total: Any = 0.0
         for task in (-1.0, 1.0):
             ys, _ = run(cell, xs * task, h)
             inner = (ys - task).square().mean()

@@ -41,7 +41,7 @@ def interpreted(case: Path) -> Program:
 
 def draw(case: Path, size: tuple[int, int, int]) -> tuple[dict[str, int], Arrays, Arrays]:
     """Sizes, inputs, and the gradients of a loss by the outputs."""
-    sizes = dict(zip("TNS", size, strict=True))
+    sizes: dict[str, int] = dict(zip("TNS", size, strict=True))
     drawn = random_inputs(interpreted(case), sizes)
     weights = {n.removeprefix("grad:"): a for n, a in drawn.items() if n.startswith("grad:")}
     return sizes, drawn, weights

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import rnncc
 from rnncc.errors import CompileError
+from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
@@ -60,7 +61,7 @@ def test_golden_nets(case: Path, chunks: tuple[int, ...]) -> None:
             _, grads = run_guarded(model, drawn, weights, sizes, memory)
         check_close(arrays_of(case, "grad:"), grads)
     for size in SIZES:
-        sizes = dict(zip("TNS", size, strict=True))
+        sizes = dict[str, int](zip("TNS", size, strict=True))
         drawn = random_inputs(program, sizes)
         weights = {n.removeprefix("grad:"): a for n, a in drawn.items() if n.startswith("grad:")}
         with guards(end=True) as memory:
@@ -157,7 +158,7 @@ def test_random_programs_keep_their_bits(program: Program, chunks: tuple[int, ..
 def test_nothing_but_the_carry_is_kept() -> None:
     """Of two layers that run over time together; and all that a run needs is in the run."""
     case = GOLDEN / "caffe2" / "lstm_two_layers"
-    program = rnncc.frontends.caffe2.import_net(case / "net.pb", case / "init.pb")
+    program = import_net(case / "net.pb", case / "init.pb")
     _, cut = phases_of(program, (4, 2))
     saved = [cut.backward.net.inputs[name] for name in cut.saved]
     assert sorted(str(dims_of(v)[0]) for v in saved) == ["T/4"] * 4
@@ -192,7 +193,7 @@ def test_what_joins_two_directions_is_computed_outside_of_the_runs_of_either() -
 def test_planned_memory(name: str) -> None:
     """Kernels over poisoned memory at the planned offsets, and hardly more than lives at once."""
     case = GOLDEN / "caffe2" / name
-    program = rnncc.frontends.caffe2.import_net(case / "net.pb", case / "init.pb")
+    program = import_net(case / "net.pb", case / "init.pb")
     both = with_gradients(program.copy(), list(program.net.outputs))
     held = dict(program.arrays)
     whole, cut = phases_of(program, (4, 2))

@@ -60,7 +60,7 @@ def imported(case: Path) -> Program:
 @cache
 def trainable(case: Path, recompute: str = "auto") -> TrainableModel:
     wanted = list(loss_of(case))
-    options = {**options_of(case), "train": True, "recompute": recompute}
+    options: dict[str, Any] = {**options_of(case), "train": True, "recompute": recompute}
     return rnncc.compile(case / "net.pb", case / "init.pb", outputs_with_grads=wanted, **options)
 
 
@@ -161,7 +161,7 @@ def trained(case: Path, recompute: str, end: bool) -> tuple[Arrays, Arrays]:
 @each_kind
 def test_libraries_give_the_same_bits(case: Path, tmp_path: Path) -> None:
     net = (case / "net.pb", case / "init.pb")
-    options = {**options_of(case), "out": tmp_path, "products": ("so",)}
+    options: dict[str, Any] = {**options_of(case), "out": tmp_path, "products": ("so",)}
     made = rnncc.build(*net, name="run", **options)
     assert made.library is not None
     check_outputs(case, rnncc_runtime.load(made.library).run(inputs_of(case)))
@@ -217,7 +217,12 @@ def test_checkpoints_change_no_bit(case: Path, chunks: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("case", LOOPS, ids=lambda path: path.name)
 def test_a_budget(case: Path) -> None:
-    options = {**options_of(case), "max_iterations": 2000, "train": True, "plan_for": (1, 1)}
+    options: dict[str, Any] = {
+        **options_of(case),
+        "max_iterations": 2000,
+        "train": True,
+        "plan_for": (1, 1),
+    }
     net = (case / "net.pb", case / "init.pb")
     free = rnncc.compile(*net, **options)
     _, tape = free.forward(inputs_of(case))
@@ -240,7 +245,7 @@ TRAIN = [case for case in CONTROL_KINDS if (case / "train.pb").exists()]
 def test_nets_with_their_own_gradients(case: Path) -> None:
     """One program, as machine code; tests/frontends interprets those of all nets."""
     known = arrays_of(case, "in:")
-    options = {**options_of(case), "max_iterations": TURNS}
+    options: dict[str, Any] = {**options_of(case), "max_iterations": TURNS}
     program = import_net(case / "train.pb", case / "init.pb", **options)
     drawn = random_inputs(program, {"T": 1, "N": 1})
     given = {name: known.get(name, drawn[name]) for name in program.net.inputs}

@@ -246,12 +246,14 @@ def squares_of_sines(names: Sequence[str]) -> Program:
 )
 def test_names_of_added_ports_are_free(names: list[str], budget: int | None) -> None:
     """Blobs may be called as added ports are, with checkpoints too; the bits are the same."""
-    given = {} if budget is None else {"memory_budget": budget, "plan_for": {"T": 200, "N": 2}}
+    options: dict[str, Any] = {}
+    if budget is not None:
+        options = {"memory_budget": budget, "plan_for": {"T": 200, "N": 2}}
     rng = np.random.default_rng(1)
     x, h0 = (rng.standard_normal(shape).astype(np.float32) for shape in [(200, 2, 3), (2, 3)])
     found = list[list[Any]]()
     for those in (NAMES, names):
-        model = rnncc.compile(squares_of_sines(those), train=True, **given)
+        model = rnncc.compile(squares_of_sines(those), train=True, **options)
         outputs, tape = model.forward(dict(zip((those[0], those[2]), (x, h0), strict=True)))
         grads = model.backward(tape, {those[4]: x})
         assert (list(outputs), set(grads)) == (those[3:], set(those[:3]))

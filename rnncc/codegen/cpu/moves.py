@@ -14,16 +14,18 @@ from rnncc.kern.moves import Gather, IndexedMove, Pack, Reverse, Scatter
 
 Pair = tuple[Value, Value]
 RUN = 32
-"""Rows of weights that are packed at a time, for all panels: each is a page or more apart."""
+"""Rows of weights that are packed at a time, for all panels: each is a page or more apart. Where a
+unit's weights are neighbours, a panel is packed whole instead, so that each page is met once."""
 AHEAD = 128
 """Bytes of a row that are fetched ahead into the second-level cache: processors do not look ahead
-along rows so far apart. The next `RUN` elements, or the next panels, read them."""
+along rows so far apart. The next panels read them."""
 
 
 def emit_pack(emit: CpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
     """Copy weights into the order in which a product reads them."""
     b, depth = emit.b, op.depth.data
     full, width = divmod(op.units.data, op.panel.data)
+    at_once = max(depth, 1) if all(access.strides[1] == 1 for access in op.in_accesses) else RUN
     slots, panel = len(ins), op.panel.data
 
     def copy(number: Value, wide: int, k: Value, rows: int) -> None:
@@ -51,12 +53,12 @@ def emit_pack(emit: CpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None
         emit.shared(I64(full), iteration, last=last if width else None)
 
     def iteration(i: Value, carried: list[Value]) -> list[Value]:
-        run(b.mul(i, I64(RUN)), RUN)
+        run(b.mul(i, I64(at_once)), at_once)
         return []
 
-    emit.loop(I64(depth // RUN), iteration)
-    if depth % RUN:
-        run(I64(depth - depth % RUN), depth % RUN)
+    emit.loop(I64(depth // at_once), iteration)
+    if depth % at_once:
+        run(I64(depth - depth % at_once), depth % at_once)
 
 
 def emit_reverse(
@@ -217,7 +219,8 @@ class _MatrixCopy:
             self._blocks((rows, wide), (1, self.lanes), self._vector)
             self._blocks((rows, columns - wide), (1, 1), self._element, (0, wide))
         elif _is_one(self.down):
-            self._blocks((high, wide), (self.lanes, self.lanes), self._square)
+            # Down the columns, which lie densely, then on to the next ones.
+            self._blocks((wide, high), (self.lanes, self.lanes), lambda i, j: self._square(j, i))
             self._blocks((rows - high, columns), (1, 1), self._element, (high, 0))
             self._blocks((high, columns - wide), (1, 1), self._element, (0, wide))
         else:
@@ -239,10 +242,10 @@ class _MatrixCopy:
 
         self.emit.nest([I64(n // size) for n, size in zip(sizes, block, strict=True)], one)
 
-    def _fetch(self, row: Value, column: Value) -> None:
-        """What lies behind an element of the source comes nearer."""
+    def _fetch(self, row: Value, column: Value, ahead: int, level: int) -> None:
+        """What lies some bytes behind an element of the source comes nearer."""
         if not self.emit.target.compact:
-            self.emit.fetch(self._at(row, column), I64(AHEAD), 2)
+            self.emit.fetch(self._at(row, column), I64(ahead), level)
 
     def _at(self, row: Value, column: Value) -> Pointer:
         b = self.emit.b
@@ -259,13 +262,13 @@ class _MatrixCopy:
 
     def _vector(self, row: Value, column: Value) -> None:
         value = self.emit.load(self._at(row, column), self.lanes)
-        self._fetch(row, column)
+        self._fetch(row, column, AHEAD, 2)
         self.emit.store(value, self._to(row, column), self.lanes)
 
     def _square(self, row: Value, column: Value) -> None:
         emit, lanes = self.emit, self.lanes
-        for j in range(lanes):
-            self._fetch(row, emit.b.add(column, I64(j)))
+        for j in range(lanes, 2 * lanes):  # those of the next block
+            self._fetch(row, emit.b.add(column, I64(j)), 0, 1)
         for i, value in enumerate(turned(emit, self._at(row, column), self.right, lanes)):
             emit.store(value, self._to(emit.b.add(row, I64(i)), column), lanes)
 

@@ -92,8 +92,8 @@ def array(values: Iterable[float], dtype: str) -> list[str]:
 
 
 def mentions(lines: Sequence[str], name: str) -> bool:
-    """Whether code speaks of a name."""
-    word = re.compile(rf"\b{re.escape(name)}\b")
+    """Whether code reads or writes what has a name; a member of a struct may have the same."""
+    word = re.compile(rf"(?<!->)(?<!\.)\b{re.escape(name)}\b")
     return any(word.search(line) for line in lines)
 
 

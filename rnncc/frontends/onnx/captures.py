@@ -116,12 +116,18 @@ class Captures:
             inner.seed = seed if iteration is None else seed_within(b, seed, iteration)
         inner.steps.update({step: next(waiting) for step in self._steps})
         for name, value in self._values.items():
-            held = (
-                t if _stays_known(t) else Value.computed(next(waiting)) for t in value.tensors()
-            )
-            inner.names[name] = value.holding(list(held))
+            held = [t if _stays_known(t) else self._held(t, next(waiting)) for t in value.tensors()]
+            inner.names[name] = value.holding(held)
         self._scope.model.captured.update(zip(consts, self.consts, strict=True))
         return inner
+
+    def _held(self, value: Value, const: SSAValue) -> Value:
+        """The const that a value is inside; operators that need a constant's numbers find them."""
+        constants = self._scope.model.constants
+        numbers = constants.get(value.made) if value.made is not None else value.known
+        if numbers is not None:
+            constants[const] = numbers
+        return Value.computed(const)
 
 
 def _stays_known(value: Value) -> bool:

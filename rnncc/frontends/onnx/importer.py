@@ -29,6 +29,7 @@ from rnncc.frontends.onnx.partial_pairs import build_counted
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.table import OPERATORS
+from rnncc.frontends.onnx.unread import CONTRIBUTED
 from rnncc.frontends.onnx.values import Array, Value, name_of
 from rnncc.frontends.shapes import Sizes, parse_shape
 from rnncc.ir.builder import Builder
@@ -102,7 +103,8 @@ def read_model(
     file = called(source, "<model>")
     _check_outputs(message.graph, file)
     own = functions_of(message, file)
-    opsets, tensors = opsets_of(message), Tensors(source)
+    # ONNX Runtime's own tools write its operators, of one version, without importing their domain
+    opsets, tensors = {CONTRIBUTED: 1, **opsets_of(message)}, Tensors(source)
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     size = message.ByteSize()
 

@@ -47,6 +47,7 @@ class ModelContext:
         taken: names of parameters and inputs.
         inputs: what the model's inputs were built as -> name.
         captured: what stands in a block for a value of the graph around -> that value.
+        constants: what stands in a block for a constant of a graph around -> its numbers.
         levels: quantised values -> their numbers as floats.
         dequantised: floats -> the inputs of the node that they are from, and its axis.
         weights: constants -> the same without denormal numbers.
@@ -89,6 +90,7 @@ class ModelContext:
     taken: set[str] = field(default_factory=set[str])
     inputs: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    constants: dict[SSAValue, Array] = field(default_factory=dict[SSAValue, Array])
     trip_counts: dict[str, Dim] = field(default_factory=dict[str, Dim])
     waiting: list[tuple[int, Dim]] | None = None
     bounds: dict[Dim, None] = field(default_factory=dict[Dim, None])

@@ -197,9 +197,12 @@ class Node:
 
     def known(self, index: int) -> Array:
         """The numbers of an input, sizes that are open among them."""
-        value = self._tensor(index)
+        value, model = self._tensor(index), self.scope.model
+        constant = None if value.made is None else model.constants.get(value.made)
+        if constant is not None:
+            return constant
         if value.known is None or value.varying:
-            inputs = self.scope.model.inputs_behind(value)
+            inputs = model.inputs_behind(value)
             what = f"{self._shown(index)} is computed by the model, and must be known"
             raise NeedsValue(
                 self.location, what, "it decides the shape or form of the result", inputs

@@ -88,7 +88,7 @@ def elements_of(b: Builder, vector: SSAValue) -> list[Dim | SSAValue]:
         return [Dim.of(int(number)) for number in op.array()]
     if isinstance(op, Fill):
         return [Dim.of(int(op.value.value.data))] * int(size)
-    if isinstance(op, Slice) and isinstance(op.x.owner, Concat):
+    if isinstance(op, Slice) and isinstance(op.x.owner, Concat) and dims_of(op.x)[0].is_static:
         start = int(get_dim(op.start))
         return elements_of(b, op.x)[start : start + int(size)]
     if isinstance(op, Select) and _compares(op.condition.owner):
@@ -139,6 +139,8 @@ def formulas_of(b: Builder, part: SSAValue) -> list[Dim] | None:
         whole = whole.owner.x
     sizes = dims_of(part)
     if dtype_of(part) != "i64" or len(sizes) > 1 or not isinstance(whole.owner, Concat):
+        return None
+    if not all(size.is_static for size in sizes):
         return None
     elements = elements_of(b, part) if sizes and sizes != (1,) else [part]
     formulas = [e if isinstance(e, Dim) else formula_of(e) for e in elements]

@@ -46,6 +46,12 @@ class Places:
         which has as many. All sizes of the others would count in what a call may have."""
         return [i for i, at in enumerate(self.rows) if at is not None] or [0]
 
+    @cached_property
+    def unread(self) -> tuple[list[int], list[int]]:
+        """The numbers of the xs that the loop takes unread, and of the states that are not read."""
+        rows = [i for i in self.taken if self.rows[i] is None]
+        return rows, [i for i, at in enumerate(self.states) if at is None]
+
 
 @record
 class CellStep:

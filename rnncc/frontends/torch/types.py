@@ -19,6 +19,7 @@ DTYPES = {
     torch.bool: "i1",
 }
 """Element types."""
+TORCH_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 NARROW = {
     torch.bfloat16: "bf16",
     torch.float16: "f16",

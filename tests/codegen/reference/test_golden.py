@@ -48,7 +48,7 @@ def test_results(case: Path, tmp_path: Path) -> None:
     for name, want in arrays_of(case, "out:").items():
         np.testing.assert_allclose(got[name], want, 1e-5, 1e-5, err_msg=name)
     for size in SIZES:
-        sizes = dict(zip("TNS", size, strict=True))
+        sizes: dict[str, int] = dict(zip("TNS", size, strict=True))
         inputs = random_inputs(program, sizes)
         want = run(program, inputs, sizes=sizes)
         got = model.run(inputs)
@@ -83,7 +83,7 @@ def test_control(case: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", cases([c for c in CONTROL if not stage(c)]))
 def test_control_gradients(case: Path, tmp_path: Path) -> None:
     weights, inputs = arrays_of(case, "weight:"), inputs_of(case)
-    options = {"shapes": shapes_of(inputs), "max_iterations": LIMIT}
+    options: dict[str, Any] = {"shapes": shapes_of(inputs), "max_iterations": LIMIT}
     options |= {"outputs_with_grads": list(weights)}
     if not weights:
         pytest.skip("nothing has a gradient")

@@ -1,4 +1,3 @@
-# pyright: basic, reportMissingImports=false
 """Random nets of Caffe2's `rnn_cell` as the real Caffe2 runs them: writes
 tests/data/caffe2_cells.npz.
 
@@ -41,7 +40,7 @@ class Drawn:
         return self.random.rand() < probability
 
     def width(self) -> int:
-        return int(self.random.randint(1, 7))
+        return self.random.randint(1, 7)
 
     def pick(self, choices: Any) -> Any:
         return list(choices)[self.random.randint(len(choices))]
@@ -138,7 +137,7 @@ class Drawn:
         if len(self.kinds) == 1:
             places.update(i for i in range(2 * len(states)) if self.chance(0.25))
             if self.chance(0.25):
-                top = rnn_cell.UnrolledCell(top, int(self.steps))
+                top = rnn_cell.UnrolledCell(top, self.steps)
                 self.kinds.append("unrolled")
         _, every = top.apply_over_sequence(
             model=self.model,

@@ -1,4 +1,3 @@
-# pyright: basic, reportMissingImports=false
 """Caffe2's own models as the real Caffe2 runs them: writes tests/data/caffe2_models.npz.
 
 Run as real_operators.py, with networkx installed beside. Of each model the net, its inputs, its
@@ -94,7 +93,7 @@ def translators(name: str, params: dict[str, Any]) -> Iterator[tuple[str, dict[s
     from caffe2.python.models.seq2seq.train import Seq2SeqModelCaffe2
     from caffe2.python.models.seq2seq.translate import Seq2SeqModelCaffe2EnsembleDecoder
 
-    training = dict(params, batch_size=2, optimizer_params={"learning_rate": 0.1})
+    training: dict[str, Any] = dict(params, batch_size=2, optimizer_params={"learning_rate": 0.1})
     training["max_gradient_norm"] = 1.0
     workspace.ResetWorkspace()
     trained = Seq2SeqModelCaffe2(training, WORDS, WORDS, 0)

@@ -1,4 +1,3 @@
-# pyright: basic, reportMissingImports=false
 """Random recurrent nets as the real Caffe2 runs them: writes tests/data/caffe2_nets.npz.
 
 Set up as real_operators.py says; `--count` and `--out` for other files, `--seed` for other nets.

@@ -1,4 +1,3 @@
-# pyright: basic, reportMissingImports=false
 """Single operators as the real Caffe2 runs them: writes tests/data/caffe2_operators.npz.
 
     python3.9 -m venv caffe2 && caffe2/bin/pip install torch==1.10.2 numpy==1.22.4 \

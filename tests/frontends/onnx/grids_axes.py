@@ -218,7 +218,7 @@ def _fourier() -> Iterator[Case]:
         inputs = {**inputs, "a": np.array(axis)}
         yield Case("DFT", inputs, kind, [*fixed, "a"], opset=20)
     for step, length, window, onesided in product((1, 2, 3), (None, 3, 4), (False, True), (0, 1)):
-        inputs = {"x": floats(2, 9, 1), "s": np.array(step)}
+        inputs: dict[str, Any] = {"x": floats(2, 9, 1), "s": np.array(step)}
         inputs["w"] = floats(length or 4) if window else None
         inputs["l"] = None if length is None else np.array(length)
         fixed = ["s", *(["l"] if length else [])]

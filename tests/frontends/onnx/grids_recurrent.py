@@ -41,7 +41,7 @@ def _grid(op: str, special: list[dict[str, Any]]) -> Callable[[], Iterator[Case]
             (False, True),
             special,
         ):
-            attributes = {"hidden_size": H, "direction": direction, **more}
+            attributes: dict[str, Any] = {"hidden_size": H, "direction": direction, **more}
             peepholes = attributes.pop("peepholes", False)
             if clip is not None:
                 attributes["clip"] = clip

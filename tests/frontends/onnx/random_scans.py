@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.frontends.onnx.models import Arrays, graph, info, model, node
 
-ROWS = ((), (3,), (2, 3))
+ROWS: tuple[tuple[int, ...], ...] = ((), (3,), (2, 3))
 """Shapes of a row and of a state."""
 STATE_STEPS, OUTPUTS = ("Tanh", "Sigmoid"), ("Sin", "Neg", "Tanh")
 

@@ -10,7 +10,7 @@ from rnncc_runtime import RunError
 
 import rnncc
 from rnncc.errors import CompileError
-from tests.frontends.onnx.models import assert_close, by_onnxruntime, info, model, node
+from tests.frontends.onnx.models import assert_close, by_onnxruntime, info, interpreted, model, node
 
 TABLE = np.arange(24, dtype=np.float32).reshape(12, 2)
 AXES: dict[str, Any] = {"zero": np.array([0]), "one": np.array(1), "four": np.array([4])}
@@ -97,3 +97,15 @@ def test_rows_that_are_not_there(at: int) -> None:
 def test_unknown_number() -> None:
     with pytest.raises(CompileError, match="must be known"):
         rnncc.compile(apart())
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("bounds", [(1, 2**31 - 1), (-3, -1)])
+def test_part_of_integers_of_open_number(bounds: tuple[int, int]) -> None:
+    """As the ends of EmbeddingBag's bags: where they begin, without the first, then their total."""
+    nodes = [node("Shape", "x", "n"), node("Concat", "x n", "all", axis=0)]
+    nodes.append(node("Slice", "all start end", "y"))
+    constants = dict(zip(("start", "end"), map(_at, bounds), strict=True))
+    made = model(nodes, [info("x", ["N"], "i64")], [info("y", None, "i64")], constants)
+    arrays = {"x": np.arange(5)}
+    assert_close(interpreted(made, arrays), by_onnxruntime(made, arrays))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -62,7 +62,7 @@ CASES: dict[str, tuple[Any, Arrays]] = {
             {"x": IMAGE, "w": TAPS, "b": random(6)},
             activation=name,
             pads=[1, 1],
-            **({"activation_params": parameters} if parameters else {}),
+            **cast(Any, {"activation_params": parameters} if parameters else {}),
         )
         for name, parameters in {
             "Relu": [],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -71,7 +73,11 @@ def test_short_sums_stay_floats() -> None:
 def test_pools_of_bytes(scale: float, again: bool) -> None:
     """The largest number is the largest float, but where the scale is negative."""
     rng, kind = np.random.default_rng(5), "i32" if scale > 0 else "f32"
-    constants = {"xs": np.float32(scale), "xz": np.uint8(120), "v": np.float32(0.01)}
+    constants: dict[str, Any] = {
+        "xs": np.float32(scale),
+        "xz": np.uint8(120),
+        "v": np.float32(0.01),
+    }
     constants["w"] = rng.integers(-128, 128, (UNITS, 32, 3)).astype(np.int8)
     nodes = [
         *NODES,

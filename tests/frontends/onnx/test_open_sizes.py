@@ -124,6 +124,19 @@ def test_reshape_of_pairs_of_steps() -> None:
         compiled.run({"x": np.ones((3, 5, 2), np.float32)})
 
 
+def test_reshape_to_sizes_of_another_input() -> None:
+    """A batch and its steps, which an exporter gave other names in each input: calls check them."""
+    nodes = [node("Reshape", "x rows", "all"), node("Shape", "act", "n")]
+    nodes += [node("Concat", "n rest", "s", axis=0), node("Reshape", "all s", "y")]
+    x, act = info("x", ["x_0", "x_1", 3]), info("act", ["act_0", "act_1"])
+    made = model(nodes, [x, act], [info("y", None)], {"rows": vector(-1, 3), "rest": vector(-1)})
+    compiled: Any = rnncc.compile(made)
+    inputs = {"x": np.arange(24, dtype=np.float32).reshape(2, 4, 3), "act": np.ones((2, 4), "f")}
+    np.testing.assert_array_equal(compiled.run(inputs)["y"], inputs["x"])
+    with pytest.raises(ModelError, match="would be -"):
+        compiled.run(inputs | {"act": np.ones((2, 3), np.float32)})
+
+
 def test_reshape_that_holds_for_some_sizes() -> None:
     """A size of the example in the shape: of longer sequences elements would be lost."""
     nodes = [node("Shape", "x", "n", start=1, end=2), node("Concat", "five n", "s", axis=0)]

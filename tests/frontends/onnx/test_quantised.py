@@ -12,7 +12,15 @@ import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.importer import import_model
 from tests.frontends.onnx import random_quantised
-from tests.frontends.onnx.models import assert_close, by_onnxruntime, info, interpreted, model, node
+from tests.frontends.onnx.models import (
+    assert_close,
+    by_onnxruntime,
+    graph,
+    info,
+    interpreted,
+    model,
+    node,
+)
 
 T, N, SIZE, H = 5, 3, 4, 6
 
@@ -201,6 +209,29 @@ def test_chosen_and_normalised_numbers() -> None:
         name: rng.integers(0, 255, shape).astype(np.uint8)
         for name, shape in (("x", (2, 3, 4)), ("y", (4,)))
     }
+    assert_close(interpreted(made, arrays), by_onnxruntime(made, arrays))
+
+
+@pytest.mark.peers
+def test_columns_of_blocks_in_a_loop_s_body() -> None:
+    """As ONNX Runtime's tools leave a cell: the blocks are those of the outer graph, and the domain
+    is not imported."""
+    attributes = {"domain": "com.microsoft", "K": 40, "N": 40, "bits": 4, "block_size": 16}
+    nodes = [node("MatMulNBits", "h w s", "p", **attributes), node("Add", "p x", "h2")]
+    nodes.append(node("Identity", "h2", "row"))
+    step = graph(nodes, [info("h", None), info("x", None)], [info("h2", None), info("row", None)])
+    rng = np.random.default_rng(0)
+    made = model(
+        [node("Scan", "h0 xs", "h ys", body=step, num_scan_inputs=1)],
+        [info("h0", [2, 40]), info("xs", ["T", 2, 40])],
+        [info("ys", None)],
+        {
+            "w": rng.integers(0, 255, (40, 3, 8)).astype(np.uint8),
+            "s": rng.uniform(0.01, 0.1, (40, 3)).astype(np.float32),
+        },
+    )
+    shapes = {"h0": (2, 40), "xs": (3, 2, 40)}
+    arrays = {n: rng.standard_normal(shape).astype(np.float32) for n, shape in shapes.items()}
     assert_close(interpreted(made, arrays), by_onnxruntime(made, arrays))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from math import gcd, prod
 
 import numpy as np
@@ -83,15 +84,30 @@ def _rounded_up(n: Node, old: tuple[Dim, ...], rest: Dim, requested: list[Dim]) 
 
     Not in a branch that may not be taken: calls would be refused for what they do not do.
     """
-    elements, number = product(old), gcd(*(factor for _, factor in rest.terms))
+    differ = _axes_that_differ(old, requested)
+    elements, number = _of_learnt_sizes(n, product(old), differ), gcd(*(f for _, f in rest.terms))
     sides = _side_of_maximum(elements, rest)
     sizes = rest.divide(number)
     parts = None if sizes is None else elements.divide(sizes)
     divides = number <= MOST_DIVISOR and not elements.is_static
     if sides or parts is None or not divides or n.scope.model.branches:
         what = f"cannot bring {shape_text(old)} into the shape {shape_text(requested)}"
-        raise n.error(what, differ=sides or _axes_that_differ(old, requested))
+        raise n.error(what, differ=sides or differ)
     return parts.over(number)
+
+
+def _of_learnt_sizes(n: Node, elements: Dim, differ: Sequence[tuple[Dim, Dim]]) -> Dim:
+    """A number of elements by the sizes that some of its factors were learnt to be."""
+    same = n.scope.model.known.same
+    for size, factor in differ:
+        rest = elements.divide(factor)
+        if rest is not None and ((size, factor) in same or (factor, size) in same):
+            elements = rest * size
+    return elements
+
+
+def _is_open(size: Dim) -> bool:
+    return not size.is_static
 
 
 def _side_of_maximum(elements: Dim, divisor: Dim) -> list[tuple[Dim, Dim]]:
@@ -104,9 +120,13 @@ def _side_of_maximum(elements: Dim, divisor: Dim) -> list[tuple[Dim, Dim]]:
 
 
 def _axes_that_differ(old: Sequence[Dim], requested: Sequence[Dim]) -> list[tuple[Dim, Dim]]:
-    """Sizes that are to be kept, by formulas of others, where shapes have as many axes."""
+    """Sizes that are to be kept, by formulas of others: axis by axis where shapes have as many,
+    else those in front, such as a batch and its steps, if all behind them are known."""
     if len(old) != len(requested):
-        return []
+        fronts = [list(takewhile(_is_open, shape)) for shape in (requested, old)]
+        behind = (*requested[len(fronts[0]) :], *old[len(fronts[1]) :])
+        whole = all(fronts) and not any(map(_is_open, behind))
+        return [(product(fronts[0]), product(fronts[1]))] if whole else []
     return [(a, b) for a, b in zip(old, requested, strict=True) if b not in (-1, a)]
 
 

@@ -3,7 +3,6 @@
 The code is that of the package, sizes and weights are ours; both of PyTorch's exporters write them.
 """
 
-# pyright: reportMissingImports=false
 from __future__ import annotations
 
 from typing import Any

@@ -63,7 +63,7 @@ class Synthesiser(nn.Module):
         lasting = torch.clamp(torch.round(torch.exp(self.lasting(x)[..., 0]) + 1), min=1).long()
         if self.by_product:
             end = lasting.cumsum(1)
-            at = torch.arange(end[:, -1].max())  # pyright: ignore
+            at = torch.arange(end[:, -1].max())
             begun = at[None, None] >= (end - lasting)[..., None]
             frames = (begun & (at[None, None] < end[..., None])).float().transpose(1, 2) @ x
         else:

@@ -5,7 +5,6 @@ together at the frames where a running sum passes a whole number, by masks or by
 the packages funasr, onnxscript and what these import. Each becomes `funasr_NAME.onnx`.
 """
 
-# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import json

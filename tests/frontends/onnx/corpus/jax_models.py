@@ -4,7 +4,6 @@ It needs the packages jax, equinox and jax2onnx, and imports nothing of rnncc, s
 has those runs it. Each model becomes `jax_NAME.onnx` with random weights.
 """
 
-# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import sys

@@ -4,7 +4,6 @@ Merges and masks of bidirectional layers, layers in layers, convolutions around 
 of one's own, and functions of `keras.ops` and TensorFlow; each at open batch and time.
 """
 
-# pyright: reportMissingImports=false
 from __future__ import annotations
 
 from typing import Any

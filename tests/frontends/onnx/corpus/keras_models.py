@@ -5,7 +5,6 @@ that has those runs it. Each model becomes `keras_NAME.onnx` with random weights
 names its open sizes and says how integers are drawn.
 """
 
-# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import json

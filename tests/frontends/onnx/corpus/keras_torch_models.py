@@ -5,7 +5,6 @@ steps as the model declares; layers that Keras hands to PyTorch whole keep time 
 open in all.
 """
 
-# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import json

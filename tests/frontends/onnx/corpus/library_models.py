@@ -4,7 +4,6 @@ The code is that of the package, sizes and weights are ours; both of PyTorch's e
 Decoders take and give the keys and values of earlier tokens.
 """
 
-# pyright: reportMissingImports=false
 from __future__ import annotations
 
 from collections.abc import Iterable

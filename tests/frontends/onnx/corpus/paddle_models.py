@@ -5,7 +5,6 @@ has those runs it. Each model becomes `paddle_NAME.onnx` with random weights. Wh
 not write, such as cells under `nn.RNN`, ends its process: models are written one a process.
 """
 
-# pyright: basic, reportMissingImports=false
 from __future__ import annotations
 
 import json

@@ -5,7 +5,6 @@ sizes become numbers, as its converter wants them. Names of an odd length get we
 ranges that are measured at run time. It needs what `keras_models.py` needs.
 """
 
-# pyright: reportMissingImports=false, reportAttributeAccessIssue=false
 from __future__ import annotations
 
 import sys

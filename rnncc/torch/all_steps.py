@@ -1,0 +1,202 @@
+# pyright: basic, reportMissingImports=false
+"""A loop over all steps of a cell: the cell is read, and what was read is compiled and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch.autograd import forward_ad
+from torch.utils import _pytree as pytree
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.trace import KeepsTensors
+from rnncc.records import record
+from rnncc.torch.autograd import apply
+from rnncc.torch.captured import CellCall, Counts
+from rnncc.torch.devices import common_device, single_device
+from rnncc.torch.kept import StatePlace, tensors_of
+from rnncc.torch.nests import put_into
+from rnncc.torch.nets import TorchNet
+from rnncc.torch.stand_ins import batches_of, row_types, stand_ins_of
+from rnncc.torch.tracing import code_of, read
+from rnncc.torch.transforms import within_transforms
+from rnncc.torch.trees import alike, leaves, mapped
+
+MOST_COUNTED = 2
+"""Steps in which numbers of Python's may still change, before they stay as they are."""
+_fixed: WeakSet[Any] = WeakSet()
+"""Cells that are read for one batch size at a time."""
+
+
+@record
+class Manner:
+    """How a loop runs: as of `scan`."""
+
+    reverse: bool
+    precision: str
+
+
+def all_steps(
+    cell: Callable[..., Any],
+    xs: Any,
+    state: Any,
+    kept: Sequence[Any],
+    how: Manner,
+    is_first: bool,
+    places: Sequence[StatePlace] = (),
+) -> tuple[Any, Any, Any]:
+    """Do all steps as one loop.
+
+    Args:
+        cell, xs, state: as of `scan`.
+        kept: what the cell keeps at its places, before the first step.
+        how: the loop's manner.
+        is_first: whether no step was done before.
+        places: where the cell keeps it.
+
+    Returns:
+        The ys, the last state, and what the cell keeps after the last step.
+
+    Raises:
+        KeepsTensors: the cell keeps tensors elsewhere.
+        Counts: it keeps numbers that change from step to step.
+        CompileError: it cannot be read, or is not supported.
+    """
+    sequences, carried = leaves(xs), (state, list(kept))
+    states = tensors_of(carried)
+    names = [f"state {i}" for i in range(len(tensors_of(state)))]
+    for place, value in zip(places, kept, strict=True):
+        names += [str(place)] * len(tensors_of(value))
+    device = device_of(sequences, states)
+    rows_like = row_types(sequences)
+    kinds = *rows_like, *((x.shape, x.dtype) for x in states)
+    first_kept = len(states) - len(tensors_of(list(kept)))
+    plain = None if _is_transformed() else frozenset(_without_gradients(places, kept, first_kept))
+    counters = frozenset(_numbers(places, kept, first_kept))
+
+    def run(
+        loop: TorchNet, taken: Sequence[int], consts: Sequence[torch.Tensor]
+    ) -> Sequence[torch.Tensor]:
+        tensors = [*(sequences[i] for i in taken), *states, *consts]
+        return within_transforms(apply, loop, tensors)
+
+    def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any, bool]:
+        stand_ins = stand_ins_of(kinds, batches, device)
+        rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
+        kind = how.reverse, how.precision
+        reading = CellCall(cell, rows, starts, names, is_first, plain, *kind, run, counters)
+        operands = _in_place_of(rows, xs), *_in_place_of(starts, carried)
+
+        def read_once(reading: CellCall) -> tuple[Any, Any, Any, bool]:
+            return read(cell, operands[0], operands[1], places, operands[2], reading, bool(batches))
+
+        results = read_once(reading)
+        if count_of_steps(xs) > 1 and reading.used[-1][0].counts:
+            _check_counts(reading, read_once)
+        return results
+
+    ys, finals, after, in_place = _open_or_fixed(cell, attempt, batches_of(rows_like))
+    check_same("the state", state, finals)
+    if in_place:
+        put_into(state, finals)
+        finals = state
+    for place, old, new in zip(places, kept, after, strict=True):
+        check_same(f"what is kept in {place}", old, new)
+    return ys, finals, after
+
+
+def _check_counts(reading: CellCall, read_once: Callable[[CellCall], Any]) -> None:
+    """Refuse a cell whose steps differ by numbers that Python keeps, unless these soon stay."""
+    again = replace(reading, run=None)
+    for _ in range(MOST_COUNTED):
+        read_once(again)
+        if again.used[-1][0] is again.used[-2][0]:
+            return
+    raise Counts(again.used[-1][0], again)
+
+
+def device_of(xs: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> torch.device:
+    """Where all of them lie.
+
+    Raises:
+        CompileError: they lie on several devices.
+    """
+    device = single_device([*xs, *states])
+    if device is not None:
+        return device
+    names = [f"{n} {i}" for n, group in (("xs", xs), ("state", states)) for i in range(len(group))]
+    return common_device(names, [*xs, *states])
+
+
+def count_of_steps(xs: Any) -> int:
+    """T, of which all xs have as many rows."""
+    return leaves(xs)[0].shape[0]
+
+
+def _is_transformed() -> bool:
+    """Whether tensors may have gradients or tangents that `requires_grad` does not tell of."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+def _without_gradients(
+    places: Sequence[StatePlace], kept: Sequence[Any], number: int
+) -> Iterable[int]:
+    """The numbers of the states that are changed in place and need no gradient before."""
+    for place, value in zip(places, kept, strict=True):
+        for tensor in tensors_of(value):
+            if place.in_place and not tensor.requires_grad:
+                yield number
+            number += 1
+
+
+def _numbers(places: Sequence[StatePlace], kept: Sequence[Any], number: int) -> Iterable[int]:
+    """The numbers of the states that are numbers of Python's."""
+    for place, value in zip(places, kept, strict=True):
+        if place.is_number:
+            yield number
+        number += len(tensors_of(value))
+
+
+def _in_place_of(tensors: Sequence[torch.Tensor], tree: Any) -> Any:
+    """A tree with other tensors in the place of its own."""
+    left = iter(tensors)
+    return mapped(lambda x: next(left) if isinstance(x, torch.Tensor) else x, tree)
+
+
+def check_same(name: str, before: Any, after: Any) -> None:
+    """Refuse what is another nest after a step, or has tensors elsewhere."""
+    if not alike(before, after, _alike):
+        texts = [pytree.tree_map(_shown, x) for x in (before, after)]
+        raise CompileError("", f"{name} is {texts[0]} before a step and {texts[1]} after it")
+
+
+def _alike(old: Any, new: Any) -> bool:
+    """Whether both are tensors, or the same that is none."""
+    tensors = isinstance(old, torch.Tensor), isinstance(new, torch.Tensor)
+    return all(tensors) or (not any(tensors) and (old is new or old == new))
+
+
+def _shown(x: Any) -> Any:
+    return torch.Tensor if isinstance(x, torch.Tensor) else x
+
+
+def _open_or_fixed(
+    cell: Callable[..., Any], attempt: Callable[[frozenset[int]], Any], batches: frozenset[int]
+) -> Any:
+    """Read with the batch's size left open; where the cell does not allow that, as it is."""
+    code = code_of(cell)
+    if batches and code not in _fixed:
+        try:
+            return attempt(batches)
+        except (KeepsTensors, Counts):
+            raise
+        except CompileError:
+            pass  # what is wrong is said without symbols
+    results = attempt(frozenset())
+    if batches:
+        _fixed.add(code)
+    return results

@@ -1,0 +1,158 @@
+# pyright: basic, reportMissingImports=false
+"""The first steps of a cell done by PyTorch, and a loop over the others.
+
+So it is where the cell keeps tensors or numbers that change in objects of its own, or makes its
+state: these steps show where, and of what types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.utils import _pytree as pytree
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.trace import KeepsTensors
+from rnncc.torch.all_steps import Manner, all_steps, check_same, count_of_steps
+from rnncc.torch.branching.values import OF_NUMBERS
+from rnncc.torch.captured import Counts
+from rnncc.torch.kept import Snapshot, StatePlace, put, together
+from rnncc.torch.tracing import code_of
+from rnncc.torch.trees import leaves
+
+MOST_APART = 2
+"""Steps that PyTorch does before a loop that is to be compiled."""
+_counting: WeakKeyDictionary[Any, set[tuple[type, Any]]] = WeakKeyDictionary()
+"""The classes and keys of the numbers that cells keep."""
+
+
+def first_steps_apart(
+    cell: Callable[..., Any], xs: Any, state: Any, how: Manner
+) -> tuple[Any, Any]:
+    """Let PyTorch do the first step, which shows where the cell keeps tensors and numbers that
+    change, and of what types.
+
+    It may make what is kept, or the state itself, out of None, numbers and empty tensors. Another
+    step shows what the first has put where it was already.
+    """
+    before, known, ys = Snapshot(cell), list[StatePlace](), list[Any]()
+    refusal = CompileError("", "a cell that keeps tensors, or makes its state, needs a step")
+    try:
+        while count_of_steps(xs) > 0 and len(ys) < MOST_APART:
+            last = Snapshot(cell)
+            row, xs = _parted(xs, how.reverse)
+            y, state = cell(row, state)
+            ys.append(pytree.tree_map(_as_sequence, y))
+            if count_of_steps(xs) == 0:
+                return _joined(ys, how.reverse), state
+            known = together(known, last.changed())
+            try:
+                rest, finals = _other_steps(cell, xs, state, known, last, how)
+                return _joined([*ys, rest], how.reverse), finals
+            except KeepsTensors as error:
+                refusal = error
+        raise refusal
+    except CompileError:
+        before.restore()
+        raise
+
+
+def _other_steps(
+    cell: Callable[..., Any],
+    xs: Any,
+    state: Any,
+    known: Sequence[StatePlace],
+    last: Snapshot,
+    how: Manner,
+) -> tuple[Any, Any]:
+    """The steps after those that PyTorch has done; reading them may show further places.
+
+    Args:
+        known: where the last of those has put tensors.
+        last: what the cell's objects held before it.
+    """
+    numbers = _counting.setdefault(code_of(cell), set())
+    counted = [place for place in last.numbers() if (type(place.owner), place.key) in numbers]
+    refusal = None
+    while True:
+        places = together(known, counted)
+        try:
+            return _with_places(cell, xs, state, places, how)
+        except KeepsTensors as error:
+            known = together(known, last.places_of(error.tensors))
+            if len(together(known, counted)) == len(places):
+                raise
+        except Counts as error:
+            if error.before is None or not (changed := error.before.take_back(places)):
+                raise
+            numbers |= {(type(place.owner), place.key) for place in changed}
+            counted, refusal = together(counted, changed), error
+        except CompileError as error:
+            if refusal is not None:  # something takes no tensor in a number's place
+                raise refusal from error
+            if not counted:
+                raise
+            counted = []  # another cell of the class counts with these
+            numbers.clear()
+
+
+def _parted(xs: Any, reverse: bool) -> tuple[Any, Any]:
+    """The row that comes first, and the other ones."""
+    sequences, spec = pytree.tree_flatten(xs)
+    others = len(sequences[0]) - 1
+    if reverse:
+        parts = [x.split([others, 1])[::-1] for x in sequences]
+    else:
+        parts = [x.split([1, others]) for x in sequences]
+    rows, left = [first[0] for first, _ in parts], [rest for _, rest in parts]
+    return pytree.tree_unflatten(rows, spec), pytree.tree_unflatten(left, spec)
+
+
+def _with_places(
+    cell: Callable[..., Any], xs: Any, state: Any, places: Sequence[StatePlace], how: Manner
+) -> tuple[Any, Any]:
+    """All steps, with what the cell keeps taken from its places and put back at the end."""
+    values = [place.value for place in places]
+    device = leaves(xs)[0].device
+    kept = [_carried(*both, device) for both in zip(places, values, strict=True)]
+    for place in places:
+        put(place.owner, place.key, None)  # what guards see there is always the same
+    try:
+        ys, finals, results = all_steps(cell, xs, state, kept, how, False, places)
+    finally:
+        for place, value in zip(places, values, strict=True):
+            put(place.owner, place.key, value)
+    for place, value, new in zip(places, values, results, strict=True):
+        if place.in_place:
+            (value.data if place.silent else value).copy_(new)
+        elif place.is_number:
+            put(place.owner, place.key, type(value)(new.item()))
+        else:
+            put(place.owner, place.key, new)
+    return ys, finals
+
+
+def _carried(place: StatePlace, value: Any, device: torch.device) -> Any:
+    """What a loop carries of what a cell keeps at a place."""
+    if place.is_number:
+        dtype = next(dtype for kind, dtype in OF_NUMBERS.items() if isinstance(value, kind))
+        return torch.full((), value, dtype=dtype, device=device)
+    return pytree.tree_map(torch.clone, value) if place.in_place else value
+
+
+def _joined(ys: Sequence[Any], reverse: bool) -> Any:
+    """The ys of the first steps and of the others, one after another."""
+    for other in ys[1:]:
+        check_same("y", ys[0], other)
+
+    def join(*parts: Any) -> Any:
+        return None if parts[0] is None else torch.cat(parts[::-1] if reverse else parts)
+
+    return ys[0] if len(ys) == 1 else pytree.tree_map(join, *ys)
+
+
+def _as_sequence(y: Any) -> Any:
+    return None if y is None else y.unsqueeze(0)
