@@ -224,3 +224,14 @@ def test_computed_steps_of_floats(dtype: str) -> None:
     for wrong in (call(0, 1, 0), call(0, np.inf, 1), call(0, 1, np.nan), call(0, 1e30, 1)):
         with pytest.raises(RunError):
             compiled.run(wrong)
+
+
+def test_a_bound_without_a_number() -> None:
+    source = model(
+        [node("Range", "zero x one", "y")],
+        [info("x", [0], "i64")],
+        [info("y", None, "i64")],
+        {name: CONSTANTS[name] for name in ("zero", "one")},
+    )
+    with pytest.raises(CompileError, match="has 0 numbers for a bound of its range"):
+        rnncc.compile(source)

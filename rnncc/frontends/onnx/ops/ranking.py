@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ def _range(n: Node) -> SSAValue | Value:
         number = b.cast(b.iota((count,), 0, "i32"), WIDE.get(dtype, dtype))
         return b.add(b.mul(number, n.full(delta, number)), n.full(start, number))
     start, delta = (_size(n, index) for index in (0, 2))
-    limit = _size(n, 1) if decided is None else decided[0]
+    limit = _size(n, 1) if decided is None else _only(n, decided)
     wide = WIDE.get(dtype, dtype)
     counted = "i64" if wide in FLOATS else wide
     whole = _steps(n, limit - start, delta)
@@ -167,10 +168,13 @@ def _counts_sizes(n: Node) -> bool:
 
 def _size(n: Node, index: int) -> Dim:
     """One size."""
-    sizes_known = as_objects(n.known(index)).reshape(-1)
-    if len(sizes_known) != 1:
-        raise n.error(f"has {len(sizes_known)} numbers for a bound of its range")
-    return sizes_known[0]
+    return _only(n, as_objects(n.known(index)).reshape(-1).tolist())
+
+
+def _only(n: Node, numbers: Sequence[Dim]) -> Dim:
+    if len(numbers) != 1:
+        raise n.error(f"has {len(numbers)} numbers for a bound of its range")
+    return numbers[0]
 
 
 def _count(n: Node, start: float, limit: float, delta: float) -> int:
