@@ -59,39 +59,14 @@ def has_slopes_of_others(program: Program, names: Collection[str]) -> bool:
         active_values(ops, net.inputs.values(), [outputs[name] for name in chosen])
         for chosen in (outputs, names)
     )
-    return _have_slopes(every, own)
-
-
-def _have_slopes(every: Found, own: Found) -> bool:
-    """Whether some values that are not among their own ones are made with such slopes."""
-    owners = {value.owner for value in every - own}
-    return any(
-        _last_step_has_slopes(op, every, own)
-        if isinstance(op, Scan)
-        else isinstance(op, RnnOp) and not _has_fixed_slopes(op)
-        for op in owners
-    )
+    owners = (value.owner for value in every - own)
+    return any(isinstance(op, RnnOp) and not _has_fixed_slopes(op) for op in owners)
 
 
 def _has_fixed_slopes(op: RnnOp) -> bool:
     """Whether an op's gradients are made of the one it is given, and of no other values."""
     fixed = (View, Neg, Cast, Add, Sub, Concat, Select, StopGradient)
     return isinstance(op, fixed) or (isinstance(op, Reduce) and op.kind.data == "sum")
-
-
-def _last_step_has_slopes(scan: Scan, every: Found, own: Found) -> bool:
-    """Whether zeros meet slopes in a loop of which only some results are among `own`.
-
-    Nothing but these leads out of the last step, and in steps before it gradients come by more ways
-    than that. A zero goes only where others do, as in an LSTM whose last state is not used:
-    y = o·tanh(c) leads to all that the state c is made of.
-    """
-    block = scan.body.block
-    inside = {op for op in scan.walk() if op is not scan}
-    ends = zip((*scan.finals, *scan.ys), (i for group in scan.yields for i in group), strict=True)
-    targets = [value for result, value in ends if result in own]
-    step = active_values(block.ops, block.args, targets)
-    return _have_slopes({value for value in every if value.owner in inside}, step)
 
 
 def _origins(ops: Iterable[Operation], groups: Iterable[Iterable[SSAValue]]) -> dict[SSAValue, int]:

@@ -76,21 +76,3 @@ def test_slopes_on_the_way_to_other_outputs_alone() -> None:
     assert has_slopes_of_others(program, ["last"])
     assert not has_slopes_of_others(program, ["y", "log"])
     assert not has_slopes_of_others(program, ["log"])
-
-
-def test_slopes_of_a_last_state_that_is_not_used() -> None:
-    """The last step makes it alone, wherever the state before it leads."""
-
-    def old(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
-        return [b.log(b.add(carry[0], rows[0]))], [b.tanh(carry[0])]
-
-    def new(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
-        h = b.log(b.add(carry[0], rows[0]))
-        return [h], [b.tanh(h)]
-
-    for body, is_at_risk in ((old, True), (new, False)):
-        b = Builder.net("net")
-        [last], [y] = b.scan([], [b.input("h", [3])], [b.input("x", ["T", 3])], body)
-        program = b.finish({"y": y, "last": last})
-        assert has_slopes_of_others(program, ["y"]) == is_at_risk
-        assert has_slopes_of_others(program, ["last"])

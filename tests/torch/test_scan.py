@@ -33,6 +33,7 @@ from tests.torch.cells import (
 from tests.torch.tensor_memory import nothing_is_copied, tapes_go_with_the_graph
 
 rt: Any = pytest.importorskip("rnncc.torch")
+autograd: Any = pytest.importorskip("rnncc.torch.autograd")
 codes: Any = pytest.importorskip("rnncc.torch.codes")
 trace: Any = pytest.importorskip("rnncc.frontends.torch.trace")
 tracing: Any = pytest.importorskip("rnncc.torch.tracing")
@@ -95,6 +96,14 @@ def test_what_no_loss_hangs_on_makes_no_nan() -> None:
         found.append([*both, torch.autograd.grad(both[0][0].sum(), given)])
     torch.testing.assert_close(*found, equal_nan=True)
     assert found[0][0][0].isfinite().all() and found[0][1][0].isinf().any()
+
+
+def test_nan_is_looked_for_where_it_can_come_from_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that leads to the last state of this cell leads to its outputs, too."""
+    monkeypatch.setattr(autograd, "_has_nan", lambda _: pytest.fail("looked for NaN"))
+    cell, x = MinimalGated(WIDTH, UNITS, 3), sequence(3).requires_grad_()
+    rt.scan(cell, x, torch.zeros(3, UNITS))[0].sum().backward()
+    assert x.grad is not None and x.grad.isfinite().all()
 
 
 def test_what_a_step_tells_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
