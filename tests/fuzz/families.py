@@ -19,6 +19,7 @@ from tests.fuzz.family_indexing import indexing_model
 from tests.fuzz.family_options import options_model
 from tests.fuzz.family_quantised import quantised_model
 from tests.fuzz.family_recurrent import recurrent_model
+from tests.fuzz.hostile_operators import caffe2_operator, onnx_operator
 from tests.fuzz.random_onnx import random_model
 from tests.fuzz.rewriting import rewritten
 from tests.golden import GOLDEN, arrays_of
@@ -96,6 +97,18 @@ def _caffe2_control(rng: random.Random, name: str) -> Case:
     return Case(name, source, shapes=shapes, train=train, seed=rng.randrange(1 << 30))
 
 
+def _onnx_operator(rng: random.Random, name: str) -> Case:
+    """One operator with arguments that nobody means, of which ONNX Runtime may crash."""
+    return Case(name, onnx_operator(rng), oracle=False, seed=rng.randrange(1 << 30))
+
+
+def _caffe2_operator(rng: random.Random, name: str) -> Case:
+    """The same of Caffe2."""
+    source, init, shapes = caffe2_operator(rng)
+    data = source.SerializeToString(), init.SerializeToString()
+    return Case(name, *data, shapes, seed=rng.randrange(1 << 30))
+
+
 def _rnn_mutant(rng: random.Random, name: str) -> Case:
     """A random model as the text that `--emit rnn` writes, damaged."""
     program = import_model(random_model(rng).SerializeToString(), name="net")
@@ -117,6 +130,8 @@ FAMILIES: dict[str, Callable[[random.Random, str], Case]] = {
     "onnx-rewritten": _onnx_rewritten,
     "caffe2-mutant": _caffe2_mutant,
     "caffe2-control": _caffe2_control,
+    "onnx-operator": _onnx_operator,
+    "caffe2-operator": _caffe2_operator,
     "rnn-mutant": _rnn_mutant,
 }
 WEIGHTS = dict.fromkeys(FAMILIES, 1) | {"onnx-random": 6, "onnx-mutant": 3, "caffe2-mutant": 2}
