@@ -54,7 +54,9 @@ def logical(g: Growing) -> None:
     """Two comparisons joined; infinite and missing numbers."""
     x = g.pick()
     if g.rng.random() < 0.4:
-        inverse = g.add("Reciprocal", [g.add("Relu", [x], x.dims)], x.dims)
+        # of Abs: whether the zeros of Relu are negative is nobody's promise
+        inverse = g.add("Reciprocal", [g.add("Abs", [x], x.dims)], x.dims)
+        inverse = g.add("Neg", [inverse], x.dims) if g.rng.random() < 0.5 else inverse
         flags = {"detect_positive": g.rng.randrange(2), "detect_negative": g.rng.randrange(2)}
         made = g.add("IsInf", [inverse], x.dims, "i1", **flags)
     else:

@@ -8,6 +8,7 @@ from typing import Any
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.lists import StackedRows, refilled
 from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops.appending import Appended
 from rnncc.frontends.onnx.ops.control import results_of, tensors_in
 from rnncc.frontends.onnx.ops.loop_body import (
@@ -20,7 +21,7 @@ from rnncc.frontends.onnx.ops.loop_body import (
 )
 from rnncc.frontends.onnx.partial import first_rows
 from rnncc.frontends.onnx.trips import given_count, is_endless
-from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.gates import DEFAULT_LIMIT
@@ -104,11 +105,36 @@ def _row_limit(loop: LoopBody, most: Dim | None) -> tuple[Dim, bool]:
         raise n.unsupported(what, "for inference that is supported")
     if most is not None:
         return most, not most.is_static
-    if model.max_iterations is None and loop.trips.most is None:
-        what = "may end early, and has scan outputs, whose number of rows the run would decide"
+    bound = loop.trips.most or model.max_iterations or _rows_read(loop)
+    if bound is None:
+        ends = "runs as often as the run decides" if loop.trips.always else "may end early"
+        what = f"{ends}, and has scan outputs, whose number of rows the run would decide"
         inputs = model.inputs_behind(n.value(0)) if n.has(0) and not is_endless(n) else []
         raise NeedsValue(n.location, what, "--max-iterations bounds it", inputs)
-    return loop.trips.most or model.max_iterations or Dim.of(0), True
+    return bound, True
+
+
+def _rows_read(loop: LoopBody) -> Dim | None:
+    """The most iterations that there can be: as many as rows of a tensor count, or as there are
+    elements along an axis of which each iteration reads the one of its number."""
+    n = loop.n
+    trips = n.value(0).made if n.has(0) else None
+    base, more = (None, Dim.of(0)) if trips is None else parted(trips)
+    if base is not None and base in n.scope.model.counts:
+        return n.scope.model.counts[base] + more
+    written = {name: node for node in loop.graph.node for name in node.output}
+    inside = {*written, *(value.name for value in loop.graph.input)}
+    for node in loop.graph.node:
+        if node.op_type != "Gather" or node.input[1] != loop.graph.input[0].name:
+            continue
+        name = node.input[0]
+        while name in written and written[name].op_type in ("Slice", "Identity"):
+            name = written[name].input[0]  # which has no more elements along any axis
+        value = None if name in inside else n.scope.find(name)
+        axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+        if value is not None and -value.rank <= axis < value.rank and not varies(value.dims[axis]):
+            return value.dims[axis]
+    return None
 
 
 def _early(n: Node, what: str) -> NeedsValue:

@@ -75,8 +75,8 @@ def _run(n: Node, graph: GraphProto, carried: list[Value]) -> list[Any]:
     parts = LoopBody.of(n, graph, trips, carried)
     try:
         return ended(parts)
-    except NeedsValue:
-        for index in (i for i in (0, 1) if trips.always and n.has(i)):
+    except NeedsValue as error:
+        for index in (i for i in (0, 1) if trips.always and n.has(i) and not error.inputs):
             n.known(index)  # with a known count and first condition it could be unrolled
         raise
 
