@@ -12,6 +12,7 @@ from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops.appending import Appended
 from rnncc.frontends.onnx.ops.control import results_of, tensors_in
 from rnncc.frontends.onnx.ops.loop_body import (
+    GrownState,
     LoopBody,
     emptied,
     growing,
@@ -19,7 +20,7 @@ from rnncc.frontends.onnx.ops.loop_body import (
     outputs_of,
     values_behind,
 )
-from rnncc.frontends.onnx.partial import first_rows
+from rnncc.frontends.onnx.partial import Partial, first_rows
 from rnncc.frontends.onnx.trips import given_count, is_endless
 from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.builder import Builder
@@ -52,7 +53,7 @@ def _gated(loop: LoopBody, may_grow: Callable[[Value], bool], reads: bool = Fals
     """
     n, most, grows = loop.n, given_count(loop.n), [may_grow(v) for v in loop.starts]
     starts = emptied(loop.starts, grows, reads)
-    stacks = any(grows) or len(loop.graph.output) > 1 + len(loop.carried)
+    stacks = any(grows) or loop.grown or len(loop.graph.output) > 1 + len(loop.carried)
     length, limited = _row_limit(loop, most) if stacks else _limit(n, most)
     b, captures = n.b, loop.captures()
     consts, inits = list(captures.consts), tensors_in(n.scope, starts)
@@ -92,6 +93,17 @@ def _gated(loop: LoopBody, may_grow: Callable[[Value], bool], reads: bool = Fals
     ends = refilled(starts, finals[2:])
     last = values_behind(loop, ends, grows, appended, waiting, finals[1])
     return [*last, *(first_rows(b, y, finals[1]) for y in waiting)]
+
+
+def with_room(state: GrownState) -> Partial:
+    """What a loop carries, with room for all rows that its iterations may add."""
+    n, start = state.loop.n, state.loop.carried[state.index]
+    most, _ = _row_limit(state.loop, given_count(n))
+    dims = [*start.dims]
+    dims[state.axis] = most * state.more
+    room = n.b.concat([n.scope.ssa(start), n.b.fill(0, dims, start.dtype)], state.axis)
+    count = n.b.size(start.dims[state.axis], "i64")
+    return Partial.counted(Value.computed(room), state.axis, count)
 
 
 def _row_limit(loop: LoopBody, most: Dim | None) -> tuple[Dim, bool]:

@@ -15,9 +15,10 @@ from rnncc.frontends.onnx.lists import StackedRows, refilled
 from rnncc.frontends.onnx.node import STORED, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.appending import Appended
 from rnncc.frontends.onnx.ops.control import Inside, all_counted, inline, tensors_in
-from rnncc.frontends.onnx.ops.ended_loop import ended
+from rnncc.frontends.onnx.ops.ended_loop import ended, with_room
 from rnncc.frontends.onnx.ops.loop_body import (
     CountedState,
+    GrownState,
     LoopBody,
     UnreadState,
     emptied,
@@ -39,7 +40,7 @@ MAX_UNROLLED = 64
 """Iterations that are built one after another, where a loop's values change their shapes."""
 
 
-def _loop(n: Node) -> list[Any]:
+def _loop(n: Node, grown: frozenset[int] = frozenset()) -> list[Any]:
     """Run a graph again and again: so often, or while its condition holds.
 
     Refused: values that change shape, type or length from one iteration to the next, but in 64
@@ -52,7 +53,12 @@ def _loop(n: Node) -> list[Any]:
         what = f"has {len(carried)} carried values, its body {len(graph.input)} inputs"
         raise n.error(f"{what} and {len(graph.output)} outputs")
     try:
-        return _run(n, graph, carried)
+        return _run(n, graph, carried, grown)
+    except GrownState as state:
+        if state.loop.graph is not graph:
+            raise
+        carried[state.index] = with_room(state)
+        grown |= {state.index}
     except CountedState as state:
         if state.graph is not graph:
             raise
@@ -63,16 +69,16 @@ def _loop(n: Node) -> list[Any]:
         n.b.require(state.count - 1)
         carried[state.index] = Value.computed(n.b.fill(0, state.like.dims, state.like.dtype))
     n.inputs = [*n.inputs[:2], *carried]
-    return _loop(n)
+    return _loop(n, grown)
 
 
-def _run(n: Node, graph: GraphProto, carried: list[Value]) -> list[Any]:
+def _run(n: Node, graph: GraphProto, carried: list[Value], grown: frozenset[int]) -> list[Any]:
     trips = trips_of(n, graph, carried)
     if trips.count is not None:
         return _counted(LoopBody.of(n, graph, trips, carried), trips.count)
     if trips.endless:
         raise n.error("has neither a trip count nor a condition that ends it")
-    parts = LoopBody.of(n, graph, trips, carried)
+    parts = LoopBody.of(n, graph, trips, carried, grown)
     try:
         return ended(parts)
     except NeedsValue as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,15 @@ class CountedState(Exception):
         self.graph, self.index, self.axis = loop.graph, index, axis
 
 
+class GrownState(Exception):
+    """A carried value, by its number, to which each iteration of a loop that data may end adds as
+    many rows along an axis: it has room for all from the start on, of which some count."""
+
+    def __init__(self, loop: LoopBody, index: int, axis: int, more: Dim) -> None:
+        super().__init__(index)
+        self.loop, self.index, self.axis, self.more = loop, index, axis, more
+
+
 class UnreadState(Exception):
     """A carried value, by its number, that no iteration reads, and that each makes anew, of another
     shape than it starts with, such as the number that Paddle writes for a name without a value:
@@ -54,6 +63,7 @@ class LoopBody:
         carried: all values, as they are before the loop.
         moving: the numbers of those whose values the body computes; the others never change, or
             are formulas of the iteration's number.
+        grown: the numbers of those that have room for the rows that iterations add.
     """
 
     n: Node
@@ -61,15 +71,21 @@ class LoopBody:
     trips: Trips
     carried: Sequence[Value]
     moving: Sequence[int]
+    grown: Collection[int] = ()
 
     @staticmethod
-    def of(n: Node, graph: GraphProto, trips: Trips, carried: Sequence[Value]) -> LoopBody:
+    def of(
+        n: Node,
+        graph: GraphProto,
+        trips: Trips,
+        carried: Sequence[Value],
+        grown: Collection[int] = (),
+    ) -> LoopBody:
         """The parts of a Loop."""
         # Behind a loop that data may end, only a carried number says how far it came.
         known = {*trips.fixed, *(trips.counters if trips.count is not None else ())}
-        return LoopBody(
-            n, graph, trips, carried, [i for i in range(len(carried)) if i not in known]
-        )
+        moving = [i for i in range(len(carried)) if i not in known]
+        return LoopBody(n, graph, trips, carried, moving, grown)
 
     @property
     def starts(self) -> list[Value]:
@@ -164,10 +180,33 @@ def kept_values(
         if isinstance(new, Partial) and old.is_tensor and old.dims == new.dims:
             raise CountedState(loop, loop.moving[number], new.axis)
         count, index = loop.trips.count, loop.moving[number]
+        if count is None and (grown := _rows_added(old, new)) is not None:
+            if not isinstance(old, Partial):
+                raise GrownState(loop, index, *grown)
+            if isinstance(new, Partial) and index in loop.grown:
+                kept[number] = _within_room(scope, old, new)
         if count is not None and count != 0 and _is_unread(loop, index, old, new):
             raise UnreadState(loop, index, count, new)
     counted = all(map(_is_counted, before, rows))
     return kept if counted and types_in(kept) == types_in(before) else None
+
+
+def _rows_added(old: Value, new: Value) -> tuple[int, Dim] | None:
+    """The one axis along which a tensor has more elements than before, and how many more."""
+    same = old.form == new.form and old.dtype == new.dtype and old.rank == new.rank
+    if not same or not (old.is_tensor or isinstance(old, Partial)):
+        return None
+    pairs = enumerate(zip(old.dims, new.dims, strict=True))
+    more = [(axis, after - before) for axis, (before, after) in pairs if before != after]
+    if len(more) != 1 or not more[0][1].is_static or int(more[0][1]) < 0:
+        return None
+    return more[0]
+
+
+def _within_room(scope: Scope, old: Partial, new: Partial) -> Partial:
+    """Rows that count, in a tensor that has room for all that iterations add."""
+    rows = scope.b.slice(scope.ssa(new.whole()), old.axis, 0, old.dims[old.axis])
+    return Partial.counted(Value.computed(rows), old.axis, new.count)
 
 
 def _is_unread(loop: LoopBody, index: int, old: Value, new: Value) -> bool:
