@@ -98,7 +98,7 @@ def _gated(loop: LoopBody, may_grow: Callable[[Value], bool], reads: bool = Fals
 def with_room(state: GrownState) -> Partial:
     """What a loop carries, with room for all rows that its iterations may add."""
     n, start = state.loop.n, state.loop.carried[state.index]
-    most, _ = _row_limit(state.loop, given_count(n))
+    most = state.loop.trips.count or _row_limit(state.loop, given_count(n))[0]
     dims = [*start.dims]
     dims[state.axis] = most * state.more
     room = n.b.concat([n.scope.ssa(start), n.b.fill(0, dims, start.dtype)], state.axis)

@@ -17,6 +17,7 @@ from rnncc.frontends.onnx.ops.appending import Appended
 from rnncc.frontends.onnx.ops.control import Inside, all_counted, inline, tensors_in
 from rnncc.frontends.onnx.ops.ended_loop import ended, with_room
 from rnncc.frontends.onnx.ops.loop_body import (
+    MAX_UNROLLED,
     CountedState,
     GrownState,
     LoopBody,
@@ -34,10 +35,6 @@ from rnncc.ir.types import dims_of, tensor
 
 if TYPE_CHECKING:
     from onnx import GraphProto
-
-
-MAX_UNROLLED = 64
-"""Iterations that are built one after another, where a loop's values change their shapes."""
 
 
 def _loop(n: Node, grown: frozenset[int] = frozenset()) -> list[Any]:
@@ -74,11 +71,12 @@ def _loop(n: Node, grown: frozenset[int] = frozenset()) -> list[Any]:
 
 def _run(n: Node, graph: GraphProto, carried: list[Value], grown: frozenset[int]) -> list[Any]:
     trips = trips_of(n, graph, carried)
+    parts = LoopBody.of(n, graph, trips, carried, grown)
     if trips.count is not None:
-        return _counted(LoopBody.of(n, graph, trips, carried), trips.count)
+        results = _counted(parts, trips.count)  # after which all that there is room for counts
+        return [v.whole() if i in grown else v for i, v in enumerate(results)]
     if trips.endless:
         raise n.error("has neither a trip count nor a condition that ends it")
-    parts = LoopBody.of(n, graph, trips, carried, grown)
     try:
         return ended(parts)
     except NeedsValue as error:
@@ -89,7 +87,7 @@ def _run(n: Node, graph: GraphProto, carried: list[Value], grown: frozenset[int]
 
 def _counted(loop: LoopBody, count: Dim) -> list[Any]:
     """A loop of known trip count: a scan, or one iteration after another where shapes change."""
-    small = count.is_static and int(count) <= MAX_UNROLLED
+    small = loop.is_unrolled
     if count == 0:
         return _never(loop)
     loop.n.scope.model.unrolled += small

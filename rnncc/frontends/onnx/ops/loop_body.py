@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from rnncc.frontends.onnx.scope import Scope
 
 
+MAX_UNROLLED = 64
+"""Iterations that are built one after another, where a loop's values change their shapes."""
+
+
 class CountedState(Exception):
     """A carried value, by its number, of which an iteration leaves rows along an axis whose number
     the run decides: it has such from the start on, as many as there are."""
@@ -37,8 +41,8 @@ class CountedState(Exception):
 
 
 class GrownState(Exception):
-    """A carried value, by its number, to which each iteration of a loop that data may end adds as
-    many rows along an axis: it has room for all from the start on, of which some count."""
+    """A carried value, by its number, to which each iteration of a loop that is not unrolled adds
+    as many rows along an axis: it has room for all from the start on, of which some count."""
 
     def __init__(self, loop: LoopBody, index: int, axis: int, more: Dim) -> None:
         super().__init__(index)
@@ -86,6 +90,12 @@ class LoopBody:
         known = {*trips.fixed, *(trips.counters if trips.count is not None else ())}
         moving = [i for i in range(len(carried)) if i not in known]
         return LoopBody(n, graph, trips, carried, moving, grown)
+
+    @property
+    def is_unrolled(self) -> bool:
+        """Whether it is built one iteration after another where values change their shapes."""
+        count = self.trips.count
+        return count is not None and count.is_static and int(count) <= MAX_UNROLLED
 
     @property
     def starts(self) -> list[Value]:
@@ -180,7 +190,7 @@ def kept_values(
         if isinstance(new, Partial) and old.is_tensor and old.dims == new.dims:
             raise CountedState(loop, loop.moving[number], new.axis)
         count, index = loop.trips.count, loop.moving[number]
-        if count is None and (grown := _rows_added(old, new)) is not None:
+        if not loop.is_unrolled and (grown := _rows_added(old, new)) is not None:
             if not isinstance(old, Partial):
                 raise GrownState(loop, index, *grown)
             if isinstance(new, Partial) and index in loop.grown:
