@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.frontends.onnx.models import graph, info, node
 from tests.fuzz import family_indexing, family_options, random_nodes
 from tests.fuzz.growing import Dims, Growing, Maker, NotPossibleError, Tensor, grow, replaced
 from tests.fuzz.random_onnx import finished, recurrent, scan
@@ -48,6 +49,41 @@ def up_to(g: Growing) -> None:
     g.add("Slice", [x, *bounds, g.ints(axis)], replaced(x.dims, axis, _count(g)))
 
 
+def appended(g: Growing) -> None:
+    """A loop over rows, or over the first of them, each of which makes one more row of a state."""
+    x = g.pick(2, 3)
+    if g.opset < 13 or any(isinstance(d, str) for d in x.dims[1:]):
+        raise NotPossibleError
+    start = g.rng.randint(1, 2)
+    state, ends = g.floats(start, *(int(d) for d in x.dims[1:])), g.rng.random() < 0.5
+    p, first, least = g.fresh(), g.ints(0), g.constant(np.float32(g.one_of(-9.0, 0.0, 0.3)))
+    mean = g.one_of("ReduceMean", "ReduceMax", "ReduceMin")
+    nodes = [
+        node("Gather", f"{x.name} {p}i", f"{p}x", axis=0),
+        node("Unsqueeze", f"{p}x {first}", f"{p}row"),
+        node("Gather", f"{p}v {g.ints(-1)}", f"{p}last", axis=0),
+        node(mean, f"{p}v", f"{p}all", axes=[0]) if g.opset < 18 else _over(mean, p, first),
+        node("Sum", f"{p}row {p}last {p}all", f"{p}sum"),
+        node("Tanh", f"{p}sum", f"{p}new"),
+        node("Concat", g.one_of(f"{p}v {p}new", f"{p}new {p}v"), f"{p}v2", axis=0),
+        node("ReduceMax", f"{p}new", f"{p}top", keepdims=0),
+        node("Greater", f"{p}top {least}", f"{p}big") if ends else node("Not", f"{p}no", f"{p}big"),
+        node("Identity", f"{p}big", f"{p}on"),
+    ]
+    nodes = nodes if ends else [node("Not", f"{p}go", f"{p}no"), *nodes]
+    inputs = [info(f"{p}i", [], "i64"), info(f"{p}go", [], "i1"), info(f"{p}v", None)]
+    made = graph(nodes, inputs, [info(f"{p}on", [], "i1"), info(f"{p}v2", None)])
+    shape = g.add("Shape", [x], (x.rank,), "i64")
+    count = g.add("Gather", [shape, g.constant(np.array(0))], (), "i64", axis=0)
+    size = _count(g) if ends or str(x.dims[0]).startswith("count") else f"{x.dims[0]}+{start}"
+    yes = g.constant(np.array(True))
+    g.add("Loop", [count, yes, state], (size, *x.dims[1:]), body=made)
+
+
+def _over(kind: str, p: str, axes: str) -> Any:
+    return node(kind, f"{p}v {axes}", f"{p}all")
+
+
 def layer(g: Growing) -> None:
     """A recurrent layer over any steps: ONNX Runtime ends the process where a batch is empty."""
     if any(str(v.dims[1]).startswith("count") for v in g.values if v.rank == 3):
@@ -60,13 +96,14 @@ def _count(g: Growing) -> str:
     return f"count{len(g.nodes)}"
 
 
-STARTS: list[Maker] = [by_mask, by_mask, by_places, up_to, up_to]
+STARTS: list[Maker] = [by_mask, by_mask, by_places, up_to, up_to, appended, appended]
 MAKERS: list[Maker] = [
     *random_nodes.NODES,
     *(family_indexing.extreme, family_indexing.backwards, family_indexing.repeated),
     *(family_indexing.rows, family_options.norm),
     *(family_options.reduced, family_options.window, layer, scan),
     *STARTS[1:4],
+    appended,
 ]
 
 
