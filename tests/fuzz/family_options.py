@@ -28,7 +28,7 @@ ACTIVATIONS: dict[str, dict[str, tuple[float, float]]] = {
 def activation(g: Growing) -> None:
     x, kind = g.pick(), g.one_of(*ACTIVATIONS)
     drawn = {name: g.rng.uniform(*limits) for name, limits in ACTIVATIONS[kind].items()}
-    kept = {name: value for name, value in drawn.items() if g.rng.random() < 0.7}
+    kept: dict[str, Any] = {name: value for name, value in drawn.items() if g.rng.random() < 0.7}
     g.add(kind, [x], x.dims, **kept)
 
 
@@ -205,7 +205,7 @@ def reduced(g: Growing) -> None:
     keep = g.rng.randrange(2)
     alone = g.opset >= (13 if name == "ReduceSum" else 18) and g.rng.random() < 0.5
     dims = x.dims if alone else tuple(1 for _ in x.dims if keep)
-    more = {"noop_with_empty_axes": 1} if alone else {}
+    more: dict[str, Any] = {"noop_with_empty_axes": 1} if alone else {}
     g.add(name, [x], dims, keepdims=keep, **more)
 
 
@@ -213,7 +213,8 @@ def turned(g: Growing) -> None:
     """Gemm with A transposed, and without C; Dropout that drops nothing."""
     x = g.pick(2, 2)
     if g.rng.random() < 0.3:
-        g.add("Dropout", [x], x.dims, **({"ratio": 0.3} if g.opset < 12 else {}))
+        more: dict[str, Any] = {"ratio": 0.3} if g.opset < 12 else {}
+        g.add("Dropout", [x], x.dims, **more)
         return
     if not isinstance(x.dims[0], int):
         raise NotPossibleError

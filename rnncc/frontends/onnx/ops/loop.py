@@ -41,8 +41,8 @@ def _loop(n: Node, grown: frozenset[int] = frozenset()) -> list[Any]:
     """Run a graph again and again: so often, or while its condition holds.
 
     Refused: values that change shape, type or length from one iteration to the next, but in 64
-    known iterations; more than `--max-iterations`; scan outputs of a loop that data ends where
-    nothing bounds it.
+    known iterations, or by as many rows in each; more than `--max-iterations`; scan outputs of a
+    loop that data ends where nothing bounds it.
     """
     graph = n.graph("body")
     carried = [n.value(i) for i in range(2, len(n.inputs))]
