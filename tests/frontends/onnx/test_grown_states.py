@@ -45,8 +45,7 @@ def test_without_a_bound() -> None:
         rnncc.compile(made, max_iterations=6).run({"x": rows(2) * 1e6})
 
 
-@pytest.mark.parametrize("steps", [1, 5])
-def test_a_row_for_each_step(steps: int) -> None:
+def each_step() -> Any:
     """The iterations read all rows that there are: the weights of as many are a softmax."""
     nodes = [node("Gather", "xs i", "x", axis=0), node("Unsqueeze", "x axis", "row")]
     nodes += [node("ReduceSum", "v last", "sums"), node("Softmax", "sums", "weights", axis=0)]
@@ -56,6 +55,43 @@ def test_a_row_for_each_step(steps: int) -> None:
     count = [node("Shape", "xs", "s", end=1), node("Squeeze", "s", "n")]
     loop = node("Loop", "n yes x0", "y", body=body(nodes, condition="on"))
     inputs = [info("xs", ["T", 4]), info("x0", [2, 4])]
-    made = model([*count, loop], inputs, [info("y", None)], {**NAMED, "axis": np.array([0])})
-    compared(made, [{"xs": rows(steps), "x0": rows(2)}])
-    assert rnncc.compile(made).outputs["y"].shape == ("T + 2", 4)
+    return model([*count, loop], inputs, [info("y", None)], {**NAMED, "axis": np.array([0])})
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+def test_a_row_for_each_step(steps: int) -> None:
+    compared(each_step(), [{"xs": rows(steps), "x0": rows(2)}])
+    assert rnncc.compile(each_step()).outputs["y"].shape == ("T + 2", 4)
+
+
+def test_gradients_of_a_row_for_each_step() -> None:
+    """By differences of the sum of all rows' squares."""
+    trained: Any = rnncc.compile(each_step(), train=True)
+    inputs = {"xs": rows(3), "x0": rows(2)}
+    y, tape = trained.forward(inputs)
+    grads = trained.backward(tape, {"y": 2 * y["y"]})
+    for name, x in inputs.items():
+        moved = np.zeros_like(x)
+        moved[1, 2] = 1e-2
+        more, less = (
+            np.sum(np.square(trained.run(inputs | {name: x + by})["y"], dtype=np.float64))
+            for by in (moved, -moved)
+        )
+        np.testing.assert_allclose(grads[name][1, 2], (more - less) / 2e-2, rtol=1e-3)
+
+
+@pytest.mark.parametrize("way", ["doubled", "cut"])
+def test_rows_that_are_not_added_evenly(way: str) -> None:
+    """Two rows of two become four at first, as do rows of which some are cut off later."""
+    nodes = [node("Identity", "go", "on")]
+    if way == "doubled":
+        nodes.append(node("Concat", "v v", "v2", axis=0))
+    else:
+        nodes += [node("Slice", "v three end", "w"), node("Concat", "w row", "v2", axis=0)]
+    count = [node("Shape", "xs", "s", end=1), node("Squeeze", "s", "n")]
+    loop = node("Loop", "n yes x0", "y", body=body(nodes, condition="on"))
+    constants = {**NAMED, "three": np.array([-3]), "end": np.array([2**62]), "row": rows(1)}
+    inputs = [info("xs", ["T", 4]), info("x0", [2, 4])]
+    made = model([*count, loop], inputs, [info("y", None)], constants)
+    with pytest.raises(CompileError, match="carries values whose shapes"):
+        rnncc.compile(made)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.decided import where_equal
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.lists import StackedRows, refilled
@@ -28,6 +29,7 @@ from rnncc.frontends.onnx.ops.loop_body import (
     outputs_of,
     values_behind,
 )
+from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.trips import trips_of
 from rnncc.frontends.onnx.values import Value, size_value
 from rnncc.ir.dims import Dim
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto
 
 
-def _loop(n: Node, grown: frozenset[int] = frozenset()) -> list[Any]:
+def _loop(n: Node, grown: Mapping[int, Dim] | None = None) -> list[Any]:
     """Run a graph again and again: so often, or while its condition holds.
 
     Refused: values that change shape, type or length from one iteration to the next, but in 64
@@ -50,12 +52,12 @@ def _loop(n: Node, grown: frozenset[int] = frozenset()) -> list[Any]:
         what = f"has {len(carried)} carried values, its body {len(graph.input)} inputs"
         raise n.error(f"{what} and {len(graph.output)} outputs")
     try:
-        return _run(n, graph, carried, grown)
+        return _run(n, graph, carried, grown or {})
     except GrownState as state:
         if state.loop.graph is not graph:
             raise
         carried[state.index] = with_room(state)
-        grown |= {state.index}
+        grown = {**(grown or {}), state.index: state.more}
     except CountedState as state:
         if state.graph is not graph:
             raise
@@ -69,12 +71,12 @@ def _loop(n: Node, grown: frozenset[int] = frozenset()) -> list[Any]:
     return _loop(n, grown)
 
 
-def _run(n: Node, graph: GraphProto, carried: list[Value], grown: frozenset[int]) -> list[Any]:
+def _run(n: Node, graph: GraphProto, carried: list[Value], grown: Mapping[int, Dim]) -> list[Any]:
     trips = trips_of(n, graph, carried)
     parts = LoopBody.of(n, graph, trips, carried, grown)
     if trips.count is not None:
-        results = _counted(parts, trips.count)  # after which all that there is room for counts
-        return [v.whole() if i in grown else v for i, v in enumerate(results)]
+        results = _counted(parts, trips.count)
+        return [_full(n, v) if i in grown else v for i, v in enumerate(results)]
     if trips.endless:
         raise n.error("has neither a trip count nor a condition that ends it")
     try:
@@ -83,6 +85,13 @@ def _run(n: Node, graph: GraphProto, carried: list[Value], grown: frozenset[int]
         for index in (i for i in (0, 1) if trips.always and n.has(i) and not error.inputs):
             n.known(index)  # with a known count and first condition it could be unrolled
         raise
+
+
+def _full(n: Node, grown: Value) -> Value:
+    """What a loop of known trip count has filled with rows: fewer are an error of the run."""
+    assert isinstance(grown, Partial) and grown.count is not None
+    rows, count = n.scope.ssa(grown.whole()), n.b.reshape(grown.count, (1,))
+    return Value.computed(where_equal(n.b, rows, count, [grown.dims[grown.axis]]))
 
 
 def _counted(loop: LoopBody, count: Dim) -> list[Any]:

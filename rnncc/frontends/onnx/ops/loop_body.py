@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -67,7 +67,7 @@ class LoopBody:
         carried: all values, as they are before the loop.
         moving: the numbers of those whose values the body computes; the others never change, or
             are formulas of the iteration's number.
-        grown: the numbers of those that have room for the rows that iterations add.
+        grown: those that have room for the rows that iterations add -> how many each adds.
     """
 
     n: Node
@@ -75,7 +75,7 @@ class LoopBody:
     trips: Trips
     carried: Sequence[Value]
     moving: Sequence[int]
-    grown: Collection[int] = ()
+    grown: Mapping[int, Dim] = field(default_factory=dict[int, Dim])
 
     @staticmethod
     def of(
@@ -83,7 +83,7 @@ class LoopBody:
         graph: GraphProto,
         trips: Trips,
         carried: Sequence[Value],
-        grown: Collection[int] = (),
+        grown: Mapping[int, Dim],
     ) -> LoopBody:
         """The parts of a Loop."""
         # Behind a loop that data may end, only a carried number says how far it came.
@@ -190,13 +190,13 @@ def kept_values(
         if isinstance(new, Partial) and old.is_tensor and old.dims == new.dims:
             raise CountedState(loop, loop.moving[number], new.axis)
         count, index = loop.trips.count, loop.moving[number]
-        if not loop.is_unrolled and (grown := _rows_added(old, new)) is not None:
-            if not isinstance(old, Partial):
-                raise GrownState(loop, index, *grown)
-            if isinstance(new, Partial) and index in loop.grown:
-                kept[number] = _within_room(scope, old, new)
         if count is not None and count != 0 and _is_unread(loop, index, old, new):
             raise UnreadState(loop, index, count, new)
+        grown = None if loop.is_unrolled else _rows_added(old, new)
+        if grown is not None and not isinstance(old, Partial):
+            raise GrownState(loop, index, *grown)
+        if isinstance(new, Partial) and grown is not None and loop.grown.get(index) == grown[1]:
+            kept[number] = _within_room(scope, old, new)
     counted = all(map(_is_counted, before, rows))
     return kept if counted and types_in(kept) == types_in(before) else None
 
@@ -213,10 +213,16 @@ def _rows_added(old: Value, new: Value) -> tuple[int, Dim] | None:
     return more[0]
 
 
-def _within_room(scope: Scope, old: Partial, new: Partial) -> Partial:
-    """Rows that count, in a tensor that has room for all that iterations add."""
-    rows = scope.b.slice(scope.ssa(new.whole()), old.axis, 0, old.dims[old.axis])
-    return Partial.counted(Value.computed(rows), old.axis, new.count)
+def _within_room(scope: Scope, old: Value, new: Partial) -> Partial:
+    """Rows that count, in a tensor that has room for all that iterations add: more of them than
+    that are an error of the run."""
+    b, room, count = scope.b, old.dims[new.axis], new.count
+    assert count is not None
+    over = b.compare("gt", count, b.size(room, "i64"))
+    row = b.select(over, b.fill(1, (), "i64"), b.fill(0, (), "i64"))  # of one, or beyond it
+    count = b.reshape(b.gather(b.reshape(count, (1,)), b.reshape(row, (1,)), 0), ())
+    rows = b.slice(scope.ssa(new.whole()), new.axis, 0, room)
+    return Partial.counted(Value.computed(rows), new.axis, count)
 
 
 def _is_unread(loop: LoopBody, index: int, old: Value, new: Value) -> bool:
