@@ -15,6 +15,7 @@ from tests.fuzz.cases import Case
 from tests.fuzz.family_contributed import contributed_model
 from tests.fuzz.family_control import control_model
 from tests.fuzz.family_conv import conv_model
+from tests.fuzz.family_counted import counted_model
 from tests.fuzz.family_indexing import indexing_model
 from tests.fuzz.family_options import options_model
 from tests.fuzz.family_quantised import quantised_model
@@ -124,6 +125,7 @@ FAMILIES: dict[str, Callable[[random.Random, str], Case]] = {
     "onnx-quantised": _of_family(quantised_model),
     "onnx-indexing": _of_family(indexing_model),
     "onnx-control": _of_family(control_model),
+    "onnx-counted": _of_family(counted_model),
     "onnx-options": _of_family(options_model),
     "onnx-contributed": _of_family(contributed_model),
     "onnx-mutant": _onnx_mutant,

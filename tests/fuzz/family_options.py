@@ -28,7 +28,11 @@ ACTIVATIONS: dict[str, dict[str, tuple[float, float]]] = {
 def activation(g: Growing) -> None:
     x, kind = g.pick(), g.one_of(*ACTIVATIONS)
     drawn = {name: g.rng.uniform(*limits) for name, limits in ACTIVATIONS[kind].items()}
+<<<<<<< HEAD
     kept: dict[str, Any] = {n: value for n, value in drawn.items() if g.rng.random() < 0.7}
+=======
+    kept: dict[str, Any] = {name: value for name, value in drawn.items() if g.rng.random() < 0.7}
+>>>>>>> h1
     g.add(kind, [x], x.dims, **kept)
 
 
@@ -54,7 +58,9 @@ def logical(g: Growing) -> None:
     """Two comparisons joined; infinite and missing numbers."""
     x = g.pick()
     if g.rng.random() < 0.4:
-        inverse = g.add("Reciprocal", [g.add("Relu", [x], x.dims)], x.dims)
+        # of Abs: whether the zeros of Relu are negative is nobody's promise
+        inverse = g.add("Reciprocal", [g.add("Abs", [x], x.dims)], x.dims)
+        inverse = g.add("Neg", [inverse], x.dims) if g.rng.random() < 0.5 else inverse
         flags = {"detect_positive": g.rng.randrange(2), "detect_negative": g.rng.randrange(2)}
         made = g.add("IsInf", [inverse], x.dims, "i1", **flags)
     else:
@@ -212,7 +218,12 @@ def turned(g: Growing) -> None:
     x = g.pick(2, 2)
     ratio: dict[str, Any] = {"ratio": 0.3} if g.opset < 12 else {}
     if g.rng.random() < 0.3:
+<<<<<<< HEAD
         g.add("Dropout", [x], x.dims, **ratio)
+=======
+        more: dict[str, Any] = {"ratio": 0.3} if g.opset < 12 else {}
+        g.add("Dropout", [x], x.dims, **more)
+>>>>>>> h1
         return
     if not isinstance(x.dims[0], int):
         raise NotPossibleError

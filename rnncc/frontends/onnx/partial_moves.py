@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.counted import CountedShape, counted_shape, repeated, same_count
 from rnncc.frontends.onnx.lists import PossibleRows, StackedRows
 from rnncc.frontends.onnx.node import INTEGERS, Node
-from rnncc.frontends.onnx.ops.computed_bounds import part_of_rows
+from rnncc.frontends.onnx.ops.computed_bounds import HUGE, backwards, part_of_rows
 from rnncc.frontends.onnx.ops.indexing import scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of
 from rnncc.frontends.onnx.partial import Partial, first_rows
@@ -127,22 +127,48 @@ def _compress(n: Node, inputs: Operands) -> Moved:
 
 
 def _slice(n: Node, inputs: Operands) -> Moved:
-    """The rows from one bound to another."""
+    """The rows from one bound to another, or all of them from the last one on."""
     x, bounds = only(inputs), bounds_of(n)
-    if x is None or [(axis, step) for axis, _, _, step in bounds] != [(x.axis, 1)]:
+    if x is None or [axis for axis, *_ in bounds] != [x.axis]:
         return None
-    [(_, start, end, _)] = bounds
-    return part_of_rows(n, x, start, end)
+    [(_, start, end, step)] = bounds
+    if step == 1:
+        return part_of_rows(n, x, start, end)
+    whole = isinstance(end, Dim) and end.is_static and int(end) <= -HUGE
+    return backwards(n, x) if step == start == -1 and whole else None
 
 
 def _gather(n: Node, inputs: Operands) -> Moved:
     """Rows by their places, counted from the end too: one that does not count is an error of the
-    run."""
-    x = only(inputs)
-    if x is None or x.count is None or n.axis(n.integer("axis", 0), x.rank) != x.axis:
+    run. There may be a computed number of places."""
+    x, by = inputs
+    if not isinstance(x, Partial) or x.count is None:
+        return None
+    if n.axis(n.integer("axis", 0), x.rank) != x.axis:
         return None
     places = _rows_that_count(n, n.b.cast(n.x(1, INTEGERS), "i64"), x, x.count)
-    return n.scope.value(n, 0, n.b.gather(n.x(), places, x.axis))
+    if isinstance(by, Partial):
+        places = n.scope.ssa(_first_places(n, by, places))
+    rows = n.scope.value(n, 0, n.b.gather(n.x(), places, x.axis))
+    return Partial.counted(rows, x.axis + by.axis, by.count) if isinstance(by, Partial) else rows
+
+
+def _gather_nd(n: Node, inputs: Operands) -> Moved:
+    """The same of places over several axes, that of the rows among them."""
+    x, by = inputs
+    if not isinstance(x, Partial) or n.integer("batch_dims", 0) or not _place_among(n, x):
+        return None
+    if not isinstance(by, Partial):
+        return n.built_as("GatherND")
+    if by.axis == by.rank - 1:
+        return None
+    n.inputs[1] = _first_places(n, by, n.x(1, ("i64",)))
+    return Partial.counted(n.built_as("GatherND"), by.axis, by.count)
+
+
+def _first_places(n: Node, by: Partial, places: SSAValue) -> Value:
+    """Places of which so many count; behind them stand such as exist."""
+    return with_others(n, Partial.counted(Value.computed(places), by.axis, by.count), 0)
 
 
 def _joined(n: Node, inputs: Operands) -> Moved:
@@ -213,6 +239,7 @@ MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "Slice": _slice,
     "Compress": _compress,
     "Gather": _gather,
+    "GatherND": _gather_nd,
     "SplitToSequence": _split,
     "SequenceInsert": _inserted,
     "MatMul": contracted,

@@ -263,8 +263,8 @@ def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
 
     def rule(n: Node, inputs: Operands) -> int | None:
         x, axes = only(inputs), axes_of(n)
-        if x is None or not axes:
-            return None
+        if x is None or not axes:  # over none: each element by itself
+            return None if x is None else x.axis
         removed = n.axes(axes, x.rank)
         return _left(x, removed) if x.axis in removed or not n.flag("keepdims", 1) else x.axis
 

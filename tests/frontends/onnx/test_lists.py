@@ -521,8 +521,8 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     ),
     "a length that a run decides": (
         loop(APPENDS, "e", "k"),
-        "node 'y' (Loop): input \"k\" is computed by the model, and must be known "
-        "(it decides the shape or form of the result)",
+        "node 'y' (Loop): runs as often as the run decides, and has scan outputs, whose number of "
+        "rows the run would decide (--max-iterations bounds it)",
     ),
     "some in front of others": (
         [

@@ -74,6 +74,16 @@ def part_of_rows(n: Node, x: Partial, start: Place, end: Place) -> Partial:
     return _as_many(n, rows, x.axis, behind, first)
 
 
+def backwards(n: Node, x: Partial) -> Partial:
+    """The rows that count, last first."""
+    assert x.count is not None
+    b, size = n.b, x.dims[x.axis]
+    last = b.broadcast(b.sub(x.count, n.full(1, x.count)), (size,), [])
+    places = b.sub(last, b.iota((size,), 0, "i64"))
+    rows = b.gather(n.scope.ssa(x.whole()), b.maximum(places, n.full(0, places)), x.axis)
+    return Partial.counted(Value.computed(rows), x.axis, x.count)
+
+
 def _most_between(n: Node, size: Dim, start: Place, end: Place) -> Dim:
     """The most rows that lie between two bounds where at most so many count, which are some."""
     if not (isinstance(start, Dim) and isinstance(end, Dim) and start.is_static and end.is_static):

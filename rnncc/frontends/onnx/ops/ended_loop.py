@@ -8,9 +8,11 @@ from typing import Any
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.lists import StackedRows, refilled
 from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.offsets import parted
 from rnncc.frontends.onnx.ops.appending import Appended
 from rnncc.frontends.onnx.ops.control import results_of, tensors_in
 from rnncc.frontends.onnx.ops.loop_body import (
+    GrownState,
     LoopBody,
     emptied,
     growing,
@@ -18,9 +20,9 @@ from rnncc.frontends.onnx.ops.loop_body import (
     outputs_of,
     values_behind,
 )
-from rnncc.frontends.onnx.partial import first_rows
+from rnncc.frontends.onnx.partial import Partial, first_rows
 from rnncc.frontends.onnx.trips import given_count, is_endless
-from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.gates import DEFAULT_LIMIT
@@ -51,7 +53,7 @@ def _gated(loop: LoopBody, may_grow: Callable[[Value], bool], reads: bool = Fals
     """
     n, most, grows = loop.n, given_count(loop.n), [may_grow(v) for v in loop.starts]
     starts = emptied(loop.starts, grows, reads)
-    stacks = any(grows) or len(loop.graph.output) > 1 + len(loop.carried)
+    stacks = any(grows) or loop.grown or len(loop.graph.output) > 1 + len(loop.carried)
     length, limited = _row_limit(loop, most) if stacks else _limit(n, most)
     b, captures = n.b, loop.captures()
     consts, inits = list(captures.consts), tensors_in(n.scope, starts)
@@ -93,6 +95,17 @@ def _gated(loop: LoopBody, may_grow: Callable[[Value], bool], reads: bool = Fals
     return [*last, *(first_rows(b, y, finals[1]) for y in waiting)]
 
 
+def with_room(state: GrownState) -> Partial:
+    """What a loop carries, with room for all rows that its iterations may add."""
+    n, start = state.loop.n, state.loop.carried[state.index]
+    most = state.loop.trips.count or _row_limit(state.loop, given_count(n))[0]
+    dims = [*start.dims]
+    dims[state.axis] = most * state.more
+    room = n.b.concat([n.scope.ssa(start), n.b.fill(0, dims, start.dtype)], state.axis)
+    count = n.b.size(start.dims[state.axis], "i64")
+    return Partial.counted(Value.computed(room), state.axis, count)
+
+
 def _row_limit(loop: LoopBody, most: Dim | None) -> tuple[Dim, bool]:
     """The rows of outputs of which the run decides how many count.
 
@@ -104,11 +117,36 @@ def _row_limit(loop: LoopBody, most: Dim | None) -> tuple[Dim, bool]:
         raise n.unsupported(what, "for inference that is supported")
     if most is not None:
         return most, not most.is_static
-    if model.max_iterations is None and loop.trips.most is None:
-        what = "may end early, and has scan outputs, whose number of rows the run would decide"
+    bound = loop.trips.most or model.max_iterations or _rows_read(loop)
+    if bound is None:
+        ends = "runs as often as the run decides" if loop.trips.always else "may end early"
+        what = f"{ends}, and has scan outputs, whose number of rows the run would decide"
         inputs = model.inputs_behind(n.value(0)) if n.has(0) and not is_endless(n) else []
         raise NeedsValue(n.location, what, "--max-iterations bounds it", inputs)
-    return loop.trips.most or model.max_iterations or Dim.of(0), True
+    return bound, True
+
+
+def _rows_read(loop: LoopBody) -> Dim | None:
+    """The most iterations that there can be: as many as rows of a tensor count, or as there are
+    elements along an axis of which each iteration reads the one of its number."""
+    n = loop.n
+    trips = n.value(0).made if n.has(0) else None
+    base, more = (None, Dim.of(0)) if trips is None else parted(trips)
+    if base is not None and base in n.scope.model.counts:
+        return n.scope.model.counts[base] + more
+    written = {name: node for node in loop.graph.node for name in node.output}
+    inside = {*written, *(value.name for value in loop.graph.input)}
+    for node in loop.graph.node:
+        if node.op_type != "Gather" or node.input[1] != loop.graph.input[0].name:
+            continue
+        name = node.input[0]
+        while name in written and written[name].op_type in ("Slice", "Identity"):
+            name = written[name].input[0]  # which has no more elements along any axis
+        value = None if name in inside else n.scope.find(name)
+        axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+        if value is not None and -value.rank <= axis < value.rank and not varies(value.dims[axis]):
+            return value.dims[axis]
+    return None
 
 
 def _early(n: Node, what: str) -> NeedsValue:

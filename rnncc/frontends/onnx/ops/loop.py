@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.decided import where_equal
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.lists import StackedRows, refilled
 from rnncc.frontends.onnx.node import STORED, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.appending import Appended
 from rnncc.frontends.onnx.ops.control import Inside, all_counted, inline, tensors_in
-from rnncc.frontends.onnx.ops.ended_loop import ended
+from rnncc.frontends.onnx.ops.ended_loop import ended, with_room
 from rnncc.frontends.onnx.ops.loop_body import (
+    MAX_UNROLLED,
     CountedState,
+    GrownState,
     LoopBody,
     UnreadState,
     emptied,
@@ -26,6 +29,7 @@ from rnncc.frontends.onnx.ops.loop_body import (
     outputs_of,
     values_behind,
 )
+from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.trips import trips_of
 from rnncc.frontends.onnx.values import Value, size_value
 from rnncc.ir.dims import Dim
@@ -35,16 +39,12 @@ if TYPE_CHECKING:
     from onnx import GraphProto
 
 
-MAX_UNROLLED = 64
-"""Iterations that are built one after another, where a loop's values change their shapes."""
-
-
-def _loop(n: Node) -> list[Any]:
+def _loop(n: Node, grown: Mapping[int, Dim] | None = None) -> list[Any]:
     """Run a graph again and again: so often, or while its condition holds.
 
     Refused: values that change shape, type or length from one iteration to the next, but in 64
-    known iterations; more than `--max-iterations`; scan outputs of a loop that data ends where
-    nothing bounds it.
+    known iterations, or by as many rows in each; more than `--max-iterations`; scan outputs of a
+    loop that data ends where nothing bounds it.
     """
     graph = n.graph("body")
     carried = [n.value(i) for i in range(2, len(n.inputs))]
@@ -52,7 +52,12 @@ def _loop(n: Node) -> list[Any]:
         what = f"has {len(carried)} carried values, its body {len(graph.input)} inputs"
         raise n.error(f"{what} and {len(graph.output)} outputs")
     try:
-        return _run(n, graph, carried)
+        return _run(n, graph, carried, grown or {})
+    except GrownState as state:
+        if state.loop.graph is not graph:
+            raise
+        carried[state.index] = with_room(state)
+        grown = {**(grown or {}), state.index: state.more}
     except CountedState as state:
         if state.graph is not graph:
             raise
@@ -63,27 +68,35 @@ def _loop(n: Node) -> list[Any]:
         n.b.require(state.count - 1)
         carried[state.index] = Value.computed(n.b.fill(0, state.like.dims, state.like.dtype))
     n.inputs = [*n.inputs[:2], *carried]
-    return _loop(n)
+    return _loop(n, grown)
 
 
-def _run(n: Node, graph: GraphProto, carried: list[Value]) -> list[Any]:
+def _run(n: Node, graph: GraphProto, carried: list[Value], grown: Mapping[int, Dim]) -> list[Any]:
     trips = trips_of(n, graph, carried)
+    parts = LoopBody.of(n, graph, trips, carried, grown)
     if trips.count is not None:
-        return _counted(LoopBody.of(n, graph, trips, carried), trips.count)
+        results = _counted(parts, trips.count)
+        return [_full(n, v) if i in grown else v for i, v in enumerate(results)]
     if trips.endless:
         raise n.error("has neither a trip count nor a condition that ends it")
-    parts = LoopBody.of(n, graph, trips, carried)
     try:
         return ended(parts)
-    except NeedsValue:
-        for index in (i for i in (0, 1) if trips.always and n.has(i)):
+    except NeedsValue as error:
+        for index in (i for i in (0, 1) if trips.always and n.has(i) and not error.inputs):
             n.known(index)  # with a known count and first condition it could be unrolled
         raise
 
 
+def _full(n: Node, grown: Value) -> Value:
+    """What a loop of known trip count has filled with rows: fewer are an error of the run."""
+    assert isinstance(grown, Partial) and grown.count is not None
+    rows, count = n.scope.ssa(grown.whole()), n.b.reshape(grown.count, (1,))
+    return Value.computed(where_equal(n.b, rows, count, [grown.dims[grown.axis]]))
+
+
 def _counted(loop: LoopBody, count: Dim) -> list[Any]:
     """A loop of known trip count: a scan, or one iteration after another where shapes change."""
-    small = count.is_static and int(count) <= MAX_UNROLLED
+    small = loop.is_unrolled
     if count == 0:
         return _never(loop)
     loop.n.scope.model.unrolled += small

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from rnncc.frontends.onnx.scope import Scope
 
 
+MAX_UNROLLED = 64
+"""Iterations that are built one after another, where a loop's values change their shapes."""
+
+
 class CountedState(Exception):
     """A carried value, by its number, of which an iteration leaves rows along an axis whose number
     the run decides: it has such from the start on, as many as there are."""
@@ -34,6 +38,15 @@ class CountedState(Exception):
     def __init__(self, loop: LoopBody, index: int, axis: int) -> None:
         super().__init__(index)
         self.graph, self.index, self.axis = loop.graph, index, axis
+
+
+class GrownState(Exception):
+    """A carried value, by its number, to which each iteration of a loop that is not unrolled adds
+    as many rows along an axis: it has room for all from the start on, of which some count."""
+
+    def __init__(self, loop: LoopBody, index: int, axis: int, more: Dim) -> None:
+        super().__init__(index)
+        self.loop, self.index, self.axis, self.more = loop, index, axis, more
 
 
 class UnreadState(Exception):
@@ -54,6 +67,7 @@ class LoopBody:
         carried: all values, as they are before the loop.
         moving: the numbers of those whose values the body computes; the others never change, or
             are formulas of the iteration's number.
+        grown: those that have room for the rows that iterations add -> how many each adds.
     """
 
     n: Node
@@ -61,15 +75,27 @@ class LoopBody:
     trips: Trips
     carried: Sequence[Value]
     moving: Sequence[int]
+    grown: Mapping[int, Dim] = field(default_factory=dict[int, Dim])
 
     @staticmethod
-    def of(n: Node, graph: GraphProto, trips: Trips, carried: Sequence[Value]) -> LoopBody:
+    def of(
+        n: Node,
+        graph: GraphProto,
+        trips: Trips,
+        carried: Sequence[Value],
+        grown: Mapping[int, Dim],
+    ) -> LoopBody:
         """The parts of a Loop."""
         # Behind a loop that data may end, only a carried number says how far it came.
         known = {*trips.fixed, *(trips.counters if trips.count is not None else ())}
-        return LoopBody(
-            n, graph, trips, carried, [i for i in range(len(carried)) if i not in known]
-        )
+        moving = [i for i in range(len(carried)) if i not in known]
+        return LoopBody(n, graph, trips, carried, moving, grown)
+
+    @property
+    def is_unrolled(self) -> bool:
+        """Whether it is built one iteration after another where values change their shapes."""
+        count = self.trips.count
+        return count is not None and count.is_static and int(count) <= MAX_UNROLLED
 
     @property
     def starts(self) -> list[Value]:
@@ -166,8 +192,37 @@ def kept_values(
         count, index = loop.trips.count, loop.moving[number]
         if count is not None and count != 0 and _is_unread(loop, index, old, new):
             raise UnreadState(loop, index, count, new)
+        grown = None if loop.is_unrolled else _rows_added(old, new)
+        if grown is not None and not isinstance(old, Partial):
+            raise GrownState(loop, index, *grown)
+        if isinstance(new, Partial) and grown is not None and loop.grown.get(index) == grown[1]:
+            kept[number] = _within_room(scope, old, new)
     counted = all(map(_is_counted, before, rows))
     return kept if counted and types_in(kept) == types_in(before) else None
+
+
+def _rows_added(old: Value, new: Value) -> tuple[int, Dim] | None:
+    """The one axis along which a tensor has more elements than before, and how many more."""
+    same = old.form == new.form and old.dtype == new.dtype and old.rank == new.rank
+    if not same or not (old.is_tensor or isinstance(old, Partial)):
+        return None
+    pairs = enumerate(zip(old.dims, new.dims, strict=True))
+    more = [(axis, after - before) for axis, (before, after) in pairs if before != after]
+    if len(more) != 1 or not more[0][1].is_static or int(more[0][1]) < 0:
+        return None
+    return more[0]
+
+
+def _within_room(scope: Scope, old: Value, new: Partial) -> Partial:
+    """Rows that count, in a tensor that has room for all that iterations add: more of them than
+    that are an error of the run."""
+    b, room, count = scope.b, old.dims[new.axis], new.count
+    assert count is not None
+    over = b.compare("gt", count, b.size(room, "i64"))
+    row = b.select(over, b.fill(1, (), "i64"), b.fill(0, (), "i64"))  # of one, or beyond it
+    count = b.reshape(b.gather(b.reshape(count, (1,)), b.reshape(row, (1,)), 0), ())
+    rows = b.slice(scope.ssa(new.whole()), new.axis, 0, room)
+    return Partial.counted(Value.computed(rows), new.axis, count)
 
 
 def _is_unread(loop: LoopBody, index: int, old: Value, new: Value) -> bool:

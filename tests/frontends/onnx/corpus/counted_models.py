@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from tests.frontends.onnx.corpus.torch_models import TN, Exported, export_all
 
@@ -150,6 +151,69 @@ class Bags(nn.Module):
         return self.bags(items)
 
 
+class Bagged(nn.Module):
+    """Words as bags of three parts, packed by their lengths, and pooled within these."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bags = nn.EmbeddingBag(30, 8, mode="mean")
+        self.lstm = nn.LSTM(8, 6, bidirectional=True, batch_first=True)
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        x = self.bags(words.reshape(-1, 3)).view(words.shape[0], words.shape[1], 8)
+        order = torch.sort(lengths, descending=True)[1]
+        packed = pack_padded_sequence(x[order], lengths[order], batch_first=True)
+        y, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, padding_value=-9.0)
+        return y[torch.sort(order)[1]].max(1)[0]
+
+
+class SpeechSegments(nn.Module):
+    """Where runs of frames with speech begin and end, without those of one frame."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(4, 5, batch_first=True), nn.Linear(5, 1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        speech = self.out(self.lstm(x)[0])[0, :, 0] > 0
+        before = nn.functional.pad(speech[:-1].float(), (1, 0))
+        behind = nn.functional.pad(speech[1:].float(), (0, 1))
+        first = torch.nonzero(speech & (before < 0.5)).squeeze(1)
+        last = torch.nonzero(speech & (behind < 0.5)).squeeze(1)
+        longer = last - first > 0
+        return first[longer], last[longer]
+
+
+class Stepwise(nn.Module):
+    """A cell over the rows of a mask, then over the first rows, in loops that TorchScript keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(4, 5)
+
+    def forward(self, x: Tensor, mask: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        rows, h, c = x[mask], torch.zeros(1, 5), torch.zeros(1, 5)
+        ys = torch.jit.annotate(list[Tensor], [])
+        for i in range(rows.size(0)):
+            h, c = self.cell(rows[i].unsqueeze(0), (h, c))
+        for i in range(int(count)):
+            h, c = self.cell(x[i].unsqueeze(0), (h, c))
+            ys.append(h)
+        return torch.cat(ys), c
+
+
+class Turned(nn.Module):
+    """A layer over the first rows, its outputs last first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(6, 4, bidirectional=True)
+
+    def forward(self, x: Tensor, count: Tensor) -> tuple[Tensor, Tensor]:
+        y = self.lstm(x[: count[0]])[0]
+        return y.flip(0), torch.cat([y[-1], y[0]], 1)
+
+
 NT = {0: "T", 1: "N"}
 _COUNT = torch.tensor([5])
 MODELS: dict[str, Exported] = {
@@ -193,6 +257,25 @@ MODELS: dict[str, Exported] = {
         {"items": torch.randint(0, 10, (3, 4))},
         {"items": {0: "N", 1: "K"}},
         {"items": (0, 9)},
+    ),
+    "bagged": Exported(
+        *(Bagged, {"words": torch.randint(0, 30, (2, 5, 3)), "lengths": torch.tensor([3, 5])}),
+        *({"words": TN, "lengths": {0: "N"}}, {"words": (0, 29), "lengths": (1, "T")}),
+    ),
+    "speech_segments": Exported(
+        SpeechSegments, {"x": torch.randn(1, 9, 4)}, {"x": {1: "T"}}, outputs=2
+    ),
+    "stepwise": Exported(
+        Stepwise,
+        {"x": torch.randn(6, 4), "mask": torch.ones(6, dtype=torch.bool), "count": _COUNT[0]},
+        {"x": {0: "T"}, "mask": {0: "T"}},
+        {"count": (1, 4)},
+        outputs=2,
+        script=True,
+    ),
+    "turned": Exported(
+        *(Turned, {"x": torch.randn(9, 2, 6), "count": _COUNT}, {"x": NT}, {"count": (1, "T")}),
+        outputs=2,
     ),
 }
 

@@ -258,6 +258,45 @@ class InPieces(nn.Module):
         return torch.stack(pieces, 1)
 
 
+class Concatenated(nn.Module):
+    """Tokens until all sentences have ended, one behind the other in a tensor that grows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.cell, self.out = nn.Embedding(9, 6), nn.LSTMCell(6, 8), nn.Linear(8, 9)
+
+    def forward(self, h0: Tensor) -> Tensor:
+        h, c = h0, torch.zeros_like(h0)
+        tokens = torch.ones(h0.size(0), 1, dtype=torch.long)
+        ended = torch.zeros(h0.size(0), dtype=torch.bool)
+        for _ in range(100):
+            h, c = self.cell(self.embed(tokens[:, -1]), (h, c))
+            token = self.out(h).argmax(1)
+            tokens = torch.cat([tokens, token.unsqueeze(1)], 1)
+            ended = torch.logical_or(ended, token == 0)
+            if bool(ended.all()):
+                break
+        return tokens
+
+
+class OwnStates(nn.Module):
+    """Attention of a cell over all of its earlier states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(6 + 8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, c = torch.zeros(x.size(0), 8), torch.zeros(x.size(0), 8)
+        states = torch.zeros(x.size(0), 1, 8)
+        for t in range(x.size(1)):
+            scores = torch.softmax(torch.bmm(states, h.unsqueeze(2)), 1)
+            seen = (scores * states).sum(1)
+            h, c = self.cell(torch.cat([x[:, t], seen], 1), (h, c))
+            states = torch.cat([states, h.unsqueeze(1)], 1)
+        return states
+
+
 def _x(*shape: int) -> dict[str, Tensor]:
     return {"x": torch.randn(*shape)}
 
@@ -268,6 +307,10 @@ MODELS: dict[str, Exported] = {
     "until_end": Exported(UntilEnd, _x(1, 5, 6), {"x": {1: "T"}}, outputs=3, script=True),
     "frames": Exported(Frames, _x(2, 5, 6), {"x": TN}, outputs=2, script=True),
     "beams": Exported(Beams, {"h0": torch.randn(2, 8)}, {"h0": {0: "N"}}, outputs=2, script=True),
+    "concatenated": Exported(
+        Concatenated, {"h0": torch.randn(2, 8)}, {"h0": {0: "N"}}, script=True
+    ),
+    "own_states": Exported(OwnStates, _x(2, 5, 6), {"x": TN}, script=True),
     "transduced": Exported(Transduced, _x(1, 7, 6), {"x": {1: "T"}}, script=True),
     "greedy": Exported(Greedy, _x(1, 7, 6), {"x": {1: "T"}}, script=True),
     "regulated": Exported(
