@@ -53,6 +53,7 @@ from rnncc.frontends.torch.readings import (
 )
 from rnncc.frontends.torch.switches import SWITCH
 from rnncc.frontends.torch.taken_numbers import note_taken
+from rnncc.frontends.torch.watch_absent import notice_absent
 from rnncc.frontends.torch.watch_numbers import local_name, refuse_numbers
 from rnncc.frontends.torch.watch_regions import read_regions
 
@@ -86,6 +87,7 @@ def patch_dynamo() -> None:
     _take_asking()
     read_regions(_in_dynamo)
     refuse_numbers()
+    notice_absent(_GETATTR)
 
     def check_hook(tx: Any, *_: Any) -> None:
         _in_dynamo(tx, check_backward_hook)
