@@ -12,14 +12,23 @@ Dynamo guards what code asks by `hasattr` and `in`, but not the errors that it c
 from __future__ import annotations
 
 from functools import partial, wraps
+from inspect import signature
 from typing import Any
 
 from torch._dynamo.exc import ObservedAttributeError
 from torch._dynamo.guards import GuardBuilder, install_guard
+from torch._dynamo.source import AttrSource
 from torch._dynamo.variables.dicts import ConstDictVariable
 from torch._dynamo.variables.user_defined import UserDefinedObjectVariable
 
 from rnncc.frontends.torch.readings import readings
+
+
+def _absent(source: Any, name: str) -> Any:
+    """The guard that an object has no attribute of a name."""
+    if "attr" in signature(GuardBuilder.HASATTR).parameters:
+        return source.make_guard(partial(GuardBuilder.HASATTR, attr=name))
+    return AttrSource(source, name).make_guard(GuardBuilder.HASATTR)  # an older PyTorch
 
 
 def notice_absent(reads_attribute: str) -> None:
@@ -37,8 +46,7 @@ def notice_absent(reads_attribute: str) -> None:
             return get(variable, tx, name)
         except ObservedAttributeError:
             if readings.stack and variable.source:
-                absent = partial(GuardBuilder.HASATTR, attr=name)
-                install_guard(variable.source.make_guard(absent))
+                install_guard(_absent(variable.source, name))
             raise
 
     setattr(owner, reads_attribute, get_attribute)

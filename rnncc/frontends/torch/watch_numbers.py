@@ -84,7 +84,7 @@ def refuse_numbers() -> None:
     entries: Any = ConstDictVariable
     keys: Any = getattr(dicts, "HashableTracker", None) or entries._HashableTracker
     check_first(keys, "__init__", check_key)
-    for method in ("call_isinstance", "call_type"):
+    for method in vars(BuiltinVariable).keys() & {"call_isinstance", "call_type"}:
         check_first(BuiltinVariable, method, check_type)
     check_first(TorchInGraphFunctionVariable, "call_function", check_call)
 
