@@ -56,6 +56,7 @@ class Walk:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.loaded, self.stored = {"forward", "__call__"}, set[str]()
+        self._missed = set[str]()
         self.owners, self.functions = dict[int, Any](), dict[int, FunctionType]()
         self._by_name = False
         self._registered = {id(part) for part in module.modules()}
@@ -78,6 +79,8 @@ class Walk:
             is_module = isinstance(owner, torch.nn.Module)
             names = (self.loaded & _names_of(owner)) - (_OWN if is_module else set())
             yield from ((owner, name) for name in names | self._named_of(owner))
+            if not isinstance(owner, type | ModuleType):
+                yield from ((owner, name) for name in self._missed - _names_of(owner))
             if is_module:
                 yield owner, "forward"
                 if id(owner) not in self._registered:
@@ -98,9 +101,10 @@ class Walk:
     def _named_of(self, owner: Any) -> set[str]:
         """The attributes of an object that code may compute the names of."""
         by_name = self._by_name or isinstance(owner, _HOLDERS)
-        if not by_name or isinstance(owner, type | ModuleType):
+        if not by_name or isinstance(owner, ModuleType):
             return set()
-        return set(attributes_of(owner)) - _OF_MODULES - _OWN
+        names = set(attributes_of(owner)) - _OF_MODULES - _OWN
+        return {n for n in names if n[:2] != "__"} if isinstance(owner, type) else names
 
     def _own(self, owner: Any) -> None:
         if id(owner) in self.owners:
@@ -149,6 +153,7 @@ class Walk:
         self.loaded |= names.loaded
         self.stored |= names.stored
         if is_users(function.__code__.co_filename):
+            self._missed |= names.missed
             self._by_name |= not names.loaded.isdisjoint(("getattr", "vars", "__dict__"))
             own = *range(len(function.__closure__ or ())), ".__defaults__", ".__kwdefaults__"
             for key in (*names.loaded, *own):
@@ -213,7 +218,8 @@ def is_users_class(kind: type) -> bool:
 
 class _Names:
     """The names of globals and attributes that code loads, those that it stores, and the modules
-    that it imports; texts within it may be names for `getattr`."""
+    that it imports; and the attributes that it may find or not, as it asks for them by a text or
+    catches errors."""
 
     def __init__(self, code: CodeType) -> None:
         self.loaded, self.stored, self.imported = set[str](), set[str](), set[str]()
@@ -224,12 +230,17 @@ class _Names:
                 self.imported.add(step.argval)
             elif step.opcode in dis.hasname:
                 self.loaded.add(step.argval)
+        self.missed = set(self.loaded) if code.co_exceptiontable else set[str]()
+        if not self.loaded.isdisjoint(("getattr", "hasattr")):
+            texts = (text for text in code.co_consts if isinstance(text, str))
+            self.missed |= {text for text in texts if text.isidentifier()}
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
                 inner = _names(constant)
                 self.loaded |= inner.loaded
                 self.stored |= inner.stored
                 self.imported |= inner.imported
+                self.missed |= inner.missed
 
 
 _names = cache(_Names)

@@ -202,7 +202,51 @@ def fills(x, h):
     return torch.tanh(y + torch.full((3,), n)), h * x
 
 
+def counts_up(x, h):
+    for i in range(40):
+        new = torch.tanh(0.5 * h + x) * 0.9**i + h / (i + 1) ** 2
+        if (new - h).abs().max() < 0.3:
+            break
+        h = new
+    return h, torch.tanh(h * i)
+
+
+def counts_down(x, h):
+    table = torch.linspace(-1, 1, 12, dtype=x.dtype)
+    for i in range(11, 0, -2):
+        h = h + x / i + table[i]
+        if h.norm() < 0.3 * i:
+            break
+    else:
+        h = -h
+    return h, torch.tanh(h)
+
+
+def counts_within(x, h):
+    for a in range(6):
+        for b in range(5):
+            h = h + 0.1 * x / (a + b + 1)
+            if h.norm() > 1:
+                return h * a, h * 0.5
+        if h.sum() > 1.5:
+            break
+    return h, h * 0.7
+
+
+def by_keys(x, h):
+    shares = {0: 0.5, 1: 0.2}
+    for i in range(6):
+        h = torch.tanh(h + x * shares.get(i, 0.9) * (2 if f"{i}" == "2" else 1))
+        if h.norm() > 1:
+            break
+    return h, h * 0.5
+
+
 CELLS: list[Cell] = [
+    counts_up,
+    counts_down,
+    counts_within,
+    by_keys,
     fixed_point,
     returns,
     sums,
@@ -214,6 +258,8 @@ CELLS: list[Cell] = [
     fills,
 ]
 MODULES: list[Cell] = [
+    counts_up,
+    by_keys,
     breaks,
     goes_on,
     returns_from_for,
@@ -304,6 +350,34 @@ def makes_of_a_float(x, h):
     return h, torch.tanh(h + x)
 
 
+def reads_a_number_as_a_key(x, h):
+    n, shares = 0, {0: 0.5, 1: 0.2}
+    while h.norm() > 0.5:
+        h, n = h * shares.get(n, 0.9), n + 1
+    return h, torch.tanh(h + x)
+
+
+def reads_a_number_in_a_set(x, h):
+    n = 0
+    while h.norm() > 0.5:
+        h, n = h * (0.5 if n % 3 in {0, 2} else 0.9), n + 1
+    return h, torch.tanh(h + x)
+
+
+def reads_a_number_as_text(x, h):
+    n, shares = 0, {"0": 0.5, "1": 0.2}
+    while h.norm() > 0.5:
+        h, n = h * shares.get(f"{n}", 0.9), n + 1
+    return h, torch.tanh(h + x)
+
+
+def reads_a_number_s_type(x, h):
+    n = 0
+    while h.norm() > 0.5:
+        h, n = h * (0.5 if isinstance(n, int) else 0.9), n + 1
+    return h, torch.tanh(h + x)
+
+
 _GIVEN = "may have given is changed in place"
 REFUSED: dict[Cell, str] = {
     changes_what_it_may_have_given: _GIVEN,
@@ -313,5 +387,9 @@ REFUSED: dict[Cell, str] = {
     grows: r"makes torch.float64 \[6\] of torch.float64 \[3\]",
     starts_with_a_number: r"makes torch.float64 \[3\] of torch.int64 \[\]",
     makes_of_a_float: "made of a number of the run is not known",
+    reads_a_number_as_a_key: "the key of a number that a tensor stands for",
+    reads_a_number_in_a_set: "the key of a number that a tensor stands for",
+    reads_a_number_as_text: "the (key|text) of a number that a tensor stands for",
+    reads_a_number_s_type: "the type of a number that a tensor stands for",
 }
 """Cells that are refused, and what is said."""

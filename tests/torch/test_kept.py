@@ -445,7 +445,30 @@ class Naming(Caching):
         self.weight = nn.Parameter(torch.ones(4))
 
 
+class AsksOfNumber(nn.Module):
+    """Asks what a tensor in the place of its number could not answer."""
+
+    def __init__(self, asked: Callable[[int], bool]) -> None:
+        super().__init__()
+        self.asked, self.t = asked, 0
+
+    def forward(self, x: Any, h: Any) -> Any:
+        h = h + x * (2 if self.asked(self.t) else 3)
+        self.t += 1
+        return h, h
+
+
+COUNTS = "a step changes a number of Python's that the next one reads"
+ASKED: dict[str, Callable[[int], bool]] = {
+    "a set's key": lambda t: t in {0, 2},
+    "a dict's key": lambda t: t % 3 in {2: 1},
+    "its text": lambda t: f"{t}" in {"1": 0},
+    "its type": lambda t: isinstance(t, int),
+    "its very type": lambda t: type(t) is int,
+    "no tensor": torch.is_tensor,
+}
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    **{name: (lambda ask=ask: AsksOfNumber(ask), COUNTS) for name, ask in ASKED.items()},
     "appends": (lambda: appends, "a step appends tensors to a list"),
     "a global": (lambda: keeps_globally, "a tensor leaves the cell by other ways"),
     "a closure": (keeps_in_a_closure, "a tensor leaves the cell by other ways"),

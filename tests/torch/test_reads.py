@@ -35,6 +35,23 @@ class Net(nn.Module):
         return self.use(self, self.layer(x))
 
 
+class Dispatching(Net):
+    """Calls a method whose name is computed."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(lambda net, x: getattr(net, f"{net.kind}")(x), kind=kind)
+
+    def scaled(self, x: Any) -> Any:
+        return x * GLOBAL.k
+
+
+def or_one(net: Any) -> float:
+    try:
+        return net.k
+    except AttributeError:
+        return 1.0
+
+
 class Slotted:
     __slots__ = ("k",)
 
@@ -306,6 +323,22 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: Net(lambda net, x: x * net.held[0].tolist()[1], [torch.tensor([1.0, 2.0])]),
         lambda net: net.held[0].fill_(3.0),
     ),
+    "an attribute that appears": (
+        lambda: Net(lambda net, x: x * getattr(net, "k", 3.0)),
+        named("k", 2.0),
+    ),
+    "an attribute asked for": (
+        lambda: Net(lambda net, x: x * net.k if hasattr(net, "k") else x),
+        named("k", 2.0),
+    ),
+    "an attribute that was missed": (
+        lambda: Net(lambda net, x: x * or_one(net)),
+        named("k", 2.0),
+    ),
+    "what a method by a computed name reads": (
+        lambda: Dispatching("scaled"),
+        lambda net: set_global(),
+    ),
     "a negative zero": (
         lambda: Net(lambda n, x: torch.atan2(torch.full_like(x, n.k), -x * x) * x, k=0.0),
         named("k", -0.0),
@@ -341,6 +374,31 @@ def test_changes_are_seen(name: str) -> None:
     change(module)
     after = check(net, module, x)
     assert not torch.equal(before, after), "the change makes no difference"
+
+
+class Missing(nn.Module):
+    """A cell that does without an attribute and an entry of a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shares: dict[str, float] = {}
+
+    def forward(self, x: Any, h: Any) -> Any:
+        h = h + x * or_one(self)
+        try:
+            h = h * self.shares["h"]
+        except KeyError:
+            h = h * 0.5
+        return h, h
+
+
+def test_what_a_cell_missed_is_seen_when_it_appears() -> None:
+    cell, xs = Missing(), ones(3, 2)
+    assert rt.scan(cell, xs, ones(2) * 0)[1].tolist() == [0.875, 0.875]
+    cell.k = 2.0
+    assert rt.scan(cell, xs, ones(2) * 0)[1].tolist() == [1.75, 1.75]
+    cell.shares["h"] = 1.0
+    assert rt.scan(cell, xs, ones(2) * 0)[1].tolist() == [6.0, 6.0]
 
 
 def test_what_is_no_number_is_no_change() -> None:

@@ -66,6 +66,7 @@ def test_a_loop_that_does_not_end() -> None:
         (cells.within, [5, 4]),
         (cells.sums, [None]),
         (cells.by_quarters, [None]),
+        (cells.counts_up, [39]),
     ],
 )
 def test_bounds(cell: Any, bounds: list[int | None], monkeypatch: pytest.MonkeyPatch) -> None:

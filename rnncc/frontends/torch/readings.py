@@ -58,6 +58,7 @@ class _Readings(threading.local):
         asked: the code that asked last whether a tensor is true, and where in it, as in
             `co_positions()`, and whether of a number in one; None if TorchDynamo has met none.
         taken: the code that took a float out of a tensor last, and where, as of `asked`.
+        written: the numbers of code written anew that was read.
     """
 
     def __init__(self) -> None:
@@ -65,6 +66,7 @@ class _Readings(threading.local):
         self.branches = False
         self.asked: tuple[CodeType, Any, bool] | None = None
         self.taken: tuple[CodeType, Any, bool] | None = None
+        self.written = set[int]()
 
 
 readings = _Readings()

@@ -54,10 +54,12 @@ from rnncc.frontends.torch.switches import SWITCH
 from rnncc.frontends.torch.taken_numbers import CALLS, note_taken
 from rnncc.frontends.torch.watch_dynamo import patch_dynamo
 from rnncc.frontends.torch.watch_functions import watch_functions
+from rnncc.frontends.torch.watch_numbers import TEXTS, asks_for_key, check_text
 
 _lock = threading.Lock()
 _asking = 0
 _MODES = {name: getattr(torch, name) for name in ("is_grad_enabled", "is_inference_mode_enabled")}
+_HASH = torch.Tensor.__hash__
 get_torch_obj_rule_map()  # TorchDynamo's own list of PyTorch's functions, as they are
 _patched: list[str] = []
 
@@ -166,20 +168,22 @@ class Questions(TorchFunctionMode):
             if name in ("requires_grad_", "requires_grad =") and _is_mark(*args, **(kwargs or {})):
                 return args[0] if name == "requires_grad_" else None
             check(name, lambda: location(name))
+        if name in TEXTS:
+            check_text(args[0], asking_frame(sys._getframe(1)))
         if name == "data":  # reading it leaves no mark in a graph
             return args[0].detach()
         result = func(*args, **(kwargs or {}))
-        if name in CALLS and _has_float(result):
-            frame = asking_frame(sys._getframe(1))
-            note_taken(frame.f_code, list(frame.f_code.co_positions())[frame.f_lasti // 2])
+        if name in CALLS:
+            _note_float(result, asking_frame(sys._getframe(1)))
         return result
 
 
-def _has_float(result: Any) -> bool:
-    """Whether a number is one of the run, or the first one of a list is."""
+def _note_float(result: Any, frame: Any) -> None:
+    """Note who took a number of the run, or a list whose first one is."""
     while isinstance(result, list) and result:
         result = result[0]
-    return isinstance(result, torch.SymFloat)
+    if isinstance(result, torch.SymFloat):
+        note_taken(frame.f_code, list(frame.f_code.co_positions())[frame.f_lasti // 2])
 
 
 _without_questions: Any = _make_temp_remove_mode_context_manager(Questions)
@@ -203,6 +207,7 @@ def _ask_of_modes(change: int) -> None:
         _asking += change
         for name, own in _MODES.items():
             setattr(torch, name, _asked(own) if _asking else own)
+        setattr(torch.Tensor, "__hash__", asks_for_key(_HASH) if _asking else _HASH)  # noqa: B010
 
 
 def _asked(own: Callable[[], bool]) -> Callable[[], bool]:

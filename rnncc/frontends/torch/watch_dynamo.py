@@ -53,6 +53,8 @@ from rnncc.frontends.torch.readings import (
 )
 from rnncc.frontends.torch.switches import SWITCH
 from rnncc.frontends.torch.taken_numbers import note_taken
+from rnncc.frontends.torch.watch_absent import notice_absent
+from rnncc.frontends.torch.watch_numbers import local_name, refuse_numbers
 from rnncc.frontends.torch.watch_regions import read_regions
 
 STAND_INS = ("rows", "states", "kept")
@@ -84,6 +86,8 @@ def patch_dynamo() -> None:
     _detach_data()
     _take_asking()
     read_regions(_in_dynamo)
+    refuse_numbers()
+    notice_absent(_GETATTR)
 
     def check_hook(tx: Any, *_: Any) -> None:
         _in_dynamo(tx, check_backward_hook)
@@ -324,10 +328,7 @@ def _is_true(variable: Any, name: str) -> bool:
 
 def is_stand_in(variable: Any) -> bool:
     """Whether what Dynamo knows of a tensor is that it stands for others."""
-    source = variable.source
-    while hasattr(source, "base"):
-        source = source.base
-    return getattr(source, "local_name", "") in STAND_INS
+    return local_name(variable.source) in STAND_INS
 
 
 def _in_dynamo(tx: Any, check: Callable[[Callable[[str], Location]], Any]) -> Any:

@@ -11,6 +11,8 @@ from rnncc.torch.branching.assignments import is_ours, ours, within
 from rnncc.torch.branching.syntax import called, like
 
 _OPERANDS = ast.BinOp, ast.Compare, ast.UnaryOp, ast.BoolOp
+_ARITHMETIC = ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub
+_INTEGRAL = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, *_ARITHMETIC)
 
 
 class Counted(ast.NodeTransformer):
@@ -25,6 +27,7 @@ class Counted(ast.NodeTransformer):
     def __init__(self, names: Sequence[str], statements: Sequence[ast.AST], flags: str) -> None:
         replaceable = set(_replaceable(list(within(statements))))
         self.places = {name: place for place, name in enumerate(names) if name in replaceable}
+        self.places |= _copies(list(within(statements)), self.places)
         self.flags = flags
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
@@ -45,14 +48,36 @@ class Counted(ast.NodeTransformer):
         return node
 
     def _exact(self, node: ast.expr) -> ast.expr:
-        if not isinstance(node, ast.Name) or node.id not in self.places:
+        parts = list(ast.walk(node))
+        names = sorted({part.id for part in parts if isinstance(part, ast.Name)})
+        if not names or not self.places.keys() >= {*names} or not all(map(_is_arithmetic, parts)):
             return node
-        test = self._is_number(node.id)
+        tests = [self._is_number(name) for name in names]
+        test = tests[0] if len(tests) == 1 else ast.BoolOp(ast.And(), tests)
         return like(node, ast.IfExp(test, called("as_exact", node), copy.deepcopy(node)))
 
     def _is_number(self, name: str) -> ast.expr:
         place = ast.Constant(self.places[name])
         return ast.Subscript(ast.Name(self.flags, ast.Load()), place, ast.Load())
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    """Whether a node may be part of an expression that gives an integer, of integers."""
+    return isinstance(node, (*_INTEGRAL, ast.expr_context))
+
+
+def _copies(nodes: Sequence[Any], places: dict[str, int]) -> dict[str, int]:
+    """The places of what variables are copies of that nothing else is assigned to."""
+    stores = [n for n in nodes if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)]
+    copied = dict[str, int]()
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Name(id=source)):
+                if source in places and [n.id for n in stores].count(name) == 1:
+                    copied[name] = places[source]
+            case _:
+                pass
+    return copied
 
 
 def _replaceable(nodes: Sequence[Any]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 # pyright: basic, reportMissingImports=false
-"""Tensors that code makes of numbers, `torch.full(size, n)`, where a number has become a tensor.
+"""Tensors that code makes of numbers, `torch.full(size, n)`, where a number has become a tensor,
+and what else it asks of such a number.
 
 Python's numbers are tensors of rank 0 once a loop or a branch on a tensor's value has changed them.
 PyTorch would ask for their values.
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 
 from rnncc.torch.branching.syntax import called, like
-from rnncc.torch.branching.values import is_tensor
+from rnncc.torch.branching.values import OF_NUMBERS, is_tensor
 
 _MAKING = "full", "full_like", "new_full", "tensor", "LongTensor", "as_tensor", "new_tensor"
 
@@ -25,11 +26,25 @@ class FillCalls(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         """A call of `torch.full`, or of something else's method of that name."""
         self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "type"), args=[x, *_], keywords=[]):
+                node.args[0] = like(x, called("typed", x))
+                return node
+            case _:
+                pass
         if not isinstance(node.func, ast.Attribute) or node.func.attr not in _MAKING:
             return node
         call = called("filled", node.func.value, ast.Constant(node.func.attr), *node.args)
         call.keywords = node.keywords
         return like(node, call)
+
+
+def typed(x: Any) -> Any:
+    """A value of whose type code asks: that of a number is not known where a tensor stands for
+    it."""
+    if is_tensor(x) and x.dim() == 0 and x.dtype in (*OF_NUMBERS.values(),):
+        raise TypeError("asks for the type of a number that a tensor stands for")
+    return x
 
 
 def filled(owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:

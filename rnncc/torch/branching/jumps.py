@@ -20,11 +20,19 @@ import ast
 import copy
 from typing import Any
 
-from rnncc.torch.branching.assignments import SCOPES, bound_after, has, leaves_loop
+from rnncc.torch.branching.assignments import (
+    SCOPES,
+    bound_after,
+    has,
+    leaves_loop,
+    stored_in,
+)
 from rnncc.torch.branching.syntax import Unwritable, assigned, called, is_finite, like
 
 LOOPS = ast.For, ast.AsyncFor, ast.While
 _RETURNED = "_returned_{}_rnncc"
+_MOST_UNROLLED = 4
+"""Iterations up to which compiling each takes less time than a loop of the run."""
 
 
 def is_result(name: str) -> bool:
@@ -69,6 +77,63 @@ def settle(loop: Any, block: list[Any], number: int) -> list[ast.If]:
     for statement in (*first, *asking):
         like(loop, statement)
     return asking
+
+
+def may_be_counted(loop: Any) -> bool:
+    """Whether a loop goes over a `range`, not a short one, whose variable its body only reads."""
+    match loop:
+        case ast.For(
+            target=ast.Name(id=name),
+            iter=ast.Call(func=ast.Name(id="range"), args=[_, *_] as limits, keywords=[]),
+        ):
+            numbers = [_number_of(limit) for limit in limits]
+            known = [n for n in numbers if n is not None]
+            if len(known) == len(limits) and len(range(*known)) <= _MOST_UNROLLED:
+                return False
+            is_plain = not has(limits, ast.Starred) and (len(limits) < 3 or bool(numbers[2]))
+            return is_plain and name not in stored_in(loop.body)
+        case _:
+            return False
+
+
+def as_counted(loop: ast.For, block: list[Any], number: int) -> ast.While:
+    """A loop over a `range` as one that counts, in its place: its body is compiled once.
+
+    Args:
+        block: what it stands in.
+        number: what names end in.
+    """
+    call: Any = loop.iter
+    first, last, *step = [ast.Constant(0), *call.args] if len(call.args) == 1 else call.args
+    by = _number_of(step[0]) if step else 1
+    at, end = f"_at_{number}_rnncc", f"_end_{number}_rnncc"
+    order = ast.Lt() if (by or 0) > 0 else ast.Gt()
+    test = ast.Compare(ast.Name(at, ast.Load()), [order], [ast.Name(end, ast.Load())])
+    body: list[ast.stmt] = [
+        ast.Assign([loop.target], ast.Name(at, ast.Load())),
+        ast.AugAssign(ast.Name(at, ast.Store()), ast.Add(), ast.Constant(by)),
+        *loop.body,
+    ]
+    counting = like(loop, ast.While(like(call, test), body, loop.orelse))
+    place = block.index(loop)
+    block[place : place + 1] = [
+        *(like(loop, assigned(*both)) for both in ((at, first), (end, last))),
+        counting,
+    ]
+    for statement in block[place : place + 3]:
+        ast.fix_missing_locations(statement)
+    return counting
+
+
+def _number_of(node: ast.expr) -> int | None:
+    """The integer that is written there."""
+    match node:
+        case ast.Constant(value=int() as value):
+            return value
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as value)):
+            return -value
+        case _:
+            return None
 
 
 def test_within(loop: ast.While) -> None:

@@ -16,11 +16,13 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
+from torch._dynamo.exc import FailOnRecompileLimitHit
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import BRANCH, OF_FLAG
 from rnncc.frontends.torch.readings import is_users, readings
+from rnncc.records import record
 from rnncc.torch.branching.rewriting import Asked, codes_in, with_branches
 from rnncc.torch.branching.syntax import OWN, Unwritable
 from rnncc.torch.kept import what_is_within
@@ -30,8 +32,29 @@ from rnncc.torch.walk import is_users_class
 _MOST_OBJECTS = 100_000
 """That are looked through for a function."""
 _lock = threading.Lock()
-_known: dict[int, tuple[CodeType, CodeType, list[Asked]]] = {}
-"""By the id of new code: itself, the old code, and what asks in it."""
+
+
+@record
+class _Rewritten:
+    """New code of a function.
+
+    Attributes:
+        code: itself.
+        old: what it was written from.
+        asked: what asks in it.
+        counts: whether a loop over numbers counts in it.
+        unrolls: whether none may.
+    """
+
+    code: CodeType
+    old: CodeType
+    asked: list[Asked]
+    counts: bool
+    unrolls: bool
+
+
+_known: dict[int, _Rewritten] = {}
+"""By the id of new code, in the order of their numbers."""
 
 
 def reading_branches(root: Any, read: Callable[[], Any]) -> Any:
@@ -44,26 +67,38 @@ def reading_branches(root: Any, read: Callable[[], Any]) -> Any:
     while True:
         before, readings.branches = readings.branches, True
         readings.asked = readings.taken = None
+        outer, readings.written = readings.written, set()
         refusals = [reading.refusal for reading in readings.stack]
         try:
             return read()
+        except FailOnRecompileLimitHit:
+            raise
         except Exception as error:
-            asked = _asked(error)
-            if asked is None:
+            asked, reason = _asked(error), ""
+            if asked is not None:
+                place = asked.code.co_filename, asked.span
+                tried[place] += 1
+                reason = _rewrite(asked, tried[place], root)
+            if (asked is None or reason) and _unroll(root):
+                tried.clear()
+            elif asked is None:
                 raise
-            place = asked.code.co_filename, asked.span
-            tried[place] += 1
-            if reason := _rewrite(asked, tried[place], root):
-                if not isinstance(error, CompileError):
-                    error.add_note(reason)
-                elif error.what == BRANCH:
-                    what = f"{BRANCH}: {reason}"
-                    raise CompileError(error.location, what, error.hint) from error
+            elif reason:
+                _say_why(error, reason)
                 raise
             for reading, refusal in zip(readings.stack, refusals, strict=True):
                 reading.refusal = refusal
         finally:
             readings.branches = before
+            readings.written |= outer
+
+
+def _say_why(error: Exception, reason: str) -> None:
+    """Let an error also say why code was not written anew."""
+    if not isinstance(error, CompileError):
+        error.add_note(reason)
+    elif error.what == BRANCH:
+        raise CompileError(error.location, f"{BRANCH}: {reason}", error.hint) from error
 
 
 def _asked(error: BaseException) -> Asked | None:
@@ -163,8 +198,26 @@ def _depth(outer: CodeType, code: CodeType) -> int:
 
 
 def _new(code: CodeType, asked: Asked) -> CodeType:
-    _, old, known = _known.get(id(code), (code, code, []))
-    places = [*known, asked]
-    rewritten = with_branches(old, places)
-    _known[id(rewritten)] = rewritten, old, places
-    return rewritten
+    known = _known.get(id(code), _Rewritten(code, code, [], False, False))
+    return _written(known.old, [*known.asked, asked], known.unrolls)
+
+
+def _written(old: CodeType, asked: list[Asked], unrolls: bool) -> CodeType:
+    code, counts = with_branches(old, asked, len(_known), unrolls)
+    _known[id(code)] = _Rewritten(code, old, asked, counts, unrolls)
+    return code
+
+
+def _unroll(root: Any) -> bool:
+    """Let loops over numbers that count, in what was read, be read iteration by iteration: they may
+    want numbers where tensors count (`self.layers[i]`). Whether there are any."""
+    with _lock:
+        known, functions = list(_known.values()), list[FunctionType]()
+        for one in [known[number] for number in sorted(readings.written)]:
+            own = [f for f in _functions(root, one.code) if one.counts and f.__code__ is one.code]
+            if own:
+                code = _written(one.old, one.asked, unrolls=True)
+                for function in own:
+                    function.__code__ = code
+            functions += own
+        return bool(functions)

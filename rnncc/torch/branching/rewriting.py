@@ -53,8 +53,15 @@ class Asked:
     of_number: bool = False
 
 
-def with_branches(code: CodeType, asked: Sequence[Asked]) -> CodeType:
-    """New code of a function, in which what asks decides between two functions.
+def with_branches(
+    code: CodeType, asked: Sequence[Asked], number: int, unrolls: bool = False
+) -> tuple[CodeType, bool]:
+    """New code of a function, in which what asks decides between two functions; and whether a loop
+    over numbers has become one that counts.
+
+    Args:
+        number: what it says of itself when it is read.
+        unrolls: whether such loops are read iteration by iteration instead.
 
     Raises:
         Unwritable: there is no such code.
@@ -63,7 +70,7 @@ def with_branches(code: CodeType, asked: Sequence[Asked]) -> CodeType:
     if _content(_compiled(tree, code)) != _content(code):
         raise Unwritable("the function's source is no longer what was compiled")
     function = _function(tree, code)
-    size = _size(function)
+    size, function.unrolls = _size(function), unrolls  # pyright: ignore
     for node in _functions_in(function):
         node.users = True  # pyright: ignore
     if any(place.of_number for place in asked):
@@ -75,11 +82,11 @@ def with_branches(code: CodeType, asked: Sequence[Asked]) -> CodeType:
         if _size(function) > _MOST_GROWTH * size:
             raise Unwritable("the function has too many branches")
     for node in _functions_in(function):
-        _begin(node)
+        _begin(node, number)
     compiled = _compiled(ast.fix_missing_locations(tree), code)
     if compiled.co_freevars != code.co_freevars:
         raise Unwritable("the function would close over other variables")
-    return compiled
+    return compiled, getattr(function, "counts", False)
 
 
 def _functions_in(function: ast.FunctionDef) -> list[ast.FunctionDef]:
@@ -188,11 +195,11 @@ def _span(node: ast.AST) -> Any:
     return (*known, getattr(node, "end_col_offset", None))
 
 
-def _begin(function: ast.FunctionDef) -> None:
+def _begin(function: ast.FunctionDef, number: int) -> None:
     """Let a user's function that has branches begin with the choice of its old and new code."""
     old: list[ast.stmt] | None = getattr(function, "old", None)
     if old is not None:
         function.body = [FillCalls().visit(statement) for statement in function.body]
         names = [ast.alias("run", OWN)]
-        ways = ast.If(called("reading"), function.body, old)
+        ways = ast.If(called("reading", ast.Constant(number)), function.body, old)
         function.body = [ast.ImportFrom("rnncc.torch.branching", names, 0), ways]

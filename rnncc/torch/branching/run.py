@@ -19,7 +19,7 @@ from rnncc.frontends.torch.readings import readings
 from rnncc.frontends.torch.watch_regions import alone, disagree
 from rnncc.torch.branching.chosen import ChosenFunction, ReadFunction, may_be_chosen
 from rnncc.torch.branching.effects import Numbers, held_by, leave_numbers, numbers_left
-from rnncc.torch.branching.filled import filled  # noqa: F401
+from rnncc.torch.branching.filled import filled, typed  # noqa: F401
 from rnncc.torch.branching.loops import repeated  # noqa: F401
 from rnncc.torch.branching.values import (
     Unbound,
@@ -37,8 +37,9 @@ _KINDS = {"float": float, "int": int, "bool": bool}
 
 
 @torch._dynamo.assume_constant_result
-def reading() -> bool:
-    """Whether code runs to be read."""
+def reading(number: int) -> bool:
+    """Whether code runs to be read: that of a number."""
+    readings.written.add(number)
     return readings.branches
 
 

@@ -22,7 +22,14 @@ from rnncc.torch.branching.assignments import (
     within,
 )
 from rnncc.torch.branching.counted import Counted
-from rnncc.torch.branching.jumps import LOOPS, is_result, settle, test_within
+from rnncc.torch.branching.jumps import (
+    LOOPS,
+    as_counted,
+    is_result,
+    may_be_counted,
+    settle,
+    test_within,
+)
 from rnncc.torch.branching.syntax import (
     OWN,
     AsVariables,
@@ -115,6 +122,12 @@ class Branch:
 
     def _ending(self, node: ast.If, loop: Any) -> None:
         """A loop ends by one of the ways: from then on its body does nothing."""
+        block = _block_of(self.chain[self.chain.index(loop) + 1], loop)
+        if not getattr(self.outermost, "unrolls", False) and may_be_counted(loop):
+            loop = as_counted(loop, block, self.number)
+            self.outermost.counts = True  # pyright: ignore
+            self._at(node)._ending(node, loop)
+            return
         asking = self._settled(loop)
         if isinstance(loop, ast.While):
             self._at(loop).rewrite_loop(loop)
