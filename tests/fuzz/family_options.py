@@ -28,11 +28,7 @@ ACTIVATIONS: dict[str, dict[str, tuple[float, float]]] = {
 def activation(g: Growing) -> None:
     x, kind = g.pick(), g.one_of(*ACTIVATIONS)
     drawn = {name: g.rng.uniform(*limits) for name, limits in ACTIVATIONS[kind].items()}
-<<<<<<< HEAD
-    kept: dict[str, Any] = {n: value for n, value in drawn.items() if g.rng.random() < 0.7}
-=======
     kept: dict[str, Any] = {name: value for name, value in drawn.items() if g.rng.random() < 0.7}
->>>>>>> h1
     g.add(kind, [x], x.dims, **kept)
 
 
@@ -216,14 +212,9 @@ def reduced(g: Growing) -> None:
 def turned(g: Growing) -> None:
     """Gemm with A transposed, and without C; Dropout that drops nothing."""
     x = g.pick(2, 2)
-    ratio: dict[str, Any] = {"ratio": 0.3} if g.opset < 12 else {}
     if g.rng.random() < 0.3:
-<<<<<<< HEAD
-        g.add("Dropout", [x], x.dims, **ratio)
-=======
         more: dict[str, Any] = {"ratio": 0.3} if g.opset < 12 else {}
         g.add("Dropout", [x], x.dims, **more)
->>>>>>> h1
         return
     if not isinstance(x.dims[0], int):
         raise NotPossibleError
