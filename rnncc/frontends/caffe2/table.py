@@ -116,6 +116,12 @@ def _norms() -> Table:
     return norms.OPERATORS
 
 
+def _entropies() -> Table:
+    from rnncc.frontends.caffe2.ops import entropies
+
+    return entropies.OPERATORS
+
+
 def _losses() -> Table:
     from rnncc.frontends.caffe2.ops import losses
 
@@ -152,6 +158,7 @@ _SELDOM = (
     _spatial,
     _images,
     _norms,
+    _entropies,
     _losses,
 )
 OPERATORS: Table = Late(lambda: _PLAIN, *_SELDOM)
@@ -168,7 +175,7 @@ FAMILIES["Reductions and distances"] = Late(_reductions)
 FAMILIES["Windows and extremes"] = Late(_spatial)
 FAMILIES["Images"] = Late(_images)
 FAMILIES["Norms of channels"] = Late(_norms)
-FAMILIES["Losses"] = Late(_losses)
+FAMILIES["Losses"] = Late(_entropies, _losses)
 FAMILIES["Sums and gradients"] = Late(_gradients)
 
 GRADIENTS: Table = Late(_control_gradients)

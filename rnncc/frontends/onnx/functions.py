@@ -102,6 +102,18 @@ def _form(kind: str, opset: int, domain: str) -> tuple[Any, ...] | None:
     return inputs, tuple(sorted(attributes))
 
 
+def arguments_of(op: NodeProto, function: Any, location: Location) -> dict[str, str]:
+    """What a function's inputs stand for, where a node that calls it has them.
+
+    Raises:
+        CompileError: it has more.
+    """
+    if len(op.input) > len(function.input):
+        what = f"has {len(op.input)} inputs, its function takes {len(function.input)}"
+        raise CompileError(location, what)
+    return {name: read for name, read in zip(function.input, op.input, strict=False) if read}
+
+
 def inlined(op: NodeProto, function: Any) -> list[NodeProto]:
     """A function's nodes, with the attributes of the call in the place of their names, and without
     the inputs that the call leaves out."""

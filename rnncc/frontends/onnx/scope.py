@@ -14,7 +14,13 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
-from rnncc.frontends.onnx.functions import definition_of, inlined, own_function, standard_form
+from rnncc.frontends.onnx.functions import (
+    arguments_of,
+    definition_of,
+    inlined,
+    own_function,
+    standard_form,
+)
 from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
@@ -362,7 +368,8 @@ class Scope:
         inner = Scope(self.model, self.b, self)
         inner.outer = None  # it shares the constants made so far, but sees its arguments alone
         inner.opsets = {**self.opsets, **opsets_of(function)}
-        inner.names = self._arguments(op, function, location)
+        arguments = arguments_of(op, function, location)
+        inner.names = {name: self.read(read, location) for name, read in arguments.items()}
         try:
             for index, inside in enumerate(inlined(op, function)):
                 inner.run_node(inside, index, f"{place}: ")
@@ -371,17 +378,6 @@ class Scope:
         for name, outer in zip(function.output, op.output, strict=False):
             if outer:
                 self.define(outer, inner.output(name, f"{place}: "), location)
-
-    def _arguments(self, op: NodeProto, function: Any, location: Location) -> dict[str, Value]:
-        """What a function's inputs stand for."""
-        arguments = dict[str, Value]()
-        if len(op.input) > len(function.input):
-            what = f"has {len(op.input)} inputs, its function takes {len(function.input)}"
-            raise CompileError(location, what)
-        for name, argument in zip(function.input, op.input, strict=False):
-            if argument:
-                arguments[name] = self.read(argument, location)
-        return arguments
 
 
 def _applied(function: Scalar) -> OnnxOperator:
