@@ -94,7 +94,9 @@ class Branching(nn.Module):
 def test_what_is_not_exported(module: Any, message: str, capfd: pytest.CaptureFixture[str]) -> None:
     """One line, which names the user's, without PyTorch's own traces."""
     name = module.__name__
-    with pytest.raises(CompileError, match=rf"test_module_marks.py:\d+: {name}: {message}") as caught:
+    with pytest.raises(
+        CompileError, match=rf"test_module_marks.py:\d+: {name}: {message}"
+    ) as caught:
         rt.compile(module(), (torch.ones(3, 3),))
     assert "\n" not in str(caught.value)
     assert "def forward" not in capfd.readouterr().err

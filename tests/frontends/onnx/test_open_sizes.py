@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from rnncc_runtime import ArrayError
 from rnncc_runtime.errors import ModelError
 
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.importer import import_model
-from rnncc.frontends.onnx.sizes import divide
-from rnncc.ir.bounds import bounds_of, check_bounds
-from rnncc.ir.dims import Dim
-from rnncc.ir.interpreter import run
-from tests.frontends.onnx.exact_sums import exact_session
 from tests.frontends.onnx.models import (
     assert_close,
     by_onnxruntime,
@@ -28,37 +20,8 @@ from tests.frontends.onnx.models import (
     interpreted,
     model,
     node,
-    random_models,
 )
-from tests.frontends.onnx.random_sizes import size_models
-
-
-def vector(*numbers: int) -> Any:
-    return np.array(numbers, np.int64)
-
-
-def of_x(op: str, names: str, dims: list[int | str], **constants: Any) -> Any:
-    """One node over x of a shape."""
-    return model([node(op, f"x {names}", "y")], [info("x", dims)], [info("y", None)], constants)
-
-
-@pytest.mark.parametrize("empty", [False, True])
-@pytest.mark.parametrize("dims", [["N"], ["N", 2], [1, "N"], ["T", "N", 1]])
-def test_squeeze_of_sizes_that_may_be_1(dims: list[int | str], empty: bool) -> None:
-    """A size that is 1 would make another rank: calls with one are refused. Empty axes are none, as
-    keras2onnx writes them."""
-    made = of_x("Squeeze", "", dims)
-    if empty:
-        made.opset_import[0].version = 11
-        made.graph.node[0].attribute.add(name="axes", type=AttributeProto.INTS)
-    for size in (2, 3):
-        x = np.ones([size if isinstance(d, str) else d for d in dims], np.float32)
-        assert interpreted(made, {"x": x})["y"].shape == x.squeeze().shape
-    x = np.ones([1 if isinstance(d, str) else d for d in dims], np.float32)
-    with pytest.raises(CompileError, match="is negative"):
-        interpreted(made, {"x": x})
-    with pytest.raises(ModelError, match="would be -1"):
-        rnncc.compile(made).run({"x": x})
+from tests.frontends.onnx.open_models import of_x, vector
 
 
 @pytest.mark.parametrize("name", ["?", "*", ""])
@@ -74,102 +37,6 @@ def test_a_size_without_a_name_is_no_other_input_s() -> None:
     made = model([node("Concat", "x z", "y", axis=0)], inputs, [info("y", None)])
     x, z = np.ones(2, np.float32), np.zeros(3, np.float32)
     assert list(interpreted(made, {"x": x, "z": z})["y"]) == [1, 1, 0, 0, 0]
-
-
-@pytest.mark.parametrize("rows", [5, 6, 7])
-def test_reshape_to_parts_that_may_not_divide(rows: int) -> None:
-    made: Any = rnncc.compile(of_x("Reshape", "s", ["N", 4], s=vector(3, -1)))
-    x = np.arange(4 * rows, dtype=np.float32).reshape(rows, 4)
-    if rows % 3 == 0:
-        np.testing.assert_array_equal(made.run({"x": x})["y"], x.reshape(3, -1))
-        return
-    with pytest.raises(ModelError, match="would be -"):
-        made.run({"x": x})
-
-
-@pytest.mark.peers
-def test_numbers_of_steps_without_range() -> None:
-    """As opset 10 has none: the places of as many ones as there are steps, and of a matrix."""
-    nodes = [
-        node("Shape", "x", "s"),
-        node("ConstantOfShape", "s", "ones", value=numpy_helper.from_array(np.ones(1, np.int64))),
-        node("NonZero", "ones", "places"),
-        node("Transpose", "places", "rows", perm=[1, 0]),
-        node("ReduceSum", "places", "sums", axes=[0], keepdims=0),
-        node("Reshape", "sums s", "each"),
-        node("Cast", "each", "floats", to=TensorProto.FLOAT),
-        node("Add", "x floats", "y"),
-    ]
-    outputs = [info("y", None), info("rows", None, "i64")]
-    made = model(nodes, [info("x", ["N", "T"])], outputs, opset=10)
-    compiled: Any = rnncc.compile(made)
-    assert compiled.outputs["rows"].shape == ("T*N", 2)
-    for shape in ((2, 3), (1, 7), (5, 1)):
-        inputs = {"x": np.ones(shape, np.float32)}
-        assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
-
-
-def test_reshape_of_pairs_of_steps() -> None:
-    """What is left beside an open batch, of as many steps as may not be even."""
-    nodes = [node("Shape", "x", "n", end=1), node("Concat", "n rest", "s", axis=0)]
-    nodes += [node("Reshape", "x s", "y")]
-    x = info("x", ["N", "T", 2])
-    made = model(nodes, [x], [info("y", None)], {"rest": vector(-1, 4)})
-    compiled: Any = rnncc.compile(made)
-    assert compiled.outputs["y"].shape == ("N", "T/2", 4)
-    for steps in (2, 6):
-        x = np.arange(6 * steps, dtype=np.float32).reshape(3, steps, 2)
-        np.testing.assert_array_equal(compiled.run({"x": x})["y"], x.reshape(3, -1, 4))
-    with pytest.raises(ModelError, match="would be -"):
-        compiled.run({"x": np.ones((3, 5, 2), np.float32)})
-
-
-def test_reshape_to_sizes_of_another_input() -> None:
-    """A batch and its steps, which an exporter gave other names in each input: calls check them."""
-    nodes = [node("Reshape", "x rows", "all"), node("Shape", "act", "n")]
-    nodes += [node("Concat", "n rest", "s", axis=0), node("Reshape", "all s", "y")]
-    x, act = info("x", ["x_0", "x_1", 3]), info("act", ["act_0", "act_1"])
-    made = model(nodes, [x, act], [info("y", None)], {"rows": vector(-1, 3), "rest": vector(-1)})
-    compiled: Any = rnncc.compile(made)
-    inputs = {"x": np.arange(24, dtype=np.float32).reshape(2, 4, 3), "act": np.ones((2, 4), "f")}
-    np.testing.assert_array_equal(compiled.run(inputs)["y"], inputs["x"])
-    with pytest.raises(ModelError, match="would be -"):
-        compiled.run(inputs | {"act": np.ones((2, 3), np.float32)})
-
-
-def test_reshape_that_holds_for_some_sizes() -> None:
-    """A size of the example in the shape: of longer sequences elements would be lost."""
-    nodes = [node("Shape", "x", "n", start=1, end=2), node("Concat", "five n", "s", axis=0)]
-    nodes += [node("Reshape", "x s", "y")]
-    made = model(nodes, [info("x", ["T", "N", 1])], [info("y", None)], {"five": vector(5)})
-    compiled: Any = rnncc.compile(made)
-    assert compiled.run({"x": np.ones((5, 2, 1), np.float32)})["y"].shape == (5, 2)
-    for steps in (4, 6):
-        with pytest.raises(ModelError, match="would be -2"):
-            compiled.run({"x": np.ones((steps, 2, 1), np.float32)})
-
-
-def test_squeeze_of_sizes_that_are_given() -> None:
-    x = np.ones((1, 1, 2), np.float32)
-    made = of_x("Squeeze", "", ["T", "N", 2])
-    assert interpreted(made, {"x": x}, shapes={"x": [1, 1, 2]})["y"].shape == (2,)
-    assert interpreted(of_x("Squeeze", "a", ["T", 1, 2], a=vector(1)), {"x": x})["y"].shape == (
-        1,
-        2,
-    )
-
-
-def test_squeeze_of_a_size_that_is_never_1() -> None:
-    twice = node("Concat", "x x", "z", axis=0)
-    made = model([twice, node("Squeeze", "z", "y")], [info("x", ["N", 1])], [info("y", None)])
-    assert interpreted(made, {"x": np.ones((1, 1), np.float32)})["y"].shape == (2,)
-
-
-def test_squeeze_of_a_named_axis_that_may_be_longer() -> None:
-    made: Any = rnncc.compile(of_x("Squeeze", "a", ["N", 2], a=vector(0)))
-    assert made.run({"x": np.ones((1, 2), np.float32)})["y"].shape == (2,)
-    with pytest.raises(ModelError):
-        made.run({"x": np.ones((2, 2), np.float32)})
 
 
 HUGE = 1 << 40
@@ -274,135 +141,6 @@ def test_calls_are_not_refused_for_a_branch_that_may_not_be_taken(then: Any, why
         interpreted(made, {})
 
 
-def counted_up_to(nodes: list[Any], **constants: Any) -> Any:
-    """0, 1, ... up to the int64 `n`, which nodes compute from the T and N of x, as int64 too."""
-    first = [
-        node("Shape", "x", "s"),
-        node("Gather", "s zero", "T", axis=0),
-        node("Gather", "s one", "N", axis=0),
-    ]
-    zero, one = np.array(0, np.int64), np.array(1, np.int64)
-    return model(
-        [*first, *nodes, node("Range", "zero n one", "y")],
-        [info("x", ["T", "N"])],
-        [info("y", None, "i64")],
-        {"zero": zero, "one": one, **constants},
-    )
-
-
-def as_floats(*nodes: Any, kind: int = TensorProto.FLOAT) -> list[Any]:
-    """T and N as the floats t and m, and r as the int64 n."""
-    casts = [node("Cast", "T", "t", to=kind), node("Cast", "N", "m", to=kind)]
-    return [*casts, *nodes, node("Cast", "r", "n", to=7)]
-
-
-EXACT = {
-    "range(1, T) of TorchScript": [
-        node("Sub", "t c1", "a"),
-        node("Div", "a c1", "b"),
-        node("Ceil", "b", "r"),
-    ],
-    "a product divided again": [
-        node("Mul", "t m", "a"),
-        node("Div", "a m", "b"),
-        node("Round", "b", "r"),
-    ],
-    "a whole multiple": [
-        node("Mul", "t c2", "a"),
-        node("Add", "a c1", "b"),
-        node("Floor", "b", "r"),
-    ],
-    "range(0, T, 2) of TorchScript": [node("Div", "t c2", "b"), node("Ceil", "b", "r")],
-    "a part, rounded down": [
-        node("Sub", "t c1", "a"),
-        node("Div", "a c2", "b"),
-        node("Floor", "b", "r"),
-    ],
-    "a part, cut off": [node("Div", "t c2", "r")],
-    "half, rounded down": [node("Mul", "t half", "b"), node("Floor", "b", "r")],
-    "half, cut off": [node("Mul", "half t", "r")],
-    "windows of EnCodec": [
-        node("Sub", "t c2", "a"),
-        node("Div", "a c3", "b"),
-        node("Add", "b c1", "q"),
-        node("Ceil", "q", "r"),
-    ],
-    "a whole number less a third, rounded down": [
-        node("Div", "t c3", "b"),
-        node("Sub", "m b", "q"),
-        node("Floor", "q", "r"),
-    ],
-    "1 and half, cut off": [node("Mul", "t half", "b"), node("Add", "c1 b", "r")],
-    "3/2, rounded up": [
-        node("Add", "half c1", "a"),
-        node("Mul", "a t", "b"),
-        node("Ceil", "b", "r"),
-    ],
-}
-
-
-@pytest.mark.peers
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("name", EXACT)
-def test_arithmetic_of_sizes_as_floats(name: str, dtype: Any) -> None:
-    constants = {f"c{n}": np.array(n, dtype) for n in (1, 2, 3)} | {"half": np.array(0.5, dtype)}
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    made = counted_up_to(as_floats(*EXACT[name], kind=kind), **constants)
-    compiled: Any = rnncc.compile(made)
-    for steps, batch in ((1, 1), (4, 3), (7, 2)):
-        x = np.ones((steps, batch), np.float32)
-        np.testing.assert_array_equal(
-            compiled.run({"x": x})["y"], by_onnxruntime(made, {"x": x})["y"]
-        )
-
-
-@pytest.mark.parametrize(("less", "by"), [(1, 2), (1, 3), (3, 2), (4, -2)])
-def test_sizes_are_divided_towards_zero(less: int, by: int) -> None:
-    nodes = [
-        node("Shape", "x", "T", end=1),
-        node("Sub", "T less", "a"),
-        node("Div", "a by", "b"),
-        node("Add", "b three", "c"),
-        node("ConstantOfShape", "c", "y"),
-    ]
-    constants = {"less": vector(less), "by": vector(by), "three": vector(3)}
-    made = model(nodes, [info("x", ["T"])], [info("b", None, "i64"), info("y", None)], constants)
-    compiled: Any = rnncc.compile(made)
-    for size in range(8):
-        got = compiled.run({"x": np.zeros(size, np.float32)})
-        assert got["b"] == int((size - less) / by)
-        assert got["y"].shape == (int((size - less) / by) + 3,)
-
-
-@pytest.mark.parametrize(
-    ("last", "of_size"),
-    {
-        "clip": (node("Clip", "a one four", "n"), lambda a: min(max(a, 1), 4)),
-        "clip above": (node("Clip", "a _ end", "n"), lambda a: a),
-        "min": (node("Min", "end a", "n"), lambda a: a),
-        "abs": (node("Abs", "a", "n"), abs),
-        "relu": (node("Relu", "a", "n"), lambda a: max(a, 0)),
-        "fmod": (node("Mod", "a two", "n", fmod=1), lambda a: int(np.fmod(a, 2))),
-        "square": (node("Pow", "a two", "n"), lambda a: a * a),
-    }.values(),
-    ids=["clip", "clip above", "min", "abs", "relu", "fmod", "square"],
-)
-def test_functions_of_sizes(last: Any, of_size: Callable[[int], int]) -> None:
-    numbers = {"one": 1, "two": 2, "four": 4, "end": (1 << 63) - 1}
-    constants: dict[str, Any] = {name: np.array(n) for name, n in numbers.items()}
-    nodes = [
-        node("Shape", "x", "T", end=1),
-        node("Sub", "T four", "a"),
-        last,
-        node("Add", "n four", "size"),
-        node("ConstantOfShape", "size", "y"),
-    ]
-    made = model(nodes, [info("x", ["T"])], [info("y", None)], constants)
-    compiled: Any = rnncc.compile(made)
-    for size in range(9):
-        assert len(compiled.run({"x": np.zeros(size, np.float32)})["y"]) == of_size(size - 4) + 4
-
-
 @pytest.mark.parametrize(("shift", "least"), [(-1, 1), (-3, 3), (2, 3)])
 def test_rows_moved_round_an_axis(shift: int, least: int) -> None:
     """x.roll, whose start is the shift modulo the size."""
@@ -498,51 +236,6 @@ def test_antialias_beside_an_open_axis() -> None:
 
 
 @pytest.mark.peers
-@random_models
-@given(size_models())
-def test_arithmetic_of_sizes_against_onnxruntime(made: Any) -> None:
-    pytest.importorskip("onnxruntime")
-    try:
-        program = import_model(made)
-    except CompileError as error:
-        assert "is computed by the model, and must be known" in str(error)
-        return
-    session, bounds = (
-        exact_session(made.SerializeToString()),
-        bounds_of(program.net, program.bounds),
-    )
-    for steps, batch in ((0, 0), (1, 0), (0, 2), (1, 1), (2, 1), (3, 5), (4, 2), (7, 3)):
-        x = np.zeros((steps, batch), np.float32)
-        try:
-            check_bounds(bounds, {"T": steps, "N": batch})
-        except CompileError:
-            continue
-        got: Any = run(program, {"x": x})
-        value, rows = session.run(None, {"x": x})
-        assert (got["v"], got["y"].shape) == (value, rows.shape), (steps, batch)
-
-
-def test_fractions_that_no_float_holds_are_no_formulas() -> None:
-    made = counted_up_to(as_floats(node("Mul", "t c", "b"), node("Floor", "b", "r")))
-    made.graph.initializer.append(numpy_helper.from_array(np.array(0.1, np.float32), "c"))
-    with pytest.raises(CompileError, match="Range"):
-        import_model(made)
-
-
-@pytest.mark.parametrize(
-    ("kind", "most"), [(TensorProto.FLOAT, 1 << 24), (TensorProto.FLOAT16, 1 << 11)]
-)
-def test_sizes_that_floats_would_round_are_refused_where_they_decide(kind: int, most: int) -> None:
-    """(T · N) / N is not T where the floats do not hold the product."""
-    nodes = as_floats(*EXACT["a product divided again"], kind=kind)
-    program = import_model(counted_up_to(nodes))
-    bounds = bounds_of(program.net, program.bounds)
-    check_bounds(bounds, {"T": most // 8, "N": 8})
-    with pytest.raises(CompileError, match="is negative"):
-        check_bounds(bounds, {"T": most // 8, "N": 9})
-
-
-@pytest.mark.peers
 @pytest.mark.parametrize("steps", [6, 7, 10, 13])
 def test_the_last_whole_parts(steps: int) -> None:
     """x[-4 * ((T - 2) // 4):], whose start counts from the end for all but small T."""
@@ -604,13 +297,6 @@ def test_a_table_of_positions_is_cut_around_its_middle() -> None:
         assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
     with pytest.raises(ArrayError, match="would be -1"):
         compiled.run({"x": np.ones(11, np.float32)})
-
-
-def test_quotients_know_what_was_learnt_of_sizes() -> None:
-    """One that is rounded towards zero is rounded down where it is not negative."""
-    size = Dim.of("T") - 3
-    assert divide(size, Dim.of(2), (size - 1,)) == size.under(2)
-    assert divide(size, Dim.of(2)) != size.under(2)
 
 
 @pytest.mark.peers
