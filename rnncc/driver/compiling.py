@@ -132,6 +132,10 @@ def run_from_net(compilation: Compilation, *further: Sequence[Step]) -> str:
             raise CompileError(where, f"no step is named {name[:40]}", ", ".join(known))
     # a half-compiled model goes on behind its last step
     begin = names.index(c.after) + 1 if c.after else len(pipeline.IMPORT)
+    for option, step in pipeline.LAST_READ.items():
+        is_late = step in names[:begin] and option not in c.carried
+        if is_late and getattr(c.options, option) != getattr(Options(), option):
+            raise CompileError(c.origin, f"{option} given for a net that is past {step}")
     if ("net" in c.programs) != (begin <= names.index(pipeline.CUT[c.options.train])):
         raise CompileError(c.origin, f"holds other programs than {c.after or 'reading'} leaves")
     end = names.index(last) + 1 if last else len(steps)
