@@ -107,7 +107,8 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> Emitted:
     options = with_tuning(net, init, options)
     if kind in ("rnn", "kern"):
         c = Compilation(options, net, init)
-        last = run_from_net(c, *([] if kind == "rnn" else [pipeline.LOWERING]))
+        steps = [] if kind == "rnn" else [pipeline.LOWERING]
+        last = run_from_net(c, *steps, may_stop=True)
         if kind == "kern" and not c.kernels:
             raise CompileError("--stop-after", f"{last} leaves no kernels: it goes with --emit rnn")
         return Emitted(ir_text.write(c, last), {} if c.kernels else ir_text.parameters(c))
@@ -115,13 +116,18 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> Emitted:
     return Emitted(beside(c.form(kind))())
 
 
-def run_from_net(compilation: Compilation, *further: Sequence[Step]) -> str:
-    """Read the net, then do what is left of its steps and all further ones, up to --stop-after.
+def run_from_net(compilation: Compilation, *further: Sequence[Step], may_stop: bool = False) -> str:
+    """Read the net, then do what is left of its steps and all further ones.
+
+    Args:
+        may_stop: whether `stop_after` may name the last step: the caller does without the others.
 
     Returns:
         the name of the last step.
     """
     c = compilation
+    if c.options.stop_after and not may_stop:
+        raise CompileError("--stop-after", "goes with --emit rnn or --emit kern")
     run(c, pipeline.IMPORT)
     before = pipeline.net_steps(c.options)
     steps = [*before, *(step for steps in further for step in steps)]
