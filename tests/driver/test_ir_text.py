@@ -342,6 +342,17 @@ def test_a_text_states_the_options_that_its_next_steps_read(
     assert code_of(*files) == code_of(net, None, **options)
 
 
+def test_versions_for_several_cpus_have_the_options_of_a_text(tmp_path: Path) -> None:
+    chosen: dict[str, Any] = {"train": True, "prepack": True}
+    files = emitted(cells.elman(2, 3), None, tmp_path, **chosen)
+    cpus: dict[str, Any] = {**TARGET, "cpu": "x86-64-v2,x86-64-v3"}
+    made = [
+        compiling.compile_object(*net, Options(**cpus, **options)).metadata["packed"]
+        for net, options in ((files, {}), ((cells.elman(2, 3), None), chosen))
+    ]
+    assert made[0] == made[1]
+
+
 def test_a_text_states_which_inputs_keep_outputs(tmp_path: Path) -> None:
     b = Builder.net("net")
     net = b.finish({"next": b.tanh(b.add(b.input("h", ["N", 3]), b.input("x", ["N", 3])))})
