@@ -124,7 +124,7 @@ def compile(
             - cpu, target, tune and tuning: the machine;
             - order, recompute, outputs_with_grads, memory_budget, plan_for, prepack: of training;
             - functions: operators of an ONNX model -> what `rnncc.elementwise` made;
-            - dump_ir, time_passes, verify_each, stop_after: to look inside;
+            - dump_ir, time_passes, verify_each: to look inside;
             - name, by default the file's.
 
     Raises:

@@ -40,7 +40,6 @@ class Keywords(TypedDict, total=False):
     tune: bool
     tuning: Mapping[str, int]
     functions: Mapping[str, Scalar]
-    stop_after: str | None
     dump_ir: str | PathLike[str] | None
     time_passes: bool
     verify_each: bool

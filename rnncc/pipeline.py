@@ -169,6 +169,15 @@ CODE = [
 CUT = {False: "split-stream", True: "split-phases"}
 """Of inference and of training: the step that makes several programs of the net."""
 
+LAST_READ = {
+    "state": "split-stream",
+    "order": "add-gradients",
+    "outputs_with_grads": "differentiate",
+    "recompute": "checkpoint",
+    "memory_budget": "checkpoint",
+}
+"""Options that do nothing for a half-compiled model behind these steps."""
+
 
 def net_steps(options: Options) -> list[Step]:
     """The steps on nets in `rnn`."""

@@ -117,9 +117,9 @@ def test_compile_refuses_other_machines(option: str, value: str) -> None:
 
 
 def test_keywords_are_the_options() -> None:
-    """Editors and type checkers know every option, and those alone."""
+    """Editors and type checkers know every option, and those alone; one goes with --emit."""
     options = {field.name for field in fields(Options)}
-    assert {*NamedKeywords.__annotations__, "train"} == options
+    assert {*NamedKeywords.__annotations__, "train", "stop_after"} == options
     with pytest.raises(rnncc.CompileError, match="no option is named presicion"):
         rnncc.compile(NET, INIT, presicion="int8")  # type: ignore[no-matching-overload]
     with pytest.raises(rnncc.CompileError, match="fp8"):

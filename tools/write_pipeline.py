@@ -22,7 +22,9 @@ shows what a step leaves, `--dump-ir DIR` writes it for each, `--time-passes` ti
 `--verify-each` checks each. What is shown is what is compiled: all programs in one module that
 stock `xdsl-opt` parses, with what else the steps that follow need as its attribute `rnncc`.
 `--emit rnn -o NET.rnn.mlir` writes the parameters beside it, as `NET.npz`; from both,
-`rnncc compile NET.rnn.mlir --params NET.npz` goes on where the text says that it stands.
+`rnncc compile NET.rnn.mlir --params NET.npz` goes on where the text says that it stands. The text
+states the options that the steps behind it read, such as `--precision`, `--max-steps` or
+`--flush-denormals`; it names no machine, so `--target`, `--cpu` and `--gpu` are chosen then.
 
 A step that is a pass on `rnn` runs on every net there is; `xdsl-opt -p NAME` runs it on any file.
 """

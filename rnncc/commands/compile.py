@@ -111,7 +111,7 @@ def compile(
     init = only_init(init_net, init)
     options["outputs_with_grads"] = _words(outputs_with_grads) or None
     if emit in (*TEXTS, "obj"):
-        write_form(net, init, out, emit, options_of(net, options))
+        write_form(net, init, out, emit, options_of(net, options), verbose)
         return
     if str(out) == "-":
         raise CompileError(
@@ -153,6 +153,8 @@ def _check_together(
         raise CompileError("--stop-after", "goes with --emit rnn or --emit kern")
     if emit and products:
         raise CompileError("--products", "goes without --emit, which writes one form")
+    if options["tune"] and emit in ("rnn", "kern"):
+        raise CompileError("--tune", f"goes without --emit {emit}, which no setting changes")
     if wheel_version and "wheel" not in products:
         raise CompileError("--wheel-version", "goes with --products wheel")
     if options["plan_for"] and not (options["memory_budget"] or options["tune"]):

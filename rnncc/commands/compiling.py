@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,27 +23,40 @@ if TYPE_CHECKING:
 
 
 def write_form(
-    net: NetFile, init: NetFile | None, out: Path | None, kind: str, options: Options
+    net: NetFile,
+    init: NetFile | None,
+    out: Path | None,
+    kind: str,
+    options: Options,
+    verbose: bool = False,
 ) -> None:
     """Write one form of the net to a file; to standard output for `-`, and texts without a file.
 
     With `rnn` in NAME.rnn.mlir goes NAME.npz, the parameters, from which it is compiled again.
+
+    Args:
+        verbose: tell what was written and how long it took, on standard error.
     """
+    started = time.perf_counter()
     emitted = compiling.emit(net, init, options, kind)
     content = emitted.content
     if str(out) == "-" or (out is None and isinstance(content, str)):
         print_bytes(content.encode() if isinstance(content, str) else content)
-        return
-    path = out or Path(f"{options.name}.o")
-    write_file(path, content)
-    if emitted.arrays:
-        arrays.write(emitted.arrays, path.with_name(f"{stem_of(path)}.npz"))
+        paths = list[Path]()
+    else:
+        paths = [out or Path(f"{options.name}.o")]
+        write_file(paths[0], content)
+        if emitted.arrays:
+            paths.append(paths[0].with_name(f"{stem_of(paths[0])}.npz"))
+            arrays.write(emitted.arrays, paths[1])
+    if verbose:
+        _tell_files(paths)
+        click.echo(f"time  {time.perf_counter() - started:.2f} s", err=True)
 
 
 def tell(compiled: CompiledModel, written: Artifacts, options: Options, seconds: float) -> None:
     """What was written, what it takes, and how long that took."""
-    for path in written.paths:
-        print(f"{path}  {bytes_text(path.stat().st_size)}", file=sys.stderr)
+    _tell_files(written.paths)
     print(_made_for(compiled.metadata), file=sys.stderr)
     for block in ("workspace", "tape"):
         if size := compiled.metadata.get(block):
@@ -52,6 +67,11 @@ def tell(compiled: CompiledModel, written: Artifacts, options: Options, seconds:
         settings = [f"{name} {value}" for name, value in compiled.tuning.items()]
         click.echo(f"tuned  {', '.join(settings) or 'no setting was faster'}", err=True)
     click.echo(f"time  {seconds:.2f} s", err=True)
+
+
+def _tell_files(paths: Sequence[Path]) -> None:
+    for path in paths:
+        print(f"{path}  {bytes_text(path.stat().st_size)}", file=sys.stderr)
 
 
 def _made_for(metadata: dict[str, Any]) -> str:

@@ -107,7 +107,8 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> Emitted:
     options = with_tuning(net, init, options)
     if kind in ("rnn", "kern"):
         c = Compilation(options, net, init)
-        last = run_from_net(c, *([] if kind == "rnn" else [pipeline.LOWERING]))
+        steps = [] if kind == "rnn" else [pipeline.LOWERING]
+        last = run_from_net(c, *steps, may_stop=True)
         if kind == "kern" and not c.kernels:
             raise CompileError("--stop-after", f"{last} leaves no kernels: it goes with --emit rnn")
         return Emitted(ir_text.write(c, last), {} if c.kernels else ir_text.parameters(c))
@@ -115,13 +116,18 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> Emitted:
     return Emitted(beside(c.form(kind))())
 
 
-def run_from_net(compilation: Compilation, *further: Sequence[Step]) -> str:
-    """Read the net, then do what is left of its steps and all further ones, up to --stop-after.
+def run_from_net(compilation: Compilation, *further: Sequence[Step], may_stop: bool = False) -> str:
+    """Read the net, then do what is left of its steps and all further ones.
+
+    Args:
+        may_stop: whether `stop_after` may name the last step: the caller does without the others.
 
     Returns:
         the name of the last step.
     """
     c = compilation
+    if c.options.stop_after and not may_stop:
+        raise CompileError("--stop-after", "goes with --emit rnn or --emit kern")
     run(c, pipeline.IMPORT)
     before = pipeline.net_steps(c.options)
     steps = [*before, *(step for steps in further for step in steps)]
@@ -132,6 +138,10 @@ def run_from_net(compilation: Compilation, *further: Sequence[Step]) -> str:
             raise CompileError(where, f"no step is named {name[:40]}", ", ".join(known))
     # a half-compiled model goes on behind its last step
     begin = names.index(c.after) + 1 if c.after else len(pipeline.IMPORT)
+    for option, step in pipeline.LAST_READ.items():
+        is_late = step in names[:begin] and option not in c.carried
+        if is_late and getattr(c.options, option) != getattr(Options(), option):
+            raise CompileError(c.origin, f"{option} given for a net that is past {step}")
     if ("net" in c.programs) != (begin <= names.index(pipeline.CUT[c.options.train])):
         raise CompileError(c.origin, f"holds other programs than {c.after or 'reading'} leaves")
     end = names.index(last) + 1 if last else len(steps)

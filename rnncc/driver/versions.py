@@ -43,7 +43,7 @@ def write_versions(
         lower: a net with its library planned and described, for a CPU.
     """
     versions = [lower(_for_cpu(options, cpu)) for cpu in cpus]
-    first = versions[0]
+    first = versions[0]  # with the options that its text states, if it was half-compiled
     weights = share_weights([c.planned for c in versions])
     _check_alike(versions)
     name, both = options.name, [(c.planned, c.target) for c in versions]
@@ -51,7 +51,9 @@ def write_versions(
         "cpu": ",".join(cpus),
         "workspace": str(Largest(f for c in versions for f in c.planned.workspace.formulas)),
         "weights": len(weights),
-        **({"packed": max(c.metadata["packed"] for c in versions)} if options.prepack else {}),
+        **(
+            {"packed": max(c.metadata["packed"] for c in versions)} if first.options.prepack else {}
+        ),
         "versions": [{k: c.metadata[k] for k in OWN if k in c.metadata} for c in versions],
     }
     first.metadata.pop("tuned", None)

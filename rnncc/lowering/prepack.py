@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.attributes import get_dim
+from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.source import Size
 from rnncc.ir.ports import Role, fresh
 from rnncc.kern.dialect import Buffer, Func
@@ -85,7 +86,7 @@ class _Packing:
 
     def finish(self, source: str) -> KernelProgram:
         """The program."""
-        block = Block([*self._buffers, *self._ops])
+        block = Block([*self._buffers, *self._ops, Yield([])])
         module = ModuleOp([Func(PACK, [], block)])
         inputs = [port for port, _ in self._parameters.values()]
         return KernelProgram(module, PACK, source, [], inputs, self._outputs, [])

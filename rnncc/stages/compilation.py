@@ -36,6 +36,7 @@ class Compilation:
         source, init: what is to be read.
         in_memory: whether the code is for this process: without weights, relocated here.
         after: the last step that had run where a file of ours holds a half-compiled model, or "".
+        carried: the options that this file states.
         programs: in `rnn`, by what they compute: `net` as read; then `init` and `step`, or `run`
             alone where the net cannot stream; or `forward` and `backward`.
         symbols: the sizes of the net as read: what functions take, though passes may drop some.
@@ -60,6 +61,7 @@ class Compilation:
     init: Any = None
     in_memory: bool = False
     after: str = ""
+    carried: frozenset[str] = frozenset()
     programs: dict[str, Program] = field(default_factory=dict[str, "Program"])
     symbols: list[str] = field(default_factory=list[str])
     inputs: list[str] = field(default_factory=list[str])

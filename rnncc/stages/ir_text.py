@@ -36,6 +36,7 @@ from rnncc.passes.streaming import StateValue, Streamed
 from rnncc.sources import called, read_bytes
 from rnncc.stages.compilation import Array, Compilation
 from rnncc.stages.ir_checks import check_facts, check_order, check_types, completed
+from rnncc.stages.ir_options import READ_ONLY, resumed, stated
 
 if TYPE_CHECKING:
     from xdsl.ir import Attribute
@@ -95,7 +96,7 @@ def read(compilation: Compilation) -> None:
     """
     c, source = compilation, compilation.source
     name = called(source, "net.mlir")
-    for option in ("shapes", "bind", "state"):
+    for option in READ_ONLY:
         if getattr(c.options, option):
             raise CompileError(name, f"{option} given for a net that has its own")
     content = source if isinstance(source, bytes) else read_bytes(Path(source))
@@ -128,6 +129,8 @@ def _facts(c: Compilation, after: str) -> dict[str, Any]:
         "trip_counts": [list(pair) for pair in c.trip_counts.items()],
         "initial": list(c.initial),
     }
+    if chosen := stated(c.options):
+        facts["options"] = chosen
     if c.streamed is not None:
         facts["state"] = [[kept.name, kept.next, kept.initial_input] for kept in c.streamed.state]
         facts["defaults"] = [list(pair) for pair in c.streamed.defaults.items()]
@@ -157,6 +160,8 @@ def _restore(
         c.programs[key] = program
     first = next(iter(c.programs.values()))
     c.after = _text(facts.get("after", ""))
+    c.carried = frozenset(facts.get("options", {}))
+    c.options = resumed(c.options, facts.get("options", {}), source)
     c.symbols = facts.get("symbols", first.symbols)
     c.inputs = facts.get("inputs", list(first.net.inputs))
     c.refusal = facts.get("refusal", "")

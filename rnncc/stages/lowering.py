@@ -38,12 +38,25 @@ def waits_are_dear(compilation: Compilation) -> bool:
 
 
 def lower(compilation: Compilation) -> None:
-    """Turn every net into kernels."""
+    """Turn every net into kernels.
+
+    Raises:
+        CompileError: as `check_training`.
+    """
     c = compilation
+    if c.phases is not None:
+        check_training(c)  # a half-compiled net's options may have changed since it was read
     c.kernels = {
         name: lower_net(program, c.target, c.options.precision, c.options.max_steps)
         for name, program in c.programs.items()
     }
+
+
+def check_training(c: Compilation) -> None:
+    """Raise `CompileError` where the target has no code that trains in the precision asked for."""
+    if c.options.precision != "fp32" and not c.target.packs_bf16:
+        what = f"training in {c.options.precision} is for NVIDIA GPUs; elsewhere it is in fp32"
+        raise CompileError("--precision", what, "compile for a GPU, or train without it")
 
 
 def round_rows(compilation: Compilation) -> None:

@@ -35,12 +35,10 @@ def prepare(compilation: Compilation) -> None:
     """Note what parameters start with, and give trip counts names.
 
     Raises:
-        CompileError: the target has no code that trains in the precision that was asked for.
+        CompileError: as `lowering.check_training`.
     """
     c, program = compilation, compilation.programs["net"]
-    if c.options.precision != "fp32" and not c.target.packs_bf16:
-        what = f"training in {c.options.precision} is for NVIDIA GPUs; elsewhere it is in fp32"
-        raise CompileError("--precision", what, "compile for a GPU, or train without it")
+    lowering.check_training(c)
     arrays = program.arrays
     c.initial = {name: arrays[name] for name in _float_params(program) if name in arrays}
     c.trip_counts = name_trip_counts(program, _may_be_cut)
@@ -72,7 +70,7 @@ def add_gradients(compilation: Compilation) -> None:
         result = gradient_program(program, outputs, of, GRADIENT)
         gradients = [GRADIENT + name for name in of]
         c.options = replace(c.options, outputs_with_grads=[*outputs, *gradients])
-        c.programs = {"net": result}
+        c.programs, c.inputs = {"net": result}, list(result.net.inputs)
 
 
 def differentiate(compilation: Compilation) -> None:

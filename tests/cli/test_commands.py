@@ -245,6 +245,7 @@ def test_demo_compares_equals() -> None:
         ),
         (["compile", NET, *INIT, "--stop-after", "fuse"], "--stop-after: goes with --emit rnn"),
         (["compile", NET, *INIT, "--wheel-version", "1"], "goes with --products wheel"),
+        (["compile", NET, *INIT, "--tune", "--emit", "rnn"], "which no setting changes"),
         (["compile", NET, *INIT, "--plan-for", "3,2"], "goes with --memory-budget or --tune"),
         (["compile", NET, *INIT, "--emit", "rnn", "--products", "so"], "--products: goes without"),
         (

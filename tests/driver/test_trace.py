@@ -136,3 +136,10 @@ def test_the_table_of_contents_is_light() -> None:
     code = "import sys, rnncc.driver; print({'torch', 'onnx', 'numba'} & sys.modules.keys())"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout == "set()\n"
+
+
+def test_a_whole_model_does_not_stop_after_a_step() -> None:
+    options: dict[str, Any] = {"stop_after": "hoist"}
+    for make in (rnncc.compile, rnncc.plan):
+        with pytest.raises(CompileError, match="goes with --emit rnn or --emit kern"):
+            make(cells.elman(2, 2), **options)

@@ -1,13 +1,17 @@
-"""Single operators with arguments that nobody means: of any type, number and size.
+"""Operators, alone or two in a row, with arguments that nobody means: of any type, number and size.
 
 What is imported must be what the interpreter and the code agree on; all else is a CompileError.
 """
 
 from __future__ import annotations
 
+import inspect
 import random
+import re
+import sys
 from collections import defaultdict
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,7 +19,9 @@ import onnx
 from onnx import AttributeProto, TensorProto, defs, helper, numpy_helper
 
 from rnncc.frontends.caffe2.table import OPERATORS
+from rnncc.frontends.onnx.table import OPERATORS as READ
 from rnncc.netdef import NetDef
+from rnncc.records import record
 from tests.frontends.caffe2.nets import net
 
 DOMAINS = "", "ai.onnx.ml"
@@ -60,21 +66,80 @@ def _schemas() -> list[list[Any]]:
     return [versions[key] for key in sorted(versions)]
 
 
+CONTRIBUTED = "com.microsoft"
+
+
+@record
+class _Form:
+    """An operator as it may stand in a model: how many inputs and outputs, and its attributes.
+
+    Attributes:
+        since: its first version, or 1.
+        attributes: name -> its type, and whether it must be there.
+    """
+
+    domain: str
+    name: str
+    since: int
+    inputs: tuple[int, int]
+    outputs: tuple[int, int]
+    attributes: dict[str, tuple[Any, bool]]
+
+
+def _form(schema: Any) -> _Form:
+    return _Form(
+        schema.domain,
+        schema.name,
+        schema.since_version,
+        (schema.min_input, schema.max_input),
+        (schema.min_output, schema.max_output),
+        {name: (a.type, a.required) for name, a in schema.attributes.items()},
+    )
+
+
+@cache
+def _contributed() -> list[_Form]:
+    """The operators without a schema, with the attributes that their functions read."""
+    forms = list[_Form]()
+    for full_name, operator in sorted(READ.items()):
+        domain, _, name = full_name.rpartition(".")
+        if domain == CONTRIBUTED:
+            types = _types_in(sys.modules[operator.build.__module__])
+            names = operator.attributes if operator.counts else [*types]
+            attributes = {n: (types.get(n, defs.OpSchema.AttrType.INT), False) for n in names}
+            forms.append(_Form(domain, name, 1, operator.counts or (1, 9), (1, 3), attributes))
+    return forms
+
+
+@cache
+def _types_in(module: ModuleType) -> dict[str, Any]:
+    """Attribute -> its type, of calls such as `n.integer("axis")` in a module's text."""
+    types = defs.OpSchema.AttrType
+    kinds = {
+        **{"integer": types.INT, "flag": types.INT, "real": types.FLOAT, "text": types.STRING},
+        **{"one_of": types.STRING, "integers": types.INTS, "reals": types.FLOATS},
+    }
+    calls = re.findall(rf'\.({"|".join(kinds)})\(\s*"(\w+)"', inspect.getsource(module))
+    return {name: kinds[kind] for kind, name in calls}
+
+
 def onnx_operator(rng: random.Random) -> bytes:
-    """A model of one operator."""
-    schema = rng.choice(rng.choice(_schemas()))
-    most = min(schema.max_input, schema.min_input + LONGEST)
-    names = [f"x{i}" for i in range(rng.randint(schema.min_input, most))]
-    count = rng.randint(schema.min_output, min(schema.max_output, schema.min_output + 2))
-    outputs = [f"y{i}" for i in range(max(count, 1))]
-    read = [name if rng.random() < 0.95 else "" for name in names]
-    node = helper.make_node(schema.name, read, outputs, domain=schema.domain)
-    for name, attribute in schema.attributes.items():
-        if attribute.required or rng.random() < 0.5:
-            node.attribute.extend(_attribute(rng, name, attribute.type))
-    shape, kind = _shape(rng, DIMS), rng.choice([TensorProto.FLOAT, rng.choice([*KINDS])])
+    """A model of one operator, or of one that reads what another computes."""
+    names, shape = [f"x{i}" for i in range(9)], _shape(rng, DIMS)
+    kind = rng.choice([TensorProto.FLOAT, rng.choice([*KINDS])])
+    nodes, imports = list[Any](), {"": VERSIONS[1], "ai.onnx.ml": ML_VERSION, CONTRIBUTED: 1}
+    for at in range(rng.choice([1, 1, 2])):
+        is_contributed = rng.random() < 0.2
+        versions = _contributed() if is_contributed else rng.choice(_schemas())
+        form = _form(chosen) if not isinstance(chosen := rng.choice(versions), _Form) else chosen
+        before = [name for node in nodes for name in node.output]
+        nodes.append(_node(rng, form, names, before, f"y{at}_"))
+        if not is_contributed:
+            version = max(form.since, rng.choice([form.since, *VERSIONS]))
+            imports[form.domain] = version if not at else max(imports[form.domain], version)
+    read = {name for node in nodes for name in node.input}
     inputs, constants = list[Any](), list[Any]()
-    for name in names:
+    for name in (name for name in names if name in read):
         if rng.random() < 0.25:
             constants.append(_tensor(rng, name))
         else:
@@ -82,12 +147,33 @@ def onnx_operator(rng: random.Random) -> bytes:
             dims = shape if alike else _shape(rng, DIMS)
             other = rng.choice([*KINDS]) if rng.random() < 0.3 else kind
             inputs.append(helper.make_tensor_value_info(name, other, dims))
-    results = [helper.make_empty_tensor_value_info(name) for name in outputs]
-    graph = helper.make_graph([node], "one", inputs, results, constants)
-    version = max(schema.since_version, rng.choice([schema.since_version, *VERSIONS]))
-    versions = {"": VERSIONS[1], "ai.onnx.ml": ML_VERSION} | {schema.domain: version}
-    imports = [helper.make_opsetid(*each) for each in versions.items()]
-    return helper.make_model(graph, opset_imports=imports).SerializeToString()
+    results = [helper.make_empty_tensor_value_info(name) for name in nodes[-1].output]
+    graph = helper.make_graph(nodes, "one", inputs, results, constants)
+    operators = [helper.make_opsetid(*each) for each in imports.items()]
+    return helper.make_model(graph, opset_imports=operators).SerializeToString()
+
+
+def _node(
+    rng: random.Random, form: _Form, names: list[str], before: list[str], prefix: str
+) -> onnx.NodeProto:
+    """A node that reads inputs of the model, and what nodes before it gave."""
+    fewest, many = form.inputs
+    read = names[: rng.randint(fewest, min(many, fewest + LONGEST, len(names)))]
+    for at in range(len(read)):
+        if before and (not at or rng.random() < 0.2):
+            read[at] = rng.choice(before)
+    fewest, many = form.outputs
+    outputs = max(rng.randint(fewest, min(many, fewest + 2)), 1)
+    node = helper.make_node(
+        form.name,
+        [name if rng.random() < 0.95 else "" for name in read],
+        [f"{prefix}{i}" for i in range(outputs)],
+        domain=form.domain,
+    )
+    for name, (kind, is_needed) in form.attributes.items():
+        if is_needed or rng.random() < 0.5:
+            node.attribute.extend(_attribute(rng, name, kind))
+    return node
 
 
 def _shape(rng: random.Random, dims: list[Any]) -> list[Any]:

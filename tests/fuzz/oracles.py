@@ -16,7 +16,7 @@ from rnncc.ir.attributes import get_ints
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan
-from rnncc.ir.ops.elementwise import Mul
+from rnncc.ir.ops.elementwise import Maximum, Minimum, Mul
 from rnncc.ir.ops.functions import Exp, Sigmoid
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.program import Program
@@ -82,8 +82,8 @@ class Interpreted:
 
         What it may miss is what rounding the inputs and all results on the way does, and computing
         in float32, with fused multiply-adds or without, sums and products in any order, with small
-        powers of e or zeros in their place, does. Calls in which rounding decides about whole
-        numbers, NaN or overflow do not count: nothing can be said.
+        powers of e or zeros in their place, and with either of two zeros, does. Calls in which
+        rounding decides about whole numbers, NaN or overflow do not count: nothing can be said.
         """
         exact = self.run(inputs, sizes, calls, np.float64)
         others = [self.run(inputs, sizes, calls, np.float32)]
@@ -98,6 +98,11 @@ class Interpreted:
                 evaluate = _passing(kind.evaluate, partial(_flushed, least=least))
                 stack.enter_context(mock.patch.object(kind, "evaluate", evaluate))
             others.append(self.run(inputs, sizes, calls, np.float32))
+        with ExitStack() as stack:
+            for kind in (Maximum, Minimum, Reduce):
+                evaluate = _with_other_zeros(kind.evaluate)
+                stack.enter_context(mock.patch.object(kind, "evaluate", evaluate))
+            others.append(self.run(inputs, sizes, calls, np.float64))
         with self._watched(_snapped):
             others.append(self.run(inputs, sizes, calls, np.float64))
         rng = np.random.default_rng(0)
@@ -113,6 +118,7 @@ class Interpreted:
                 allowed[name] = np.zeros(array.shape)
                 continue
             changed = [np.isfinite(row) != np.isfinite(array) for row in rows]
+            changed += [np.isinf(array) & (row != array) for row in rows]
             changed += [np.isnan(row) != np.isnan(array) for row in rows]
             stable &= ~any_of(np.any(changed, axis=0))
             with np.errstate(all="ignore"):
@@ -183,6 +189,24 @@ def _one_by_one(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         terms = np.moveaxis(arrays[0], axes, range(len(axes))).reshape(-1, *y.shape)
         above, below = (np.add.accumulate(f(terms, 0)) for f in (np.maximum, np.minimum))
         return np.asarray(above[-1] + below[-1], y.dtype)
+
+    return made
+
+
+def _with_other_zeros(evaluate: Callable[..., Any]) -> Callable[..., Any]:
+    """Extrema with a zero of the other sign where there is one of each: which it is, is open."""
+
+    def made(op: Any, context: Any, *arrays: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        y = evaluate(op, context, *arrays)
+        if y.dtype.kind != "f" or (isinstance(op, Reduce) and op.kind.data == "sum"):
+            return y
+        terms = np.stack(np.broadcast_arrays(*arrays))
+        if isinstance(op, Reduce):
+            axes = get_ints(op.axes)
+            terms = np.moveaxis(arrays[0], axes, range(len(axes))).reshape(-1, *y.shape)
+        zero, below = terms == 0, np.signbit(terms)
+        is_open = (zero & below).any(axis=0) & (zero & ~below).any(axis=0) & (y == 0)
+        return np.where(is_open, -y, y)
 
     return made
 

@@ -169,6 +169,18 @@ def test_a_sigmoid_that_rounds_to_zero_beside_one_may_be_zero() -> None:
     assert stable == [False, True]
 
 
+def test_which_of_two_zeros_is_the_larger_is_open() -> None:
+    """Of 0 and -0; only 1/y shows it."""
+    inputs = {"a": np.array([[0.0], [0.0], [-0.0], [1.0]], np.float32)}
+    inputs["b"] = np.array([[-0.0], [0.0], [-0.0], [-0.0]], np.float32)
+    for kind in ("Max", "Min"):
+        nodes = [node(kind, "a b", "m"), node("Reciprocal", "m", "y")]
+        assert sensitivity(nodes, inputs)[2] == [False, True, True, True]
+    rows = {"x": np.stack([inputs["a"][:, 0], inputs["b"][:, 0]], axis=1)}
+    nodes = [node("ReduceMax", "x", "m", axes=[0]), node("Reciprocal", "m", "y")]
+    assert sensitivity(nodes, rows)[2] == [False, True, True, True]
+
+
 def test_terms_may_be_added_in_any_order() -> None:
     """Of 1, 1e30, -1e30, 1 the sum is 0, 1 or 2; of many equal terms it drifts."""
     sums = [node("ReduceSum", "x", "y")]

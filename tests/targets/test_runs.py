@@ -10,16 +10,20 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from rnncc_runtime import Model
 
 from rnncc.codegen import targets
+from rnncc.ir import interpreter
+from rnncc.ir.builder import Builder
 from rnncc.platforms import PLATFORMS
 from tests.golden import CASES, KINDS, arrays_of
 from tests.targets.running import (
     ALWAYS,
     alike,
     close,
+    compiled_for,
     golden_inputs,
     gradients,
     inputs_of,
@@ -116,3 +120,20 @@ def test_streams(case: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None
         for output, spec in model.outputs.items():
             if spec.sizes[0].text == "T":
                 same_bits({"": piece[output]}, {"": whole[output][first:last]})
+
+
+@pytest.mark.parametrize("name", ALWAYS)
+def test_relu_hands_zeros_on_as_they_are(name: str) -> None:
+    skip_without_hardware(name)
+    b = Builder.net("net")
+    x = b.input("x", ["N", 19])  # a vector and a tail of every width
+    net = b.finish({"y": b.relu(x), "inverse": b.div(b.full_like(x, 1.0), b.relu(x))})
+    row = np.resize(np.array([-0.0, 0.0, np.nan, -1.0, 2.0], np.float32), (2, 19))
+    model = compiled_for(net, None, name)
+    assert isinstance(model, Model)
+    want = interpreter.run(net, {"x": row})
+    np.testing.assert_array_equal(np.signbit(want["y"][0, :2]), [True, False])
+    for output, array in model.run({"x": row}).items():
+        np.testing.assert_array_equal(array, want[output], err_msg=output)
+        numbers = ~np.isnan(array)
+        assert (np.signbit(array) == np.signbit(want[output]))[numbers].all(), output

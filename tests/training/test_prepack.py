@@ -50,6 +50,10 @@ def same(one: TrainableModel, other: TrainableModel, **call: Any) -> None:
         assert_same_bits(a, b, "")
 
 
+def test_the_program_that_packs_is_verified_as_others() -> None:
+    model_of(prepack=True, verify_each=True)
+
+
 @pytest.mark.parametrize("case", KINDS, ids=lambda path: path.name)
 def test_golden_nets_keep_their_bits(case: Path) -> None:
     """Under guard pages; what is packed is as long as the library says, and aligned."""

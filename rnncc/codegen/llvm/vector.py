@@ -188,7 +188,7 @@ class VectorEmitter:
         return b.fdiv(x, y)
 
     def relu(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-        """max(x, 0); NaN stays."""
+        """max(x, 0); NaN and -0 stay."""
         return self.maximum(b, x, self.splat(0.0))
 
     def sqrt(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:

@@ -120,7 +120,7 @@ def _float(op: Operation, xs: list[str], dtype: str) -> str:
             # Of a negative constant `--` would be another operator.
             return f"-({xs[0]})"
         case ew.Relu():
-            return f"rnncc_maximum{ending}({xs[0]}, 0.0{letter})"
+            return f"rnncc_maximum{ending}(0.0{letter}, {xs[0]})"  # of two zeros x
         case ew.Maximum() | ew.Minimum():
             return f"rnncc_{name}{ending}({xs[0]}, {xs[1]})"
         case ew.Rem():

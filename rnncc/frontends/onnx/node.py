@@ -64,10 +64,14 @@ class OnnxOperator:
     Attributes:
         build: appends its ops; its docstring is the formula, and ends with what is refused.
         fold: its outputs from known inputs alone, with sizes among them; None where it cannot.
+        counts: the least and most inputs, and `attributes` the names of those that it may have,
+            where there is no schema.
     """
 
     build: Function
     fold: Fold | None = None
+    counts: tuple[int, int] | None = None
+    attributes: tuple[str, ...] = ()
 
 
 class Node:

@@ -46,7 +46,8 @@ ROUNDINGS = {"floor": np.floor, "ceil": np.ceil, "even": np.rint, "trunc": np.tr
 
 
 def _relu(x: Array) -> Array:
-    return np.maximum(x, 0)
+    # not np.maximum, of which zeros of two signs are equal: all targets hand x on
+    return np.where(x < 0, x.dtype.type(0), x)
 
 
 def _divide(a: Array, divisor: Array) -> Array:
@@ -88,7 +89,7 @@ class Abs(Unary):
 
 @elementwise("relu", _relu)
 class Relu(Unary):
-    """y = max(x, 0)"""
+    """y = max(x, 0); -0 stays"""
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """0 at 0, dy at NaN."""

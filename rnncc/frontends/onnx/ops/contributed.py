@@ -46,20 +46,22 @@ def contributed(function: Function, inputs: tuple[int, int], attributes: str) ->
         attributes: the names of those that it may have.
     """
 
+    names = tuple(attributes.split())
+
     @wraps(function)
     def build(n: Node) -> Result | Sequence[Result]:
         least, most = inputs
         if not least <= len(n.op.input) <= most:
             raise n.error(f"has {len(n.op.input)} inputs, expected {least} to {most}")
-        unknown = [a.name for a in n.op.attribute if a.name not in attributes.split()]
+        unknown = [a.name for a in n.op.attribute if a.name not in names]
         if unknown:
-            hint = f"attributes: {', '.join(attributes.split())}"
+            hint = f"attributes: {', '.join(names)}"
             raise n.unsupported(f"has the unknown attribute {unknown[0][:40]!r}", hint)
         for index in range(least):
             n.value(index)
         return function(n)
 
-    return OnnxOperator(build)
+    return OnnxOperator(build, counts=inputs, attributes=names)
 
 
 def _activated(n: Node, x: SSAValue, parameters: Sequence[float]) -> SSAValue:

@@ -261,7 +261,7 @@ def _means(n: Node, x: SSAValue) -> SSAValue:
 def _concat(n: Node) -> SSAValue:
     """What the numbers of several tensors stand for, one after another along an axis, quantised."""
     check_training(n)
-    parts = [floats_at(n, index) for index in range(2, len(n.inputs), 3)]
+    parts = [floats_at(n, index) for index in range(2, max(len(n.inputs), 3), 3)]
     axis = n.axis(n.integer("axis"), len(dims_of(parts[0])))
     return quantised_by(n, n.b.concat(parts, axis), 0)
 
