@@ -36,6 +36,7 @@ from rnncc.frontends.torch.checks import checked, expected_at
 from rnncc.frontends.torch.function_op import applied, in_order, is_once, methods_of
 from rnncc.frontends.torch.module_buffers import read_buffers
 from rnncc.frontends.torch.node_context import reason_of
+from rnncc.frontends.torch.numpy_numbers import take_numbers
 from rnncc.frontends.torch.readings import (
     CHANGES,
     HOOKS,
@@ -81,6 +82,7 @@ def patch_dynamo() -> None:
     read_layers(lambda _: bool(readings.stack) and readings.stack[-1].guarded)
     read_buffers(lambda: bool(readings.stack))
     _take_counters()
+    take_numbers()
     _take_checks()
     _keep_attributes()
     _detach_data()
