@@ -106,7 +106,7 @@ def by_halves(m: Any) -> Any:
 def test_counted_numbers_that_cannot_be_tensors(count: Any) -> None:
     """A refused call leaves the numbers as they were."""
     cell = Counting(count)
-    with pytest.raises(rnncc.CompileError, match=r"test_scan.py:\d+: "):
+    with pytest.raises(rnncc.CompileError, match=r"test_counting_cells.py:\d+: "):
         rt.scan(cell, sequence(9), torch.zeros(3, UNITS))
     assert cell.numbers() == Counting(count).numbers()
 

@@ -126,7 +126,7 @@ def test_tensors_that_a_trace_took_for_constants() -> None:
     for part in parts:
         name, numbers = next(part.named_buffers(recurse=False))
         setattr(part, name, torch._subclasses.FakeTensorMode().from_tensor(numbers))
-    with pytest.raises(CompileError, match=r"test_compile.py:\d+: .* taken for a constant"):
+    with pytest.raises(CompileError, match=r"compiled_modules.py:\d+: .* taken for a constant"):
         rnncc.compile(exported)
 
 

@@ -68,9 +68,9 @@ def test_unsupported() -> None:
         def forward(self, x: Any) -> Any:
             return torch.linalg.svd(x)[0]
 
-    with pytest.raises(CompileError, match=r"test_compile.py:\d+: aten.*svd"):
+    with pytest.raises(CompileError, match=r"test_module_marks.py:\d+: aten.*svd"):
         rt.compile(Strange(), (torch.ones(3, 3),))
-    with pytest.raises(CompileError, match=r"test_compile.py:\d+: Strange: torch.export: "):
+    with pytest.raises(CompileError, match=r"test_module_marks.py:\d+: Strange: torch.export: "):
         rt.compile(Strange(), (torch.ones(3),))
 
 
@@ -94,7 +94,7 @@ class Branching(nn.Module):
 def test_what_is_not_exported(module: Any, message: str, capfd: pytest.CaptureFixture[str]) -> None:
     """One line, which names the user's, without PyTorch's own traces."""
     name = module.__name__
-    with pytest.raises(CompileError, match=rf"test_compile.py:\d+: {name}: {message}") as caught:
+    with pytest.raises(CompileError, match=rf"test_module_marks.py:\d+: {name}: {message}") as caught:
         rt.compile(module(), (torch.ones(3, 3),))
     assert "\n" not in str(caught.value)
     assert "def forward" not in capfd.readouterr().err

@@ -59,7 +59,7 @@ def test_sparse_tensors() -> None:
         def forward(self, x: Any) -> Any:
             return torch.sparse.mm(self.weights, x)
 
-    with pytest.raises(CompileError, match=r"test_compile.py:\d+: .*sparse_coo.*to_dense"):
+    with pytest.raises(CompileError, match=r"test_module_state.py:\d+: .*sparse_coo.*to_dense"):
         rt.compile(Reservoir(), (torch.ones(3, 2),))
 
 

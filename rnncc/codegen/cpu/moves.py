@@ -18,7 +18,7 @@ RUN = 32
 unit's weights are neighbours, a panel is packed whole instead, so that each page is met once."""
 AHEAD = 128
 """Bytes of a row that are fetched ahead into the second-level cache: processors do not look ahead
-along rows so far apart. The next panels read them."""
+along rows so far apart. The next `RUN` elements, or the next panels, read them."""
 
 
 def emit_pack(emit: CpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
@@ -219,8 +219,7 @@ class _MatrixCopy:
             self._blocks((rows, wide), (1, self.lanes), self._vector)
             self._blocks((rows, columns - wide), (1, 1), self._element, (0, wide))
         elif _is_one(self.down):
-            # Down the columns, which lie densely, then on to the next ones.
-            self._blocks((wide, high), (self.lanes, self.lanes), lambda i, j: self._square(j, i))
+            self._blocks((high, wide), (self.lanes, self.lanes), self._square)
             self._blocks((rows - high, columns), (1, 1), self._element, (high, 0))
             self._blocks((high, columns - wide), (1, 1), self._element, (0, wide))
         else:
@@ -242,10 +241,10 @@ class _MatrixCopy:
 
         self.emit.nest([I64(n // size) for n, size in zip(sizes, block, strict=True)], one)
 
-    def _fetch(self, row: Value, column: Value, ahead: int, level: int) -> None:
-        """What lies some bytes behind an element of the source comes nearer."""
+    def _fetch(self, row: Value, column: Value) -> None:
+        """What lies behind an element of the source comes nearer."""
         if not self.emit.target.compact:
-            self.emit.fetch(self._at(row, column), I64(ahead), level)
+            self.emit.fetch(self._at(row, column), I64(AHEAD), 2)
 
     def _at(self, row: Value, column: Value) -> Pointer:
         b = self.emit.b
@@ -262,13 +261,13 @@ class _MatrixCopy:
 
     def _vector(self, row: Value, column: Value) -> None:
         value = self.emit.load(self._at(row, column), self.lanes)
-        self._fetch(row, column, AHEAD, 2)
+        self._fetch(row, column)
         self.emit.store(value, self._to(row, column), self.lanes)
 
     def _square(self, row: Value, column: Value) -> None:
         emit, lanes = self.emit, self.lanes
-        for j in range(lanes, 2 * lanes):  # those of the next block
-            self._fetch(row, emit.b.add(column, I64(j)), 0, 1)
+        for j in range(lanes):
+            self._fetch(row, emit.b.add(column, I64(j)))
         for i, value in enumerate(turned(emit, self._at(row, column), self.right, lanes)):
             emit.store(value, self._to(emit.b.add(row, I64(i)), column), lanes)
 
