@@ -49,7 +49,9 @@ def counts() -> bool:
     constants = [x.value for x in variables if isinstance(x, ConstantVariable)]
     for number in constants:
         if isinstance(number, np.generic) and not isinstance(number, float):
-            what = f"a step leaves a {type(number).__name__} of NumPy's in an object"
+            what = (
+                f"a step leaves a number of NumPy's in an object, of type {type(number).__name__}"
+            )
             raise CompileError("", what, "int(...) or float(...)")
     return any(isinstance(x, int | float) for x in constants)
 

@@ -59,6 +59,7 @@ def giving(x: Any, h: Any) -> Any:
         "alpha": torch.add(h, x, alpha=v),
         "filled": torch.full_like(h, v) + h.new_full((4,), v),
         "typed": torch.tensor(v) + torch.zeros(1, dtype=torch.int8),
+        "typed by name": torch.tensor(data=v) + torch.zeros(1, dtype=torch.int8),
         "mere": (h > 1) * v,
         "of integers": (h > 1).int() * v,
     }
@@ -114,7 +115,7 @@ def test_refused() -> None:
         return h * int(HELD.n), h
 
     HELD.n = np.int64(0)
-    with pytest.raises(CompileError, match=r"leaves a int64 of NumPy's in an object \(int"):
+    with pytest.raises(CompileError, match=r"a number of NumPy's in an object, of type int64"):
         rt.scan(counting, ROWS, FIRST)
     setattr(HELD, "v", np.float32(0.5))  # noqa: B010
     with pytest.raises(CompileError, match=r"several NumPy numbers \(state its type"):

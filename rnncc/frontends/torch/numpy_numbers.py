@@ -30,16 +30,7 @@ from rnncc.frontends.torch.readings import readings
 
 _TYPED = torch.tensor, torch.as_tensor, torch.asarray
 """Functions whose result has the type of a NumPy number; to all others it is a mere number."""
-_OPERATORS = {
-    *filter(callable, vars(operator).values()),
-    int,
-    float,
-    bool,
-    complex,
-    abs,
-    round,
-    pow,
-}
+_OPERATORS = {*filter(callable, vars(operator).values()), int, float, bool, abs, round, pow}
 """Functions of Python's without effects on numbers."""
 
 
@@ -124,14 +115,13 @@ def _fold_operators() -> None:
     own = kind.call_function
 
     def call_function(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        has_number = bool(readings.stack) and any(
-            isinstance(x.realize(), NumPyNumber) for x in args
-        )
-        if has_number and variable.fn is range:
-            args = [_index(tx, x) for x in args]
-        folds = has_number and variable.fn in _OPERATORS
-        result = _folded(tx, variable.fn, args, kwargs) if folds else None
-        return result or own(variable, tx, args, kwargs)
+        is_range = variable.fn is range
+        folds = bool(readings.stack) and (is_range or variable.fn in _OPERATORS)
+        if not (folds and any(isinstance(x.realize(), NumPyNumber) for x in args)):
+            return own(variable, tx, args, kwargs)
+        if is_range:
+            return own(variable, tx, [_index(tx, x) for x in args], kwargs)
+        return _folded(tx, variable.fn, args, kwargs) or own(variable, tx, args, kwargs)
 
     kind.call_function = call_function
 
@@ -147,17 +137,25 @@ def _keep_types() -> None:
     own = kind.call_function
 
     def call_function(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
-        if readings.stack and variable.value in _TYPED and args and "dtype" not in kwargs:
-            numbers = list(_numbers_in(args[0].realize()))
-            if numbers and numbers[0] is not args[0].realize():
-                what = "makes a tensor of several NumPy numbers (state its type: dtype=...)"
-                unimplemented(gb_type="rnncc", context="", explanation=what, hints=[])
-            if numbers:
-                dtype = torch.from_numpy(np.asarray(numbers[0].value)).dtype
-                kwargs = {**kwargs, "dtype": VariableTracker.build(tx, dtype)}
+        is_typed = bool(readings.stack) and variable.value in _TYPED
+        data = [*args, *(kwargs[name] for name in ("data", "obj") if name in kwargs)]
+        if is_typed and "dtype" not in kwargs and len(data) == 1:
+            kwargs = {**kwargs, **_type_of(tx, data[0].realize())}
         return own(variable, tx, args, kwargs)
 
     kind.call_function = call_function
+
+
+def _type_of(tx: Any, data: Any) -> dict[str, Any]:
+    """The argument that states the type of a tensor of NumPy's numbers."""
+    numbers = list(_numbers_in(data))
+    if not numbers:
+        return {}
+    if numbers[0] is not data:
+        what = "makes a tensor of several NumPy numbers (state its type: dtype=...)"
+        unimplemented(gb_type="rnncc", context="", explanation=what, hints=[])
+    dtype = torch.from_numpy(np.asarray(data.value)).dtype
+    return {"dtype": VariableTracker.build(tx, dtype)}
 
 
 def _numbers_in(data: Any) -> Iterator[NumPyNumber]:
