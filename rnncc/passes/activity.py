@@ -16,6 +16,7 @@ from rnncc.ir.ops.elementwise import Add, Neg, Select, StopGradient, Sub
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Concat
 from rnncc.ir.program import Program
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import FLOATS, dtype_of
 
 Found = set[SSAValue]
@@ -115,7 +116,10 @@ def _follow_scan(scan: Scan, origins: dict[SSAValue, int]) -> None:
         met = [_union(origins, pair) for pair in zip(carry, nexts, strict=True)]
         settled = met == [origins[arg] for arg in carry]
         origins.update(zip(carry, met, strict=True))
-    origins.update((final, origins[arg]) for final, arg in zip(scan.finals, carry, strict=True))
+    # After a step that surely runs, nothing of the initial value need be left.
+    last = nexts if scan.gate is None and is_natural(scan.steps - 1) else carry
+    for final, value in zip(scan.finals, last, strict=True):
+        origins[final] = origins.get(value, 0)
     origins.update((y, origins.get(row, 0)) for y, row in zip(scan.ys, rows, strict=True))
 
 

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 from torch._dynamo.output_graph import OutputGraph
 from torch._dynamo.variables.base import (
     AttributeMutationExisting,
@@ -20,6 +21,7 @@ from torch._dynamo.variables.base import (
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.tensor import TensorVariable
 
+from rnncc.errors import CompileError
 from rnncc.frontends.torch.watch_dynamo import is_stand_in
 
 _EXISTING = (AttributeMutationExisting, ValueMutationExisting)
@@ -36,11 +38,21 @@ def leaves_given_tensors(also_held: bool) -> bool:
 
 
 def counts() -> bool:
-    """Whether the code that is being compiled now leaves numbers in objects that were there."""
+    """Whether the code that is being compiled now leaves numbers in objects that were there.
+
+    Raises:
+        CompileError: one of them is of a type that Python has not, which a loop does not carry.
+    """
     variables = list[Any]()
     for part in _changed_parts(_output_graph()):
         VariableTracker.visit(variables.append, part)
-    constants = (x.value for x in variables if isinstance(x, ConstantVariable))
+    constants = [x.value for x in variables if isinstance(x, ConstantVariable)]
+    for number in constants:
+        if isinstance(number, np.generic) and not isinstance(number, float):
+            what = (
+                f"a step leaves a number of NumPy's in an object, of type {type(number).__name__}"
+            )
+            raise CompileError("", what, "int(...) or float(...)")
     return any(isinstance(x, int | float) for x in constants)
 
 

@@ -54,6 +54,22 @@ def test_what_circulates_through_carries_reaches_them_all() -> None:
     }
 
 
+def test_initial_values_that_a_step_discards() -> None:
+    """A loop that may have no steps hands them on; one that surely has some does not."""
+
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        return [b.mul(rows[0], rows[0])], [carry[0]]
+
+    known = dict[str, frozenset[str]]()
+    for steps in ("T", 3):
+        b = Builder.net("net")
+        finals, ys = b.scan([], [b.input("h", [2])], [b.input("x", [steps, 2])], body)
+        sources = sources_of_outputs(b.finish({"last": finals[0], "y": ys[0]}))
+        assert sources["y"] == frozenset("hx")
+        known[str(steps)] = sources["last"]
+    assert known == {"T": frozenset("hx"), "3": frozenset("x")}
+
+
 def test_a_parameter_may_be_asked_for() -> None:
     b = Builder.net("net")
     w, x = b.param("w", [3]), b.input("x", ["N", 3])

@@ -224,3 +224,26 @@ def test_chances_have_gradients_of_zeros() -> None:
     certain = torch.tensor([0.0, 1.0, 0.0, 1.0])
     drawn, _ = rt.scan(lambda x, _: (torch.bernoulli(certain), x), ROW, ROW[0])
     torch.testing.assert_close(drawn, certain.expand(40, 4))
+
+
+class Drawing(nn.Module):
+    """Asks a generator of its own, or none."""
+
+    def __init__(self, generator: Any, by_method: bool) -> None:
+        super().__init__()
+        self.generator, self.by_method = generator, by_method
+
+    def forward(self, x: Any, h: Any) -> Any:
+        if self.by_method:
+            return x + torch.zeros(4).normal_(generator=self.generator), h
+        return x + torch.rand(4, generator=self.generator), h
+
+
+@pytest.mark.parametrize("by_method", [False, True])
+def test_generators_are_refused(by_method: bool) -> None:
+    x = torch.zeros(2, 4)
+    cell, plain = (Drawing(g, by_method) for g in (torch.Generator(), None))
+    for read in (rt.scan, lambda module, *args: rt.compile(module, args)):
+        with pytest.raises(CompileError, match=r"draws random numbers from a torch.Generator"):
+            read(cell, x, x[0])
+        assert read(plain, x, x[0]) is not None

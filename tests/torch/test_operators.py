@@ -255,6 +255,9 @@ OPERATORS: dict[str, Operator] = {
     "places of a triangle": lambda x, y, n: x[*torch.tril_indices(4, 6, 1)] * 2,
     "medians": lambda x, y, n: x.median(1)[0] + y.kthvalue(2, 0)[0][:4],
     "diagonals": lambda x, y, n: x.diagonal(1) @ y[:, 1:5].diag_embed().diagonal(-1, 1, 2)[:, :3],
+    "diagonals beside the main one": lambda x, y, n: (
+        x.diag_embed(1, 0, 2)[:, 0] @ y[0].diagflat(-2)[:7] + x.narrow_copy(1, 0, 1)
+    ),
     "another diagonal": lambda x, y, n: (
         torch.stack([x[:, :4], y[:4, :4]], 2).diagonal_scatter(x[:2, 2:6]).sum(2)
     ),

@@ -39,6 +39,7 @@ def beside_core() -> dict[Any, Any]:
     own = {
         ops.one_hot.default: _one_hot,
         **dict.fromkeys((ops.as_strided.default, ops.as_strided_copy.default), _as_strided),
+        ops.narrow_copy.default: lambda x, *place: x.narrow(*place).clone(),
         ops.cosine_similarity.default: _cosine_similarity,
         ops.rrelu_with_noise_functional.default: _rrelu,
         ops.multilabel_margin_loss_forward.default: multilabel_margin_loss,

@@ -102,6 +102,12 @@ def is_hooked() -> bool:
     return bool(readings.stack) and (readings.stack[-1].inside or is_differentiable())
 
 
+def refuse_generator(name: str, where: Callable[[str], Location]) -> NoReturn:
+    """Refuse an operator that draws from a generator of the user's, of which a graph has none."""
+    what = "draws random numbers from a torch.Generator"
+    refuse(where(name), what, "leave generator= out: PyTorch's own, torch.manual_seed, is asked")
+
+
 def refuse(where: Location | str, what: str, hint: str | None = None) -> NoReturn:
     """Raise an error, which those who read will raise too, whatever becomes of it meanwhile."""
     error = CompileError(where, what, hint)

@@ -48,6 +48,7 @@ from rnncc.frontends.torch.readings import (
     location,
     readings,
     refuse,
+    refuse_generator,
     refuse_inference,
 )
 from rnncc.frontends.torch.switches import SWITCH
@@ -158,6 +159,7 @@ class Questions(TorchFunctionMode):
             refuse_inference(location)
         func = ASKING.get(func, func)
         name = _name_of(func)
+        _check_generator(name, **(kwargs or {}))
         asked = name in HOOKS | STATUS | CHANGES
         if asked or func in (SWITCH, torch.Tensor.__bool__):
             frame = asking_frame(sys._getframe(1))
@@ -176,6 +178,12 @@ class Questions(TorchFunctionMode):
         if name in CALLS:
             _note_float(result, asking_frame(sys._getframe(1)))
         return result
+
+
+def _check_generator(name: str, /, *, generator: Any = None, **_: Any) -> None:
+    """Refuse a call that draws from a generator, PyTorch's own aside."""
+    if generator not in (None, torch.default_generator):
+        refuse_generator(name, location)
 
 
 def _note_float(result: Any, frame: Any) -> None:

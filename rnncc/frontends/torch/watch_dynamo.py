@@ -36,6 +36,7 @@ from rnncc.frontends.torch.checks import checked, expected_at
 from rnncc.frontends.torch.function_op import applied, in_order, is_once, methods_of
 from rnncc.frontends.torch.module_buffers import read_buffers
 from rnncc.frontends.torch.node_context import reason_of
+from rnncc.frontends.torch.numpy_numbers import take_numbers
 from rnncc.frontends.torch.readings import (
     CHANGES,
     HOOKS,
@@ -48,6 +49,7 @@ from rnncc.frontends.torch.readings import (
     is_users,
     readings,
     refuse_function,
+    refuse_generator,
     refuse_inference,
     within_function,
 )
@@ -61,6 +63,7 @@ STAND_INS = ("rows", "states", "kept")
 """The names under which TorchDynamo finds tensors that stand for others (`tracing._step`)."""
 _UNREAD = (Unsupported, ObservedException, TorchRuntimeError)
 """What TorchDynamo raises where it cannot go on."""
+_NONE = ConstantVariable.create(None)
 _GETATTR = "tp_getattro_impl" if hasattr(VariableTracker, "tp_getattro_impl") else "var_getattr"
 """The method by which TorchDynamo reads attributes; before PyTorch 2.14 it had another name."""
 
@@ -81,6 +84,7 @@ def patch_dynamo() -> None:
     read_layers(lambda _: bool(readings.stack) and readings.stack[-1].guarded)
     read_buffers(lambda: bool(readings.stack))
     _take_counters()
+    take_numbers()
     _take_checks()
     _keep_attributes()
     _detach_data()
@@ -99,6 +103,8 @@ def patch_dynamo() -> None:
     check_first(InferenceModeVariable, "create", check_mode)
     for method in (_GETATTR, "call_method"):
         check_first(TensorVariable, method, _check_question)
+    check_first(TensorVariable, "call_method", _check_generator)
+    check_first(TorchInGraphFunctionVariable, "call_function", _check_generator)
     # else a hook that a module gets later would not be noticed
     empty = "EMPTY_NN_MODULE_HOOKS_DICT"
     check_first(GuardBuilder, empty, lambda builder, guard: builder.SEQUENCE_LENGTH(guard))
@@ -309,6 +315,14 @@ def _check_question(variable: Any, tx: Any, name: str, *_: Any) -> None:
     if is_own_question(name, tx.f_code) or _is_true(variable, name):
         return
     _in_dynamo(tx, lambda where: check(name, lambda: where(name)))
+
+
+def _check_generator(variable: Any, tx: Any, *arguments: Any) -> None:
+    """Refuse a call of a function, or of a tensor's method by its name, that has a generator."""
+    named = arguments[-1] if isinstance(arguments[-1], dict) else {}
+    if not isinstance(named.get("generator", _NONE).realize(), ConstantVariable):
+        name = arguments[0] if isinstance(variable, TensorVariable) else variable.value.__name__
+        _in_dynamo(tx, lambda where: refuse_generator(name, where))
 
 
 def _is_float(variable: Any) -> bool:

@@ -169,11 +169,16 @@ def diagonal_matrix(
     """The last axis as a diagonal of two, zeros elsewhere"""
     b, rank = at.b, rank_of(x) + 1
     first, second = at.axis(dim1, rank), at.axis(dim2, rank)
-    if (first, second) != (rank - 2, rank - 1) or offset:
-        at.refuse("diag_embed with an offset or other axes than the last two is not supported")
+    zero = b.fill(0, (), dtype_of(x))
+    if offset:  # the last rows, or columns, have nothing on the diagonal
+        x = b.pad(x, rank - 2, 0, at.dims[first], zero)
     row, column = (b.iota(at.dims, axis, "i32") for axis in (first, second))
-    wide = b.broadcast(x, at.dims, range(rank - 1))
-    return b.select(b.compare("eq", row, column), wide, b.fill(0, (), dtype_of(x)))
+    axes = [axis for axis in range(rank) if axis not in (first, second)]
+    axes.append(first if offset >= 0 else second)
+    order = sorted(range(rank - 1), key=axes.__getitem__)
+    wide = b.broadcast(b.transpose(x, order), at.dims, sorted(axes))
+    shifted = b.add(row, b.fill(offset, (), "i32"))
+    return b.select(b.compare("eq", shifted, column), wide, zero)
 
 
 def put_diagonal(
