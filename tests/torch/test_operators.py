@@ -83,6 +83,10 @@ OPERATORS: dict[str, Operator] = {
     "distances from stacks": lambda x, y, n: (
         torch.cdist(x, y.view(2, 2, 6)) + torch.cdist(y.view(2, 2, 6), x, p=1).mT
     ),
+    "bounds that are no numbers": lambda x, y, n: (
+        torch.where(x.clamp(min=torch.nan).isnan(), y, x)
+        + x.detach().clamp((y.detach() - 0.5).sqrt()).nan_to_num(7.0)
+    ),
     "bounds the wrong way round": lambda x, y, n: x.clamp(y, y - 1) + y.clamp(1, -1),
     "attention of masked rows": lambda x, y, n: F.scaled_dot_product_attention(
         x[None],

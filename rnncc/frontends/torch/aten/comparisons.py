@@ -97,11 +97,20 @@ def clamp(
 ) -> Value:
     """x held within bounds, which are part of where its slope is 1; `high` where `low` is above"""
     x = at.value(x)
-    if low is not None:
-        x = at.b.select(at.b.compare("lt", x, at.value(low)), at.value(low), x)
-    if high is not None:
-        x = at.b.select(at.b.compare("gt", x, at.value(high)), at.value(high), x)
+    for kind, bound in (("lt", low), ("gt", high)):
+        if bound is not None:
+            x = at.b.select(_is_beyond(at, kind, x, bound), at.value(bound), x)
     return x
+
+
+def _is_beyond(at: NodeContext, kind: str, x: Value, bound: Operand) -> Value:
+    """Whether x lies beyond a bound, or that is no number."""
+    limit = at.value(bound)
+    beyond = at.b.compare(kind, x, limit)
+    is_number = not isinstance(bound, Value) and bound == bound
+    if is_number or dtype_of(limit) not in FLOATS:
+        return beyond
+    return at.b.logical("or", beyond, is_nan(at, limit))
 
 
 def clamp_max(at: NodeContext, x: Value, high: Operand) -> Value:
