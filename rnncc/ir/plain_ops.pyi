@@ -22,7 +22,7 @@ class PlainOps(ABC):
     def abs(self, x: SSAValue) -> SSAValue:
         """y = |x|"""
     def relu(self, x: SSAValue) -> SSAValue:
-        """y = max(x, 0)"""
+        """y = max(x, 0); -0 stays"""
     def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """y = a + b"""
     def sub(self, a: SSAValue, b: SSAValue) -> SSAValue:
