@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import pytest
+
+
+@pytest.fixture
+def read_anew(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """PyTorch has read nothing yet, and the back end has warned of nothing."""
+    torch: Any = pytest.importorskip("torch")
+    back: Any = pytest.importorskip("rnncc.torch.backend")
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    monkeypatch.setattr(back, "_said", set())
+    yield
+    torch._dynamo.reset()
 
 
 @pytest.fixture

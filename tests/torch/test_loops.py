@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator
 from functools import partial
 from typing import Any
 
@@ -19,17 +18,8 @@ import rnncc.torch.backend as back
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from tests.torch.rolled_loops import Function, gradients, rolled
 
-pytestmark = pytest.mark.peers
+pytestmark = [pytest.mark.peers, pytest.mark.usefixtures("read_anew")]
 CLOSE = {"rtol": 1e-4, "atol": 2e-5}
-
-
-@pytest.fixture(autouse=True)
-def anew(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    monkeypatch.setattr(back, "_said", set())
-    yield
-    torch._dynamo.reset()
 
 
 X = torch.linspace(-1, 1, 2 * 9 * 4).view(2, 9, 4)

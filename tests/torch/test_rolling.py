@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -12,21 +11,11 @@ from tests.torch import loops
 from tests.torch.cells import nn, torch
 
 pytest.importorskip("rnncc.torch")
-import rnncc.torch.backend as back
 from rnncc.frontends.torch.unrolled.repeats import repeats
 from rnncc.frontends.torch.unrolled.rolling import roll_loops
 from tests.torch.rolled_loops import Function, rolled
 
-pytestmark = pytest.mark.peers
-
-
-@pytest.fixture(autouse=True)
-def anew(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    monkeypatch.setattr(back, "_said", set())
-    yield
-    torch._dynamo.reset()
+pytestmark = [pytest.mark.peers, pytest.mark.usefixtures("read_anew")]
 
 
 def slow_repeats(labels: list[int], least: int) -> set[tuple[int, int, int]]:
