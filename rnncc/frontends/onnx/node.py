@@ -208,9 +208,8 @@ class Node:
         if value.known is None or value.varying:
             inputs = model.inputs_behind(value)
             what = f"{self._shown(index)} is computed by the model, and must be known"
-            raise NeedsValue(
-                self.location, what, "it decides the shape or form of the result", inputs
-            )
+            why = "it decides the shape or form of the result"
+            raise NeedsValue(self.location, what, why, inputs)
         return value.known
 
     def numbers(self, index: int) -> Array:

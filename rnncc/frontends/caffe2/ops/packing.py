@@ -180,15 +180,7 @@ class UnpackSegments(MakesRows):
 
     def infer(self, s: Shapes) -> None:
         super().infer(s)
-        s.same_dtype(self.xs[1], self.ys[0])
-        dims, count, rows = s.dims(self.xs[1]), s.dims(self.xs[0]), self.made(s)
-        if dims is None or count is None:
-            return
-        if len(dims) < 2:
-            raise self.error(f"data of shape {s.text(dims)}, expected parts of rows")
-        s.expect(self.xs[1], (*count, *dims[1:]))
-        if rows is not None:
-            s.expect(self.ys[0], (rows, *dims[2:]))
+        _infer_unpacked(self, s, self.xs[1], 0, 2, "parts of rows")
 
     def made(self, s: Shapes) -> Dim | None:
         known = s.value(self.xs[0])
@@ -219,21 +211,35 @@ class UnpackRNNSequence(MakesRows):
 
     def infer(self, s: Shapes) -> None:
         super().infer(s)
-        s.same_dtype(self.xs[0], self.ys[0])
-        dims, count, rows = s.dims(self.xs[0]), s.dims(self.xs[1]), self.made(s)
-        if dims is None or count is None:
-            return
-        if len(dims) < 3:
-            raise self.error(f"data of shape {s.text(dims)}, expected steps of rows of features")
-        s.expect(self.xs[0], (dims[0], *count, *dims[2:]))
-        if rows is not None:
-            s.expect(self.ys[0], (rows, *dims[2:]))
+        _infer_unpacked(self, s, self.xs[0], 1, 3, "steps of rows of features")
 
     def build(self, e: Emitter) -> None:
         b, rows = e.b, self.made(e.shapes)
         assert rows is not None
         x = move_axis(b, e[self.xs[0]], 1, 0)
         e[self.ys[0]] = _behind_each_other(b, x, e[self.xs[1]], rows)
+
+
+def _infer_unpacked(
+    operator: MakesRows, s: Shapes, data: Blob, axis: int, least: int, expected: str
+) -> None:
+    """Of data with two axes in front: that of the parts, as `axis` says, and that of their rows.
+
+    Args:
+        least: how many axes it must have.
+        expected: what messages call such data.
+    """
+    y = operator.ys[0]
+    s.same_dtype(data, y)
+    dims, count = s.dims(data), s.dims(operator.xs[operator.lengths])
+    rows = operator.made(s)
+    if dims is None or count is None:
+        return
+    if len(dims) < least:
+        raise operator.error(f"data of shape {s.text(dims)}, expected {expected}")
+    s.expect(data, (*dims[:axis], *count, *dims[axis + 1 :]))
+    if rows is not None:
+        s.expect(y, (rows, *dims[2:]))
 
 
 def _behind_each_other(b: Builder, x: SSAValue, lengths: SSAValue, rows: Dim) -> SSAValue:
