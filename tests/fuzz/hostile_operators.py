@@ -5,13 +5,9 @@ What is imported must be what the interpreter and the code agree on; all else is
 
 from __future__ import annotations
 
-import inspect
 import random
-import re
-import sys
 from collections import defaultdict
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -52,6 +48,8 @@ epsilon alpha beta size scale min max power to num_segments padding_width end_pa
 embedding_size boundaries low_value mode batch repeat_from_axis fill_val width_scale height_scale
 block_size legacy_pad p add_axis split num_layers has_biases forget_bias drop_states
 sequence_lengths hidden_size values divisor label_prob""".split()
+MOST_INPUTS = 12
+"""As many as an operator must have at the most, DynamicQuantizeLSTM."""
 LONGEST = 4
 """Numbers of an argument, axes of a constant, inputs more than an operator must have."""
 
@@ -75,7 +73,7 @@ class _Form:
 
     Attributes:
         since: its first version, or 1.
-        attributes: name -> its type, and whether it must be there.
+        attributes: name -> its type in AttributeProto, and whether it must be there.
     """
 
     domain: str
@@ -83,7 +81,7 @@ class _Form:
     since: int
     inputs: tuple[int, int]
     outputs: tuple[int, int]
-    attributes: dict[str, tuple[Any, bool]]
+    attributes: dict[str, tuple[int, bool]]
 
 
 def _form(schema: Any) -> _Form:
@@ -93,39 +91,25 @@ def _form(schema: Any) -> _Form:
         schema.since_version,
         (schema.min_input, schema.max_input),
         (schema.min_output, schema.max_output),
-        {name: (a.type, a.required) for name, a in schema.attributes.items()},
+        {name: (int(a.type.value), a.required) for name, a in schema.attributes.items()},
     )
 
 
 @cache
 def _contributed() -> list[_Form]:
-    """The operators without a schema, with the attributes that their functions read."""
+    """The operators without a schema, as the importer takes them."""
     forms = list[_Form]()
     for full_name, operator in sorted(READ.items()):
         domain, _, name = full_name.rpartition(".")
-        if domain == CONTRIBUTED:
-            types = _types_in(sys.modules[operator.build.__module__])
-            names = operator.attributes if operator.counts else [*types]
-            attributes = {n: (types.get(n, defs.OpSchema.AttrType.INT), False) for n in names}
-            forms.append(_Form(domain, name, 1, operator.counts or (1, 9), (1, 3), attributes))
+        if operator.signature is not None:
+            taken = operator.signature
+            forms.append(_Form(domain, name, 1, taken.counts, taken.outputs, {**taken.attributes}))
     return forms
-
-
-@cache
-def _types_in(module: ModuleType) -> dict[str, Any]:
-    """Attribute -> its type, of calls such as `n.integer("axis")` in a module's text."""
-    types = defs.OpSchema.AttrType
-    kinds = {
-        **{"integer": types.INT, "flag": types.INT, "real": types.FLOAT, "text": types.STRING},
-        **{"one_of": types.STRING, "integers": types.INTS, "reals": types.FLOATS},
-    }
-    calls = re.findall(rf'\.({"|".join(kinds)})\(\s*"(\w+)"', inspect.getsource(module))
-    return {name: kinds[kind] for kind, name in calls}
 
 
 def onnx_operator(rng: random.Random) -> bytes:
     """A model of one operator, or of one that reads what another computes."""
-    names, shape = [f"x{i}" for i in range(9)], _shape(rng, DIMS)
+    names, shape = [f"x{i}" for i in range(MOST_INPUTS)], _shape(rng, DIMS)
     kind = rng.choice([TensorProto.FLOAT, rng.choice([*KINDS])])
     nodes, imports = list[Any](), {"": VERSIONS[1], "ai.onnx.ml": ML_VERSION, CONTRIBUTED: 1}
     for at in range(rng.choice([1, 1, 2])):
@@ -191,10 +175,10 @@ def _tensor(rng: random.Random, name: str) -> Any:
         return numpy_helper.from_array(numbers.astype(kind).reshape(shape), name)
 
 
-def _attribute(rng: random.Random, name: str, kind: Any) -> list[Any]:
+def _attribute(rng: random.Random, name: str, kind: int) -> list[Any]:
     """One of that type, or none."""
-    types, count = defs.OpSchema.AttrType, rng.randint(0, LONGEST)
-    made: dict[Any, Any] = {
+    types, count = AttributeProto, rng.randint(0, LONGEST)
+    made: dict[int, Any] = {
         types.INT: lambda: _integers(rng, 1)[0],
         types.FLOAT: lambda: rng.choice(FLOATS),
         types.STRING: lambda: rng.choice(WORDS),
@@ -206,8 +190,7 @@ def _attribute(rng: random.Random, name: str, kind: Any) -> list[Any]:
     }
     if kind not in made:
         return []
-    number = getattr(AttributeProto, kind.name)
-    return [helper.make_attribute(name, made[kind](), attr_type=number)]
+    return [helper.make_attribute(name, made[kind](), attr_type=kind)]
 
 
 def _body(rng: random.Random) -> onnx.GraphProto:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.errors import CompileError, Location
-from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
+from rnncc.frontends.onnx.attributes import Attributes
+from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.offsets import elements_of
-from rnncc.frontends.onnx.signature import TEXT, check_node, schema_of, signature_of
+from rnncc.frontends.onnx.signature import (
+    TEXT,
+    Signature,
+    check_node,
+    schema_of,
+    signature_of,
+    stated_signature,
+)
 from rnncc.frontends.onnx.values import Array, Dims, Value, are_held, as_objects, name_of
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -20,7 +27,7 @@ from rnncc.nn import unsigned
 from rnncc.records import record
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import NodeProto
 
     from rnncc.frontends.onnx.scope import Scope
 
@@ -44,13 +51,7 @@ MAX_FOLDED = 1 << 26
 """How many numbers are computed at import."""
 MAX_SIZES = 1 << 14
 """Of a vector, such as the parts of a Split; a tensor's axes are fewer."""
-ATTRIBUTES = {
-    **{"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8},
-    "sparse_tensor": 11,
-}
-"""Field of an attribute -> the type of attributes whose value it holds."""
 
-Pairs = Iterable[tuple[Dim, Dim]]
 Result = SSAValue | Value | Array | None
 Function = Callable[["Node"], Result | Sequence[Result]]
 FoldOne = Callable[["Node", list[Array]], Array | None]
@@ -64,32 +65,44 @@ class OnnxOperator:
     Attributes:
         build: appends its ops; its docstring is the formula, and ends with what is refused.
         fold: its outputs from known inputs alone, with sizes among them; None where it cannot.
-        counts: the least and most inputs, and `attributes` the names of those that it may have,
-            where there is no schema.
+        signature: what may be written, where the standard has no schema of it.
     """
 
     build: Function
     fold: Fold | None = None
-    counts: tuple[int, int] | None = None
-    attributes: tuple[str, ...] = ()
+    signature: Signature | None = None
 
 
-class Node:
+def contributed(
+    build: Function, inputs: str, attributes: str = "", outputs: int = 1
+) -> OnnxOperator:
+    """An operator without a schema; the texts are those of `stated_signature`."""
+    return OnnxOperator(build, signature=stated_signature(inputs, attributes, outputs))
+
+
+class Node(Attributes):
     """A node, and where its ops go.
 
     Attributes:
-        op: the message.
         b: the builder.
         opset: the version of the operators of its domain.
+        signature: what may be written; None of a user's function.
     """
 
-    def __init__(self, op: NodeProto, scope: Scope, opset: int, domain: str, place: str) -> None:
-        self.op, self.scope, self.opset = op, scope, opset
-        self.location = Location(scope.model.file, place)
+    def __init__(
+        self,
+        op: NodeProto,
+        scope: Scope,
+        opset: int,
+        domain: str,
+        place: str,
+        operator: OnnxOperator | None,
+    ) -> None:
+        super().__init__(op, schema_of(op.op_type, opset, domain), scope.model, place)
+        self.scope, self.opset = scope, opset
         self.b: Builder = scope.b
-        self._schema = schema_of(op.op_type, opset, domain)
-        self.signature = signature_of(op.op_type, opset, domain)
-        self._attributes = {a.name: a for a in op.attribute}
+        stated = None if operator is None else operator.signature
+        self.signature = stated or signature_of(op.op_type, opset, domain)
         self.inputs = [scope.read(name, self.location) if name else None for name in op.input]
         while self.inputs and self.inputs[-1] is None:
             self.inputs.pop()
@@ -100,21 +113,6 @@ class Node:
     def inside(self) -> str:
         """What messages say before a node of a graph in this one."""
         return f"{self.location.node}: "
-
-    # Errors
-
-    def error(self, what: str, hint: str | None = None, differ: Pairs = ()) -> CompileError:
-        """The file is wrong here; `differ`: sizes that would have to be equal."""
-        return CompileError(self.location, what, hint, differ)
-
-    def differ(self, one: Sequence[Dim], other: Sequence[Dim], what: str) -> CompileError:
-        """Shapes are different that must be equal."""
-        pairs = zip(one, other, strict=True) if len(one) == len(other) else ()
-        return self.error(what, differ=pairs)
-
-    def unsupported(self, what: str, hint: str | None = None) -> Unsupported:
-        """The file is right, and rnncc does not do it."""
-        return Unsupported(self.location, what, hint)
 
     # Inputs
 
@@ -262,79 +260,7 @@ class Node:
             raise self.error(f"{self._shown(index)} is not a single integer")
         return Dim.of(array.astype(object).reshape(-1)[0])
 
-    # Attributes
-
-    def given(self, name: str) -> bool:
-        """Whether an attribute is there."""
-        return name in self._attributes
-
-    def integer(self, name: str, default: int | None = None) -> int:
-        """An integer; the standard's default unless one is given."""
-        return self._get(name, "i", default)
-
-    def flag(self, name: str, default: int = 0) -> bool:
-        """An attribute that is 0 or 1; of others, readers of the format take some for either."""
-        value = self.integer(name, default)
-        if value not in (0, 1):
-            raise self.error(f"attribute {name} is {value}, expected 0 or 1")
-        return bool(value)
-
-    def real(self, name: str, default: float | None = None) -> float:
-        """A number."""
-        return self._get(name, "f", default)
-
-    def text(self, name: str, default: str | None = None) -> str:
-        """A word."""
-        return _decoded(self._get(name, "s", default))
-
-    def integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
-        """Integers; none where the standard has no default."""
-        return list(self._get(name, "ints", default))
-
-    def reals(self, name: str, default: Sequence[float] | None = None) -> list[float]:
-        """Numbers."""
-        return list(self._get(name, "floats", default))
-
-    def texts(self, name: str, default: Sequence[str] | None = None) -> list[str]:
-        """Words."""
-        return [_decoded(text) for text in self._get(name, "strings", default)]
-
-    def tensor(self, name: str) -> Array:
-        """Numbers with a shape."""
-        return self.scope.model.tensors.array(self._get(name, "t"), self.location)
-
-    def dense(self, name: str) -> Array:
-        """Numbers with a shape, most of them zeros that the file does not hold."""
-        sparse = self._get(name, "sparse_tensor")
-        return self.scope.model.tensors.dense(sparse, self.location)
-
-    def graph(self, name: str) -> GraphProto:
-        """A graph."""
-        return self._get(name, "g")
-
-    def _get(self, name: str, field: str, default: Any = None) -> Any:
-        attribute = self._attributes.get(name)
-        if attribute is None:
-            return self._default(name, field) if default is None else default
-        if attribute.type not in (ATTRIBUTES[field], 0):
-            raise self.error(f"attribute {name!r} is of another type than it should be")
-        return getattr(attribute, field)
-
-    def _default(self, name: str, field: str) -> Any:
-        schema = self._schema.attributes.get(name) if self._schema is not None else None
-        if schema is None or not schema.default_value.name:
-            if field in ("ints", "floats", "strings"):
-                return []
-            raise self.error(f"lacks the attribute {name!r}")
-        return getattr(schema.default_value, field)
-
-    def one_of(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
-        """A word among some."""
-        word = self.text(name, default)
-        if word not in choices:
-            what = f"attribute {name!r} = {word!r} is not one of {', '.join(choices)}"
-            raise self.error(what)
-        return word
+    # Axes
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis, counted from the front."""
@@ -363,7 +289,7 @@ class Node:
     def result_type(self, index: int) -> str | None:
         """The element type of an output, where the standard's schema tells it; of operators without
         one the narrow type of the first floats among the inputs."""
-        if self.signature is not None:
+        if self.signature is not None and self.signature.results:
             return self.signature.result_type(index, self._groups)
         floats = (*FLOATS, *NARROW_FLOATS)
         first = next((v.dtype for v in self.inputs if v is not None and v.dtype in floats), None)
@@ -394,7 +320,3 @@ class Node:
     def full(self, value: float, like: SSAValue | str) -> SSAValue:
         """One number, of a type."""
         return self.b.fill(value, (), like if isinstance(like, str) else dtype_of(like))
-
-
-def _decoded(text: str | bytes) -> str:
-    return text.decode(errors="replace") if isinstance(text, bytes) else text

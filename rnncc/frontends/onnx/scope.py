@@ -254,7 +254,7 @@ class Scope:
         if operator is None and domain:
             op, opset, domain = *standard_form(op, location), ""
             schema = schema_of(op.op_type, opset, domain)
-        node = Node(op, self, opset, domain, place)
+        node = Node(op, self, opset, domain, place, operator)
         if operator is None:
             self._call(op, definition_of(node, schema), place)
             return

@@ -24,6 +24,13 @@ STANDARD = {
     **{"float4_e2m1fn": "float4e2m1", "float8_e8m0fnu": "float8e8m0"},
 }
 """Element types whose names in schemas differ by more than an underscore."""
+MANY = 1 << 30
+"""More inputs than a node has."""
+ATTRIBUTES = {
+    **{"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8},
+    "sparse_tensor": 11,
+}
+"""Field of an attribute -> the type of attributes whose value it holds."""
 
 
 @record
@@ -32,7 +39,7 @@ class Formal:
 
     Attributes:
         option: Single, Optional or Variadic.
-        types: those that it may have, such as `tensor(float)`.
+        types: those that it may have, such as `tensor(float)`; none where its reader tells.
         group: inputs of one group are of one type; empty for one that is alone.
     """
 
@@ -118,6 +125,32 @@ def signature_of(kind: str, opset: int, domain: str) -> Signature | None:
     return Signature(inputs, counts, outputs, attributes, results)
 
 
+def stated_signature(inputs: str, attributes: str = "", outputs: int = 1) -> Signature:
+    """That of an operator of which the standard has no schema.
+
+    Args:
+        inputs: their names; `?` is behind one that may be missing, `*` behind a last one that
+            stands for several.
+        attributes: names and their fields in `ATTRIBUTES`, such as "axis:i scale:f"; `!` is behind
+            one that must be there.
+        outputs: how many at most.
+    """
+    options = {"?": "Optional", "*": "Variadic"}
+    formal = tuple(
+        Formal(name.rstrip("?*"), options.get(name[-1], "Single"), frozenset(), "")
+        for name in inputs.split()
+    )
+    least = max(i + 1 for i, f in enumerate(formal) if f.option != "Optional")
+    most = MANY if formal[-1].option == "Variadic" else len(formal)
+    kinds = dict(each.split(":") for each in attributes.split())
+    return Signature(
+        formal,
+        (least, most),
+        (1, outputs),
+        {name: (ATTRIBUTES[kind.rstrip("!")], kind[-1] == "!") for name, kind in kinds.items()},
+    )
+
+
 def size_type(n: Node, signature: Signature | None, index: int) -> str:
     """The type of sizes that are a node's output: of the inputs of its group, else int64."""
     if signature is None or not signature.results:
@@ -166,7 +199,7 @@ def _range(least: int, most: int) -> str:
     """How many inputs there may be."""
     if least == most:
         return str(least)
-    return f"at least {least}" if most > 1000 else f"{least} to {most}"
+    return f"at least {least}" if most >= MANY else f"{least} to {most}"
 
 
 def _check_attributes(n: Node, signature: Signature) -> None:
@@ -194,6 +227,8 @@ def _check_type(
     """Check one input; `groups` holds the first input of each group."""
     shown = f'input "{n.op.input[index]}"'
     value = value.whole()
+    if not formal.types:
+        return
     if not value.is_tensor:
         if not any(t.startswith(("seq(", "optional(")) for t in formal.types):
             raise n.error(f"{shown} is {value}, not a tensor")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import SINGLE, Node, OnnxOperator
+from rnncc.frontends.onnx.node import SINGLE, Node, OnnxOperator, contributed
 from rnncc.frontends.onnx.ops.indexing import gathered
 from rnncc.frontends.onnx.values import Array, Value
 from rnncc.nn.linear import matmul
@@ -127,7 +127,19 @@ def _unpacked(packed: Array, bits: int) -> Array:
 
 
 OPERATORS: dict[str, OnnxOperator] = {
-    "com.microsoft.MatMulNBits": OnnxOperator(_matmul_bits),
-    "com.microsoft.MatMulBnb4": OnnxOperator(_matmul_codes),
-    "com.microsoft.GatherBlockQuantized": OnnxOperator(_gather_blocks),
+    "com.microsoft.MatMulNBits": contributed(
+        _matmul_bits,
+        "A B scales zero_points? g_idx? bias?",
+        "K:i! N:i! accuracy_level:i bits:i block_size:i! weight_prepacked:i",
+    ),
+    "com.microsoft.MatMulBnb4": contributed(
+        _matmul_codes,
+        "A B absmax",
+        "K:i! N:i! block_size:i! quant_type:i! training_mode:i transB:i",
+    ),
+    "com.microsoft.GatherBlockQuantized": contributed(
+        _gather_blocks,
+        "data indices scales zero_points?",
+        "bits:i block_size:i gather_axis:i quantize_axis:i",
+    ),
 }

@@ -1,24 +1,23 @@
 """Operators of com.microsoft, which the optimisers of ONNX Runtime write.
 
-The standard has no schema for them, so that each states its attributes and inputs here. Their
-formulas are those of ONNX Runtime's documentation (docs/ContribOperators.md).
+The standard has no schema of them, so that each states its inputs and attributes here. These and
+their formulas are those of ONNX Runtime's documentation (docs/ContribOperators.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import wraps
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Function, Node, OnnxOperator, Result
+from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Node, OnnxOperator, Result, contributed
 from rnncc.frontends.onnx.ops.contributed_attention import (
     ATTENTION,
     UNSUPPORTED,
     fused_attention,
     multi_head_attention,
 )
-from rnncc.frontends.onnx.ops.contributed_grouped import GROUPED, grouped_attention
+from rnncc.frontends.onnx.ops.contributed_grouped import GROUPED, GROUPED_INPUTS, grouped_attention
 from rnncc.frontends.onnx.ops.contributed_moves import padded, rotary_embedding, with_axis
 from rnncc.frontends.onnx.ops.conv import convolved
 from rnncc.frontends.onnx.ops.gate_functions import FUNCTIONS
@@ -36,32 +35,6 @@ from rnncc.nn.normalisation import layer_norm, rms_norm
 
 FUSED = "Relu Sigmoid Tanh Softplus Softsign LeakyRelu Elu ThresholdedRelu HardSigmoid Clip".split()
 """Activations that are fused."""
-
-
-def contributed(function: Function, inputs: tuple[int, int], attributes: str) -> OnnxOperator:
-    """An operator without a schema.
-
-    Args:
-        inputs: the least and most inputs; the first `inputs[0]` must be there.
-        attributes: the names of those that it may have.
-    """
-
-    names = tuple(attributes.split())
-
-    @wraps(function)
-    def build(n: Node) -> Result | Sequence[Result]:
-        least, most = inputs
-        if not least <= len(n.op.input) <= most:
-            raise n.error(f"has {len(n.op.input)} inputs, expected {least} to {most}")
-        unknown = [a.name for a in n.op.attribute if a.name not in names]
-        if unknown:
-            hint = f"attributes: {', '.join(names)}"
-            raise n.unsupported(f"has the unknown attribute {unknown[0][:40]!r}", hint)
-        for index in range(least):
-            n.value(index)
-        return function(n)
-
-    return OnnxOperator(build, counts=inputs, attributes=names)
 
 
 def _activated(n: Node, x: SSAValue, parameters: Sequence[float]) -> SSAValue:
@@ -232,39 +205,71 @@ def _inverse(n: Node) -> SSAValue:
     return inverse(n.b, square_matrices(n))
 
 
-_CONV = "auto_pad dilations group kernel_shape pads strides activation activation_params"
-_GEMM = "alpha beta transA transB activation activation_alpha activation_beta activation_gamma"
-_ROTARY = "interleaved is_packed_batching num_heads rotary_embedding_dim scale"
 OPERATORS: dict[str, OnnxOperator] = {
     f"com.microsoft.{name}": operator
     for name, operator in {
-        "FusedConv": contributed(_fused_conv, (2, 4), _CONV),
-        "FusedGemm": contributed(_fused_gemm, (2, 3), _GEMM),
-        "FusedMatMul": contributed(
-            _fused_matmul, (2, 2), "alpha transA transB transBatchA transBatchB"
+        "FusedConv": contributed(
+            _fused_conv,
+            "X W B? Z?",
+            "activation:s activation_params:floats auto_pad:s dilations:ints group:i"
+            " kernel_shape:ints pads:ints strides:ints",
         ),
-        "TransposeMatMul": contributed(_fused_matmul, (2, 2), "alpha transA transB"),
-        "Gelu": contributed(_gelu, (1, 1), ""),
-        "BiasGelu": contributed(_bias_gelu, (2, 2), ""),
-        "FastGelu": contributed(_fast_gelu, (1, 2), ""),
-        "QuickGelu": contributed(_quick_gelu, (1, 1), "alpha"),
-        "SkipLayerNormalization": contributed(_skip_layer_norm, (3, 5), "epsilon"),
-        "SkipSimplifiedLayerNormalization": contributed(_skip_rms_norm, (3, 4), "epsilon"),
-        "LayerNormalization": contributed(_layer_norm, (2, 3), "axis epsilon stash_type"),
-        "SimplifiedLayerNormalization": contributed(_rms_norm, (2, 2), "axis epsilon stash_type"),
+        "FusedGemm": contributed(
+            _fused_gemm,
+            "A B C?",
+            "activation:s activation_alpha:f activation_beta:f activation_gamma:f alpha:f beta:f"
+            " transA:i transB:i",
+        ),
+        "FusedMatMul": contributed(
+            _fused_matmul, "A B", "alpha:f transA:i transB:i transBatchA:i transBatchB:i"
+        ),
+        "TransposeMatMul": contributed(_fused_matmul, "A B", "alpha:f transA:i transB:i"),
+        "Gelu": contributed(_gelu, "X"),
+        "BiasGelu": contributed(_bias_gelu, "A B"),
+        "FastGelu": contributed(_fast_gelu, "X bias?"),
+        "QuickGelu": contributed(_quick_gelu, "X", "alpha:f"),
+        "SkipLayerNormalization": contributed(
+            _skip_layer_norm, "input skip gamma beta? bias?", "epsilon:f", outputs=4
+        ),
+        "SkipSimplifiedLayerNormalization": contributed(
+            _skip_rms_norm, "input skip gamma bias?", "epsilon:f", outputs=4
+        ),
+        "LayerNormalization": contributed(
+            _layer_norm, "X Scale B?", "axis:i epsilon:f stash_type:i", outputs=3
+        ),
+        "SimplifiedLayerNormalization": contributed(
+            _rms_norm, "X scale", "axis:i epsilon:f stash_type:i", outputs=2
+        ),
         "EmbedLayerNormalization": contributed(
-            _embed_layer_norm, (7, 9), "epsilon mask_index_type"
+            _embed_layer_norm,
+            "input_ids segment_ids? word_embedding position_embedding segment_embedding? gamma beta"
+            " mask? position_ids?",
+            "epsilon:f mask_index_type:i",
+            outputs=3,
         ),
         "Attention": contributed(
-            fused_attention, (2, 7), f"{ATTENTION} qkv_hidden_sizes {UNSUPPORTED}"
+            fused_attention,
+            "input weights bias? mask_index? past? attention_bias? past_sequence_length?",
+            f"{ATTENTION} qkv_hidden_sizes:ints {UNSUPPORTED}",
+            outputs=2,
         ),
-        "MultiHeadAttention": contributed(multi_head_attention, (1, 10), ATTENTION),
-        "GroupQueryAttention": contributed(grouped_attention, (1, 17), GROUPED),
-        "RotaryEmbedding": contributed(rotary_embedding, (4, 4), _ROTARY),
-        "Pad": contributed(padded, (2, 3), "mode"),
-        "Trilu": contributed(trilu, (1, 2), "upper"),
-        "ExpandDims": contributed(with_axis, (2, 2), ""),
-        "GridSample": contributed(grid_sampled, (2, 2), "align_corners mode padding_mode"),
-        "Inverse": contributed(_inverse, (1, 1), ""),
+        "MultiHeadAttention": contributed(
+            multi_head_attention,
+            "query key? value? bias? key_padding_mask? attention_bias? past_key? past_value?"
+            " past_sequence_length? cache_indirection?",
+            ATTENTION,
+            outputs=4,
+        ),
+        "GroupQueryAttention": contributed(grouped_attention, GROUPED_INPUTS, GROUPED, outputs=4),
+        "RotaryEmbedding": contributed(
+            rotary_embedding,
+            "input position_ids cos_cache sin_cache",
+            "interleaved:i is_packed_batching:i num_heads:i rotary_embedding_dim:i scale:f",
+        ),
+        "Pad": contributed(padded, "data pads value?", "mode:s"),
+        "Trilu": contributed(trilu, "X k?", "upper:i"),
+        "ExpandDims": contributed(with_axis, "X axis"),
+        "GridSample": contributed(grid_sampled, "X Grid", "align_corners:i mode:s padding_mode:s"),
+        "Inverse": contributed(_inverse, "X"),
     }.items()
 }

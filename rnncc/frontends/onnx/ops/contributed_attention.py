@@ -16,9 +16,9 @@ from rnncc.records import record
 LOWEST = -3.4028234663852886e38
 """What ONNX Runtime adds to scores of later steps: the least float32."""
 NONE = Dim.of(0)
-ATTENTION = "num_heads unidirectional mask_filter_value scale"
+ATTENTION = "num_heads:i! unidirectional:i mask_filter_value:f scale:f"
 """Attributes of both operators."""
-UNSUPPORTED = "do_rotary rotary_embedding_dim past_present_share_buffer"
+UNSUPPORTED = "do_rotary:i rotary_embedding_dim:i past_present_share_buffer:i"
 """Those of Attention of which only the default is read."""
 
 

@@ -18,11 +18,18 @@ from rnncc.nn.axes import transposed
 from rnncc.nn.linear import matmul
 from rnncc.nn.normalisation import softmax
 
-GROUPED = (
-    "num_heads kv_num_heads scale do_rotary rotary_interleaved local_window_size softcap causal "
-    "smooth_softmax qk_output k_quant_type v_quant_type kv_cache_bit_width sliding_window_cache"
+GROUPED_INPUTS = (
+    "query key? value? past_key? past_value? seqlens_k total_sequence_length cos_cache? sin_cache?"
+    " position_ids? attention_bias? head_sink? k_scale? v_scale? q_norm_weight? k_norm_weight?"
+    " query_seqlens?"
 )
-"""Attributes."""
+GROUPED = (
+    "num_heads:i! kv_num_heads:i! scale:f do_rotary:i rotary_interleaved:i local_window_size:i"
+    " softcap:f causal:i smooth_softmax:i qk_output:i k_quant_type:s v_quant_type:s"
+    " kv_cache_bit_width:i sliding_window_cache:i q_norm_epsilon:f k_norm_epsilon:f"
+    " qk_norm_epsilon:f"
+)
+"""Attributes; those of norms say nothing without the norms' weights."""
 _PLAIN = {
     "causal": 1,
     "smooth_softmax": 0,

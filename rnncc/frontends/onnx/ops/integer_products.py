@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import INTEGERS, SINGLE, Node, OnnxOperator, Result
+from rnncc.frontends.onnx.node import INTEGERS, SINGLE, Node, OnnxOperator, Result, contributed
 from rnncc.frontends.onnx.ops.channels_last import if_last
 from rnncc.frontends.onnx.ops.contributed_attention import attended_parts
 from rnncc.frontends.onnx.ops.conv import windows_of
@@ -319,10 +319,37 @@ OPERATORS: dict[str, OnnxOperator] = {
     "ConvInteger": OnnxOperator(_conv_integer),
     "QLinearMatMul": OnnxOperator(_qlinear_matmul),
     "QLinearConv": OnnxOperator(_qlinear_conv),
-    "com.microsoft.QLinearConv": OnnxOperator(if_last(_qlinear_conv)),
-    "com.microsoft.QGemm": OnnxOperator(_qgemm),
-    "com.microsoft.MatMulIntegerToFloat": OnnxOperator(_integer_to_float),
-    "com.microsoft.QAttention": OnnxOperator(_quantised_attention),
-    "com.microsoft.DynamicQuantizeMatMul": OnnxOperator(_dynamic_matmul),
-    "com.microsoft.DynamicQuantizeLSTM": OnnxOperator(_dynamic_quantize_lstm),
+    "com.microsoft.QLinearConv": contributed(
+        if_last(_qlinear_conv),
+        "x x_scale x_zero_point w w_scale w_zero_point y_scale y_zero_point B?",
+        "auto_pad:s channels_last:i dilations:ints group:i kernel_shape:ints pads:ints"
+        " strides:ints",
+    ),
+    "com.microsoft.QGemm": contributed(
+        _qgemm,
+        "A a_scale a_zero_point B b_scale b_zero_point C? y_scale? y_zero_point?",
+        "alpha:f transA:i transB:i",
+    ),
+    "com.microsoft.MatMulIntegerToFloat": contributed(
+        _integer_to_float, "A B a_scale b_scale a_zero_point? b_zero_point? bias?"
+    ),
+    "com.microsoft.QAttention": contributed(
+        _quantised_attention,
+        "input weight bias input_scale weight_scale mask_index? input_zero_point?"
+        " weight_zero_point? past?",
+        "do_rotary:i mask_filter_value:f num_heads:i! past_present_share_buffer:i scale:f"
+        " unidirectional:i",
+        outputs=2,
+    ),
+    "com.microsoft.DynamicQuantizeMatMul": contributed(
+        _dynamic_matmul, "A B b_scale b_zero_point? bias?"
+    ),
+    "com.microsoft.DynamicQuantizeLSTM": contributed(
+        _dynamic_quantize_lstm,
+        "X W R B? sequence_lens? initial_h? initial_c? P? W_scale W_zero_point R_scale"
+        " R_zero_point",
+        "activation_alpha:floats activation_beta:floats activations:strings clip:f direction:s"
+        " hidden_size:i input_forget:i",
+        outputs=3,
+    ),
 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator, contributed
 from rnncc.frontends.onnx.ops.channels_last import channels_last
 from rnncc.frontends.onnx.ops.conv import Geometry
 from rnncc.ir.dims import Dim, product
@@ -136,7 +136,11 @@ def _global(function: Callable[[Node, SSAValue, list[int]], SSAValue], formula: 
 
 
 OPERATORS: dict[str, OnnxOperator] = {
-    "com.microsoft.NhwcMaxPool": OnnxOperator(channels_last(_bytes_last)),
+    "com.microsoft.NhwcMaxPool": contributed(
+        channels_last(_bytes_last),
+        "x",
+        "auto_pad:s ceil_mode:i dilations:ints kernel_shape:ints! pads:ints strides:ints",
+    ),
     "MaxUnpool": OnnxOperator(_max_unpool),
     "AveragePool": OnnxOperator(_average_pool),
     "LpPool": OnnxOperator(_lp_pool),

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import INTEGERS, SINGLE, TEXT, Node, OnnxOperator
+from rnncc.frontends.onnx.node import INTEGERS, SINGLE, TEXT, Node, OnnxOperator, contributed
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.ops.channels_last import if_last
 from rnncc.frontends.onnx.ops.elementwise import Unary
 from rnncc.frontends.onnx.ops.pooling import averaged
+from rnncc.frontends.onnx.signature import stated_signature
 from rnncc.frontends.onnx.values import Array, Dequantised, Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
@@ -273,25 +275,47 @@ def _where(n: Node) -> SSAValue:
 
 
 _QUANTISE, _DEQUANTISE = OnnxOperator(_quantise), OnnxOperator(_dequantise, _fold_dequantise)
+_ONE = "X X_scale X_zero_point? Y_scale Y_zero_point?"
+_BOTH = "A A_scale A_zero_point? B B_scale B_zero_point? C_scale C_zero_point?"
 OPERATORS: dict[str, OnnxOperator] = {
     "QuantizeLinear": _QUANTISE,
     "DequantizeLinear": _DEQUANTISE,
     "DynamicQuantizeLinear": OnnxOperator(_dynamic_quantise),
-    "com.microsoft.QuantizeLinear": _QUANTISE,
-    "com.microsoft.DequantizeLinear": _DEQUANTISE,
-    "com.microsoft.QLinearAdd": OnnxOperator(_binary(Builder.add, "A + B")),
-    "com.microsoft.QLinearMul": OnnxOperator(_binary(Builder.mul, "A · B")),
-    "com.microsoft.QLinearSigmoid": OnnxOperator(_unary(_plain(Builder.sigmoid), "1 / (1 + e^-X)")),
-    "com.microsoft.QLinearLeakyRelu": OnnxOperator(
-        _unary(lambda n, x: leaky_relu(n.b, x, n.real("alpha", 0.01)), "X, below 0 alpha · X")
+    "com.microsoft.QuantizeLinear": replace(
+        _QUANTISE, signature=stated_signature("x y_scale y_zero_point?", "axis:i")
     ),
-    "com.microsoft.QLinearSoftmax": OnnxOperator(_unary(_softmax, "The softmax along an axis")),
-    "com.microsoft.QLinearGlobalAveragePool": OnnxOperator(
-        _unary(_pool, "The mean of each channel")
+    "com.microsoft.DequantizeLinear": replace(
+        _DEQUANTISE, signature=stated_signature("x x_scale x_zero_point?", "axis:i")
     ),
-    "com.microsoft.QLinearAveragePool": OnnxOperator(
-        if_last(_unary(_means, "The mean of each window"))
+    "com.microsoft.QLinearAdd": contributed(_binary(Builder.add, "A + B"), _BOTH),
+    "com.microsoft.QLinearMul": contributed(_binary(Builder.mul, "A · B"), _BOTH),
+    "com.microsoft.QLinearSigmoid": contributed(
+        _unary(_plain(Builder.sigmoid), "1 / (1 + e^-X)"), _ONE
     ),
-    "com.microsoft.QLinearConcat": OnnxOperator(_concat),
-    "com.microsoft.QLinearWhere": OnnxOperator(_where),
+    "com.microsoft.QLinearLeakyRelu": contributed(
+        _unary(lambda n, x: leaky_relu(n.b, x, n.real("alpha", 0.01)), "X, below 0 alpha · X"),
+        _ONE,
+        "alpha:f",
+    ),
+    "com.microsoft.QLinearSoftmax": contributed(
+        _unary(_softmax, "The softmax along an axis"),
+        "X X_scale x_zero_point? y_scale y_zero_point",
+        "axis:i opset:i!",
+    ),
+    "com.microsoft.QLinearGlobalAveragePool": contributed(
+        _unary(_pool, "The mean of each channel"),
+        "X x_scale x_zero_point y_scale y_zero_point",
+        "channels_last:i",
+    ),
+    "com.microsoft.QLinearAveragePool": contributed(
+        if_last(_unary(_means, "The mean of each window")),
+        _ONE,
+        "auto_pad:s ceil_mode:i channels_last:i count_include_pad:i kernel_shape:ints! pads:ints"
+        " strides:ints",
+    ),
+    "com.microsoft.QLinearConcat": contributed(_concat, "Y_scale Y_zero_point inputs*", "axis:i!"),
+    "com.microsoft.QLinearWhere": contributed(
+        _where,
+        "condition X x_scale x_zero_point Y y_scale y_zero_point z_scale z_zero_point",
+    ),
 }
