@@ -157,3 +157,26 @@ def test_an_engine_without_a_linker_runs_nothing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(linkers, "find_zig", lambda *words: None)
     with pytest.raises(Missing, match="does not run here: found no linker for wasm32"):
         find_runner("wasm32")
+
+
+@pytest.mark.parametrize(
+    ("target", "named"),
+    [
+        ("aarch64", "aarch64-linux-musl"),
+        ("android-arm64", "aarch64-linux-musl"),
+        ("armv7", "arm-linux-musleabihf"),
+        ("riscv64-v", "riscv64-linux-musl"),
+        ("x86_64-linux-musl", "x86_64-linux-musl"),
+    ],
+)
+def test_zig_links_static_programs_with_musl(
+    target: str, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that emulators run; the GNU library it links into dynamic ones alone."""
+
+    def which(name: str) -> str | None:
+        return f"/usr/bin/{name}" if name.startswith("qemu-") else None
+
+    monkeypatch.setattr(shutil, "which", which)
+    monkeypatch.setattr(runners, "find_zig", lambda *words: ("python", "-m", "ziglang", *words))
+    assert find_runner(target).compiler[-2:] == ("-target", named)

@@ -250,10 +250,20 @@ def _compiler(target: str, names: Sequence[str], triple: str | None) -> tuple[st
     for name in names:
         if path := shutil.which(name):
             return (path,)
-    zig = find_zig("cc", *(("-target", zig_target(triple)) if triple else ()))
+    zig = find_zig("cc", *(("-target", _for_programs(triple)) if triple else ()))
     if zig is None:
         raise Missing(target, f"no {names[0]}", f"install {names[0]}, or pip install ziglang")
     return zig
+
+
+def _for_programs(triple: str) -> str:
+    """A machine as `zig` names it for a static program: of the C libraries of Linux it links musl
+    alone in that way.
+    """
+    cpu, system, *abi = zig_target(triple).split("-")
+    if system != "linux":
+        return "-".join((cpu, system, *abi))
+    return f"{cpu}-linux-musl{'eabihf' if cpu == 'arm' else ''}"
 
 
 class RemoteProgram:
