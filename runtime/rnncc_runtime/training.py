@@ -345,22 +345,25 @@ class TrainableModel(Compiled):
         pool: Parallel | None,
     ) -> int:
         """Call a pass; the number of the packing of the parameters that it has read."""
-        packed, packing = self._pack(tables[1])
+        packed, packing = self._pack(tables[1], sizes.workspace)
         places = [addressof(table) for table in tables]
         places[2:2] = [] if packed is None else [packed.address]
         places += [tape.address, self._workspace.of(sizes.workspace)]
         self._compute(name, places, sizes.symbols, pool)
         return packing
 
-    def _pack(self, parameters: Any) -> tuple[Memory | None, int]:
-        """The packed parameters, if the library has such, and which packing that is."""
+    def _pack(self, parameters: Any, workspace: int) -> tuple[Memory | None, int]:
+        """The packed parameters, if the library has such, and which packing that is.
+
+        Args:
+            workspace: the bytes of that of any call.
+        """
         if PACKED not in self.metadata:
             return None, 0
         with self._lock:
             if self._packed_places != bytes(parameters):
                 if not self._packed.size:
                     self._packed = Memory(self._bytes("packed_bytes", {}))
-                workspace = self._bytes("workspace_bytes", dict.fromkeys(self._symbols, 0))
                 places = addressof(parameters), self._packed.address, self._workspace.of(workspace)
                 if code := self._functions["pack_parameters"](*places):
                     self._refuse(code, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -76,7 +76,7 @@ def run_guarded(
     ]
     tape = _poisoned(guards, functions["tape_bytes"](*symbols))
 
-    packed = _packed(model, parameters, guards)
+    packed = _packed(model, parameters, guards, symbols)
 
     def call(name: str, *tables: Iterable[Any]) -> None:
         workspace = _poisoned(guards, functions["workspace_bytes"](*symbols))
@@ -90,13 +90,15 @@ def run_guarded(
     return _copied(outputs), _copied(grads)
 
 
-def _packed(model: TrainableModel, parameters: Iterable[Any], guards: Guards) -> list[Any]:
+def _packed(
+    model: TrainableModel, parameters: Iterable[Any], guards: Guards, symbols: Sequence[int]
+) -> list[Any]:
     """The block of packed parameters, of a library that takes it."""
     functions = model._functions
     if "pack_parameters" not in functions:
         return []
     packed = _poisoned(guards, functions["packed_bytes"]())
-    workspace = _poisoned(guards, functions["workspace_bytes"](*[0] * len(model._symbols)))
+    workspace = _poisoned(guards, functions["workspace_bytes"](*symbols))
     code = functions["pack_parameters"](table(parameters), address(packed), address(workspace))
     assert code == 0, f"pack_parameters: error code {code}"
     return [packed]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import rnncc_runtime
 from rnncc_runtime import ArrayError, Pool, TrainableModel
+from rnncc_runtime.signatures import PACKED
 
 import rnncc
 from rnncc.codegen import targets
@@ -103,6 +104,22 @@ def test_what_depends_on_sizes_is_computed_by_each_call(size: str) -> None:
     np.testing.assert_array_equal(outputs["y"], np.full((5, 2, 4), 3 * times))
     grads = model.backward(tape, {"y": np.ones((5, 2, 4), np.float32)})
     np.testing.assert_array_equal(grads["x"], np.full((5, 2, 3), 4 * times))
+
+
+def test_no_call_need_be_of_no_steps() -> None:
+    """Where sizes such as T - 1 forbid it: the workspace of any call does."""
+    b = Builder.net("differences")
+    x, w = b.input("x", ["T", 3]), b.param("w", [3, 20])
+    less = Dim.parse("T") - 1
+    rows = b.sub(b.slice(x, 0, 1, less), b.slice(x, 0, 0, less))
+    program = b.finish({"y": b.matmul(rows, w)})
+    program.arrays["w"] = np.ones((3, 20), np.float32)
+    model = rnncc.compile(program, train=True, prepack=True)
+    assert PACKED in model.metadata
+    outputs, tape = model.forward({"x": np.arange(12, dtype=np.float32).reshape(4, 3)})
+    np.testing.assert_array_equal(outputs["y"], np.full((3, 20), 9))
+    grads = model.backward(tape, {"y": np.ones((3, 20), np.float32)})
+    np.testing.assert_array_equal(grads["w"], np.full((3, 20), 9))
 
 
 def test_several_threads_read_what_one_has_packed() -> None:
