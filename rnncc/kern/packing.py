@@ -12,6 +12,8 @@ GROUP = {"f32": 1, "f64": 1, "bf16": 2, "i8": 2, "u8": 4}
 """How many k of a unit stand side by side, by the weights' type: what one instruction takes.
 
 u8 are weights plus `OFFSET`, for instructions that multiply unsigned by signed bytes."""
+WORD = 4
+"""Bytes that an instruction takes of a row and of a unit: a group of bf16 or u8."""
 OFFSET = 128
 """What takes -128..127, the range of i8, to 0..255, that of u8."""
 

@@ -17,6 +17,7 @@ from rnncc.kern.dialect import Buffer
 from rnncc.kern.kernels import Gemm
 from rnncc.kern.largest import Largest
 from rnncc.kern.library import params_of, place_weights
+from rnncc.kern.packing import WORD
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.inplace import OWNED, inherited
 from rnncc.planning.lifetimes import Lifetime, lifetimes
@@ -160,11 +161,14 @@ def _through_phases(
 
 def _grain(buffer: Buffer, spread: bool) -> int:
     """What it starts at a multiple of, in bytes."""
-    # Products read packed bf16, and rows on their way to the next iteration, by words of several
-    # where a plan is for a GPU.
-    rooms = (use.operation for use in buffer.y.uses if isinstance(use.operation, Gemm))
-    several = spread and (buffer.dtype == "bf16" or any(op.room is buffer.y for op in rooms))
-    return SEVERAL if several else ITEM_BYTES[buffer.dtype]
+    products = [use.operation for use in buffer.y.uses if isinstance(use.operation, Gemm)]
+    is_room = any(op.room is buffer.y for op in products)
+    # Products read rows that they have converted, and packed weights of narrow numbers, by words;
+    # where a plan is for a GPU by several, and packed bf16, too.
+    if spread and (buffer.dtype == "bf16" or is_room):
+        return SEVERAL
+    by_words = is_room or any(op.weights is buffer.y for op in products)
+    return max(ITEM_BYTES[buffer.dtype], WORD if by_words else 1)
 
 
 def _label(buffer: Buffer | None) -> str | None:

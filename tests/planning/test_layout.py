@@ -9,9 +9,10 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
 from rnncc.kern.interpreter import run
+from rnncc.kern.kernels import Gemm
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.layout import Plan, plan
-from tests.kern_samples import Kern, N, T, lstm, port, row_major, strided
+from tests.kern_samples import Kern, N, T, lstm, port, region, row_major, strided
 from tests.planning.helpers import check_apart
 
 H = 4
@@ -180,3 +181,33 @@ def test_params_lie_in_lines() -> None:
     program = k.program()
     assert [str(p.offset) for p in plan(program).params] == ["0", "64", "192"]
     assert program.weights == 256
+
+
+def test_products_read_rows_and_packed_weights_by_words() -> None:
+    """An odd number of bytes below them must not put them where words cannot be read."""
+    k, units = Kern(), row_major([N, 33])
+    x, w, y = (
+        k.buffer("x", "input", N * 33, dtype="i8"),
+        k.buffer("w", "input", 9 * 33, dtype="u8"),
+        k.buffer("y", "output", N * 8, dtype="i32"),
+    )
+    later, kept, packed, rows = (
+        k.buffer(name, role, size, dtype="u8")
+        for name, role, size in [
+            ("later", "output", N * 33), ("kept", "scratch", N * 33),
+            ("packed", "scratch", 9 * 33), ("rows", "scratch", 44),
+        ]
+    )  # fmt: skip
+    k.map([N, 33], [(x, units)], [(kept, units)], lambda b, v: [b.cast(v, "u8")])
+    k.copy([9 * 33], w, packed)
+    body, outs = region([], lambda b, z: [z], slots=1, dtype="i32"), [(y, row_major([N, 8]))]
+    dims = [Dim.of(N), Dim.of(8)]
+    k.add(Gemm(dims, (x, units), packed, (33, 1, 8), [], outs, body, (None, rows)))
+    k.copy([N * 33], kept, later)
+    inputs = [port("x", N, 33, dtype="i8"), port("w", 9 * 33, dtype="u8")]
+    outputs = [port("y", N, 8, dtype="i32"), port("later", N, 33, dtype="u8")]
+    places = plan(k.program(inputs, outputs)).buffers
+    assert len(places) == 3
+    for place in places:
+        if place.buffer.y is not kept:
+            assert [place.offset.evaluate({"N": n}) % 4 for n in range(1, 9)] == [0] * 8

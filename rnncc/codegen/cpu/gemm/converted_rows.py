@@ -6,11 +6,9 @@ The lowering asks for the memory, the code generator for the rest.
 from __future__ import annotations
 
 from rnncc.codegen.cpu.core import TILE_WORDS, Core
-from rnncc.kern.packing import GROUP
+from rnncc.kern.packing import GROUP, WORD
 from rnncc.records import record
 
-WORD = 4
-"""Bytes: a group of k."""
 HEAD = 2 * WORD
 """Of a row, before its values: its scale, then what its sums start at; for integers."""
 MOST_ROWS, LEAST_ROWS = 96, 12

@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.byte_dots import dot, mixes_signs
-from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD
+from rnncc.codegen.cpu.gemm.converted_rows import HEAD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import LeftOperand
 from rnncc.codegen.llvm.text_builder import undefined
@@ -30,7 +30,7 @@ from rnncc.codegen.llvm.values import (
 from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.precision import LEAST, MOST
 from rnncc.kern.kernels import Gemm
-from rnncc.kern.packing import OFFSET
+from rnncc.kern.packing import OFFSET, WORD
 
 ROUNDER = 1.5 * 2.0**23
 """What is added to a small number to have its nearest integer, ties to even, in low bits."""

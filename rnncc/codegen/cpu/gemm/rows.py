@@ -11,11 +11,12 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.core import TILE_WORDS
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD, ConvertedRows
+from rnncc.codegen.cpu.gemm.converted_rows import HEAD, ConvertedRows
 from rnncc.codegen.cpu.gemm.matrix_tiles import MatrixTiles, last_words
 from rnncc.codegen.cpu.gemm.terms import LeftOperand, Terms, neighbours
 from rnncc.codegen.llvm.values import I32, I64, Pointer, Value, vector_type
 from rnncc.kern.kernels import Gemm
+from rnncc.kern.packing import WORD
 
 AddTerms = Callable[[Value, Value, Value], Value]
 """Of a vector of a run, the number of its first value, and what was gathered so far."""
