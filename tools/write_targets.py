@@ -47,7 +47,7 @@ whose order is unspecified, such as those of softmax, of norms and over whole ax
 number of lanes. `wasm32-relaxed` leaves it to the engine whether a product is rounded before it is
 added: if the CPU fuses the two, its floats have the bits of x86-64 with FMA, otherwise those of
 `wasm32`, so they may differ between machines; nothing else is relaxed. `armv7` flushes numbers
-below 2^-126 to zero in vectors, as NEON does. `c99` sums from the first term to the last, and so
+below 2^-126 to zero, as NEON does, and so does `cortex-m55`. `c99` sums from the first term to the last, and so
 rounds differently.
 
 ## What a library needs of others
@@ -63,7 +63,6 @@ that it may call:
 | Windows | `__chkstk` or `___chkstk_ms`, from the compiler's runtime: frames of more than a page |
 | 32-bit Arm, RISC-V | 64-bit casts, and division of int64 (`__aeabi_ldivmod`, `__divdi3`) |
 | ARMv7 | division (`__aeabi_idiv`) from the compiler's runtime |
-| the same | `floor`, `ceil`, `trunc` from libm, also with the suffix `f`, if the FPU lacks them |
 | Cortex-M4, M33, riscv32 | for float64 and remainders: the compiler's soft float64, `fma`, `sqrt` |
 
 The compiler's functions are in libgcc or compiler-rt, which C compilers link by default. On Arm,

@@ -75,6 +75,11 @@ class Target(Protocol):
         """Whose memory the functions' arrays lie in, and who computes: `cpu` or `cuda`."""
         ...
 
+    @property
+    def flushes(self) -> bool:
+        """Whether its vectors take denormals for zeros in every mode, so that calls flush."""
+        ...
+
     # How data lies: asked by lowering, in elements where nothing else is said
 
     def of(self, dtype: str) -> Target:

@@ -113,7 +113,7 @@ def assemble(compilation: Compilation) -> None:
         shared=c.options.threads,
         bounds=c.bounds,
         counts=c.counts,
-        flushes=c.options.flush_denormals,
+        flushes=c.options.flush_denormals or c.target.flushes,
         max_steps=c.options.max_steps,
     )
     if c.options.max_steps is not None and TIME not in c.library.open_symbols:

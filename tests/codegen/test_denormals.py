@@ -15,7 +15,9 @@ from rnncc_runtime import Pool
 import rnncc
 from rnncc import CompileError
 from rnncc.commands.libraries import inspect
+from rnncc.driver.compiling import compile_object
 from rnncc.driver.remote.runners import USERS
+from rnncc.options import Options
 from tests.teams import insistent
 
 HERE = Path(__file__).parent
@@ -138,3 +140,12 @@ def test_targets_without_a_mode_refuse_before_the_net_is_read(
     net.write_bytes(b"\xff" * 64)
     with pytest.raises(CompileError, match=reason):
         rnncc.build(net, out=tmp_path, name="net", target=target, flush_denormals=True)
+
+
+@pytest.mark.parametrize(
+    ("target", "flushes"), [("armv7", True), ("cortex-m55", True), ("cortex-m4", False)]
+)
+def test_what_vectors_flush_single_elements_flush_too(target: str, flushes: bool) -> None:
+    """Else the bits of a row would depend on where in a vector its elements lie."""
+    metadata = compile_object(decaying(), None, Options(name="decay", target=target)).metadata
+    assert (metadata.get("denormals") == "flushed") == flushes

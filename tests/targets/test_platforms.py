@@ -14,9 +14,11 @@ import pytest
 import rnncc
 from rnncc.codegen import targets
 from rnncc.codegen.llvm.objects import initialize
+from rnncc.driver.compiling import compile_object
 from rnncc.driver.remote import runners
-from rnncc.driver.remote.runners import Missing, find_runner
+from rnncc.driver.remote.runners import BOARDS, Missing, RemoteProgram, Runner, find_runner
 from rnncc.errors import CompileError
+from rnncc.ir.builder import Builder
 from rnncc.options import Options
 from rnncc.packaging import linkers
 from rnncc.packaging.products import KINDS
@@ -180,3 +182,13 @@ def test_zig_links_static_programs_with_musl(
     monkeypatch.setattr(shutil, "which", which)
     monkeypatch.setattr(runners, "find_zig", lambda *words: ("python", "-m", "ziglang", *words))
     assert find_runner(target).compiler[-2:] == ("-target", named)
+
+
+def test_functions_of_zig_that_take_doubles_elsewhere_are_not_linked() -> None:
+    """On Cortex-M it passes floats in other registers than what eabihf means."""
+    b = Builder.net("net")
+    program = b.finish({"y": b.sqrt(b.input("x", ["N"], "f64"))})
+    compiled = compile_object(program, None, Options(name="net", target="cortex-m4"))
+    zig = Runner(("qemu-system-arm",), ("python", "-m", "ziglang", "cc"), BOARDS["cortex-m4"])
+    with pytest.raises(Missing, match=r"ziglang's sqrt does not suit it \(apt-get install gcc-arm"):
+        RemoteProgram(zig, compiled)

@@ -21,6 +21,14 @@ AMX = {"u8": "amx-int8", "bf16": "amx-bf16"}
 TILE_WORDS = 16
 """Words of a row, and of packed weights, that an instruction for matrices takes."""
 
+_WITHOUT_ROUNDING = {
+    "armv7": {"f32", "f64"},
+    "thumbv7em": {"f32", "f64"},
+    "thumbv8m.main": {"f64"},
+    "riscv32": {"f32", "f64"},
+}
+"""Architectures -> element types that no instruction rounds to integers."""
+
 MOST_VECTORS = 16
 """Of a panel: tiles keep their sums on the stack."""
 
@@ -78,6 +86,12 @@ class Core:
         return architecture_of(self.triple)
 
     @property
+    def flushes(self) -> bool:
+        """NEON of ARMv7 and Helium do. What is left of a row is computed element by element, which
+        would keep denormals in the usual mode, so that bits would depend on the row's length."""
+        return self.lanes > 1 and self.architecture.startswith(("arm", "thumb"))
+
+    @property
     def extensions(self) -> list[str]:
         return needed(self)
 
@@ -85,6 +99,12 @@ class Core:
     def scales(self) -> bool:
         """Whether it multiplies a vector by powers of two in one instruction: AVX-512 does."""
         return self.architecture == "x86_64" and self.lanes * self.item == 64
+
+    @property
+    def rounds(self) -> frozenset[str]:
+        """Types of elements that it rounds to integers by instructions."""
+        lacking = _WITHOUT_ROUNDING.get(self.architecture, set())
+        return frozenset({"f32", "f64"} - (lacking if self.cpu != "cortex-m7" else set()))
 
     @property
     def converts_halves(self) -> bool:

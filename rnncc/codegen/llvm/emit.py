@@ -78,7 +78,8 @@ class Emit(SizeEmit):
         """Functions on one float of a type, or on a vector of them."""
         key = lanes, dtype
         if key not in self._math:
-            vector = Vector(lanes, self.target.fma, dtype, self.target.scales)
+            machine = self.target
+            vector = Vector(lanes, machine.fma, dtype, machine.scales, machine.rounds)
             self._math[key] = math_of(self.module, vector)
         return self._math[key]
 

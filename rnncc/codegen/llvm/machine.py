@@ -37,6 +37,11 @@ class Machine(Named, Protocol):
         ...
 
     @property
+    def rounds(self) -> frozenset[str]:
+        """Types of elements that it rounds to integers by instructions."""
+        ...
+
+    @property
     def compact(self) -> bool:
         """Whether code is to be small: functions of elements stand apart, once each."""
         ...

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from llvmlite import ir
@@ -233,11 +234,12 @@ class MathEmitter(VectorEmitter):
         quotient overstates by one leaves a negative rest, which is put right.
         """
         wide = self.like(ir.DoubleType())
+        doubles = VectorEmitter(self.module, replace(self.vector, dtype="f64"))
         zero = self.constant(wide, 0.0)
         rest, divisor = (b.fpext(self.abs(b, v), wide) for v in (x, y))
         for digit in reversed(range(-(-FLOAT_BINADES // REM_BITS))):
             unit = b.fmul(divisor, self.constant(wide, 2.0 ** (REM_BITS * digit)))
-            quotient = self._wide_trunc(b, b.fdiv(rest, unit))
+            quotient = doubles.rounded(b, "trunc", b.fdiv(rest, unit))
             rest = b.fsub(rest, b.fmul(quotient, unit))
             negative = b.fcmp_ordered("<", rest, zero)
             rest = b.fadd(rest, b.select(negative, unit, zero))
@@ -246,12 +248,6 @@ class MathEmitter(VectorEmitter):
         endless, inf = b.fcmp_ordered("==", self.abs(b, y), self.splat(INF)), self.splat(INF)
         whole = b.and_(endless, b.fcmp_ordered("<", self.abs(b, x), inf))
         return b.select(whole, x, result)
-
-    def _wide_trunc(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-        """A float64 towards zero."""
-        lanes = self.vector.lanes
-        name = f"llvm.trunc.{'' if lanes == 1 else f'v{lanes}'}f64"
-        return b.call(declared(self.module, name, x.type, [x.type]), [x])
 
     def _remainder(self, b: ir.IRBuilder, x: ir.Value, n: ir.Value, sign: float) -> ir.Value:
         """x + sign * n * ln 2, as if exact."""

@@ -8,8 +8,10 @@ from typing import Any
 
 from llvmlite import ir
 
+from rnncc.codegen.llvm import helium
 from rnncc.codegen.llvm.values import I32, selection
 
+_FLOAT = ir.FloatType()
 _COMPARISONS = {"==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
 
@@ -99,8 +101,18 @@ class TextBuilder(ir.IRBuilder):
         # Equality of integers has no sign: LLVM knows `eq`, and neither `seq` nor `ueq` of `icmp`.
         if cmpop in _COMPARISONS and (op != "icmp" or cmpop not in ("==", "!=")):
             relation = kind + relation
+        if (
+            isinstance(lhs.type, ir.VectorType)
+            and lhs.type.element == _FLOAT
+            and self.module.triple.startswith("thumb")
+        ):
+            return helium.compare(self, relation, lhs, rhs)
+        return self.compare(f"{op} {relation}", lhs, rhs, name)
+
+    def compare(self, relation: str, lhs: Any, rhs: Any, name: str = "") -> Any:
+        """A comparison by its name in LLVM IR, such as `fcmp olt`."""
         count = lhs.type.count if isinstance(lhs.type, ir.VectorType) else 0
-        text = f"{op} {relation} {_typed(lhs)}, {rhs.get_reference()}"
+        text = f"{relation} {_typed(lhs)}, {rhs.get_reference()}"
         return self.write(_flags(count), text, name)
 
     def select(

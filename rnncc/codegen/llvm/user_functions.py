@@ -96,7 +96,7 @@ def _add_math(module: ir.Module, name: str, target: Machine, dtype: str) -> str:
         function.linkage = "internal"
         function.attributes.add("alwaysinline")
         b = ir.IRBuilder(function.append_basic_block())
-        math = math_of(module, Vector(1, target.fma, real_of(dtype)))
+        math = math_of(module, Vector(1, target.fma, real_of(dtype), rounds=target.rounds))
         b.ret(math.function(name)(b, function.args[0]))
     return symbol
 

@@ -32,9 +32,6 @@ ROUNDING_AS_SET = 4
 """To an AVX-512 instruction: the rounding that all others have."""
 MANTISSA = {"f32": 23, "f64": 52}
 """Element type -> bits behind the point of a number from 1 to 2."""
-WITHOUT_ROUNDING = {"armv7", "thumbv7em", "thumbv8m.main", "riscv32"}
-"""Architectures on which the nearest integer, of a type at least, would be a call of a
-function that C libraries do not have before C23."""
 
 
 def real_of(dtype: str) -> Real:
@@ -53,12 +50,14 @@ class Vector:
         dtype: the element type.
         scales: the target multiplies 64 bytes of elements by powers of two in one instruction
             (AVX-512).
+        rounds: element types that the target rounds to integers by instructions.
     """
 
     lanes: int
     fma: bool = True
     dtype: Real = "f32"
     scales: bool = False
+    rounds: frozenset[str] = frozenset({"f32", "f64"})
 
 
 def declared(
@@ -201,7 +200,7 @@ class VectorEmitter:
 
     def round(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """The nearest integer, ties to even (NumPy's rint)."""
-        if architecture_of(self.module.triple) not in WITHOUT_ROUNDING:
+        if self.vector.dtype in self.vector.rounds:
             return self._intrinsic(b, "roundeven", x)
         size = self.abs(b, x)
         most = self.splat(2.0 ** MANTISSA[self.vector.dtype])  # above, all numbers are whole
@@ -210,7 +209,16 @@ class VectorEmitter:
 
     def rounded(self, b: ir.IRBuilder, kind: str, x: ir.Value) -> ir.Value:
         """An integer near x: floor, ceil, even or trunc; exact."""
-        return self.round(b, x) if kind == "even" else self._intrinsic(b, kind, x)
+        if kind == "even":
+            return self.round(b, x)
+        if self.vector.dtype in self.vector.rounds:
+            return self._intrinsic(b, kind, x)
+        # LLVM would call functions of libm, which C compilers for boards come with or not.
+        near, one, zero = self.round(b, x), self.splat(1.0), self.splat(0.0)
+        size, whole = (self.abs(b, x), self.abs(b, near)) if kind == "trunc" else (x, near)
+        order, step = ("<", b.fadd) if kind == "ceil" else (">", b.fsub)
+        beyond = b.select(b.fcmp_ordered(order, whole, size), one, zero)
+        return self.copy_sign(b, step(whole, beyond), x)
 
     def copy_sign(self, b: ir.IRBuilder, magnitude: ir.Value, sign: ir.Value) -> ir.Value:
         """|magnitude| with the sign of `sign`."""

@@ -58,6 +58,10 @@ class PtxGpu:
     def device(self) -> str:
         return "cuda"
 
+    @property
+    def flushes(self) -> bool:
+        return False
+
     # Layouts
 
     def of(self, dtype: str) -> Self:

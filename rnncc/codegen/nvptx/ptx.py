@@ -53,6 +53,10 @@ class DeviceMachine:
         return False
 
     @property
+    def rounds(self) -> frozenset[str]:
+        return frozenset({"f32", "f64"})
+
+    @property
     def compact(self) -> bool:
         return False
 

@@ -36,6 +36,10 @@ class ReferenceTarget:
     def device(self) -> str:
         return "cpu"
 
+    @property
+    def flushes(self) -> bool:
+        return False
+
     def of(self, dtype: str) -> ReferenceTarget:
         """All types are computed with alike."""
         return self

@@ -134,6 +134,10 @@ _PACKAGES = {
 """Programs -> Debian's packages; those of `qemu-user` are all in one."""
 
 
+LIBM = (b"sqrt", b"fma")
+"""What code for Cortex-M may call of libm, for float64: zig's take numbers in other registers."""
+
+
 class Missing(CompileError):
     """What a machine's code would need to run here, and is not installed."""
 
@@ -297,6 +301,9 @@ class RemoteProgram:
         folder, board = self.folder, self.runner.board
         is_source = "c" in compiled.products
         (folder / f"{compiled.name}.h").write_text(texts.header(self.metadata))
+        is_zig = "ziglang" in self.runner.compiler
+        if is_zig and board and "thumb" in board.zig:
+            _check_libm(compiled)
         code = folder / (f"{compiled.name}.c" if is_source else "model.o")
         code.write_bytes(compiled.code)
         (folder / "main.c").write_text(self._source())
@@ -306,9 +313,9 @@ class RemoteProgram:
         if board is not None:
             flags = ["-O2", "-std=gnu99", "-ffreestanding", "-T", str(_script(board, folder))]
             flags += [] if "thumb" in board.zig else ["-fno-builtin"]
-        flags += ["-fno-sanitize=undefined"] if "ziglang" in self.runner.compiler else []
+        flags += ["-fno-sanitize=undefined"] if is_zig else []
         files = [str(folder / "main.c"), str(code)]
-        libraries = ["-lm"] if board is None or "ziglang" not in self.runner.compiler else []
+        libraries = ["-lm"] if board is None or not is_zig else []
         _run([*self.runner.compiler, *flags, *files, "-o", str(out), *libraries], folder, b"")
         if board is None:
             return [*self.runner.emulator, str(out)]
@@ -327,6 +334,17 @@ class RemoteProgram:
             .get_template("program.c.j2")
             .render(name=name, calls=calls, lacking=LACKING)
         )
+
+
+def _check_libm(compiled: CompiledModel) -> None:
+    """Raise `Missing` for code that would call functions of zig's on Cortex-M."""
+    for name in LIBM:
+        if b"\0%b\0" % name in compiled.code:  # among the names of symbols
+            target, what = (
+                compiled.metadata["target"],
+                f"ziglang's {name.decode()} does not suit it",
+            )
+            raise Missing(target, what, "apt-get install gcc-arm-none-eabi")
 
 
 def _call(metadata: Mapping[str, Any], function: str) -> str:
