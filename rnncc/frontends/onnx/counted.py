@@ -14,7 +14,7 @@ from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.casts import Cast
-from rnncc.ir.ops.elementwise import Mul
+from rnncc.ir.ops.elementwise import Minimum, Mul
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.size_proofs import is_natural, larger, smaller
@@ -102,6 +102,8 @@ def _most_seen(n: Node, number: SSAValue) -> Dim | None:
     op = number.owner
     if isinstance(op, Mul):
         return _most_multiplied(n, *op.operands)
+    if isinstance(op, Minimum):
+        return _least_of_most(n, *op.operands)
     if not isinstance(op, Reduce) or op.kind.data != "sum" or product(dims_of(number)) != 1:
         return None
     ones = op.x
@@ -121,6 +123,17 @@ def _most_multiplied(n: Node, one: SSAValue, other: SSAValue) -> Dim | None:
         return None
     most = _most_seen(n, base)
     return None if most is None else most * times
+
+
+def _least_of_most(n: Node, one: SSAValue, other: SSAValue) -> Dim | None:
+    """The most that the smaller of a count and of a size may be."""
+    (base, more), formula = parted(one), formula_of(other)
+    if formula is None:
+        (base, more), formula = parted(other), formula_of(one)
+    if base is None or formula is None or not is_natural(formula) or not is_natural(more):
+        return None
+    most = _most_seen(n, base)
+    return None if most is None else smaller(most + more, formula)
 
 
 def repeated(n: Node, x: SSAValue, shape: CountedShape) -> Partial | None:

@@ -76,3 +76,39 @@ def test_a_loop_over_rows_of_which_an_input_says_the_number() -> None:
     compared(made, [arrays | {"n": np.array(count)} for count in (1, 3)])
     with pytest.raises(RunError):
         rnncc.compile(made).run(arrays | {"n": np.array(4)})
+
+
+TIES = np.array([-np.inf, 2, np.inf, 2, np.inf, -np.inf, 1], np.float32)
+
+
+@pytest.mark.parametrize(
+    "k, dtype, largest",
+    [
+        *(("two", "f32", 1), ("two", "f64", 0), ("two", "i64", 1)),
+        *(("all", "f32", 0), ("all", "i64", 0), ("fewer", "f32", 0), ("fewer", "f64", 1)),
+    ],
+)
+def test_the_first_in_order(k: str, dtype: str, largest: int) -> None:
+    """Rows that do not count are not among them, whatever the others are."""
+    nodes = [node("Compress", "x c", "r", axis=0), node("Shape", "r", "all")]
+    nodes += [node("Min", "all three", "fewer"), node("TopK", f"r {k}", "y i", largest=largest)]
+    constants = {"two": np.array([2]), "three": np.array([3])}
+    inputs, outputs = [info("x", ["T"], dtype), info("c", ["T"], "i1")], [info("y", None, dtype)]
+    made = model(nodes, inputs, [*outputs, info("i", None, "i64")], constants)
+    numbers = TIES if dtype != "i64" else np.nan_to_num(TIES, posinf=2**62, neginf=-(2**62)) // 1
+    x = numbers.astype({"f32": np.float32, "f64": np.float64, "i64": np.int64}[dtype])
+    chosen = flags(1, 0, 1, 1, 0, 1, 0), flags(0, 0, 1, 0, 1, 0, 0), flags(1, 1, 1, 1, 1, 1, 1)
+    compared(made, [{"x": x, "c": each} for each in chosen])
+    if k == "two":
+        with pytest.raises(RunError):
+            rnncc.compile(made).run({"x": x, "c": flags(0, 1, 0, 0, 0, 0, 0)})
+
+
+def test_rows_unlike_those_before() -> None:
+    """As a best path is collapsed: `y[y != cat([-1, y[:-1]])]`."""
+    nodes = [node("Slice", "x first back first", "start"), node("Concat", "least start", "before", axis=0)]
+    nodes += [node("Equal", "x before", "same"), node("Not", "same", "c")]
+    nodes += [node("Compress", "x c", "y", axis=0)]
+    constants = NAMED | {"least": np.array([-1])}
+    made = model(nodes, [info("x", ["T"], "i64")], [info("y", None, "i64")], constants)
+    compared(made, [{"x": np.array([2, 2, 0, 1, 1, 1, 2])}, {"x": np.array([3])}])
