@@ -7,6 +7,7 @@ from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.frontends.onnx.elements import element_at
 from rnncc.frontends.onnx.sizes import Undecided, decide
 from rnncc.frontends.onnx.values import EXACT
 from rnncc.ir.attributes import get_dim
@@ -28,6 +29,16 @@ def distance(start: SSAValue, end: SSAValue) -> Dim | None:
     first, less = parted(start)
     last, more = parted(end)
     return more - less if first is last else None
+
+
+def total(count: SSAValue, rest: SSAValue) -> Dim | None:
+    """count + rest, of numbers by themselves, if it is a formula, as of n and T - n."""
+    base, more = parted(rest)
+    op = None if base is None else base.owner
+    if not isinstance(op, Sub) or (whole := formula_of(op.a)) is None:
+        return None
+    less = distance(op.b, count)
+    return None if less is None else whole + less + more
 
 
 def parted(value: SSAValue) -> tuple[SSAValue | None, Dim]:
@@ -80,7 +91,7 @@ def integers_behind(value: SSAValue) -> SSAValue:
 
 
 def elements_of(b: Builder, vector: SSAValue) -> list[Dim | SSAValue]:
-    """The integers of a vector of known size, one by one; those that constants hold are known."""
+    """The integers of a vector of known size, one by one; those that are formulas are known."""
     op, (size,) = vector.owner, dims_of(vector)
     if isinstance(op, Concat):
         return [element for _, part in op.parts for element in elements_of(b, part)]
@@ -93,7 +104,7 @@ def elements_of(b: Builder, vector: SSAValue) -> list[Dim | SSAValue]:
         return elements_of(b, op.x)[start : start + int(size)]
     if isinstance(op, Select) and _compares(op.condition.owner):
         return _chosen_elements(b, op)
-    return [b.reshape(b.slice(vector, 0, at, 1), ()) for at in range(int(size))]
+    return [element_at(b, vector, at) for at in range(int(size))]
 
 
 def _compares(op: Operation | Block) -> bool:

@@ -5,7 +5,7 @@ do not count become what changes nothing, such as 0 in a sum.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,17 +37,13 @@ _ORDERED = (*FLOATS, *LIMITS, "i32", "i64")
 
 def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> list[Any] | None:
     """The outputs of a node that reads all rows of its first input; None where it does not."""
-    if name == "DynamicQuantizeLinear":
-        return _quantised(n, operator, x)
+    if name in _WAYS:
+        return _WAYS[name](n, operator, x)
     if name == "NonZero":
         n.inputs[0] = with_others(n, x, 0)
         return [operator.build(n)]
     if name in _NORMS:
         return _normed(n, operator, x, name)
-    if name in ("ArgMax", "ArgMin"):
-        return _place(n, operator, x)
-    if name == "TopK":
-        return _ranked(n, operator, x)
     if name == "InstanceNormalization" and x.axis >= CHANNELS + 1:
         return [_channels_normed(n, x)]
     if name in _GLOBAL and x.axis >= CHANNELS + 1 and x.dtype in FLOATS:
@@ -187,3 +183,11 @@ def _quantised(n: Node, operator: OnnxOperator, x: Partial) -> list[Any]:
     built: Any = operator.build(n)
     numbers = n.scope.value(n, 0, built[0])
     return [Partial.counted(numbers, x.axis, x.count), *built[1:]]
+
+
+_WAYS: dict[str, Callable[[Node, OnnxOperator, Partial], list[Any] | None]] = {
+    "ArgMax": _place,
+    "ArgMin": _place,
+    "TopK": _ranked,
+    "DynamicQuantizeLinear": _quantised,
+}

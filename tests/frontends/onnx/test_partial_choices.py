@@ -106,7 +106,10 @@ def test_the_first_in_order(k: str, dtype: str, largest: int) -> None:
 
 def test_rows_unlike_those_before() -> None:
     """As a best path is collapsed: `y[y != cat([-1, y[:-1]])]`."""
-    nodes = [node("Slice", "x first back first", "start"), node("Concat", "least start", "before", axis=0)]
+    nodes = [
+        node("Slice", "x first back first", "start"),
+        node("Concat", "least start", "before", axis=0),
+    ]
     nodes += [node("Equal", "x before", "same"), node("Not", "same", "c")]
     nodes += [node("Compress", "x c", "y", axis=0)]
     constants = NAMED | {"least": np.array([-1])}

@@ -1,6 +1,7 @@
 """Filters, front ends, aligners and forecasters by both exporters: `filter_models.py OUTDIR`.
 
-Adaptive and recursive filters, synthesis by oscillators, pooled embeddings, paths through trellises.
+Adaptive and recursive filters, synthesis by oscillators, pooled embeddings, paths through
+trellises.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class Sinc(nn.Module):
         t = torch.where(t == 0, 1e-5, t)
         f = (torch.sin(high[:, None] * t) - torch.sin(low[:, None] * t)) / (t / 2) * self.w
         y = functional.max_pool1d(functional.conv1d(x[:, None], f[:, None]).abs(), 4)
-        return self.lstm(functional.layer_norm(y, y.shape[-1:]).transpose(1, 2))[0]
+        y = (y - y.mean(-1, keepdim=True)) / y.std(-1, keepdim=True)
+        return self.lstm(y.transpose(1, 2))[0]
 
 
 class Ddsp(nn.Module):
@@ -370,7 +372,7 @@ class Fusion(nn.Module):
         k = self.k(h).view(b, t, 2, 8).transpose(1, 2)
         mask = torch.triu(torch.ones(t, t, dtype=torch.bool), 1)
         a = (q @ k.transpose(2, 3) / 8**0.5).masked_fill(mask, float("-inf")).softmax(-1)
-        return self.o((a.mean(1) @ self.v(h))), a
+        return self.o(a.mean(1) @ self.v(h)), a
 
 
 class Codec(nn.Module):
@@ -397,9 +399,7 @@ class Codec(nn.Module):
         rest, q, codes = z.transpose(1, 2), torch.zeros_like(z.transpose(1, 2)), []
         for i in range(3):
             book = self.books[i]
-            distance = (
-                rest.pow(2).sum(-1, keepdim=True) - 2 * rest @ book.T + book.pow(2).sum(-1)
-            )
+            distance = rest.pow(2).sum(-1, keepdim=True) - 2 * rest @ book.T + book.pow(2).sum(-1)
             code = distance.argmin(-1)
             picked = functional.embedding(code, book)
             rest, q = rest - picked, q + picked
@@ -436,7 +436,10 @@ LENGTHS = torch.tensor([5, 3])
 MODELS = {
     "biquads": Exported(Biquads, {"x": torch.randn(2, 8)}, {"x": TN}, script=True),
     "echo": Exported(
-        Echo, {"far": torch.randn(2, 8), "near": torch.randn(2, 8)}, {"far": TN, "near": TN}, script=True
+        Echo,
+        {"far": torch.randn(2, 8), "near": torch.randn(2, 8)},
+        {"far": TN, "near": TN},
+        script=True,
     ),
     "compressor": Exported(Compressor, {"x": torch.randn(2, 8)}, {"x": TN}, script=True),
     "pcen": Exported(Pcen, {"mel": torch.randn(2, 6, 12)}, {"mel": TN}, script=True),

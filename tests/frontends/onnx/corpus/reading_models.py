@@ -1,4 +1,4 @@
-"""Parsers, decoders, recommenders, graphs and agents by both exporters: `reading_models.py OUTDIR`."""
+"""Parsers, decoders, recommenders and agents by both exporters: `reading_models.py OUTDIR`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Elmo(nn.Module):
         x = (torch.sigmoid(g) * torch.relu(a) + (1 - torch.sigmoid(g)) * x).view(b, t, 24)
         y = self.l(x)[0]
         w = self.mix.softmax(0)
-        return w[0] * y + w[1] * torch.cat([x[..., :7], x[..., 7:14]], -1)
+        return w[0] * y + w[1] * x[..., :14]
 
 
 class Biaffine(nn.Module):
@@ -139,7 +139,7 @@ class Farthest(nn.Module):
         return chosen, self.m(groups).amax(2)
 
 
-class Sessions(nn.Module):
+class SessionGraph(nn.Module):
     """SR-GNN: a gated graph of a session's items, with the matrices of in and out."""
 
     def __init__(self) -> None:
@@ -272,7 +272,11 @@ class Convex(nn.Module):
         n, _, hh, ww = x.shape
         padded = functional.pad(y, (1, 1, 1, 1))
         corr = torch.stack(
-            [(x * padded[:, :, i : i + hh, j : j + ww]).mean(1) for i in range(3) for j in range(3)],
+            [
+                (x * padded[:, :, i : i + hh, j : j + ww]).mean(1)
+                for i in range(3)
+                for j in range(3)
+            ],
             1,
         )
         h, flow = torch.zeros_like(x), torch.zeros_like(x[:, :2])
@@ -324,8 +328,6 @@ class Nystrom(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.q(x) / 8**0.25, self.k(x) / 8**0.25, self.v(x)
-        marks = functional.adaptive_avg_pool1d(torch.cat([q, k], -1).transpose(1, 2), 1)
-        del marks
         n = x.size(1)
         ql = q[:, : n // 2 * 2].unflatten(1, (-1, 2)).mean(2)
         kl = k[:, : n // 2 * 2].unflatten(1, (-1, 2)).mean(2)
@@ -440,7 +442,7 @@ MODELS = {
     "pointer": Exported(Pointer, {"x": torch.rand(2, 6, 2)}, {"x": TN}, outputs=2, script=True),
     "farthest": Exported(Farthest, {"p": torch.randn(2, 20, 3)}, {"p": TN}, outputs=2),
     "srgnn": Exported(
-        Sessions,
+        SessionGraph,
         {
             "i": _words(2, 5),
             "a": torch.randint(0, 5, (2, 7)),
