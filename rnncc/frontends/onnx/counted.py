@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.decided import decided_size
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import formula_of, parted, unless_negative
+from rnncc.frontends.onnx.offsets import are_same, formula_of, parted, unless_negative
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
@@ -152,7 +152,7 @@ def repeated(n: Node, x: SSAValue, shape: CountedShape) -> Partial | None:
 
 def same_count(b: Builder, one: SSAValue, other: SSAValue) -> SSAValue:
     """A count that another one is equal to: where it is not, the run fails."""
-    return one if one is other else one_that_fits(b, one, b.compare("eq", one, other))
+    return one if are_same(one, other) else one_that_fits(b, one, b.compare("eq", one, other))
 
 
 def one_that_fits(b: Builder, count: SSAValue, fits: SSAValue) -> SSAValue:

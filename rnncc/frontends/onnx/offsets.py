@@ -13,6 +13,7 @@ from rnncc.frontends.onnx.values import EXACT
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Add, Compare, Select, Sub
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice
@@ -28,7 +29,29 @@ def distance(start: SSAValue, end: SSAValue) -> Dim | None:
     """end - start, of numbers by themselves, if it is a formula of sizes."""
     first, less = parted(start)
     last, more = parted(end)
-    return more - less if first is last else None
+    return more - less if are_same(first, last) else None
+
+
+def are_same(one: SSAValue | None, other: SSAValue | None) -> bool:
+    """Whether two numbers are computed in the same way from the same values."""
+    if one is other or one is None or other is None:
+        return one is other
+    return _are_same(one, other, [MOST])
+
+
+def _are_same(one: SSAValue, other: SSAValue, left: list[int]) -> bool:
+    if one is other:
+        return True
+    a, b = one.owner, other.owner
+    left[0] -= 1
+    if left[0] < 0 or not isinstance(a, RnnOp) or type(a) is not type(b) or a.regions:
+        return False
+    assert isinstance(b, RnnOp)
+    alike = a.properties == b.properties and one.type == other.type
+    same_result = a.results.index(one) == b.results.index(other)
+    if not alike or not same_result or len(a.operands) != len(b.operands):
+        return False
+    return all(_are_same(x, y, left) for x, y in zip(a.operands, b.operands, strict=True))
 
 
 def total(count: SSAValue, rest: SSAValue) -> Dim | None:

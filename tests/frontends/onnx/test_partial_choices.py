@@ -115,3 +115,48 @@ def test_rows_unlike_those_before() -> None:
     constants = NAMED | {"least": np.array([-1])}
     made = model(nodes, [info("x", ["T"], "i64")], [info("y", None, "i64")], constants)
     compared(made, [{"x": np.array([2, 2, 0, 1, 1, 1, 2])}, {"x": np.array([3])}])
+
+
+CHANGED = [
+    *(node("Slice", "x first n first", "some"), node("Slice", "x n end first", "rest")),
+    *(node("Tanh", "some", "new"), node("Concat", "new rest", "y", axis=0)),
+]
+BOUNDS = {"first": np.array([0]), "end": np.array([2**63 - 1])}
+
+
+def test_rows_before_a_computed_one_and_behind_it_are_all_rows() -> None:
+    """`y = cat([f(x[:n]), x[n:]])`, whatever n is, as many rows as x has."""
+    nodes = [*CHANGED, node("Add", "x y", "z")]
+    inputs = [info("x", ["T", 2]), info("n", [1], "i64")]
+    made = model(nodes, inputs, [info("z", ["T", 2])], BOUNDS)
+    compared(made, [{"x": rows(4, 2), "n": np.array([n])} for n in (0, 2, 9, -1, -9)])
+
+
+def test_a_state_of_which_some_rows_change() -> None:
+    """As cells read sequences that are sorted by length, of which fewer are left at each step."""
+    nodes = [node("Greater", "lengths i", "on"), node("Cast", "on", "ones", to=7)]
+    nodes += [node("ReduceSum", "ones", "m", keepdims=0), node("Reshape", "m one", "n")]
+    nodes += [node("Slice", "v first n first", "some"), node("Slice", "v n end first", "rest")]
+    nodes += [node("Slice", "x first n first", "xs"), node("Add", "some xs", "sum")]
+    nodes += [node("Tanh", "sum", "new"), node("Concat", "new rest", "v2", axis=0)]
+    nodes += [node("Identity", "go", "on2")]
+    loop = node("Loop", "steps _ x", "y", body=body(nodes, condition="on2"))
+    inputs = [info("x", ["N", 2]), info("lengths", ["N"], "i64"), info("steps", [], "i64")]
+    constants = BOUNDS | {"one": np.array([1])}
+    made = model([loop], inputs, [info("y", ["N", 2])], constants)
+    lengths = np.array([3, 3, 1]), np.array([2, 0, 0])
+    compared(made, [{"x": rows(3, 2), "lengths": n, "steps": np.array(4)} for n in lengths])
+
+
+@pytest.mark.parametrize("reduction", ["none", "add"])
+def test_elements_put_into_rows(reduction: str) -> None:
+    """As pieces are summed into words; where there is no such row the run fails."""
+    nodes = [node("Compress", "x c", "r", axis=0)]
+    nodes += [node("ScatterElements", "r at u", "y", axis=0, reduction=reduction)]
+    inputs = [info("x", ["T", 2]), info("c", ["T"], "i1"), info("at", ["K", 2], "i64")]
+    made = model(nodes, [*inputs, info("u", ["K", 2])], [info("y", None)], opset=18)
+    arrays = {"x": rows(4, 2), "c": flags(1, 0, 1, 1), "u": rows(3, 2)}
+    at = np.array([[0, 2], [1, -2], [2, 0]])
+    compared(made, [arrays | {"at": at}])
+    with pytest.raises(RunError):
+        rnncc.compile(made).run(arrays | {"at": at + 1})

@@ -318,30 +318,6 @@ class Sketch(nn.Module):
         return torch.stack(out, 1), done
 
 
-class Nystrom(nn.Module):
-    """Attention by landmarks: an iterated inverse of their scores."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.q, self.k, self.v = (nn.Linear(8, 8) for _ in range(3))
-        self.c = nn.Conv1d(8, 8, 3, padding=1, groups=8)
-
-    def forward(self, x: Tensor) -> Tensor:
-        q, k, v = self.q(x) / 8**0.25, self.k(x) / 8**0.25, self.v(x)
-        n = x.size(1)
-        ql = q[:, : n // 2 * 2].unflatten(1, (-1, 2)).mean(2)
-        kl = k[:, : n // 2 * 2].unflatten(1, (-1, 2)).mean(2)
-        f = (q @ kl.transpose(1, 2)).softmax(-1)
-        a = (ql @ kl.transpose(1, 2)).softmax(-1)
-        b = (ql @ k.transpose(1, 2)).softmax(-1)
-        z = a.transpose(1, 2) / (a.abs().sum(1).amax() * a.abs().sum(2).amax())
-        eye = torch.eye(a.size(-1))
-        for _ in range(4):
-            az = a @ z
-            z = 0.25 * z @ (13 * eye - az @ (15 * eye - az @ (7 * eye - az)))
-        return f @ z @ (b @ v) + self.c(v.transpose(1, 2)).transpose(1, 2)
-
-
 class Local(nn.Module):
     """Attention in blocks that also see the blocks beside them."""
 
@@ -468,7 +444,6 @@ MODELS = {
         {"a": {0: "N", 2: "H", 3: "W"}, "b": {0: "N", 2: "H", 3: "W"}},
     ),
     "sketch": Exported(Sketch, {"z": torch.randn(2, 6)}, {"z": {0: "N"}}, outputs=2, script=True),
-    "nystrom": Exported(Nystrom, {"x": torch.randn(2, 8, 8)}, {"x": TN}),
     "local": Exported(Local, {"x": torch.randn(2, 10, 8)}, {"x": TN}),
     "mentions": Exported(Gathered, {"x": torch.randn(1, 8, 6)}, {"x": {1: "T"}}, outputs=2),
     "buffered": Exported(
