@@ -171,7 +171,9 @@ def moving_rows(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAV
 
 
 def span_of(n: Node, start: Place, end: Place) -> Dim | None:
-    """How many elements lie between computed bounds, if that is known."""
+    """How many elements lie between computed bounds, if that is known; None of formulas."""
+    if isinstance(start, Dim) and isinstance(end, Dim):
+        return None
     span = distance(_number(n, start), _number(n, end))
     return None if span is None or varies(span) or not is_natural(span) else span
 
