@@ -12,7 +12,7 @@ from rnncc.ir.interpreter import run
 from tests.frontends.onnx.models import imported, info, model, node
 
 X = np.arange(1, 25, dtype=np.float32).reshape(2, 3, 4)
-PER_AXIS = {0: np.float32([2, 3]), 1: np.float32([2, 3, 4]), 2: np.float32([2, 3, 4, 5])}
+PER_AXIS = {axis: np.arange(2, 4 + axis, dtype=np.float32) for axis in range(3)}
 
 
 def _result(nodes: list[Any], constants: Any = None, **inputs: Any) -> Any:
@@ -53,7 +53,7 @@ def test_slopes_are_those_of_channels() -> None:
     y = _result([node("PRelu", "x k", "y")], {"k": PER_AXIS[1]}, x=-X)
     assert np.array_equal(y, -X * PER_AXIS[1].reshape(3, 1))
     assert np.array_equal(
-        _result([node("PRelu", "x k", "y")], {"k": np.float32([2])}, x=-X), -2 * X
+        _result([node("PRelu", "x k", "y")], {"k": np.array([2], np.float32)}, x=-X), -2 * X
     )
 
 
