@@ -25,6 +25,7 @@ from rnncc.frontends.onnx.partial_windows import convolved, padded, pooled, tran
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import dims_of
 from rnncc.nn.indexing import from_front
 
@@ -196,7 +197,8 @@ def _joined(n: Node, inputs: Operands) -> Moved:
         if counted:  # the rows that do not count are left out
             joined = b.gather(joined, _places_behind(b, before, dims_of(joined)[axis], count), axis)
         counted, count = counted or isinstance(part, Partial), b.add(count, more)
-    if len(counts) == 2 and (rows := total(*counts)) is not None:  # x[:n] and x[n:]
+    rows = total(*counts) if len(counts) == 2 else None  # of x[:n] and x[n:]
+    if rows is not None and at_most(rows, dims_of(joined)[axis]):
         return Value.computed(b.slice(joined, axis, 0, rows))
     return Partial.counted(Value.computed(joined), axis, count)
 

@@ -41,7 +41,7 @@ MAX_SPARSE = 1 << 26
 MAX_DEPTH = 24
 """How many graphs may stand inside each other."""
 OLDEST_OPSET = 6
-"""From here on broadcasting is NumPy's."""
+"""What it says otherwise than opset 7 is in `opset6.py`."""
 EXTERNAL = 1
 """The `data_location` of tensors whose data lies in another file."""
 SUFFIX = ".onnx"
