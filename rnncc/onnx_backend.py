@@ -96,6 +96,7 @@ class PreparedModel(_BackendRep):
         self._inputs = {i.name: i.type.WhichOneof("value") for i in inputs}
         self._declared = {i.name for i in self._message.graph.input}
         self._constant: list[str] = []
+        self._sized = False
         self._first: Imported | None = None
         self._compiled = dict[object, tuple[Imported, Compute]]()
         if any(kind in HOLDING for kind in self._inputs.values()):
@@ -121,6 +122,11 @@ class PreparedModel(_BackendRep):
                 results = self._call(values, tensors, containers, seed)
             except _NeedsConstants as error:
                 self._constant += error.inputs
+                continue
+            except BackendIsNotSupposedToImplementIt:
+                if self._sized:
+                    raise
+                self._sized = True  # the sizes of the call may decide what names of them do not
                 continue
             names = [o.name for o in self._message.graph.output]
             return namedtupledict("Outputs", names)(*(results[name] for name in names))
@@ -149,7 +155,8 @@ class PreparedModel(_BackendRep):
         self, values: Arrays, tensors: Arrays, containers: Mapping[str, Names], seed: Array
     ) -> Mapping[str, Any]:
         """The outputs, by what is compiled for these values and lists."""
-        shapes = {name: array.shape for name, array in tensors.items()} if containers else {}
+        known = containers or self._sized
+        shapes = {name: array.shape for name, array in tensors.items()} if known else {}
         fixed = [(array.tobytes(), array.shape) for array in values.values()]
         key = repr((fixed, containers, shapes))
         if key not in self._compiled:

@@ -34,7 +34,7 @@ ONNX_HEAD = """# The ONNX operators
 Written by `tools/write_operators.py` from the docstrings of the importer's functions; do not
 edit. `rnncc ops --onnx` prints the same.
 
-X, Y, A, B and C stand for the inputs in their order. All forms of opset 7 to the newest are read,
+X, Y, A, B and C stand for the inputs in their order. All forms of opset 6 to the newest are read,
 but for those that stand behind *Refused*: each is an error that names the node.
 """
 

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from hashlib import blake2b
@@ -86,7 +86,7 @@ def find(key: str | None) -> bytes | None:
     try:
         data = own_file(path, LARGEST_ENTRY)
         checksum, content = data[:_DIGEST], data[_DIGEST:]
-        if _checksum(key, content) != checksum:
+        if _checksum(key, [content]) != checksum:
             path.unlink()
             return None
         os.utime(path)
@@ -95,18 +95,18 @@ def find(key: str | None) -> bytes | None:
     return content
 
 
-def keep(key: str | None, content: bytes) -> None:
+def keep(key: str | None, parts: Sequence[bytes | memoryview]) -> None:
     """Write an entry in one step, then remove those used longest ago until all fit."""
-    limit = _limit()
-    if key is None or len(content) + _DIGEST > min(limit, LARGEST_ENTRY):
+    limit, size = _limit(), sum(len(part) for part in parts)
+    if key is None or size + _DIGEST > min(limit, LARGEST_ENTRY):
         return
     with suppress(OSError):
         where = _entries(make=True)
         if where is None:
             return
         with replacing(where / f"{key}{_SUFFIX}", 0o600) as file:
-            file.write(_checksum(key, content))
-            file.write(content)
+            file.write(_checksum(key, parts))
+            file.writelines(parts)
         _evict(where, limit)
 
 
@@ -125,9 +125,12 @@ def _entries(make: bool = False) -> Path | None:
     return where if is_ours(where, os.lstat) else None
 
 
-def _checksum(key: str, content: bytes) -> bytes:
+def _checksum(key: str, parts: Sequence[bytes | memoryview]) -> bytes:
     """Of an entry under its own name: under another it counts as damaged."""
-    return blake2b(content, digest_size=_DIGEST, key=key.encode()).digest()
+    hashed = blake2b(digest_size=_DIGEST, key=key.encode())
+    for part in parts:
+        hashed.update(part)
+    return hashed.digest()
 
 
 def _limit() -> int:

@@ -48,5 +48,5 @@ def compile_in_memory(
 
     image = make_image(Compilation(options, net, init, in_memory=True))
     if key == cache.key_of(net, init, options, target):  # no file was replaced meanwhile
-        cache.keep(key, image.to_bytes())
+        cache.keep(key, image.parts())
     return load(image, target, device)

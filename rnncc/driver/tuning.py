@@ -59,7 +59,7 @@ def tuned(net: Any, init: Any, options: Options, make: Make) -> Options:
     settings = None if entry is None else _remembered(entry)
     if settings is None:
         settings = _measured(make, replace(options, tune=False))
-        cache.keep(key, json.dumps(settings).encode())
+        cache.keep(key, [json.dumps(settings).encode()])
     return replace(options, tune=False, tuning=settings)
 
 

@@ -39,12 +39,15 @@ class Image:
     code: bytes
     weights: Array
 
-    def to_bytes(self) -> bytes:
-        """Lengths, texts, code, weights."""
+    def parts(self) -> list[bytes | memoryview]:
+        """Lengths, texts, code, weights; the weights are not copied."""
         text = json.dumps([dict(self.metadata), dict(self.symbols)]).encode()
-        weights = self.weights.tobytes()
-        lengths = _LENGTHS.pack(len(text), len(self.code), len(weights))
-        return b"".join((lengths, text, self.code, weights))
+        lengths = _LENGTHS.pack(len(text), len(self.code), self.weights.nbytes)
+        return [lengths, text, self.code, self.weights.data]
+
+    def to_bytes(self) -> bytes:
+        """The parts in one."""
+        return b"".join(self.parts())
 
     @staticmethod
     def from_bytes(data: bytes) -> Image:

@@ -200,6 +200,8 @@ def _with_other_zeros(evaluate: Callable[..., Any]) -> Callable[..., Any]:
         y = evaluate(op, context, *arrays)
         if y.dtype.kind != "f" or (isinstance(op, Reduce) and op.kind.data == "sum"):
             return y
+        if not arrays[0].size:
+            return y
         terms = np.stack(np.broadcast_arrays(*arrays))
         if isinstance(op, Reduce):
             axes = get_ints(op.axes)

@@ -8,13 +8,13 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.decided import decided_size
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.offsets import formula_of, parted, unless_negative
+from rnncc.frontends.onnx.offsets import are_same, formula_of, parted, unless_negative
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.casts import Cast
-from rnncc.ir.ops.elementwise import Mul
+from rnncc.ir.ops.elementwise import Minimum, Mul
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.size_proofs import is_natural, larger, smaller
@@ -102,6 +102,8 @@ def _most_seen(n: Node, number: SSAValue) -> Dim | None:
     op = number.owner
     if isinstance(op, Mul):
         return _most_multiplied(n, *op.operands)
+    if isinstance(op, Minimum):
+        return _least_of_most(n, *op.operands)
     if not isinstance(op, Reduce) or op.kind.data != "sum" or product(dims_of(number)) != 1:
         return None
     ones = op.x
@@ -123,6 +125,17 @@ def _most_multiplied(n: Node, one: SSAValue, other: SSAValue) -> Dim | None:
     return None if most is None else most * times
 
 
+def _least_of_most(n: Node, one: SSAValue, other: SSAValue) -> Dim | None:
+    """The most that the smaller of a count and of a size may be."""
+    (base, more), formula = parted(one), formula_of(other)
+    if formula is None:
+        (base, more), formula = parted(other), formula_of(one)
+    if base is None or formula is None or not is_natural(formula) or not is_natural(more):
+        return None
+    most = _most_seen(n, base)
+    return None if most is None else smaller(most + more, formula)
+
+
 def repeated(n: Node, x: SSAValue, shape: CountedShape) -> Partial | None:
     """x broadcast to a shape, along its counted axis from one row or from as many as may be."""
     dims = dims_of(x)
@@ -139,7 +152,7 @@ def repeated(n: Node, x: SSAValue, shape: CountedShape) -> Partial | None:
 
 def same_count(b: Builder, one: SSAValue, other: SSAValue) -> SSAValue:
     """A count that another one is equal to: where it is not, the run fails."""
-    return one if one is other else one_that_fits(b, one, b.compare("eq", one, other))
+    return one if are_same(one, other) else one_that_fits(b, one, b.compare("eq", one, other))
 
 
 def one_that_fits(b: Builder, count: SSAValue, fits: SSAValue) -> SSAValue:

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.offsets import formulas_of, parted
 from rnncc.frontends.onnx.sizes import Undecided, decide
-from rnncc.frontends.onnx.values import Value, as_objects, size_value, sizes_value
+from rnncc.frontends.onnx.values import MAX_RANK, Value, as_objects, size_value, sizes_value
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.shape import Concat, Slice
 from rnncc.ir.types import dims_of
@@ -59,10 +59,13 @@ def chosen(n: Node) -> SSAValue | None:
 
 
 def _is_shape(n: Node, index: int) -> bool:
+    """Whether a vector is put together from as many numbers as a shape may have."""
     value = n.value(index)
     op = None if value.made is None else value.made.owner
     shape = isinstance(op, Concat) or (isinstance(op, Slice) and isinstance(op.x.owner, Concat))
-    return shape and value.rank == 1 and value.dtype == "i64"
+    if not shape or value.rank != 1 or value.dtype != "i64":
+        return False
+    return value.dims[0].is_static and int(value.dims[0]) <= MAX_RANK
 
 
 def _elements(n: Node, index: int) -> list[Dim | SSAValue] | None:

@@ -7,11 +7,13 @@ from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.frontends.onnx.elements import element_at
 from rnncc.frontends.onnx.sizes import Undecided, decide
 from rnncc.frontends.onnx.values import EXACT
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.elementwise import Add, Compare, Select, Sub
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice
@@ -27,7 +29,39 @@ def distance(start: SSAValue, end: SSAValue) -> Dim | None:
     """end - start, of numbers by themselves, if it is a formula of sizes."""
     first, less = parted(start)
     last, more = parted(end)
-    return more - less if first is last else None
+    return more - less if are_same(first, last) else None
+
+
+def are_same(one: SSAValue | None, other: SSAValue | None) -> bool:
+    """Whether two numbers are computed in the same way from the same values."""
+    if one is other or one is None or other is None:
+        return one is other
+    return _are_same(one, other, [MOST])
+
+
+def _are_same(one: SSAValue, other: SSAValue, left: list[int]) -> bool:
+    if one is other:
+        return True
+    a, b = one.owner, other.owner
+    left[0] -= 1
+    if left[0] < 0 or not isinstance(a, RnnOp) or type(a) is not type(b) or a.regions:
+        return False
+    assert isinstance(b, RnnOp)
+    alike = a.properties == b.properties and one.type == other.type
+    same_result = a.results.index(one) == b.results.index(other)
+    if not alike or not same_result or len(a.operands) != len(b.operands):
+        return False
+    return all(_are_same(x, y, left) for x, y in zip(a.operands, b.operands, strict=True))
+
+
+def total(count: SSAValue, rest: SSAValue) -> Dim | None:
+    """count + rest, of numbers by themselves, if it is a formula, as of n and T - n."""
+    base, more = parted(rest)
+    op = None if base is None else base.owner
+    if not isinstance(op, Sub) or (whole := formula_of(op.a)) is None:
+        return None
+    less = distance(op.b, count)
+    return None if less is None else whole + less + more
 
 
 def parted(value: SSAValue) -> tuple[SSAValue | None, Dim]:
@@ -80,7 +114,7 @@ def integers_behind(value: SSAValue) -> SSAValue:
 
 
 def elements_of(b: Builder, vector: SSAValue) -> list[Dim | SSAValue]:
-    """The integers of a vector of known size, one by one; those that constants hold are known."""
+    """The integers of a vector of known size, one by one; those that are formulas are known."""
     op, (size,) = vector.owner, dims_of(vector)
     if isinstance(op, Concat):
         return [element for _, part in op.parts for element in elements_of(b, part)]
@@ -93,7 +127,7 @@ def elements_of(b: Builder, vector: SSAValue) -> list[Dim | SSAValue]:
         return elements_of(b, op.x)[start : start + int(size)]
     if isinstance(op, Select) and _compares(op.condition.owner):
         return _chosen_elements(b, op)
-    return [b.reshape(b.slice(vector, 0, at, 1), ()) for at in range(int(size))]
+    return [element_at(b, vector, at) for at in range(int(size))]
 
 
 def _compares(op: Operation | Block) -> bool:

@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.counted import CountedShape, counted_shape, repeated, same_count
 from rnncc.frontends.onnx.lists import PossibleRows, StackedRows
 from rnncc.frontends.onnx.node import INTEGERS, Node
+from rnncc.frontends.onnx.offsets import total
 from rnncc.frontends.onnx.ops.computed_bounds import HUGE, backwards, part_of_rows
 from rnncc.frontends.onnx.ops.indexing import scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of
@@ -24,6 +25,7 @@ from rnncc.frontends.onnx.partial_windows import convolved, padded, pooled, tran
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import dims_of
 from rnncc.nn.indexing import from_front
 
@@ -77,6 +79,16 @@ def _place_among(n: Node, x: Partial) -> bool:
     columns[x.axis] = _rows_that_count(n, columns[x.axis], x, x.count)
     n.inputs[1] = Value.computed(n.b.concat(columns, last))
     return True
+
+
+def _scatter_elements(n: Node, inputs: Operands) -> Moved:
+    """Elements put into such rows: a place in a row that does not count is an error of the run."""
+    x = only(inputs)
+    if x is None or x.count is None or n.axis(n.integer("axis", 0), x.rank) != x.axis:
+        return None
+    places = _rows_that_count(n, n.b.cast(n.x(1, INTEGERS), "i64"), x, x.count)
+    n.inputs[1] = Value.computed(places)
+    return Partial.counted(n.built_as("ScatterElements"), x.axis, x.count)
 
 
 def _rows_that_count(n: Node, places: SSAValue, x: Partial, count: SSAValue) -> SSAValue:
@@ -185,6 +197,9 @@ def _joined(n: Node, inputs: Operands) -> Moved:
         if counted:  # the rows that do not count are left out
             joined = b.gather(joined, _places_behind(b, before, dims_of(joined)[axis], count), axis)
         counted, count = counted or isinstance(part, Partial), b.add(count, more)
+    rows = total(*counts) if len(counts) == 2 else None  # of x[:n] and x[n:]
+    if rows is not None and at_most(rows, dims_of(joined)[axis]):
+        return Value.computed(b.slice(joined, axis, 0, rows))
     return Partial.counted(Value.computed(joined), axis, count)
 
 
@@ -234,6 +249,7 @@ def _inserted(n: Node, inputs: Operands) -> Moved:
 
 MOVES: dict[str, Callable[[Node, Operands], Moved]] = {
     "ScatterND": _scatter_nd,
+    "ScatterElements": _scatter_elements,
     "Expand": _expand,
     "Reshape": reshaped,
     "Slice": _slice,

@@ -5,19 +5,20 @@ do not count become what changes nothing, such as 0 in a sum.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.counted import same_count
+from rnncc.frontends.onnx.counted import counted_shape, one_that_fits, same_count
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.reduce import reduced_axes
 from rnncc.frontends.onnx.partial import Partial, filled
-from rnncc.frontends.onnx.values import Value, are_held
+from rnncc.frontends.onnx.values import Value, are_held, sizes_value
 from rnncc.ir.dims import product
 from rnncc.ir.ops.linear import empty_value
+from rnncc.ir.size_proofs import smaller
 from rnncc.ir.types import NUMPY, dims_of, dtype_of
 from rnncc.nn.axes import by_channel
 from rnncc.nn.normalisation import normalise
@@ -36,15 +37,13 @@ _ORDERED = (*FLOATS, *LIMITS, "i32", "i64")
 
 def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> list[Any] | None:
     """The outputs of a node that reads all rows of its first input; None where it does not."""
-    if name == "DynamicQuantizeLinear":
-        return _quantised(n, operator, x)
+    if name in _WAYS:
+        return _WAYS[name](n, operator, x)
     if name == "NonZero":
         n.inputs[0] = with_others(n, x, 0)
         return [operator.build(n)]
     if name in _NORMS:
         return _normed(n, operator, x, name)
-    if name in ("ArgMax", "ArgMin"):
-        return _place(n, operator, x)
     if name == "InstanceNormalization" and x.axis >= CHANNELS + 1:
         return [_channels_normed(n, x)]
     if name in _GLOBAL and x.axis >= CHANNELS + 1 and x.dtype in FLOATS:
@@ -134,6 +133,27 @@ def _place(n: Node, operator: OnnxOperator, x: Partial) -> list[Any] | None:
     return [operator.build(n)]
 
 
+def _ranked(n: Node, operator: OnnxOperator, x: Partial) -> list[Any] | None:
+    """The first k in order: rows that do not count are last, behind all that they are equal to."""
+    b, least = n.b, neutral("Max", x.dtype)
+    if n.axis(n.integer("axis", -1), x.rank) != x.axis or n.opset < 10 or least is None:
+        return None
+    assert x.count is not None
+    shape = counted_shape(n, 1)
+    k = n.size(1) if shape is None else smaller(shape.dims[0], x.dims[x.axis])
+    number = b.size(k, "i64") if shape is None else shape.count
+    count = one_that_fits(b, x.count, b.compare("le", number, x.count))
+    # NaN is larger than all numbers
+    last = math.nan if x.dtype in FLOATS else empty_value("min", np.dtype(NUMPY[x.dtype]))
+    rows = Partial.counted(x.whole(), x.axis, count)
+    n.inputs[0] = with_others(n, rows, least if n.flag("largest", 1) else last)
+    n.inputs[1] = sizes_value([k])
+    built: Any = operator.build(n)
+    if shape is None:
+        return [*built]
+    return [Partial.counted(n.scope.value(n, at, y), x.axis, number) for at, y in enumerate(built)]
+
+
 def neutral(kind: str, dtype: str) -> float | None:
     """What changes nothing in a reduction; None of one that is not supported."""
     if kind in _SUMS:
@@ -163,3 +183,11 @@ def _quantised(n: Node, operator: OnnxOperator, x: Partial) -> list[Any]:
     built: Any = operator.build(n)
     numbers = n.scope.value(n, 0, built[0])
     return [Partial.counted(numbers, x.axis, x.count), *built[1:]]
+
+
+_WAYS: dict[str, Callable[[Node, OnnxOperator, Partial], list[Any] | None]] = {
+    "ArgMax": _place,
+    "ArgMin": _place,
+    "TopK": _ranked,
+    "DynamicQuantizeLinear": _quantised,
+}

@@ -12,13 +12,14 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.counted import one_that_fits
 from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.offsets import total
 from rnncc.frontends.onnx.ops.conv import Geometry, windows_of
 from rnncc.frontends.onnx.ops.pooling import pool_windows
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.partial_batches import Operands, only, pads_around
 from rnncc.frontends.onnx.partial_edges import mirrored
 from rnncc.frontends.onnx.partial_sums import neutral, with_others
-from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.values import Value, sizes_value
 from rnncc.frontends.onnx.weights import maybe_weights, weights
 from rnncc.ir.dims import Dim
 from rnncc.nn.convolution import convolution
@@ -119,9 +120,11 @@ def transposed(n: Node, inputs: Operands) -> Partial | None:
     return Partial.counted(result, x.axis, _added(n, whole, more))
 
 
-def padded(n: Node, inputs: Operands) -> Partial | None:
-    """A known number before the rows that count, and behind them."""
+def padded(n: Node, inputs: Operands) -> Value | None:
+    """A known number before the rows that count, and behind them; or as many as are missing."""
     x = only(inputs)
+    if x is not None and (filled := _filled_up(n, x)) is not None:
+        return filled
     around = None if x is None else pads_around(n, x)
     if x is None or x.count is None or not around or around == (0, 0):
         return None
@@ -133,6 +136,25 @@ def padded(n: Node, inputs: Operands) -> Partial | None:
     n.inputs[0] = with_others(n, x, number)
     more = sum(map(int, around))
     return Partial.counted(n.built_as("Pad"), x.axis, _added(n, x.count, more))
+
+
+def _filled_up(n: Node, x: Partial) -> Value | None:
+    """Rows up to a size of the net's: as many behind those that count as are missing."""
+    if n.opset < 11 or n.value(1).known is not None:
+        return None
+    number, places = _known_fill(n), n.places(1)
+    axes = n.axes(n.known_integers(3), x.rank) if n.has(3) else [*range(x.rank)]
+    if number is None or x.count is None or x.axis not in axes or len(places) != 2 * len(axes):
+        return None
+    at = axes.index(x.axis)
+    missing = places.pop(at + len(axes))
+    pads = [place for place in places if isinstance(place, Dim)]
+    rows = None if isinstance(missing, Dim) else total(x.count, missing)
+    if rows is None or len(pads) != len(places):
+        return None
+    pads.insert(at + len(axes), rows - x.dims[x.axis])
+    n.inputs[0], n.inputs[1] = with_others(n, x, number), sizes_value(pads)
+    return n.built_as("Pad")
 
 
 def _known_fill(n: Node) -> float | None:

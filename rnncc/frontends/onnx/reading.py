@@ -40,8 +40,8 @@ MAX_SPARSE = 1 << 26
 """How many elements a sparse tensor may have, zeros among them: its file holds none of these."""
 MAX_DEPTH = 24
 """How many graphs may stand inside each other."""
-OLDEST_OPSET = 7
-"""From here on broadcasting is NumPy's."""
+OLDEST_OPSET = 6
+"""What it says otherwise than opset 7 is in `opset6.py`."""
 EXTERNAL = 1
 """The `data_location` of tensors whose data lies in another file."""
 SUFFIX = ".onnx"
@@ -170,6 +170,12 @@ def _check_opset(onnx: Any, model: ModelProto, name: str) -> None:
 def opsets_of(model: Any) -> dict[str, int]:
     """Domain -> the version of its operators that a model or function is written in."""
     return {plain_domain(entry.domain): entry.version for entry in model.opset_import}
+
+
+def place_of(op: NodeProto, index: int) -> str:
+    """A node in messages."""
+    name = op.name or (op.output[0] if op.output else "")
+    return f"node {repr(name[:80]) if name else index} ({op.op_type[:80]})"
 
 
 def plain_domain(domain: str) -> str:

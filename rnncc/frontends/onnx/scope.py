@@ -24,9 +24,10 @@ from rnncc.frontends.onnx.functions import (
 from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.model import ModelContext
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
+from rnncc.frontends.onnx.opset6 import read_as_7
 from rnncc.frontends.onnx.order import in_order
 from rnncc.frontends.onnx.partial import READERS, Crossed, Partial
-from rnncc.frontends.onnx.reading import opsets_of, plain_domain
+from rnncc.frontends.onnx.reading import opsets_of, place_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.unread import BY_DEFINITION, CONTRIBUTED, REFUSED, UNVERSIONED
 from rnncc.frontends.onnx.values import (
@@ -101,9 +102,8 @@ class Scope:
         if value is None:
             later = name in self.results
             what = "a later node gives" if later else "no node, input or initialiser gives"
-            raise CompileError(
-                location, f'reads "{name}", which {what}', _CIRCLE if later else None
-            )
+            hint = _CIRCLE if later else None
+            raise CompileError(location, f'reads "{name}", which {what}', hint)
         return value
 
     def define(self, name: str, value: Value, location: Location | str) -> None:
@@ -211,7 +211,7 @@ class Scope:
     def run_node(self, op: NodeProto, index: int, where: str = "") -> None:
         """Build one node, or fold it."""
         self.model.nodes += 1
-        place = where + _place(op, index)
+        place = where + place_of(op, index)
         location = Location(self.model.file, place)
         if self.model.nodes > MAX_NODES:
             raise CompileError(location, f"is one of more than {MAX_NODES} nodes")
@@ -236,9 +236,8 @@ class Scope:
     def _run_operator(self, op: NodeProto, domain: str, place: str) -> None:
         location = Location(self.model.file, place)
         if domain not in self.opsets:
-            raise CompileError(
-                location, f"is of the domain {domain!r}, which the model does not import"
-            )
+            what = f"is of the domain {domain!r}, which the model does not import"
+            raise CompileError(location, what)
         opset = self.opsets[domain]
         schema = schema_of(op.op_type, opset, domain)
         if schema is None and op.op_type in UNVERSIONED:
@@ -258,6 +257,7 @@ class Scope:
         if operator is None:
             self._call(op, definition_of(node, schema), place)
             return
+        read_as_7(node)
         try:
             with np.errstate(all="ignore"):
                 self._store(node, self._results(node, name, operator))
@@ -387,12 +387,6 @@ def _applied(function: Scalar) -> OnnxOperator:
         return n.b.apply(function, *(n.x(i, FLOATS) for i in range(len(n.inputs))))
 
     return OnnxOperator(build)
-
-
-def _place(op: NodeProto, index: int) -> str:
-    """A node in messages."""
-    name = op.name or (op.output[0] if op.output else "")
-    return f"node {repr(name[:80]) if name else index} ({op.op_type[:80]})"
 
 
 def _hint(name: str) -> str:

@@ -96,12 +96,12 @@ CASES: dict[str, tuple[Any, str]] = {
         "does not say which opset its operators are of",
     ),
     "old opset": (
-        changed(lambda m: setattr(m.opset_import[0], "version", 6)),
-        "is of opset 6; 7 to",
+        changed(lambda m: setattr(m.opset_import[0], "version", 5)),
+        "is of opset 5; 6 to",
     ),
     "new opset": (
         changed(lambda m: setattr(m.opset_import[0], "version", 9999)),
-        "is of opset 9999; 7 to",
+        "is of opset 9999; 6 to",
     ),
     "unknown operator": (
         one("Relux"),
@@ -332,8 +332,8 @@ STARTS = {
     "recursion": "node 'y' (f): node 'b' (f): ",
     "loops in loops": "node 'y' (Loop): ",
     "short constant": 'initialiser "w": tensor "w" is damaged: ',
-    "old opset": "is of opset 6; 7 to",
-    "new opset": "is of opset 9999; 7 to",
+    "old opset": "is of opset 5; 6 to",
+    "new opset": "is of opset 9999; 6 to",
 }
 
 

@@ -169,3 +169,33 @@ def test_a_window_for_each_stride(taps: int, stride: int, auto: str) -> None:
     made = model(nodes, inputs, [info("y", None)], {"w": rows(6 * taps, 2).reshape(3, 2, taps, 2)})
     calls = [(7, (1, 0, 1, 1, 0, 1, 0)), (3, (1, 0, 0)), (8, (1, 1, 1, 1, 0, 1, 1, 0))]
     compared(made, [{"x": rows(2 * n).reshape(1, 2, n, 4), "c": flags(*c)} for n, c in calls])
+
+
+FILLED: dict[str, list[Any]] = {
+    "by axes": [
+        node("Concat", "zero missing", "pads", axis=0),
+        node("Pad", "r pads fill axis", "y"),
+    ],
+    # as TorchScript's exporter writes `pad(y, (0, 0, 0, missing))`: pairs, from the last axis on
+    "in pairs": [
+        *(node("Concat", "zero zero zero missing", "p", axis=0), node("Reshape", "p pair", "q")),
+        node("Slice", "q last first zero last", "s"),
+        *(node("Transpose", "s", "t"), node("Reshape", "t last", "pads")),
+        node("Pad", "r pads fill", "y"),
+    ],
+}
+
+
+@pytest.mark.parametrize("way", FILLED)
+def test_padded_to_a_size_of_the_net(way: str) -> None:
+    """As many rows as are missing; where there are more than that they are cut off."""
+    constants = {"zero": np.array([0]), "axis": np.array([0]), "pair": np.array([-1, 2])}
+    constants |= {"last": np.array([-1]), "first": np.array([-(2**63)]), "fill": np.float32(7)}
+    nodes = [node("Compress", "x c", "r", axis=0), node("Shape", "r", "shape")]
+    nodes += [node("Gather", "shape zero", "count"), node("Shape", "k", "whole")]
+    nodes += [node("Sub", "whole count", "missing"), *FILLED[way]]
+    inputs = [info("x", ["T", 3]), info("c", ["T"], "i1"), info("k", ["K"])]
+    made = model(nodes, inputs, [info("y", ["K", 3])], constants, opset=18)
+    few, chosen, none = np.zeros(2, np.float32), flags(1, 0, 1, 1), flags(0, 0, 0, 0)
+    calls = ((few, chosen), (np.zeros(5, np.float32), chosen), (few, none))
+    compared(made, [{"x": rows(4, 3), "c": c, "k": k} for k, c in calls])

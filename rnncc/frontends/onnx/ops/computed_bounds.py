@@ -54,11 +54,12 @@ def counted_rows(n: Node, x: SSAValue, axis: int, start: Place, end: Place) -> P
     else:
         most = larger(most - first, Dim.of(0))
         x = b.slice(x, axis, first, most)
-    ends = (
+    start_row, end_row = (
         _row(n, place, whole) if known is None else b.size(known)
-        for place, known in ((end, behind), (start, first))
+        for place, known in ((start, first), (end, behind))
     )
-    return _as_many(n, x, axis, *ends)
+    count = end_row if first == 0 else _between(n, start_row, end_row, behind == size)
+    return Partial.counted(Value.computed(x), axis, count)
 
 
 def part_of_rows(n: Node, x: Partial, start: Place, end: Place) -> Partial:
@@ -69,9 +70,11 @@ def part_of_rows(n: Node, x: Partial, start: Place, end: Place) -> Partial:
     most = _most_between(n, x.dims[x.axis], start, end)
     if start == 0:
         rows = n.b.slice(rows, x.axis, 0, most)
-    else:
-        rows = _rows_behind(n, rows, x.axis, first, most)
-    return _as_many(n, rows, x.axis, behind, first)
+        return Partial.counted(Value.computed(rows), x.axis, behind)
+    rows = _rows_behind(n, rows, x.axis, first, most)
+    return Partial.counted(
+        Value.computed(rows), x.axis, _between(n, first, behind, behind is count)
+    )
 
 
 def backwards(n: Node, x: Partial) -> Partial:
@@ -105,10 +108,10 @@ def _rows_behind(n: Node, x: SSAValue, axis: int, first: SSAValue, most: Dim) ->
     return b.gather(x, b.minimum(at, b.broadcast(b.size(last), (most,), [])), axis)
 
 
-def _as_many(n: Node, x: SSAValue, axis: int, behind: SSAValue, first: SSAValue) -> Partial:
-    """Rows of which so many count as lie between two."""
+def _between(n: Node, first: SSAValue, behind: SSAValue, to_end: bool) -> SSAValue:
+    """How many rows lie between two, of which the first is none behind the last of all."""
     count = n.b.sub(behind, first)
-    return Partial.counted(Value.computed(x), axis, n.b.maximum(count, n.full(0, count)))
+    return count if to_end else n.b.maximum(count, n.full(0, count))
 
 
 def _known_row(n: Node, place: Place, size: Dim) -> Dim | None:
@@ -168,7 +171,9 @@ def moving_rows(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAV
 
 
 def span_of(n: Node, start: Place, end: Place) -> Dim | None:
-    """How many elements lie between computed bounds, if that is known."""
+    """How many elements lie between computed bounds, if that is known; None of formulas."""
+    if isinstance(start, Dim) and isinstance(end, Dim):
+        return None
     span = distance(_number(n, start), _number(n, end))
     return None if span is None or varies(span) or not is_natural(span) else span
 

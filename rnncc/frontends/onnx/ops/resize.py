@@ -67,7 +67,7 @@ def _upsample(n: Node) -> SSAValue:
     """X larger by factors: each element repeated, or sums of neighbours by linear weights.
 
     Refused: scales that are computed at run time; of axes of open size scales that are no
-    fractions by 2, 4, ... 64, nor 1/k; linear of elements other than floats.
+    fractions by 2, 4, ... 64, nor 1/k; linear of elements other than floats; opset 6.
     """
     mode, dims = n.one_of("mode", MODES[:2]), n.dims()
     x = n.x() if mode == "nearest" else n.x(0, FLOATS)
