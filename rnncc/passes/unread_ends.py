@@ -69,7 +69,7 @@ def stop_unread_ends(program: Program, names: Collection[str]) -> Program:
 
 Steps = tuple[bool, ...]
 """Whether something holds in a loop's last step, the one before, ...; what follows the end of the
-tuple, repeats the part of it that starts at `_Reads.again`."""
+tuple, repeats the part of it that starts at `_ReadLater.again`."""
 
 
 @record
@@ -91,7 +91,7 @@ class _UnreadEnd:
 
 
 @record
-class _Reads:
+class _ReadLater:
     """Which values something reads later: in a loop's last step, the one before, ...
 
     Attributes:
@@ -114,7 +114,7 @@ def _unread_ends(program: Program, names: Collection[str]) -> Iterator[_UnreadEn
                 yield _UnreadEnd(scan, edges, reads.again)
 
 
-def _edges(scan: Scan, active: set[SSAValue], reads: _Reads) -> list[_UnreadUse]:
+def _edges(scan: Scan, active: set[SSAValue], reads: _ReadLater) -> list[_UnreadUse]:
     """The edges from what is read to what is not; none where all slopes there are bounded."""
     all_steps = {v: tuple(v not in step for step in reads.by_step) for v in _values_within(scan)}
     unread = {v: steps for v, steps in all_steps.items() if v in active and any(steps)}
@@ -134,7 +134,7 @@ def _edges(scan: Scan, active: set[SSAValue], reads: _Reads) -> list[_UnreadUse]
     return edges
 
 
-def _reads(scan: Scan, active: set[SSAValue]) -> _Reads:
+def _reads(scan: Scan, active: set[SSAValue]) -> _ReadLater:
     _, carry, _ = scan.groups
     nexts, rows = scan.yields
     ops = list(scan.body.block.ops)
@@ -147,9 +147,9 @@ def _reads(scan: Scan, active: set[SSAValue]) -> _Reads:
         before = zip(carry, nexts, strict=True)
         earlier = always | {after for arg, after in before if arg in by_step[-1]}
         if earlier in targets:
-            return _Reads(by_step, targets.index(earlier))
+            return _ReadLater(by_step, targets.index(earlier))
         targets.append(earlier)
-    return _Reads([*by_step, active], len(by_step))
+    return _ReadLater([*by_step, active], len(by_step))
 
 
 def _values_within(scan: Scan) -> Iterator[SSAValue]:
@@ -198,7 +198,7 @@ def _stop(end: _UnreadEnd) -> None:
 
 
 def _step_numbers(b: Builder, scan: Scan, again: int, count: int) -> SSAValue:
-    """Each step's number in `_Reads.by_step`: [T]."""
+    """Each step's number in `_ReadLater.by_step`: [T]."""
     position = b.iota([scan.steps], 0, "i64")
     if not scan.reverse:
         position = b.sub(b.size(scan.steps - 1), position)
