@@ -259,7 +259,8 @@ OPERATORS: dict[str, Operator] = {
     "places of a triangle": lambda x, y, n: x[*torch.tril_indices(4, 6, 1)] * 2,
     "medians": lambda x, y, n: x.median(1)[0] + y.kthvalue(2, 0)[0][:4] * x.relu().median(),
     "medians with NaN": lambda x, y, n: (
-        (x / x.relu()).nanmedian(1)[0] * 2 + y.where(n > 2, torch.nan).nanmedian()
+        x.where(x > 0, torch.nan).nanmedian(1, True)[0] * y.where(n > 2, torch.nan).nanmedian()
+        + x.where(x > -1, torch.nan).median(1, True)[0].isnan()
     ),
     "most frequent ones": lambda x, y, n: x.relu().mode(1)[0] + n.mode(0)[1] + n.median(),
     "diagonals": lambda x, y, n: x.diagonal(1) @ y[:, 1:5].diag_embed().diagonal(-1, 1, 2)[:, :3],
