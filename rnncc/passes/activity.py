@@ -12,8 +12,22 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.ir.ops.base import RnnOp, View
 from rnncc.ir.ops.casts import Cast
 from rnncc.ir.ops.control import Scan
-from rnncc.ir.ops.elementwise import Add, Neg, Select, StopGradient, Sub
-from rnncc.ir.ops.linear import Reduce
+from rnncc.ir.ops.elementwise import (
+    Abs,
+    Add,
+    Maximum,
+    Minimum,
+    Mul,
+    MultiplyAdd,
+    Neg,
+    Relu,
+    Select,
+    StopGradient,
+    Sub,
+)
+from rnncc.ir.ops.functions import Cos, Erf, Sigmoid, Sin, Tanh
+from rnncc.ir.ops.indexing import Gather
+from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Concat
 from rnncc.ir.program import Program
 from rnncc.ir.size_proofs import is_natural
@@ -26,9 +40,16 @@ def active_values(
     ops: Iterable[Operation], sources: Iterable[SSAValue], targets: Iterable[SSAValue]
 ) -> Found:
     """The floats of a block's ops and of the bodies below on a path from `sources` to `targets`."""
-    order, leading = list(ops), set(targets)
-    _trace(order, leading)
-    return dependent_values(order, sources) & leading
+    order = list(ops)
+    return dependent_values(order, sources) & values_leading_to(order, targets)
+
+
+def values_leading_to(ops: Iterable[Operation], targets: Iterable[SSAValue]) -> Found:
+    """The floats, in a block's ops and in the bodies below, whose gradients targets give, and the
+    targets."""
+    leading = set(targets)
+    _trace(ops, leading)
+    return leading
 
 
 def dependent_values(ops: Iterable[Operation], sources: Iterable[SSAValue]) -> Found:
@@ -62,6 +83,15 @@ def has_slopes_of_others(program: Program, names: Collection[str]) -> bool:
     )
     owners = (value.owner for value in every - own)
     return any(isinstance(op, RnnOp) and not _has_fixed_slopes(op) for op in owners)
+
+
+def has_bounded_slopes(op: RnnOp) -> bool:
+    """Whether an op's slopes are finite wherever its operands are."""
+    bounded = (
+        *(Abs, Cos, Erf, Maximum, Minimum, Relu, Sigmoid, Sin, Tanh),
+        *(Mul, MultiplyAdd, Matmul, Gather),
+    )
+    return isinstance(op, bounded) or _has_fixed_slopes(op)
 
 
 def _has_fixed_slopes(op: RnnOp) -> bool:

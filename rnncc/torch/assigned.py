@@ -13,6 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Generator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -92,8 +93,9 @@ def _judge(
 
     held = {key: fake(x) for key, x in [*module.named_parameters(), *module.named_buffers()]}
     positional, keywords = pytree.tree_map(fake, (tuple(args), dict(kwargs)))
-    follower = _Follower([*held.values(), *pytree.tree_leaves((positional, keywords))])
-    failed = False
+    arguments, structure = pytree.tree_flatten((positional, keywords))
+    follower = _Follower([*held.values(), *arguments])
+    failed = changed = False
     drawing = torch.random.fork_rng(devices=[])
     with (
         mode,
@@ -106,6 +108,8 @@ def _judge(
     ):
         try:
             follower.end(functional_call(module, dict(held), positional, keywords))
+            after = pytree.tree_flatten((positional, keywords))
+            changed = after[1] != structure or not all(map(is_, after[0], arguments))
             places = (place for place in before.assigned() if not _is_weights_again(place))
             known = {str(place) for place in places if follower.knows(place.value)}
             listed = [name for name in listed if name in known]
@@ -115,6 +119,9 @@ def _judge(
             failed = True
         finally:
             _put_back(before, _assigned(module, before))
+    if changed:
+        what = "it changes a list or dict among its arguments, which compiled code leaves as it is"
+        raise CompileError(name, what, "change a copy, and return it")
     names = ", ".join(listed)
     if names if failed else follower.carries or follower.differs:
         with_what = names or "what it keeps somewhere (an iterator, a class, a variable)"

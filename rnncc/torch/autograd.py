@@ -178,14 +178,11 @@ class _Gradients(_Call):
         return results
 
     def _leaves_out(self) -> bool:
-        """Whether there are outputs without a gradient, with slopes of their own. Code that was
-        made for all takes zeros for theirs, and zero times an infinite slope is NaN, which would be
-        in what others share with them; in PyTorch nothing comes from there. On a GPU `to_train`
-        sees to that."""
+        """Whether there are outputs without a gradient, or states that the last steps hand on to
+        nobody, with slopes of their own. Code that was made for all takes zeros for their
+        gradients, and zero times an infinite slope is NaN, which would be in what others share with
+        them; in PyTorch nothing comes from there. On a GPU `to_train` sees to that."""
         net = self._of.net
-        seeds = zip(self._grads, net.sources, strict=True)
-        if not any(grad is None and sources for grad, sources in seeds):
-            return False
         return net.is_at_risk(frozenset(net.outputs[i].name for i in _given(self._grads)))
 
     def without_gradient(self, requested: Collection[int]) -> Iterable[int]:

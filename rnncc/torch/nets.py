@@ -32,6 +32,7 @@ from rnncc.passes.outputs import (
     stop_other_outputs,
 )
 from rnncc.passes.tangents import tangents
+from rnncc.passes.unread_ends import has_unread_ends, stop_unread_ends
 from rnncc.records import record
 from rnncc.torch.codes import Codes, HostCode
 from rnncc.torch.cuda import GpuCode
@@ -151,7 +152,8 @@ class TorchNet:
 
         def make(program: Program) -> Program:
             prefix = fresh_prefix(program, "d")
-            gradients = gradient_program(program, outputs, inputs, prefix, once)
+            read = stop_unread_ends(program, outputs) if once else program
+            gradients = gradient_program(read, outputs, inputs, prefix, once)
             return keep_outputs(gradients, [prefix + name for name in inputs])
 
         return self.derived(("gradients", once, *outputs, None, *inputs), make)
@@ -161,7 +163,7 @@ class TorchNet:
         gradients last.
 
         Zeros are the gradients of all others. On a GPU nobody waits to see whether they became NaN:
-        where they can, this is a net with stops at the other outputs.
+        where they can, this is a net with stops at the other outputs, and at unread ends of loops.
         """
         if not self.runs_late(tensors):
             return self
@@ -171,12 +173,18 @@ class TorchNet:
         outputs = code.trained
         if outputs is None or not self.is_at_risk(outputs):
             return self
-        return self.derived(("stopped", outputs), lambda p: stop_other_outputs(p, outputs))
+
+        def make(program: Program) -> Program:
+            return stop_other_outputs(stop_unread_ends(program, outputs), outputs)
+
+        return self.derived(("stopped", outputs), make)
 
     def is_at_risk(self, outputs: frozenset[str]) -> bool:
-        """Whether zeros as gradients of all outputs but these can become NaN."""
+        """Whether zeros as gradients of all that these outputs do not depend on can become NaN."""
         if outputs not in self._known_risks:
-            self._known_risks[outputs] = has_slopes_of_others(self.program, outputs)
+            program = self.program
+            risk = has_slopes_of_others(program, outputs) or has_unread_ends(program, outputs)
+            self._known_risks[outputs] = risk
         return self._known_risks[outputs]
 
     @cached_property

@@ -28,6 +28,7 @@ from rnncc.passes.split_phases import Phases, split_phases
 from rnncc.passes.streaming import split_stream
 from rnncc.passes.tangents import tangents
 from rnncc.passes.trip_counts import name_trip_counts
+from rnncc.passes.unread_ends import stop_unread_ends
 from rnncc.passes.vjp_of_region import vjp_of_region
 from tests.passes.notation import show, titled
 
@@ -50,6 +51,17 @@ def decay(b: Builder) -> Values:
         return [i.mul(carry[0], rows[0])], []
 
     return b.scan([], [h], [x], step)[0]
+
+
+def late(b: Builder) -> Values:
+    """The sequence of states before each step."""
+    x, h = b.input("x", ["T", "N"]), b.input("h", ["N"])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        return [i.log(i.add(carry[0], rows[0]))], [carry[0]]
+
+    finals, ys = b.scan([], [h], [x], step)
+    return [*ys, *finals]
 
 
 def two(b: Builder) -> Values:
@@ -222,6 +234,7 @@ EXAMPLES: dict[Callable[..., Any], Callable[[], Example]] = {
         stopped, lambda p: show(gradient_program(p, ["y"], ["x"], "grad_"))
     ),
     stop_other_outputs: lambda: made(two, lambda p: show(stop_other_outputs(p, ["y"]))),
+    stop_unread_ends: lambda: made(late, lambda p: show(stop_unread_ends(p, ["y"]))),
     tangents: lambda: made(decay, lambda p: show(tangents(p, ["x"], "t:"))),
     instances: lambda: made(decay, lambda p: show(instances(p, ["x"], "I"))),
     fold_constants: folded,

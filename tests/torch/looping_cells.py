@@ -55,6 +55,14 @@ def returns(x, h):
     return h, h * 0.1
 
 
+def takes_a_float_out_of_a_flag(x, h):
+    n = 0
+    while n < 4 and h.norm() > 0.5:
+        h = h * 0.7 + 0.1 * x * float(n == 1)
+        n += 1
+    return h, torch.tanh(h + x)
+
+
 def returns_from_for(x, h):
     for k in range(4):
         h = torch.tanh(h + 0.3 * x)
@@ -262,6 +270,7 @@ MODULES: list[Cell] = [
     by_keys,
     breaks,
     goes_on,
+    takes_a_float_out_of_a_flag,
     returns_from_for,
     returns_from_within,
     ends_in_many_ways,

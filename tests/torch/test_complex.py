@@ -179,6 +179,14 @@ def test_a_complex_state(reverse: bool) -> None:
         torch.testing.assert_close(found[0], found[1], **CLOSE)
 
 
+def test_linear_layer_in_a_module() -> None:
+    layer, z = nn.Linear(4, 3, dtype=torch.complex64), torch.randn(2, 4, dtype=torch.complex64)
+    sources = [z.requires_grad_(), *layer.parameters()]
+    compiled = rt.compile(layer, (z.detach(),))
+    ours, theirs = (results(net(z), sources) for net in (compiled, layer))
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
 OPEN = ({0: torch.export.Dim("T"), 1: torch.export.Dim("N")}, {0: torch.export.Dim("N")})
 
 

@@ -246,6 +246,18 @@ def test_tables_that_a_module_makes_once() -> None:
     torch.testing.assert_close(compiled(x), net(x), **CLOSE)
 
 
+def test_arguments_that_a_call_changes_are_refused() -> None:
+    """Whoever hands in the same list again would get what the first call left there."""
+
+    class Caching(nn.Module):
+        def forward(self, x: Any, cache: list[Any]) -> Any:
+            cache[0] = cache[0] + x
+            return cache[0]
+
+    with pytest.raises(CompileError, match="changes a list or dict among its arguments"):
+        rt.compile(Caching(), (torch.ones(2), [torch.ones(2)]))
+
+
 def test_loops_of_pytorch_run_as_ever_after_an_export() -> None:
     x = torch.ones(3, 2)
     rt.compile(OfPairs(), (x,))

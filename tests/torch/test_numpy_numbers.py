@@ -93,6 +93,14 @@ def test_changed_numbers_are_seen() -> None:
         assert torch.allclose(ys, stepped(cell), equal_nan=True)
 
 
+def test_the_sign_of_a_zero_is_seen() -> None:
+    def cell(x: Any, h: Any) -> Any:
+        return x * 0 + 1 / torch.full_like(x, HELD.v[1] if isinstance(HELD.v, tuple) else HELD.v), h
+
+    for HELD.v in (0.0, -0.0, np.float32(0), np.float32(-0.0), (1, 0.0), (1, -0.0), -0.0, 0.0):
+        assert torch.equal(rt.scan(cell, ROWS, FIRST)[0], stepped(cell)), HELD.v
+
+
 def test_float_that_steps_change() -> None:
     def cell(x: Any, h: Any) -> Any:
         HELD.v = HELD.v * 0.9 + np.float64(0.1)

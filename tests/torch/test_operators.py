@@ -257,7 +257,12 @@ OPERATORS: dict[str, Operator] = {
     "sign bits": lambda x, y, n: (x * 0).signbit() ^ (n < 2).signbit() | (n - 2).signbit(),
     "part of a range": lambda x, y, n: torch.arange(0.5, 2.1, 0.3) * x,
     "places of a triangle": lambda x, y, n: x[*torch.tril_indices(4, 6, 1)] * 2,
-    "medians": lambda x, y, n: x.median(1)[0] + y.kthvalue(2, 0)[0][:4],
+    "medians": lambda x, y, n: x.median(1)[0] + y.kthvalue(2, 0)[0][:4] * x.relu().median(),
+    "medians with NaN": lambda x, y, n: (
+        x.where(x > 0, torch.nan).nanmedian(1, True)[0] * y.where(n > 2, torch.nan).nanmedian()
+        + x.where(x > -1, torch.nan).median(1, True)[0].isnan()
+    ),
+    "most frequent ones": lambda x, y, n: x.relu().mode(1)[0] + n.mode(0)[1] + n.median(),
     "diagonals": lambda x, y, n: x.diagonal(1) @ y[:, 1:5].diag_embed().diagonal(-1, 1, 2)[:, :3],
     "diagonals beside the main one": lambda x, y, n: (
         x.diag_embed(1, 0, 2)[:, 0] @ y[0].diagflat(-2)[:7] + x.narrow_copy(1, 0, 1)

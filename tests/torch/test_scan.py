@@ -94,6 +94,34 @@ def test_what_no_loss_hangs_on_makes_no_nan() -> None:
     assert found[0][0][0].isfinite().all() and found[0][1][0].isinf().any()
 
 
+def logarithm(x: Any, h: Any) -> Any:
+    """Nobody reads the logarithm of the last step."""
+    return h[0], ((x + h[0]).log(), h[0])
+
+
+def turning(x: Any, h: Any) -> Any:
+    """Of the last states, each is read with every second root."""
+    return x + 1, (h[1] + 0, (x + h[0]).sqrt())
+
+
+@pytest.mark.parametrize(
+    ("cell", "xs", "read"),
+    [(logarithm, (0.0, 1.0, 0.0), 0), (turning, (-1.0, 1.0, 0.0), 1)],
+    ids=["last", "turns"],
+)
+def test_what_leads_to_states_that_nobody_reads_makes_no_nan(
+    cell: Any, xs: tuple[float, ...], read: int
+) -> None:
+    gradients = list[Any]()
+    for run in (rt.scan, loop):
+        rows = torch.tensor(xs).reshape(-1, 1).requires_grad_()
+        states = [torch.full((1,), 1.0 - i, requires_grad=True) for i in range(2)]
+        ys, last = run(cell, rows, tuple(states))
+        chosen = [ys, *last][read].sum()
+        gradients.append(torch.autograd.grad(chosen, [rows, *states], materialize_grads=True))
+    torch.testing.assert_close(*gradients)
+
+
 def test_nan_is_looked_for_where_it_can_come_from_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """All that leads to the last state of this cell leads to its outputs, too."""
     monkeypatch.setattr(autograd, "_has_nan", lambda _: pytest.fail("looked for NaN"))

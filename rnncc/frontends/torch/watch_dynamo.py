@@ -58,6 +58,7 @@ from rnncc.frontends.torch.taken_numbers import note_taken
 from rnncc.frontends.torch.watch_absent import notice_absent
 from rnncc.frontends.torch.watch_numbers import local_name, refuse_numbers
 from rnncc.frontends.torch.watch_regions import read_regions
+from rnncc.frontends.torch.watch_zeros import tell_zeros_apart
 
 STAND_INS = ("rows", "states", "kept")
 """The names under which TorchDynamo finds tensors that stand for others (`tracing._step`)."""
@@ -92,6 +93,7 @@ def patch_dynamo() -> None:
     read_regions(_in_dynamo)
     refuse_numbers()
     notice_absent(_GETATTR)
+    tell_zeros_apart()
 
     def check_hook(tx: Any, *_: Any) -> None:
         _in_dynamo(tx, check_backward_hook)

@@ -28,6 +28,7 @@ from rnncc.torch.branching.syntax import (
     called,
     chain_to,
     is_flag,
+    takes_number,
     truth_of,
 )
 from rnncc.torch.branching.ways import Branch
@@ -73,11 +74,12 @@ def with_branches(
     size, function.unrolls = _size(function), unrolls  # pyright: ignore
     for node in _functions_in(function):
         node.users = True  # pyright: ignore
-    if any(place.of_number for place in asked):
+    takers = [place for place in asked if place.of_number or _is_taken(function, place.span)]
+    if takers:
         function.old = copy.deepcopy(function.body)  # pyright: ignore
         ScalarCalls().visit(function)
     for place in asked:
-        if not _rewrite(function, place.span) and not place.of_number:
+        if not _rewrite(function, place.span) and place not in takers:
             raise Unwritable("what asks is no `if`")
         if _size(function) > _MOST_GROWTH * size:
             raise Unwritable("the function has too many branches")
@@ -188,6 +190,12 @@ def _is_asked(node: ast.AST, span: _Span) -> bool:
     if isinstance(node, ast.Assert):
         return is_flag(node.test) and _span(node) == span
     return is_flag(node) and any(_span(x) == span for x in (node, *ast.iter_child_nodes(node)))
+
+
+def _is_taken(function: ast.FunctionDef, span: _Span) -> bool:
+    """Whether a number is taken out of a flag there: `float(n == 0)`."""
+    nodes = (node for node in ast.walk(function) if _span(node) == span)
+    return any(isinstance(node, ast.Call) and takes_number(node) for node in nodes)
 
 
 def _span(node: ast.AST) -> Any:

@@ -58,6 +58,12 @@ def plain_super(node: Any, owner: ast.FunctionDef) -> Any:
     return _Super(plain[0].arg).visit(node) if plain else node
 
 
+def takes_number(node: ast.Call) -> bool:
+    """Whether a call is one of `float(x)` or `int(x)`."""
+    is_kind = isinstance(node.func, ast.Name) and node.func.id in ("float", "int")
+    return is_kind and len(node.args) == 1 and not node.keywords
+
+
 class ScalarCalls(ast.NodeTransformer):
     """Lets `x.item()`, `x.tolist()`, `float(x)`, `int(x)` and `bool(x)` be tensors."""
 

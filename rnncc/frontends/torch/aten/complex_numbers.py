@@ -118,6 +118,17 @@ def product(translation: Translation, at: NodeContext, z: Any, w: Any) -> Comple
     return _bilinear(translation, at, *pair)
 
 
+def affine(
+    translation: Translation, at: NodeContext, z: Any, weight: Any, bias: Any = None
+) -> Complex:
+    """z · weightᵀ + bias"""
+    product = _bilinear(translation, at, z, weight)
+    if bias is None:
+        return product
+    added = _complex(at, bias)
+    return Complex(at.b.add(product.re, added.re), at.b.add(product.im, added.im))
+
+
 def added_product(
     translation: Translation,
     at: NodeContext,
@@ -311,6 +322,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("index_add", "scatter_add"), PartsOperator((0, 3))),
     **dict.fromkeys("mul mm bmm matmul mv dot".split(), product),
     **dict.fromkeys("addmm baddbmm".split(), added_product),
+    "linear": affine,
     "div": divided,
     "pow": raised,
     "_conj": unary(cn.conjugate),

@@ -14,6 +14,7 @@ from rnncc.nn.indexing import (
     running_place,
     top_k,
 )
+from rnncc.nn.medians import equal_to, median_place, mode_place
 
 
 def sort(
@@ -49,12 +50,42 @@ def kth_value(
     return value, place
 
 
-def median(at: NodeContext, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
-    """The middle one of an axis, of two the smaller, and where one of its equals is"""
-    size = dims_of(x)[at.axis(dim, rank_of(x))] if rank_of(x) else Dim.of(1)
-    if not size.is_static:
-        at.refuse("the median of an axis of open size is not supported", "kthvalue")
-    return kth_value(at, x, (int(size) + 1) // 2, dim, keepdim)
+def median(skips_nan: bool) -> Translation:
+    """The middle one of an axis, of two the smaller, and where one of its equals is; of all
+    elements where no axis is named"""
+
+    def translate(
+        at: NodeContext, x: Value, dim: int | None = None, keepdim: bool = False
+    ) -> tuple[Value, Value] | Value:
+        b = at.b
+        if dim is None:
+            x = b.reshape(x, (product(dims_of(x)),))
+            return equal_to(b, x, _median_place(at, x, 0, skips_nan))
+        if rank_of(x) == 0:
+            return x, b.fill(0, (), "i64")
+        axis = at.axis(dim, rank_of(x))
+        return _elements_at(at, x, _median_place(at, x, axis, skips_nan), axis)
+
+    return translate
+
+
+def _median_place(at: NodeContext, x: Value, axis: int, skips_nan: bool) -> Value:
+    size = dims_of(x)[axis]
+    if not size.is_static or size == 0:
+        at.refuse(f"the median of {size} elements is not supported", "kthvalue")
+    _ranked(at, x, axis, (int(size) + 1) // 2)
+    return median_place(at.b, x, axis, skips_nan)
+
+
+def mode(at: NodeContext, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+    """The most frequent one of an axis, of several the smallest, and where it stands last"""
+    if rank_of(x) == 0:
+        return x, at.b.fill(0, (), "i64")
+    axis = at.axis(dim, rank_of(x))
+    size = dims_of(x)[axis]
+    if size.is_static and not 0 < int(size) <= MAX_RANKED:
+        at.refuse(f"the mode of {size} elements is not supported", f"1 to {MAX_RANKED} are")
+    return _elements_at(at, x, mode_place(at.b, at.b.cast(x, _number(x)), axis), axis)
 
 
 def place_of(kind: str) -> Translation:
@@ -105,6 +136,12 @@ def running_extreme(kind: str) -> Translation:
     return translate
 
 
+def _elements_at(at: NodeContext, x: Value, place: Value, axis: int) -> tuple[Value, Value]:
+    """The elements at places of an axis, of size 1 there, and the places."""
+    value = gather_elements(at.b, x, place, axis)
+    return at.b.reshape(value, at.dims), at.b.reshape(place, at.dims)
+
+
 def _number(x: Value) -> str:
     """An element type that can be compared and counted."""
     return "i32" if dtype_of(x) == "i1" else dtype_of(x)
@@ -122,7 +159,9 @@ OPERATORS: Table = {
     "sort": sort,
     "topk": largest,
     "kthvalue": kth_value,
-    "median.dim": median,
+    **dict.fromkeys(("median.dim", "median.default"), median(skips_nan=False)),
+    **dict.fromkeys(("nanmedian.dim", "nanmedian.default"), median(skips_nan=True)),
+    "mode": mode,
     "argmax": place_of("max"),
     "argmin": place_of("min"),
     "cummax": running_extreme("max"),
