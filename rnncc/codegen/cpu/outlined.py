@@ -43,6 +43,8 @@ time, not 4.4. Of one row a product is short code, beside which a call counts.""
 MANY, LARGE = 100, 2000
 """Kernels of a program, and ops in all, above which each kernel is a function."""
 
+NO_LATE: Mapping[Gemm, Pack] = {}
+
 _WORD = re.compile(r"\w+")
 
 
@@ -52,10 +54,17 @@ class OutlinedKernels:
     Args:
         programs: all that goes into the module.
         write: writes a kernel's code.
+        late: products that pack their weights themselves, which are no functions.
     """
 
-    def __init__(self, programs: Iterable[KernelProgram], target: Core, write: Write) -> None:
-        self.write, self.target = write, target
+    def __init__(
+        self,
+        programs: Iterable[KernelProgram],
+        target: Core,
+        write: Write,
+        late: Mapping[Gemm, Pack] = NO_LATE,
+    ) -> None:
+        self.write, self.target, self.late = write, target, late
         self.counts = Counter[str]()
         self.forms = dict[Operation, tuple[str, list[str]]]()
         self.opened = dict[Operation, OpenedKernel]()
@@ -80,6 +89,8 @@ class OutlinedKernels:
         # function served all kernels of a kind.
         large = len(ops) > LARGE or sum(isinstance(op, _KERNELS) for op in ops) > MANY
         for op in ops:
+            if op in self.late:
+                continue
             if _is_long(op) or (large and isinstance(op, _KERNELS)):
                 opened = OpenedKernel.of(self.target, op) if large else None
                 if opened is not None and not opened.numbers.keys().isdisjoint(reserved):

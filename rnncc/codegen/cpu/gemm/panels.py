@@ -49,11 +49,18 @@ class Panels:
         self.row, self.indices = row, indices
         self.lanes, self.units = emit.target.lanes, sums.panel
 
-    def panel(self, outer: list[Value], rows: Part, panel: Value, width: Width) -> None:
-        """Some rows, in tiles that are as even as can be; one epilogue serves all."""
+    def panel(
+        self, outer: list[Value], rows: Part, panel: Value, place: Value, width: Width
+    ) -> None:
+        """Some rows, in tiles that are as even as can be; one epilogue serves all.
+
+        Args:
+            place: number of the panel in whose place this one stands: mostly its own.
+        """
         if self.terms.tiles is not None:
             self._matrices(self.terms.tiles, outer, rows, panel, width)
             return
+        self.place = place
         b, (first, count) = self.emit.b, rows
         # The stack has room for so many vectors of sums.
         most = min(self._rows(count, width), SUMS // (self.slots * width.vectors))
@@ -149,7 +156,7 @@ class Panels:
         lefts = [self.row(outer, number) for number in numbers]
         fetch = self.sums.fetching(row, height, width) if self.far else None
         (run,) = self.sums.runs(width, self.slots)
-        sums = self.sums.of(lefts, [panel], width, run.offsets, fetch)
+        sums = self.sums.of(lefts, [self.place], width, run.offsets, fetch)
         for number, (of_row,) in zip(numbers, sums, strict=True):
             of_slots = run.apart(self.emit.b, of_row)
             self.finish(outer, number, [panel], width, partial(_of, [of_slots]))
@@ -163,7 +170,7 @@ class Panels:
 
         def part(run: SumsRun, first: Value, is_first: bool, start: Value = ZERO) -> None:
             fetch = self.sums.fetching(row, height, width, is_first) if self.far else None
-            sums = self.sums.of(lefts, [panel], width, run.offsets, fetch, start)
+            sums = self.sums.of(lefts, [self.place], width, run.offsets, fetch, start)
             for r, (of_row,) in enumerate(sums):
                 for i, value in enumerate(run.apart(b, of_row)):
                     at = self._on_stack(self._stack, b.add(first, I64(r * vectors + i)))
