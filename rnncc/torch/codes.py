@@ -20,6 +20,7 @@ from rnncc_runtime import Model, Parallel, TrainableModel
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.types import TORCH_DTYPES
+from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.program import Program
 from rnncc.ir.types import dtype_of
 from rnncc.torch import devices
@@ -61,10 +62,13 @@ class CompiledCode:
     """Machine code, compiled when it is first needed; safe to share between threads.
 
     A call is computed by as many of PyTorch's number of threads as are worth it.
+
+    Args:
+        max_steps: the most steps of a call, if that is known.
     """
 
-    def __init__(self, program: Program, precision: str) -> None:
-        self._program, self._precision = program, precision
+    def __init__(self, program: Program, precision: str, max_steps: int | None = None) -> None:
+        self._program, self._precision, self._max_steps = program, precision, max_steps
         self._lock = threading.Lock()
         self._models: dict[tuple[bool, bool], Any] = {}
 
@@ -108,7 +112,11 @@ class CompiledCode:
             if kind not in self._models:
                 train, shared = kind
                 model = rnncc.compile(
-                    self._program, train=train, threads=shared, precision=self._precision
+                    self._program,
+                    train=train,
+                    threads=shared,
+                    precision=self._precision,
+                    max_steps=self._max_steps,
                 )
                 net = self._program.net  # calls by places rely on the order
                 assert [*model.inputs, *model.outputs] == [*net.inputs, *net.outputs]
@@ -192,12 +200,18 @@ class Codes:
         self.derived: dict[Any, Any] = {}
         self.trained: frozenset[str] | None = None
         self._program, self.precision = program, precision
-        inputs = [TORCH_DTYPES[dtype_of(value)] for value in program.net.inputs.values()]
-        self._host = HostCode(CompiledCode(program, precision), inputs)
+        self._host = self._on_host(None)
         self._gpus: dict[int, GpuCode] = {}
 
-    def on(self, device: torch.device) -> HostCode | GpuCode:
+    def _on_host(self, max_steps: int | None) -> HostCode:
+        inputs = [TORCH_DTYPES[dtype_of(value)] for value in self._program.net.inputs.values()]
+        return HostCode(CompiledCode(self._program, self.precision, max_steps), inputs)
+
+    def on(self, device: torch.device, steps: int | None = None) -> HostCode | GpuCode:
         """The code for tensors on a device; a net with float64 is computed on the CPU.
+
+        Args:
+            steps: T of a call. Code of its own for a single step packs weights on its way.
 
         Raises:
             CompileError: a CPU would have to round weights that are not in the code.
@@ -207,10 +221,20 @@ class Codes:
             if self.precision != "fp32" and not self._program.arrays:
                 what = f"precision {self.precision} is for float32 tensors on a GPU"
                 raise CompileError("", what, "leave it out, or move module and tensors there")
-            return self._host
+            return self._host_of_step if steps == 1 and self._packs else self._host
         return self._gpus.get(gpu.number) or self._gpus.setdefault(
             gpu.number, GpuCode(self._program, gpu, self.precision)
         )
+
+    @cached_property
+    def _host_of_step(self) -> HostCode:
+        return self._on_host(1)
+
+    @cached_property
+    def _packs(self) -> bool:
+        """Whether a call packs weights that it is given."""
+        products = [op for op in self._program.module.walk() if isinstance(op, Matmul)]
+        return bool(products) and not self._program.arrays
 
     @cached_property
     def _has_doubles(self) -> bool:

@@ -62,11 +62,8 @@ def emit_module(
     module = ir.Module(library.name)
     module.triple = target.triple
     code = LibraryModule(module, linked=applied_texts(library, target))
-    programs = library.programs.values()
-    late = {}
-    for program in programs:
-        late |= late_packs(program, library.max_steps)
-    shared = OutlinedKernels(programs, target, emit_kernel, late)
+    late = {} if target.compact else late_packs(library)  # there each row reads all weights
+    shared = OutlinedKernels(library.programs.values(), target, emit_kernel, late)
     orders = _loop_orders(library, target, shared, library.shared)
     calls = _programs(module, library, target, shared, orders)
     if len(calls) == 1:

@@ -33,7 +33,7 @@ from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
 from rnncc.kern.kernels import Gemm
-from rnncc.kern.moves import Gather, Reverse, Scatter
+from rnncc.kern.moves import Gather, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.interchange import Interchange
 from rnncc.planning.place_runs import PlaceRun
@@ -276,8 +276,8 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
         self.emit.together()
 
     def guarded(self, op: Operation) -> None:
-        if op in self.shared.late.values():
-            return
+        if isinstance(op, Pack) and op in self.shared.late.values():
+            return  # by the product
         run = self.orders.get(op)
         if not isinstance(run, PlaceRun):
             super().guarded(op)

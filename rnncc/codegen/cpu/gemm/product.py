@@ -16,7 +16,7 @@ from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.kinds import terms_of
 from rnncc.codegen.cpu.gemm.matrix_tiles import EXACT
-from rnncc.codegen.cpu.gemm.panels import Panels
+from rnncc.codegen.cpu.gemm.panels import Panel, Panels
 from rnncc.codegen.cpu.gemm.row_axes import RowAxes, indices_apart
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.sums import Sums, Width
@@ -108,17 +108,10 @@ class _GemmCode:
             Epilogue(emit, op, pointers, nest),
             self.slots,
             self.whole,
-            self.sizes.far,
+            self.sizes.far and late is None,
             self._row,
             lambda outer, row: self._indices(outer, emit.b.add(self.first, row)),
         )
-
-    def _packing_part(self, iterations: Value, together: int) -> tuple[Part | None, Value]:
-        """This thread's part of groups of panels, and the panel in whose place the first stands."""
-        if self.late is None or self.emit.team is None:
-            return None, I64(0)
-        part = self.emit.team.share(iterations)
-        return part, self.emit.b.mul(part[0], I64(together))
 
     def _row_axes(self) -> list[int]:
         return [axis for axis in indexed_axes(self.op) if axis < len(self.op.dims) - 1]
@@ -190,8 +183,9 @@ class _GemmCode:
         """One row: several panels side by side, for independent chains of sums."""
         emit, together, full = self.emit, self.sizes.together, self.sizes.full
         iterations, left = emit.divided(full, together)
-
-        part, place = self._packing_part(iterations, together)
+        several = together > 1 and (not full.is_static or int(full) % together > 0)
+        ends = several or self.rest.vectors > 0
+        part, place = self._packing_part(iterations, ends, together)
 
         def row(numbers: list[Value], width: Width) -> None:
             offsets = self.sums.units(width, self.slots)
@@ -218,9 +212,7 @@ class _GemmCode:
             if self.rest.vectors:
                 row([self.full], self.rest)
 
-        several = together > 1 and (not full.is_static or int(full) % together > 0)
-        end = last if several or self.rest.vectors else None
-        emit.shared(iterations, iteration, self.sizes.far, end, part)
+        emit.shared(iterations, iteration, self.sizes.far, last if ends else None, part)
 
     def _tiles(self, outer: list[Value], count: Value) -> None:
         """Many rows: a panel at a time."""
@@ -231,7 +223,7 @@ class _GemmCode:
 
         def panel(number: Value, width: Width) -> None:
             (at,) = self._packed([number], place, width)
-            self.panels.panel(outer, of_rows, number, at, width)
+            self.panels.panel(outer, of_rows, Panel(number, at), width)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             panel(i, self.whole)
@@ -260,6 +252,18 @@ class _GemmCode:
             chosen_part(b, fewer, of_rows, (I64(0), count)),
             chosen_part(b, fewer, all_panels, of_panels),
         )
+
+    def _packing_part(self, groups: Value, ends: bool, together: int) -> tuple[Part | None, Value]:
+        """This thread's part of groups of panels that are packed now, and the panel in whose place
+        all of them are, group by group.
+
+        Args:
+            ends: whether something less than a group follows.
+        """
+        if self.late is None or self.emit.team is None:
+            return None, I64(0)
+        part = self.emit.team.share(self.emit.b.add(groups, I64(int(ends))))
+        return part, self.emit.b.mul(part[0], I64(together))
 
     def _packed(self, numbers: list[Value], place: Value, width: Width) -> list[Value]:
         """The numbers of the panels in whose places some panels stand, side by side from a place
