@@ -43,8 +43,6 @@ time, not 4.4. Of one row a product is short code, beside which a call counts.""
 MANY, LARGE = 100, 2000
 """Kernels of a program, and ops in all, above which each kernel is a function."""
 
-NO_LATE: Mapping[Gemm, Pack] = {}
-
 _WORD = re.compile(r"\w+")
 
 
@@ -62,9 +60,9 @@ class OutlinedKernels:
         programs: Iterable[KernelProgram],
         target: Core,
         write: Write,
-        late: Mapping[Gemm, Pack] = NO_LATE,
+        late: Mapping[Gemm, Pack] | None = None,
     ) -> None:
-        self.write, self.target, self.late = write, target, late
+        self.write, self.target, self.late = write, target, late or {}
         self.counts = Counter[str]()
         self.forms = dict[Operation, tuple[str, list[str]]]()
         self.opened = dict[Operation, OpenedKernel]()
