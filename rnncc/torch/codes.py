@@ -11,6 +11,7 @@ import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,13 +21,17 @@ from rnncc_runtime import Model, Parallel, TrainableModel
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.types import TORCH_DTYPES
+from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.program import Program
-from rnncc.ir.types import dtype_of
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.torch import devices
 from rnncc.torch.cuda import GpuCode
 from rnncc.torch.devices import PLAIN_TENSORS
 from rnncc.torch.threads import parallel
 
+MUCH = 1 << 18
+"""Weights from which on code of its own for a single step is worth compiling: LSTMs of 128, 256,
+512 and 1024 units take 1.0, 0.9, 0.7 and 0.5 of the time then."""
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
 Named = Mapping[str, torch.Tensor]
@@ -61,10 +66,13 @@ class CompiledCode:
     """Machine code, compiled when it is first needed; safe to share between threads.
 
     A call is computed by as many of PyTorch's number of threads as are worth it.
+
+    Args:
+        max_steps: the most steps of a call, if that is known.
     """
 
-    def __init__(self, program: Program, precision: str) -> None:
-        self._program, self._precision = program, precision
+    def __init__(self, program: Program, precision: str, max_steps: int | None = None) -> None:
+        self._program, self._precision, self._max_steps = program, precision, max_steps
         self._lock = threading.Lock()
         self._models: dict[tuple[bool, bool], Any] = {}
 
@@ -108,7 +116,11 @@ class CompiledCode:
             if kind not in self._models:
                 train, shared = kind
                 model = rnncc.compile(
-                    self._program, train=train, threads=shared, precision=self._precision
+                    self._program,
+                    train=train,
+                    threads=shared,
+                    precision=self._precision,
+                    max_steps=self._max_steps,
                 )
                 net = self._program.net  # calls by places rely on the order
                 assert [*model.inputs, *model.outputs] == [*net.inputs, *net.outputs]
@@ -192,12 +204,19 @@ class Codes:
         self.derived: dict[Any, Any] = {}
         self.trained: frozenset[str] | None = None
         self._program, self.precision = program, precision
-        inputs = [TORCH_DTYPES[dtype_of(value)] for value in program.net.inputs.values()]
-        self._host = HostCode(CompiledCode(program, precision), inputs)
+        self._host, self._host_of_step = (self._on_host(most) for most in (None, 1))
         self._gpus: dict[int, GpuCode] = {}
 
-    def on(self, device: torch.device) -> HostCode | GpuCode:
+    def _on_host(self, max_steps: int | None) -> HostCode:
+        inputs = [TORCH_DTYPES[dtype_of(value)] for value in self._program.net.inputs.values()]
+        return HostCode(CompiledCode(self._program, self.precision, max_steps), inputs)
+
+    def on(self, device: torch.device, steps: int | None = None) -> HostCode | GpuCode:
         """The code for tensors on a device; a net with float64 is computed on the CPU.
+
+        Args:
+            steps: T of a call. A single step has code of its own where it reads many weights,
+                which it packs on its way.
 
         Raises:
             CompileError: a CPU would have to round weights that are not in the code.
@@ -207,10 +226,18 @@ class Codes:
             if self.precision != "fp32" and not self._program.arrays:
                 what = f"precision {self.precision} is for float32 tensors on a GPU"
                 raise CompileError("", what, "leave it out, or move module and tensors there")
-            return self._host
+            return self._host_of_step if steps == 1 and self._packs_much else self._host
         return self._gpus.get(gpu.number) or self._gpus.setdefault(
             gpu.number, GpuCode(self._program, gpu, self.precision)
         )
+
+    @cached_property
+    def _packs_much(self) -> bool:
+        """Whether a call packs so many weights that it is given that to do so takes time."""
+        products = any(isinstance(op, Matmul) for op in self._program.module.walk())
+        shapes = [dims_of(x) for x in self._program.net.inputs.values()]
+        weights = [prod(map(int, s)) for s in shapes if len(s) == 2 and all(d.is_static for d in s)]
+        return products and sum(weights) >= MUCH
 
     @cached_property
     def _has_doubles(self) -> bool:

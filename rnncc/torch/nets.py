@@ -34,6 +34,7 @@ from rnncc.passes.outputs import (
 from rnncc.passes.tangents import tangents
 from rnncc.passes.unread_ends import has_unread_ends, stop_unread_ends
 from rnncc.records import record
+from rnncc.sizes import TIME
 from rnncc.torch.codes import Codes, HostCode
 from rnncc.torch.cuda import GpuCode
 from rnncc.torch.devices import common_device
@@ -219,7 +220,7 @@ class TorchNet:
         """The outputs alone."""
         device = self.device(tensors)
         results = self._make_outputs(tensors, device)
-        code = self.code.on(device)
+        code = self.code.on(device, self._steps(tensors))
         on_cpu = device.type == "cpu"
         if on_cpu and isinstance(code, HostCode) and code.infer_in_place(tensors, results):
             return results
@@ -230,7 +231,7 @@ class TorchNet:
         """The outputs, and the tape."""
         device = self.device(tensors)
         results = self._make_outputs(tensors, device)
-        code = self.code.on(device)
+        code = self.code.on(device, self._steps(tensors))
         return results, code.forward(self._inputs(tensors), self._outputs(results))
 
     def backward(
@@ -253,8 +254,14 @@ class TorchNet:
             for tensor, is_requested in zip(tensors, requested, strict=True)
         ]
         out = {n: g for n, g in zip(self.inputs, gradients, strict=True) if g is not None}
-        self.code.on(self.device(tensors)).backward(tape, seeds, out)
+        code = self.code.on(self.device(tensors), self._steps(tensors))
+        code.backward(tape, seeds, out)
         return gradients
+
+    def _steps(self, tensors: Tensors) -> int | None:
+        """T of a call, where there is one."""
+        place = self.sizes.get(TIME)
+        return None if place is None else _size_at(tensors, place)
 
     def runs_late(self, tensors: Tensors) -> bool:
         """Whether a call returns before its results are there: on a GPU."""
@@ -269,12 +276,7 @@ class TorchNet:
         return common_device(self.inputs, tensors)
 
     def _make_outputs(self, tensors: Tensors, device: torch.device) -> list[torch.Tensor]:
-        values = tuple(
-            [
-                (tensors[number].shape[axis] - add) // factor
-                for number, axis, factor, add in self.sizes.values()
-            ]
-        )
+        values = tuple([_size_at(tensors, place) for place in self.sizes.values()])
         shapes = self._shapes.get(values)
         if shapes is None:
             sizes = dict(zip(self.sizes, values, strict=True))
@@ -321,6 +323,11 @@ def check_precision(precision: str, frozen: bool = False) -> None:
 def drawn_seed(device: torch.device) -> torch.Tensor:
     """A net's seed of random numbers, from PyTorch's generator for a device."""
     return torch.randint(2**31 - 1, (), dtype=torch.int32, device=device)
+
+
+def _size_at(tensors: Tensors, place: _Place) -> int:
+    number, axis, factor, add = place
+    return (tensors[number].shape[axis] - add) // factor
 
 
 def _places(inputs: Iterable[SSAValue]) -> dict[str, _Place]:

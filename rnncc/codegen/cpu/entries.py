@@ -29,6 +29,7 @@ from rnncc.codegen.llvm.values import I8, I32, POINTER
 from rnncc.kern.entry_points import entry_points
 from rnncc.kern.exports import size_functions
 from rnncc.kern.library import Library
+from rnncc.planning.late_packs import late_packs
 from rnncc.planning.threading_cost import CYCLE, ThreadingCost
 from rnncc.sizes import BATCH, TIME
 
@@ -61,7 +62,8 @@ def emit_module(
     module = ir.Module(library.name)
     module.triple = target.triple
     code = LibraryModule(module, linked=applied_texts(library, target))
-    shared = OutlinedKernels(library.programs.values(), target, emit_kernel)
+    late = {} if target.compact else late_packs(library)  # there each row reads all weights
+    shared = OutlinedKernels(library.programs.values(), target, emit_kernel, late)
     orders = _loop_orders(library, target, shared, library.shared)
     calls = _programs(module, library, target, shared, orders)
     if len(calls) == 1:

@@ -32,7 +32,8 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
-from rnncc.kern.moves import Gather, Reverse, Scatter
+from rnncc.kern.kernels import Gemm
+from rnncc.kern.moves import Gather, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.interchange import Interchange
 from rnncc.planning.place_runs import PlaceRun
@@ -275,6 +276,8 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
         self.emit.together()
 
     def guarded(self, op: Operation) -> None:
+        if isinstance(op, Pack) and op in self.shared.late.values():
+            return  # by the product
         run = self.orders.get(op)
         if not isinstance(run, PlaceRun):
             super().guarded(op)
@@ -301,7 +304,8 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
                 terms.write(self.emit, self.pointers)
             terms.op.erase()
         elif not self.shared.call(self.emit, op, self.pointers):
-            emit_kernel(self.emit, op, self.pointers)
+            late = self.shared.late.get(op) if isinstance(op, Gemm) else None
+            emit_kernel(self.emit, op, self.pointers, late=late)
 
     def _terms(self, first: Operation | None, then: Operation | None) -> StoredTerms | None:
         """What two kernels are together, if neither is a function.

@@ -13,7 +13,7 @@ from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.list_rows import emit_list_rows
 from rnncc.codegen.cpu.loop_orders import element_of
 from rnncc.codegen.cpu.map import emit_map
-from rnncc.codegen.cpu.moves import emit_pack
+from rnncc.codegen.cpu.moves import PanelCopy, emit_pack
 from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.llvm.values import Pointer
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
@@ -25,14 +25,16 @@ def emit_kernel(
     op: Operation,
     pointers: Mapping[SSAValue, Pointer],
     sizes: GemmSizes | None = None,
+    late: Pack | None = None,
 ) -> None:
     """Write a kernel that cannot fail, given the pointers of its operands.
 
     Args:
         sizes: of a product that stands for others of its kind.
+        late: what a product does on its way: the packing of its weights.
     """
     with emit.elements(element_of(op)):
-        _emit_kernel(emit, op, pointers, sizes)
+        _emit_kernel(emit, op, pointers, sizes, late)
 
 
 def _emit_kernel(
@@ -40,6 +42,7 @@ def _emit_kernel(
     op: Operation,
     pointers: Mapping[SSAValue, Pointer],
     sizes: GemmSizes | None,
+    late: Pack | None,
 ) -> None:
     def every(values: Iterable[SSAValue]) -> list[Pointer]:
         return [pointers[value] for value in values]
@@ -54,7 +57,8 @@ def _emit_kernel(
         case Gemm():
             extra = [v for v in (op.room, op.scales) if v is not None]
             a, *weights = every([op.a, op.weights, *extra])
-            emit_gemm(emit, op, a, weights, every(op.ins), every(op.outs), rows, sizes)
+            panels = late and PanelCopy(emit, late, every(late.ins), weights[0])
+            emit_gemm(emit, op, a, weights, every(op.ins), every(op.outs), rows, sizes, panels)
         case Contract():
             operands = [op.a, op.b, op.out, op.scratch]
             optional = [None if v is None else pointers[v] for v in (op.init, op.first)]

@@ -26,29 +26,17 @@ def emit_pack(emit: CpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None
     b, depth = emit.b, op.depth.data
     full, width = divmod(op.units.data, op.panel.data)
     at_once = max(depth, 1) if all(access.strides[1] == 1 for access in op.in_accesses) else RUN
-    slots, panel = len(ins), op.panel.data
-
-    def copy(number: Value, wide: int, k: Value, rows: int) -> None:
-        """Of a panel of `wide` units, `rows` rows from the k-th on."""
-        start = b.mul(number, I64(depth * slots * panel))
-        start = b.add(start, b.mul(k, I64(slots * wide)))
-        for s, (source, access) in enumerate(zip(ins, op.in_accesses, strict=True)):
-            by_unit, by_k = (emit.dim(d) for d in access.strides)
-            at = b.add(emit.dim(access.offset), b.mul(number, b.mul(I64(panel), by_unit)))
-            at = b.add(at, b.mul(k, by_k))
-            steps = ((by_k, by_unit), (I64(slots * wide), I64(1)))
-            to = emit.at(out, b.add(start, I64(s * wide)))
-            _MatrixCopy(emit, emit.at(source, at), to, steps).run(rows, wide)
+    panels = PanelCopy(emit, op, ins, out)
 
     def run(k: Value, rows: int) -> None:
         """Some rows of all panels."""
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            copy(i, panel, k, rows)
+            panels.copy(i, i, op.panel.data, k, rows)
             return []
 
         def last() -> None:
-            copy(I64(full), width, k, rows)
+            panels.copy(I64(full), I64(full), width, k, rows)
 
         emit.shared(I64(full), iteration, last=last if width else None)
 
@@ -59,6 +47,31 @@ def emit_pack(emit: CpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None
     emit.loop(I64(depth // at_once), iteration)
     if depth % at_once:
         run(I64(depth - depth % at_once), depth % at_once)
+
+
+class PanelCopy:
+    """Copies a panel of weights into the order in which a product reads it."""
+
+    def __init__(self, emit: CpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
+        self.emit, self.op, self.ins, self.out = emit, op, ins, out
+
+    def copy(self, number: Value, place: Value, wide: int, k: Value, rows: int) -> None:
+        """Of a panel of `wide` units, `rows` rows from the k-th on.
+
+        Args:
+            place: number of the panel in whose place the copy stands.
+        """
+        emit, b, op = self.emit, self.emit.b, self.op
+        slots, panel = len(self.ins), op.panel.data
+        start = b.mul(place, I64(op.depth.data * slots * panel))
+        start = b.add(start, b.mul(k, I64(slots * wide)))
+        for s, (source, access) in enumerate(zip(self.ins, op.in_accesses, strict=True)):
+            by_unit, by_k = (emit.dim(d) for d in access.strides)
+            at = b.add(emit.dim(access.offset), b.mul(number, b.mul(I64(panel), by_unit)))
+            at = b.add(at, b.mul(k, by_k))
+            steps = ((by_k, by_unit), (I64(slots * wide), I64(1)))
+            to = emit.at(self.out, b.add(start, I64(s * wide)))
+            _MatrixCopy(emit, emit.at(source, at), to, steps).run(rows, wide)
 
 
 def emit_reverse(

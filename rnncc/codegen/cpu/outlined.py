@@ -52,10 +52,17 @@ class OutlinedKernels:
     Args:
         programs: all that goes into the module.
         write: writes a kernel's code.
+        late: products that pack their weights themselves, which are no functions.
     """
 
-    def __init__(self, programs: Iterable[KernelProgram], target: Core, write: Write) -> None:
-        self.write, self.target = write, target
+    def __init__(
+        self,
+        programs: Iterable[KernelProgram],
+        target: Core,
+        write: Write,
+        late: Mapping[Gemm, Pack] | None = None,
+    ) -> None:
+        self.write, self.target, self.late = write, target, late or {}
         self.counts = Counter[str]()
         self.forms = dict[Operation, tuple[str, list[str]]]()
         self.opened = dict[Operation, OpenedKernel]()
@@ -80,6 +87,8 @@ class OutlinedKernels:
         # function served all kernels of a kind.
         large = len(ops) > LARGE or sum(isinstance(op, _KERNELS) for op in ops) > MANY
         for op in ops:
+            if op in self.late:
+                continue
             if _is_long(op) or (large and isinstance(op, _KERNELS)):
                 opened = OpenedKernel.of(self.target, op) if large else None
                 if opened is not None and not opened.numbers.keys().isdisjoint(reserved):

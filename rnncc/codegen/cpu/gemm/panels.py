@@ -17,9 +17,18 @@ from rnncc.codegen.cpu.gemm.runs import SumsRun
 from rnncc.codegen.cpu.gemm.sums import UNROLLED, ZERO, Sums, Width
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.values import I64, Pointer, Value
+from rnncc.records import record
 
 SHORT = 32
 """Words of a sum beside which its way over the stack would count."""
+
+
+@record
+class Panel:
+    """A panel by its number; `place`: that of the panel in whose place its weights are."""
+
+    number: Value
+    place: Value
 
 
 class Panels:
@@ -49,7 +58,7 @@ class Panels:
         self.row, self.indices = row, indices
         self.lanes, self.units = emit.target.lanes, sums.panel
 
-    def panel(self, outer: list[Value], rows: Part, panel: Value, width: Width) -> None:
+    def panel(self, outer: list[Value], rows: Part, panel: Panel, width: Width) -> None:
         """Some rows, in tiles that are as even as can be; one epilogue serves all."""
         if self.terms.tiles is not None:
             self._matrices(self.terms.tiles, outer, rows, panel, width)
@@ -77,20 +86,20 @@ class Panels:
             # each, machine code was a quarter larger, and no faster.
             self._by_height(height, heights, lambda rows: write(outer, row, rows, panel, width))
             if not at_once:
-                self._finish_saved(outer, row, height, panel, width, self._stack)
+                self._finish_saved(outer, row, height, panel.number, width, self._stack)
             return [b.add(row, height)]
 
         self.emit.loop(tiles, iteration, [first])
 
     def _matrices(
-        self, tiles: MatrixTiles, outer: list[Value], rows: Part, panel: Value, width: Width
+        self, tiles: MatrixTiles, outer: list[Value], rows: Part, panel: Panel, width: Width
     ) -> None:
         """Some rows, as many at a time as share what is loaded of the panel."""
         b, (first, count) = self.emit.b, rows
         units, most = self.sums.units(width, self.slots), I64(TILE_ROWS * MOST_BLOCKS)
         elements = TILE_ROWS * MOST_BLOCKS * len(units) * self.lanes
         stack = replace(self.emit.shared_room(elements), dtype=self._stack.dtype)
-        right = self.terms.panel(panel, self.units)
+        right = self.terms.panel(panel.place, self.units)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             done = b.mul(i, most)
@@ -102,7 +111,7 @@ class Panels:
                 range(1, MOST_BLOCKS + 1),
                 lambda n: tiles.store(Factors(here, n, right, width.units), units, stack),
             )
-            self._finish_saved(outer, row, height, panel, width, stack)
+            self._finish_saved(outer, row, height, panel.number, width, stack)
             return []
 
         self.emit.loop(self.emit.parts(count, most), iteration)
@@ -142,20 +151,20 @@ class Panels:
         b.position_at_end(done)
 
     def _whole_tile(
-        self, outer: list[Value], row: Value, height: int, panel: Value, width: Width
+        self, outer: list[Value], row: Value, height: int, panel: Panel, width: Width
     ) -> None:
         """The sums of a tile, and the epilogue while they are in registers."""
         numbers = [self.emit.b.add(row, I64(r)) for r in range(height)]
         lefts = [self.row(outer, number) for number in numbers]
         fetch = self.sums.fetching(row, height, width) if self.far else None
         (run,) = self.sums.runs(width, self.slots)
-        sums = self.sums.of(lefts, [panel], width, run.offsets, fetch)
+        sums = self.sums.of(lefts, [panel.place], width, run.offsets, fetch)
         for number, (of_row,) in zip(numbers, sums, strict=True):
             of_slots = run.apart(self.emit.b, of_row)
-            self.finish(outer, number, [panel], width, partial(_of, [of_slots]))
+            self.finish(outer, number, [panel.number], width, partial(_of, [of_slots]))
 
     def _store_sums(
-        self, outer: list[Value], row: Value, height: int, panel: Value, width: Width
+        self, outer: list[Value], row: Value, height: int, panel: Panel, width: Width
     ) -> None:
         """The sums of a tile, by as many vectors at a time as registers hold."""
         b, vectors, together = self.emit.b, self.slots * width.vectors, self.terms.tile[1]
@@ -163,7 +172,7 @@ class Panels:
 
         def part(run: SumsRun, first: Value, is_first: bool, start: Value = ZERO) -> None:
             fetch = self.sums.fetching(row, height, width, is_first) if self.far else None
-            sums = self.sums.of(lefts, [panel], width, run.offsets, fetch, start)
+            sums = self.sums.of(lefts, [panel.place], width, run.offsets, fetch, start)
             for r, (of_row,) in enumerate(sums):
                 for i, value in enumerate(run.apart(b, of_row)):
                     at = self._on_stack(self._stack, b.add(first, I64(r * vectors + i)))

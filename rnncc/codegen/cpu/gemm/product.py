@@ -16,11 +16,12 @@ from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.kinds import terms_of
 from rnncc.codegen.cpu.gemm.matrix_tiles import EXACT
-from rnncc.codegen.cpu.gemm.panels import Panels
+from rnncc.codegen.cpu.gemm.panels import Panel, Panels
 from rnncc.codegen.cpu.gemm.row_axes import RowAxes, indices_apart
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.sums import Sums, Width
 from rnncc.codegen.cpu.gemm.terms import LeftOperand
+from rnncc.codegen.cpu.moves import PanelCopy
 from rnncc.codegen.llvm.nest import indexed_axes, make_nest
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.errors import CompileError
@@ -42,6 +43,7 @@ def emit_gemm(
     outs: list[Pointer],
     rows: Pointer | None = None,
     sizes: GemmSizes | None = None,
+    late: PanelCopy | None = None,
 ) -> None:
     """Write the loops of a product.
 
@@ -49,10 +51,11 @@ def emit_gemm(
         weights: packed, then room and scales if there are any.
         rows: the list of those that are computed.
         sizes: named ones, of a product with fp32 weights that stands for others; its own.
+        late: what packs a panel before it is read, once; left out, weights have been packed.
     """
     if a.dtype not in (*FLOATS, "i8"):
         raise CompileError(str(op.location), f"a product of {a.dtype} is not supported")
-    _GemmCode(emit, op, a, weights, [*ins, *outs], rows, sizes).run()
+    _GemmCode(emit, op, a, weights, [*ins, *outs], rows, sizes, late).run()
 
 
 class _GemmCode:
@@ -65,8 +68,9 @@ class _GemmCode:
         pointers: list[Pointer],
         listed: Pointer | None,
         sizes: GemmSizes | None,
+        late: PanelCopy | None,
     ) -> None:
-        self.emit, self.op = emit, op
+        self.emit, self.op, self.late = emit, op, late
         self.lanes, self.slots, self.panel = emit.target.lanes, op.slots.data, op.panel.data
         offset, strides, k_steps = _split(op)
         both = (*op.in_accesses, *op.out_accesses)
@@ -104,7 +108,7 @@ class _GemmCode:
             Epilogue(emit, op, pointers, nest),
             self.slots,
             self.whole,
-            self.sizes.far,
+            self.sizes.far and late is None,
             self._row,
             lambda outer, row: self._indices(outer, emit.b.add(self.first, row)),
         )
@@ -179,10 +183,14 @@ class _GemmCode:
         """One row: several panels side by side, for independent chains of sums."""
         emit, together, full = self.emit, self.sizes.together, self.sizes.full
         iterations, left = emit.divided(full, together)
+        several = together > 1 and (not full.is_static or int(full) % together > 0)
+        ends = several or self.rest.vectors > 0
+        part, place = self._packing_part(iterations, ends, together)
 
         def row(numbers: list[Value], width: Width) -> None:
             offsets = self.sums.units(width, self.slots)
-            (sums,) = self.sums.of([self._row(outer, number)], numbers, width, offsets)
+            places = self._packed(numbers, place, width)
+            (sums,) = self.sums.of([self._row(outer, number)], places, width, offsets)
             self.panels.finish(outer, number, numbers, width, lambda p, n: sums[p][n])
 
         def panels(first: Value, count: int) -> None:
@@ -204,23 +212,25 @@ class _GemmCode:
             if self.rest.vectors:
                 row([self.full], self.rest)
 
-        several = together > 1 and (not full.is_static or int(full) % together > 0)
-        emit.shared(
-            iterations, iteration, self.sizes.far, last if several or self.rest.vectors else None
-        )
+        emit.shared(iterations, iteration, self.sizes.far, last if ends else None, part)
 
     def _tiles(self, outer: list[Value], count: Value) -> None:
         """Many rows: a panel at a time."""
         full, rest = self.full, self.rest
         panels = self.emit.b.add(full, I64(int(rest.vectors > 0)))
         of_rows, of_panels = self._parts(count, panels)
+        place = I64(0) if of_panels is None else of_panels[0]
+
+        def panel(number: Value, width: Width) -> None:
+            (at,) = self._packed([number], place, width)
+            self.panels.panel(outer, of_rows, Panel(number, at), width)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            self.panels.panel(outer, of_rows, i, self.whole)
+            panel(i, self.whole)
             return []
 
         def last() -> None:
-            self.panels.panel(outer, of_rows, full, rest)
+            panel(full, rest)
 
         end = last if rest.vectors else None
         self.emit.shared(full, iteration, self.sizes.far, end, of_panels)
@@ -230,6 +240,8 @@ class _GemmCode:
         team, b = self.emit.team, self.emit.b
         if team is None:
             return (I64(0), count), None
+        if self.late is not None:
+            return (I64(0), count), team.share(panels)
         height, all_panels = self.terms.height, (I64(0), panels)
         tiles = self.emit.parts(count, I64(height))
         by_rows, by_panels = (self.emit.parts(x, team.parts) for x in (tiles, panels))
@@ -240,6 +252,29 @@ class _GemmCode:
             chosen_part(b, fewer, of_rows, (I64(0), count)),
             chosen_part(b, fewer, all_panels, of_panels),
         )
+
+    def _packing_part(self, groups: Value, ends: bool, together: int) -> tuple[Part | None, Value]:
+        """This thread's part of groups of panels that are packed now, and the panel in whose place
+        all of them are, group by group.
+
+        Args:
+            ends: whether something less than a group follows.
+        """
+        if self.late is None or self.emit.team is None:
+            return None, I64(0)
+        part = self.emit.team.share(self.emit.b.add(groups, I64(int(ends))))
+        return part, self.emit.b.mul(part[0], I64(together))
+
+    def _packed(self, numbers: list[Value], place: Value, width: Width) -> list[Value]:
+        """The numbers of the panels in whose places some panels stand, side by side from a place
+        on where they are packed now."""
+        if self.late is None:
+            return numbers
+        assert isinstance(width.units, ir.Constant)
+        places = [self.emit.b.add(place, I64(i)) for i in range(len(numbers))]
+        for number, at in zip(numbers, places, strict=True):
+            self.late.copy(number, at, width.units.constant, I64(0), self.op.depth.data)
+        return places
 
     def _row(self, outer: list[Value], number: Value) -> Pointer:
         """A row of the left operand."""
