@@ -112,6 +112,12 @@ BIND = click.option(
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+def check_picture(out: Path | None, *suffixes: str) -> None:
+    """Raise `CompileError` for a file whose suffix promises another format."""
+    if out is not None and out.suffix and out.suffix not in suffixes:
+        raise CompileError(str(out), f"is no file for a picture: {', '.join(suffixes)}")
+
+
 def only_init(placed: Init | None, named: Init | None) -> Init | None:
     """The net of parameters, which may stand after the net or behind `--init`.
 
