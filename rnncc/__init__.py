@@ -132,13 +132,14 @@ def compile(
         rnncc_runtime.LoadError: there is no such GPU, or it has no room for the model.
     """
     from rnncc.driver import in_memory
-    from rnncc.options import Options
+    from rnncc.options import Options, check_plan_for
 
     stated: dict[str, Any] = {**options}
     with _limited(max_input), _watched(progress):
         net, init = _read(net, stated), _read(init)
         kind, number = _device(device)
         chosen = Options.of(net, {**stated, "train": train, "device": kind})
+        check_plan_for(chosen)
         return in_memory.compile_in_memory(net, init, chosen, number)
 
 
@@ -172,13 +173,14 @@ def build(
     """
     from rnncc.codegen import targets
     from rnncc.driver import compiling
-    from rnncc.options import Options
+    from rnncc.options import Options, check_plan_for
     from rnncc.packaging.products import check_kinds, prepare, write_products
 
     stated: dict[str, Any] = {**options}
     with _limited(max_input), _watched(progress):
         net, init = _read(net, stated), _read(init)
         chosen = Options.of(net, {**stated, "name": name})
+        check_plan_for(chosen)
         row = targets.row_of(chosen.target)
         kinds = check_kinds(products, chosen.name, row.products, row.by_default)
         compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))

@@ -148,6 +148,12 @@ class Options:
         return Options(**values)
 
 
+def check_plan_for(options: Options) -> None:
+    """Raise `CompileError` for sizes that nothing would be planned for."""
+    if options.plan_for is not None and options.memory_budget is None and not options.tune:
+        raise CompileError("--plan-for", "goes with --memory-budget or --tune")
+
+
 def _check_limits(values: dict[str, Any]) -> None:
     if str(values.get("max_iterations", "")).isdecimal():
         values["max_iterations"] = int(values["max_iterations"])

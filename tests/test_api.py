@@ -90,6 +90,8 @@ def test_seed(expected: dict[str, Any], inputs: dict[str, Any]) -> None:
         ({"shapes": {"q": ("T",)}}, "--shape q: is no input of the net"),
         ({"target": "riscv64-unknown-linux-gnu"}, "riscv64"),
         ({"recompute": "all"}, "recompute goes with train"),
+        ({"plan_for": (3, 2)}, "--plan-for: goes with --memory-budget or --tune"),
+        ({"functions": {"a.B": None}}, "functions: are operators of ONNX models"),
         ({"outputs_with_grads": ["y"]}, "outputs_with_grads goes with train"),
         ({"train": True, "recompute": 1}, "recompute 1 is not a text such as 'auto'"),
         ({"train": True, "outputs_with_grads": "y"}, "no output 'y' to differentiate; there are"),
