@@ -90,6 +90,7 @@ def test_seed(expected: dict[str, Any], inputs: dict[str, Any]) -> None:
         ({"shapes": {"q": ("T",)}}, "--shape q: is no input of the net"),
         ({"target": "riscv64-unknown-linux-gnu"}, "riscv64"),
         ({"recompute": "all"}, "recompute goes with train"),
+        ({"threads": 4}, "threads 4 is not true or false"),
         ({"plan_for": (3, 2)}, "--plan-for: goes with --memory-budget or --tune"),
         ({"functions": {"a.B": None}}, "functions: are operators of ONNX models"),
         ({"outputs_with_grads": ["y"]}, "outputs_with_grads goes with train"),
