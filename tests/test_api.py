@@ -90,6 +90,8 @@ def test_seed(expected: dict[str, Any], inputs: dict[str, Any]) -> None:
         ({"shapes": {"q": ("T",)}}, "--shape q: is no input of the net"),
         ({"target": "riscv64-unknown-linux-gnu"}, "riscv64"),
         ({"recompute": "all"}, "recompute goes with train"),
+        ({"device": 0}, "device: 0 is not a text, such as cpu or cuda"),
+        ({"progress": "yes"}, "progress: 'yes' is neither true nor a function"),
         ({"threads": 4}, "threads 4 is not true or false"),
         ({"plan_for": (3, 2)}, "--plan-for: goes with --memory-budget or --tune"),
         ({"functions": {"a.B": None}}, "functions: are operators of ONNX models"),

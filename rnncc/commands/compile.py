@@ -23,7 +23,7 @@ from rnncc.commands.options import (
     source_options,
 )
 from rnncc.options import check_plan_for
-from rnncc.packaging.products import KINDS, check_kinds, prepare, write_products
+from rnncc.packaging.products import KINDS, check_kinds, check_wheel, prepare, write_products
 from rnncc.packaging.wheel import DEFAULT_VERSION
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def compile(
     if emit and emit not in row.products:
         what = f"the target has no {emit}, a library for Linux"
         raise CompileError("--emit", what, f"it makes {', '.join(row.products)}")
-    words = ["so"] if emit else asked or None
+    words = ["so"] if emit else None if products is None else asked
     kinds = check_kinds(words, chosen.name, row.products, row.by_default)
     if chosen.time_passes:
         show("start", before)  # Python itself and the command line
@@ -157,8 +157,7 @@ def _check_together(
         raise CompileError("--products", "goes without --emit, which writes one form")
     if options["tune"] and emit in ("rnn", "kern"):
         raise CompileError("--tune", f"goes without --emit {emit}, which no setting changes")
-    if wheel_version and "wheel" not in products:
-        raise CompileError("--wheel-version", "goes with --products wheel")
+    check_wheel(wheel_version, products)
 
 
 def _chosen(net: NetFile, options: dict[str, Any]) -> Options:
