@@ -94,6 +94,7 @@ def test_expressions_of_other_things(expression: str) -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
+        ({"expr_str": {}}, "'{}' is no expression of sizes"),
         ({"expr_str": 3}, "'3' is no expression of sizes"),
         ({"a": [{"expr_str": "open('x')"}]}, "is no expression of sizes"),
         ({"path_name": "opaque_obj_0"}, "'opaque_obj_0' is no tensor"),

@@ -120,11 +120,10 @@ def faults(value: Any) -> Iterator[str]:
         elif isinstance(part, dict):
             remaining += part.values()
             expression = part.get("expr_str", "0")
-            if not isinstance(expression, str) or not (
-                expression in known or is_of_sizes(expression)
-            ):
+            if isinstance(expression, str) and (expression in known or is_of_sizes(expression)):
+                known.add(expression)
+            else:
                 yield f"{str(expression)[:80]!r} is no expression of sizes"
-            known.add(expression)
             if not str(part.get("path_name", _TENSORS[0])).startswith(_TENSORS):
                 yield f"{str(part['path_name'])[:80]!r} is no tensor"
             if part.get("default_factory_module", _FACTORIES[0]) not in _FACTORIES:
