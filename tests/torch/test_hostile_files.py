@@ -71,6 +71,7 @@ def test_expressions_of_sizes(expression: str) -> None:
         "Add('exec(1)', 2)",
         "Symbol('s0').__class__",
         "Symbol('exec(1)')",
+        "__builtins__",
         "Symbol(exec)(1)",
         "(lambda: 1)()",
         "Add(*[1])",
@@ -97,6 +98,9 @@ def test_expressions_of_other_things(expression: str) -> None:
         ({"expr_str": {}}, "'{}' is no expression of sizes"),
         ({"expr_str": 3}, "'3' is no expression of sizes"),
         ({"a": [{"expr_str": "open('x')"}]}, "is no expression of sizes"),
+        ({"as_tensor": {"name": "x=exec('1')"}}, "is no name of a value"),
+        ({"as_sym_int": {"as_name": "a b"}}, "'a b' is no name of a value"),
+        ({"forward_arg_names": ["x: exec('1')"]}, "is no name of a value"),
         ({"path_name": "opaque_obj_0"}, "'opaque_obj_0' is no tensor"),
         ({"spec": '[1, {"context": "[{\\"\\\\u005f_enum__\\": 1}]"}]'}, "imports enumerations"),
         ({"spec": ' {"default_factory_module": "antigravity"}'}, "it imports 'antigravity'"),
@@ -105,6 +109,7 @@ def test_expressions_of_other_things(expression: str) -> None:
 def test_json_that_runs_code(value: Any, told: str) -> None:
     assert any(told in fault for fault in faults(value))
     assert not list(faults({"spec": '[1, {"default_factory_module": "builtins"}]', "a": "{x"}))
+    assert not list(faults({"custom": '{"name": "a b"}', "name": None, "as_name": "s_1"}))
 
 
 def test_an_expression_is_not_evaluated(members: dict[str, bytes], tmp_path: Path) -> None:
@@ -151,6 +156,7 @@ def test_other_weights(members: dict[str, bytes], before: str, after: str, told:
 
 def test_a_damaged_call(members: dict[str, bytes]) -> None:
     graph = json.loads(members[GRAPH])
-    graph["graph_module"]["module_call_graph"][0]["signature"]["forward_arg_names"] = [3]
+    leaf = json.dumps([1, {"type": None, "context": None, "children_spec": []}])
+    graph["graph_module"]["module_call_graph"][0]["signature"]["in_spec"] = leaf
     with pytest.raises(CompileError, match="what it is called with is damaged"):
         rnncc.compile(archive(members, graph=json.dumps(graph)))

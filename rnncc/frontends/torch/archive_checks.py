@@ -1,9 +1,10 @@
 # pyright: basic
 """Files of `torch.export.save` made safe: what PyTorch's reader would run as code is refused.
 
-That reader evaluates expressions of sizes as Python, imports modules that a file names, unpickles
-objects and loads compiled libraries. It also reads zip files by rules of its own, so that it gets
-an archive that is written anew, of the members that were checked. Light to import.
+That reader evaluates expressions of sizes as Python, writes names of values into code, imports
+modules that a file names, unpickles objects and loads compiled libraries. It also reads zip files
+by rules of its own, so that it gets an archive that is written anew, of the members that were
+checked. Light to import.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _OPERATORS = (
     ast.expr_context,
 )
 _NUMBER = re.compile(r"-?[\d.]{1,40}(e[+-]?\d{1,3})?", re.ASCII)
-_NAME = re.compile(r"[A-Za-z]\w{0,80}", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def checked_archive(data: bytes, where: str) -> bytes:
@@ -109,27 +110,49 @@ def _without_values(config: Any, empty: Container[str]) -> Iterator[str]:
 
 def faults(value: Any) -> Iterator[str]:
     """What in JSON, and in JSON within its texts, PyTorch's reader would run as code."""
-    remaining, known = [value], set[str]()
+    remaining, known = [(value, False)], set[str]()
     while remaining:
-        part = remaining.pop()
-        if isinstance(part, list):
-            remaining += part
-        elif isinstance(part, str):
+        part, within = remaining.pop()
+        if isinstance(part, str):
             if part.lstrip()[:1] in ("[", "{"):
-                remaining += _json_within(part)
+                remaining += [(element, True) for element in _json_within(part)]
+        elif isinstance(part, list):
+            remaining += [(element, within) for element in part]
         elif isinstance(part, dict):
-            remaining += part.values()
-            expression = part.get("expr_str", "0")
-            if isinstance(expression, str) and (expression in known or is_of_sizes(expression)):
-                known.add(expression)
-            else:
-                yield f"{str(expression)[:80]!r} is no expression of sizes"
-            if not str(part.get("path_name", _TENSORS[0])).startswith(_TENSORS):
-                yield f"{str(part['path_name'])[:80]!r} is no tensor"
-            if part.get("default_factory_module", _FACTORIES[0]) not in _FACTORIES:
-                yield f"it imports {str(part['default_factory_module'])[:80]!r}"
-            if "__enum__" in part:
-                yield "it imports enumerations"
+            remaining += [(element, within) for element in part.values()]
+            yield from _bad_expression(part, known)
+            yield from _bad_references(part)
+            if not within:
+                yield from _bad_names(part)
+
+
+def _bad_expression(part: dict[str, Any], known: set[str]) -> Iterator[str]:
+    """`known`: expressions that are as they should be."""
+    expression = part.get("expr_str", "0")
+    if isinstance(expression, str) and (expression in known or is_of_sizes(expression)):
+        known.add(expression)
+    else:
+        yield f"{str(expression)[:80]!r} is no expression of sizes"
+
+
+def _bad_references(part: dict[str, Any]) -> Iterator[str]:
+    """Files that are unpickled, and modules that are imported."""
+    if not str(part.get("path_name", _TENSORS[0])).startswith(_TENSORS):
+        yield f"{str(part['path_name'])[:80]!r} is no tensor"
+    if part.get("default_factory_module", _FACTORIES[0]) not in _FACTORIES:
+        yield f"it imports {str(part['default_factory_module'])[:80]!r}"
+    if "__enum__" in part:
+        yield "it imports enumerations"
+
+
+def _bad_names(part: dict[str, Any]) -> Iterator[str]:
+    """Names of a graph's values, which PyTorch writes into code that it runs."""
+    arguments = part.get("forward_arg_names")
+    names = [*arguments] if isinstance(arguments, list) else []
+    names += [part[key] for key in ("name", "as_name") if part.get(key) is not None]
+    for name in names:
+        if not _NAME.fullmatch(str(name)) and (name != "" or "arg" not in part):
+            yield f"{str(name)[:80]!r} is no name of a value"
 
 
 def _json_within(text: str) -> list[Any]:
@@ -163,7 +186,7 @@ def is_of_sizes(expression: str) -> bool:
 def _is_plain(node: ast.AST) -> bool:
     match node:
         case ast.Name(name):
-            return _NAME.fullmatch(name) is not None
+            return _NAME.fullmatch(name) is not None and not name.startswith("_")
         case ast.Constant(value):
             return isinstance(value, (bool, float)) or (isinstance(value, int) and value < 1 << 64)
         case ast.Call(keywords=keywords) if _holds_text(node):
