@@ -21,6 +21,11 @@ GRAPH, WEIGHTS = "models/model.json", "data/weights/model_weights_config.json"
 T0 = "Symbol('s0', positive=True, integer=True)"
 
 
+class Scaled(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x * 2
+
+
 @pytest.fixture(scope="module")
 def members() -> dict[str, bytes]:
     """Of a file with an open size, without the folder that they are in."""
@@ -53,6 +58,8 @@ def archive(members: dict[str, bytes], **changed: str) -> bytes:
         f"Pow({T0}, Integer(2))",
         f"FloorDiv(Add({T0}, Integer(-1)), Integer(2))",
         "Mul(Float('1.5', precision=53), ToFloat(s0))",
+        "FloatPow(ToFloat(s0), Float('0.5', precision=53))",
+        "FloatPow(Float('0.9', precision=53), ToFloat(s0))",
         "Max(1, -s0//2)",
         "Eq(Mod(s0, 2), 0)",
         "True",
@@ -80,6 +87,8 @@ def test_expressions_of_sizes(expression: str) -> None:
         "9**9**9",
         "2**100000000",
         "LShift(1, 10**9)",
+        "FloatPow(9, Add(Mul(0, s0), Integer(1000000000)))",
+        "PowByNatural(9, '1e9')",
         "Pow(Pow(Pow(9, 64), 64), 64)",
         "1" * 30,
         "-" * 3000 + "1",
@@ -152,6 +161,17 @@ def test_other_weights(members: dict[str, bytes], before: str, after: str, told:
     assert before in config
     with pytest.raises(CompileError, match=f"is {told}, and the graph reads float32"):
         rnncc.compile(archive(members, weights=config.replace(before, after, 1)))
+
+
+def test_a_text_in_place_of_a_number() -> None:
+    held = io.BytesIO()
+    torch.export.save(torch.export.export(Scaled(), (torch.zeros(2),)), held)
+    with zipfile.ZipFile(held) as file:
+        entries = {e.filename.partition("/")[2]: file.read(e) for e in file.infolist()}
+    graph = json.loads(entries[GRAPH])
+    graph["graph_module"]["graph"]["nodes"][0]["inputs"][1]["arg"] = {"as_string": "zz"}
+    with pytest.raises(CompileError, match="operand is a text: 'zz'"):
+        rnncc.compile(archive(entries, graph=json.dumps(graph)))
 
 
 def test_a_damaged_call(members: dict[str, bytes]) -> None:

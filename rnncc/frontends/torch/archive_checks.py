@@ -52,7 +52,7 @@ _OPERATORS = (
     ast.cmpop,
     ast.expr_context,
 )
-_NUMBER = re.compile(r"-?[\d.]{1,40}(e[+-]?\d{1,3})?", re.ASCII)
+_NUMBER = re.compile(r"-?\d{1,40}(\.\d{0,40})?(e[+-]?\d{1,3})?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -192,12 +192,9 @@ def _is_plain(node: ast.AST) -> bool:
         case ast.Call(keywords=keywords) if _holds_text(node):
             return all(isinstance(k.value, ast.Constant) for k in keywords)
         case ast.Call(ast.Name(function), args, keywords):
-            raises = function in _RAISING
-            return (
-                function in _FUNCTIONS
-                and not keywords
-                and (not raises or (len(args) == 2 and _is_small(args[1])))
-            )
+            if function in _RAISING and not (len(args) == 2 and _is_quick(*args)):
+                return False
+            return function in _FUNCTIONS and not keywords
         case ast.BinOp(_, ast.Pow() | ast.LShift() | ast.RShift(), right):
             return _is_small(right)
         case _:
@@ -225,6 +222,15 @@ def _raises(node: ast.AST) -> bool:
             return False
 
 
+def _is_quick(base: ast.AST, exponent: ast.AST) -> bool:
+    """Whether a power has few digits: those of floats always do."""
+    match base:
+        case ast.Call(ast.Name("Float" | "ToFloat")):
+            return True
+        case _:
+            return _is_small(exponent)
+
+
 def _is_small(node: ast.AST) -> bool:
     """Whether it is a number that may be an exponent."""
     match node:
@@ -232,7 +238,9 @@ def _is_small(node: ast.AST) -> bool:
             return abs(value) <= _MOST_EXPONENT
         case ast.UnaryOp(ast.USub(), operand):
             return _is_small(operand)
-        case ast.Call(ast.Name("Integer" | "Float" | "Rational"), args, []):
+        case ast.Constant(str(number)):
+            return _NUMBER.fullmatch(number) is not None and abs(float(number)) <= _MOST_EXPONENT
+        case ast.Call(ast.Name("Integer" | "Float" | "Rational"), args):
             return all(map(_is_small, args))
         case _:
             return False

@@ -95,6 +95,8 @@ class NodeContext:
     def value(self, x: Operand, dtype: str | None = None) -> Value:
         """An operand of an element type; a number or a size becomes a tensor of rank 0."""
         kind = self.dtype if dtype is None else dtype
+        if isinstance(x, str):  # a damaged file's: PyTorch calls no operator so
+            self.refuse(f"operand is a text: {x[:40]!r}")
         if isinstance(x, Dim) and not x.is_static:
             x = self.b.size(x)
         if isinstance(x, int) and kind == "i64" and int(float(x)) != x:
