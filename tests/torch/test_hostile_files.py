@@ -169,7 +169,8 @@ def test_a_text_in_place_of_a_number() -> None:
     with zipfile.ZipFile(held) as file:
         entries = {e.filename.partition("/")[2]: file.read(e) for e in file.infolist()}
     graph = json.loads(entries[GRAPH])
-    graph["graph_module"]["graph"]["nodes"][0]["inputs"][1]["arg"] = {"as_string": "zz"}
+    (node,) = graph["graph_module"]["graph"]["nodes"]
+    node["inputs"][1]["arg"], node["metadata"]["stack_trace"] = {"as_string": "zz"}, 3
     with pytest.raises(CompileError, match="operand is a text: 'zz'"):
         rnncc.compile(archive(entries, graph=json.dumps(graph)))
 

@@ -148,7 +148,7 @@ def is_of_users(path: str) -> bool:
 
 def location(node: Node) -> Location:
     """The user's line, where PyTorch knows it, and the operator."""
-    lines = LINE.findall(node.meta.get("stack_trace") or "")
+    lines = LINE.findall(str(node.meta.get("stack_trace") or ""))
     lines = [line for line in lines if is_of_users(line[0])]
     target = node.target if isinstance(node.target, str) else str(node.target)
     if target.startswith("<"):  # a function, shown with its address
