@@ -132,13 +132,14 @@ def compile(
         rnncc_runtime.LoadError: there is no such GPU, or it has no room for the model.
     """
     from rnncc.driver import in_memory
-    from rnncc.options import Options
+    from rnncc.options import Options, check_plan_for
 
     stated: dict[str, Any] = {**options}
     with _limited(max_input), _watched(progress):
         net, init = _read(net, stated), _read(init)
         kind, number = _device(device)
         chosen = Options.of(net, {**stated, "train": train, "device": kind})
+        check_plan_for(chosen)
         return in_memory.compile_in_memory(net, init, chosen, number)
 
 
@@ -150,7 +151,7 @@ def build(
     products: Iterable[str] | None = None,
     max_input: int | str | None = None,
     *,
-    wheel_version: str = "0.1",
+    wheel_version: str | None = None,
     progress: Progress = False,
     **options: Unpack[BuildKeywords],
 ) -> Artifacts:
@@ -165,24 +166,27 @@ def build(
         products: which files, among so, h, py, o, a, pc, cmake, wheel; so, h and py without it.
             With target="reference" among c, h: the source of a library that any C compiler takes.
         max_input: as for `compile`.
-        wheel_version: of the product wheel.
+        wheel_version: of the product wheel; 0.1 without it.
 
     Raises:
         CompileError: as for `compile`; or no linker is found; or a file cannot be written.
     """
     from rnncc.codegen import targets
     from rnncc.driver import compiling
-    from rnncc.options import Options
-    from rnncc.packaging.products import check_kinds, prepare, write_products
+    from rnncc.options import Options, check_plan_for
+    from rnncc.packaging.products import check_kinds, check_wheel, prepare, write_products
+    from rnncc.packaging.wheel import DEFAULT_VERSION
 
     stated: dict[str, Any] = {**options}
     with _limited(max_input), _watched(progress):
         net, init = _read(net, stated), _read(init)
         chosen = Options.of(net, {**stated, "name": name})
+        check_plan_for(chosen)
         row = targets.row_of(chosen.target)
         kinds = check_kinds(products, chosen.name, row.products, row.by_default)
+        check_wheel(wheel_version, kinds)
         compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
-    return write_products(compiled, Path(out), kinds, wheel_version)
+    return write_products(compiled, Path(out), kinds, wheel_version or DEFAULT_VERSION)
 
 
 def plan(
@@ -214,6 +218,10 @@ def plan(
 
 def _device(device: str | None) -> tuple[str | None, int | None]:
     """What computes, and its number among its like."""
+    from rnncc.errors import CompileError
+
+    if not isinstance(device, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise CompileError("device", f"{device!r} is not a text, such as cpu or cuda")
     kind, colon, number = (device or "").partition(":")
     if colon and kind == "cuda" and number.isdecimal():
         return kind, int(number)
@@ -232,6 +240,10 @@ def _watched(progress: Progress) -> AbstractContextManager[None]:
     """Tells the steps of compilations until the end of the block."""
     if not progress:
         return nullcontext()
+    from rnncc.errors import CompileError
+
+    if progress is not True and not callable(progress):
+        raise CompileError("progress", f"{progress!r} is neither true nor a function")
     from rnncc.driver.trace import tell, watched
 
     return watched(tell if progress is True else progress)

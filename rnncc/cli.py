@@ -23,6 +23,7 @@ from rnncc.commands.options import (
     NET,
     RECOMPUTE,
     NetCommand,
+    import_options,
     only_init,
     options_of,
     settle,
@@ -73,9 +74,7 @@ cli.add_command(bench)
     help="y.npz, or y.npy for one output; of a table also y.parquet.",
 )
 @click.option("--lengths", default="", metavar="INPUT", help="Of a table: gets each row's steps.")
-@click.option(
-    "--batch", type=click.IntRange(1), default=256, help="Rows of a table at a time; 256 without."
-)
+@click.option("--batch", type=click.IntRange(1), help="Rows of a table at a time; 256 without.")
 @click.option(  # as many at the most as rnncc_runtime.pool, which takes NumPy, makes
     "--threads", type=click.IntRange(1, 1024), default=1, help="How many compute; 1 without."
 )
@@ -86,7 +85,7 @@ def run(
     inputs: Sequence[str],
     out: Path | None,
     lengths: str,
-    batch: int,
+    batch: int | None,
     threads: int,
     **options: Any,
 ) -> None:
@@ -119,7 +118,7 @@ def run(
 @cli.command(epilog=example("rnncc inspect examples/lstm.pbtxt --init examples/lstm_init.pbtxt"))
 @NET
 @INIT_NET
-@source_options
+@import_options
 @JSON
 def inspect(
     net: NetFile,
@@ -145,7 +144,7 @@ def inspect(
 @cli.command(epilog=example("rnncc draw examples/lstm.pbtxt examples/lstm_init.pbtxt -o lstm.svg"))
 @NET
 @INIT_NET
-@source_options
+@import_options
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="An .svg or .html file.")
 def draw(
     net: NetFile,

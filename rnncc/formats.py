@@ -46,6 +46,7 @@ _BEGINS = (
     (b"\x89PNG", "a picture (PNG)", None),
     (b"%PDF", "a PDF", None),
     (b"version https://git-lfs", "a pointer of Git LFS in place of the file", _FETCH),
+    (b"<ir_version", "an ONNX model as text", "onnx.parser.parse_model makes a model of it"),
     (b"<", "XML or HTML", None),
     (b"{", "JSON", None),
     (b"\x80\x02", "a pickle of Python, which is not read: it may run code", _EXPORT),

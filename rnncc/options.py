@@ -26,9 +26,10 @@ PRECISIONS = ("fp32", "bf16", "int8")
 """What the weights of products may be."""
 
 
+_FLAGS = "time_passes verify_each train threads prepack flush_denormals tune".split()
 _KINDS: dict[tuple[type, ...], tuple[str, str]] = {
-    (int,): ("true or false", "time_passes verify_each train threads prepack flush_denormals tune"),
-    (str,): ("a text", "target cpu stop_after"),
+    (int,): ("a number", "order"),
+    (str,): ("a text", "target cpu stop_after precision"),
     (str, Path): ("a path", "dump_ir"),
     (Mapping,): ("a mapping of names", "shapes tuning functions"),
     (Iterable,): ("names, texts or a mapping", "bind state outputs_with_grads plan_for"),
@@ -148,6 +149,12 @@ class Options:
         return Options(**values)
 
 
+def check_plan_for(options: Options) -> None:
+    """Raise `CompileError` for sizes that nothing would be planned for."""
+    if options.plan_for is not None and options.memory_budget is None and not options.tune:
+        raise CompileError("--plan-for", "goes with --memory-budget or --tune")
+
+
 def _check_limits(values: dict[str, Any]) -> None:
     if str(values.get("max_iterations", "")).isdecimal():
         values["max_iterations"] = int(values["max_iterations"])
@@ -161,6 +168,10 @@ def _check_limits(values: dict[str, Any]) -> None:
 
 
 def _check_kinds(values: Mapping[str, Any]) -> None:
+    for name in _FLAGS:
+        flag = values.get(name, False)
+        if not isinstance(flag, int) or flag not in (False, True):
+            raise CompileError("", f"{name} {flag!r} is not true or false")
     for kinds, (expected, names) in _KINDS.items():
         for name in names.split():
             if name in values and not isinstance(values[name], kinds):

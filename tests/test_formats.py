@@ -37,6 +37,7 @@ FILES = {
     "script.pt": (zipped("a/data.pkl", "a/constants.pkl"), "a program of TorchScript"),
     "a.zip": (zipped("a.txt"), "a zip file"),
     "a.pkl": (b"\x80\x04\x95" + bytes(20), "a pickle of Python, which is not read"),
+    "a.onnxtxt": (b'<ir_version: 8, opset_import: ["": 17]> g ()', "an ONNX model as text"),
     "a.parquet": (b"PAR1" + bytes(20) + b"PAR1", "a table in Parquet"),
     "a.tflite": (b"\x1c\0\0\0TFL3" + bytes(50), "a model of TensorFlow Lite"),
     "a.safetensors": (len(HEADER).to_bytes(8, "little") + HEADER, "weights without a graph"),

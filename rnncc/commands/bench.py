@@ -6,10 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from rnncc.commands.help import example
 from rnncc.commands.options import BIND, JSON, MAX_INPUT, SHAPE, STATE, FiniteRange, only_init
 from rnncc.errors import CompileError
+
+LISTING = frozenset({"as_json", "max_input"})
+CEILINGS = LISTING | {"roofline", "write", "core"}
+EXPLAINED = LISTING | frozenset(
+    "what init_net init shapes state bind seed at train rounds seconds core explain".split()
+)
+"""Parameters that do something: to list the suites, to measure the machine, to explain a net."""
 
 
 @click.command(
@@ -102,10 +110,9 @@ def bench(
     if markdown and (as_json or explain or roofline):
         raise CompileError("--markdown", "goes without --json, --explain and --roofline")
     if what is None:
-        if explain or svg or only or peers or markdown:
-            raise CompileError("bench", "NET or SUITE is missing", "rnncc bench lists the suites")
         if write and not roofline:
             raise CompileError("--write", "goes with --roofline")
+        _only("goes with a net or a suite", CEILINGS if roofline else LISTING)
         benching.without_net(effort.cores, roofline, write, as_json)
         return
     if write:
@@ -118,9 +125,17 @@ def bench(
     options = {"shapes": shapes, "state": state, "bind": bind}
     chosen = benching.Chosen(init_path, seed, at, train, ragged, *kinds, options)
     if explain:
-        if roofline or svg or only or peers:
-            raise CompileError("--explain", "goes with a net, its sizes and --train alone")
+        _only("goes without --explain, which takes a net, its sizes and --train", EXPLAINED)
         benching.explain(what, chosen, effort, as_json)
         return
     form = "json" if as_json else "markdown" if markdown else None
     benching.bench(what, chosen, effort, roofline, form, svg)
+
+
+def _only(why: str, names: frozenset[str]) -> None:
+    """Refuse an option of this command's that is none of the named, and would do nothing."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if source is ParameterSource.COMMANDLINE and parameter.name not in names:
+            raise CompileError(parameter.opts[0], why)

@@ -22,10 +22,12 @@ from rnncc.commands.options import (
     options_of,
     source_options,
 )
-from rnncc.packaging.products import KINDS, check_kinds, prepare, write_products
+from rnncc.options import check_plan_for
+from rnncc.packaging.products import KINDS, check_kinds, check_wheel, prepare, write_products
 from rnncc.packaging.wheel import DEFAULT_VERSION
 
 if TYPE_CHECKING:
+    from rnncc.options import Options
     from rnncc.sources import NetFile
 
 TEXTS = ("rnn", "kern", "llvm", "ptx", "asm", "c")
@@ -111,7 +113,7 @@ def compile(
     init = only_init(init_net, init)
     options["outputs_with_grads"] = _words(outputs_with_grads) or None
     if emit in (*TEXTS, "obj"):
-        write_form(net, init, out, emit, options_of(net, options), verbose)
+        write_form(net, init, out, emit, _chosen(net, options), verbose)
         return
     if str(out) == "-":
         raise CompileError(
@@ -123,12 +125,12 @@ def compile(
     from rnncc.driver.trace import show, timed
 
     imported = time.perf_counter()
-    chosen = options_of(net, options)
+    chosen = _chosen(net, options)
     row = targets.row_of(chosen.target)
     if emit and emit not in row.products:
         what = f"the target has no {emit}, a library for Linux"
         raise CompileError("--emit", what, f"it makes {', '.join(row.products)}")
-    words = ["so"] if emit else asked or None
+    words = ["so"] if emit else None if products is None else asked
     kinds = check_kinds(words, chosen.name, row.products, row.by_default)
     if chosen.time_passes:
         show("start", before)  # Python itself and the command line
@@ -155,10 +157,13 @@ def _check_together(
         raise CompileError("--products", "goes without --emit, which writes one form")
     if options["tune"] and emit in ("rnn", "kern"):
         raise CompileError("--tune", f"goes without --emit {emit}, which no setting changes")
-    if wheel_version and "wheel" not in products:
-        raise CompileError("--wheel-version", "goes with --products wheel")
-    if options["plan_for"] and not (options["memory_budget"] or options["tune"]):
-        raise CompileError("--plan-for", "goes with --memory-budget or --tune")
+    check_wheel(wheel_version, products)
+
+
+def _chosen(net: NetFile, options: dict[str, Any]) -> Options:
+    chosen = options_of(net, options)
+    check_plan_for(chosen)
+    return chosen
 
 
 def _words(text: str | None) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rnncc.commands.libraries import library_in
+from rnncc.commands.options import check_picture
 from rnncc.commands.tables import print_bytes, working
 from rnncc.drawing import draw as drawn
 from rnncc.drawing import page
@@ -21,8 +22,9 @@ def draw(net: NetFile, init: NetFile | None, out: Path | None, options: Options)
 
     Raises:
         CompileError: the net cannot be read, is a compiled library, or is too large for a picture;
-            or the file cannot be written.
+            or the file's name is of another format.
     """
+    check_picture(out, ".svg", ".html")
     if library_in(net) is not None:
         raise CompileError(str(net), "is a library, which holds no net to draw")
     with working(f"drawing {net}"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from rnncc.commands.help import Commands, example
-from rnncc.commands.options import JSON, MAX_INPUT
+from rnncc.commands.options import JSON, MAX_INPUT, check_picture
 from rnncc.errors import CompileError
 from rnncc.writing import staged, write_file
 
@@ -75,12 +75,14 @@ def ssa(net: Path, rewrite: bool, as_json: bool, out: Path | None, as_text: bool
     from rnncc.commands import netdef_reports, nets
     from rnncc.netdef import ssa_rewrite
 
+    if rewrite and as_json:
+        raise CompileError("--json", "goes without --rewrite, which writes a net")
     message = nets.read(net)
     if rewrite:
         with nets.named_after(net, message):
             nets.write(ssa_rewrite(message, nested=True), out, as_text)
     elif out is not None or as_text is not None:
-        raise CompileError("--out", "goes with --rewrite")
+        raise CompileError("--out" if out else "--text", "goes with --rewrite")
     else:
         netdef_reports.print_versions(message, as_json)
 
@@ -115,12 +117,12 @@ def prune(
     from rnncc.commands import netdef_changes, nets
     from rnncc.commands.tables import working
 
+    if init is None and init_out is not None:
+        raise CompileError("--init-out", "goes with --init")
     message, filled = nets.read(net), nets.read_init(init)
     with working(f"pruning {net}"), nets.named_after(net, message):
         pruned, new_init, removed = netdef_changes.prune(message, filled)
-    nets.write(pruned, out, as_text)
-    if init_out is not None:
-        nets.write(new_init, init_out, as_text)
+    nets.write_with_init(pruned, out, new_init, init_out, as_text)
     for entry in removed:
         print(entry, file=sys.stderr)
     click.echo(f"{len(removed)} of {len(message.op)} operators went", err=True)
@@ -158,9 +160,7 @@ def rename(
     message, filled = nets.read(net), nets.read_init(init)
     with nets.named_after(net, message):
         renamed, new_init = netdef_changes.rename(message, old, new, op, filled)
-    nets.write(renamed, out, as_text)
-    if init_out is not None:
-        nets.write(new_init, init_out, as_text)
+    nets.write_with_init(renamed, out, new_init, init_out, as_text)
 
 
 @netdef.command(
@@ -169,7 +169,9 @@ def rename(
 @NET
 @INIT
 @click.option("--outputs", metavar="BLOB,...", help="What the predict net gives.")
-@click.option("--seed", type=int, default=0, help="Of random fills; 0 without it.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, help="Of random fills; 0 without it."
+)
 @click.option("--text", "as_text", is_flag=True, help="Write .pbtxt files.")
 @click.option("-o", "--out", type=click.Path(path_type=Path), default=Path(), help="A folder.")
 def split(
@@ -236,6 +238,7 @@ def draw(net: Path, init: Path | None, out: Path | None, layout: str) -> None:
     from rnncc.commands.tables import print_bytes, working
     from rnncc.netdef.drawing import draw
 
+    check_picture(out, ".svg")
     message, filled = nets.read(net), nets.read_init(init)
     weights = {name for op in filled.op for name in op.output} if filled else set[str]()
     with working(f"drawing {net}"), nets.named_after(net, message):

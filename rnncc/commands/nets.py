@@ -13,7 +13,7 @@ from rnncc.commands.tables import print_bytes
 from rnncc.errors import CompileError
 from rnncc.netdef import NetDef, load
 from rnncc.sources import STDIN, read_stdin
-from rnncc.writing import write_file
+from rnncc.writing import write_file, writing
 
 TEXT_SUFFIXES = {".pbtxt", ".prototxt", ".txt", ".textproto"}
 PIPE = "-"
@@ -42,14 +42,43 @@ def write(net: NetDef, out: Path | None, as_text: bool | None = None) -> None:
     Args:
         as_text: by default as the file's suffix says; on a terminal text, into a pipe binary.
     """
-    to_stdout = out is None or str(out) == PIPE
-    if as_text is None:
-        as_text = sys.stdout.isatty() if to_stdout else is_text(out)
-    data = text_format.MessageToString(net).encode() if as_text else net.SerializeToString()
-    if out is None or to_stdout:
+    data = _bytes(net, out, as_text)
+    if out is None or str(out) == PIPE:
         print_bytes(data)
     else:
         write_file(out, data)
+
+
+def write_with_init(
+    net: NetDef, out: Path | None, init: NetDef, init_out: Path | None, as_text: bool | None
+) -> None:
+    """Write a net and, if there is a place for it, that of its parameters: both files or none.
+
+    Raises:
+        CompileError: both have one place.
+    """
+    if init_out is not None and _place(out) == _place(init_out):
+        raise CompileError("--init-out", "is where the net itself goes", "-o FILE")
+    if init_out is None or str(init_out) == PIPE:
+        write(net, out, as_text)
+        if init_out is not None:
+            write(init, init_out, as_text)
+        return
+    with writing(init_out) as file:
+        file.write(_bytes(init, init_out, as_text))
+        file.flush()  # a full disk shows before the net is written
+        write(net, out, as_text)
+
+
+def _place(out: Path | None) -> Path | None:
+    """A file, by the folder that it is in; None of standard output."""
+    return None if out is None or str(out) == PIPE else out.parent.resolve() / out.name
+
+
+def _bytes(net: NetDef, out: Path | None, as_text: bool | None) -> bytes:
+    if as_text is None:
+        as_text = sys.stdout.isatty() if _place(out) is None else is_text(out)
+    return text_format.MessageToString(net).encode() if as_text else net.SerializeToString()
 
 
 def is_text(path: Path | None) -> bool:

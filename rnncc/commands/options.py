@@ -112,6 +112,12 @@ BIND = click.option(
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
+def check_picture(out: Path | None, *suffixes: str) -> None:
+    """Raise `CompileError` for a file whose suffix promises another format."""
+    if out is not None and out.suffix and out.suffix not in suffixes:
+        raise CompileError(str(out), f"is no file for a picture: {', '.join(suffixes)}")
+
+
 def only_init(placed: Init | None, named: Init | None) -> Init | None:
     """The net of parameters, which may stand after the net or behind `--init`.
 
@@ -123,58 +129,81 @@ def only_init(placed: Init | None, named: Init | None) -> Init | None:
     return placed if named is None else named
 
 
+def _options(
+    *options: Callable[[Any], Any],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A decorator that adds options, the last of them first in a command's help."""
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        for option in options:
+            function = option(function)
+        return function
+
+    return add
+
+
+import_options = _options(
+    click.option(
+        "--max-iterations",
+        metavar="K",
+        help="The most iterations of a While loop whose trip count the net does not show, and"
+        " the most rows of a Range whose length an ONNX model computes; for ONNX also a formula"
+        " of the model's sizes, such as 16*T.",
+    ),
+    click.option("--seed", type=int, default=0, help="Of random fills; 0 without it."),
+    SHAPE,
+    BIND,
+    click.option("--name", help="NAME; the file's stem without it."),
+    INIT,
+    MAX_INPUT,
+)
+"""The options of every command that reads a net."""
+_code_options = _options(
+    click.option(
+        "--cpu",
+        metavar="CPU",
+        help="native, or a CPU that LLVM knows; of x86-64 also several in one library, such as"
+        " x86-64-v2,x86-64-v3,x86-64-v4.",
+    ),
+    click.option(
+        "--target",
+        metavar="NAME",
+        help="The machine, if not this one: a name that rnncc targets lists, or a triple.",
+    ),
+    click.option(
+        "--max-steps",
+        type=int,
+        metavar="K",
+        help="The most steps T of one call, such as 1 of a stream: bounds the workspace.",
+    ),
+    STATE,
+    click.option("--precision", metavar="KIND", help="Of weights: fp32 (without), bf16, int8."),
+    click.option(
+        "--flush-denormals",
+        is_flag=True,
+        help="Compute with zeros in the place of denormals; the caller's mode stays.",
+    ),
+)
+
+
 def source_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options of every command that reads a net."""
-    for option in (
-        click.option(
-            "--cpu",
-            metavar="CPU",
-            help="native, or a CPU that LLVM knows; of x86-64 also several in one library, such as"
-            " x86-64-v2,x86-64-v3,x86-64-v4.",
-        ),
-        click.option(
-            "--target",
-            metavar="NAME",
-            help="The machine, if not this one: a name that rnncc targets lists, or a triple.",
-        ),
-        click.option(
-            "--max-iterations",
-            metavar="K",
-            help="The most iterations of a While loop whose trip count the net does not show, and"
-            " the most rows of a Range whose length an ONNX model computes; for ONNX also a formula"
-            " of the model's sizes, such as 16*T.",
-        ),
-        click.option(
-            "--max-steps",
-            type=int,
-            metavar="K",
-            help="The most steps T of one call, such as 1 of a stream: bounds the workspace.",
-        ),
-        STATE,
-        click.option("--precision", metavar="KIND", help="Of weights: fp32 (without), bf16, int8."),
-        click.option(
-            "--flush-denormals",
-            is_flag=True,
-            help="Compute with zeros in the place of denormals; the caller's mode stays.",
-        ),
-        click.option("--seed", type=int, default=0, help="Of random fills; 0 without it."),
-        SHAPE,
-        BIND,
-        click.option("--name", help="NAME; the file's stem without it."),
-        INIT,
-        MAX_INPUT,
-    ):
-        function = option(function)
-    return function
+    """The options of every command that compiles a net."""
+    return import_options(_code_options(function))
 
 
 def options_of(net: NetFile, values: dict[str, Any]) -> Options:
-    """What `source_options` and a command's own were given as; raises `CompileError`."""
+    """What `source_options` or `import_options`, and a command's own, were given as.
+
+    Raises:
+        CompileError: a value makes no sense, or an input has two shapes or constants.
+    """
     values, shapes = _with_gpu(values), dict[str, str]()
     for text in values.pop("shapes", ()):
         blob, equals, shape = text.rpartition("=")
         if not equals or not blob:
             raise CompileError("--shape", f"{text!r} is not of the form BLOB=T,N,40")
+        if blob in shapes:
+            raise CompileError("--shape", f"{text!r}: {blob} has a shape already")
         shapes[blob] = shape
     bind = _constants(values.pop("bind", ()))
     return Options.of(net, {**values, "shapes": shapes, "bind": bind})

@@ -12,25 +12,35 @@ from rnncc_runtime import Model, Pool, TensorSpec, TrainableModel
 
 from rnncc import arrays
 from rnncc.arrays import Array, Arrays
-from rnncc.commands.scoring import SUFFIX, Scoring, typed
+from rnncc.commands.parquet import SUFFIX
+from rnncc.commands.scoring import Scoring, typed
 from rnncc.errors import CompileError
 from rnncc.sizes import BATCH
 from rnncc.sources import read_bytes
 
 CSV = ".csv"
+ROWS = 256
+"""Of a table, that are computed together."""
 
 
-def scoring_of(inputs: Sequence[str], rows: int, threads: int, lengths: str = "") -> Scoring | None:
+def scoring_of(
+    inputs: Sequence[str], rows: int | None, threads: int, lengths: str = ""
+) -> Scoring | None:
     """How a table among the inputs is computed; None where there is none.
 
+    Args:
+        rows: of a batch; None is `ROWS`.
+
     Raises:
-        CompileError: another input is neither a table's nor a number.
+        CompileError: another input is neither a table's nor a number, or has two; or `rows` and
+            `lengths` are chosen without a table.
     """
     parted = [text.rpartition("=") for text in inputs]
     tables = [(name, Path(rest)) for name, _, rest in parted if rest.endswith(SUFFIX)]
     if not tables:
-        if lengths:
-            raise CompileError("--lengths", "goes with a table", f"-i FILE{SUFFIX}")
+        for option, value in (("--lengths", lengths), ("--batch", rows)):
+            if value:
+                raise CompileError(option, "goes with a table", f"-i FILE{SUFFIX}")
         return None
     constants = dict[str, float]()
     for text, (name, _, rest) in zip(inputs, parted, strict=True):
@@ -40,11 +50,13 @@ def scoring_of(inputs: Sequence[str], rows: int, threads: int, lengths: str = ""
         if number is None:
             what = "beside a table an input is a number, for all rows: NAME=0"
             raise CompileError("--input", f"{text!r}: {what}")
+        if name in constants:
+            raise CompileError("--input", f"{text!r}: {name} has a number already")
         constants[name] = number
     if len(tables) > 1:
         raise CompileError("--input", "there is more than one table")
     ((column, path),) = tables
-    return Scoring(path, column, constants, rows, threads, lengths)
+    return Scoring(path, column, constants, rows or ROWS, threads, lengths)
 
 
 def read_arrays(files: Sequence[str]) -> Arrays:
@@ -58,12 +70,14 @@ def read_arrays(files: Sequence[str]) -> Arrays:
     arrays_by_name: Arrays = {}
     for text in files:
         name, _, file = text.rpartition("=") if not _exists(text) else ("", "", text)
+        if not file:
+            raise CompileError("--input", f"{text!r} names no file")
         content = _read(Path(file), name)
         if isinstance(content, np.ndarray):
             content = {name: content}
         for key, array in content.items():
             if key in arrays_by_name:
-                raise CompileError(file, f"a second array is named {key!r}")
+                raise CompileError(text, f"a second array is named {key!r}")
             arrays_by_name[key] = array
     return arrays_by_name
 
@@ -152,7 +166,7 @@ def _filled(
 
 
 def _fit(table: Array, spec: TensorSpec) -> Array:
-    array = np.asarray(table).astype(spec.dtype)
+    array = typed(np.asarray(table), spec)
     if array.ndim == len(spec.shape) - 1 and BATCH in spec.shape:
         array = np.expand_dims(array, spec.shape.index(BATCH))
     return array[:, 0] if len(spec.shape) == 1 and array.shape[1] == 1 else array

@@ -6,9 +6,8 @@ these. Outputs are cut to each row's length again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,11 @@ from rnncc_runtime import Model, Pool, TensorSpec, TrainableModel
 
 from rnncc import arrays
 from rnncc.arrays import Array, Arrays
+from rnncc.commands.parquet import SUFFIX, Columns, Write, batches, cells, opened, table_writer
 from rnncc.commands.tables import print_arrays, terminal_bar
 from rnncc.errors import CompileError
 from rnncc.records import record
 from rnncc.sizes import BATCH, TIME
-from rnncc.writing import writing
-
-SUFFIX = ".parquet"
-Columns = dict[str, list[Array]]
-"""A name -> an array a row."""
 
 
 @record
@@ -56,16 +51,19 @@ def score(model: Model | TrainableModel, how: Scoring, out: Path | None) -> int:
         CompileError: the table cannot be read, or does not fit the model; or pyarrow is missing.
         ModelError: as for `Model.run`.
     """
-    parquet = _pyarrow(how.path)
-    file = _opened(parquet, how.path)
+    file = opened(how.path)
     total: int = file.metadata.num_rows
     names = _inputs_of(list(file.schema_arrow.names), model, how)
-    with _writer(out) as write, Pool(how.threads) as pool, terminal_bar(total) as done:
-        for table in _batches(file, how):
+    kept = [name for name in file.schema_arrow.names if name not in names.values()]
+    specs = {name: spec for name, spec in model.outputs.items() if BATCH in spec.shape}
+    with _writer(out, specs) as write, Pool(how.threads) as pool, terminal_bar(total) as done:
+        if not total:
+            empty = file.schema_arrow.empty_table()
+            write({name: [] for name in specs}, {name: empty.column(name) for name in kept})
+        for table in batches(file, how.path, how.rows):
             columns = {n: cells(table.column(column), column) for n, column in names.items()}
             inputs, lengths = batch_of(model.inputs, columns, how)
-            outputs = rows_of(model.outputs, model.run(inputs, pool=pool), lengths)
-            kept = [name for name in table.schema.names if name not in names.values()]
+            outputs = rows_of(specs, model.run(inputs, pool=pool), lengths)
             write(outputs, {name: table.column(name) for name in kept})
             done(table.num_rows)
     return total
@@ -103,12 +101,11 @@ def rows_of(
 ) -> Columns:
     """Each row's part of the outputs that have a batch, without its padding."""
     columns: Columns = {}
-    for name, array in outputs.items():
-        shape = specs[name].shape
-        if BATCH not in shape:
+    for name, spec in specs.items():
+        if BATCH not in spec.shape:
             continue
-        rest = [size for size in shape if size != BATCH]
-        rows = list(np.moveaxis(array, shape.index(BATCH), 0))
+        rest = [size for size in spec.shape if size != BATCH]
+        rows = list(np.moveaxis(outputs[name], spec.shape.index(BATCH), 0))
         if lengths and TIME in rest:
             rows = [
                 np.take(row, range(length), rest.index(TIME))
@@ -118,61 +115,14 @@ def rows_of(
     return columns
 
 
-def cells(column: Any, name: str) -> list[Array]:
-    """An array a row: of numbers, lists, or lists of lists of equal lengths.
-
-    Raises:
-        CompileError: something else, or nothing.
-    """
-    _check_no_nulls(column, name)
-    if not _is_list(column.type):
-        return list(_numbers(column, name))
-    counts = _lengths(column)
-    return np.split(_dense(column.flatten(), name), np.cumsum(counts)[:-1])
-
-
-def _dense(column: Any, name: str) -> Array:
-    """The rows as one array."""
-    _check_no_nulls(column, name)
-    if not _is_list(column.type):
-        return _numbers(column, name)
-    widths = set(_lengths(column).tolist())
-    if len(widths) > 1:
-        what = f"column {name} has inner lists of {sorted(widths)[:3]} numbers"
-        raise CompileError("--input", what)
-    inner = _dense(column.flatten(), name)
-    return inner.reshape(len(column), max(widths, default=0), *inner.shape[1:])
-
-
-def _numbers(column: Any, name: str) -> Array:
-    array = column.to_numpy(zero_copy_only=False)
-    if array.dtype.kind not in "biuf":
-        raise CompileError("--input", f"column {name}, of {column.type}, is none of numbers")
-    return array
-
-
-def _lengths(column: Any) -> Array:
-    compute: Any = import_module("pyarrow.compute")
-    return compute.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
-
-
-def _is_list(kind: Any) -> bool:
-    types: Any = import_module("pyarrow.types")
-    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-
-
-def _check_no_nulls(column: Any, name: str) -> None:
-    if column.null_count:
-        what = f"column {name}, of {column.type}, holds null, {column.null_count} times"
-        raise CompileError("--input", what)
-
-
 def typed(array: Array, spec: TensorSpec) -> Array:
-    """In the type of an input; refuses what no integer can hold."""
-    with np.errstate(invalid="ignore"):
+    """In the type of an input; refuses what no such integer is, and what is too large."""
+    with np.errstate(invalid="ignore", over="ignore"):
         converted = array.astype(spec.dtype)
     if spec.dtype.kind in "biu" and (converted != array).any():
         raise CompileError("--input", f"{spec.name} is {spec.dtype}, and is given other numbers")
+    if (np.isinf(converted) & np.isfinite(array)).any():
+        raise CompileError("--input", f"{spec.name} is {spec.dtype}, and is given larger numbers")
     return converted
 
 
@@ -217,11 +167,14 @@ def _check_lengths(specs: Mapping[str, TensorSpec], name: str) -> None:
         raise CompileError("--lengths", what, f"inputs: {', '.join(map(str, specs.values()))}")
 
 
-def _batches(file: Any, how: Scoring) -> Iterator[Any]:
-    try:
-        yield from file.iter_batches(batch_size=how.rows)
-    except (OSError, ValueError) as error:
-        raise CompileError(str(how.path), f"is damaged: {str(error)[:100]}") from error
+def _check_constants(specs: Mapping[str, TensorSpec], how: Scoring) -> None:
+    """Raise `CompileError` unless each is for an input, which nothing else fills."""
+    for name in how.constants:
+        if name not in specs:
+            hint = f"inputs: {', '.join(specs)}"
+            raise CompileError("--input", f"{name} is no input", hint)
+        if name == how.lengths:
+            raise CompileError("--lengths", f"{name} gets a number already, by --input")
 
 
 def _inputs_of(names: Sequence[str], model: Model | TrainableModel, how: Scoring) -> dict[str, str]:
@@ -231,6 +184,7 @@ def _inputs_of(names: Sequence[str], model: Model | TrainableModel, how: Scoring
         CompileError: an input has none, or has no batch.
     """
     _check_lengths(model.inputs, how.lengths)
+    _check_constants(model.inputs, how)
     filled = {*how.constants, how.lengths}
     specs = {name: spec for name, spec in model.inputs.items() if name not in filled}
     columns = {name: name for name in specs if name in names}
@@ -242,6 +196,9 @@ def _inputs_of(names: Sequence[str], model: Model | TrainableModel, how: Scoring
         fill = f"-i {(left or ['NAME'])[0]}=0 fills an input, --lengths names that of lengths"
         hint = f"columns: {', '.join(names)}; {fill}"
         raise CompileError(str(how.path), f"has no column for {', '.join(left)}", hint)
+    if how.column and how.column not in columns:
+        what = f"{how.column} is no input that a column could be"
+        raise CompileError("--input", what, f"inputs: {', '.join(specs)}")
     for name in columns:
         if BATCH not in specs[name].shape:
             shown = ", ".join(map(str, specs[name].shape))
@@ -251,73 +208,34 @@ def _inputs_of(names: Sequence[str], model: Model | TrainableModel, how: Scoring
 
 
 @contextmanager
-def _writer(out: Path | None) -> Generator[Callable[[Columns, Mapping[str, Any]], None]]:
+def _writer(out: Path | None, specs: Mapping[str, TensorSpec]) -> Generator[Write]:
     """Takes batches of rows, and writes them: a table as they come, arrays at the end."""
     if out is not None and out.suffix == SUFFIX:
-        with _table(out) as write:
+        with table_writer(out, specs) as write:
             yield write
         return
-    collected: Columns = {}
+    collected: Columns = {name: [] for name in specs}
 
     def keep(outputs: Columns, others: Mapping[str, Any]) -> None:
         for name, rows in outputs.items():
-            collected.setdefault(name, []).extend(rows)
+            collected[name].extend(rows)
 
     yield keep
     if out is None:
-        print_arrays(
-            {name: np.concatenate([r.ravel() for r in rows]) for name, rows in collected.items()}
-        )
+        flat = {
+            n: [row.ravel() for row in rows or [_none(specs[n])]] for n, rows in collected.items()
+        }
+        print_arrays({name: np.concatenate(rows) for name, rows in flat.items()})
         return
     for name, rows in collected.items():
         if len({row.shape for row in rows}) > 1:
             what = f"{name} has rows of different shapes"
             raise CompileError(str(out), what, f"write them as a table: -o {out.stem}{SUFFIX}")
-    arrays.write({name: np.stack(rows) for name, rows in collected.items()}, out)
+    stacked = {n: np.stack(rows) if rows else _none(specs[n]) for n, rows in collected.items()}
+    arrays.write(stacked, out)
 
 
-@contextmanager
-def _table(out: Path) -> Generator[Callable[[Columns, Mapping[str, Any]], None]]:
-    """Writes a table: columns that are no inputs, then the outputs."""
-    pyarrow: Any = import_module("pyarrow")
-    parquet: Any = import_module("pyarrow.parquet")
-    with writing(out) as file:
-        opened: list[Any] = []
-
-        def write(outputs: Columns, others: Mapping[str, Any]) -> None:
-            columns = {
-                name: pyarrow.array([row.tolist() for row in rows], _type(pyarrow, rows[0]))
-                for name, rows in outputs.items()
-            }
-            table = pyarrow.table({**others, **columns})
-            if not opened:
-                opened.append(parquet.ParquetWriter(file, table.schema))
-            opened[0].write_table(table)
-
-        yield write
-        if opened:
-            opened[0].close()
-
-
-def _type(pyarrow: Any, row: Array) -> Any:
-    """Lists in lists, as many as a row has axes."""
-    kind = pyarrow.from_numpy_dtype(row.dtype)
-    for _ in range(row.ndim):
-        kind = pyarrow.list_(kind)
-    return kind
-
-
-def _pyarrow(path: Path) -> Any:
-    try:
-        return import_module("pyarrow.parquet")
-    except ImportError as error:
-        raise CompileError(str(path), "Parquet needs pyarrow", "pip install pyarrow") from error
-
-
-def _opened(parquet: Any, path: Path) -> Any:
-    try:
-        return parquet.ParquetFile(path)
-    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        if isinstance(error, OSError) and error.strerror:
-            raise CompileError(str(path), error.strerror) from error
-        raise CompileError(str(path), f"is no table in Parquet: {str(error)[:100]}") from error
+def _none(spec: TensorSpec) -> Array:
+    """No rows, of which sizes that follow from rows are 0."""
+    rest = [size for size in spec.shape if size != BATCH]
+    return np.empty((0, *(size if isinstance(size, int) else 0 for size in rest)), spec.dtype)

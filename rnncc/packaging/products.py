@@ -47,14 +47,17 @@ def check_kinds(
     """The kinds as a set.
 
     Args:
-        kinds: a choice, or None for `by_default`.
+        kinds: a choice, or None for `by_default`; a text has commas between them.
         possible: what a target makes (`rnncc.codegen.targets`).
 
     Raises:
-        CompileError: a kind does not exist, or is not `possible`, or a file would be taken for one
-            of the system's or of Python's.
+        CompileError: there is no kind, or one does not exist, or is not `possible`, or a file would
+            be taken for one of the system's or of Python's.
     """
-    requested = set(by_default if kinds is None else kinds)
+    kinds = by_default if kinds is None else kinds.split(",") if isinstance(kinds, str) else kinds
+    requested = set(kinds)
+    if not requested:
+        raise CompileError("--products", "names none", ", ".join(KINDS))
     if unknown := sorted(requested - KINDS.keys()):
         raise CompileError("", f"no product is named {', '.join(unknown)}", ", ".join(KINDS))
     if others := sorted(requested - set(possible)):
@@ -75,6 +78,12 @@ def check_kinds(
 def prepare(kinds: Iterable[str]) -> None:
     """Import and read what writing these kinds takes."""
     texts.prepare(kinds)
+
+
+def check_wheel(version: str | None, kinds: Iterable[str]) -> None:
+    """Raise `CompileError` for the version of a wheel that is not written."""
+    if version is not None and "wheel" not in kinds:
+        raise CompileError("--wheel-version", "goes with --products wheel")
 
 
 def write_products(

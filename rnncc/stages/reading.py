@@ -33,6 +33,8 @@ def read(compilation: Compilation) -> None:
 def import_source(net: Any, init: Any, options: Options) -> Program:
     """Read a net as a program, checked: a Program, an exported one of PyTorch, an ONNX model, else
     a Caffe2 net."""
+    if options.functions and not is_onnx(net):
+        raise CompileError("functions", "are operators of ONNX models, and the net is none")
     if isinstance(net, Program):
         return _take(net, init, options)
     if is_exported(net):

@@ -59,9 +59,10 @@ def gpu_of(device: torch.device) -> Gpu | None:
 def check_tensor(x: torch.Tensor) -> None:
     """Refuse what compiled code cannot read."""
     known = x.device.type == "cpu" or (x.device.type == "cuda" and torch.version.hip is None)
-    if not known or x.layout != torch.strided:
+    layout = "nested" if x.is_nested else x.layout
+    if not known or layout != torch.strided:
         kinds = "the CPU and NVIDIA GPUs"
-        raise CompileError("", f"a tensor on {x.device} ({x.layout}): only dense ones on {kinds}")
+        raise CompileError("", f"a tensor on {x.device} ({layout}): only dense ones on {kinds}")
 
 
 def single_device(tensors: Iterable[torch.Tensor]) -> torch.device | None:

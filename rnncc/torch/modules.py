@@ -16,7 +16,7 @@ from rnncc.frontends.torch.exported import import_exported
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.compiled_module import CompiledModule, Example
 from rnncc.torch.exports import exported
-from rnncc.torch.nets import check_precision
+from rnncc.torch.nets import check_flag, check_precision
 from rnncc.torch.parameters import join_parameters
 from rnncc.torch.scripted import unscripted
 from rnncc.torch.trees import make_known
@@ -53,6 +53,10 @@ def compile(
     Raises:
         CompileError: the module cannot be exported, or does what is not supported.
     """
+    if not isinstance(module, torch.nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
+        what = f"{type(module).__name__} {module!r:.40} is no module of PyTorch"
+        raise CompileError("", what, "rnncc.torch.scan and torch.compile take functions")
+    check_flag(frozen, "frozen")
     if train and frozen:
         raise CompileError("", "a frozen module has no gradients", "train=False")
     check_precision(precision, frozen)

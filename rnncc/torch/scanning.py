@@ -19,7 +19,7 @@ from rnncc.torch.captured import Counts
 from rnncc.torch.devices import PLAIN_TENSORS, check_tensor
 from rnncc.torch.exporting import exported_scan
 from rnncc.torch.first_steps import first_steps_apart
-from rnncc.torch.nets import check_precision
+from rnncc.torch.nets import check_flag, check_precision
 from rnncc.torch.stand_ins import row_types
 from rnncc.torch.tracing import code_of
 from rnncc.torch.trees import leaves, make_known
@@ -59,6 +59,7 @@ def scan(
     sequences, states = _leaves(xs, "xs"), _leaves(state, "the state", optional=True)
     device_of(sequences, states)
     check_precision(precision)
+    check_flag(reverse, "reverse")
     if any(map(_is_fake, (*sequences, *states))):
         if precision != "fp32":
             what = "an exported module has one precision, which is not scan's to choose"

@@ -88,9 +88,12 @@ class Size:
 def as_size(value: object, name: str) -> int:
     """An integer that a caller gave, of NumPy's too; raises `ArrayError` for anything else."""
     try:
-        return index(value)  # type: ignore[arg-type]  # that is what is asked
+        number = index(value)  # type: ignore[arg-type]  # that is what is asked
     except TypeError:
         raise ArrayError(f"{name} is {str(value)[:40]!r}, expected an integer") from None
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ArrayError(f"{name} is no number of 64 bits")
+    return number
 
 
 def parse_largest(text: str) -> list[Size]:

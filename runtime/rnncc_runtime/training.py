@@ -139,7 +139,7 @@ class TrainableModel(Compiled):
         self.parameters: dict[str, Array] = self._initial()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (*super().__reduce__(), self.parameters)
+        return (*super().__reduce__(), dict(zip(self._trained, self._held(), strict=True)))
 
     def __setstate__(self, parameters: Mapping[str, Array]) -> None:
         for name, array in parameters.items():

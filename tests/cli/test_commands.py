@@ -228,6 +228,10 @@ def test_demo_compares_equals() -> None:
         (["compile"], "Missing argument 'NET' (see rnncc compile --help)"),
         (["compile", "none.pb"], "none.pb: No such file or directory"),
         (["compile", NET, "--bogus"], "No such option '--bogus'"),
+        (["inspect", NET, "--cpu", "bogus"], "No such option '--cpu'"),  # it did nothing
+        (["draw", NET, "--precision", "bogus"], "No such option '--precision'"),
+        (["draw", NET, *INIT, "-o", "x.png"], "x.png: is no file for a picture: .svg, .html"),
+        (["inspect", NET, "--shape", "x=T,N,4", "--shape", "x=T,N,5"], "x has a shape already"),
         (["frobnicate"], "No such command 'frobnicate'"),
         ([__file__], "is a file, and a command comes before it"),
         (["compile", NET, "--products", "so,exe"], "no product is named exe"),

@@ -218,6 +218,16 @@ def test_rename_one_version(small: str, tmp_path: Path) -> None:
     assert diff(made, load(small)) == []
 
 
+def test_both_nets_or_none_are_written(tmp_path: Path, capsys: Capture) -> None:
+    """The net was in place, with the old net of parameters beside it."""
+    net, init = tmp_path / "net.pbtxt", tmp_path / "none/init.pb"
+    net.write_bytes(Path(NET).read_bytes())
+    words = ["rename", str(net), "i2h_w", "w", "--init", INIT, "-o", str(net)]
+    assert main(["netdef", *words, "--init-out", str(init)]) == 2
+    assert "none/init.pb: No such file" in capsys.readouterr().err
+    assert net.read_bytes() == Path(NET).read_bytes()
+
+
 def test_split_of_one_net(small: str, tmp_path: Path) -> None:
     folder = tmp_path / "nets"
     assert main(["netdef", "split", small, "-o", str(folder)]) == 0
@@ -346,6 +356,18 @@ GRADIENT = str(GOLDEN / "caffe2/lstm/train.pb")
         ),
         (["rename", NET, "i2h", "a", "--init", INIT], "--init: goes with --init-out"),
         (["rename", GRADIENT, "rnn/i2h", "a"], "the gradient knows"),
+        (["prune", NET, "--init-out", "x.pb"], "--init-out: goes with --init"),
+        (
+            ["prune", NET, "--init", INIT, "-o", "x.pb", "--init-out", "./x.pb"],
+            "--init-out: is where the net itself goes",
+        ),
+        (
+            ["prune", NET, "--init", INIT, "--init-out", "-"],
+            "--init-out: is where the net itself goes",
+        ),
+        (["ssa", NET, "--json", "--rewrite"], "--json: goes without --rewrite"),
+        (["draw", NET, "-o", "x.png"], "x.png: is no file for a picture: .svg"),
+        (["split", NET, "--seed", "-5"], "-5 is not in the range x>=0"),
         (["prune", NET, "--init", ARRAYS], "lstm.npz: is no net but arrays of NumPy"),
         (["split", NET, "--init", NET], "is no fill operator"),
         (["split", NET, "--outputs", "nothing"], 'the output "nothing" is no input'),

@@ -72,7 +72,7 @@ def test_rows_that_do_not_fit_are_refused(model: Model) -> None:
 def test_numbers_beside_a_table() -> None:
     how = scoring_of(["t.parquet", "h0=0", "c0=1.5"], 4, 2)
     assert how is not None and how.constants == {"h0": 0.0, "c0": 1.5}
-    assert scoring_of(["x=a.npy"], 4, 2) is None
+    assert scoring_of(["x=a.npy"], None, 2) is None
     with pytest.raises(CompileError, match="beside a table an input is a number"):
         scoring_of(["t.parquet", "h0=h.npy"], 4, 2)
 
@@ -107,8 +107,9 @@ def test_parquet(model: Model, tmp_path: Path, capsys: Capture) -> None:
     assert "has no column for seq_lengths" in capsys.readouterr().err
     assert main(["run", *NET, "-i", str(source), "--lengths", "x"]) == 2
     assert "--lengths: x is no input of integers [N]" in capsys.readouterr().err
-    assert main(["run", *NET, "-i", str(ROOT / "examples/lstm.npz"), "--lengths", "x"]) == 2
-    assert "--lengths: goes with a table" in capsys.readouterr().err
+    for option in (["--lengths", "x"], ["--batch", "7"]):
+        assert main(["run", *NET, "-i", str(ROOT / "examples/lstm.npz"), *option]) == 2
+        assert f"{option[0]}: goes with a table" in capsys.readouterr().err
     source.write_text("none")
     assert main(words) == 2
     assert "is no table in Parquet" in capsys.readouterr().err
@@ -130,6 +131,49 @@ def test_columns_that_do_not_fit(model: Model, tmp_path: Path, capsys: Capture) 
         assert told in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["-i", "zz=0"], "--input: zz is no input (inputs: x, seq_lengths, h0, c0)"),
+        (["-i", "h0=1"], "--input: 'h0=1': h0 has a number already"),
+        (["-i", "seq_lengths=2"], "--lengths: seq_lengths gets a number already"),
+        (["-i", "zz={table}"], "--input: zz is no input that a column could be (inputs: x)"),
+        (["-i", "{table}", "-o", "{out}"], "column hidden_last has the name of an output"),
+        (["-i", "{table}", "--max-input", "9999"], "2 rows (--batch): holds more than 9999 bytes"),
+    ],
+)
+def test_what_a_table_would_leave_unread(
+    words: list[str], told: str, model: Model, tmp_path: Path, capsys: Capture
+) -> None:
+    """Each was ignored in silence."""
+    pyarrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    table, out = tmp_path / "t.parquet", tmp_path / "y.parquet"
+    rows = [row.tolist() for row in sequences([20, 30])]
+    parquet.write_table(pyarrow.table({"hidden_last": [1, 2], "x": rows}), table)
+    words = [word.format(table=table, out=out) for word in words]
+    if not any(str(table) in word for word in words):
+        words = ["-i", str(table), *words]
+    others = ["-i", "h0=0", "-i", "c0=0", "--lengths", "seq_lengths"]
+    assert main(["run", *NET, *others, *words]) == 2
+    assert told in capsys.readouterr().err and not out.exists()
+
+
+def test_a_table_without_rows(model: Model, tmp_path: Path) -> None:
+    """The outputs are a table, or arrays, without rows; the file was empty."""
+    pyarrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    source, table, arrays = (tmp_path / name for name in ("t.parquet", "y.parquet", "y.npz"))
+    rows = [row.tolist() for row in sequences([2])]
+    parquet.write_table(pyarrow.table({"id": [1], "x": rows}).slice(0, 0), source)
+    words = ["run", *NET, "-i", str(source), "-i", "h0=0", "-i", "c0=0", "--lengths", "seq_lengths"]
+    assert main([*words, "-o", str(table)]) == 0
+    written = parquet.read_table(table)
+    assert written.num_rows == 0 and written.column_names[:2] == ["id", "probabilities"]
+    assert main([*words, "-o", str(arrays)]) == 0
+    assert np.load(arrays)["probabilities"].shape == (0, 0, 64)
+
+
 def test_text_with_commas(model: Model, tmp_path: Path) -> None:
     (row,) = sequences([4])
     lines = [",".join(map(repr, step)) for step in row.astype(float).tolist()]
@@ -147,6 +191,7 @@ def test_numbers(model: Model, tmp_path: Path) -> None:
     found = fitted(given, model)
     assert np.array_equal(found["seq_lengths"], np.full(3, 5, np.int32))
     assert found["h0"].shape == (1, 3, 128) and (found["h0"] == 0.5).all()
+    (tmp_path / "half.csv").write_text("2.5")
     (tmp_path / "x.csv").write_text("\n".join([",".join(["1"] * 64)] * 5))
     assert fitted(read_arrays([f"x={tmp_path}/x.csv", "c0=0"]), model)["c0"].shape == (1, 1, 128)
     for texts, told in (
@@ -160,6 +205,12 @@ def test_numbers(model: Model, tmp_path: Path) -> None:
             "seq_lengths is int32, and is given other numbers",
         ),
         ([f"x={tmp_path}/x.csv", "c0=zero"], "zero: No such file"),
+        ([f"x={tmp_path}/x.csv", "c0=1e300"], "c0 is float32, and is given larger numbers"),
+        (
+            [f"x={tmp_path}/x.csv", f"seq_lengths={tmp_path}/half.csv"],
+            "seq_lengths is int32, and is given other numbers",
+        ),
+        (["x="], "--input: 'x=' names no file"),
     ):
         with pytest.raises(CompileError, match=told):
             fitted(read_arrays(texts), model)

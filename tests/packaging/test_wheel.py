@@ -93,6 +93,10 @@ def test_platform(library: bytes, triple: str, tag: str) -> None:
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(rnncc.CompileError, match="'one' is no version"):
         rnncc.build(*NET, out=tmp_path, products=["wheel"], wheel_version="one")
+    with pytest.raises(rnncc.CompileError, match="--wheel-version: goes with --products wheel"):
+        rnncc.build(*NET, out=tmp_path, products="so,h", wheel_version="1.2")
+    with pytest.raises(rnncc.CompileError, match="--products: names none"):
+        rnncc.build(*NET, out=tmp_path, products=[])
     with pytest.raises(rnncc.CompileError, match="would hide Python's own module json"):
         rnncc.build(*NET, out=tmp_path, name="json", products=["wheel"])
     with pytest.raises(rnncc.CompileError, match="does not make the product wheel"):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import rnncc_runtime
-from rnncc_runtime import LoadError, Model, TrainableModel
+from rnncc_runtime import ArrayError, LoadError, Model, TrainableModel
 
 import rnncc
 from rnncc.codegen.targets import resolve
@@ -67,6 +67,10 @@ def test_models_for_training(tmp_path: Path, in_memory: bool, copier: Any) -> No
     for array in other.parameters.values():
         array[...] = 0
     assert_same_bits(model.forward(draw())[0], before, "the model")
+    name = next(iter(model.parameters))
+    model.parameters[name] = np.zeros(1)
+    with pytest.raises(ArrayError, match=f"parameter {name} is float64"):
+        copier(model)  # the copy had its number in all elements
 
 
 @pytest.mark.parametrize("copier", COPIERS)

@@ -236,6 +236,8 @@ def test_what_a_beginning_refuses(lstm: Model) -> None:
         lstm.stream(inputs={"x": np.zeros((1, 2, 5), np.float32)})
     with pytest.raises(ArrayError, match=r"batch is '1\.5', expected an integer"):
         lstm.stream(batch=1.5)  # type: ignore[arg-type]
+    with pytest.raises(ArrayError, match="batch is no number of 64 bits"):
+        lstm.stream(batch=2**70)
     with pytest.raises(ArrayError, match="N is 3 in h0_0 but 2 in the stream"):
         lstm.stream(batch=2, inputs={"h0_0": np.zeros((1, 3, 6), np.float32)})
     with pytest.raises(ArrayError, match="h0_0 is float64, expected float32"):

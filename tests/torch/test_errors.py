@@ -286,3 +286,22 @@ def test_ways_to_the_last_valid_step(way: str) -> None:
 def test_a_tensor_with_two_rows_is_no_pair() -> None:
     with pytest.raises(CompileError, match="a cell returns a pair"):
         rt.scan(lambda x, h: torch.tanh(x + h), X, H)
+
+
+def test_arguments_of_the_wrong_kind() -> None:
+    """Texts counted as true, or an error of Python's told of an attribute."""
+
+    def cell(x: Any, h: Any) -> Any:
+        return h, h
+
+    module = torch.nn.Linear(4, 4)
+    nested = torch.nested.nested_tensor([X[0], X[1]])
+    for call, told in (
+        (lambda: rt.scan(cell, X, H, reverse="no"), "reverse 'no' is not true or false"),
+        (lambda: rt.scan(cell, nested, H), "a tensor on cpu (nested): only dense ones"),
+        (lambda: rt.compile(module, (H,), frozen="no"), "frozen 'no' is not true or false"),
+        (lambda: rt.compile(cell, (H, H)), "is no module of PyTorch"),
+    ):
+        with pytest.raises(CompileError) as caught:
+            call()
+        assert told in str(caught.value)

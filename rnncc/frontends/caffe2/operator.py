@@ -34,7 +34,7 @@ ANY = 1 << 30
 def hint_of(name: str) -> str:
     """What a blob's values are called in the IR."""
     hint = _UNPRINTABLE.sub("_", name[:64])
-    return hint if hint[0].isalpha() else f"_{hint}"
+    return hint if hint[0].isalpha() else f"v{hint}"  # xDSL drops a number at the end
 
 
 @dataclass(eq=False)

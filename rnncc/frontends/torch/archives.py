@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.errors import CompileError
 from rnncc.formats import kind_of
+from rnncc.frontends.torch.archive_checks import checked_archive
 from rnncc.sources import head, limit, read_bytes, too_large
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def load_exported(source: Any, where: str) -> ExportedProgram:
     from rnncc.frontends.torch.graphs import graphs_of
     from rnncc.frontends.torch.scalar_op import ELEMENTWISE
 
+    data = checked_archive(data, where)
     with _without_code(), _logged_errors() as logged:
         try:
             exported = torch.export.load(io.BytesIO(data))

@@ -220,7 +220,8 @@ def _import(
     lowered = lower_graph(module, b, inputs, sizes, Random(b))
     outputs, results = _outputs(signature.output_specs, lowered, held)
     leaving = given_out(b, outputs)
-    program = b.finish(leaving, {target: _array(exported, target) for target in fixed}, name)
+    arrays = {t: _array(exported, t, tensors[key]) for key, t in held.items() if t in fixed}
+    program = b.finish(leaving, arrays, name)
     kept = [target for target in held.values() if target not in fixed]
     known = sources_of_outputs(program)
     sources = [known[f"new_{target}"] for target in changed]
@@ -246,9 +247,13 @@ def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
     return known[target]
 
 
-def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
-    """Its values now."""
-    tensor = as_computed(held_tensor(exported, target).detach().cpu())
+def _array(exported: ExportedProgram, target: str, expected: torch.Tensor) -> np.ndarray[Any, Any]:
+    """Its values now; a file may hold a tensor of another kind than the graph reads."""
+    held = held_tensor(exported, target)
+    if held.dtype != expected.dtype or held.shape != expected.shape:
+        kinds = (f"{type_name(x.dtype)} {list(x.shape)}" for x in (held, expected))
+        raise CompileError(target, "is {}, and the graph reads {}".format(*kinds))
+    tensor = as_computed(held.detach().cpu())
     real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     return real.numpy().copy()
 

@@ -114,15 +114,25 @@ def _inputs(exported: ExportedProgram) -> dict[_Path, Any]:
     signature = exported.module_call_graph[0].signature
     if signature is None or signature.in_spec.num_leaves != len(fakes):
         return by_path
-    args, kwargs = tree_unflatten(range(len(fakes)), signature.in_spec)
-    arguments = [*args, *kwargs.values()]
+    try:
+        for path, number in _paths(signature, len(fakes)):
+            by_path.setdefault(path, fakes[number])
+    except (AttributeError, TypeError, ValueError) as error:
+        raise CompileError("", "what it is called with is damaged") from error
+    return by_path
+
+
+def _paths(signature: Any, count: int) -> Iterator[tuple[_Path, int]]:
+    """Each path of what the user gives, and its number."""
+    args, kwargs = tree_unflatten(range(count), signature.in_spec)
+    arguments, several = [*args, *kwargs.values()], list[tuple[_Path, int]]()
     for name, argument in zip(signature.forward_arg_names or (), arguments, strict=False):
         for path, number in tree_flatten_with_path(argument)[0]:
             inner = tuple(map(_key, path))
-            by_path[name, *inner] = fakes[number]
-            if several := _ONE_OF_SEVERAL.fullmatch(name):
-                by_path.setdefault((several[1], int(several[2]), *inner), fakes[number])
-    return by_path
+            yield (name, *inner), number
+            if parts := _ONE_OF_SEVERAL.fullmatch(name):
+                several.append(((parts[1], int(parts[2]), *inner), number))
+    yield from several
 
 
 def _key(part: Any) -> Any:

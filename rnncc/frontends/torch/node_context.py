@@ -95,6 +95,8 @@ class NodeContext:
     def value(self, x: Operand, dtype: str | None = None) -> Value:
         """An operand of an element type; a number or a size becomes a tensor of rank 0."""
         kind = self.dtype if dtype is None else dtype
+        if isinstance(x, str):  # a damaged file's: PyTorch calls no operator so
+            self.refuse(f"operand is a text: {x[:40]!r}")
         if isinstance(x, Dim) and not x.is_static:
             x = self.b.size(x)
         if isinstance(x, int) and kind == "i64" and int(float(x)) != x:
@@ -146,7 +148,7 @@ def is_of_users(path: str) -> bool:
 
 def location(node: Node) -> Location:
     """The user's line, where PyTorch knows it, and the operator."""
-    lines = LINE.findall(node.meta.get("stack_trace") or "")
+    lines = LINE.findall(str(node.meta.get("stack_trace") or ""))
     lines = [line for line in lines if is_of_users(line[0])]
     target = node.target if isinstance(node.target, str) else str(node.target)
     if target.startswith("<"):  # a function, shown with its address

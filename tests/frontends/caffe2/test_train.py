@@ -7,9 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import rnncc
 from rnncc.commands.inspection import inspect
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
+from rnncc.netdef import NetDef
 from rnncc.options import Options
 from tests.frontends.caffe2.train import TRAIN, train_inputs, train_outputs
 
@@ -36,3 +38,11 @@ def test_inspect_shows_each_operator_with_its_shapes(case: Path) -> None:
         assert any("Gradient" in inner["type"] for inner in op["operators"])
     roles = {blob["name"]: blob["role"] for blob in report["blobs"]}
     assert all(roles[name] == "output" for name in roles if name == "x_grad")
+
+
+@pytest.mark.parametrize("name", ["1", "01", "_1", "1_2"])
+def test_blobs_called_by_numbers(name: str) -> None:
+    """xDSL drops a number at the end of a value's name; nothing was left of it to copy."""
+    net = NetDef(name="n", external_input=[name], external_output=["y"])
+    net.op.add(type="Tanh", input=[name], output=["y"])
+    assert rnncc.compile(net, train=True, shapes={name: ("N", 3)}).inputs.keys() == {name}
