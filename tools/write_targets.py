@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rnncc.codegen import targets
-from rnncc.driver.remote.runners import BOARDS, EMULATED
+from rnncc.driver.remote.boards import BOARDS
+from rnncc.driver.remote.runners import EMULATED
 from rnncc.packaging.linkers import HINTS
 from rnncc.platforms import PLATFORMS, SYSTEMS, Platform, architecture_of
 from tools.wrapping import wrap
@@ -47,8 +48,8 @@ whose order is unspecified, such as those of softmax, of norms and over whole ax
 number of lanes. `wasm32-relaxed` leaves it to the engine whether a product is rounded before it is
 added: if the CPU fuses the two, its floats have the bits of x86-64 with FMA, otherwise those of
 `wasm32`, so they may differ between machines; nothing else is relaxed. `armv7` flushes numbers
-below 2^-126 to zero, as NEON does, and so does `cortex-m55`. `c99` sums from the first term to the last, and so
-rounds differently.
+below 2^-126 to zero, as NEON does, and so does `cortex-m55`. `c99` sums from the first term to the
+last, and so rounds differently.
 
 ## What a library needs of others
 

@@ -16,7 +16,8 @@ from rnncc.codegen import targets
 from rnncc.codegen.llvm.objects import initialize
 from rnncc.driver.compiling import compile_object
 from rnncc.driver.remote import runners
-from rnncc.driver.remote.runners import BOARDS, Missing, RemoteProgram, Runner, find_runner
+from rnncc.driver.remote.boards import BOARDS
+from rnncc.driver.remote.runners import Missing, RemoteProgram, Runner, find_runner
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
 from rnncc.options import Options
