@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from rnncc.ir.attributes import dim_attr, get_dim
-from rnncc.ir.dims import Dim, used_symbols
+from rnncc.ir.dims import Dim, product, used_symbols
 from rnncc.ir.program import Counts
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.largest import Largest
 from rnncc.kern.moves import Pack
 from rnncc.kern.program import KernelProgram, Port
+from rnncc.kern.size_limits import power_bounds
 from rnncc.kern.streaming import Streaming
 from rnncc.kern.training import Initial, Training
 from rnncc.sizes import TIME
@@ -134,17 +135,30 @@ class Library:
     @property
     def whole_bounds(self) -> tuple[Dim, ...]:
         """What must not be negative in a call for a whole sequence."""
-        return (*self.bounds, *self._most_steps)
+        return (*self.bounds, *self._most_steps, *self._limits)
 
     @property
     def untimed_bounds(self) -> tuple[Dim, ...]:
         """The bounds that hold without regard to time, as of a state."""
-        return tuple(formula for formula in self.bounds if TIME not in formula.symbols)
+        bounds = (*self.bounds, *self._limits)
+        return tuple(formula for formula in bounds if TIME not in formula.symbols)
 
     @property
     def piece_bounds(self) -> tuple[Dim, ...]:
         """Those of a call for a piece of a sequence."""
-        return (*self.untimed_bounds, *self._most_steps)
+        timed = (formula for formula in self._limits if TIME in formula.symbols)
+        return (*self.untimed_bounds, *self._most_steps, *timed)
+
+    @property
+    def _limits(self) -> tuple[Dim, ...]:
+        """Those that keep bytes and numbers of elements within 64 bits."""
+        formulas = [product(port.dims) for ports in self.ports for port in ports]
+        formulas += self.workspace.formulas
+        if self.training is not None:
+            formulas.append(self.training.tape)
+        if self.streaming is not None:
+            formulas.append(self.streaming.bytes)
+        return power_bounds(formulas)
 
     @property
     def _most_steps(self) -> tuple[Dim, ...]:

@@ -11,12 +11,10 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.values import I64, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.largest import Largest
+from rnncc.kern.size_limits import LARGEST_PRODUCT, LARGEST_SIZE
 from rnncc.planning.threading_cost import START, ThreadingCost
 from rnncc.platforms import pointer_bytes, system_of
 
-LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
-"""Bounds on each symbol and on the product of all: formulas of sizes then fit in 64 bits. Where the
-machine computes with 32, the first is one on the product too, as numbers of elements fit there."""
 UPPER = 20
 """Bits of a product below its upper part."""
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from rnncc.codegen.reference.expressions import C_TYPES, ENDINGS, LETTERS, mentions
 from rnncc.ir.ops.casts import OF_ONE_WIDTH
 from rnncc.ir.ops.random import BITS, MULTIPLIER, ROUNDS, WEYL
+from rnncc.kern.size_limits import LARGEST_PRODUCT, LARGEST_SIZE
 
-LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
 SPREAD = 0x9E3779B97F4A7C15
 """An odd number near 2^64 over the golden ratio, as in the CPU's tape_seal.py."""
 
