@@ -75,7 +75,7 @@ def test_machines_without_dot_products() -> None:
     ("options", "message"),
     [
         ({"precision": "int4"}, "precision 'int4' is not one of fp32, bf16, int8"),
-        ({"precision": 8}, "precision 8 is not one of"),
+        ({"precision": 8}, "precision 8 is not a text"),
         ({"precision": "bf16", "train": True}, "training in bf16 is for NVIDIA GPUs"),
         ({"precision": "int8", "train": True, "device": "cuda"}, "precision int8 is for inference"),
         ({"precision": "int8", "train": True}, "train without it, then compile the trained net"),

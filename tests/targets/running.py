@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ from tests.golden import Arrays, arrays_of, random_inputs, sizes_of
 
 ALWAYS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "wasm32", "c99")
 """Targets whose code runs without an emulator, or by what installs from the package index."""
+EVERYWHERE = bool(os.environ.get("RNNCC_TARGETS"))
+"""Whether all nets are run on all targets (`make targets`)."""
+NAMES = [name for name, row in PLATFORMS.items() if row.system in ("linux", "wasm")]
+NAMES += ["windows-x64", "riscv32", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "c99"]
 LEVELS = {"x86-64-v2": "sse4.2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
 SIZES = {"T": 5, "N": 3, "S": 4}
 

@@ -9,8 +9,13 @@ from rnncc_runtime import Model
 from rnncc.ir import interpreter
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
-from tests.targets.running import ALWAYS, compiled_for, skip_without_hardware
-from tests.targets.test_runs import EVERYWHERE, NAMES
+from tests.targets.running import (
+    ALWAYS,
+    EVERYWHERE,
+    NAMES,
+    compiled_for,
+    skip_without_hardware,
+)
 
 EDGES = np.array([0, -0.0, 0.5, -1.5, 2.5, 89, 3e9, np.inf, -np.inf, np.nan], np.float32)
 FUNCTIONS = ("exp", "log", "tanh", "sigmoid", "erf", "sin", "sqrt", "relu", "abs", "neg")

@@ -6,7 +6,6 @@ there anyway; `make targets` runs all.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,8 @@ from rnncc.platforms import PLATFORMS
 from tests.golden import CASES, KINDS, arrays_of
 from tests.targets.running import (
     ALWAYS,
+    EVERYWHERE,
+    NAMES,
     alike,
     close,
     compiled_for,
@@ -34,10 +35,6 @@ from tests.targets.running import (
 )
 
 pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
-EVERYWHERE = bool(os.environ.get("RNNCC_TARGETS"))
-"""Whether all nets are run on all targets (`make targets`)."""
-NAMES = [name for name, row in PLATFORMS.items() if row.system in ("linux", "wasm")]
-NAMES += ["windows-x64", "riscv32", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "c99"]
 OTHER = {"x86-64-v2": "x86-64-v3", "x86-64-v3": "x86-64-v2", "x86-64-v4": "x86-64-v2"}
 """What is compared with what, where that is another code for the same machine."""
 TWIN = "android-arm64"

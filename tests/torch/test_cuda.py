@@ -334,6 +334,7 @@ def _can_fail(module: Any, *example: Any) -> bool:
     return faults.can_fail(program)
 
 
+@pytest.mark.usefixtures("read_anew")
 def test_an_error_of_an_earlier_call(gpu: EmulatedGpu) -> None:
     """Of nets that are not waited for: blocks that waited in vain for each other."""
     cell = make_cell(MinimalGated)

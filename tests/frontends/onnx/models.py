@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, settings
 from onnx import TensorProto, helper, numpy_helper
 
 from rnncc.frontends.onnx.importer import import_model
+from rnncc.frontends.onnx.unread import CONTRIBUTED
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from tests.draw import examples
@@ -80,6 +81,26 @@ def model(
     made = graph(nodes, inputs, outputs, constants)
     imports = [helper.make_opsetid(*each) for each in ({"": opset} | {**(domains or {})}).items()]
     return helper.make_model(made, opset_imports=imports, ir_version=8, **more)
+
+
+def of_one(
+    kind: str,
+    inputs: Mapping[str, Any],
+    outputs: str = "y",
+    domain: str = CONTRIBUTED,
+    **attributes: Any,
+) -> tuple[Any, Arrays]:
+    """A model of one node whose inputs, of which None is missing, are the model's."""
+    arrays = {n: a for n, a in inputs.items() if a is not None}
+    names = " ".join(n if n in arrays else "_" for n in inputs)
+    kinds = {np.dtype(f"{kind[0]}{int(kind[1:]) // 8}"): kind for kind in ("f32", "i32", "i64")}
+    made = model(
+        [node(kind, names, outputs, domain=domain, **attributes)],
+        [info(n, list(a.shape), kinds[a.dtype]) for n, a in arrays.items()],
+        [info(n, None, "i32" if n == "count" else "f32") for n in outputs.split() if n != "_"],
+    )
+    made.opset_import.append(helper.make_opsetid(CONTRIBUTED, 1))
+    return made, arrays
 
 
 def interpreted(source: Any, inputs: Mapping[str, Any], **options: Any) -> Arrays:

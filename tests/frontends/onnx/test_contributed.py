@@ -9,7 +9,15 @@ import pytest
 from onnx import helper, numpy_helper
 
 from rnncc.errors import CompileError
-from tests.frontends.onnx.models import Arrays, by_onnxruntime, info, interpreted, model, node
+from tests.frontends.onnx.models import (
+    Arrays,
+    by_onnxruntime,
+    info,
+    interpreted,
+    model,
+    node,
+    of_one,
+)
 
 DOMAIN = "com.microsoft"
 N, S, D = 2, 5, 8
@@ -17,22 +25,6 @@ N, S, D = 2, 5, 8
 
 def random(*shape: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
-
-
-def of_one(
-    kind: str, inputs: dict[str, Any], outputs: str = "y", domain: str = DOMAIN, **attributes: Any
-) -> tuple[Any, Arrays]:
-    """A model of one node whose inputs, of which None is missing, are the model's."""
-    arrays = {n: a for n, a in inputs.items() if a is not None}
-    names = " ".join(n if n in arrays else "_" for n in inputs)
-    kinds = {np.dtype(f"{kind[0]}{int(kind[1:]) // 8}"): kind for kind in ("f32", "i32", "i64")}
-    made = model(
-        [node(kind, names, outputs, domain=domain, **attributes)],
-        [info(n, list(a.shape), kinds[a.dtype]) for n, a in arrays.items()],
-        [info(n, None, "i32" if n == "count" else "f32") for n in outputs.split() if n != "_"],
-    )
-    made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
-    return made, arrays
 
 
 def constants_of(kind: str, inputs: Arrays, constants: dict[str, Any]) -> tuple[Any, Arrays]:
@@ -222,11 +214,17 @@ def test_operator(name: str) -> None:
     ("case", "why"),
     [
         (of_one("BiasGelu", {"x": X}), "1 inputs, expected 2"),
-        (of_one("QLinearConcat", {"s": ROW, "z": ROW}, axis=0), "2 inputs, expected at least 3"),
+        (
+            of_one("QLinearConcat", {"s": ROW, "z": ROW}, axis=0),
+            "2 inputs, expected at least 3",
+        ),
         (of_one("QuickGelu", {"x": X}, beta=1.0), "unknown attribute 'beta'"),
         (of_one("FusedConv", {"x": IMAGE, "w": TAPS}, activation="Sine"), "activation 'Sine'"),
         (of_one("Attention", ATTENTION, num_heads=3), "8 units for 3 heads"),
-        (of_one("Attention", {**ATTENTION, "m": IDS[:, :2]}, num_heads=2), "mask of shape 2 x 2"),
+        (
+            of_one("Attention", {**ATTENTION, "m": IDS[:, :2]}, num_heads=2),
+            "mask of shape 2 x 2",
+        ),
         (
             of_one("LayerNormalization", {"x": X, "g": ROW}, stash_type=11),
             "another type than float32",

@@ -11,8 +11,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.onnx.signature import MANY, stated_signature
 from rnncc.frontends.onnx.table import OPERATORS
 from rnncc.frontends.onnx.unread import CONTRIBUTED
-from tests.frontends.onnx.models import imported
-from tests.frontends.onnx.test_contributed import of_one
+from tests.frontends.onnx.models import imported, of_one
 
 ROW = np.zeros(8, np.float32)
 OWN_COPIES = {"LayerNormalization", "SimplifiedLayerNormalization"}
