@@ -221,12 +221,11 @@ def test_a_budget(case: Path) -> None:
         **options_of(case),
         "max_iterations": 2000,
         "train": True,
-        "plan_for": (1, 1),
     }
     net = (case / "net.pb", case / "init.pb")
     free = rnncc.compile(*net, **options)
     _, tape = free.forward(inputs_of(case))
-    tight = rnncc.compile(*net, memory_budget=tape.nbytes // 2, **options)
+    tight = rnncc.compile(*net, memory_budget=tape.nbytes // 2, plan_for=(1, 1), **options)
     assert "checkpoints every" in tight.metadata["checkpoints"]
     _, less = tight.forward(inputs_of(case))
     assert less.nbytes < tape.nbytes / 4

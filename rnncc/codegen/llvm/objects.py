@@ -169,6 +169,8 @@ def _link(module: Any, text: str, machine: Any) -> None:
     other.data_layout = module.data_layout
     # What users wrote comes as loops over lanes, for LLVM to vectorise (`user_functions.py`).
     tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+    if architecture_of(module.triple).startswith("thumb"):  # whose vectors it would compare wrongly
+        tuning.loop_vectorization = tuning.slp_vectorization = False  # (`helium.py`)
     builder = llvm.create_pass_builder(machine, tuning)
     builder.getModulePassManager().run(other, builder)
     names = [function.name for function in other.functions if not function.is_declaration]
