@@ -22,6 +22,12 @@ PLACES = {
     "before": np.array(-2),
     "far": np.array(7),
 }
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+TURNS = {"two": np.array(2), "three": np.array(3), "many": np.array(100)}
+CONSTANTS = {**PLACES, **TURNS, "ones": np.array([1, 1]), "limit": np.float32(1)}
+GROWS = [node("Add", "x v", "v2"), node("Identity", "go", "go2")]
+APPENDS = [node("SequenceInsert", "s v2", "s2")]
+COUNTS = [node("SequenceLength", "s", "k"), node("Cast", "k", "q", to=1)]
 
 
 def assert_same(got: Any, want: Any) -> None:
@@ -39,9 +45,6 @@ def check(made: Any, inputs: dict[str, Any]) -> None:
     want = list(by_onnxruntime(made, inputs).values())
     for backend in (onnx_backend.Interpreter, onnx_backend.Backend):
         assert_same(list(backend.prepare(made).run(inputs)), want)
-
-
-GROWS = [node("Add", "x v", "v2"), node("Identity", "go", "go2")]
 
 
 def iteration(nodes: list[Any], lists: str, states: str = "v") -> Any:

@@ -11,7 +11,17 @@ from onnx import TensorProto
 import rnncc
 from rnncc import onnx_backend
 from rnncc.errors import CompileError
-from tests.frontends.onnx.list_models import PLACES, assert_same, check, iteration, loop
+from tests.frontends.onnx.list_models import (
+    APPENDS,
+    CONSTANTS,
+    COUNTS,
+    PLACES,
+    X,
+    assert_same,
+    check,
+    iteration,
+    loop,
+)
 from tests.frontends.onnx.models import (
     body,
     by_onnxruntime,
@@ -23,14 +33,8 @@ from tests.frontends.onnx.models import (
 )
 from tests.frontends.onnx.random_lists import list_info
 
-X = np.arange(12, dtype=np.float32).reshape(4, 3)
-TURNS = {"two": np.array(2), "three": np.array(3), "many": np.array(100)}
-CONSTANTS = {**PLACES, **TURNS, "ones": np.array([1, 1]), "limit": np.float32(1)}
 YES = {"yes": np.array(True)}
-GROWS = [node("Add", "x v", "v2"), node("Identity", "go", "go2")]
-APPENDS = [node("SequenceInsert", "s v2", "s2")]
-COUNTS = [node("SequenceLength", "s", "k"), node("Cast", "k", "q", to=1)]
-COUNTS += [node("SequenceInsert", "s q", "s2")]
+COUNTED = [*COUNTS, node("SequenceInsert", "s q", "s2")]
 READS = [node("SequenceAt", "s last", "a"), node("SequenceAt", "s before", "b")]
 READS += [node("Sub", "a b", "c"), node("SequenceInsert", "s c", "s2")]
 SCANS = {
@@ -90,7 +94,7 @@ TURN_BY_TURN = {
         [node("SequenceInsert", "s v2", "t2"), node("SequenceInsert", "t x", "s2")], "e e"
     ),
     "begins anew": loop([node("SequenceConstruct", "v2", "s2")], "e"),
-    "reads the length": loop(COUNTS, "e"),
+    "reads the length": loop(COUNTED, "e"),
     "puts at both ends": loop(
         [node("SequenceInsert", "s v2 zero", "r"), node("SequenceInsert", "r x", "s2")], "e"
     ),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 from onnx import helper
 from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
@@ -14,7 +13,15 @@ from rnncc import onnx_backend
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.scope import schema_of
 from rnncc.frontends.onnx.table import OPERATORS
-from tests.frontends.onnx.list_models import PLACES, choice, iteration, loop
+from tests.frontends.onnx.list_models import (
+    APPENDS,
+    CONSTANTS,
+    COUNTS,
+    X,
+    choice,
+    iteration,
+    loop,
+)
 from tests.frontends.onnx.models import (
     imported,
     info,
@@ -24,12 +31,6 @@ from tests.frontends.onnx.models import (
 )
 from tests.frontends.onnx.random_lists import list_info
 
-X = np.arange(12, dtype=np.float32).reshape(4, 3)
-TURNS = {"two": np.array(2), "three": np.array(3), "many": np.array(100)}
-CONSTANTS = {**PLACES, **TURNS, "ones": np.array([1, 1]), "limit": np.float32(1)}
-GROWS = [node("Add", "x v", "v2"), node("Identity", "go", "go2")]
-APPENDS = [node("SequenceInsert", "s v2", "s2")]
-COUNTS = [node("SequenceLength", "s", "k"), node("Cast", "k", "q", to=1)]
 LISTED = node("SequenceConstruct", "x x", "s")
 REFUSED: dict[str, tuple[list[Any], str]] = {
     "a place beyond": (
