@@ -155,6 +155,12 @@ def check_plan_for(options: Options) -> None:
         raise CompileError("--plan-for", "goes with --memory-budget or --tune")
 
 
+def check_flag(value: object, name: str) -> None:
+    """Raise `CompileError` for what Python would take for true, such as a text."""
+    if not isinstance(value, int) or value not in (False, True):
+        raise CompileError("", f"{name} {value!r} is not true or false")
+
+
 def _check_limits(values: dict[str, Any]) -> None:
     if str(values.get("max_iterations", "")).isdecimal():
         values["max_iterations"] = int(values["max_iterations"])
@@ -169,9 +175,7 @@ def _check_limits(values: dict[str, Any]) -> None:
 
 def _check_kinds(values: Mapping[str, Any]) -> None:
     for name in _FLAGS:
-        flag = values.get(name, False)
-        if not isinstance(flag, int) or flag not in (False, True):
-            raise CompileError("", f"{name} {flag!r} is not true or false")
+        check_flag(values.get(name, False), name)
     for kinds, (expected, names) in _KINDS.items():
         for name in names.split():
             if name in values and not isinstance(values[name], kinds):

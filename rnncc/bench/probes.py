@@ -27,8 +27,17 @@ from rnncc.codegen.cpu.gemm.matrix_tiles import (
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import Emit
-from rnncc.codegen.llvm.values import FLOAT, I8, I32, I64, POINTER, Pointer, Value, vector_type
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.values import (
+    FLOAT,
+    I8,
+    I32,
+    I64,
+    POINTER,
+    Pointer,
+    Value,
+    declared,
+    vector_type,
+)
 from rnncc.records import record
 
 UNROLLED = 16

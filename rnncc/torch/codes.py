@@ -204,10 +204,10 @@ class Codes:
         self.derived: dict[Any, Any] = {}
         self.trained: frozenset[str] | None = None
         self._program, self.precision = program, precision
-        self._host, self._host_of_step = (self._on_host(most) for most in (None, 1))
+        self._host = self._on_host()
         self._gpus: dict[int, GpuCode] = {}
 
-    def _on_host(self, max_steps: int | None) -> HostCode:
+    def _on_host(self, max_steps: int | None = None) -> HostCode:
         inputs = [TORCH_DTYPES[dtype_of(value)] for value in self._program.net.inputs.values()]
         return HostCode(CompiledCode(self._program, self.precision, max_steps), inputs)
 
@@ -230,6 +230,11 @@ class Codes:
         return self._gpus.get(gpu.number) or self._gpus.setdefault(
             gpu.number, GpuCode(self._program, gpu, self.precision)
         )
+
+    @cached_property
+    def _host_of_step(self) -> HostCode:
+        """Code for calls of one step at most."""
+        return self._on_host(1)
 
     @cached_property
     def _packs_much(self) -> bool:

@@ -13,10 +13,11 @@ import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.exported import import_exported
+from rnncc.options import check_flag
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.compiled_module import CompiledModule, Example
 from rnncc.torch.exports import exported
-from rnncc.torch.nets import check_flag, check_precision
+from rnncc.torch.nets import check_precision
 from rnncc.torch.parameters import join_parameters
 from rnncc.torch.scripted import unscripted
 from rnncc.torch.trees import make_known

@@ -320,12 +320,6 @@ def check_precision(precision: str, frozen: bool = False) -> None:
         raise CompileError("", what)
 
 
-def check_flag(value: object, name: str) -> None:
-    """Refuse what Python would take for true, such as a text."""
-    if not isinstance(value, int) or value not in (False, True):
-        raise CompileError("", f"{name} {value!r} is not true or false")
-
-
 def drawn_seed(device: torch.device) -> torch.Tensor:
     """A net's seed of random numbers, from PyTorch's generator for a device."""
     return torch.randint(2**31 - 1, (), dtype=torch.int32, device=device)

@@ -14,12 +14,13 @@ from torch._subclasses.fake_tensor import is_fake
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import UNREAD_SCAN
 from rnncc.frontends.torch.trace import KeepsTensors
+from rnncc.options import check_flag
 from rnncc.torch.all_steps import Manner, all_steps, device_of
 from rnncc.torch.captured import Counts
 from rnncc.torch.devices import PLAIN_TENSORS, check_tensor
 from rnncc.torch.exporting import exported_scan
 from rnncc.torch.first_steps import first_steps_apart
-from rnncc.torch.nets import check_flag, check_precision
+from rnncc.torch.nets import check_precision
 from rnncc.torch.stand_ins import row_types
 from rnncc.torch.tracing import code_of
 from rnncc.torch.trees import leaves, make_known

@@ -12,8 +12,7 @@ from llvmlite import ir
 from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.objects import llvm
 from rnncc.codegen.llvm.text_builder import Result
-from rnncc.codegen.llvm.values import DOUBLE, FLOAT, I1, I8, I32, I64, POINTER, selection
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.values import DOUBLE, FLOAT, I1, I8, I32, I64, POINTER, declared, selection
 
 VECTOR, NUMBERS = ir.VectorType(FLOAT, 4), ir.VectorType(I64, 4)
 TYPES = [I1, I8, I32, I64, FLOAT, DOUBLE, VECTOR, NUMBERS, POINTER]

@@ -12,8 +12,8 @@ from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.threads import Team
 from rnncc.codegen.cpu.tiling import DEPTH, MOST_HEIGHT
 from rnncc.codegen.llvm.emit import Body, Emit
-from rnncc.codegen.llvm.values import I1, I8, I32, I64, POINTER, VALUE, Pointer, Value
-from rnncc.codegen.llvm.vector import Real, declared
+from rnncc.codegen.llvm.values import I1, I8, I32, I64, POINTER, VALUE, Pointer, Value, declared
+from rnncc.codegen.llvm.vector import Real
 
 SUMS = 48
 """Vectors of sums that products may keep on the stack: those of a row of any panel, at least."""

@@ -16,8 +16,17 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.tape_seal import TapeSeal
 from rnncc.codegen.cpu.threads import Team, alone
-from rnncc.codegen.llvm.values import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.values import (
+    BAD_SIZE,
+    I8,
+    I32,
+    I64,
+    NULL_POINTER,
+    OK,
+    POINTER,
+    Value,
+    declared,
+)
 from rnncc.ir.dims import Dim
 from rnncc.kern.entry_steps import (
     Call,

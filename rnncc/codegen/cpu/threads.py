@@ -12,8 +12,7 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.builder import written_once
 from rnncc.codegen.llvm.emit import Emit
-from rnncc.codegen.llvm.values import I32, I64, POINTER, Value
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.values import I32, I64, POINTER, Value, declared
 from rnncc.platforms import pointer_bytes, system_of
 
 YIELD = {"linux": "sched_yield", "macos": "sched_yield", "windows": "SwitchToThread"}

@@ -26,8 +26,7 @@ from rnncc.codegen.cpu.features import BASELINE
 from rnncc.codegen.cpu.supported import asking_text, supported_text
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
-from rnncc.codegen.llvm.values import I32, POINTER, Value
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.values import I32, POINTER, Value, declared
 from rnncc.codegen.target import Code, Forms
 from rnncc.kern.library import Library
 

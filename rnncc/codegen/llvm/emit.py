@@ -26,10 +26,11 @@ from rnncc.codegen.llvm.values import (
     Pointer,
     Value,
     align_of,
+    declared,
     selection,
     vector_type,
 )
-from rnncc.codegen.llvm.vector import Real, Splat, Vector, VectorEmitter, declared
+from rnncc.codegen.llvm.vector import Real, Splat, Vector, VectorEmitter
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS
 from rnncc.platforms import pointer_bytes

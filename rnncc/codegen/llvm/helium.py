@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.values import I32, selection
+from rnncc.codegen.llvm.values import I32, declared, selection
 
 SWAPPED = {"ogt": "olt", "oge": "ole", "ult": "ugt", "ule": "uge"}
 """Relations of which LLVM compares the first operand with the second -> those of which it compares
@@ -39,7 +39,6 @@ def compare(b: Any, relation: str, x: Any, y: Any) -> Any:
 
 def _opaque(b: Any, x: Any) -> Any:
     """x, by way of a saturating shift by no bits, which LLVM leaves as it is."""
-    name, kinds = "llvm.arm.mve.vqshl.imm.v4i32", [_WORDS, I32, I32]
-    known = b.module.globals.get(name)
-    shift = known or ir.Function(b.module, ir.FunctionType(_WORDS, kinds), name)
+    name = "llvm.arm.mve.vqshl.imm.v4i32"
+    shift = declared(b.module, name, _WORDS, [_WORDS, I32, I32])
     return b.bitcast(b.call(shift, [b.bitcast(x, _WORDS), I32(0), I32(1)]), x.type)

@@ -17,7 +17,8 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.coefficients import TABLES
 from rnncc.codegen.llvm.far_turns import far_turns, parts_of
-from rnncc.codegen.llvm.vector import Vector, VectorEmitter, declared
+from rnncc.codegen.llvm.values import declared
+from rnncc.codegen.llvm.vector import Vector, VectorEmitter
 
 INF = math.inf
 LOG2_E = math.log2(math.e)

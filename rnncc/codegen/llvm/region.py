@@ -11,8 +11,8 @@ from rnncc.codegen.llvm.emit import Emit
 from rnncc.codegen.llvm.narrow import narrowed, widened
 from rnncc.codegen.llvm.random import uniform
 from rnncc.codegen.llvm.user_functions import declare_applied
-from rnncc.codegen.llvm.values import I32, VALUE, Value, vector_type
-from rnncc.codegen.llvm.vector import Real, declared, real_of
+from rnncc.codegen.llvm.values import I32, VALUE, Value, declared, vector_type
+from rnncc.codegen.llvm.vector import Real, real_of
 from rnncc.errors import CompileError
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.ops import casts

@@ -10,7 +10,8 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.double_math import math_of
 from rnncc.codegen.llvm.machine import Machine
-from rnncc.codegen.llvm.vector import FORMATS, Vector, declared, real_of
+from rnncc.codegen.llvm.values import declared
+from rnncc.codegen.llvm.vector import FORMATS, Vector, real_of
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.kern.library import Library

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -47,6 +48,14 @@ class Pointer:
 def vector_type(element: ir.Type, lanes: int) -> ir.Type:
     """A vector, or the element's own type for one lane."""
     return element if lanes == 1 else ir.VectorType(element, lanes)
+
+
+def declared(
+    module: ir.Module, name: str, result: ir.Type, arguments: Sequence[ir.Type]
+) -> ir.GlobalValue:
+    """An intrinsic or a function of libc, declared where the module first needs it."""
+    function = module.globals.get(name)
+    return function or ir.Function(module, ir.FunctionType(result, arguments), name)
 
 
 @cache

@@ -13,6 +13,7 @@ from typing import Literal
 from llvmlite import ir
 
 from rnncc.codegen.llvm.text_builder import spread
+from rnncc.codegen.llvm.values import declared
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.platforms import architecture_of
 from rnncc.records import record
@@ -58,14 +59,6 @@ class Vector:
     dtype: Real = "f32"
     scales: bool = False
     rounds: frozenset[str] = frozenset({"f32", "f64"})
-
-
-def declared(
-    module: ir.Module, name: str, result: ir.Type, arguments: Sequence[ir.Type]
-) -> ir.GlobalValue:
-    """An intrinsic or a function of libc, declared where the module first needs it."""
-    function = module.globals.get(name)
-    return function or ir.Function(module, ir.FunctionType(result, arguments), name)
 
 
 class Splat(ir.Constant):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from rnncc.codegen.llvm.nest import make_nest
-from rnncc.codegen.llvm.values import I32, I64, VALUE, Pointer, Value
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.values import I32, I64, VALUE, Pointer, Value, declared
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.ir.dims import Dim, product

@@ -17,8 +17,7 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.text_builder import vector_of
-from rnncc.codegen.llvm.values import FLOAT, I8, I32, I64, POINTER, Value
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.values import FLOAT, I8, I32, I64, POINTER, Value, declared
 from rnncc.codegen.nvptx.limits import POINTERS, WARP
 
 VOID = ir.VoidType()

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rnncc.codegen.llvm.values import I1, I32, Value
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.values import I1, I32, Value, declared
 from rnncc.codegen.nvptx.held import Shares
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.staged import GROUP_UNITS, ROW_LANES, Height

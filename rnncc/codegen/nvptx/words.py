@@ -8,8 +8,7 @@ from functools import reduce
 from llvmlite import ir
 
 from rnncc.codegen.llvm.text_builder import vector_of
-from rnncc.codegen.llvm.values import FLOAT, I32, I64, Value
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, Value, declared
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.primitives import UNWRITTEN
 

@@ -10,8 +10,7 @@ from rnncc.codegen.cpu.gemm.converted_rows import HEAD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.narrow import narrowed
-from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value, vector_type
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value, declared, vector_type
 
 
 class WidenedTerms(Terms):

@@ -24,10 +24,10 @@ from rnncc.codegen.llvm.values import (
     I64,
     Pointer,
     Value,
+    declared,
     selection,
     vector_type,
 )
-from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.precision import LEAST, MOST
 from rnncc.kern.kernels import Gemm
 from rnncc.kern.packing import OFFSET, WORD
