@@ -164,9 +164,11 @@ def logit(b: Builder, x: SSAValue, eps: float | None = None) -> SSAValue:
             b.compare("ge", x, b.full_like(x, low)),
             b.compare("le", x, b.full_like(x, high)),
         )
-        return b.select(
-            b.logical("and", above, below), dx, b.full_like(x, math.nan if eps is None else 0.0)
-        )
+        within = b.logical("and", above, below)
+        if eps is not None:
+            return b.select(within, dx, b.full_like(x, 0.0))
+        # A factor keeps it linear in dy, as second derivatives need it.
+        return b.mul(dx, b.select(within, b.full_like(x, 1.0), b.full_like(x, math.nan)))
 
     return with_backward(b, y, x, backward)
 

@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import dtype_of
 from rnncc.nn.arithmetic import plus, reciprocal, times, with_sign
+from rnncc.nn.slopes import with_backward_by_result
 
 Function = Callable[[Builder, SSAValue], SSAValue]
 _SHIFT = 8
@@ -271,20 +272,22 @@ def _scaled_tail(b: Builder, x: SSAValue) -> SSAValue:
 def erfinv(b: Builder, y: SSAValue) -> SSAValue:
     """The x whose error function is y: infinite at -1 and 1, NaN beyond.
 
-    Three of Newton's steps; the last one's derivative is 1 / erf'(x), so only that is
-    differentiated.
+    Three of Newton's steps. Its derivative is 1 / erf'(x).
     """
     size = b.abs(y)
     inside = b.compare("lt", size, b.full_like(y, 1.0))
     safe = b.select(inside, y, b.full_like(y, 0.0))
-    x = b.stop_gradient(_start(b, safe))
-    for left in (2, 1, 0):
-        target = safe if left == 0 else b.stop_gradient(safe)
+    x = _start(b, safe)
+    for _ in range(3):
         slope = times(b, b.exp(b.neg(b.mul(x, x))), 2 / math.sqrt(math.pi))
-        x = b.sub(x, b.div(b.sub(b.erf(x), target), slope))
+        x = b.sub(x, b.div(b.sub(b.erf(x), safe), slope))
     edge = b.compare("eq", size, b.full_like(y, 1.0))
     outside = b.select(edge, with_sign(b, b.full_like(y, math.inf), y), b.full_like(y, math.nan))
-    return b.select(inside, x, outside)
+
+    def backward(b: Builder, dy: SSAValue, y: SSAValue, x: SSAValue) -> SSAValue:
+        return b.mul(dy, times(b, b.exp(b.mul(x, x)), math.sqrt(math.pi) / 2))
+
+    return with_backward_by_result(b, b.select(inside, x, outside), y, backward)
 
 
 def _start(b: Builder, y: SSAValue) -> SSAValue:
@@ -302,22 +305,25 @@ def _start(b: Builder, y: SSAValue) -> SSAValue:
 def normal_quantile(b: Builder, p: SSAValue) -> SSAValue:
     """The x below which the normal distribution has p: infinite at 0 and 1, NaN beyond.
 
-    Newton's steps on ln Φ(x) = ln p, of p or 1 - p, whichever is smaller; as in `erfinv` only the
-    last one is differentiated.
+    Newton's steps on ln Φ(x) = ln p, of p or 1 - p, whichever is smaller. Its derivative is one
+    over the distribution's density.
     """
     one, zero = b.full_like(p, 1.0), b.full_like(p, 0.0)
     inside = b.logical("and", b.compare("gt", p, zero), b.compare("lt", p, one))
     safe = b.select(inside, p, b.full_like(p, 0.5))
     upper = b.compare("gt", safe, b.full_like(p, 0.5))
     target = b.log(b.select(upper, b.sub(one, safe), safe))
-    fixed = b.stop_gradient(target)
-    x = b.neg(b.sqrt(plus(b, times(b, fixed, -2.0), -2 * math.log(2))))
-    for left in reversed(range(_QUANTILE_STEPS)):
-        known = b.stop_gradient(log_normal_cdf(b, x))
+    x = b.neg(b.sqrt(plus(b, times(b, target, -2.0), -2 * math.log(2))))
+    for _ in range(_QUANTILE_STEPS):
+        known = log_normal_cdf(b, x)
         density = plus(b, times(b, b.mul(x, x), -0.5), -0.5 * math.log(2 * math.pi))
-        slope = b.stop_gradient(b.exp(b.sub(density, known)))
-        x = b.sub(x, b.div(b.sub(known, fixed if left else target), slope))
+        x = b.sub(x, b.div(b.sub(known, target), b.exp(b.sub(density, known))))
     x = b.select(upper, b.neg(x), x)
     ends = b.select(b.compare("eq", p, zero), b.full_like(p, -math.inf), b.full_like(p, math.nan))
     ends = b.select(b.compare("eq", p, one), b.full_like(p, math.inf), ends)
-    return b.select(inside, x, ends)
+
+    def backward(b: Builder, dy: SSAValue, p: SSAValue, x: SSAValue) -> SSAValue:
+        density = b.exp(times(b, b.mul(x, x), -0.5))
+        return b.mul(dy, times(b, reciprocal(b, density), math.sqrt(2 * math.pi)))
+
+    return with_backward_by_result(b, b.select(inside, x, ends), p, backward)

@@ -86,7 +86,7 @@ def _refuse(op: WithGradient, reason: str) -> NoReturn:
 
 def _leading_to(op: WithGradient) -> list[Operation]:
     """The ops of a block that compute what a user's gradient reads, and those of its body."""
-    work = [v.owner for v in op.reads if dtype_of(v) in FLOATS]
+    work = [v.owner for v in op.reads if dtype_of(v) in FLOATS and v is not op.x]
     leading = dict.fromkeys(op.body.block.ops)
     while work:
         maker = work.pop()

@@ -144,10 +144,10 @@ def _of_user(b: Builder, op: WithGradient, incoming: Sequence[SSAValue | None]) 
         what = "forward mode: a torch.autograd.Function's backward is not linear in the gradient"
         raise CompileError(b.loc, what)
     dy = b.full_like(op.y, 0.0)
-    grads = b.inline(op.body.block, [dy, *op.reads])
+    grads = b.inline(op.body.block, [dy, *op.known_reads])
     pairs = zip(grads, incoming[1 : 1 + len(grads)], strict=True)
     seeds = [(grad, tangent) for grad, tangent in pairs if tangent is not None]
-    [transposed] = vjp_of_region(b, seeds, [dy], [dy, *op.reads])
+    [transposed] = vjp_of_region(b, seeds, [dy], [dy, *op.known_reads])
     return transposed
 
 

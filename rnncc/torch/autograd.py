@@ -218,23 +218,25 @@ class _Net(torch.autograd.Function):
         if not any(requested):
             return (None,) * (1 + len(tensors))
         seeds = [grad for grad in grads if grad is not None]
-        if any(map(is_legacy_batchedtensor, seeds)):
-            batch = iter(_of_batch(ctx.call.net, tensors, grads, requested))
-            return (None, *(next(batch) if is_requested else None for is_requested in requested))
         call = _Gradients(ctx.call, grads, requested)
         every = [*tensors, *seeds]
-        known = torch.is_grad_enabled() or _is_transformed(every)
-        gradients = iter(_applied(call, every) if known else call.compute(every))
+        if any(map(is_legacy_batchedtensor, seeds)):
+            gradients = iter(_of_batch(call.net, every))  # runs forward once more
+        elif torch.is_grad_enabled() or _is_transformed(every):
+            gradients = iter(_applied(call, every))
+        else:
+            gradients = iter(call.compute(every))
         return (None, *(next(gradients) if is_requested else None for is_requested in requested))
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         net: TorchNet = ctx.call.net
         moved = [i for i, x in enumerate(tangents) if x is not None and i in net.differentiated]
-        if not moved:
+        if not moved and not torch._C._are_functorch_transforms_active():  # there None is a fault
             return (None,) * len(net.outputs)
         seeds = [x for i in moved if (x := tangents[i]) is not None]
-        results = iter(_called(net.tangents(moved), [*ctx.saved_tensors, *seeds]))
+        called = _of_batch if any(map(is_legacy_batchedtensor, seeds)) else _called
+        results = iter(called(net.tangents(moved), [*ctx.saved_tensors, *seeds]))
         floats = [next(results) if o.dtype.is_floating_point else None for o in net.outputs]
         return tuple(None if i in ctx.constant else tangent for i, tangent in enumerate(floats))
 
@@ -260,23 +262,18 @@ class _Transformed(_Net):
         return tuple(_called(call.net.instances(own), batched)), 0
 
 
-def _of_batch(
-    net: TorchNet, tensors: _Tensors, grads: _Optionals, requested: Sequence[bool]
-) -> list[torch.Tensor]:
-    """The gradients for several gradients of outputs at once, which `is_grads_batched` gives along
-    an axis that it hides: those of as many instances, which are run forward once more."""
+def _of_batch(net: TorchNet, tensors: _Tensors) -> list[torch.Tensor]:
+    """The outputs for several tensors at once, which stand along an axis that a transform older
+    than torch.func hides (`is_grads_batched`, `torch.autograd.functional`): those of as many
+    instances."""
     level = torch._C._vmapmode_increment_nesting() - 1
     torch._C._vmapmode_decrement_nesting()
-    seeded = _given(grads)
-    seeds = [grad for grad in grads if grad is not None]
-    hidden = [i for i, seed in enumerate(seeds) if is_legacy_batchedtensor(seed)]
+    hidden = [i for i, x in enumerate(tensors) if is_legacy_batchedtensor(x)]
+    shown = list(tensors)
     for i in hidden:
-        seeds[i] = torch.ops.aten._remove_batch_dim(seeds[i], level, 1, 0)
-    single = net.gradients(seeded, [i for i, is_wanted in enumerate(requested) if is_wanted])
-    several = single.instances([len(tensors) + i for i in hidden])
-    return [
-        torch.ops.aten._add_batch_dim(x, 0, level) for x in _called(several, [*tensors, *seeds])
-    ]
+        shown[i] = torch.ops.aten._remove_batch_dim(tensors[i], level, 1, 0)
+    results = _called(net.instances(hidden), shown)
+    return [torch.ops.aten._add_batch_dim(x, 0, level) for x in results]
 
 
 def _prepare(ctx: Any, call: _Call, tensors: _Tensors, outputs: _Tensors) -> None:

@@ -230,6 +230,20 @@ class Applied(torch.nn.Module):
         return fired * x, (fired + torch.tanh(state[0]), state[1] * x)
 
 
+@pytest.mark.parametrize("name", ["erfinv", "ndtri", "logit"])
+def test_third_derivatives_of_inverses(name: str) -> None:
+    """Of what is computed by steps that approach it, too."""
+    found = list[Any]()
+    for run in (rt.scan, loop):
+        x = torch.tensor([[0.1, 0.35, 0.6, 0.9]], **F64, requires_grad=True)
+        y, found_here = run(lambda x, h: (getattr(torch.special, name)(x), h), x, H)[0], list[Any]()
+        for _ in range(3):
+            (y,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+            found_here.append(y)
+        found.append(found_here)
+    torch.testing.assert_close(*found)
+
+
 def test_functions_with_a_backward_of_their_own() -> None:
     cell = Applied(Saved)
     for one, other in zip(*(second(run, cell, XS, (H, H)) for run in (rt.scan, loop)), strict=True):
@@ -283,4 +297,36 @@ def test_gradients_that_come_in_a_batch(create_graph: bool) -> None:
         if create_graph:
             rows.append(torch.autograd.grad(sum(x.square().sum() for x in rows[1]), (xs, w)))
         found.append(rows)
+    torch.testing.assert_close(*found)
+
+
+@pytest.mark.parametrize("inner", [None, "reverse-mode", "forward-mode"])
+def test_tangents_that_come_in_a_batch(inner: str | None) -> None:
+    """As `torch.autograd.functional` gives them, of outputs and of gradients."""
+    forward = {"vectorize": True, "strategy": "forward-mode"}
+    found = list[Any]()
+    for run in (rt.scan, loop):
+
+        def last(h: Any, run: Any = run) -> Any:
+            return run(tanh_cell(W), XS, h)[1]
+
+        if inner is None:
+            found.append(torch.autograd.functional.jacobian(last, H, **forward))
+        else:
+            options = {"vectorize": True, "outer_jacobian_strategy": inner}
+            found.append(
+                torch.autograd.functional.hessian(lambda h: last(h).exp().sum(), H, **options)
+            )
+    torch.testing.assert_close(*found)
+
+
+def test_tangents_that_reach_nothing() -> None:
+    """Zeros, as of what an input does not move."""
+    found = list[Any]()
+    for run in (rt.scan, loop):
+
+        def last(xs: Any, run: Any = run) -> Any:
+            return run(lambda _, h: (h, h.sin()), xs, H)[1]
+
+        found.append((func.jvp(last, (XS,), (XS,)), func.jacfwd(last)(XS)))
     torch.testing.assert_close(*found)

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 class WithGradient(RnnOp):
     """y = x, where not x has the gradient of y, but `inputs` have those that the body makes of it.
 
-    body: (dy, reads...) -> (gradient of each of inputs...).
+    body: (dy, reads...) -> (gradient of each of inputs...). Where it reads x, second derivatives
+    take that for y: x itself may be the last of some approximations, and constant.
     """
 
     name = "rnn.with_gradient"
@@ -66,7 +67,7 @@ class WithGradient(RnnOp):
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """What the body makes of dy"""
-        grads = b.inline(self.body.block, [dy, *self.reads])
+        grads = b.inline(self.body.block, [dy, *self.known_reads])
         return [None, *grads, *(None for _ in self.reads)]
 
     def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
@@ -75,6 +76,11 @@ class WithGradient(RnnOp):
     @property
     def differentiable(self) -> Sequence[SSAValue]:
         return self.inputs
+
+    @property
+    def known_reads(self) -> Sequence[SSAValue]:
+        """What the body reads, with the gradients that are stated."""
+        return [self.y if value is self.x else value for value in self.reads]
 
     @property
     def splits(self) -> bool:
