@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.tiling import DEPTH, Tiling
+from rnncc.codegen.cpu.tiling import DEPTH, MOST_VECTORS, Tiling
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
@@ -20,6 +20,9 @@ from rnncc.kern.kernels import Contract
 from rnncc.platforms import LINE
 from rnncc.records import record
 
+FEW = 4
+"""Rows whose products are summed an element after another: so few take less time than the memory
+of the sums, which tiles would fetch and write in more places than processors look ahead in."""
 Side = Callable[[Value], Pointer]
 """An operand's rows in the order in which a chunk takes them: from j to the j-th of the chunk."""
 
@@ -73,27 +76,76 @@ class _ContractCode:
         self.turned = emit.at(buffers.scratch, I64(tiling.right_elements))
 
     def run(self) -> None:
-        emit, b, tiling, buffers = self.emit, self.emit.b, self.tiling, self.buffers
+        tiling, b = self.tiling, self.emit.b
         if tiling.rows * tiling.columns == 0:
             return
+        if tiling.swapped:
+            self._in_tiles()
+            return
+        with b.if_else(b.icmp_signed("<=", self.count, I64(FEW))) as (few, many):
+            with few:
+                self._row_by_row()
+            with many:
+                self._in_tiles()
+
+    def _row_by_row(self) -> None:
+        """Write the sums in the order of their memory, once."""
+        emit, b, tiling, buffers = self.emit, self.emit.b, self.tiling, self.buffers
+        left, right = self._sides(I64(0))
+
+        def row(at: list[Value]) -> None:
+            start = b.mul(at[0], I64(tiling.columns))
+
+            def vectors(first: Value, count: int) -> None:
+                """So many beside each other."""
+                places = [b.add(first, I64(v)) for v in range(0, count, tiling.lanes)]
+                masks = [emit.mask(count - v, tiling.lanes) for v in range(0, count, tiling.lanes)]
+                pairs = list(zip(places, masks, strict=True))
+
+                def of(pointer: Pointer) -> list[Value]:
+                    return [emit.load(emit.at(pointer, i), tiling.lanes, m) for i, m in pairs]
+
+                total = [emit.vector.splat(0.0) for _ in pairs]
+                if buffers.init is not None:
+                    total = of(emit.at(buffers.init, start))
+
+                def term(j: Value, carried: list[Value]) -> list[Value]:
+                    factor = emit.splat(emit.load(emit.at(left(j), at[0])), tiling.lanes)
+                    terms = zip(of(right(j)), carried, strict=True)
+                    return [emit.vector.fma(b, factor, x, y) for x, y in terms]
+
+                sums = emit.at(buffers.out, start)
+                for value, (i, m) in zip(emit.loop(self.count, term, total), pairs, strict=True):
+                    emit.store(value, emit.at(sums, i), tiling.lanes, m)
+
+            panels, rest = divmod(tiling.columns, MOST_VECTORS * tiling.lanes)
+
+            def panel(i: Value, carried: list[Value]) -> list[Value]:
+                vectors(b.mul(i, I64(MOST_VECTORS * tiling.lanes)), MOST_VECTORS * tiling.lanes)
+                return []
+
+            emit.loop(I64(panels), panel)
+            if rest:
+                vectors(I64(tiling.columns - rest), rest)
+
+        emit.nest([I64(tiling.rows)], row, shared=True)
+
+    def _in_tiles(self) -> None:
+        emit, b, tiling, buffers = self.emit, self.emit.b, self.tiling, self.buffers
         # Swapped, out is narrower than a vector: its transpose fills the lanes, and is turned back
         # once, behind all chunks.
         sums = self.turned if tiling.swapped else buffers.out
-        if tiling.swapped or buffers.init is None:
+        if tiling.swapped:
             self._start(sums)
             # Threads start other rows than those of the tiles that they add to.
             emit.together()
         chunks = emit.parts(self.count, I64(DEPTH))
-        once = b.icmp_signed("<", chunks, I64(1))
-        if buffers.init is not None and not tiling.swapped:
-            chunks = b.select(once, I64(1), chunks)  # without rows the sums are what they start as
+        if not tiling.swapped:  # without rows the sums are what they start as
+            chunks = b.select(b.icmp_signed("<", chunks, I64(1)), I64(1), chunks)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
-            source = sums
-            if buffers.init is not None and not tiling.swapped:
-                fresh = b.icmp_signed("==", i, I64(0))
-                source = Pointer(b.select(fresh, buffers.init.base, sums.base), sums.dtype)
-            self._chunk(b.mul(i, I64(DEPTH)), source, sums)
+            fresh = None if tiling.swapped else b.icmp_signed("==", i, I64(0))
+            self._chunk(b.mul(i, I64(DEPTH)), sums, fresh)
             return []
 
         emit.loop(chunks, iteration)
@@ -183,12 +235,16 @@ class _ContractCode:
 
     # A chunk of rows
 
-    def _chunk(self, start: Value, source: Pointer, sums: Pointer) -> None:
-        """Add a chunk's rows: blocks of panels, then the panel that is left."""
+    def _chunk(self, start: Value, sums: Pointer, fresh: Value | None) -> None:
+        """Add a chunk's rows: blocks of panels, then the panel that is left.
+
+        Args:
+            fresh: whether the sums start with this chunk; None where they hold what they start as.
+        """
         b, tiling = self.emit.b, self.tiling
         rest = b.sub(self.count, start)
         count = b.select(b.icmp_signed("<", rest, I64(DEPTH)), rest, I64(DEPTH))
-        code = _ChunkCode(self, self._sides(start), count, source, sums)
+        code = _ChunkCode(self, self._sides(start), count, sums, fresh)
         full, width = divmod(tiling.columns, tiling.panel)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
@@ -215,12 +271,12 @@ class _ChunkCode:
         code: _ContractCode,
         sides: tuple[Side, Side],
         count: Value,
-        source: Pointer,
         sums: Pointer,
+        fresh: Value | None,
     ) -> None:
         self.code, self.emit, self.tiling, self.count = code, code.emit, code.tiling, count
         self.left, self.right = sides
-        self.source, self.sums = source, sums
+        self.sums, self.fresh = sums, fresh
         shifted = code.is_shifted(left=False)
         # Packed rows pay if several tiles read them; rows in two places must lie in one before code
         # can step along them.
@@ -318,7 +374,7 @@ class _ChunkCode:
             first = b.mul(b.add(tile.row, I64(r)), I64(self.tiling.columns))
             start = b.add(first, tile.column)
             places += [(b.add(start, I64(v)), mask) for v, mask in self._vectors(tile.width)]
-        total = [emit.load(emit.at(self.source, at), lanes, mask) for at, mask in places]
+        total = self._before(places)
 
         def iteration(j: Value, carried: list[Value]) -> list[Value]:
             return self._step(tile, left, right, j, carried)
@@ -326,6 +382,32 @@ class _ChunkCode:
         total = emit.loop(self.count, iteration, total)
         for value, (at, mask) in zip(total, places, strict=True):
             emit.store(value, emit.at(self.sums, at), lanes, mask)
+
+    def _before(self, places: list[tuple[Value, Value | None]]) -> list[Value]:
+        """A tile's sums before the chunk."""
+        emit, b, sums, init = self.emit, self.emit.b, self.sums, self.code.buffers.init
+        source, fresh = sums, self.fresh
+
+        def load() -> list[Value]:
+            return [emit.load(emit.at(source, x), self.tiling.lanes, mask) for x, mask in places]
+
+        if fresh is None:
+            return load()
+        if init is not None:
+            source = Pointer(b.select(fresh, init.base, sums.base), sums.dtype)
+            return load()
+        zero = emit.vector.splat(0.0)
+        entry = b.block
+        with b.if_then(b.not_(fresh)):
+            loaded = load()
+            added = b.block
+        phis = list[Value]()
+        for value in loaded:  # no pass over the sums makes them zeros first
+            phi = b.phi(zero.type)
+            phi.add_incoming(zero, entry)
+            phi.add_incoming(value, added)
+            phis.append(phi)
+        return phis
 
     def _step(
         self,
