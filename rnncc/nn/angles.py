@@ -49,6 +49,8 @@ def atan2(b: Builder, y: SSAValue, x: SSAValue) -> SSAValue:
     steep = b.compare("gt", b.abs(y), b.abs(x))
     above, below = b.select(steep, x, y), b.select(steep, y, x)
     none = b.compare("eq", below, b.full_like(below, 0.0))
+    # At (0, 0) it is flat, as in PyTorch.
+    above = b.select(none, b.stop_gradient(above), above)
     angle = atan(b, b.div(above, b.select(none, b.full_like(below, 1.0), below)))
     quarter_turn = with_sign(b, b.full_like(y, math.pi / 2), y)
     half_turn = with_sign(b, b.full_like(y, math.pi), y)

@@ -24,6 +24,7 @@ from rnncc.frontends.torch.types import TORCH_DTYPES
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.records import record
 from rnncc.torch import devices
 from rnncc.torch.cuda import GpuCode
 from rnncc.torch.devices import PLAIN_TENSORS
@@ -36,6 +37,8 @@ Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
 Named = Mapping[str, torch.Tensor]
 Tensors = Sequence[torch.Tensor]
+Placed = dict[str, tuple[torch.Tensor, int]]
+"""Tensors, and where they lie."""
 
 
 class NetCode(Protocol):
@@ -57,8 +60,16 @@ class NetCode(Protocol):
         """Compute the outputs; returns what `backward` needs."""
         ...
 
+    def forward_at(self, tensors: Tensors, places: Sequence[int]) -> Any:
+        """The same of `infer_at`'s; what it returns is for `backward_at`."""
+        ...
+
     def backward(self, tape: Any, grads: Arrays, out: Arrays) -> None:
         """Compute the gradients that have a place in `out`."""
+        ...
+
+    def backward_at(self, tape: Any, grads: Placed, out: Placed) -> None:
+        """The same of tensors with their places."""
         ...
 
 
@@ -97,6 +108,18 @@ class CompiledCode:
         threads = parallel()
         model: TrainableModel = self._model(True, threads)
         return model.forward(inputs, out, pool=threads)[1]
+
+    def forward_at(self, tensors: Tensors, places: Sequence[int]) -> Any:
+        """The same of `infer_at`'s; the tape is for `backward_at`."""
+        threads = parallel()
+        model: TrainableModel = self._model(True, threads)
+        return model.forward_at(tensors, places, threads)
+
+    def backward_at(self, tape: Any, grads: Placed, out: Placed) -> None:
+        """Compute the gradients that have a place; uses the tape up."""
+        threads = parallel()
+        model: TrainableModel = self._model(True, threads)
+        model.backward_at(tape, grads, out, threads)
 
     def backward(self, tape: Any, grads: Arrays, out: Arrays) -> None:
         """Compute the gradients that have a place in `out`; uses the tape up."""
@@ -141,17 +164,28 @@ class HostCode:
     def infer_in_place(self, inputs: Tensors, out: Tensors) -> bool:
         """Compute new, dense outputs on the CPU, if the inputs can be read as they lie there: no
         array is made of any."""
+        places = self._all_places(inputs, out)
+        if places is not None:
+            self._code.infer_at([*inputs, *out], places)
+        return places is not None
+
+    def _all_places(self, inputs: Tensors, out: Tensors) -> list[int] | None:
         places = _places(inputs, self._dtypes)
         results = _places(out, [x.dtype for x in out])
-        if places is None or results is None:
-            return False
-        self._code.infer_at([*inputs, *out], places + results)
-        return True
+        return None if places is None or results is None else places + results
 
     def infer(self, inputs: Named, out: Named) -> None:
         """Compute the outputs."""
         with _arrays_of(out) as results:
             self._code.infer(_arrays(inputs), results)
+
+    def forward_in_place(self, inputs: Tensors, out: Tensors) -> Any:
+        """As `infer_in_place`; what `backward` needs, or None."""
+        places = self._all_places(inputs, out)
+        if places is None:
+            return None
+        tape = self._code.forward_at([*inputs, *out], places)
+        return _TapeInPlace(tape, [*inputs, *(x.detach() for x in out)])
 
     def forward(self, inputs: Named, out: Named) -> Any:
         """Compute the outputs; returns what `backward` needs."""
@@ -160,8 +194,33 @@ class HostCode:
 
     def backward(self, tape: Any, grads: Named, out: Named) -> None:
         """Compute the gradients that have a place in `out`."""
+        if isinstance(tape, _TapeInPlace):
+            self._code.backward_at(tape.tape, _placed(grads), _placed(out))
+            return
         with _arrays_of(out) as results:
             self._code.backward(tape, _arrays(grads), results)
+
+
+@record
+class _TapeInPlace:
+    """The tape of tensors that were read and written where they lie.
+
+    Attributes:
+        kept: what has their memory until the tape is used, and does not hold the graph.
+    """
+
+    tape: Any
+    kept: Tensors
+
+
+def _placed(tensors: Named) -> Placed:
+    """Tensors on the CPU, none of them empty, and where they, or copies of them, lie."""
+    placed = Placed()
+    for name, x in tensors.items():
+        if x.data_ptr() % x.dtype.itemsize:  # only of one to read: new ones are aligned
+            x = x.clone()
+        placed[name] = x, x.data_ptr()
+    return placed
 
 
 def _places(tensors: Tensors, dtypes: Sequence[torch.dtype]) -> list[int] | None:

@@ -10,7 +10,8 @@ from rnncc_runtime.library import describe, load
 from rnncc_runtime.model import Model
 from rnncc_runtime.pool import Parallel, Parts, Pool
 from rnncc_runtime.stream import Stream
-from rnncc_runtime.training import Tape, TrainableModel
+from rnncc_runtime.tapes import Tape
+from rnncc_runtime.training import TrainableModel
 
 __all__ = [
     "ArrayError",

@@ -6,8 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import addressof, c_void_p
-from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from rnncc_runtime.compiled import (
     Compiled,
     Origin,
     Shape,
+    Shaped,
     Shapeds,
     given_shapes,
     remember,
@@ -34,67 +34,11 @@ from rnncc_runtime.errors import ArrayError
 from rnncc_runtime.memory import Memory, new_array
 from rnncc_runtime.pool import Parallel
 from rnncc_runtime.signatures import PACKED
+from rnncc_runtime.tapes import Tape, TrainingSizes
 
 _Named = tuple[str, Array | None]
 _SPARE = 2
 """Blocks of memory that are kept for the next call."""
-
-
-@dataclass(eq=False)
-class Tape:
-    """What a forward pass leaves for the backward pass of the same model, which uses it up.
-
-    The inputs and outputs of the forward pass belong to it: leave them unchanged until then. It
-    holds addresses of this process, and one backward pass writes over it: there are no copies.
-    """
-
-    _model: TrainableModel = field(repr=False)
-    _inputs: Arrays = field(repr=False)
-    _outputs: list[Array] = field(repr=False)
-    _sizes: _TrainingSizes = field(repr=False)
-    _blocks: list[Memory] = field(repr=False)
-    """The memory; none once it is used up."""
-    _packing: int = field(default=0, repr=False)
-    """Which packing of the parameters forward has read."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the tape itself, without inputs and outputs; 0 once used up."""
-        return sum(block.size for block in self._blocks)
-
-    def _check(self, model: TrainableModel) -> None:
-        if self._model is not model:
-            other = self._model.name
-            whose = "another" if other == model.name else f"the model {other}, another"
-            raise ArrayError(f"the tape is of {whose} model than {model.name} called here")
-        if not self._blocks:
-            raise _used_up()
-        if self._packing != model._packing:
-            raise ArrayError(f"parameters of {model.name} were updated since forward left the tape")
-
-    def _take(self) -> Memory:
-        """The memory, for one of however many threads ask for it."""
-        try:
-            return self._blocks.pop()  # atomic
-        except IndexError:
-            raise _used_up() from None
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a tape cannot be copied or pickled")
-
-
-def _used_up() -> ArrayError:
-    return ArrayError("the tape was used up by an earlier backward pass")
-
-
-@dataclass(frozen=True)
-class _TrainingSizes:
-    """What follows from the sizes of a call: shapes by group of arrays, and bytes."""
-
-    symbols: Shape
-    shapes: dict[str, list[Shape]]
-    tape: int
-    workspace: int
 
 
 class _Workspace(threading.local):
@@ -129,7 +73,7 @@ class TrainableModel(Compiled):
         self._grads = read_specs(metadata["grads"])
         self._workspace = _Workspace()
         self._spare: list[Memory] = []
-        self._known: dict[tuple[Shape | None, ...], _TrainingSizes] = {}
+        self._known: dict[tuple[Shape | None, ...], TrainingSizes] = {}
         self._packed, self._packing = Memory(0), 0
         self._packed_places, self._packed_arrays = b"", list[Array]()
         """The addresses of the parameters that are packed, empty where they have to be packed; and
@@ -194,7 +138,61 @@ class TrainableModel(Compiled):
         tables = [_table(arguments), _table(parameters), _table(results)]
         packing = self._call("forward", tables, block, sizes, pool)
         named = dict(zip(self.outputs, results, strict=True))
-        return named, Tape(self, arguments, results, sizes, [block], packing)
+        return named, Tape(self, arguments, results, sizes, [block], packing, tables[0])
+
+    def forward_at(
+        self, arrays: Shapeds, places: Sequence[int], pool: Parallel | None = None
+    ) -> Tape:
+        """`forward` on memory that is no NumPy arrays, of whose shapes and addresses alone it is
+        told; its tape is for `backward_at`, and keeps none of it.
+
+        Args:
+            arrays: what has the shapes: every input in order, then every output.
+            places: where each lies, as for `Model.run_at`.
+            pool: as for `Model.run`.
+
+        Raises:
+            ArrayError: a shape is wrong.
+            RunError: the code refused the values.
+        """
+        count = len(self.inputs)
+        arguments, results = arrays[:count], arrays[count:]
+        sizes = self._sizes(arguments, results)
+        block = self._take(sizes.tape)
+        tables = [_pointers(places[:count]), _table(self._held()), _pointers(places[count:])]
+        packing = self._call("forward", tables, block, sizes, pool)
+        return Tape(self, [], [], sizes, [block], packing, tables[0])
+
+    def backward_at(
+        self,
+        tape: Tape,
+        output_grads: Mapping[str, tuple[Shaped, int]],
+        out: Mapping[str, tuple[Shaped, int]],
+        pool: Parallel | None = None,
+    ) -> None:
+        """`backward` on such memory, of the gradients that have a place.
+
+        Args:
+            tape: of `forward_at`; it is used up.
+            output_grads: what has the shape, and where it lies, by the names of outputs.
+            out: the same of gradients to write, by the names of inputs and parameters.
+            pool: as for `Model.run`.
+
+        Raises:
+            ArrayError: as `backward` does, of shapes and the tape.
+        """
+        tape._check(self)
+        zeros = self._zeros(output_grads, tape._sizes)  # alive until the call ends
+        known = {**output_grads, **{name: (x, address(x)) for name, x in zeros.items()}}
+        given = [known.get(name) for name in self._output_grads]
+        results = [out.get(name) for name in self._grads]
+        first, second = ([x and x[0] for x in group] for group in (given, results))
+        self._check_shapes(first, second, tape._sizes)
+        places = [_pointers([x and x[1] for x in group]) for group in (given, results)]
+        block = tape._take()
+        tables = [tape._pointers, _table(self._held()), *places]
+        self._call("backward", tables, block, tape._sizes, pool)
+        self._keep_spare(block)
 
     def backward(
         self,
@@ -229,27 +227,22 @@ class TrainableModel(Compiled):
         unknown = [name for name in output_grads if name not in self._output_grads]
         if unknown:
             raise ArrayError(f"no output with a gradient is named {', '.join(map(str, unknown))}")
-        full = dict(output_grads)
-        for (name, spec), shape in zip(
-            self._output_grads.items(), sizes.shapes["output_grads"], strict=True
-        ):
-            if name not in full and not spec.optional:
-                full[name] = np.zeros(shape, spec.dtype)
+        full = {**output_grads, **self._zeros(output_grads, sizes)}
         cotangents = check_inputs(full, self._output_grads)
         results = self._results(wanted, out, sizes)
         self._check_shapes(cotangents, results, sizes)
-        inputs, outputs = tape._inputs, tape._outputs
         parameters = self._held()
         if out:
-            groups = (
-                (self.inputs, inputs),
-                (self.outputs, outputs),
+            groups: Any = (
+                (self.inputs, tape._inputs),
+                (self.outputs, tape._outputs),
                 (self._output_grads, cotangents),
             )
             read = [pair for names, arrays in groups for pair in zip(names, arrays, strict=True)]
             written = zip((f"gradient of {name}" for name in self._grads), results, strict=True)
             _check_apart([*read, *self.parameters.items()], list(written))
-        tables = [_table(arrays) for arrays in (inputs, parameters, cotangents, results)]
+        tables = [_table(arrays) for arrays in (parameters, cotangents, results)]
+        tables.insert(0, tape._pointers)
         block = tape._take()
         self._call("backward", tables, block, sizes, pool)
         self._keep_spare(block)
@@ -262,6 +255,15 @@ class TrainableModel(Compiled):
         self._keep_spare(tape._take())
         return outputs
 
+    def _zeros(self, known: Mapping[str, object], sizes: TrainingSizes) -> dict[str, Array]:
+        """Gradients of outputs that have none, where the code reads them nevertheless."""
+        pairs = zip(self._output_grads.items(), sizes.shapes["output_grads"], strict=True)
+        return {
+            name: np.zeros(shape, spec.dtype)
+            for (name, spec), shape in pairs
+            if name not in known and not spec.optional
+        }
+
     def _initial(self) -> dict[str, Array]:
         """The parameters as the init net made them."""
         arrays = {
@@ -273,7 +275,7 @@ class TrainableModel(Compiled):
         return arrays
 
     def _results(
-        self, wanted: Iterable[str] | None, out: Mapping[str, Array] | None, sizes: _TrainingSizes
+        self, wanted: Iterable[str] | None, out: Mapping[str, Array] | None, sizes: TrainingSizes
     ) -> Arrays:
         """The arrays to write gradients into; None for one that is not wanted."""
         names = set(self._grads if wanted is None else wanted)
@@ -287,7 +289,7 @@ class TrainableModel(Compiled):
             )
         ]
 
-    def _check_shapes(self, cotangents: Shapeds, results: Shapeds, sizes: _TrainingSizes) -> None:
+    def _check_shapes(self, cotangents: Shapeds, results: Shapeds, sizes: TrainingSizes) -> None:
         specs = [*self._output_grads.values(), *self._grads.values()]
         shapes = [*sizes.shapes["output_grads"], *sizes.shapes["grads"]]
         for spec, expected, array in zip(specs, shapes, [*cotangents, *results], strict=True):
@@ -295,13 +297,13 @@ class TrainableModel(Compiled):
                 problem = f"has shape {list(array.shape)}, expected {list(expected)}"
                 raise ArrayError(f"the gradient of {spec.name} {problem}")
 
-    def _sizes(self, arguments: Shapeds, results: Shapeds) -> _TrainingSizes:
+    def _sizes(self, arguments: Shapeds, results: Shapeds) -> TrainingSizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
         key = given_shapes([*arguments, *results])
         known = self._known.get(key)
         return known or remember(self._known, key, self._find_sizes(arguments, results))
 
-    def _find_sizes(self, arguments: Shapeds, results: Shapeds) -> _TrainingSizes:
+    def _find_sizes(self, arguments: Shapeds, results: Shapeds) -> TrainingSizes:
         specs = (*self.inputs.values(), *self.outputs.values())
         used = set[str]().union(*(size.symbols for spec in specs for size in spec.sizes))
         needed = tuple(symbol for symbol in self._symbols if symbol in used)
@@ -309,7 +311,7 @@ class TrainableModel(Compiled):
         groups = {"outputs": self.outputs, "output_grads": self._output_grads, "grads": self._grads}
         shapes = {group: shapes_of(specs, symbols) for group, specs in groups.items()}
         tape, workspace = (self._bytes(n, symbols) for n in ("tape_bytes", "workspace_bytes"))
-        return _TrainingSizes(tuple(symbols.values()), shapes, tape, workspace)
+        return TrainingSizes(tuple(symbols.values()), shapes, tape, workspace)
 
     def _held(self) -> Arrays:
         """The parameters in order, whatever the caller made of the dict."""
@@ -341,7 +343,7 @@ class TrainableModel(Compiled):
         name: str,
         tables: list[Any],
         tape: Memory,
-        sizes: _TrainingSizes,
+        sizes: TrainingSizes,
         pool: Parallel | None,
     ) -> int:
         """Call a pass; the number of the packing of the parameters that it has read."""
@@ -382,5 +384,8 @@ def _check_apart(read: Sequence[_Named], written: Sequence[_Named]) -> None:
 
 def _table(arrays: Iterable[Array | None]) -> Any:
     """A table of pointers."""
-    addresses = [None if array is None else address(array) for array in arrays]
+    return _pointers([None if array is None else address(array) for array in arrays])
+
+
+def _pointers(addresses: Sequence[int | None]) -> Any:
     return (c_void_p * max(len(addresses), 1))(*addresses)

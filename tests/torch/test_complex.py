@@ -251,3 +251,11 @@ def test_refusals(reason: str) -> None:
     z = torch.randn(1, 3, 4, dtype=torch.complex64)
     with pytest.raises(CompileError, match=rf"test_complex.py:\d+: .*{reason}"):
         rt.scan(lambda z, h: (REFUSED[reason](z), h), z, torch.zeros(3))
+
+
+def test_angles_are_flat_at_zero() -> None:
+    """As PyTorch's are, where the direction is not known."""
+    x = torch.tensor([[0.0, 1.0]], requires_grad=True)
+    ys, _ = rt.scan(lambda x, h: (torch.complex(x, 2 * x).angle(), h), x, torch.zeros(1))
+    (slope,) = torch.autograd.grad(ys.sum(), x)
+    assert slope.tolist() == [[0.0, 0.0]]

@@ -56,6 +56,24 @@ def test_an_output_without_a_gradient_has_zeros(model: TrainableModel) -> None:
     assert not any(array.any() for array in trained(model, draw(), {}).values())
 
 
+def test_passes_over_addresses(model: TrainableModel) -> None:
+    """Of an output that has no gradient, and of gradients that nobody wants, too."""
+    inputs, outer = draw(), loss_grads()
+    del outer["hidden_last"]
+    expected, tape = model.forward(inputs)
+    grads = model.backward(tape, outer, wanted=["x", "c0"])
+    results = {name: np.empty_like(array) for name, array in expected.items()}
+    arrays = [*(inputs[name] for name in model.inputs), *results.values()]
+    tape = model.forward_at(arrays, [array.ctypes.data for array in arrays])
+    assert_same_bits(results, expected, "by addresses")
+    out = {name: np.empty_like(array) for name, array in grads.items()}
+    given, written = ({n: (x, x.ctypes.data) for n, x in g.items()} for g in (outer, out))
+    model.backward_at(tape, given, written)
+    assert_same_bits(out, grads, "by addresses")
+    with pytest.raises(ArrayError, match="used up"):
+        model.backward_at(tape, {}, {})
+
+
 def test_only_gradients_that_are_wanted(model: TrainableModel) -> None:
     every = trained(model, draw(), loss_grads())
     assert every.keys() == {"x", "h0", "c0", *model.parameters}

@@ -24,7 +24,8 @@ from rnncc_runtime.cuda.device import DeviceMemory, aligned
 from rnncc_runtime.cuda.model import OnDevice
 from rnncc_runtime.errors import ArrayError
 from rnncc_runtime.pool import Parallel
-from rnncc_runtime.training import Tape, TrainableModel
+from rnncc_runtime.tapes import Tape
+from rnncc_runtime.training import TrainableModel
 
 _Named = tuple[str, AnyArray | None]
 
