@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from threading import Barrier
@@ -154,7 +155,7 @@ def test_a_tape_is_used_up_in_c(threads: int) -> None:
     with Pool(3) as pool:
         for _ in range(2):  # the memory serves again
             _, tape = model.forward(draw(), pool=pool)
-            again = Tape(model, tape._inputs, tape._outputs, tape._sizes, list(tape._blocks))
+            again = replace(tape, _blocks=list(tape._blocks))
             model.backward(tape, OUTER, pool=pool)
             with pytest.raises(RunError, match="used up") as caught:
                 model.backward(again, OUTER, pool=pool)
