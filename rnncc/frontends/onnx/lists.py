@@ -40,8 +40,9 @@ class StackedRows(Value):
         latest: the last elements of that list, where the body reads them.
         before: how many elements that list has, by the iteration's number; None where it is open
             how many an iteration appends.
-        in_pieces: whether elements stand for rows of longer ones, of which the run decides how many
-            there are: all that may be done is to put them together along the first axis.
+        in_pieces: where elements stand for rows of longer ones, of which the run decides how many
+            there are, the axis of these rows: all that may be done is to put them together along
+            it.
     """
 
     stacked: Value | None = None
@@ -50,11 +51,11 @@ class StackedRows(Value):
     front: tuple[Value, ...] = ()
     latest: tuple[Value, ...] = ()
     before: Dim | None = None
-    in_pieces: bool = False
+    in_pieces: int | None = None
 
     @staticmethod
     def listing(
-        items: Sequence[Value] = (), stacked: Value | None = None, in_pieces: bool = False
+        items: Sequence[Value] = (), stacked: Value | None = None, in_pieces: int | None = None
     ) -> StackedRows:
         """A list of these elements."""
         return StackedRows("list", (), stacked=stacked, items=tuple(items), in_pieces=in_pieces)
@@ -145,15 +146,15 @@ class PossibleRows(Value):
     Attributes:
         rows: the elements [k, ...].
         exist: a bool for each [k].
-        pieces: whether they are the rows of one element.
+        pieces: the axis of which they are the rows, of one element; None of elements by themselves.
     """
 
     rows: Value = field(kw_only=True)
     exist: Value = field(kw_only=True)
-    pieces: bool = False
+    pieces: int | None = None
 
     @staticmethod
-    def pairing(rows: Value, exist: Value, pieces: bool = False) -> PossibleRows:
+    def pairing(rows: Value, exist: Value, pieces: int | None = None) -> PossibleRows:
         """Rows, and which of them exist."""
         return PossibleRows(rows.dtype, rows.dims[1:], rows=rows, exist=exist, pieces=pieces)
 
@@ -226,10 +227,11 @@ def check_whole(
     location: Location, rows: StackedRows, inputs_behind: Callable[[Value], list[str]]
 ) -> None:
     """Raise `NeedsValue` if elements of a list are there row by row."""
-    if rows.in_pieces and rows.stacked is not None:
+    if rows.in_pieces is not None and rows.stacked is not None:
         what = "reads a list of elements of which the run decides how many rows they have"
         needed = inputs_behind(rows.stacked.tensors()[-1])
-        raise NeedsValue(location, what, "put together along axis 0 they may be", needed)
+        hint = f"put together along axis {rows.in_pieces} they may be"
+        raise NeedsValue(location, what, hint, needed)
 
 
 def elements(b: Builder, rows: StackedRows) -> list[Value]:

@@ -180,16 +180,23 @@ class ModelContext:
     def never_negative(self, formula: Dim) -> bool:
         """Whether a formula is 0 or more in each iteration of the loops around it, or calls can
         check that it is; if so, they do."""
-        extremes = self._extremes(formula, only_least=True)
-        if extremes is None:
+        unsure = self.unsure(formula)
+        if unsure is None:
             return False
-        # an iteration that runs has a last one
-        lasts = [self.trip_counts[name] - 1 for name in filter(is_step, formula.symbols)]
-        unsure = [extreme for extreme in extremes if not is_natural(extreme, lasts)]
         if any(self.branches or varies(one) or is_natural(-one - 1) for one in unsure):
             return False
         self.bounds.update(dict.fromkeys(unsure))
         return True
+
+    def unsure(self, formula: Dim) -> list[Dim] | None:
+        """What must be 0 or more for a formula to be so in each iteration of the loops around it,
+        as far as that is not known; None where that is no formula."""
+        extremes = self._extremes(formula, only_least=True)
+        if extremes is None:
+            return None
+        # an iteration that runs has a last one
+        lasts = [self.trip_counts[name] - 1 for name in filter(is_step, formula.symbols)]
+        return [extreme for extreme in extremes if not is_natural(extreme, lasts)]
 
     def _extremes(self, formula: Dim, only_least: bool = False) -> list[Dim] | None:
         """What a formula is in the first and the last iterations of loops around it.

@@ -35,14 +35,14 @@ class Appended:
         exist: which of the elements exist [k]; None where all do.
         single: whether `rows` is one element.
         in_front: whether each element is put before all others.
-        pieces: whether `rows` are those of one element.
+        pieces: the axis of which `rows` are, of one element; None of elements by themselves.
     """
 
     rows: SSAValue
     exist: SSAValue | None = None
     single: bool = False
     in_front: bool = False
-    pieces: bool = False
+    pieces: int | None = None
 
     @staticmethod
     def of(scope: Scope, items: Sequence[Value]) -> Appended:
@@ -54,7 +54,8 @@ class Appended:
         if all(item.is_tensor for item in items):
             return Appended(rows)
         exist = scope.b.concat([scope.ssa(block.exist) for block in blocks], 0)
-        return Appended(rows, exist, pieces=any(block.pieces for block in blocks))
+        [pieces, *_] = [*(b.pieces for b in blocks if b.pieces is not None), None]
+        return Appended(rows, exist, pieces=pieces)
 
     @property
     def outputs(self) -> list[SSAValue]:
@@ -91,7 +92,7 @@ class Appended:
         assert exist is not None
         places, count = first_places(b, exist)
         extended = _extended(n, start, b.gather(rows, places, 0), count)
-        return replace(extended, in_pieces=extended.in_pieces or self.pieces)
+        return extended if self.pieces is None else replace(extended, in_pieces=self.pieces)
 
     def _before(self, n: Node, start: StackedRows, rows: SSAValue, count: SSAValue | None) -> Value:
         """The list with rows, of which the first count, the last of them first."""
@@ -131,7 +132,9 @@ def appended_by(scope: Scope, start: Value, old: Value, new: Value, grows: bool)
         return None
     items = new.items or new.front[::-1]
     kinds = {(item.dtype, item.dims) for item in items} | set(_kinds(start))
-    if not items or len(kinds) > 1 or not all(item.is_tensor for item in new.front):
+    pieces = {item.pieces for item in items if isinstance(item, PossibleRows)}
+    several = len((pieces | {start.in_pieces}) - {None}) > 1
+    if not items or len(kinds) > 1 or several or not all(item.is_tensor for item in new.front):
         return None
     return replace(Appended.of(scope, items), in_front=bool(new.front))
 
@@ -201,5 +204,5 @@ def _absent(scope: Scope, like: Value) -> PossibleRows:
     """Elements of which none exists, where another branch has some."""
     dims = like.rows.dims if isinstance(like, PossibleRows) else (1, *like.dims)
     rows, exist = scope.b.fill(0, dims, like.dtype), scope.b.fill(0, dims[:1], "i1")
-    pieces = isinstance(like, PossibleRows) and like.pieces
+    pieces = like.pieces if isinstance(like, PossibleRows) else None
     return PossibleRows.pairing(Value.computed(rows), Value.computed(exist), pieces)

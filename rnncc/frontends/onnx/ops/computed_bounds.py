@@ -6,6 +6,7 @@ from typing import TypeGuard
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.offsets import distance
 from rnncc.frontends.onnx.partial import Partial
@@ -39,6 +40,33 @@ def is_counted(n: Node, start: Place, end: Place, step: int) -> bool:
     return (computed or varying) and step == 1 and not model.training
 
 
+def ends_early(n: Node, size: Dim, start: Place, end: Place, step: int) -> bool:
+    """Whether a slice that begins elsewhere in each iteration of a loop has fewer rows in the last
+    ones, as `x[i:i + 16]` has, unless 16 divides the axis.
+
+    Raises:
+        Fork: it is to be tried whether the model can be built so, else that all rows are there.
+    """
+    model = n.scope.model
+    if step != 1 or model.training or model.unrolled:
+        return False
+    if not (isinstance(start, Dim) and isinstance(end, Dim) and is_natural(start)):
+        return False
+    behind = size - end
+    short = [one for one in model.unsure(behind) or () if _is_often_negative(one)]
+    if not short or model.known.facts_hold(short):
+        return False
+    if not model.branches and behind not in model.known.shortened:
+        raise Fork(None, Learnt(shortened=behind), Learnt(*short))
+    return True
+
+
+def _is_often_negative(formula: Dim) -> bool:
+    """Whether a formula is negative for large sizes, too."""
+    symbols = formula.symbols
+    return any(formula.evaluate(dict.fromkeys(symbols, LARGE + more)) < 0 for more in range(8))
+
+
 def _span_varies(start: Place, end: Place) -> bool:
     """Whether there are other numbers of rows in each iteration."""
     return isinstance(start, Dim) and isinstance(end, Dim) and varies(end - start)
@@ -50,6 +78,8 @@ def counted_rows(n: Node, x: SSAValue, axis: int, start: Place, end: Place) -> P
     first, behind = (_known_row(n, place, size) for place in (start, end))
     whole, most = b.size(size), size if behind is None else behind
     if first is None:
+        span = end - start if isinstance(start, Dim) and isinstance(end, Dim) else most
+        most = span if span.is_static else most
         x = _rows_behind(n, x, axis, _row(n, start, whole), most)
     else:
         most = larger(most - first, Dim.of(0))

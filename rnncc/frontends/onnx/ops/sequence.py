@@ -202,9 +202,10 @@ def _concat(n: Node) -> SSAValue | Value:
     if rows.is_empty:
         raise n.unsupported("puts nothing together")
     if isinstance(rows.stacked, Partial) and not (rows.front or rows.items):
-        if rows.in_pieces and (new or n.axis(axis_number, rows.stacked.rank - 1)):
+        in_pieces = rows.in_pieces is not None
+        if in_pieces and (new or n.axis(axis_number, rows.stacked.rank - 1) != rows.in_pieces):
             check_whole(n.location, rows, n.scope.model.inputs_behind)
-        stacked = within_most(n, rows.stacked) if rows.in_pieces else rows.stacked
+        stacked = within_most(n, rows.stacked) if in_pieces else rows.stacked
         return _partial_rows(n, stacked, axis_number, new)
     check_readable(n.b, rows)
     singles = [*rows.front, *rows.items]

@@ -17,6 +17,7 @@ from rnncc.frontends.onnx.ops.computed_bounds import (
     HUGE,
     Place,
     counted_rows,
+    ends_early,
     is_counted,
     is_settled,
     moving_rows,
@@ -147,7 +148,9 @@ def _slice(n: Node) -> SSAValue | Value:
             x = n.b.gather(x, only_row(n, size, start, end, step), axis)
         elif (span := span_of(n, start, end)) is not None and step == 1:
             x = n.b.gather(x, rows_from(n, size, start, span), axis)
-        elif counted is None and is_counted(n, start, end, step):
+        elif counted is None and (
+            is_counted(n, start, end, step) or ends_early(n, size, start, end, step)
+        ):
             counted = axis, start, end
         else:
             x = n.b.gather(x, moving_rows(n, size, start, end, step), axis)
