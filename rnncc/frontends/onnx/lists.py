@@ -138,6 +138,51 @@ class StackedRows(Value):
 
 
 @record(eq=False)
+class Parts(Value):
+    """A list of the parts of an axis of open size, of as many rows each, the last of those left.
+
+    Its type and shape are those of all rows.
+
+    Attributes:
+        axis: that is cut.
+        rows: of each part.
+    """
+
+    axis: int = 0
+    rows: int = 1
+
+    @staticmethod
+    def cut(x: Value, axis: int, rows: int) -> Parts:
+        """A computed tensor in parts."""
+        return Parts(x.dtype, x.dims, made=x.made, axis=axis, rows=rows)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """No tensor's."""
+        return "parts", self.axis, self.rows
+
+    @property
+    def length(self) -> Dim:
+        """How many parts there are."""
+        return self.dims[self.axis].over(self.rows)
+
+    def tensors(self) -> list[Value]:
+        """All rows."""
+        return [self.uncut()]
+
+    def holding(self, tensors: Sequence[Value]) -> Parts:
+        """Other rows."""
+        return Parts.cut(tensors[0], self.axis, self.rows)
+
+    def uncut(self) -> Value:
+        """All rows."""
+        return Value(self.dtype, self.dims, made=self.made)
+
+    def __str__(self) -> str:
+        return "a list of parts of an axis of open size"
+
+
+@record(eq=False)
 class PossibleRows(Value):
     """Elements of a list in a loop, of each of which the run decides whether it exists.
 
@@ -147,16 +192,25 @@ class PossibleRows(Value):
         rows: the elements [k, ...].
         exist: a bool for each [k].
         pieces: the axis of which they are the rows, of one element; None of elements by themselves.
+        chunks: of rows that all iterations of a loop together cut an axis into, the symbol of the
+            iteration's number, and the size of the axis.
     """
 
     rows: Value = field(kw_only=True)
     exist: Value = field(kw_only=True)
     pieces: int | None = None
+    chunks: tuple[str, Dim] | None = None
 
     @staticmethod
-    def pairing(rows: Value, exist: Value, pieces: int | None = None) -> PossibleRows:
+    def pairing(
+        rows: Value,
+        exist: Value,
+        pieces: int | None = None,
+        chunks: tuple[str, Dim] | None = None,
+    ) -> PossibleRows:
         """Rows, and which of them exist."""
-        return PossibleRows(rows.dtype, rows.dims[1:], rows=rows, exist=exist, pieces=pieces)
+        dtype, dims = rows.dtype, rows.dims[1:]
+        return PossibleRows(dtype, dims, rows=rows, exist=exist, pieces=pieces, chunks=chunks)
 
     @property
     def form(self) -> tuple[Any, ...]:
@@ -215,7 +269,9 @@ def types_in(values: Sequence[Value]) -> list[tuple[Any, ...]]:
 
 
 def check_readable(b: Builder, rows: StackedRows) -> None:
-    """Raise `NeedsValue` if a list is one that the iterations of a loop append to."""
+    """Raise `NeedsValue` if a list is one that the iterations of a loop append to, or if elements
+    of it are there row by row."""
+    check_whole(b.loc, rows, lambda value: [])
     if rows.earlier is not None:
         what = "reads a list that the iterations of a loop append to"
         raise NeedsValue(b.loc, what, "a loop of up to 64 known iterations may", [])

@@ -66,6 +66,8 @@ class ModelContext:
         decided: numbers that the run decides -> the sizes that they are, a symbol where that is not
             known yet.
         counts: numbers of rows that the run decides -> the most that they may be.
+        chunks: numbers of rows of chunks that iterations cut off an axis one behind another, which
+            they cover -> the symbol of the iteration's number, and the size of the axis.
         undecided: sizes that the run decides, and that no other one is known to be equal to, with
             the error that this is.
         draws: the numbers of uses of random numbers to come: each draws others.
@@ -97,6 +99,7 @@ class ModelContext:
     shapes: set[Dim] = field(default_factory=set[Dim])
     decided: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
     counts: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
+    chunks: dict[SSAValue, tuple[str, Dim]] = field(default_factory=dict[SSAValue, tuple[str, Dim]])
     undecided: dict[str, CompileError] = field(default_factory=dict[str, CompileError])
     loops: int = 0
     known: Known = field(default_factory=Known)

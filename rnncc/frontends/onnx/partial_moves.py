@@ -246,7 +246,8 @@ def _inserted(n: Node, inputs: Operands) -> Moved:
     each = n.b.reshape(turned, (size, *dims[:axis], 1, *dims[axis:]))
     exist = n.b.compare("lt", n.b.iota((size,), 0, "i64"), n.b.broadcast(x.count, (size,), []))
     pair = Value.computed(each), Value.computed(exist)
-    return rows.appended(PossibleRows.pairing(*pair, pieces=axis))
+    chunks = n.scope.model.chunks.get(x.count)
+    return rows.appended(PossibleRows.pairing(*pair, pieces=axis, chunks=chunks))
 
 
 MOVES: dict[str, Callable[[Node, Operands], Moved]] = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto
 from rnncc_runtime import ArrayError
 
 import rnncc
@@ -39,13 +40,15 @@ def untyped(inside: Any) -> Any:
     """A body whose carried values are of the types of what they start as."""
     for declared in (*inside.input[2:], *inside.output[1:]):
         declared.ClearField("type")
+        if declared.name in ("s", "s2"):
+            declared.type.sequence_type.elem_type.tensor_type.elem_type = TensorProto.FLOAT
     return inside
 
 
-def looped(nodes: list[Any], tested: bool) -> Any:
+def looped(nodes: list[Any], tested: bool, before: str = "s") -> Any:
     """Over chunks of three rows, with a list `s` and a state, by their number or by a test before
-    each."""
-    nodes = [*nodes, node("SequenceInsert", "s row", "s2")]
+    each; `row` is appended to `before`."""
+    nodes = [*nodes, node("SequenceInsert", f"{before} row", "s2")]
     if tested:
         inside = untyped(body([*CHUNK, *nodes, node("Less", "k2 t", "on")], "k v s", "", "on"))
         loop = node("Loop", "most first zero h e", "k3 y z", body=inside)
@@ -53,11 +56,11 @@ def looped(nodes: list[Any], tested: bool) -> Any:
         count = node("Mul", "i three", "k")
         nodes = [count, *CHUNK, *nodes, node("Identity", "go", "on")]
         loop = node("Loop", "chunks yes h e", "y z", body=untyped(body(nodes, "v s", "", "on")))
-    before = [*SIZES, node("Less", "zero t", "first"), node("SequenceEmpty", "", "e")]
+    first = [*SIZES, node("Less", "zero t", "first"), node("SequenceEmpty", "", "e")]
     behind = node("ConcatFromSequence", "z", "rows", axis=1)
     inputs = [info("x", ["N", "T", 2]), info("h", ["N", 1, 2])]
     outputs = [info("y", None), info("rows", None)]
-    return model([*before, loop, behind], inputs, outputs, NUMBERS)
+    return model([*first, loop, behind], inputs, outputs, NUMBERS)
 
 
 def given(steps: int, batch: int = 2) -> Any:
@@ -89,3 +92,45 @@ def test_what_takes_whole_chunks_alone() -> None:
         assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))
     with pytest.raises(ArrayError, match="would be -"):
         compiled.run(given(4))
+
+
+@pytest.mark.parametrize("tested", [False, True])
+def test_chunks_together_are_as_long_as_the_axis(tested: bool) -> None:
+    """Nothing counts their rows: what they become may be added to x."""
+    made = looped([*MEAN, node("Add", "chunk v", "row")], tested)
+    made.graph.node.append(node("Add", "rows x", "sum"))
+    made.graph.output.append(info("sum", None))
+    compared(made, [given(1), given(7, 1)])
+    assert rnncc.compile(made).outputs["rows"].shape == ("N", "T", 2)
+
+
+def test_a_chunk_that_is_appended_twice() -> None:
+    """These are more rows than the axis has."""
+    nodes = [*MEAN, node("Add", "chunk v", "row"), node("SequenceInsert", "s chunk", "with")]
+    compared(looped(nodes, False, "with"), [given(1), given(7, 1)])
+
+
+def test_a_state_that_grows_by_chunks() -> None:
+    nodes = [node("Mul", "i three", "k"), *CHUNK, node("Tanh", "chunk", "row")]
+    nodes += [node("Concat", "v row", "v2", axis=1), node("Identity", "go", "on")]
+    loop = node("Loop", "chunks yes h", "y", body=untyped(body(nodes, condition="on")))
+    inputs = [info("x", ["N", "T", 2]), info("h", ["N", 1, 2])]
+    made = model([*SIZES, loop], inputs, [info("y", None)], NUMBERS)
+    compared(made, [given(1), given(3, 1), given(8)])
+    assert rnncc.compile(made).outputs["y"].shape == ("N", "T + 1", 2)
+
+
+def test_a_list_of_parts_of_an_open_axis() -> None:
+    """`for part in x.split(3, 1)`, its length, its first part, and all together."""
+    nodes = [*MEAN, node("Add", "chunk v", "row"), node("SequenceInsert", "s row", "s2")]
+    nodes = [node("SequenceAt", "parts i", "chunk"), *nodes, node("Identity", "go", "on")]
+    before = [node("SplitToSequence", "x three", "parts", axis=1), node("SequenceEmpty", "", "e")]
+    before += [node("SequenceLength", "parts", "count"), node("SequenceAt", "parts zero", "first")]
+    before += [node("ConcatFromSequence", "parts", "all", axis=1)]
+    loop = node("Loop", "count yes h e", "y z", body=untyped(body(nodes, "v s", "", "on")))
+    behind = node("ConcatFromSequence", "z", "rows", axis=1)
+    outputs = [info(name, None) for name in ("y", "rows", "first", "all")]
+    inputs = [info("x", ["N", "T", 2]), info("h", ["N", 1, 2])]
+    made = model([*before, loop, behind], inputs, outputs, NUMBERS)
+    compared(made, [given(1), given(3, 1), given(8)])
+    assert rnncc.compile(made).outputs["rows"].shape == ("N", "T", 2)

@@ -10,8 +10,8 @@ from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.offsets import distance
 from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.values import NEAR, Value, varies
-from rnncc.ir.dims import Dim
+from rnncc.frontends.onnx.values import NEAR, Value, is_step, varies
+from rnncc.ir.dims import Dim, Excess
 from rnncc.ir.size_proofs import is_natural, larger, smaller
 from rnncc.ir.types import dims_of
 from rnncc.nn.indexing import from_front
@@ -78,8 +78,7 @@ def counted_rows(n: Node, x: SSAValue, axis: int, start: Place, end: Place) -> P
     first, behind = (_known_row(n, place, size) for place in (start, end))
     whole, most = b.size(size), size if behind is None else behind
     if first is None:
-        span = end - start if isinstance(start, Dim) and isinstance(end, Dim) else most
-        most = span if span.is_static else most
+        most = _longest(start, end, most)
         x = _rows_behind(n, x, axis, _row(n, start, whole), most)
     else:
         most = larger(most - first, Dim.of(0))
@@ -89,7 +88,38 @@ def counted_rows(n: Node, x: SSAValue, axis: int, start: Place, end: Place) -> P
         for place, known in ((start, first), (end, behind))
     )
     count = end_row if first == 0 else _between(n, start_row, end_row, behind == size)
+    if (step := _step_of_chunks(n, start, end, most, size)) is not None:
+        n.scope.model.chunks[count] = step, size
     return Partial.counted(Value.computed(x), axis, count)
+
+
+def _longest(start: Place, end: Place, most: Dim) -> Dim:
+    """The most rows that lie between two bounds: a number if one is known, as of `i:min(i + 8, T)`,
+    else so many."""
+    if not (isinstance(start, Dim) and isinstance(end, Dim)):
+        return most
+    span = end - start
+    for atom in span.atoms:
+        more = span.substitute({atom: 0}) if isinstance(atom, Excess) else span
+        span = more if is_natural(more - span) else span
+    return span if span.is_static and int(span) > 0 else most
+
+
+def _step_of_chunks(n: Node, start: Place, end: Place, length: Dim, size: Dim) -> str | None:
+    """The number of a loop's iteration, each of which takes the rows behind those of the one
+    before, so many, of which the last one takes those that are left."""
+    if not (isinstance(start, Dim) and isinstance(end, Dim) and length.is_static):
+        return None
+    trips, over = n.scope.model.trip_counts, larger(start + length - size, Dim.of(0))
+    if end - start not in (length, length - over) or int(length) < 1:
+        return None
+    for step in filter(is_step, start.symbols):
+        if start != length * Dim.of(step) or step not in trips:
+            continue
+        left = trips[step] * length - size
+        if is_natural(left) and is_natural(length - 1 - left):
+            return step
+    return None
 
 
 def part_of_rows(n: Node, x: Partial, start: Place, end: Place) -> Partial:

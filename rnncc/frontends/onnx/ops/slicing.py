@@ -157,6 +157,19 @@ def _slice(n: Node) -> SSAValue | Value:
     return known_part(n, x) if counted is None else counted_rows(n, x, *counted)
 
 
+def moving_part(n: Node, x: Value, axis: int, start: Dim, length: int) -> Value:
+    """So many rows from one on, which is there, in each iteration of a loop: the last may have
+    fewer."""
+    size, end = x.dims[axis], start + length
+    n.scope.model.never_negative(size - start - 1)
+    if is_settled(start):
+        rows = smaller(size - start, Dim.of(length), (size - start - 1,))
+        return Value.computed(n.b.slice(n.scope.ssa(x), axis, start, rows))
+    if ends_early(n, size, start, end, 1):
+        return counted_rows(n, n.scope.ssa(x), axis, start, end)
+    return Value.computed(n.b.gather(n.scope.ssa(x), moving_rows(n, size, start, end, 1), axis))
+
+
 def _decided_end(
     n: Node, size: Dim, start: Place, end: Place, step: int
 ) -> tuple[Dim, SSAValue] | None:
