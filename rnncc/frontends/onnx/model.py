@@ -66,6 +66,7 @@ class ModelContext:
         decided: numbers that the run decides -> the sizes that they are, a symbol where that is not
             known yet.
         counts: numbers of rows that the run decides -> the most that they may be.
+        minima: numbers that the run computes as the smaller of two formulas -> these.
         chunks: numbers of rows of chunks that iterations cut off an axis one behind another, which
             they cover -> the symbol of the iteration's number, and the size of the axis.
         undecided: sizes that the run decides, and that no other one is known to be equal to, with
@@ -99,6 +100,7 @@ class ModelContext:
     shapes: set[Dim] = field(default_factory=set[Dim])
     decided: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
     counts: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
+    minima: dict[SSAValue, tuple[Dim, Dim]] = field(default_factory=dict[SSAValue, tuple[Dim, Dim]])
     chunks: dict[SSAValue, tuple[str, Dim]] = field(default_factory=dict[SSAValue, tuple[str, Dim]])
     undecided: dict[str, CompileError] = field(default_factory=dict[str, CompileError])
     loops: int = 0

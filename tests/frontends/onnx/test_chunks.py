@@ -45,16 +45,20 @@ def untyped(inside: Any) -> Any:
     return inside
 
 
-def looped(nodes: list[Any], tested: bool, before: str = "s") -> Any:
+LIMITED = [*CHUNK[:2], node("Min", "k2 t", "last"), node("Unsqueeze", "last axis", "end"), CHUNK[3]]
+"""The same up to the end of the axis, as `x[:, i:min(i + 3, x.size(1))]`."""
+
+
+def looped(nodes: list[Any], tested: bool, before: str = "s", chunk: list[Any] = CHUNK) -> Any:
     """Over chunks of three rows, with a list `s` and a state, by their number or by a test before
     each; `row` is appended to `before`."""
     nodes = [*nodes, node("SequenceInsert", f"{before} row", "s2")]
     if tested:
-        inside = untyped(body([*CHUNK, *nodes, node("Less", "k2 t", "on")], "k v s", "", "on"))
+        inside = untyped(body([*chunk, *nodes, node("Less", "k2 t", "on")], "k v s", "", "on"))
         loop = node("Loop", "most first zero h e", "k3 y z", body=inside)
     else:
         count = node("Mul", "i three", "k")
-        nodes = [count, *CHUNK, *nodes, node("Identity", "go", "on")]
+        nodes = [count, *chunk, *nodes, node("Identity", "go", "on")]
         loop = node("Loop", "chunks yes h e", "y z", body=untyped(body(nodes, "v s", "", "on")))
     first = [*SIZES, node("Less", "zero t", "first"), node("SequenceEmpty", "", "e")]
     behind = node("ConcatFromSequence", "z", "rows", axis=1)
@@ -94,10 +98,11 @@ def test_what_takes_whole_chunks_alone() -> None:
         compiled.run(given(4))
 
 
+@pytest.mark.parametrize("chunk", [CHUNK, LIMITED])
 @pytest.mark.parametrize("tested", [False, True])
-def test_chunks_together_are_as_long_as_the_axis(tested: bool) -> None:
+def test_chunks_together_are_as_long_as_the_axis(tested: bool, chunk: list[Any]) -> None:
     """Nothing counts their rows: what they become may be added to x."""
-    made = looped([*MEAN, node("Add", "chunk v", "row")], tested)
+    made = looped([*MEAN, node("Add", "chunk v", "row")], tested, chunk=chunk)
     made.graph.node.append(node("Add", "rows x", "sum"))
     made.graph.output.append(info("sum", None))
     compared(made, [given(1), given(7, 1)])

@@ -31,6 +31,15 @@ def is_settled(place: Place) -> TypeGuard[Dim]:
     return isinstance(place, Dim) and not varies(place)
 
 
+def beyond_axis(n: Node, end: Place, size: Dim) -> Place:
+    """An end as it is before the size of the axis limits it, which a slice does by itself."""
+    pair = n.scope.model.minima.get(end) if isinstance(end, SSAValue) else None
+    if pair is None or size not in pair:
+        return end
+    other = pair[1] if pair[0] == size else pair[0]
+    return other if is_natural(other) else end
+
+
 def is_counted(n: Node, start: Place, end: Place, step: int) -> bool:
     """Whether the run decides how many rows lie between two bounds, or the iteration of a loop,
     which is not unrolled."""

@@ -16,6 +16,7 @@ from rnncc.frontends.onnx.node import MAX_FOLDED, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.computed_bounds import (
     HUGE,
     Place,
+    beyond_axis,
     counted_rows,
     ends_early,
     is_counted,
@@ -96,7 +97,8 @@ def bounds_of(n: Node) -> list[tuple[int, Place, Place, int]]:
         steps = n.known_integers(4) if n.has(4) else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise n.error("has starts, ends, axes and steps of several lengths")
-    axes = n.axes(axes, len(n.dims()))
+    axes, dims = n.axes(axes, len(n.dims())), n.dims()
+    ends = [beyond_axis(n, end, dims[axis]) for axis, end in zip(axes, ends, strict=True)]
     return list(zip(axes, starts, ends, steps, strict=True))
 
 
