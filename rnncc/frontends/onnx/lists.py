@@ -138,7 +138,7 @@ class StackedRows(Value):
 
 
 @record(eq=False)
-class Parts(Value):
+class SplitAxis(Value):
     """A list of the parts of an axis of open size, of as many rows each, the last of those left.
 
     Its type and shape are those of all rows.
@@ -152,9 +152,9 @@ class Parts(Value):
     rows: int = 1
 
     @staticmethod
-    def cut(x: Value, axis: int, rows: int) -> Parts:
+    def cut(x: Value, axis: int, rows: int) -> SplitAxis:
         """A computed tensor in parts."""
-        return Parts(x.dtype, x.dims, made=x.made, axis=axis, rows=rows)
+        return SplitAxis(x.dtype, x.dims, made=x.made, axis=axis, rows=rows)
 
     @property
     def form(self) -> tuple[Any, ...]:
@@ -170,9 +170,9 @@ class Parts(Value):
         """All rows."""
         return [self.uncut()]
 
-    def holding(self, tensors: Sequence[Value]) -> Parts:
+    def holding(self, tensors: Sequence[Value]) -> SplitAxis:
         """Other rows."""
-        return Parts.cut(tensors[0], self.axis, self.rows)
+        return SplitAxis.cut(tensors[0], self.axis, self.rows)
 
     def uncut(self) -> Value:
         """All rows."""

@@ -115,14 +115,16 @@ def test_a_chunk_that_is_appended_twice() -> None:
     compared(looped(nodes, False, "with"), [given(1), given(7, 1)])
 
 
-def test_a_state_that_grows_by_chunks() -> None:
+@pytest.mark.parametrize(("added", "rows"), [("v row", "T + 1"), ("v row row", None)])
+def test_a_state_that_grows_by_chunks(added: str, rows: str | None) -> None:
+    """By one in each iteration, or by two, whose rows are counted."""
     nodes = [node("Mul", "i three", "k"), *CHUNK, node("Tanh", "chunk", "row")]
-    nodes += [node("Concat", "v row", "v2", axis=1), node("Identity", "go", "on")]
+    nodes += [node("Concat", added, "v2", axis=1), node("Identity", "go", "on")]
     loop = node("Loop", "chunks yes h", "y", body=untyped(body(nodes, condition="on")))
     inputs = [info("x", ["N", "T", 2]), info("h", ["N", 1, 2])]
     made = model([*SIZES, loop], inputs, [info("y", None)], NUMBERS)
     compared(made, [given(1), given(3, 1), given(8)])
-    assert rnncc.compile(made).outputs["y"].shape == ("N", "T + 1", 2)
+    assert rows is None or rnncc.compile(made).outputs["y"].shape == ("N", rows, 2)
 
 
 def test_a_list_of_parts_of_an_open_axis() -> None:

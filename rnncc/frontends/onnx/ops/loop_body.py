@@ -19,6 +19,7 @@ from rnncc.frontends.onnx.trips import Trips
 from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.elementwise import Add
+from rnncc.ir.size_proofs import is_natural
 from rnncc.records import record
 
 if TYPE_CHECKING:
@@ -231,16 +232,20 @@ def _rows_added(loop: LoopBody, old: Value, new: Value) -> Growth | None:
         return None
     [(axis, more)], count = added, loop.trips.count
     if isinstance(new, Partial) and counted:
-        return None if new.axis != axis else Growth(axis, more, _chunks_added(loop, new))
+        return None if new.axis != axis else Growth(axis, more, _chunks_added(loop, new, more))
     return Growth(axis, more, None if count is None else count * more)
 
 
-def _chunks_added(loop: LoopBody, new: Partial) -> Dim | None:
+def _chunks_added(loop: LoopBody, new: Partial, more: Dim) -> Dim | None:
     """The size of the axis that iterations cut into chunks, one of which each adds."""
     assert new.count is not None
-    chunks, operands = loop.n.scope.model.chunks, (new.count, *_operands(new.count))
-    found = [chunks[operand] for operand in operands if operand in chunks]
-    return found[0][1] if found and found[0][0] == loop.trips.step else None
+    chunks, trips = loop.n.scope.model.chunks, loop.trips
+    for operand in (new.count, *_operands(new.count)):
+        step, size = chunks.get(operand, ("", Dim.of(0)))
+        if step == trips.step and trips.count is not None:
+            left = trips.count * more - size  # where chunks are added twice, this is more
+            return size if is_natural(more - 1 - left) else None
+    return None
 
 
 def _operands(value: SSAValue) -> Sequence[SSAValue]:

@@ -141,8 +141,8 @@ def _suppressed(n: Node) -> SSAValue | Partial:
     part = b.fill(0, ()) if overlap is None else b.reshape(overlap, ())
     corners = _corners(n, boxes)
     places, exist = suppressed(b, corners, scores, above, part, most)
-    found, total = dims_of(places), (product(dims_of(places)),)
-    columns = [b.iota(found, 0, "i64"), b.iota(found, 1, "i64"), places]
+    dims, total = dims_of(places), (product(dims_of(places)),)
+    columns = [b.iota(dims, 0, "i64"), b.iota(dims, 1, "i64"), places]
     rows = b.concat([b.reshape(column, (*total, 1)) for column in columns], 1)
     kept, number = first_places(b, b.reshape(exist, total))
     return Partial.counted(Value.computed(b.gather(rows, kept, 0)), 0, number)

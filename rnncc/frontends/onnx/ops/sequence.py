@@ -12,7 +12,7 @@ from rnncc.frontends.onnx.counted import within_most
 from rnncc.frontends.onnx.decided import one_number
 from rnncc.frontends.onnx.lists import (
     MAX_LISTED,
-    Parts,
+    SplitAxis,
     StackedRows,
     check_readable,
     check_whole,
@@ -112,7 +112,7 @@ def _at(n: Node) -> Value:
     axis was split into; in an open number of iterations that append to the list, other than its
     last elements, of which it had as many before.
     """
-    if isinstance(parts := n.value(0), Parts):
+    if isinstance(parts := n.value(0), SplitAxis):
         return _part(n, parts)
     rows = _rows(n)
     check_whole(n.location, rows, n.scope.model.inputs_behind)
@@ -128,7 +128,7 @@ def _at(n: Node) -> Value:
     return items[_place(n, 1, len(items), len(items) - 1)]
 
 
-def _part(n: Node, parts: Parts) -> Value:
+def _part(n: Node, parts: SplitAxis) -> Value:
     """A part of an axis of open size, by its number or that of a loop's iteration."""
     formulas = n.value(1).formulas()
     place = formulas[0] if len(formulas) == 1 else Dim.of(int(n.scalar(1)))
@@ -149,7 +149,7 @@ def _from_end(n: Node, rows: StackedRows) -> int:
 
 def _length(n: Node) -> Value:
     """How many elements a list has."""
-    if isinstance(parts := n.value(0), Parts):
+    if isinstance(parts := n.value(0), SplitAxis):
         return size_value(parts.length)
     rows = _rows(n)
     check_whole(n.location, rows, n.scope.model.inputs_behind)
@@ -179,7 +179,7 @@ def _split(n: Node) -> Value:
         return StackedRows.listing(stacked=Value.computed(n.b.reshape(rows, (dims[axis], *kept))))
     if not dims[axis].is_static:
         if x.known is None and n.has(1) and n.numbers(1).ndim == 0 and n.scalar(1) > 0:
-            return Parts.cut(x, axis, int(n.scalar(1)))
+            return SplitAxis.cut(x, axis, int(n.scalar(1)))
         what = f"splits an axis of {dims[axis]} elements, which is open"
         raise n.unsupported(what, "--shape gives an input's sizes")
     parts, start = list[Value](), 0
@@ -219,7 +219,7 @@ def _concat(n: Node) -> SSAValue | Value:
     Refused: an empty list.
     """
     new, axis_number, parts = n.flag("new_axis", 0), n.integer("axis"), n.value(0)
-    if isinstance(parts, Parts) and not new and n.axis(axis_number, parts.rank) == parts.axis:
+    if isinstance(parts, SplitAxis) and not new and n.axis(axis_number, parts.rank) == parts.axis:
         return parts.uncut()
     rows = _rows(n)
     if rows.is_empty:
