@@ -83,6 +83,10 @@ class Settings:
                 yield
         finally:
             hook.remove()
+        self._places = [  # functions that branch on tensors' values were written anew
+            (o, k, value_at(o, k), leaves) if k == ".__code__" else (o, k, value, leaves)
+            for o, k, value, leaves in self._places
+        ]
 
     def _leave_out(self) -> None:
         self._places = [
@@ -196,4 +200,6 @@ def _is_apart(owner: Any, key: Any) -> bool:
     """Whether a place is in no dict."""
     if isinstance(owner, FunctionType):
         return isinstance(key, int) or key.startswith(".")
+    if key == "__class__":
+        return True
     return not isinstance(owner, type) and is_slot(type(owner), key)

@@ -56,6 +56,7 @@ from rnncc.frontends.torch.readings import (
 from rnncc.frontends.torch.switches import SWITCH
 from rnncc.frontends.torch.taken_numbers import note_taken
 from rnncc.frontends.torch.watch_absent import notice_absent
+from rnncc.frontends.torch.watch_methods import notice_methods
 from rnncc.frontends.torch.watch_numbers import local_name, refuse_numbers
 from rnncc.frontends.torch.watch_regions import read_regions
 from rnncc.frontends.torch.watch_zeros import tell_zeros_apart
@@ -93,6 +94,7 @@ def patch_dynamo() -> None:
     read_regions(_in_dynamo)
     refuse_numbers()
     notice_absent(_GETATTR)
+    notice_methods()
     tell_zeros_apart()
 
     def check_hook(tx: Any, *_: Any) -> None:
