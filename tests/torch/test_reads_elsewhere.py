@@ -172,6 +172,10 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: Net(lambda net, x: x * operator.attrgetter("k" + "s")(net), ks=2.0),
         named("ks", 3.0),
     ),
+    "another tensor of which the number is taken": (
+        lambda: Net(lambda net, x: x * [0, 1, 2, 3][int(net.k)], k=torch.tensor(2)),
+        named("k", torch.tensor(3)),
+    ),
     "the size of a buffer": (Sized, named("table", torch.ones(3))),
     "the size of a tensor": (Sized, named("kept", torch.ones(3))),
     "the type of a tensor": (Sized, named("kept", torch.ones(2).double())),
