@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import torch
@@ -16,11 +17,11 @@ class Parts:
     def __init__(self, module: torch.nn.Module) -> None:
         own = list(module.modules())
         self._modules = [(x, type(x), dict(x._modules), _names(x), _hooks(x)) for x in own]
-        self._shared, self._common = _shared(own), _common()
+        self._shared, self._common, self._kinds = _shared(own), _common(), _kinds(own)
 
     def are_of(self, module: torch.nn.Module) -> bool:
-        """Whether these are still the same, have tensors of the same names and the same hooks,
-        and share those tensors that the code takes for one."""
+        """Whether these are still the same, have tensors of the same names, shapes and types and
+        the same hooks, and share those tensors that the code takes for one."""
         return (
             self._modules[0][0] is module
             and self._common == _common()
@@ -30,6 +31,9 @@ class Parts:
                 and _names(x) == names
                 and _hooks(x) == hooks
                 for x, kind, parts, names, hooks in self._modules
+            )
+            and all(
+                _kind(getattr(x, place).get(name)) == kind for x, place, name, kind in self._kinds
             )
             and all(
                 getattr(*place, None) is getattr(*places[0], None)
@@ -47,6 +51,26 @@ def _names(module: torch.nn.Module) -> list[str]:
     """Of the parameters and buffers that a module has."""
     tensors = *module._parameters.items(), *module._buffers.items()
     return [name for name, tensor in tensors if tensor is not None]
+
+
+_PLACES = "_parameters", "_buffers", "__dict__"
+"""Where a module has tensors."""
+
+
+def _kinds(modules: Iterable[torch.nn.Module]) -> list[tuple[torch.nn.Module, str, str, Any]]:
+    """The tensors that modules have, and what code may ask of them besides their values."""
+    return [
+        (module, place, name, _kind(tensor))
+        for module in modules
+        for place in _PLACES
+        for name, tensor in getattr(module, place).items()
+        if isinstance(tensor, torch.Tensor)
+    ]
+
+
+def _kind(tensor: Any) -> Any:
+    is_known = isinstance(tensor, torch.Tensor) and not torch.nn.parameter.is_lazy(tensor)
+    return (tensor.shape, tensor.dtype) if is_known else None
 
 
 def _common() -> tuple[Any, ...]:
@@ -70,8 +94,7 @@ def _shared(modules: Iterable[torch.nn.Module]) -> list[list[tuple[torch.nn.Modu
     """The places of each tensor that modules have more than once."""
     places = dict[int, list[tuple[torch.nn.Module, str]]]()
     for module in modules:
-        own = *module._parameters.items(), *module._buffers.items(), *module.__dict__.items()
-        for name, tensor in own:
+        for name, tensor in chain(*(getattr(module, place).items() for place in _PLACES)):
             if isinstance(tensor, torch.Tensor):
                 places.setdefault(id(tensor), []).append((module, name))
     return [owners for owners in places.values() if len(owners) > 1]

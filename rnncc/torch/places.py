@@ -3,9 +3,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections import UserDict, UserList, deque
+from array import array
+from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from functools import partial, partialmethod
 from types import FunctionType, MappingProxyType, MemberDescriptorType, ModuleType
 from typing import Any
 
@@ -15,11 +19,14 @@ import torch
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device)
 MOST_LEAVES = 100
 """Of a container, to be looked at in each call."""
-_DICTS = dict, UserDict, MappingProxyType
-_LISTS = list, tuple, deque, UserList
+_DICTS = dict, UserDict, MappingProxyType, ChainMap
+_LISTS = list, tuple, deque, UserList, bytearray, array
 _SETS = set, frozenset
-CONTAINERS = dict, UserDict, *_LISTS, *_SETS
+_CALLS = partial, partialmethod
+CONTAINERS = dict, UserDict, ChainMap, *_LISTS, *_SETS
 """Those that pickle knows."""
+_Environment = type(os.environ)
+_OPENED = (*_DICTS, *_LISTS, *_SETS, *_CALLS, np.ndarray, ContextVar, _Environment)
 
 
 class NOTHING:
@@ -39,7 +46,9 @@ def attributes_of(owner: Any) -> Mapping[str, Any]:
 
 def value_at(owner: Any, key: Any) -> Any:
     """What stands at a place: a global or what a function closes over, by its number, or an
-    attribute of the function's own, with a dot in front; else an attribute."""
+    attribute of the function's own, with a dot in front; else an attribute, or the class."""
+    if key == "__class__":
+        return type(owner)
     if not isinstance(owner, FunctionType):
         own = attributes_of(owner)
         return own[key] if key in own else _in_slot(owner, key)
@@ -72,7 +81,7 @@ def leaves_of(value: Any) -> tuple[Any, ...] | None:
     containers."""
     if isinstance(value, torch.nn.Module | ModuleType):
         return None
-    if not isinstance(value, (*_DICTS, *_LISTS, *_SETS, np.ndarray)):
+    if not isinstance(value, _OPENED):
         return ()
     leaves = list[Any]()
     for leaf in _flat(value):
@@ -96,6 +105,15 @@ def _flat(value: Any) -> Iterator[Any]:
     elif isinstance(value, np.ndarray):
         yield from (value.dtype.str, *value.shape)
         yield from value.flat
+    elif isinstance(value, _CALLS):
+        yield from (type(value), value.func)
+        yield from _flat(value.args)
+        yield from _flat(value.keywords)
+    elif isinstance(value, ContextVar):
+        yield ContextVar
+        yield from _flat(value.get(NOTHING))
+    elif isinstance(value, _Environment):
+        yield str(dict(value))
     else:
         yield value
 

@@ -47,12 +47,14 @@ class Settings:
     def __init__(self, module: torch.nn.Module, asked: list[Asked]) -> None:
         """Of a module that is to be exported, which fills `asked`."""
         walk = Walk(module)
-        self._places = [
+        found = [
             (owner, key, value, leaves)
             for owner, key in walk.places()
             if (leaves := leaves_of(value := value_at(owner, key))) is not None
-            and not (isinstance(value, torch.Tensor) and walk.is_registered(owner))
         ]
+        is_own = [isinstance(x, torch.Tensor) and walk.is_registered(o) for o, _, x, _ in found]
+        self._places = [place for place, own in zip(found, is_own, strict=True) if not own]
+        self._tensors = [place for place, own in zip(found, is_own, strict=True) if own]
         self._stored, self._asked = walk.stored, asked
         self._numbers = list[tuple[torch.Tensor, str]]()
         self._quick: _Quick | None = None
@@ -83,6 +85,12 @@ class Settings:
                 yield
         finally:
             hook.remove()
+        taken = {id(x) for x, _ in self._numbers}
+        self._places = [  # functions that branch on tensors' values were written anew
+            (o, k, value_at(o, k), leaves) if k == ".__code__" else (o, k, value, leaves)
+            for o, k, value, leaves in self._places
+        ] + [place for place in self._tensors if id(place[2]) in taken]
+        self._tensors.clear()
 
     def _leave_out(self) -> None:
         self._places = [
@@ -114,7 +122,7 @@ def _with(
     settings = Settings.__new__(Settings)
     settings._places = [*places, *((owner_of(name), *place) for name, *place in named)]
     settings._numbers, settings._asked = numbers, asked
-    settings._stored, settings._quick = set(), None
+    settings._stored, settings._tensors, settings._quick = set(), [], None
     return settings
 
 
@@ -196,4 +204,6 @@ def _is_apart(owner: Any, key: Any) -> bool:
     """Whether a place is in no dict."""
     if isinstance(owner, FunctionType):
         return isinstance(key, int) or key.startswith(".")
+    if key == "__class__":
+        return True
     return not isinstance(owner, type) and is_slot(type(owner), key)

@@ -7,14 +7,17 @@ these the attributes that the same code names.
 
 from __future__ import annotations
 
+import builtins
 import dis
+import os
 import sys
 import sysconfig
 from collections.abc import Iterator
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from inspect import getattr_static
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
+from weakref import ref
 
 import torch
 from torch.nn.modules import module as modules
@@ -41,6 +44,12 @@ _NOT_CALLED = frozenset(
 _KNOWN = frozenset(
     {"builtins", "torch", "numpy", "collections", "functools", "rnncc", "_thread", "weakref"}
 )
+_OF_FUNCTIONS = "__code__", "__defaults__", "__kwdefaults__"
+_OF_AUTOGRAD = {"forward", "setup_context", "backward", "vjp"}
+"""Methods that PyTorch calls where a Function is applied."""
+_BY_NAME = "getattr", "vars", "__dict__", "attrgetter", "methodcaller"
+"""By which code computes names of attributes."""
+_BUILTINS = frozenset(dir(builtins))
 _STDLIB = sysconfig.get_paths()["stdlib"]
 _INSTALLED = tuple(
     {sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -75,24 +84,30 @@ class Walk:
     def places(self) -> Iterator[tuple[Any, Any]]:
         """Where the code finds what it names: an object and an attribute; a function and a global,
         the number of what it closes over, or an attribute of its own with a dot in front."""
+        named = self.loaded | self._missed
         for owner in self.owners.values():
             is_module = isinstance(owner, torch.nn.Module)
-            names = (self.loaded & _names_of(owner)) - (_OWN if is_module else set())
+            names = (named & _names_of(owner)) - (_OWN if is_module else set())
             yield from ((owner, name) for name in names | self._named_of(owner))
             if not isinstance(owner, type | ModuleType):
                 yield from ((owner, name) for name in self._missed - _names_of(owner))
+            if not is_module and not isinstance(owner, type | ModuleType):
+                yield owner, "__class__"
             if is_module:
                 yield owner, "forward"
                 if id(owner) not in self._registered:
                     yield from ((owner, name) for name in (*_OWN, *_HOOKS))
         for function in self.functions.values():
             if is_users(function.__code__.co_filename):
-                loaded = _names(function.__code__).loaded
-                known = function.__globals__
-                yield from ((function, name) for name in loaded if name in known)
+                names = _names(function.__code__)
+                known = function.__globals__.keys()
+                missed = names.missed - known - _BUILTINS
+                yield from ((function, name) for name in (names.loaded & known) | missed)
                 yield from ((function, n) for n in range(len(function.__closure__ or ())))
-                own = ("__defaults__", "__kwdefaults__", *(loaded & function.__dict__.keys()))
+                own = (*_OF_FUNCTIONS, *(self.loaded & function.__dict__.keys()))
                 yield from ((function, "." + name) for name in own)
+        if not self.loaded.isdisjoint(("environ", "getenv")):
+            yield os, "environ"
 
     def is_registered(self, owner: Any) -> bool:
         """Whether an object is a part of the module that PyTorch knows."""
@@ -117,6 +132,8 @@ class Walk:
         if id(kind) in self.owners or not is_users_class(kind):
             return
         self.owners[id(kind)] = kind
+        if issubclass(kind, torch.autograd.Function):
+            self.loaded |= _OF_AUTOGRAD
         for name, value in kind.__dict__.items():
             if isinstance(value, FunctionType) and name[:2] == "__" and name not in _NOT_CALLED:
                 self.loaded.add(name)
@@ -154,8 +171,8 @@ class Walk:
         self.stored |= names.stored
         if is_users(function.__code__.co_filename):
             self._missed |= names.missed
-            self._by_name |= not names.loaded.isdisjoint(("getattr", "vars", "__dict__"))
-            own = *range(len(function.__closure__ or ())), ".__defaults__", ".__kwdefaults__"
+            self._by_name |= not names.loaded.isdisjoint(_BY_NAME)
+            own = (*range(len(function.__closure__ or ())), *("." + n for n in _OF_FUNCTIONS))
             for key in (*names.loaded, *own):
                 self._meet(value_at(function, key), str(key))
             for imported in names.imported:
@@ -180,8 +197,8 @@ def _behind(value: Any) -> Iterator[Any]:
         yield value.__func__
     elif isinstance(value, cached_property):
         yield value.func
-    elif isinstance(value, partial):
-        yield from (value.func, *value.args, *value.keywords.values())
+    elif isinstance(value, ref):
+        yield value()
     wrapped = getattr_static(value, "__wrapped__", None) if callable(value) else None
     if isinstance(wrapped, FunctionType):
         yield wrapped

@@ -67,7 +67,17 @@ def unused(m: Any) -> Any:
     return 1
 
 
-@pytest.mark.parametrize("count", [by_attribute, now_and_then, at_first, by_bool, by_float, unused])
+def by_filling(m: Any) -> Any:
+    """Tensors of one number have its type: a float would be no condition."""
+    m.steps += 1
+    kept = torch.full((UNITS,), m.steps % 2 == 0)
+    odd = torch.full_like(kept, m.steps % 3, dtype=torch.float32)
+    return torch.where(kept, odd, 0.5) + kept.new_full((UNITS,), m.steps > 2)
+
+
+@pytest.mark.parametrize(
+    "count", [by_filling, by_attribute, now_and_then, at_first, by_bool, by_float, unused]
+)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_steps_that_are_counted_in_python(count: Any, reverse: bool) -> None:
     """The numbers go from step to step, and end as those of a loop in Python do."""

@@ -15,24 +15,12 @@ import numpy as np
 import pytest
 
 from tests.torch.cells import nn, torch
+from tests.torch.reads import Net, check, check_change, named
 
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
 ones = torch.ones
 LAYER: Any = torch.nn.modules.module
-
-
-class Net(nn.Module):
-    """Computes `use` of a layer; `held` is what that reads."""
-
-    def __init__(self, use: Callable[[Any, Any], Any], held: Any = None, **attributes: Any) -> None:
-        super().__init__()
-        self.layer, self.use, self.held = nn.Linear(4, 4), use, held
-        for name, value in attributes.items():
-            setattr(self, name, value)
-
-    def forward(self, x: Any) -> Any:
-        return self.use(self, self.layer(x))
 
 
 class Dispatching(Net):
@@ -208,18 +196,6 @@ def of_config(use: Any) -> tuple[Any, Any]:
     return lambda: Net(use, Config(2.0)), lambda net: setattr(net.held, "k", 3.0)
 
 
-def named(name: str, value: Any) -> Callable[[Any], None]:
-    """Sets what a path of names and numbers leads to."""
-
-    def change(net: Any) -> None:
-        *path, last = name.split(".")
-        for part in path:
-            net = net[int(part)] if part.isdigit() else getattr(net, part)
-        setattr(net, last, value)
-
-    return change
-
-
 def tied() -> Net:
     x = ones(4)
     return Net(lambda net, y: y * net.a + net.b, a=x, b=x)
@@ -350,30 +326,9 @@ def set_global() -> None:
     GLOBAL.k += 1
 
 
-def gradients(net: Any, module: Any, x: Any) -> Any:
-    torch.manual_seed(0)
-    y = net(x)
-    own = [*module.parameters(), x]
-    grads = torch.autograd.grad(y.sin().sum(), own, allow_unused=True)
-    return y, [torch.zeros_like(p) if g is None else g for p, g in zip(own, grads, strict=True)]
-
-
-def check(net: Any, module: Any, x: Any) -> Any:
-    want, got = gradients(module, module, x), gradients(net, module, x)
-    torch.testing.assert_close(got, want, atol=1e-4, rtol=1e-4)
-    return want[0]
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_changes_are_seen(name: str) -> None:
-    make, change = CASES[name]
-    torch.manual_seed(0)
-    module, x = make(), torch.randn(3, 4, requires_grad=True)
-    net = rt.compile(module, (x,))
-    before = check(net, module, x)
-    change(module)
-    after = check(net, module, x)
-    assert not torch.equal(before, after), "the change makes no difference"
+    check_change(*CASES[name])
 
 
 class Missing(nn.Module):

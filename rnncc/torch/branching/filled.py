@@ -9,11 +9,11 @@ PyTorch would ask for their values.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from rnncc.frontends.torch.fills import FILLS
 from rnncc.torch.branching.syntax import called, like
 from rnncc.torch.branching.values import OF_NUMBERS, is_tensor
 
@@ -50,23 +50,14 @@ def typed(x: Any) -> Any:
 def filled(owner: Any, name: str, *args: Any, **kwargs: Any) -> Any:
     """`owner.name(*args, **kwargs)`, which may make a tensor of numbers that are tensors."""
     if owner is torch or isinstance(owner, torch.Tensor):
-        if name in ("full", "new_full", "full_like"):
-            return _of_one(owner, name, args, kwargs)
+        make = FILLS.get(getattr(torch if owner is torch else torch.Tensor, name, None))
+        own = args if owner is torch else (owner, *args)
+        value: Any = kwargs["fill_value"] if "fill_value" in kwargs else own[-1] if own else None
+        if make is not None and is_tensor(value) and not value.dim():
+            return make(*own, **kwargs)
         if args and isinstance(args[0], list | tuple) and _has_tensor(args[0]):
             return _of_several(owner, name, *args, **kwargs)
     return getattr(owner, name)(*args, **kwargs)
-
-
-def _of_one(owner: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """A tensor that has one number everywhere."""
-    value: Any = args[1] if len(args) > 1 else kwargs.get("fill_value")
-    if not is_tensor(value) or value.dim():
-        return getattr(owner, name)(*args, **kwargs)
-    kwargs = {**kwargs, "fill_value": 0}
-    if name == "full" and kwargs.get("dtype") is None:
-        is_float = value.is_floating_point()
-        kwargs["dtype"] = torch.get_default_dtype() if is_float else value.dtype
-    return getattr(owner, name)(*args[:1], *args[2:], **kwargs).copy_(value.detach())
 
 
 def _of_several(owner: Any, name: str, data: Any, **kwargs: Any) -> Any:
