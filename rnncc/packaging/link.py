@@ -43,6 +43,7 @@ def link_shared(
         CompileError: no linker is found, or the linker fails.
     """
     linker = find_linker(triple)
+    out = out.absolute()  # a relative one might begin as an option does
     folder = partial_name(out.parent)
     with scratch(folder):
         source, linked = folder / "model.o", folder / out.name

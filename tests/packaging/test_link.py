@@ -157,6 +157,17 @@ def test_undefined_symbols_are_refused(tmp_path: Path) -> None:
     assert Elf((tmp_path / "lib.so").read_bytes()).needed == ["libc.so.6"]
 
 
+@pytest.mark.parametrize("folder", ["-x", "-Wl,x", "@x", "a,b c"])
+def test_folders_named_as_options_are(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(folder).mkdir()
+    link_shared(samples.compiled().code, Path(folder, "lib.so"), "twice", NATIVE)
+    elf = Elf(Path(folder, "lib.so").read_bytes())
+    assert {symbol.name for symbol in elf.dynamic_symbols if symbol.is_defined} == EXPORTED
+
+
 def test_systems_without_shared_libraries(tmp_path: Path) -> None:
     with pytest.raises(CompileError, match="there are no shared libraries for thumbv7em"):
         link_shared(b"", tmp_path / "lib.so", "twice", "thumbv7em-unknown-none-eabihf")
