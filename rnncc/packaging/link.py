@@ -49,6 +49,8 @@ def link_shared(
         source, linked = folder / "model.o", folder / out.name
         source.write_bytes(code)
         _run(linker.shared(Files(source, linked, folder, name, exports), triple), folder, triple)
+        if not linked.is_file():
+            raise CompileError("", f"the linker {linker.command[0]} wrote no library")
         imports = linked.with_suffix(".lib")
         if imports.exists():
             imports.replace(out.with_suffix(".lib"))

@@ -151,8 +151,8 @@ def find_linker(triple: str) -> Linker:
         raise CompileError("", what, "take the static library or the object file")
     if system == "wasm":
         return _find_wasm(triple)
-    if chosen := shlex.split(os.environ.get("CC", "")):
-        return Linker(tuple(chosen))
+    if chosen := _chosen():
+        return Linker(chosen)
     if "msvc" in triple:  # whose libraries of helper functions come with it alone
         raise CompileError("", f"found no linker for {triple}", _OF_MSVC)
     for name in _compilers(triple, system):
@@ -183,6 +183,16 @@ def zig_target(triple: str) -> str:
     if system == "windows":
         return f"{cpu}-windows-gnu"
     return "-".join((cpu, words[2] if len(words) > 2 else "linux", *(words[3:] or ["gnu"])))
+
+
+def _chosen() -> tuple[str, ...]:
+    """The words of CC; none where it is not set."""
+    text = os.environ.get("CC", "")
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        what = f"{text!r} is no command: {error}"
+        raise CompileError("CC", what, "end the quotation in CC") from error
 
 
 def _find_wasm(triple: str) -> Linker:

@@ -126,6 +126,19 @@ def test_linker_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         link_shared(samples.compiled().code, tmp_path / "lib.so", "twice", NATIVE)
 
 
+@pytest.mark.parametrize(
+    ("cc", "message"),
+    [("'cc -O2", "CC: .* is no command: No closing quotation"), ("true", "true wrote no library")],
+)
+def test_commands_that_do_not_link(
+    cc: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", cc)
+    with pytest.raises(CompileError, match=message):
+        link_shared(samples.compiled().code, tmp_path / "lib.so", "twice", NATIVE)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_interruption_as_the_linker_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
