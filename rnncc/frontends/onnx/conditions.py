@@ -15,6 +15,7 @@ from rnncc.frontends.onnx.node import INTEGERS
 from rnncc.frontends.onnx.sizes import Undecided, decide, divide, smaller
 from rnncc.frontends.onnx.values import EXACT, NoFormula, Value, as_objects
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import larger
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -168,10 +169,36 @@ def iterations(
     last = reduce(smaller, ends) if ends else None
     count = most if last is None else last + 1 if most is None else smaller(most, last + 1)
     if unsure and not _starts_if_any(unsure, count, last):
-        raise Unproven
+        counts = _tested_first(unsure, again.formulas, step)
+        if counts is None:
+            raise Unproven
+        return reduce(smaller, counts if most is None else [*counts, most])
     if last is not None and not unsure:
         bounds[last] = None
     return count
+
+
+def _tested_first(unsure: Sequence[Dim], again: Sequence[Dim], step: str) -> list[Dim] | None:
+    """How many iterations each condition allows, where a loop starts if what must hold after each
+    iteration does before the first, as that of `while` does; None where it is no such loop.
+
+    Args:
+        unsure: formulas of which none is negative where it starts.
+        again: formulas of which none is negative where it goes on after an iteration.
+    """
+    each = [(f, f.substitute({step: -1}), f.substitute({step: 0})) for f in again]
+    if not all(one in [before for _, before, _ in each] for one in unsure):
+        return None
+    counts = list[Dim]()
+    for formula, before, start in each:
+        fall = before - start
+        if before in unsure and fall.is_static and int(fall) > 0:
+            counts.append(larger(before + 1, Dim.of(0)).over(int(fall)))
+        elif not _holds(start):
+            return None
+        elif (end := _first_negative(formula, step)) is not None:
+            counts.append(end + 1)
+    return counts
 
 
 def _starts_if_any(unsure: Sequence[Dim], count: Dim | None, last: Dim | None) -> bool:

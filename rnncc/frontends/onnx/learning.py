@@ -35,6 +35,8 @@ class Learnt(Exception):
         symbol, size: the symbol that is another size, if one is.
         same: pairs of formulas of one size; the second gives way to the first.
         counted: the symbol of a size that the run decides, and that no other size tells.
+        shortened: the formula of how far an axis goes on behind a slice in a loop, which has fewer
+            rows in an iteration for which it is negative.
     """
 
     def __init__(
@@ -44,22 +46,24 @@ class Learnt(Exception):
         size: Dim | None = None,
         same: tuple[tuple[Dim, Dim], ...] = (),
         counted: str | None = None,
+        shortened: Dim | None = None,
     ) -> None:
-        super().__init__(facts, symbol, size, same, counted)
+        super().__init__(facts, symbol, size, same, counted, shortened)
         self.facts, self.symbol, self.size, self.same = facts, symbol, size, same
-        self.counted = counted
+        self.counted, self.shortened = counted, shortened
 
 
 class Fork(Exception):
-    """Sizes decide between branches whose results differ in shape: it is to be tried what the rest
-    of the model can be built with.
+    """A model may be read in several ways, as where sizes decide between branches whose results
+    differ in shape: it is to be tried what the rest of the model can be built with.
 
     Attributes:
-        error: where that is neither, or both.
+        error: where that is neither, or both; None where the first way that works is taken, and
+            what is wrong with the last one tells what is wrong.
         ways: what is learnt by choosing each.
     """
 
-    def __init__(self, error: CompileError, *ways: Learnt) -> None:
+    def __init__(self, error: CompileError | None, *ways: Learnt) -> None:
         super().__init__(error, ways)
         self.error, self.ways = error, ways
 
@@ -73,12 +77,14 @@ class Known:
         facts: formulas that are not negative.
         same: pairs of formulas of one size; the second gives way to the first.
         counted: symbols of sizes that the run decides, and that no other size tells.
+        shortened: how far axes go on behind slices in loops that may have fewer rows.
     """
 
     sizes: Mapping[str, Dim] = field(default_factory=dict[str, Dim])
     facts: tuple[Dim, ...] = ()
     same: tuple[tuple[Dim, Dim], ...] = ()
     counted: frozenset[str] = frozenset()
+    shortened: frozenset[Dim] = frozenset()
 
     def facts_hold(self, facts: Sequence[Dim]) -> bool:
         """Whether all of some facts were learnt."""
@@ -92,6 +98,8 @@ class Known:
         """With something that was learnt with this known."""
         if learnt.counted is not None:
             return replace(self, counted=self.counted | {learnt.counted})
+        if learnt.shortened is not None:
+            return replace(self, shortened=self.shortened | {learnt.shortened})
         facts = (*self.facts, *learnt.facts)
         if learnt.symbol is None or learnt.size is None:
             return replace(self, facts=facts, same=(*self.same, *learnt.same))
@@ -104,6 +112,7 @@ class Known:
             tuple(fact.substitute(new) for fact in facts),
             tuple((one, other) for one, other in same if one != other),
             self.counted,
+            frozenset(behind.substitute(new) for behind in self.shortened),
         )
 
 
@@ -123,19 +132,26 @@ def learning(attempt: Callable[[Known], T], many: CompileError) -> T:
             except Learnt as learnt:
                 known = known.more(learnt)
             except Fork as fork:
-                return either(fork, known)
+                return _taken(fork, known, read)
         raise many
 
-    def either(fork: Fork, known: Known) -> T:
-        results = list[T]()
-        for way in fork.ways:
-            with suppress(CompileError):
-                results.append(read(known.more(way)))
-        if len(results) != 1:
-            raise fork.error
-        return results[0]
-
     return read(Known())
+
+
+def _taken(fork: Fork, known: Known, read: Callable[[Known], T]) -> T:
+    """What one of several ways to read a model gives."""
+    if fork.error is None:
+        for way in fork.ways[:-1]:
+            with suppress(CompileError):
+                return read(known.more(way))
+        return read(known.more(fork.ways[-1]))
+    results = list[T]()
+    for way in fork.ways:
+        with suppress(CompileError):
+            results.append(read(known.more(way)))
+    if len(results) != 1:
+        raise fork.error
+    return results[0]
 
 
 def learnt_from(

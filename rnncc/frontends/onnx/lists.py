@@ -40,8 +40,9 @@ class StackedRows(Value):
         latest: the last elements of that list, where the body reads them.
         before: how many elements that list has, by the iteration's number; None where it is open
             how many an iteration appends.
-        in_pieces: whether elements stand for rows of longer ones, of which the run decides how many
-            there are: all that may be done is to put them together along the first axis.
+        in_pieces: where elements stand for rows of longer ones, of which the run decides how many
+            there are, the axis of these rows: all that may be done is to put them together along
+            it.
     """
 
     stacked: Value | None = None
@@ -50,11 +51,11 @@ class StackedRows(Value):
     front: tuple[Value, ...] = ()
     latest: tuple[Value, ...] = ()
     before: Dim | None = None
-    in_pieces: bool = False
+    in_pieces: int | None = None
 
     @staticmethod
     def listing(
-        items: Sequence[Value] = (), stacked: Value | None = None, in_pieces: bool = False
+        items: Sequence[Value] = (), stacked: Value | None = None, in_pieces: int | None = None
     ) -> StackedRows:
         """A list of these elements."""
         return StackedRows("list", (), stacked=stacked, items=tuple(items), in_pieces=in_pieces)
@@ -137,6 +138,51 @@ class StackedRows(Value):
 
 
 @record(eq=False)
+class SplitAxis(Value):
+    """A list of the parts of an axis of open size, of as many rows each, the last of those left.
+
+    Its type and shape are those of all rows.
+
+    Attributes:
+        axis: that is cut.
+        rows: of each part.
+    """
+
+    axis: int = 0
+    rows: int = 1
+
+    @staticmethod
+    def cut(x: Value, axis: int, rows: int) -> SplitAxis:
+        """A computed tensor in parts."""
+        return SplitAxis(x.dtype, x.dims, made=x.made, axis=axis, rows=rows)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """No tensor's."""
+        return "parts", self.axis, self.rows
+
+    @property
+    def length(self) -> Dim:
+        """How many parts there are."""
+        return self.dims[self.axis].over(self.rows)
+
+    def tensors(self) -> list[Value]:
+        """All rows."""
+        return [self.uncut()]
+
+    def holding(self, tensors: Sequence[Value]) -> SplitAxis:
+        """Other rows."""
+        return SplitAxis.cut(tensors[0], self.axis, self.rows)
+
+    def uncut(self) -> Value:
+        """All rows."""
+        return Value(self.dtype, self.dims, made=self.made)
+
+    def __str__(self) -> str:
+        return "a list of parts of an axis of open size"
+
+
+@record(eq=False)
 class PossibleRows(Value):
     """Elements of a list in a loop, of each of which the run decides whether it exists.
 
@@ -145,17 +191,26 @@ class PossibleRows(Value):
     Attributes:
         rows: the elements [k, ...].
         exist: a bool for each [k].
-        pieces: whether they are the rows of one element.
+        pieces: the axis of which they are the rows, of one element; None of elements by themselves.
+        chunks: of rows that all iterations of a loop together cut an axis into, the symbol of the
+            iteration's number, and the size of the axis.
     """
 
     rows: Value = field(kw_only=True)
     exist: Value = field(kw_only=True)
-    pieces: bool = False
+    pieces: int | None = None
+    chunks: tuple[str, Dim] | None = None
 
     @staticmethod
-    def pairing(rows: Value, exist: Value, pieces: bool = False) -> PossibleRows:
+    def pairing(
+        rows: Value,
+        exist: Value,
+        pieces: int | None = None,
+        chunks: tuple[str, Dim] | None = None,
+    ) -> PossibleRows:
         """Rows, and which of them exist."""
-        return PossibleRows(rows.dtype, rows.dims[1:], rows=rows, exist=exist, pieces=pieces)
+        dtype, dims = rows.dtype, rows.dims[1:]
+        return PossibleRows(dtype, dims, rows=rows, exist=exist, pieces=pieces, chunks=chunks)
 
     @property
     def form(self) -> tuple[Any, ...]:
@@ -214,7 +269,9 @@ def types_in(values: Sequence[Value]) -> list[tuple[Any, ...]]:
 
 
 def check_readable(b: Builder, rows: StackedRows) -> None:
-    """Raise `NeedsValue` if a list is one that the iterations of a loop append to."""
+    """Raise `NeedsValue` if a list is one that the iterations of a loop append to, or if elements
+    of it are there row by row."""
+    check_whole(b.loc, rows, lambda value: [])
     if rows.earlier is not None:
         what = "reads a list that the iterations of a loop append to"
         raise NeedsValue(b.loc, what, "a loop of up to 64 known iterations may", [])
@@ -226,10 +283,11 @@ def check_whole(
     location: Location, rows: StackedRows, inputs_behind: Callable[[Value], list[str]]
 ) -> None:
     """Raise `NeedsValue` if elements of a list are there row by row."""
-    if rows.in_pieces and rows.stacked is not None:
+    if rows.in_pieces is not None and rows.stacked is not None:
         what = "reads a list of elements of which the run decides how many rows they have"
         needed = inputs_behind(rows.stacked.tensors()[-1])
-        raise NeedsValue(location, what, "put together along axis 0 they may be", needed)
+        hint = f"put together along axis {rows.in_pieces} they may be"
+        raise NeedsValue(location, what, hint, needed)
 
 
 def elements(b: Builder, rows: StackedRows) -> list[Value]:

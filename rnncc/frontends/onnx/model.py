@@ -66,6 +66,9 @@ class ModelContext:
         decided: numbers that the run decides -> the sizes that they are, a symbol where that is not
             known yet.
         counts: numbers of rows that the run decides -> the most that they may be.
+        minima: numbers that the run computes as the smaller of two formulas -> these.
+        chunks: numbers of rows of chunks that iterations cut off an axis one behind another, which
+            they cover -> the symbol of the iteration's number, and the size of the axis.
         undecided: sizes that the run decides, and that no other one is known to be equal to, with
             the error that this is.
         draws: the numbers of uses of random numbers to come: each draws others.
@@ -97,6 +100,8 @@ class ModelContext:
     shapes: set[Dim] = field(default_factory=set[Dim])
     decided: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
     counts: dict[SSAValue, Dim] = field(default_factory=dict[SSAValue, Dim])
+    minima: dict[SSAValue, tuple[Dim, Dim]] = field(default_factory=dict[SSAValue, tuple[Dim, Dim]])
+    chunks: dict[SSAValue, tuple[str, Dim]] = field(default_factory=dict[SSAValue, tuple[str, Dim]])
     undecided: dict[str, CompileError] = field(default_factory=dict[str, CompileError])
     loops: int = 0
     known: Known = field(default_factory=Known)
@@ -180,16 +185,23 @@ class ModelContext:
     def never_negative(self, formula: Dim) -> bool:
         """Whether a formula is 0 or more in each iteration of the loops around it, or calls can
         check that it is; if so, they do."""
-        extremes = self._extremes(formula, only_least=True)
-        if extremes is None:
+        unsure = self.unsure(formula)
+        if unsure is None:
             return False
-        # an iteration that runs has a last one
-        lasts = [self.trip_counts[name] - 1 for name in filter(is_step, formula.symbols)]
-        unsure = [extreme for extreme in extremes if not is_natural(extreme, lasts)]
         if any(self.branches or varies(one) or is_natural(-one - 1) for one in unsure):
             return False
         self.bounds.update(dict.fromkeys(unsure))
         return True
+
+    def unsure(self, formula: Dim) -> list[Dim] | None:
+        """What must be 0 or more for a formula to be so in each iteration of the loops around it,
+        as far as that is not known; None where that is no formula."""
+        extremes = self._extremes(formula, only_least=True)
+        if extremes is None:
+            return None
+        # an iteration that runs has a last one
+        lasts = [self.trip_counts[name] - 1 for name in filter(is_step, formula.symbols)]
+        return [extreme for extreme in extremes if not is_natural(extreme, lasts)]
 
     def _extremes(self, formula: Dim, only_least: bool = False) -> list[Dim] | None:
         """What a formula is in the first and the last iterations of loops around it.

@@ -27,6 +27,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import dims_of
+from rnncc.nn.axes import move_axis
 from rnncc.nn.indexing import from_front
 
 Moved = Value | None
@@ -231,20 +232,22 @@ def _split(n: Node, inputs: Operands) -> Moved:
 
 
 def _inserted(n: Node, inputs: Operands) -> Moved:
-    """The rows as elements of one row each, behind those of a list to which a loop appends that is
-    not unrolled."""
+    """The rows along an axis as elements of one row each, behind those of a list to which a loop
+    appends that is not unrolled."""
     rows, x = inputs[:2]
     if not (isinstance(rows, StackedRows) and rows.earlier is not None) or n.has(2):
         return None
     if n.scope.model.unrolled:
         return None
-    if not isinstance(x, Partial) or x.axis or x.count is None:
+    if not isinstance(x, Partial) or x.count is None:
         return None
-    size, *dims = x.dims
-    each = n.b.reshape(n.scope.ssa(x.whole()), (size, 1, *dims))
+    axis, turned = x.axis, move_axis(n.b, n.scope.ssa(x.whole()), x.axis, 0)
+    size, *dims = dims_of(turned)
+    each = n.b.reshape(turned, (size, *dims[:axis], 1, *dims[axis:]))
     exist = n.b.compare("lt", n.b.iota((size,), 0, "i64"), n.b.broadcast(x.count, (size,), []))
     pair = Value.computed(each), Value.computed(exist)
-    return rows.appended(PossibleRows.pairing(*pair, pieces=True))
+    chunks = n.scope.model.chunks.get(x.count)
+    return rows.appended(PossibleRows.pairing(*pair, pieces=axis, chunks=chunks))
 
 
 MOVES: dict[str, Callable[[Node, Operands], Moved]] = {

@@ -23,7 +23,6 @@ REFUSED: dict[str, str] = {
         ("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
         "texts are not read",
     ),
-    "NonMaxSuppression": "the size of its result depends on computed elements",
     **dict.fromkeys(
         tuple(f"ai.onnx.ml.{name}" for name in ("CastMap", "DictVectorizer", "ZipMap")),
         "maps are not read",

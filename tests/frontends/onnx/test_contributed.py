@@ -294,3 +294,11 @@ def test_images_whose_channels_are_last(channels_last: int) -> None:
     want, got = by_onnxruntime(made, {"x": x})["y"], interpreted(made, {"x": x})["y"]
     assert got.dtype == want.dtype
     np.testing.assert_array_equal(got, want)
+
+
+def test_what_is_added_no_times() -> None:
+    """Gemm with beta 0 leaves C out, whatever it holds."""
+    inputs = {"a": random(3, 4), "b": random(4, 2), "c": np.full((3, 2), np.nan, np.float32)}
+    made, arrays = of_one("Gemm", inputs, domain="", beta=0.0)
+    want = by_onnxruntime(made, arrays)["y"]
+    np.testing.assert_allclose(interpreted(made, arrays)["y"], want, 1e-4, 1e-5)

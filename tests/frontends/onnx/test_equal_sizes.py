@@ -251,6 +251,35 @@ CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
         {"x": (0, 1)},
         "N - 1 would be -1",
     ),
+    "channels of a transposed convolution": (
+        over([node("ConvTranspose", "x k", "y")], {"x": ["N", "C", 4]}, k=drawn(2, 3, 3)),
+        {"x": (2, 2, 4)},
+        {"x": (2, 3, 4)},
+        "axis 1 is 3, expected 2",
+    ),
+    "places of a grid": (
+        over([node("GridSample", "x g", "y")], {"x": ["N", 1, 4, 4], "g": ["M", 2, 2, "D"]}),
+        {"x": (2, 1, 4, 4), "g": (2, 2, 2, 2)},
+        {"x": (2, 1, 4, 4), "g": (2, 2, 2, 3)},
+        "axis 3 is 3, expected 2",
+    ),
+    "a real signal": (
+        over(
+            [node("STFT", "x two _ four", "y")],
+            {"x": ["N", 8, "D"]},
+            two=np.array(2),
+            four=np.array(4),
+        ),
+        {"x": (2, 8, 1)},
+        {"x": (2, 8, 2)},
+        "axis 2 is 2, expected 1",
+    ),
+    "sides of a matrix": (
+        over([node("Det", "x", "y")], {"x": ["N", "A", "B"]}),
+        {"x": (2, 3, 3)},
+        {"x": (2, 3, 2)},
+        "A is 3 in x but 2 in x",
+    ),
     "no more rows than there are": (
         positions(),
         {"x": (2, 5, 2)},

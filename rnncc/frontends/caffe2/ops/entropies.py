@@ -15,6 +15,7 @@ from rnncc.nn.arithmetic import times
 from rnncc.nn.indexing import gather_elements
 from rnncc.nn.normalisation import log_softmax
 from rnncc.nn.reduction import count, mean, total
+from rnncc.nn.slopes import with_backward
 
 LEAST = 1e-20
 """The least probability whose logarithm Caffe2 takes."""
@@ -74,7 +75,7 @@ class CrossEntropy(Operator):
 
 class BernoulliJSD(Operator):
     """Y = h((X0 + X1) / 2) - (h(X0) + h(X1)) / 2, the Jensen-Shannon divergence of two coins that
-    fall with these probabilities; h(p) = -p log p - (1 - p) log (1 - p).
+    fall with these probabilities; h(p) = -p log p - (1 - p) log (1 - p), and 0 beyond 0..1.
 
     Refused: elements other than float32.
     """
@@ -237,8 +238,11 @@ class WeightedSigmoidCrossEntropyWithLogits(SigmoidCrossEntropyWithLogits):
 
 def _log(b: Builder, x: SSAValue) -> SSAValue:
     """log max(x, 1e-20), whose slope is 1 / max(x, 1e-20) below, too, as in Caffe2."""
-    missing = b.sub(b.maximum(x, b.fill(LEAST, ())), x)
-    return b.log(b.add(x, b.stop_gradient(missing)))
+
+    def backward(b: Builder, dy: SSAValue, x: SSAValue) -> SSAValue:
+        return b.div(dy, b.maximum(x, b.fill(LEAST, ())))
+
+    return with_backward(b, b.log(b.maximum(x, b.fill(LEAST, ()))), x, backward)
 
 
 def _picked(b: Builder, x: SSAValue, labels: SSAValue) -> SSAValue:
@@ -249,8 +253,11 @@ def _picked(b: Builder, x: SSAValue, labels: SSAValue) -> SSAValue:
 
 
 def _entropy(b: Builder, p: SSAValue) -> SSAValue:
-    """Of coins that fall with these probabilities."""
-    other = b.sub(b.fill(1.0, ()), p)
+    """Of coins that fall with these probabilities, those beyond 0..1 for the nearer end."""
+    zero, one = (b.full_like(p, end) for end in (0.0, 1.0))
+    p = b.select(b.compare("lt", p, zero), zero, p)  # not their maximum: the slope at 0 is p's
+    p = b.select(b.compare("gt", p, one), one, p)
+    other = b.sub(one, p)
     return b.neg(b.add(b.mul(p, _log(b, p)), b.mul(other, _log(b, other))))
 
 

@@ -187,7 +187,7 @@ class SquareRootDivide(RowMul):
 
 
 class SinusoidPositionEncoding(Operator):
-    """Y[m, n, i] = `amplitude` sin(X[m, n] / alpha^(i / embedding_size)) where i is even, else the
+    """Y[m, n, i] = `amplitude` sin(X[m, 0] / alpha^(i / embedding_size)) where i is even, else the
     cosine of that, for i below `embedding_size` (Vaswani et al., 2017).
 
     Refused: positions other than int32 and int64.
@@ -203,17 +203,21 @@ class SinusoidPositionEncoding(Operator):
         s.expect_dtype(self.ys[0], "f32")
         dims = s.dims(self.xs[0])
         if dims is not None:
+            if len(dims) != 2:
+                raise self.error(f"positions of shape {s.text(dims)}, expected two axes")
             s.expect(self.ys[0], (*dims, self.size))
 
     def build(self, e: Emitter) -> None:
         b, dims = e.b, e.dims(self.ys[0])
+        x = b.slice(e[self.xs[0]], 1, 0, 1)  # Caffe2 takes all columns for the first one
         alpha, places = self.args.float("alpha", 10000.0), np.arange(self.size)
         rates = b.constant((alpha ** -(places / self.size)).astype(np.float32))
-        positions = b.reshape(b.cast(e[self.xs[0]], "f32"), (*dims[:-1], 1))
+        positions = b.reshape(b.cast(x, "f32"), (*dims_of(x), 1))
         angle = b.mul(positions, rates)
         is_even = b.constant(places % 2 == 0)
         waves = b.select(is_even, b.sin(angle), b.cos(angle))
-        e[self.ys[0]] = times(b, waves, self.args.float("amplitude", 1.0))
+        waves = times(b, waves, self.args.float("amplitude", 1.0))
+        e[self.ys[0]] = b.broadcast(waves, dims, range(3))
 
 
 OPERATORS: dict[str, type[Operator]] = {

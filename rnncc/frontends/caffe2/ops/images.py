@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.caffe2.gradient import gradients
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Emitter, Operator
-from rnncc.frontends.caffe2.ops.channels import OfChannels
+from rnncc.frontends.caffe2.ops.channels import SIDES, OfChannels
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -19,9 +19,6 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import power
 from rnncc.nn.normalisation import MOST_CHANNELS, response_scale
 from rnncc.nn.resizing import Resizing, resize
-
-SIDES = ("t", "l", "b", "r")
-"""How pads are called, above, left, below and right."""
 
 
 class ImageOperator(OfChannels):
@@ -179,9 +176,9 @@ class UpsampleBilinear(ResizeNearest):
 
 
 class PadImage(ImageOperator):
-    """Y = X with rows and columns around it, as many as `pad`, or `pad_t`, `pad_l`, `pad_b` and
-    `pad_r`, tell: of `value`, or with `mode` edge and reflect of X's outermost, or mirrored ones;
-    with `order` NHWC the channels come last.
+    """Y = X with rows and columns around it, as many as `pads`, `pad`, or `pad_t`, `pad_l`, `pad_b`
+    and `pad_r`, tell: of `value`, or with `mode` edge and reflect of X's outermost, or mirrored
+    ones; with `order` NHWC the channels come last.
 
     Refused: negative pads; with `reflect` ones as long as an axis; elements other than float32.
     """
@@ -190,7 +187,7 @@ class PadImage(ImageOperator):
 
     def setup(self, maker: Resolver) -> None:
         super().setup(maker)
-        pads = [self.args.int(f"pad_{side}", self.args.int("pad", 0)) for side in SIDES]
+        pads = self.numbers("pad", SIDES, 0, 4)
         self.mode = self.args.str("mode", "constant")
         if self.mode not in ("constant", "edge", "reflect") or min(pads) < 0:
             raise self.error(f"pads by {pads} in the mode {self.mode!r}")
@@ -247,8 +244,8 @@ class PadImageGradient(PadImage):
 
 class SpaceToBatch(ImageOperator):
     """Y [B² N, C, H', W'] = the images that are every B-th row and column of X [N, C, H, W], B the
-    `block_size`, with `pad` rows and columns of zeros around it: those that begin with the first
-    row first.
+    `block_size`, with `pad` rows and columns of zeros around it, above it `pad_t`: those that begin
+    with the first row first.
 
     Refused: rows or columns that are no multiple of `block_size`; `order` NHWC; elements other than
     float32.
@@ -258,14 +255,17 @@ class SpaceToBatch(ImageOperator):
 
     def setup(self, maker: Resolver) -> None:
         super().setup(maker)
-        self.pad, self.block = self.args.int("pad", 0), self.args.int("block_size", 2)
+        self.block = self.args.int("block_size", 2)
+        pad = self.args.int("pad", 0)
+        above = self.args.int("pad_t", pad)  # Caffe2 takes no notice of those of other sides
         if self.channels_last:
             raise self.error("argument 'order' is NHWC, which is not supported")
-        if self.pad < 0 or self.block < 1:
-            raise self.error(f"has blocks of {self.block}, pads of {self.pad}")
+        if min(above, pad) < 0 or self.block < 1:
+            raise self.error(f"has blocks of {self.block}, pads of {min(above, pad)}")
+        self.pads = [(above, pad), (pad, pad)]
 
     def shape(self, dims: Dims) -> Dims:
-        wide = [d + 2 * self.pad for d in dims[2:]]
+        wide = [d + sum(pads) for d, pads in zip(dims[2:], self.pads, strict=True)]
         return (dims[0] * self.block**2, dims[1], *(self._quotient(d, self.block) for d in wide))
 
     def _quotient(self, size: Dim, number: int) -> Dim:
@@ -276,8 +276,8 @@ class SpaceToBatch(ImageOperator):
 
     def result(self, e: Emitter, x: SSAValue) -> SSAValue:
         b, block, dims = e.b, self.block, self.shape(dims_of(x))
-        for axis, size in enumerate(dims_of(x)[2:], 2):
-            x = b.pad(x, axis, self.pad, size + 2 * self.pad, 0.0)
+        for axis, (before, behind) in enumerate(self.pads, 2):
+            x = b.pad(x, axis, before, dims_of(x)[axis] + before + behind, 0.0)
         images, channels, rows, columns = *dims_of(x)[:2], *dims[2:]
         blocks = b.reshape(x, (images, channels, rows, block, columns, block))
         return b.reshape(b.transpose(blocks, (3, 5, 0, 1, 2, 4)), dims)
@@ -285,15 +285,16 @@ class SpaceToBatch(ImageOperator):
 
 class BatchToSpace(SpaceToBatch):
     """Y [N, C, H, W] = the opposite of SpaceToBatch: X [B² N, C, H', W'] as every B-th row and
-    column, B the `block_size`, without `pad` rows and columns at each side.
+    column, B the `block_size`, without the rows and columns that are pads there.
 
     Refused: images that are no multiple of B²; `order` NHWC; elements other than float32.
     """
 
     def shape(self, dims: Dims) -> Dims:
-        sizes = [d * self.block - 2 * self.pad for d in dims[2:]]
+        by_axis = zip(dims[2:], self.pads, strict=True)
+        sizes = [d * self.block - sum(pads) for d, pads in by_axis]
         if any(d.is_static and int(d) < 1 for d in sizes):
-            raise self.error(f"takes {self.pad} rows and columns from each side, which leaves none")
+            raise self.error(f"takes pads of {self.pads} from an axis, which leaves nothing")
         return (self._quotient(dims[0], self.block**2), dims[1], *sizes)
 
     def result(self, e: Emitter, x: SSAValue) -> SSAValue:
@@ -302,8 +303,8 @@ class BatchToSpace(SpaceToBatch):
         blocks = b.reshape(x, (block, block, *dims[:2], rows, columns))
         y = b.transpose(blocks, (2, 3, 4, 0, 5, 1))
         y = b.reshape(y, (*dims[:2], rows * block, columns * block))
-        for axis, size in enumerate(dims[2:], 2):
-            y = b.slice(y, axis, self.pad, size)
+        for axis, (before, _) in enumerate(self.pads, 2):
+            y = b.slice(y, axis, before, dims[axis])
         return y
 
 

@@ -28,7 +28,7 @@ class PackSegments(OfParts):
     inputs, outputs, lengths = (2, 2), (1, 2), 0
 
     def setup(self, maker: Resolver) -> None:
-        self.most = self.args.int("max_length", -1)
+        self.most = _most_of(self)
         if len(self.ys) == 2 and not self.args.flag("return_presence_mask"):
             raise self.error("has 2 outputs without argument 'return_presence_mask'")
 
@@ -173,7 +173,7 @@ class UnpackSegments(MakesRows):
     inputs, lengths = (2, 2), 0
 
     def setup(self, maker: Resolver) -> None:
-        self.most = self.args.int("max_length", -1)
+        self.most = _most_of(self)
 
     def rows(self, s: Shapes) -> Dim | None:
         return None if self.most > 0 else super().rows(s)
@@ -218,6 +218,14 @@ class UnpackRNNSequence(MakesRows):
         assert rows is not None
         x = move_axis(b, e[self.xs[0]], 1, 0)
         e[self.ys[0]] = _behind_each_other(b, x, e[self.xs[1]], rows)
+
+
+def _most_of(operator: Operator) -> int:
+    """The argument `max_length`; -1 where it is not there, or says so itself."""
+    most = operator.args.int("max_length", -1)
+    if most < -1 or most == 0:
+        raise operator.error(f"argument 'max_length' is {most}, expected a length, or -1 for none")
+    return most
 
 
 def _infer_unpacked(

@@ -130,6 +130,8 @@ class OneHot(Operator):
         elif len(dims) != 1:
             raise self.error(f"indices of shape {s.text(dims)}, expected a vector")
         elif count is not None:
+            if len(count) != 1:
+                raise self.error(f"{len(count)} numbers of zeros, expected one")
             s.expect(self.ys[0], (*dims, *count))
 
     def assume(self, s: Shapes, level: int) -> None:

@@ -265,6 +265,8 @@ class UnsortedSegments(Numbered):
 
     def setup(self, maker: Resolver) -> None:
         self.most = self.args.int("num_segments", -1)
+        if self.most < -1 or self.most == 0:
+            raise self.error(f"argument 'num_segments' is {self.most}, expected a number, or -1")
 
     def count(self, s: Shapes) -> int | None:
         ids = s.value(self.xs[-1])

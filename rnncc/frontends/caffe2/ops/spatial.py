@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
 from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
-from rnncc.frontends.caffe2.ops.channels import OfChannels
+from rnncc.frontends.caffe2.ops.channels import PLANE, SIDES, OfChannels
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -40,11 +40,14 @@ class Spatial(OfChannels):
         super().setup(maker)
         self.padding = self._padding()
         whole = self.args.flag("global_pooling")
-        taps = [] if whole else self._each("kernel", ("h", "w"), None)
-        rank = len(taps)
-        strides = self._each("stride", ("h", "w"), 1, rank)
-        dilations = self._each("dilation", ("h", "w"), 1, rank)
-        edges = self._each("pad", ("t", "l", "b", "r"), 0, 2 * rank)
+        taps = [] if whole else self.numbers("kernel", PLANE, None, 2)
+        rank = 2 if whole else len(taps)
+        strides, dilations = (self.numbers(n, PLANE, 1, rank) for n in ("stride", "dilation"))
+        edges = self.numbers("pad", SIDES, 0, 2 * rank)
+        if whole:
+            if any(edges) or {*strides, *dilations} != {1}:
+                raise self.error("has strides, dilations or pads beside 'global_pooling'")
+            strides, dilations, edges, rank = [], [], [], 0
         if min([*taps, *strides, *dilations], default=1) < 1 or min(edges, default=0) < 0:
             raise self.error(f"has kernels {taps}, strides {strides} and pads {edges}")
         has_pads = any(f"pad{end}" in self.args for end in ("", "s", "_t", "_l", "_b", "_r"))
@@ -64,22 +67,6 @@ class Spatial(OfChannels):
         if rule not in self.paddings:
             raise self.error(f"argument 'legacy_pad' is {rule}, which is not supported")
         return rule
-
-    def _each(
-        self, name: str, ends: Sequence[str], default: int | None, count: int = 2
-    ) -> list[int]:
-        """An argument's number for each axis: `names`, `name` for all, or `name_h` and `name_w`."""
-        if f"{name}s" in self.args:
-            numbers = [int(n) for n in self.args.ints(f"{name}s")]
-            if default is not None and len(numbers) != count:
-                raise self.error(f"argument '{name}s' has {len(numbers)} numbers, expected {count}")
-            return numbers
-        if default is None and name not in self.args and f"{name}_h" not in self.args:
-            raise self.error(f"lacks the argument {name!r}")
-        start = self.args.int(name, default or 0)
-        if not any(f"{name}_{end}" in self.args for end in ends):
-            return [start] * count
-        return [self.args.int(f"{name}_{end}", start) for end in ends]
 
     def sizes(self, s: Shapes, dims: Dims) -> list[Dim]:
         """The result's sizes along the axes of space; variables while those of X are open."""
@@ -184,7 +171,7 @@ class ConvTranspose(Conv):
     def setup(self, maker: Resolver) -> None:
         super().setup(maker)
         rank = len(self.windows)
-        self.extra = self._each("adj", ("h", "w"), 0, rank)
+        self.extra = self.numbers("adj", PLANE, 0, rank)
         if any(window.dilation != 1 for window in self.windows) or min(self.extra, default=0) < 0:
             raise self.error(f"has dilations, or the argument 'adj' {self.extra}")
         if any(adj >= window.stride for adj, window in zip(self.extra, self.windows, strict=True)):
@@ -226,6 +213,8 @@ class MaxPool(Spatial):
         super().setup(maker)
         if any(window.dilation != 1 for window in self.windows):
             raise self.error("has dilations, which pooling does not")
+        if any(int(p) >= window.taps for window in self.windows for p in window.pads):
+            raise self.error("has pads as long as its windows")
         if self.padding == CAFFE:
             # Caffe pads behind as much as before, whatever is told, and divides rounding up.
             pads = [window.pads[0] for window in self.windows]

@@ -18,6 +18,7 @@ from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.partial import first_rows
 from rnncc.frontends.onnx.values import Dims, Value
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.indexing import first_places
 from rnncc.records import record
@@ -35,26 +36,37 @@ class Appended:
         exist: which of the elements exist [k]; None where all do.
         single: whether `rows` is one element.
         in_front: whether each element is put before all others.
-        pieces: whether `rows` are those of one element.
+        pieces: the axis of which `rows` are, of one element; None of elements by themselves.
+        covered: how many rows those of all iterations are, where there are less than these make.
     """
 
     rows: SSAValue
     exist: SSAValue | None = None
     single: bool = False
     in_front: bool = False
-    pieces: bool = False
+    pieces: int | None = None
+    covered: Dim | None = None
 
     @staticmethod
-    def of(scope: Scope, items: Sequence[Value]) -> Appended:
-        """Elements of equal shapes, in the body."""
+    def of(scope: Scope, items: Sequence[Value], step: str | None) -> Appended:
+        """Elements of equal shapes, in the body.
+
+        Args:
+            step: the symbol of the iteration's number, if it is known how many there are.
+        """
         if len(items) == 1 and items[0].is_tensor:
             return Appended(scope.ssa(items[0]), single=True)
+        chunks = items[0].chunks if isinstance(items[0], PossibleRows) else None
+        if len(items) == 1 and chunks is not None and chunks[0] == step:
+            assert isinstance(items[0], PossibleRows)
+            return Appended(scope.ssa(items[0].rows), pieces=items[0].pieces, covered=chunks[1])
         blocks = [_possible(scope, item) for item in items]
         rows = scope.b.concat([scope.ssa(block.rows) for block in blocks], 0)
         if all(item.is_tensor for item in items):
             return Appended(rows)
         exist = scope.b.concat([scope.ssa(block.exist) for block in blocks], 0)
-        return Appended(rows, exist, pieces=any(block.pieces for block in blocks))
+        [pieces, *_] = [*(b.pieces for b in blocks if b.pieces is not None), None]
+        return Appended(rows, exist, pieces=pieces)
 
     @property
     def outputs(self) -> list[SSAValue]:
@@ -76,7 +88,8 @@ class Appended:
             return self._before(n, start, rows, iterations and self._row_count(n, iterations))
         exist = None if self.exist is None else b.reshape(next(ys), (total,))
         if start.earlier is None and exist is None:
-            return _extended(n, start, rows, iterations and self._row_count(n, iterations))
+            extended = _extended(n, start, rows, iterations and self._row_count(n, iterations))
+            return extended if self.pieces is None else replace(extended, in_pieces=self.pieces)
         if iterations is not None:
             count = b.broadcast(self._row_count(n, iterations), (total,), [])
             ran = b.compare("lt", b.iota((total,), 0, "i64"), count)
@@ -91,7 +104,7 @@ class Appended:
         assert exist is not None
         places, count = first_places(b, exist)
         extended = _extended(n, start, b.gather(rows, places, 0), count)
-        return replace(extended, in_pieces=extended.in_pieces or self.pieces)
+        return extended if self.pieces is None else replace(extended, in_pieces=self.pieces)
 
     def _before(self, n: Node, start: StackedRows, rows: SSAValue, count: SSAValue | None) -> Value:
         """The list with rows, of which the first count, the last of them first."""
@@ -111,7 +124,8 @@ class Appended:
         if self.single:
             return stacked
         iterations, each, *dims = dims_of(stacked)
-        return n.b.reshape(stacked, (iterations * each, *dims))
+        rows = n.b.reshape(stacked, (iterations * each, *dims))
+        return rows if self.covered is None else n.b.slice(rows, 0, 0, self.covered)
 
     def _row_count(self, n: Node, iterations: SSAValue) -> SSAValue:
         """How many rows so many iterations have."""
@@ -120,8 +134,14 @@ class Appended:
         return n.b.mul(iterations, n.b.size(dims_of(self.rows)[0], "i64"))
 
 
-def appended_by(scope: Scope, start: Value, old: Value, new: Value, grows: bool) -> Appended | None:
-    """What an iteration appends to a list that may grow; None where it does something else."""
+def appended_by(
+    scope: Scope, start: Value, old: Value, new: Value, grows: bool, step: str | None
+) -> Appended | None:
+    """What an iteration appends to a list that may grow; None where it does something else.
+
+    Args:
+        step: as of `Appended.of`.
+    """
     if not (grows and isinstance(old, StackedRows) and isinstance(new, StackedRows)):
         return None
     assert isinstance(start, StackedRows)
@@ -131,9 +151,11 @@ def appended_by(scope: Scope, start: Value, old: Value, new: Value, grows: bool)
         return None
     items = new.items or new.front[::-1]
     kinds = {(item.dtype, item.dims) for item in items} | set(_kinds(start))
-    if not items or len(kinds) > 1 or not all(item.is_tensor for item in new.front):
+    pieces = {item.pieces for item in items if isinstance(item, PossibleRows)}
+    several = len((pieces | {start.in_pieces}) - {None}) > 1
+    if not items or len(kinds) > 1 or several or not all(item.is_tensor for item in new.front):
         return None
-    return replace(Appended.of(scope, items), in_front=bool(new.front))
+    return replace(Appended.of(scope, items, step), in_front=bool(new.front))
 
 
 def _kinds(rows: StackedRows) -> list[tuple[str, Dims]]:
@@ -201,5 +223,5 @@ def _absent(scope: Scope, like: Value) -> PossibleRows:
     """Elements of which none exists, where another branch has some."""
     dims = like.rows.dims if isinstance(like, PossibleRows) else (1, *like.dims)
     rows, exist = scope.b.fill(0, dims, like.dtype), scope.b.fill(0, dims[:1], "i1")
-    pieces = isinstance(like, PossibleRows) and like.pieces
+    pieces = like.pieces if isinstance(like, PossibleRows) else None
     return PossibleRows.pairing(Value.computed(rows), Value.computed(exist), pieces)

@@ -199,6 +199,20 @@ def _several(function: Binary, formula: str, of_bits: Binary | None = None) -> A
     return build
 
 
+_minimum = _several(Builder.minimum, "The smallest.", unsigned.minimum)
+
+
+def _smallest(n: Node) -> SSAValue:
+    y = _minimum(n)
+    formulas = [value.formulas() for value in n.inputs if value is not None]
+    if len(formulas) == 2 and all(len(each) == 1 for each in formulas):
+        n.scope.model.minima[y] = formulas[0][0], formulas[1][0]
+    return y
+
+
+_smallest.__doc__ = _minimum.__doc__
+
+
 def _fold_several(numpy: Callable[..., Any], of_sizes: OfSizes, rounds: bool = True) -> FoldOne:
     fold_two = folded(numpy, of_sizes, rounds)
 
@@ -279,7 +293,7 @@ OPERATORS: dict[str, OnnxOperator] = {
     "Mod": OnnxOperator(_mod, _fold_mod),
     "Pow": OnnxOperator(_pow, _fold_pow),
     "Min": OnnxOperator(
-        _several(Builder.minimum, "The smallest.", unsigned.minimum),
+        _smallest,
         _fold_several(np.minimum, sizes.smaller, False),
     ),
     "Max": OnnxOperator(

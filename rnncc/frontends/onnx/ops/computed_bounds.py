@@ -6,11 +6,12 @@ from typing import TypeGuard
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.offsets import distance
 from rnncc.frontends.onnx.partial import Partial
-from rnncc.frontends.onnx.values import NEAR, Value, varies
-from rnncc.ir.dims import Dim
+from rnncc.frontends.onnx.values import NEAR, Value, is_step, varies
+from rnncc.ir.dims import Dim, Excess
 from rnncc.ir.size_proofs import is_natural, larger, smaller
 from rnncc.ir.types import dims_of
 from rnncc.nn.indexing import from_front
@@ -30,6 +31,15 @@ def is_settled(place: Place) -> TypeGuard[Dim]:
     return isinstance(place, Dim) and not varies(place)
 
 
+def beyond_axis(n: Node, end: Place, size: Dim) -> Place:
+    """An end as it is before the size of the axis limits it, which a slice does by itself."""
+    pair = n.scope.model.minima.get(end) if isinstance(end, SSAValue) else None
+    if pair is None or size not in pair:
+        return end
+    other = pair[1] if pair[0] == size else pair[0]
+    return other if is_natural(other) else end
+
+
 def is_counted(n: Node, start: Place, end: Place, step: int) -> bool:
     """Whether the run decides how many rows lie between two bounds, or the iteration of a loop,
     which is not unrolled."""
@@ -37,6 +47,33 @@ def is_counted(n: Node, start: Place, end: Place, step: int) -> bool:
     computed = any(isinstance(place, SSAValue) for place in bounds)
     varying = not model.unrolled and _span_varies(start, end)
     return (computed or varying) and step == 1 and not model.training
+
+
+def ends_early(n: Node, size: Dim, start: Place, end: Place, step: int) -> bool:
+    """Whether a slice that begins elsewhere in each iteration of a loop has fewer rows in the last
+    ones, as `x[i:i + 16]` has, unless 16 divides the axis.
+
+    Raises:
+        Fork: it is to be tried whether the model can be built so, else that all rows are there.
+    """
+    model = n.scope.model
+    if step != 1 or model.training or model.unrolled:
+        return False
+    if not (isinstance(start, Dim) and isinstance(end, Dim) and is_natural(start)):
+        return False
+    behind = size - end
+    short = [one for one in model.unsure(behind) or () if _is_often_negative(one)]
+    if not short or model.known.facts_hold(short):
+        return False
+    if not model.branches and behind not in model.known.shortened:
+        raise Fork(None, Learnt(shortened=behind), Learnt(*short))
+    return True
+
+
+def _is_often_negative(formula: Dim) -> bool:
+    """Whether a formula is negative for large sizes, too."""
+    symbols = formula.symbols
+    return any(formula.evaluate(dict.fromkeys(symbols, LARGE + more)) < 0 for more in range(8))
 
 
 def _span_varies(start: Place, end: Place) -> bool:
@@ -50,6 +87,7 @@ def counted_rows(n: Node, x: SSAValue, axis: int, start: Place, end: Place) -> P
     first, behind = (_known_row(n, place, size) for place in (start, end))
     whole, most = b.size(size), size if behind is None else behind
     if first is None:
+        most = _longest(start, end, most)
         x = _rows_behind(n, x, axis, _row(n, start, whole), most)
     else:
         most = larger(most - first, Dim.of(0))
@@ -59,7 +97,38 @@ def counted_rows(n: Node, x: SSAValue, axis: int, start: Place, end: Place) -> P
         for place, known in ((start, first), (end, behind))
     )
     count = end_row if first == 0 else _between(n, start_row, end_row, behind == size)
+    if (step := _step_of_chunks(n, start, end, most, size)) is not None:
+        n.scope.model.chunks[count] = step, size
     return Partial.counted(Value.computed(x), axis, count)
+
+
+def _longest(start: Place, end: Place, most: Dim) -> Dim:
+    """The most rows that lie between two bounds: a number if one is known, as of `i:min(i + 8, T)`,
+    else so many."""
+    if not (isinstance(start, Dim) and isinstance(end, Dim)):
+        return most
+    span = end - start
+    for atom in span.atoms:
+        more = span.substitute({atom: 0}) if isinstance(atom, Excess) else span
+        span = more if is_natural(more - span) else span
+    return span if span.is_static and int(span) > 0 else most
+
+
+def _step_of_chunks(n: Node, start: Place, end: Place, length: Dim, size: Dim) -> str | None:
+    """The number of a loop's iteration, each of which takes the rows behind those of the one
+    before, so many, of which the last one takes those that are left."""
+    if not (isinstance(start, Dim) and isinstance(end, Dim) and length.is_static):
+        return None
+    trips, over = n.scope.model.trip_counts, larger(start + length - size, Dim.of(0))
+    if end - start not in (length, length - over) or int(length) < 1:
+        return None
+    for step in filter(is_step, start.symbols):
+        if start != length * Dim.of(step) or step not in trips:
+            continue
+        left = trips[step] * length - size
+        if is_natural(left) and is_natural(length - 1 - left):
+            return step
+    return None
 
 
 def part_of_rows(n: Node, x: Partial, start: Place, end: Place) -> Partial:

@@ -142,8 +142,11 @@ def _conv_transpose(n: Node) -> SSAValue:
     geometry, rank = Geometry(n, kernel), len(kernel)
     if groups > MAX_GROUPS and shape[:2] != [groups, 1]:
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
-    if groups < 1 or dims[1] != shape[0] or max(kernel) > MAX_TAPS:
-        raise n.error(f"has data {shape_text(dims)}, weights {shape_text(n.dims(1))}")
+    shown = f"has data {shape_text(dims)}, weights {shape_text(n.dims(1))}"
+    if groups < 1 or max(kernel) > MAX_TAPS:
+        raise n.error(shown)
+    if dims[1] != shape[0]:
+        raise n.differ(dims[1:2], [Dim.of(shape[0])], shown)
     extra = n.integers("output_padding", [0] * rank)
     if len(extra) != rank or min(extra) < 0:
         raise n.error(f"attribute 'output_padding' = {extra} for {rank} axes")

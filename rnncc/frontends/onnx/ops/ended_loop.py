@@ -100,10 +100,11 @@ def with_room(state: GrownState) -> Partial:
     n, start = state.loop.n, state.loop.carried[state.index]
     most = state.loop.trips.count or _row_limit(state.loop, given_count(n))[0]
     dims = [*start.dims]
-    dims[state.axis] = most * state.more
-    room = n.b.concat([n.scope.ssa(start), n.b.fill(0, dims, start.dtype)], state.axis)
-    count = n.b.size(start.dims[state.axis], "i64")
-    return Partial.counted(Value.computed(room), state.axis, count)
+    axis = state.growth.axis
+    dims[axis] = most * state.growth.more
+    room = n.b.concat([n.scope.ssa(start), n.b.fill(0, dims, start.dtype)], axis)
+    count = n.b.size(start.dims[axis], "i64")
+    return Partial.counted(Value.computed(room), axis, count)
 
 
 def _row_limit(loop: LoopBody, most: Dim | None) -> tuple[Dim, bool]:

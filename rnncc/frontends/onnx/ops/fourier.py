@@ -108,8 +108,12 @@ def _stft(n: Node) -> SSAValue:
     b, dims = n.b, n.dims()
     x, step = n.x(0, FLOATS), int(n.scalar(1))
     window = n.value(2) if n.has(2) else None
-    if len(dims) not in (2, 3) or (len(dims) == 3 and dims[2] not in (1, 2)):
-        raise n.error(f"has a signal of shape {shape_text(dims)}")
+    shown = f"has a signal of shape {shape_text(dims)}"
+    if len(dims) not in (2, 3):
+        raise n.error(shown)
+    if len(dims) == 3 and dims[2] not in (1, 2):  # half a spectrum is that of real numbers
+        whole = not dims[2].is_static and not n.flag("onesided", 1)
+        raise n.error(shown) if whole else n.differ(dims[2:], [Dim.of(1)], shown)
     length = int(n.scalar(3)) if n.has(3) else (n.static(2) or [0])[0] if window else 0
     parts = int(dims[2]) if len(dims) == 3 else 1
     if length < 1 or step < 1 or (window is not None and n.dims(2) != (length,)):

@@ -41,7 +41,7 @@ def general_product(n: Node) -> SSAValue:
     alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)
     scaled = scaled if alpha == 1 else times(b, scaled, alpha)
     added = n.maybe(2, FLOATS)
-    if added is None:
+    if added is None or beta == 0:  # then ONNX Runtime leaves C out, whatever it holds
         return scaled
     return n.like(b.add(scaled, added if beta == 1 else times(b, added, beta)), scaled)
 
@@ -181,8 +181,11 @@ def _determinant(n: Node) -> SSAValue:
 def square_matrices(n: Node) -> SSAValue:
     """The first input, of which the last two axes are equal."""
     x, dims = n.x(0, FLOATS), n.dims()
-    if len(dims) < 2 or dims[-1] != dims[-2]:
-        raise n.error(f"is given {shape_text(dims)}, expected square matrices")
+    shown = f"is given {shape_text(dims)}, expected square matrices"
+    if len(dims) < 2:
+        raise n.error(shown)
+    if dims[-1] != dims[-2]:
+        raise n.differ(dims[-2:-1], dims[-1:], shown)
     return x
 
 

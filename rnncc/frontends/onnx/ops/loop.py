@@ -21,6 +21,7 @@ from rnncc.frontends.onnx.ops.loop_body import (
     MAX_UNROLLED,
     CountedState,
     GrownState,
+    Growth,
     LoopBody,
     UnreadState,
     emptied,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto
 
 
-def _loop(n: Node, grown: Mapping[int, Dim] | None = None) -> list[Any]:
+def _loop(n: Node, grown: Mapping[int, Growth] | None = None) -> list[Any]:
     """Run a graph again and again: so often, or while its condition holds.
 
     Refused: values that change shape, type or length from one iteration to the next, but in 64
@@ -57,7 +58,7 @@ def _loop(n: Node, grown: Mapping[int, Dim] | None = None) -> list[Any]:
         if state.loop.graph is not graph:
             raise
         carried[state.index] = with_room(state)
-        grown = {**(grown or {}), state.index: state.more}
+        grown = {**(grown or {}), state.index: state.growth}
     except CountedState as state:
         if state.graph is not graph:
             raise
@@ -71,12 +72,16 @@ def _loop(n: Node, grown: Mapping[int, Dim] | None = None) -> list[Any]:
     return _loop(n, grown)
 
 
-def _run(n: Node, graph: GraphProto, carried: list[Value], grown: Mapping[int, Dim]) -> list[Any]:
+def _run(
+    n: Node, graph: GraphProto, carried: list[Value], grown: Mapping[int, Growth]
+) -> list[Any]:
     trips = trips_of(n, graph, carried)
     parts = LoopBody.of(n, graph, trips, carried, grown)
     if trips.count is not None:
         results = _counted(parts, trips.count)
-        return [_full(n, v) if i in grown else v for i, v in enumerate(results)]
+        return [
+            _full(n, v, grown[i], trips.count) if i in grown else v for i, v in enumerate(results)
+        ]
     if trips.endless:
         raise n.error("has neither a trip count nor a condition that ends it")
     try:
@@ -87,11 +92,16 @@ def _run(n: Node, graph: GraphProto, carried: list[Value], grown: Mapping[int, D
         raise
 
 
-def _full(n: Node, grown: Value) -> Value:
-    """What a loop of known trip count has filled with rows: fewer are an error of the run."""
+def _full(n: Node, grown: Value, growth: Growth, trips: Dim) -> Value:
+    """What a loop of known trip count has filled with as many rows as are known: others are an
+    error of the run."""
     assert isinstance(grown, Partial) and grown.count is not None
-    rows, count = n.scope.ssa(grown.whole()), n.b.reshape(grown.count, (1,))
-    return Value.computed(where_equal(n.b, rows, count, [grown.dims[grown.axis]]))
+    if growth.rows is None:
+        return grown
+    size = grown.dims[grown.axis] - trips * growth.more + growth.rows
+    rows = n.b.slice(n.scope.ssa(grown.whole()), grown.axis, 0, size)
+    count = n.b.reshape(grown.count, (1,))
+    return Value.computed(where_equal(n.b, rows, count, [size]))
 
 
 def _counted(loop: LoopBody, count: Dim) -> list[Any]:

@@ -18,6 +18,8 @@ from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.trips import Trips
 from rnncc.frontends.onnx.values import Value, varies
 from rnncc.ir.dims import Dim
+from rnncc.ir.ops.elementwise import Add
+from rnncc.ir.size_proofs import is_natural
 from rnncc.records import record
 
 if TYPE_CHECKING:
@@ -40,13 +42,28 @@ class CountedState(Exception):
         self.graph, self.index, self.axis = loop.graph, index, axis
 
 
+@record
+class Growth:
+    """Rows that iterations add to a carried value.
+
+    Attributes:
+        axis: along which they are added.
+        more: how many each iteration adds at most.
+        rows: how many all iterations add; None where the run decides it.
+    """
+
+    axis: int
+    more: Dim
+    rows: Dim | None
+
+
 class GrownState(Exception):
     """A carried value, by its number, to which each iteration of a loop that is not unrolled adds
-    as many rows along an axis: it has room for all from the start on, of which some count."""
+    rows along an axis: it has room for all from the start on, of which some count."""
 
-    def __init__(self, loop: LoopBody, index: int, axis: int, more: Dim) -> None:
+    def __init__(self, loop: LoopBody, index: int, growth: Growth) -> None:
         super().__init__(index)
-        self.loop, self.index, self.axis, self.more = loop, index, axis, more
+        self.loop, self.index, self.growth = loop, index, growth
 
 
 class UnreadState(Exception):
@@ -67,7 +84,7 @@ class LoopBody:
         carried: all values, as they are before the loop.
         moving: the numbers of those whose values the body computes; the others never change, or
             are formulas of the iteration's number.
-        grown: those that have room for the rows that iterations add -> how many each adds.
+        grown: those that have room for the rows that iterations add -> these.
     """
 
     n: Node
@@ -75,7 +92,7 @@ class LoopBody:
     trips: Trips
     carried: Sequence[Value]
     moving: Sequence[int]
-    grown: Mapping[int, Dim] = field(default_factory=dict[int, Dim])
+    grown: Mapping[int, Growth] = field(default_factory=dict[int, Growth])
 
     @staticmethod
     def of(
@@ -83,7 +100,7 @@ class LoopBody:
         graph: GraphProto,
         trips: Trips,
         carried: Sequence[Value],
-        grown: Mapping[int, Dim],
+        grown: Mapping[int, Growth],
     ) -> LoopBody:
         """The parts of a Loop."""
         # Behind a loop that data may end, only a carried number says how far it came.
@@ -183,7 +200,8 @@ def kept_values(
     Without the elements that this one appends, which `rows` gets.
     """
     columns = zip(loop.starts, before, after, grows, strict=True)
-    rows[:] = [appended_by(scope, *values) for values in columns]
+    step = None if loop.trips.count is None else loop.trips.step
+    rows[:] = [appended_by(scope, *values, step) for values in columns]
     columns = zip(before, after, rows, strict=True)
     kept = [new if row is None else _moved_on(old, new) for old, new, row in columns]
     for number, (old, new) in enumerate(zip(before, kept, strict=True)):
@@ -192,25 +210,46 @@ def kept_values(
         count, index = loop.trips.count, loop.moving[number]
         if count is not None and count != 0 and _is_unread(loop, index, old, new):
             raise UnreadState(loop, index, count, new)
-        grown = None if loop.is_unrolled else _rows_added(old, new)
+        grown = None if loop.is_unrolled else _rows_added(loop, old, new)
         if grown is not None and not isinstance(old, Partial):
-            raise GrownState(loop, index, *grown)
-        if isinstance(new, Partial) and grown is not None and loop.grown.get(index) == grown[1]:
+            raise GrownState(loop, index, grown)
+        room = loop.grown.get(index)
+        if isinstance(new, Partial) and grown and room and grown.more == room.more:
             kept[number] = _within_room(scope, old, new)
     counted = all(map(_is_counted, before, rows))
     return kept if counted and types_in(kept) == types_in(before) else None
 
 
-def _rows_added(old: Value, new: Value) -> tuple[int, Dim] | None:
-    """The one axis along which a tensor has more elements than before, and how many more."""
-    same = old.form == new.form and old.dtype == new.dtype and old.rank == new.rank
+def _rows_added(loop: LoopBody, old: Value, new: Value) -> Growth | None:
+    """What a tensor has along the one axis along which it has more elements than before."""
+    counted = isinstance(new, Partial) and old.is_tensor
+    same = (old.form == new.form or counted) and old.dtype == new.dtype and old.rank == new.rank
     if not same or not (old.is_tensor or isinstance(old, Partial)):
         return None
     pairs = enumerate(zip(old.dims, new.dims, strict=True))
-    more = [(axis, after - before) for axis, (before, after) in pairs if before != after]
-    if len(more) != 1 or not more[0][1].is_static or int(more[0][1]) < 0:
+    added = [(axis, after - before) for axis, (before, after) in pairs if before != after]
+    if len(added) != 1 or not added[0][1].is_static or int(added[0][1]) < 0:
         return None
-    return more[0]
+    [(axis, more)], count = added, loop.trips.count
+    if isinstance(new, Partial) and counted:
+        return None if new.axis != axis else Growth(axis, more, _chunks_added(loop, new, more))
+    return Growth(axis, more, None if count is None else count * more)
+
+
+def _chunks_added(loop: LoopBody, new: Partial, more: Dim) -> Dim | None:
+    """The size of the axis that iterations cut into chunks, one of which each adds."""
+    assert new.count is not None
+    chunks, trips = loop.n.scope.model.chunks, loop.trips
+    for operand in (new.count, *_operands(new.count)):
+        step, size = chunks.get(operand, ("", Dim.of(0)))
+        if step == trips.step and trips.count is not None:
+            left = trips.count * more - size  # where chunks are added twice, this is more
+            return size if is_natural(more - 1 - left) else None
+    return None
+
+
+def _operands(value: SSAValue) -> Sequence[SSAValue]:
+    return value.owner.operands if isinstance(value.owner, Add) else ()
 
 
 def _within_room(scope: Scope, old: Value, new: Partial) -> Partial:

@@ -225,10 +225,11 @@ def grid_sampled(n: Node) -> SSAValue:
     x, grid = n.x(0, FLOATS), n.x(1, FLOATS)
     dims, shape = n.dims(), n.dims(1)
     shown = f"has data of shape {shape_text(dims)} and a grid of shape {shape_text(shape)}"
-    if len(dims) != len(shape) or len(dims) < 3 or shape[-1] != len(dims) - 2:
+    if len(dims) != len(shape) or len(dims) < 3:
         raise n.error(shown)
-    if shape[0] != dims[0]:
-        raise n.differ(shape[:1], dims[:1], shown)
+    expected = (dims[0], Dim.of(len(dims) - 2))
+    if (shape[0], shape[-1]) != expected:
+        raise n.differ((shape[0], shape[-1]), expected, shown)
     names = {"bilinear": "linear", "bicubic": "cubic"} if n.opset < 20 else {}
     modes, usual = ((*names, "nearest"), "bilinear") if names else (MODES, None)
     mode, padding = n.one_of("mode", modes, usual), n.one_of("padding_mode", PADDINGS, "zeros")
@@ -243,10 +244,11 @@ def _affine_grid(n: Node) -> SSAValue:
     theta, size, dims = n.x(0, FLOATS), n.sizes(1), n.dims()
     rank = len(size) - 2
     shown = f"has matrices of shape {shape_text(dims)} for a tensor of shape {shape_text(size)}"
-    if rank not in (2, 3) or dims[1:] != (rank, rank + 1):
+    if rank not in (2, 3):
         raise n.error(shown)
-    if dims[0] != size[0]:
-        raise n.differ(dims[:1], size[:1], shown)
+    expected = (size[0], Dim.of(rank), Dim.of(rank + 1))
+    if dims != expected:
+        raise n.differ(dims, expected, shown)
     return affine_grid(n.b, theta, size[2:], n.flag("align_corners"))
 
 

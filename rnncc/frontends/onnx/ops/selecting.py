@@ -6,14 +6,16 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.decided import one_number
-from rnncc.frontends.onnx.node import NUMBERS, Node, OnnxOperator
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, OnnxOperator
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value
-from rnncc.ir.dims import product
-from rnncc.ir.types import dims_of, dtype_of
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.size_proofs import smaller
+from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.axes import move_axis
 from rnncc.nn.distinct import distinct
 from rnncc.nn.indexing import first_places
+from rnncc.nn.suppression import suppressed
 
 
 def _compress(n: Node) -> SSAValue | Partial:
@@ -115,8 +117,50 @@ def _fold_unique(n: Node, arrays: list[Array]) -> list[Array] | None:
     return [values, *(a.astype(np.int64) for a in (first, rank, sizes))]
 
 
+def _suppressed(n: Node) -> SSAValue | Partial:
+    """Which boxes are kept: rows of image, class and box, those of a class by their scores; a box
+    that overlaps one of a higher score more than a threshold is not kept.
+
+    Refused: training; a number of boxes that is computed at run time.
+    """
+    _check_inference(n)
+    b, boxes, scores = n.b, n.x(0, FLOATS), n.x(1, FLOATS)
+    dims = dims_of(scores)
+    expected = (dims[0], dims[-1], Dim.of(4)) if len(dims) == 3 else ()
+    if n.dims() != expected:
+        shown = f"has boxes of shape {shape_text(n.dims())}, scores of shape {shape_text(dims)}"
+        raise n.differ(n.dims(), expected, shown)
+    limit = int(n.scalar(2)) if n.has(2) else 0
+    if limit <= 0:
+        return b.fill(0, (0, 3), "i64")
+    most, least = smaller(dims[2], Dim.of(limit)), n.maybe(4, FLOATS)
+    above = b.fill(1, dims, "i1")
+    if least is not None:
+        above = b.compare("gt", scores, b.broadcast(b.reshape(least, ()), dims, []))
+    overlap = n.maybe(3, FLOATS)
+    part = b.fill(0, ()) if overlap is None else b.reshape(overlap, ())
+    corners = _corners(n, boxes)
+    places, exist = suppressed(b, corners, scores, above, part, most)
+    dims, total = dims_of(places), (product(dims_of(places)),)
+    columns = [b.iota(dims, 0, "i64"), b.iota(dims, 1, "i64"), places]
+    rows = b.concat([b.reshape(column, (*total, 1)) for column in columns], 1)
+    kept, number = first_places(b, b.reshape(exist, total))
+    return Partial.counted(Value.computed(b.gather(rows, kept, 0)), 0, number)
+
+
+def _corners(n: Node, boxes: SSAValue) -> SSAValue:
+    """Of each box the lower ends along two axes, then the upper ends."""
+    b = n.b
+    one, other = (b.slice(boxes, 2, start, 2) for start in (0, 2))
+    if n.flag("center_point_box", 0):
+        half = b.mul(other, b.full_like(other, 0.5))
+        return b.concat([b.sub(one, half), b.add(one, half)], 2)
+    return b.concat([b.minimum(one, other), b.maximum(one, other)], 2)
+
+
 OPERATORS: dict[str, OnnxOperator] = {
     "Compress": OnnxOperator(_compress),
     "Unique": OnnxOperator(_unique, _fold_unique),
     "NonZero": OnnxOperator(_non_zero, _fold_non_zero),
+    "NonMaxSuppression": OnnxOperator(_suppressed),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -11,6 +12,7 @@ from rnncc.frontends.onnx.counted import within_most
 from rnncc.frontends.onnx.decided import one_number
 from rnncc.frontends.onnx.lists import (
     MAX_LISTED,
+    SplitAxis,
     StackedRows,
     check_readable,
     check_whole,
@@ -19,9 +21,11 @@ from rnncc.frontends.onnx.lists import (
 from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
+from rnncc.frontends.onnx.ops.slicing import moving_part
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value, size_value
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 
@@ -108,7 +112,10 @@ def _at(n: Node) -> Value:
     axis was split into; in an open number of iterations that append to the list, other than its
     last elements, of which it had as many before.
     """
+    if isinstance(parts := n.value(0), SplitAxis):
+        return _part(n, parts)
     rows = _rows(n)
+    check_whole(n.location, rows, n.scope.model.inputs_behind)
     if rows.stacked is not None and not (rows.front or rows.items):
         row = gathered(n, n.scope.ssa(rows.stacked), 0)
         return Value.computed(n.b.reshape(row, rows.stacked.dims[1:]))
@@ -119,6 +126,15 @@ def _at(n: Node) -> Value:
         return rows.front[place]
     items = elements(n.b, rows)
     return items[_place(n, 1, len(items), len(items) - 1)]
+
+
+def _part(n: Node, parts: SplitAxis) -> Value:
+    """A part of an axis of open size, by its number or that of a loop's iteration."""
+    formulas = n.value(1).formulas()
+    place = formulas[0] if len(formulas) == 1 else Dim.of(int(n.scalar(1)))
+    if not is_natural(place):
+        raise n.unsupported("takes a part of an axis from the end of a list")
+    return moving_part(n, parts.uncut(), parts.axis, place * parts.rows, parts.rows)
 
 
 def _from_end(n: Node, rows: StackedRows) -> int:
@@ -133,6 +149,8 @@ def _from_end(n: Node, rows: StackedRows) -> int:
 
 def _length(n: Node) -> Value:
     """How many elements a list has."""
+    if isinstance(parts := n.value(0), SplitAxis):
+        return size_value(parts.length)
     rows = _rows(n)
     check_whole(n.location, rows, n.scope.model.inputs_behind)
     if isinstance(rows.stacked, Partial) and rows.stacked.count is not None:
@@ -148,7 +166,7 @@ def _split(n: Node) -> Value:
     """The parts of X along an axis: of one row each, of a number of rows, or of given numbers. With
     keepdims = 0 parts of one row lose the axis, as PyTorch writes it and ONNX Runtime reads it.
 
-    Refused: an axis of open size, but where parts are of one row; sizes that are computed.
+    Refused: an axis of open size, but where parts are of one size; sizes that are computed.
     """
     x, dims = n.value(0), n.dims(0)
     axis = n.axis(n.integer("axis", 0), len(dims))
@@ -160,6 +178,8 @@ def _split(n: Node) -> Value:
         kept = [*dims[:axis], 1, *dims[axis + 1 :]] if whole else dims_of(rows)[1:]
         return StackedRows.listing(stacked=Value.computed(n.b.reshape(rows, (dims[axis], *kept))))
     if not dims[axis].is_static:
+        if x.known is None and n.has(1) and n.numbers(1).ndim == 0 and n.scalar(1) > 0:
+            return SplitAxis.cut(x, axis, int(n.scalar(1)))
         what = f"splits an axis of {dims[axis]} elements, which is open"
         raise n.unsupported(what, "--shape gives an input's sizes")
     parts, start = list[Value](), 0
@@ -198,14 +218,20 @@ def _concat(n: Node) -> SSAValue | Value:
 
     Refused: an empty list.
     """
-    rows, new, axis_number = _rows(n), n.flag("new_axis", 0), n.integer("axis")
+    new, axis_number, parts = n.flag("new_axis", 0), n.integer("axis"), n.value(0)
+    if isinstance(parts, SplitAxis) and not new and n.axis(axis_number, parts.rank) == parts.axis:
+        return parts.uncut()
+    rows = _rows(n)
     if rows.is_empty:
         raise n.unsupported("puts nothing together")
-    if isinstance(rows.stacked, Partial) and not (rows.front or rows.items):
-        if rows.in_pieces and (new or n.axis(axis_number, rows.stacked.rank - 1)):
+    if rows.in_pieces is not None and rows.stacked is not None:
+        if new or n.axis(axis_number, rows.stacked.rank - 1) != rows.in_pieces:
             check_whole(n.location, rows, n.scope.model.inputs_behind)
-        stacked = within_most(n, rows.stacked) if rows.in_pieces else rows.stacked
-        return _partial_rows(n, stacked, axis_number, new)
+        rows = replace(rows, in_pieces=None)
+        if isinstance(rows.stacked, Partial):
+            rows = replace(rows, stacked=within_most(n, rows.stacked))
+    if isinstance(rows.stacked, Partial) and not (rows.front or rows.items):
+        return _partial_rows(n, rows.stacked, axis_number, new)
     check_readable(n.b, rows)
     singles = [*rows.front, *rows.items]
     axis = n.axis(axis_number, rows.tensors()[-1].rank - (not rows.items) + new)

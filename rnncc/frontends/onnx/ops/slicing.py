@@ -16,7 +16,9 @@ from rnncc.frontends.onnx.node import MAX_FOLDED, Node, OnnxOperator
 from rnncc.frontends.onnx.ops.computed_bounds import (
     HUGE,
     Place,
+    beyond_axis,
     counted_rows,
+    ends_early,
     is_counted,
     is_settled,
     moving_rows,
@@ -95,7 +97,8 @@ def bounds_of(n: Node) -> list[tuple[int, Place, Place, int]]:
         steps = n.known_integers(4) if n.has(4) else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise n.error("has starts, ends, axes and steps of several lengths")
-    axes = n.axes(axes, len(n.dims()))
+    axes, dims = n.axes(axes, len(n.dims())), n.dims()
+    ends = [beyond_axis(n, end, dims[axis]) for axis, end in zip(axes, ends, strict=True)]
     return list(zip(axes, starts, ends, steps, strict=True))
 
 
@@ -147,11 +150,26 @@ def _slice(n: Node) -> SSAValue | Value:
             x = n.b.gather(x, only_row(n, size, start, end, step), axis)
         elif (span := span_of(n, start, end)) is not None and step == 1:
             x = n.b.gather(x, rows_from(n, size, start, span), axis)
-        elif counted is None and is_counted(n, start, end, step):
+        elif counted is None and (
+            is_counted(n, start, end, step) or ends_early(n, size, start, end, step)
+        ):
             counted = axis, start, end
         else:
             x = n.b.gather(x, moving_rows(n, size, start, end, step), axis)
     return known_part(n, x) if counted is None else counted_rows(n, x, *counted)
+
+
+def moving_part(n: Node, x: Value, axis: int, start: Dim, length: int) -> Value:
+    """So many rows from one on, which is there, in each iteration of a loop: the last may have
+    fewer."""
+    size, end = x.dims[axis], start + length
+    n.scope.model.never_negative(size - start - 1)
+    if is_settled(start):
+        rows = smaller(size - start, Dim.of(length), (size - start - 1,))
+        return Value.computed(n.b.slice(n.scope.ssa(x), axis, start, rows))
+    if ends_early(n, size, start, end, 1):
+        return counted_rows(n, n.scope.ssa(x), axis, start, end)
+    return Value.computed(n.b.gather(n.scope.ssa(x), moving_rows(n, size, start, end, 1), axis))
 
 
 def _decided_end(
