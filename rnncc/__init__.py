@@ -173,11 +173,14 @@ def build(
     """
     from rnncc.codegen import targets
     from rnncc.driver import compiling
-    from rnncc.options import Options, check_plan_for
+    from rnncc.errors import CompileError
+    from rnncc.options import Options, check_plan_for, is_path
     from rnncc.packaging.products import check_kinds, check_wheel, prepare, write_products
     from rnncc.packaging.wheel import DEFAULT_VERSION
 
     stated: dict[str, Any] = {**options}
+    if not is_path(out):
+        raise CompileError("out", f"{out!r} is not a path")
     with _limited(max_input), _watched(progress):
         net, init = _read(net, stated), _read(init)
         chosen = Options.of(net, {**stated, "name": name})

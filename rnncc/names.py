@@ -121,11 +121,16 @@ def in_comment(name: str) -> str:
     return re.sub(r"[^\w/.:@+-]", lambda match: rf"\x{ord(match[0]):02x}", name, flags=re.ASCII)
 
 
+MAX_LIBRARY_NAME = 200
+"""Characters of a library's name: names of files, which say more than it, have 255 at most."""
+
+
 def library_name(text: str) -> str:
     """A name for a library made of any text; itself where `bad_library_name` finds no fault."""
     name = identifier(text)
     if _RESERVED_FORM.match(name):
         name = f"x{name}"
+    name = name[:MAX_LIBRARY_NAME]
     return f"{name}_" if bad_library_name(name) or hides_module(name) else name
 
 
@@ -135,6 +140,8 @@ def bad_library_name(name: str) -> str:
         return "is not a C identifier"
     if _RESERVED_FORM.match(name):
         return "is of a form that C and C++ reserve"
+    if len(name) > MAX_LIBRARY_NAME:
+        return f"has {len(name)} characters, at most {MAX_LIBRARY_NAME}"
     if name in _KEYWORDS or keyword.iskeyword(name):
         return "is a keyword of C, C++ or Python"
     return "is a name of rnncc's own files" if name in _OURS else ""

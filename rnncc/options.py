@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,6 @@ _FLAGS = "time_passes verify_each train threads prepack flush_denormals tune".sp
 _KINDS: dict[tuple[type, ...], tuple[str, str]] = {
     (int,): ("a number", "order"),
     (str,): ("a text", "target cpu stop_after precision"),
-    (str, Path): ("a path", "dump_ir"),
     (Mapping,): ("a mapping of names", "shapes tuning functions"),
     (Iterable,): ("names, texts or a mapping", "bind state outputs_with_grads plan_for"),
 }
@@ -180,9 +180,16 @@ def _check_kinds(values: Mapping[str, Any]) -> None:
         for name in names.split():
             if name in values and not isinstance(values[name], kinds):
                 raise CompileError("", f"{name} {values[name]!r} is not {expected}")
+    if "dump_ir" in values and not is_path(values["dump_ir"]):
+        raise CompileError("", f"dump_ir {values['dump_ir']!r} is not a path")
     for name, shape in values.get("shapes", {}).items():
         if not isinstance(shape, Iterable):
             raise CompileError("", f"the shape {shape!r} of {name} is not a text or a sequence")
+
+
+def is_path(value: object) -> bool:
+    """Whether it can name a file."""
+    return "\0" not in str(value) and isinstance(value, str | PathLike)
 
 
 def _with_target(chosen: Mapping[str, Any]) -> dict[str, Any]:

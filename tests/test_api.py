@@ -106,6 +106,26 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"out": 3}, "out: 3 is not a path"),
+        ({"out": "a\0b"}, "out: 'a\\x00b' is not a path"),
+        ({"dump_ir": "a\0b"}, "dump_ir 'a\\x00b' is not a path"),
+        ({"products": 3}, "products: 3 names no products"),
+        ({"products": ["so", None]}, "products: ['so', None] names no products"),
+    ],
+)
+def test_where_and_what_nothing_can_be_written(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    stated: dict[str, Any] = {"out": tmp_path, **options}
+    with pytest.raises(rnncc.CompileError) as caught:
+        rnncc.build(NET, INIT, **stated)
+    assert message in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_unknown_product_is_refused_before_compiling(tmp_path: Path) -> None:
     with pytest.raises(rnncc.CompileError, match="no product is named exe"):
         rnncc.build("none.pb", out=tmp_path, products=["exe"])

@@ -12,11 +12,13 @@ import numpy as np
 from rnncc_runtime import TensorSpec
 
 from rnncc.arrays import Array
-from rnncc.errors import CompileError
+from rnncc.errors import CompileError, Location
 from rnncc.sources import limit, too_large
 from rnncc.writing import writing
 
 SUFFIX = ".parquet"
+_WIDTHS = {"FLOAT": 4, "DOUBLE": 8, "INT32": 4, "INT64": 8}
+"""Bytes of an element, by Parquet's names of types."""
 Columns = dict[str, list[Array]]
 """A name -> an array a row."""
 Write = Callable[[Columns, Mapping[str, Any]], None]
@@ -27,18 +29,22 @@ def opened(path: Path) -> Any:
     """A table whose rows are not read yet.
 
     Raises:
-        CompileError: it is no table in Parquet, or pyarrow is missing.
+        CompileError: it is no table in Parquet, two columns have one name, or pyarrow is missing.
     """
     try:
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError as error:
         raise CompileError(str(path), "Parquet needs pyarrow", "pip install pyarrow") from error
     try:
-        return parquet.ParquetFile(path)
+        file = parquet.ParquetFile(path)
+        names: list[str] = file.schema_arrow.names
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
         if isinstance(error, OSError) and error.strerror:
             raise CompileError(str(path), error.strerror) from error
         raise CompileError(str(path), f"is no table in Parquet: {str(error)[:100]}") from error
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise CompileError(str(path), f"has two columns named {twice}")
+    return file
 
 
 def batches(file: Any, path: Path, rows: int) -> Iterator[Any]:
@@ -47,45 +53,66 @@ def batches(file: Any, path: Path, rows: int) -> Iterator[Any]:
     Raises:
         CompileError: it is damaged, or so many rows are more than the limit of `rnncc.sources`.
     """
+    _check_size(file, path, rows)
     try:
         for table in file.iter_batches(batch_size=rows):
             if table.nbytes > limit():
-                raise too_large(f"{path}: {table.num_rows} rows (--batch)", limit())
+                raise _too_large(path, table.num_rows)
             yield table
     except (OSError, ValueError) as error:
         raise CompileError(str(path), f"is damaged: {str(error)[:100]}") from error
 
 
-def cells(column: Any, name: str) -> list[Array]:
+def _check_size(file: Any, path: Path, rows: int) -> None:
+    """Raise `CompileError` where batches are too large on average, before one is decoded.
+
+    A few bytes of a file may stand for gigabytes.
+    """
+    for i in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(i)
+        columns = map(group.column, range(group.num_columns))
+        content = sum(c.num_values * _WIDTHS.get(c.physical_type, 0) for c in columns)
+        batch = min(rows, group.num_rows)
+        if batch and content * batch // group.num_rows > limit():
+            raise _too_large(path, batch)
+
+
+def _too_large(path: Path, rows: int) -> CompileError:
+    return too_large(f"{path}: {rows} rows (--batch)", limit())
+
+
+def cells(column: Any, location: Location) -> list[Array]:
     """An array a row: of numbers, lists, or lists of lists of equal lengths.
+
+    Args:
+        location: of the column, for errors.
 
     Raises:
         CompileError: something else, or nothing.
     """
-    _check_no_nulls(column, name)
+    _check_no_nulls(column, location)
     if not _is_list(column.type):
-        return list(_numbers(column, name))
+        return list(_numbers(column, location))
     counts = _lengths(column)
-    return np.split(_dense(column.flatten(), name), np.cumsum(counts)[:-1])
+    return np.split(_dense(column.flatten(), location), np.cumsum(counts)[:-1])
 
 
-def _dense(column: Any, name: str) -> Array:
+def _dense(column: Any, location: Location) -> Array:
     """The rows as one array."""
-    _check_no_nulls(column, name)
+    _check_no_nulls(column, location)
     if not _is_list(column.type):
-        return _numbers(column, name)
+        return _numbers(column, location)
     widths = set(_lengths(column).tolist())
     if len(widths) > 1:
-        what = f"column {name} has inner lists of {sorted(widths)[:3]} numbers"
-        raise CompileError("--input", what)
-    inner = _dense(column.flatten(), name)
+        raise CompileError(location, f"has inner lists of {sorted(widths)[:3]} numbers")
+    inner = _dense(column.flatten(), location)
     return inner.reshape(len(column), max(widths, default=0), *inner.shape[1:])
 
 
-def _numbers(column: Any, name: str) -> Array:
+def _numbers(column: Any, location: Location) -> Array:
     array = column.to_numpy(zero_copy_only=False)
     if array.dtype.kind not in "biuf":
-        raise CompileError("--input", f"column {name}, of {column.type}, is none of numbers")
+        raise CompileError(location, f"is of {column.type}, expected numbers")
     return array
 
 
@@ -99,10 +126,9 @@ def _is_list(kind: Any) -> bool:
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
-def _check_no_nulls(column: Any, name: str) -> None:
+def _check_no_nulls(column: Any, location: Location) -> None:
     if column.null_count:
-        what = f"column {name}, of {column.type}, holds null, {column.null_count} times"
-        raise CompileError("--input", what)
+        raise CompileError(location, f"holds null, {column.null_count} times")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from rnncc import arrays
 from rnncc.arrays import Array, Arrays
 from rnncc.commands.parquet import SUFFIX, Columns, Write, batches, cells, opened, table_writer
 from rnncc.commands.tables import print_arrays, terminal_bar
-from rnncc.errors import CompileError
+from rnncc.errors import CompileError, Location
 from rnncc.records import record
 from rnncc.sizes import BATCH, TIME
 
@@ -61,7 +61,10 @@ def score(model: Model | TrainableModel, how: Scoring, out: Path | None) -> int:
             empty = file.schema_arrow.empty_table()
             write({name: [] for name in specs}, {name: empty.column(name) for name in kept})
         for table in batches(file, how.path, how.rows):
-            columns = {n: cells(table.column(column), column) for n, column in names.items()}
+            columns = {
+                name: cells(table.column(column), Location(str(how.path), f"column {column}"))
+                for name, column in names.items()
+            }
             inputs, lengths = batch_of(model.inputs, columns, how)
             outputs = rows_of(specs, model.run(inputs, pool=pool), lengths)
             write(outputs, {name: table.column(name) for name in kept})
@@ -115,14 +118,14 @@ def rows_of(
     return columns
 
 
-def typed(array: Array, spec: TensorSpec) -> Array:
+def typed(array: Array, spec: TensorSpec, where: str = "--input") -> Array:
     """In the type of an input; refuses what no such integer is, and what is too large."""
     with np.errstate(invalid="ignore", over="ignore"):
         converted = array.astype(spec.dtype)
     if spec.dtype.kind in "biu" and (converted != array).any():
-        raise CompileError("--input", f"{spec.name} is {spec.dtype}, and is given other numbers")
+        raise CompileError(where, f"{spec.name} is {spec.dtype}, and is given other numbers")
     if (np.isinf(converted) & np.isfinite(array)).any():
-        raise CompileError("--input", f"{spec.name} is {spec.dtype}, and is given larger numbers")
+        raise CompileError(where, f"{spec.name} is {spec.dtype}, and is given larger numbers")
     return converted
 
 
@@ -136,7 +139,7 @@ def _stacked(rows: Sequence[Array], spec: TensorSpec, path: Path) -> tuple[Array
         lengths = [row.shape[at] for row in shaped]
         most = max(lengths, default=0)
         shaped = [np.pad(row, _ahead(row, at, most)) for row in shaped]
-    stacked = typed(np.stack(shaped), spec)
+    stacked = typed(np.stack(shaped), spec, str(path))
     return np.ascontiguousarray(np.moveaxis(stacked, 0, spec.shape.index(BATCH))), lengths
 
 

@@ -348,7 +348,8 @@ class _Scheduler:
         """Groups that only feed a scan's sequences, row by row of time."""
         chunked: dict[Scan, list[Group]] = defaultdict(list)
         for group in groups:
-            users = {use.operation for item in group.items for use in item.value.uses}
+            values = {item.value for item in group.items}
+            users = {use.operation for value in values for use in value.uses}
             scan = next(iter(users)) if len(users) == 1 else None
             if not isinstance(scan, Scan) or any(i.dest or i.part for i in group.items):
                 continue
@@ -360,7 +361,7 @@ class _Scheduler:
             only = {*scan.consts, *scan.inits}
             shapes = [group.dims, *(dims_of(item.value) for item in group.items)]
             timed = scan.steps != 1 and all(dims[:1] == (scan.steps,) for dims in shapes)
-            if timed and not any(item.value in only for item in group.items):
+            if timed and only.isdisjoint(values):
                 chunked[scan].append(group)
         return chunked
 

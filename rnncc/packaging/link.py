@@ -43,11 +43,14 @@ def link_shared(
         CompileError: no linker is found, or the linker fails.
     """
     linker = find_linker(triple)
+    out = out.absolute()  # a relative one might begin as an option does
     folder = partial_name(out.parent)
     with scratch(folder):
         source, linked = folder / "model.o", folder / out.name
         source.write_bytes(code)
         _run(linker.shared(Files(source, linked, folder, name, exports), triple), folder, triple)
+        if not linked.is_file():
+            raise CompileError("", f"the linker {linker.command[0]} wrote no library")
         imports = linked.with_suffix(".lib")
         if imports.exists():
             imports.replace(out.with_suffix(".lib"))

@@ -58,7 +58,7 @@ class Linker:
 
     Attributes:
         command: its first words.
-        is_driver: whether it is a C compiler, which hands on what stands behind `-Wl,`.
+        is_driver: whether it is a C compiler, which hands on what stands behind `-Xlinker`.
     """
 
     command: tuple[str, ...]
@@ -82,8 +82,7 @@ def _linux(linker: Linker, files: Files, triple: str) -> list[str]:
     if not linker.is_driver:
         strict = ["-z", "defs"] if "android" in triple else []
         return ["-shared", *flags, *strict, str(files.source), "-o", str(files.out)]
-    passed = [word for flag in (*flags, *_DRIVER) for word in ("-Xlinker", flag)]
-    start = ["-shared", "-nostdlib", *passed]
+    start = ["-shared", "-nostdlib", *_passed(*flags, *_DRIVER)]
     helpers = [] if architecture_of(triple) in ("x86_64", "aarch64") else ["-lgcc"]
     if helpers and "ziglang" in linker.command:  # which gives its own in this way alone
         start.remove("-nostdlib")
@@ -95,23 +94,24 @@ def _windows(linker: Linker, files: Files, triple: str) -> list[str]:
     """Of what is no part of the system, a DLL holds the compiler's helper functions alone."""
     definitions = files.folder / f"{files.name}.def"
     definitions.write_text("EXPORTS\n" + "".join(f" {name}\n" for name in files.exports))
-    imports = f"-Wl,--out-implib,{files.out.with_suffix('.lib')}"
-    start = ["-shared", str(files.source), str(definitions), imports, "-Wl,-s"]
+    imports = _passed("--out-implib", str(files.out.with_suffix(".lib")), "-s")
+    start = ["-shared", str(files.source), str(definitions), *imports]
     if "ziglang" not in linker.command:  # which knows no other start
-        start += ["-nostdlib", "-Wl,-e,0", "-lgcc", "-lmsvcrt", "-lkernel32"]
+        start += ["-nostdlib", *_passed("-e", "0"), "-lgcc", "-lmsvcrt", "-lkernel32"]
     return [*start, "-o", str(files.out)]
 
 
 def _macos(linker: Linker, files: Files, triple: str) -> list[str]:
     exports = files.folder / "exports"
     exports.write_text("".join(f"_{name}\n" for name in files.exports))
-    start = ["-dynamiclib", f"-Wl,-install_name,@rpath/{files.out.name}"]
+    start = ["-dynamiclib", *_passed("-install_name", f"@rpath/{files.out.name}")]
     if "ziglang" in linker.command:  # which hides nothing of an object
         # the system has the helper functions; without -nostdlib it first compiles its own for half
         # a minute
         start = ["-shared", "-nostdlib", "-lSystem", *start[1:]]
     else:
-        start += [f"-Wl,-exported_symbols_list,{exports}", "-arch", triple.split("-")[0]]
+        start += _passed("-exported_symbols_list", str(exports))
+        start += ["-arch", triple.split("-")[0]]
     return [*start, str(files.source), "-o", str(files.out)]
 
 
@@ -120,6 +120,11 @@ def _wasm(linker: Linker, files: Files, triple: str) -> list[str]:
     flags = ["--no-entry", "--strip-all", "--stack-first", "-z", "stack-size=131072"]
     flags += ["-mwasm64"] if architecture_of(triple) == "wasm64" else []
     return [*flags, *exports, str(files.source), "-o", str(files.out)]
+
+
+def _passed(*words: str) -> list[str]:
+    """What a C compiler hands on to its linker; `-Wl,` would end at a comma in a path."""
+    return [argument for word in words for argument in ("-Xlinker", word)]
 
 
 _ARGUMENTS: dict[str, Callable[[Linker, Files, str], list[str]]] = {
@@ -146,8 +151,8 @@ def find_linker(triple: str) -> Linker:
         raise CompileError("", what, "take the static library or the object file")
     if system == "wasm":
         return _find_wasm(triple)
-    if chosen := shlex.split(os.environ.get("CC", "")):
-        return Linker(tuple(chosen))
+    if chosen := _chosen():
+        return Linker(chosen)
     if "msvc" in triple:  # whose libraries of helper functions come with it alone
         raise CompileError("", f"found no linker for {triple}", _OF_MSVC)
     for name in _compilers(triple, system):
@@ -178,6 +183,16 @@ def zig_target(triple: str) -> str:
     if system == "windows":
         return f"{cpu}-windows-gnu"
     return "-".join((cpu, words[2] if len(words) > 2 else "linux", *(words[3:] or ["gnu"])))
+
+
+def _chosen() -> tuple[str, ...]:
+    """The words of CC; none where it is not set."""
+    text = os.environ.get("CC", "")
+    try:
+        return tuple(shlex.split(text))
+    except ValueError as error:
+        what = f"{text!r} is no command: {error}"
+        raise CompileError("CC", what, "end the quotation in CC") from error
 
 
 def _find_wasm(triple: str) -> Linker:

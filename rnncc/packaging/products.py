@@ -55,6 +55,8 @@ def check_kinds(
             be taken for one of the system's or of Python's.
     """
     kinds = by_default if kinds is None else kinds.split(",") if isinstance(kinds, str) else kinds
+    if not isinstance(kinds, Iterable) or not all(isinstance(kind, str) for kind in kinds):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise CompileError("products", f"{kinds!r} names no products", ", ".join(KINDS))
     requested = set(kinds)
     if not requested:
         raise CompileError("--products", "names none", ", ".join(KINDS))

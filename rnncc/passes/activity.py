@@ -9,26 +9,8 @@ from collections.abc import Collection, Iterable
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.ops.base import RnnOp, View
-from rnncc.ir.ops.casts import Cast
+from rnncc.ir.ops.base import RnnOp, Slopes
 from rnncc.ir.ops.control import Scan
-from rnncc.ir.ops.elementwise import (
-    Abs,
-    Add,
-    Maximum,
-    Minimum,
-    Mul,
-    MultiplyAdd,
-    Neg,
-    Relu,
-    Select,
-    StopGradient,
-    Sub,
-)
-from rnncc.ir.ops.functions import Cos, Erf, Sigmoid, Sin, Tanh
-from rnncc.ir.ops.indexing import Gather
-from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Concat
 from rnncc.ir.program import Program
 from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import FLOATS, dtype_of
@@ -82,22 +64,7 @@ def has_slopes_of_others(program: Program, names: Collection[str]) -> bool:
         for chosen in (outputs, names)
     )
     owners = (value.owner for value in every - own)
-    return any(isinstance(op, RnnOp) and not _has_fixed_slopes(op) for op in owners)
-
-
-def has_bounded_slopes(op: RnnOp) -> bool:
-    """Whether an op's slopes are finite wherever its operands are."""
-    bounded = (
-        *(Abs, Cos, Erf, Maximum, Minimum, Relu, Sigmoid, Sin, Tanh),
-        *(Mul, MultiplyAdd, Matmul, Gather),
-    )
-    return isinstance(op, bounded) or _has_fixed_slopes(op)
-
-
-def _has_fixed_slopes(op: RnnOp) -> bool:
-    """Whether an op's gradients are made of the one it is given, and of no other values."""
-    fixed = (View, Neg, Cast, Add, Sub, Concat, Select, StopGradient)
-    return isinstance(op, fixed) or (isinstance(op, Reduce) and op.kind.data == "sum")
+    return any(isinstance(op, RnnOp) and op.slopes is not Slopes.FIXED for op in owners)
 
 
 def _origins(ops: Iterable[Operation], groups: Iterable[Iterable[SSAValue]]) -> dict[SSAValue, int]:

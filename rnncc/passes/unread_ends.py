@@ -8,12 +8,12 @@ import numpy as np
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.builder import Builder
-from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.base import RnnOp, Slopes
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, LoopSequence, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of, tensor
-from rnncc.passes.activity import active_values, has_bounded_slopes, values_leading_to
+from rnncc.passes.activity import active_values, values_leading_to
 from rnncc.records import record
 
 
@@ -164,7 +164,7 @@ def _has_steep_slopes(op: Operation, unread: Collection[SSAValue]) -> bool:
     """Whether an op computes something unread by slopes that may be infinite."""
     if isinstance(op, Scan):
         return any(_has_steep_slopes(inner, unread) for inner in op.body.block.ops)
-    return isinstance(op, RnnOp) and op.y in unread and not has_bounded_slopes(op)
+    return isinstance(op, RnnOp) and op.y in unread and op.slopes is Slopes.ANY
 
 
 def _unread_operands(

@@ -89,10 +89,12 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def _found(path: str | os.PathLike[str], name: str | None) -> tuple[Path, str]:
     """A library's file, and the prefix of what it exports."""
+    path = Path(path)
     try:
-        file = Path(path).resolve()
+        file = path.resolve()
         if not file.is_file():
-            raise LoadError(f"{path}: {'is a folder' if file.is_dir() else 'no such file'}")
+            special = "is no regular file" if file.exists() else "no such file"
+            raise LoadError(f"{path}: {'is a folder' if file.is_dir() else special}")
     except (OSError, ValueError) as error:  # a name that is too long, or with a NUL in it
         reason = getattr(error, "strerror", None) or error
         raise LoadError(f"{str(path)[:80]!r}: {reason}") from error

@@ -120,9 +120,7 @@ class Pool:
     """
 
     def __init__(self, threads: int) -> None:
-        threads = as_size(threads, "threads")
-        if threads < 1:
-            raise ValueError(f"{threads} threads: expected at least 1")
+        threads = _count(threads)
         if threads > MOST_THREADS:
             raise ValueError(f"{threads} threads: expected at most {MOST_THREADS}")
         self.threads = threads
@@ -138,12 +136,16 @@ class Pool:
 
         Returns:
             The first code that is not 0, if any.
+
+        Raises:
+            ValueError: no integer of threads, or fewer than one.
         """
+        wanted = self.threads if threads is None else min(_count(threads), self.threads)
         team = self._team
         if team.process != os.getpid():
             team = self._gather_again()
         with team.lock, undisturbed():
-            return team.run(function, min(threads or self.threads, self.threads))
+            return team.run(function, wanted)
 
     def close(self) -> None:
         """End the threads, once they have nothing to do."""
@@ -166,6 +168,13 @@ class Pool:
             if self._team.process != os.getpid():
                 self._gather()
             return self._team
+
+
+def _count(threads: int) -> int:
+    number = as_size(threads, "threads")
+    if number < 1:
+        raise ValueError(f"{number} threads: expected at least 1")
+    return number
 
 
 def _work(

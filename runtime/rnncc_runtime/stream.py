@@ -22,6 +22,7 @@ from rnncc_runtime.arrays import (
     TensorSpec,
     address,
     check_inputs,
+    check_mapping,
     check_outputs,
 )
 from rnncc_runtime.compiled import (
@@ -268,6 +269,7 @@ class Stream(Compiled):
 
     def _check_names(self, inputs: Mapping[str, object]) -> list[str]:
         """The names of the inputs that defaults stand for."""
+        check_mapping(inputs, "a stream's first inputs", self.starts)
         unknown = [str(name) for name in inputs if name not in self.starts]
         absent = [n for n, s in self.starts.items() if n not in inputs and not s.optional]
         missing = [name for name in absent if self._defaults[name] is None]

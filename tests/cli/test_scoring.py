@@ -12,9 +12,11 @@ from rnncc_runtime import Model
 
 import rnncc
 from rnncc.cli import main
+from rnncc.commands.parquet import batches, opened
 from rnncc.commands.running import fitted, read_arrays, read_csv, scoring_of
 from rnncc.commands.scoring import Scoring, batch_of, rows_of
 from rnncc.errors import CompileError
+from rnncc.sources import limited
 
 ROOT = Path(__file__).parents[2]
 NET = [str(ROOT / "examples/lstm.pbtxt"), str(ROOT / "examples/lstm_init.pbtxt")]
@@ -123,12 +125,31 @@ def test_columns_that_do_not_fit(model: Model, tmp_path: Path, capsys: Capture) 
     for columns, told in (
         ({"x": x, "seq_lengths": [3, 2.5]}, "seq_lengths is int32, and is given other numbers"),
         ({"x": x, "seq_lengths": [3, 2**40]}, "seq_lengths is int32, and is given other numbers"),
-        ({"x": x, "seq_lengths": ["3", "3"]}, "column seq_lengths, of string, is none of numbers"),
-        ({"x": x, "seq_lengths": [3, None]}, "column seq_lengths, of int64, holds null, 1 times"),
+        ({"x": x, "seq_lengths": ["3", "3"]}, "column seq_lengths: is of string, expected numbers"),
+        ({"x": x, "seq_lengths": [3, None]}, "column seq_lengths: holds null, 1 times"),
     ):
         parquet.write_table(pyarrow.table(columns), source)
         assert main(words) == 2
-        assert told in capsys.readouterr().err
+        assert f"{source}: {told}" in capsys.readouterr().err
+    parquet.write_table(pyarrow.table([x, x], ["x", "x"]), source)
+    assert main(words) == 2
+    assert f"{source}: has two columns named x" in capsys.readouterr().err
+
+
+def test_tables_that_unpack_to_too_much_are_not_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pyarrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    source = tmp_path / "t.parquet"
+    parquet.write_table(pyarrow.table({"x": [[0.0] * 100_000] * 9}), source)
+    assert source.stat().st_size < 10_000
+    monkeypatch.setattr(parquet.ParquetFile, "iter_batches", None)
+    with (
+        limited(1 << 20),
+        pytest.raises(CompileError, match=r"2 rows \(--batch\): holds"),
+    ):
+        next(batches(opened(source), source, 2))
 
 
 @pytest.mark.parametrize(

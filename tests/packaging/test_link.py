@@ -126,6 +126,19 @@ def test_linker_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         link_shared(samples.compiled().code, tmp_path / "lib.so", "twice", NATIVE)
 
 
+@pytest.mark.parametrize(
+    ("cc", "message"),
+    [("'cc -O2", "CC: .* is no command: No closing quotation"), ("true", "true wrote no library")],
+)
+def test_commands_that_do_not_link(
+    cc: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CC", cc)
+    with pytest.raises(CompileError, match=message):
+        link_shared(samples.compiled().code, tmp_path / "lib.so", "twice", NATIVE)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_interruption_as_the_linker_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,6 +168,17 @@ def test_undefined_symbols_are_refused(tmp_path: Path) -> None:
         link_shared(samples.needing("missing_function"), tmp_path / "lib.so", "twice", NATIVE)
     link_shared(samples.needing("memcpy"), tmp_path / "lib.so", "twice", NATIVE)
     assert Elf((tmp_path / "lib.so").read_bytes()).needed == ["libc.so.6"]
+
+
+@pytest.mark.parametrize("folder", ["-x", "-Wl,x", "@x", "a,b c"])
+def test_folders_named_as_options_are(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(folder).mkdir()
+    link_shared(samples.compiled().code, Path(folder, "lib.so"), "twice", NATIVE)
+    elf = Elf(Path(folder, "lib.so").read_bytes())
+    assert {symbol.name for symbol in elf.dynamic_symbols if symbol.is_defined} == EXPORTED
 
 
 def test_systems_without_shared_libraries(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ def test_any_names(names: list[str]) -> None:
         ("rnncc", "is a name of rnncc's own files", "rnncc_"),
         ("rnncc_pool", "is a name of rnncc's own files", "rnncc_pool_"),
         ("json", "", "json_"),
+        ("a" * 201, "has 201 characters, at most 200", "a" * 200),
     ],
 )
 def test_names_of_libraries(name: str, fault: str, instead: str) -> None:

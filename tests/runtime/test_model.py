@@ -334,6 +334,8 @@ def test_what_cannot_be_loaded(tmp_path: Path, twice_library: Path) -> None:
         rnncc_runtime.load(tmp_path / "libnone.so")
     with pytest.raises(LoadError, match="is a folder"):
         rnncc_runtime.load(tmp_path)
+    with pytest.raises(LoadError, match="is no regular file"):
+        rnncc_runtime.load("/dev/null")
     text = tmp_path / "libtext.so"
     text.write_text("not a library")
     with pytest.raises(LoadError, match=r"^\S+libtext.so: (?!.*libtext)"):

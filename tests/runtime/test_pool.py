@@ -154,6 +154,11 @@ def test_pools_have_threads() -> None:
     with pytest.raises(ValueError, match="threads is 'two', expected an integer"):
         Pool("two")  # type: ignore[arg-type]
     assert Pool(np.int64(1)).threads == 1  # type: ignore[arg-type]
+    with Pool(2) as pool:
+        for threads in (0, -1):
+            with pytest.raises(ValueError, match=f"{threads} threads: expected at least 1"):
+                pool.run(lambda at: 7, threads)
+        assert pool.run(lambda at: 7, 10**9) == 7
 
 
 @pytest.mark.parametrize("compiler", [["cc", "-std=c11"], ["c++", "-xc++", "-std=c++20"]])

@@ -234,6 +234,8 @@ def test_what_a_beginning_refuses(lstm: Model) -> None:
         attention.stream().step({"dec": np.zeros((1, 2, 5), np.float32)})
     with pytest.raises(ArrayError, match=r"unknown: x \(it takes: seq_lengths, h0_0, c0_0\)"):
         lstm.stream(inputs={"x": np.zeros((1, 2, 5), np.float32)})
+    with pytest.raises(ArrayError, match="a stream's first inputs are int, expected arrays by"):
+        lstm.stream(inputs=3)  # type: ignore[arg-type]
     with pytest.raises(ArrayError, match=r"batch is '1\.5', expected an integer"):
         lstm.stream(batch=1.5)  # type: ignore[arg-type]
     with pytest.raises(ArrayError, match="batch is no number of 64 bits"):

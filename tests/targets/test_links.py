@@ -25,7 +25,8 @@ def test_it_links(name: str, tmp_path: Path) -> None:
         find_linker(PLATFORMS[name].triple)
     except CompileError as error:
         pytest.skip(str(error))
-    made = rnncc.build(rnncc.cells.lstm(3, 5), out=tmp_path, name="net", target=name)
+    folder = tmp_path / "with,comma"
+    made = rnncc.build(rnncc.cells.lstm(3, 5), out=folder, name="net", target=name)
     assert made.library is not None
     content = made.library.read_bytes()
     if name.startswith("macos"):
@@ -36,7 +37,7 @@ def test_it_links(name: str, tmp_path: Path) -> None:
         assert made.imports is not None and made.imports.stat().st_size > 0
     found = {match.decode() for match in re.findall(rb"net_(\w+)\0", content)}
     assert found >= EXPORTED
-    files = {path.name for path in tmp_path.iterdir()}
+    files = {path.name for path in folder.iterdir()}
     assert files == {path.name for path in made.paths}
 
 

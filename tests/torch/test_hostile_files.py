@@ -159,7 +159,7 @@ def test_other_weights(members: dict[str, bytes], before: str, after: str, told:
     """What lay behind the tensor was read, or numbers of another kind."""
     config = members[WEIGHTS].decode()
     assert before in config
-    with pytest.raises(CompileError, match=f"is {told}, and the graph reads float32"):
+    with pytest.raises(CompileError, match=rf"^net: weight: is {told}, and the graph"):
         rnncc.compile(archive(members, weights=config.replace(before, after, 1)))
 
 
@@ -181,3 +181,14 @@ def test_a_damaged_call(members: dict[str, bytes]) -> None:
     graph["graph_module"]["module_call_graph"][0]["signature"]["in_spec"] = leaf
     with pytest.raises(CompileError, match="what it is called with is damaged"):
         rnncc.compile(archive(members, graph=json.dumps(graph)))
+
+
+@pytest.mark.parametrize("damage", [{"guards_code": 3}, {"module_call_graph": []}])
+def test_what_says_how_a_module_is_called_is_damaged(
+    damage: dict[str, Any], members: dict[str, bytes]
+) -> None:
+    model = json.loads(members[GRAPH])
+    for part in (model, model["graph_module"]):
+        part.update({key: value for key, value in damage.items() if key in part})
+    with pytest.raises(CompileError, match="it does not say how the module is called"):
+        rnncc.compile(archive(members, graph=json.dumps(model)))

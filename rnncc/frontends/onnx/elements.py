@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.frontends.onnx.sizes import Undecided, decide
 from rnncc.ir.attributes import get_dim, get_ints
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.casts import Cast
-from rnncc.ir.ops.elementwise import Add, Mul
+from rnncc.ir.ops.elementwise import Add, Compare, Mul, Select
 from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
@@ -88,6 +91,47 @@ def element_at(b: Builder, vector: SSAValue, at: int) -> Dim | SSAValue:
     for axis, index in enumerate(place):
         value = b.slice(value, axis, index, 1)
     return b.reshape(value, ())
+
+
+def elements_of(b: Builder, vector: SSAValue) -> list[Dim | SSAValue]:
+    """The integers of a vector of known size, one by one; those that are formulas are known."""
+    op, (size,) = vector.owner, dims_of(vector)
+    if isinstance(op, Concat):
+        return [element for _, part in op.parts for element in elements_of(b, part)]
+    if isinstance(op, Constant):
+        return [Dim.of(int(number)) for number in op.array()]
+    if isinstance(op, Fill):
+        return [Dim.of(int(op.value.value.data))] * int(size)
+    if isinstance(op, Slice) and isinstance(op.x.owner, Concat) and dims_of(op.x)[0].is_static:
+        start = int(get_dim(op.start))
+        return elements_of(b, op.x)[start : start + int(size)]
+    if isinstance(op, Select) and _compares(op.condition.owner):
+        return _chosen_elements(b, op)
+    return [element_at(b, vector, at) for at in range(int(size))]
+
+
+def _compares(op: Operation | Block) -> bool:
+    return isinstance(op, Compare) and op.kind.data == "eq"
+
+
+def _chosen_elements(b: Builder, op: Select) -> list[Dim | SSAValue]:
+    """The elements of `where(x == y, a, b)`; those for which it is known are these themselves."""
+
+    def number(element: Dim | SSAValue, dtype: str) -> SSAValue:
+        return b.size(element, dtype) if isinstance(element, Dim) else element
+
+    def chosen(x: Any, y: Any, if_equal: Any, other: Any) -> Dim | SSAValue:
+        if isinstance(x, Dim) and isinstance(y, Dim):
+            with suppress(Undecided):
+                return if_equal if decide("eq", x, y) else other
+        same = b.compare("eq", *(number(element, compared) for element in (x, y)))
+        return b.select(same, number(if_equal, "i64"), number(other, "i64"))
+
+    condition = op.condition.owner
+    assert isinstance(condition, Compare)
+    compared = dtype_of(condition.a)
+    vectors = (condition.a, condition.b, op.a, op.b)
+    return [chosen(*four) for four in zip(*(elements_of(b, v) for v in vectors), strict=True)]
 
 
 def _concat(op: Concat, place: Place) -> Origin | None:

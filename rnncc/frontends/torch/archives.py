@@ -67,6 +67,10 @@ def load_exported(source: Any, where: str) -> ExportedProgram:
             reason = logged[0] if logged else error  # what it raises then speaks of the log
             lines = str(reason).strip().splitlines() or [type(reason).__name__]
             raise CompileError(where, f"PyTorch cannot read it: {lines[0]}") from error
+    # PyTorch takes these two as they are
+    guards: Any = getattr(exported, "_guards_code", [])
+    if not isinstance(guards, list) or not exported.module_call_graph:
+        raise CompileError(where, "damaged: it does not say how the module is called")
     parts = graphs_of(exported.graph_module)
     if any(node.target is ELEMENTWISE for part in parts for node in part.graph.nodes):
         what = "it applies a function of numbers in Python, which is not in the file"

@@ -35,7 +35,13 @@ def import_file(source: Any, name: str, shapes: Sizes) -> Program:
     from rnncc.frontends.torch.exported import import_exported
 
     names = _names(exported, shapes, where)
-    return import_exported(exported, name, names, packed=True).program
+    try:
+        return import_exported(exported, name, names, packed=True).program
+    except CompileError as error:
+        if exported is source:
+            raise
+        place = Location(where, error.location)
+        raise CompileError(place, error.what, error.hint, error.differ) from error
 
 
 def _names(exported: ExportedProgram, shapes: Sizes, where: str) -> dict[str, str]:

@@ -57,6 +57,16 @@ class Context:
         return self.real if dtype == "f32" else NUMPY[dtype]
 
 
+class Slopes(IntEnum):
+    """What an op's gradients are made of beside the one that it is given."""
+
+    FIXED = 0
+    """Of no values."""
+    BOUNDED = 1
+    """Of factors that are finite wherever its operands are."""
+    ANY = 2
+
+
 class Sized(IRDLOperation):
     """An op with sizes among its properties."""
 
@@ -88,6 +98,8 @@ class RnnOp(Sized, ABC):
     """Whether some operands are an error of the run: then all of them must be there, and it may
     not run where the net would not run it."""
 
+    SLOPES: ClassVar[Slopes] = Slopes.ANY
+
     y = result_def()
     traits = traits_def(Pure())
 
@@ -101,6 +113,11 @@ class RnnOp(Sized, ABC):
     ) -> None:
         """Initialise with a known result type."""
         super().__init__(operands=operands, result_types=[type_], properties=properties)
+
+    @property
+    def slopes(self) -> Slopes:
+        """What its gradients are made of."""
+        return self.SLOPES
 
     @classmethod
     @abstractmethod
@@ -228,6 +245,8 @@ class Source(RnnOp, ABC):
 
 class View(RnnOp, ABC):
     """Elements of x, in another order or shape, some of them often or not at all."""
+
+    SLOPES: ClassVar[Slopes] = Slopes.FIXED
 
     x = operand_def()
 

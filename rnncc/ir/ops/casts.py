@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
@@ -11,7 +11,16 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def
 
 from rnncc.ir.attributes import get_text
-from rnncc.ir.ops.base import Array, Context, Elementwise, Grads, Properties, Tangents, Unary
+from rnncc.ir.ops.base import (
+    Array,
+    Context,
+    Elementwise,
+    Grads,
+    Properties,
+    Slopes,
+    Tangents,
+    Unary,
+)
 from rnncc.ir.ops.checks import expect
 from rnncc.ir.precision import from_bf16, to_bf16
 from rnncc.ir.types import FLOATS, NUMPY, Tensor, cast_steps, dims_of, dtype_of, tensor
@@ -30,6 +39,7 @@ class Cast(Unary):
     """
 
     name = "rnn.cast"
+    SLOPES: ClassVar[Slopes] = Slopes.FIXED
     dtype = prop_def(StringAttr)
 
     @classmethod

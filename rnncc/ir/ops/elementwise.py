@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
@@ -19,6 +19,7 @@ from rnncc.ir.ops.base import (
     Elementwise,
     Grads,
     Properties,
+    Slopes,
     Unary,
     elementwise,
 )
@@ -72,6 +73,8 @@ def _remainder(a: Array, divisor: Array) -> Array:
 class Neg(Unary):
     """y = -x"""
 
+    SLOPES: ClassVar[Slopes] = Slopes.FIXED
+
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.neg(dy)]
 
@@ -79,6 +82,8 @@ class Neg(Unary):
 @elementwise("abs", np.abs)
 class Abs(Unary):
     """y = |x|"""
+
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """0 at 0 and NaN."""
@@ -91,6 +96,8 @@ class Abs(Unary):
 class Relu(Unary):
     """y = max(x, 0); -0 stays"""
 
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
+
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """0 at 0, dy at NaN."""
         zero = b.full_like(dy, 0.0)
@@ -101,6 +108,8 @@ class Relu(Unary):
 class Add(Arithmetic):
     """y = a + b"""
 
+    SLOPES: ClassVar[Slopes] = Slopes.FIXED
+
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [dy, dy]
 
@@ -109,6 +118,8 @@ class Add(Arithmetic):
 class Sub(Arithmetic):
     """y = a - b"""
 
+    SLOPES: ClassVar[Slopes] = Slopes.FIXED
+
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [dy, b.neg(dy)]
 
@@ -116,6 +127,8 @@ class Sub(Arithmetic):
 @elementwise("mul", np.multiply)
 class Mul(Arithmetic):
     """y = a · b"""
+
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.mul(dy, self.b), b.mul(dy, self.a)]
@@ -126,6 +139,7 @@ class MultiplyAdd(Elementwise):
     """y = a · b + c (add), a · b - c (sub) or c - a · b (from), rounded once where machines can"""
 
     name = "rnn.multiply_add"
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
     kind = prop_def(StringAttr)
     a = operand_def()
     b = operand_def()
@@ -205,6 +219,8 @@ class Share(Arithmetic):
 class Maximum(Binary):
     """y = max(a, b); NaN if either is"""
 
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
+
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """All of it to the larger; to a where they are equal."""
         return _to_one(b, b.compare("ge", self.a, self.b), dy)
@@ -213,6 +229,8 @@ class Maximum(Binary):
 @elementwise("minimum", np.minimum)
 class Minimum(Binary):
     """y = min(a, b); NaN if either is"""
+
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """All of it to the smaller; to a where they are equal."""
@@ -331,6 +349,8 @@ class Not(Unary):
 class Select(Elementwise):
     """y = a where the condition holds, else b"""
 
+    SLOPES: ClassVar[Slopes] = Slopes.FIXED
+
     condition = operand_def()
     a = operand_def()
     b = operand_def()
@@ -348,6 +368,8 @@ class Select(Elementwise):
 @elementwise("stop_gradient", np.asarray, code="")
 class StopGradient(Unary):
     """y = x, and no gradient flows back to x"""
+
+    SLOPES: ClassVar[Slopes] = Slopes.FIXED
 
     @property
     def differentiable(self) -> Sequence[SSAValue]:

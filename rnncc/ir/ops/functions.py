@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.ir.ops.base import Array, Cost, Elementwise, Grads, Unary, elementwise
+from rnncc.ir.ops.base import Array, Cost, Elementwise, Grads, Slopes, Unary, elementwise
 
 if TYPE_CHECKING:
     from rnncc.ir.builder import Builder
@@ -79,6 +79,8 @@ class Expm1(Unary):
 class Tanh(Unary):
     """y = tanh x"""
 
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
+
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dy · (1 - y²)"""
         return [b.mul(dy, b.sub(b.full_like(dy, 1.0), b.mul(self.y, self.y)))]
@@ -88,6 +90,8 @@ class Tanh(Unary):
 class Sigmoid(Unary):
     """y = 1 / (1 + e⁻ˣ)"""
 
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
+
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dy · y · (1 - y)"""
         return [b.mul(dy, b.mul(self.y, b.sub(b.full_like(dy, 1.0), self.y)))]
@@ -96,6 +100,8 @@ class Sigmoid(Unary):
 @elementwise("erf", _erf, Cost.FUNCTION)
 class Erf(Unary):
     """y = 2/√π ∫₀ˣ e^(-t²) dt"""
+
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dy · 2/√π · e^(-x²)"""
@@ -107,6 +113,8 @@ class Erf(Unary):
 class Sin(Unary):
     """y = sin x; of float64 NaN from |x| = 2⁶³ on"""
 
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
+
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.mul(dy, b.cos(self.x))]
 
@@ -114,6 +122,8 @@ class Sin(Unary):
 @elementwise("cos", _of_near_angles(np.cos), Cost.FUNCTION)
 class Cos(Unary):
     """y = cos x; of float64 NaN from |x| = 2⁶³ on"""
+
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.neg(b.mul(dy, b.sin(self.x)))]

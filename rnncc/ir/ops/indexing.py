@@ -12,7 +12,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
 from rnncc.ir.attributes import get_int
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents
+from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Slopes, Tangents
 from rnncc.ir.ops.checks import expect, expect_equal, expect_kind, expect_number, expect_one_type
 from rnncc.ir.ops.linear import Accumulating
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
@@ -29,6 +29,7 @@ class Gather(RnnOp):
     """
 
     name = "rnn.gather"
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
     CAN_FAIL: ClassVar[bool] = True
     x = operand_def()
     index = operand_def()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
@@ -13,7 +13,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
 from rnncc.ir.attributes import get_ints
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents
+from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Slopes, Tangents
 from rnncc.ir.ops.checks import (
     expect,
     expect_equal,
@@ -45,6 +45,7 @@ class Matmul(RnnOp):
     """
 
     name = "rnn.matmul"
+    SLOPES: ClassVar[Slopes] = Slopes.BOUNDED
     a = operand_def()
     b = operand_def()
     transpose_a = prop_def(BoolAttr)
@@ -134,6 +135,10 @@ class Reduce(RnnOp):
     x = operand_def()
     kind = prop_def(StringAttr)
     axes = prop_def(ArrayAttr)
+
+    @property
+    def slopes(self) -> Slopes:
+        return Slopes.FIXED if self.kind.data == "sum" else Slopes.ANY
 
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:

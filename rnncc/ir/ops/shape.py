@@ -19,6 +19,7 @@ from rnncc.ir.ops.base import (
     Grads,
     Properties,
     RnnOp,
+    Slopes,
     Tangents,
     Variadic,
     View,
@@ -212,6 +213,7 @@ class Concat(Variadic):
     """y = the operands one after another along one axis"""
 
     name = "rnn.concat"
+    SLOPES: ClassVar[Slopes] = Slopes.FIXED
     xs = var_operand_def()
     axis = prop_def(IntAttr)
 

@@ -119,6 +119,10 @@ FOLDED = {
     "elements": ("Reshape", [F, np.array([4])], {}, "cannot bring 2 x 3 into the shape 4"),
     "growth": ("Expand", [F, np.array([4, 3])], {}, "cannot expand 2 x 3 to 4 x 3"),
     "step": ("Range", [np.array(0), np.array(2), np.array(0)], {}, "counts from 0 to 2 in steps"),
+    "many": (
+        *("Range", [np.array(0), np.array(1 << 40), np.array(1)], {}),
+        "counts from 0 to 1099511627776 in steps of 1, to 4194304 numbers at most",
+    ),
     "end": (
         *("Range", [np.float32(0), np.float32("nan"), np.float32(1)], {}),
         "counts from 0.0 to nan in steps of 1.0",

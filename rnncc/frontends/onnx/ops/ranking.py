@@ -181,7 +181,8 @@ def _count(n: Node, start: float, limit: float, delta: float) -> int:
     """How many numbers a range has."""
     count = (limit - start) / delta if delta else math.nan
     if not (math.isfinite(start) and math.isfinite(delta) and count <= MAX_COUNTED):
-        raise n.error(f"counts from {start} to {limit} in steps of {delta}")
+        most = f", to {MAX_COUNTED} numbers at most" if count > MAX_COUNTED else ""
+        raise n.error(f"counts from {start} to {limit} in steps of {delta}{most}")
     return max(math.ceil(count), 0) if math.isfinite(count) else 0
 
 
