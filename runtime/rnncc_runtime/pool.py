@@ -140,12 +140,12 @@ class Pool:
         Raises:
             ValueError: no integer of threads, or fewer than one.
         """
-        wanted = self.threads if threads is None else min(_count(threads), self.threads)
+        count = self.threads if threads is None else min(_count(threads), self.threads)
         team = self._team
         if team.process != os.getpid():
             team = self._gather_again()
         with team.lock, undisturbed():
-            return team.run(function, wanted)
+            return team.run(function, count)
 
     def close(self) -> None:
         """End the threads, once they have nothing to do."""

@@ -184,11 +184,11 @@ class TrainableModel(Compiled):
         tape._check(self)
         zeros = self._zeros(output_grads, tape._sizes)  # alive until the call ends
         known = {**output_grads, **{name: (x, address(x)) for name, x in zeros.items()}}
-        given = [known.get(name) for name in self._output_grads]
+        seeds = [known.get(name) for name in self._output_grads]
         results = [out.get(name) for name in self._grads]
-        first, second = ([x and x[0] for x in group] for group in (given, results))
+        first, second = ([x and x[0] for x in group] for group in (seeds, results))
         self._check_shapes(first, second, tape._sizes)
-        places = [_pointers([x and x[1] for x in group]) for group in (given, results)]
+        places = [_pointers([x and x[1] for x in group]) for group in (seeds, results)]
         block = tape._take()
         tables = [tape._pointers, _table(self._held()), *places]
         self._call("backward", tables, block, tape._sizes, pool)

@@ -143,8 +143,30 @@ def test_other_bits_than_compiled_for() -> None:
         with pytest.raises(ArrayError, match=message):
             compiled(given)
     net.half()
-    with pytest.raises(ArrayError, match="weight is float16, expected float32"):
+    with pytest.raises(CompileError, match="operands are float32 and float16"):
         wide(x)
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        nn.functional.linear,
+        lambda x, w: x @ w.T,
+        lambda x, w: torch.bmm(x[None], w.T[None])[0],
+        lambda x, w: torch.addmm(x[:, :3], x, w.T),
+        lambda x, w: nn.functional.conv1d(x[None], w[..., None].transpose(0, 1))[0],
+    ],
+)
+def test_products_of_two_types(product: Any) -> None:
+    w = torch.randn(3, 4).half()
+
+    def cell(x: Any, h: Any) -> Any:
+        return product(x, w), h
+
+    with pytest.raises(RuntimeError):
+        cell(torch.zeros(2, 4), None)
+    with pytest.raises(CompileError, match="float32.* and .*float16|but found torch.float16"):
+        rt.scan(cell, torch.zeros(5, 2, 4), torch.zeros(1))
 
 
 @pytest.mark.parametrize("kind", ["compared", "scaled", "widened"])

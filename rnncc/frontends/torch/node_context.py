@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sysconfig
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, wraps
 from inspect import signature
 from pathlib import Path
 from traceback import extract_tb
@@ -18,7 +18,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch.randomness import Random
-from rnncc.frontends.torch.types import ORDER, element_type
+from rnncc.frontends.torch.types import ORDER, element_type, type_name
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
@@ -138,6 +138,21 @@ class NodeContext:
     def refuse(self, what: str, hint: str | None = None) -> NoReturn:
         """Raise `CompileError` where the operator stands in the user's program."""
         raise CompileError(self.b.loc, what, hint)
+
+
+def of_one_type(translation: Translation) -> Translation:
+    """One that refuses floats of several types, as PyTorch's products do, but not while it traces
+    them."""
+
+    @wraps(translation)
+    def checked(at: NodeContext, *args: Any, **kwargs: Any) -> Any:
+        tensors = [node.meta.get("val") for node in at.node.all_input_nodes]
+        kinds = [x.dtype for x in tensors if isinstance(x, torch.Tensor) and x.is_floating_point()]
+        if len(set(kinds)) > 1:
+            at.refuse(f"operands are {' and '.join(map(type_name, dict.fromkeys(kinds)))}")
+        return translation(at, *args, **kwargs)
+
+    return checked
 
 
 @lru_cache(1 << 12)

@@ -423,7 +423,8 @@ def test_integers_are_resized_by_sums_rounded_towards_zero(dtype: Any) -> None:
 def test_attention_of_numbers(scales: int) -> None:
     rng = np.random.default_rng(scales)
     constants = {
-        "w": rng.integers(-99, 99, (8, 24)).astype(np.int8),
+        # of so few bits that ONNX Runtime's sums of 16 bits are exact on older processors (MLAS)
+        "w": rng.integers(-64, 64, (8, 24)).astype(np.int8),
         "b": rng.standard_normal(24).astype(np.float32),
         "ws": rng.uniform(0.002, 0.01, scales).astype(np.float32)[() if scales > 1 else 0],
         "wz": np.zeros(scales, np.int8)[() if scales > 1 else 0],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rnncc.frontends.torch.node_context import NodeContext, Table, Value, rank_of
+from rnncc.frontends.torch.node_context import NodeContext, Table, Value, of_one_type, rank_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.convolution import convolution as forward_convolution
@@ -118,7 +118,7 @@ def _pads(padding: Sizes | str, taps: Sizes, dilations: Sizes) -> list[tuple[int
 
 
 OPERATORS: Table = {
-    **{f"conv{rank}d": conv for rank in (1, 2, 3)},
-    **{f"conv_transpose{rank}d": conv_transposed for rank in (1, 2, 3)},
-    "convolution": convolution,
+    **dict.fromkeys([f"conv{rank}d" for rank in (1, 2, 3)], of_one_type(conv)),
+    **dict.fromkeys([f"conv_transpose{rank}d" for rank in (1, 2, 3)], of_one_type(conv_transposed)),
+    "convolution": of_one_type(convolution),
 }

@@ -12,6 +12,7 @@ from rnncc.frontends.torch.node_context import (
     Table,
     Translation,
     Value,
+    of_one_type,
     rank_of,
 )
 from rnncc.ir.builder import Builder
@@ -321,13 +322,11 @@ OPERATORS: Table = {
     "linalg_solve_triangular": solved_triangular,
     "triangular_solve": solved_triangular_of,
     "_trilinear": trilinear,
-    "mm": mm,
-    "bmm": mm,
-    "addmm": addmm,
-    "baddbmm": addmm,
-    "addbmm": addbmm,
-    "linear": linear,
-    "matmul": matmul,
-    "mv": mv,
-    "dot": dot,
+    **dict.fromkeys(("mm", "bmm"), of_one_type(mm)),
+    **dict.fromkeys(("addmm", "baddbmm"), of_one_type(addmm)),
+    "addbmm": of_one_type(addbmm),
+    "linear": of_one_type(linear),
+    "matmul": of_one_type(matmul),
+    "mv": of_one_type(mv),
+    "dot": of_one_type(dot),
 }
