@@ -91,8 +91,13 @@ class Target(Protocol):
         """Elements behind packed weights that code may read."""
         ...
 
-    def panel(self, slots: int, units: int) -> int:
-        """How many units stand side by side in packed weights of so many slots (`kern.pack`)."""
+    def panel(self, slots: int, units: int, dtype: str, depth: int) -> int:
+        """How many units stand side by side in packed weights of so many slots (`kern.pack`).
+
+        Args:
+            dtype: of the packed weights.
+            depth: of the sums.
+        """
         ...
 
     def weights_dtype(self, precision: str) -> str:

@@ -130,12 +130,15 @@ class WeightTable:
         depth = int(dims_of(op.b)[column])
         strides = place.access.strides[row], place.access.strides[column]
         sources = [Access(place.access.offset + strides[0] * s, strides) for s in starts]
-        panel = lowering.target.of(dtype_of(op.b)).panel(len(starts), units)
+        is_held = place.buffer in self._arrays and place.access.offset.is_static
+        dtype = self._stored(place.buffer, depth) if is_held else buffer_dtype(place.buffer)
+        target = lowering.target.of(dtype_of(op.b))
+        panel = target.panel(len(starts), units, dtype, depth)
         key = (place.buffer, tuple(sources), units, depth, panel)
         if key not in self._packed:
             # Known weights are packed while compiling and lie in the library as tiles read them;
             # what the caller hands over is packed by the call.
-            if place.buffer in self._arrays and place.access.offset.is_static:
+            if is_held:
                 packed = self._pack_now(place.buffer, sources, units, depth, panel)
             else:
                 home = self._home(op.b, place)

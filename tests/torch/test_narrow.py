@@ -165,7 +165,7 @@ def test_products_of_two_types(product: Any) -> None:
 
     with pytest.raises(RuntimeError):
         cell(torch.zeros(2, 4), None)
-    with pytest.raises(CompileError, match="float32.* and .*float16|but found torch.float16"):
+    with pytest.raises(CompileError, match=r"float32.* and .*float16|but found torch.float16"):
         rt.scan(cell, torch.zeros(5, 2, 4), torch.zeros(1))
 
 

@@ -7,14 +7,16 @@ from typing import Self
 
 from rnncc.codegen.cpu.families import USUAL
 from rnncc.codegen.cpu.features import needed
+from rnncc.ir.types import FLOATS
 from rnncc.platforms import LINE, architecture_of
 from rnncc.records import record
 
 MIN_ROWS, MAX_ROWS = 12, 192
 """Bounds on how many rows of a hoisted product are computed ahead of the steps that use them."""
 
-PANELS = {4: (4, 2, 1), 2: (2, 1, 2)}
-"""Vectors of a tile -> those of each slot in a panel, of 1, 2 or 3 slots; more slots have one."""
+PANELS = {True: (4, 2, 1), False: (2, 1, 2)}
+"""Whether there are 32 registers -> vectors of each slot in a panel, of 1, 2 or 3 slots; more slots
+have one."""
 
 AMX = {"u8": "amx-int8", "bf16": "amx-bf16"}
 """Types of packed weights -> the extension that multiplies matrices of them."""
@@ -133,10 +135,15 @@ class Core:
         """
         return next((lanes for lanes in self.lane_counts if lanes >= count), self.lanes)
 
-    @property
-    def tile(self) -> tuple[int, int]:
-        """Rows and vectors of a register tile, whose sums take three quarters of the registers."""
-        return (6, 4) if self.registers >= 32 else (6, 2)
+    def tile(self, vectors: int) -> tuple[int, int]:
+        """Rows and vectors of a register tile, whose sums take three quarters of the registers.
+
+        Args:
+            vectors: of a panel, over all slots.
+        """
+        if self.registers >= 32:
+            return 6, 4
+        return (4, 3) if vectors == 3 else (6, 2)
 
     # Layouts
 
@@ -149,11 +156,16 @@ class Core:
         """A vector: the last panel may be narrower than what is loaded of it."""
         return self.lanes
 
-    def panel(self, slots: int, units: int) -> int:
+    def panel(self, slots: int, units: int, dtype: str, depth: int) -> int:
         """About `vectors` vectors over all slots; else whole tiles where few slots allow it."""
-        usual = PANELS[self.tile[1]]
+        usual = PANELS[self.registers >= 32]
         # So that a panel's vectors, over all slots, are whole tiles.
         vectors = usual[slots - 1] if slots <= len(usual) else 1
+        whole = slots * vectors * self.lanes * self.item * depth
+        if slots == 3 and dtype in FLOATS and whole > self.l1:
+            # Rows that follow would not find it in the cache; of one vector each it is a tile, too.
+            # (Weights of fewer bits stay there, and to widen or add them up takes registers.)
+            vectors = 1
         if self.vectors:
             # A setting that `--tune` tries.
             vectors = max(1, min(self.vectors, MOST_VECTORS) // slots)

@@ -72,7 +72,7 @@ class PtxGpu:
     def slack(self) -> int:
         return 0
 
-    def panel(self, slots: int, units: int) -> int:
+    def panel(self, slots: int, units: int, dtype: str, depth: int) -> int:
         """A warp's lanes read weights side by side."""
         return min(32, units)
 

@@ -48,7 +48,7 @@ class ReferenceTarget:
     def slack(self) -> int:
         return 0
 
-    def panel(self, slots: int, units: int) -> int:
+    def panel(self, slots: int, units: int, dtype: str, depth: int) -> int:
         """Each unit's weights stand together: a sum reads them one after another."""
         return 1
 

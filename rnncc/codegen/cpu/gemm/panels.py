@@ -126,6 +126,14 @@ class Panels:
         known = isinstance(count, ir.Constant) and self.sums.run > UNROLLED
         return 2 * rows if narrow and known else rows
 
+    def _together(self, height: int) -> int:
+        """Vectors of a panel whose sums of so many rows are in registers at once: of few rows more,
+        as fewer sums than a unit has in flight would wait for each other."""
+        rows, vectors = self.terms.tile
+        panel = self.slots * self.whole.vectors
+        fitting = [n for n in range(vectors, panel + 1) if panel % n == 0]
+        return max([n for n in fitting if n * height <= rows * vectors], default=vectors)
+
     def _heights(self, count: Value, most: int) -> list[int]:
         """Those that even tiles of so many rows may have."""
         if isinstance(count, ir.Constant):
@@ -167,7 +175,7 @@ class Panels:
         self, outer: list[Value], row: Value, height: int, panel: Panel, width: Width
     ) -> None:
         """The sums of a tile, by as many vectors at a time as registers hold."""
-        b, vectors, together = self.emit.b, self.slots * width.vectors, self.terms.tile[1]
+        b, vectors, together = self.emit.b, self.slots * width.vectors, self._together(height)
         lefts = [self.row(outer, b.add(row, I64(r))) for r in range(height)]
 
         def part(run: SumsRun, first: Value, is_first: bool, start: Value = ZERO) -> None:

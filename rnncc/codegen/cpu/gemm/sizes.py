@@ -67,6 +67,11 @@ class GemmSizes:
         return replace(self, depth=Dim.of(DEPTH), full=full, width=width)
 
 
+READ_AT_ONCE = 4 * 32
+"""Bytes of weights that sums add up while one of them waits for its last term: four cycles, in each
+of which the second-level cache gives 32 bytes."""
+
+
 def _side_by_side(target: Core, op: Gemm, panel_bytes: int, enough: int) -> int:
     """How many panels give chains enough; one, where it alone is still near on the way back."""
     chains = op.slots.data * -(-op.panel.data // target.lanes)
@@ -75,4 +80,5 @@ def _side_by_side(target: Core, op: Gemm, panel_bytes: int, enough: int) -> int:
     # panel that stays beats two that are gone by then (LSTM H = 128, B = 1: 373 to 356 us; H = 96:
     # 214 to 199).
     one_stays = panel_bytes <= target.l1 <= several * panel_bytes
+    enough = max(enough, READ_AT_ONCE // (target.lanes * target.item))
     return 1 if one_stays and chains >= enough else several

@@ -65,6 +65,7 @@ class Terms:
     """Of fp32 or f64 weights: one k a word, one fused multiply-add.
 
     Attributes:
+        vectors: of a panel, over all slots.
         words: of one unit.
         count: the same as a value, which a function may be given.
         bytes: of a word, of all slots of one unit.
@@ -85,6 +86,7 @@ class Terms:
         self.group = GROUP[weights.dtype]
         self.words = -(-self.depth // self.group)
         self.count: Value = I64(self.words)
+        self.vectors = op.slots.data * -(-op.panel.data // self.lanes)
         self.block = op.slots.data * self.group
         self.bytes = self.block * ITEM_BYTES[weights.dtype]
 
@@ -101,7 +103,7 @@ class Terms:
     @property
     def tile(self) -> tuple[int, int]:
         """Rows and vectors of a register tile."""
-        return self.emit.target.tile
+        return self.emit.target.tile(self.vectors)
 
     @property
     def height(self) -> int:
