@@ -136,7 +136,8 @@ def _short(text: str) -> str:
 
 
 def _fullest(text: str, label: str, word: str, depth: str) -> str:
-    """Of the blocks that jump to themselves and name a depth, the first with most of a word."""
+    """Of the blocks that jump to themselves and name a depth, the last with most of a word: that of
+    most rows."""
     best, most = "", 0
     starts = [(match.start(), match[0]) for match in re.finditer(rf"(?m){label}", text)]
     for (start, name), (end, _) in zip(starts, [*starts[1:], (len(text), "")], strict=True):
@@ -145,7 +146,7 @@ def _fullest(text: str, label: str, word: str, depth: str) -> str:
         jump = re.search(rf"(?m)^\s+(?:br|j\w+)\s[^\n]*\b{own}\b", block)
         if jump is not None:
             block = block[: (block + "\n").index("\n", jump.end())]
-            if block.count(word) > most and depth in block:
+            if block.count(word) >= max(most, 1) and depth in block:
                 best, most = block, block.count(word)
     lines = [line.split("\t#")[0].split(" ; preds")[0].rstrip() for line in best.splitlines()]
     return "\n".join(line.expandtabs(8) for line in lines if line.strip())

@@ -47,14 +47,14 @@ class Settings:
     def __init__(self, module: torch.nn.Module, asked: list[Asked]) -> None:
         """Of a module that is to be exported, which fills `asked`."""
         walk = Walk(module)
-        found = [
+        named = [
             (owner, key, value, leaves)
             for owner, key in walk.places()
             if (leaves := leaves_of(value := value_at(owner, key))) is not None
         ]
-        is_own = [isinstance(x, torch.Tensor) and walk.is_registered(o) for o, _, x, _ in found]
-        self._places = [place for place, own in zip(found, is_own, strict=True) if not own]
-        self._tensors = [place for place, own in zip(found, is_own, strict=True) if own]
+        is_own = [isinstance(x, torch.Tensor) and walk.is_registered(o) for o, _, x, _ in named]
+        self._places = [place for place, own in zip(named, is_own, strict=True) if not own]
+        self._tensors = [place for place, own in zip(named, is_own, strict=True) if own]
         self._stored, self._asked = walk.stored, asked
         self._numbers = list[tuple[torch.Tensor, str]]()
         self._quick: _Quick | None = None

@@ -70,14 +70,14 @@ def _note(graph: Any, function: Any, args: Any) -> None:
     """Note where a function was found that is called with its object, or with its class, first."""
     if not (args and isinstance(function, FunctionType)):
         return
-    found: _Found = graph.__dict__.setdefault(_FOUND, _Found())
+    methods: _Found = graph.__dict__.setdefault(_FOUND, _Found())
     if function is os.getenv and args[0].is_python_constant():
         name = args[0].as_python_constant()
-        found.environment[name] = os.environ.get(name)
+        methods.environment[name] = os.environ.get(name)
     else:
         for kind, name in _places(function, args[0]):
-            found.entries[id(kind), name] = kind.__dict__, name, kind.__dict__.get(name)
-    install_guard(GlobalStateSource().make_guard(found.create))
+            methods.entries[id(kind), name] = kind.__dict__, name, kind.__dict__.get(name)
+    install_guard(GlobalStateSource().make_guard(methods.create))
 
 
 def _places(function: FunctionType, first: Any) -> list[tuple[type, str]]:
