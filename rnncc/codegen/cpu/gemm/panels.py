@@ -164,7 +164,8 @@ class Panels:
         """The sums of a tile, and the epilogue while they are in registers."""
         numbers = [self.emit.b.add(row, I64(r)) for r in range(height)]
         lefts = [self.row(outer, number) for number in numbers]
-        fetch = self.sums.fetching(row, height, width) if self.far else None
+        turn = self.emit.quotient(row, I64(height))
+        fetch = self.sums.fetching(turn, width) if self.far else None
         (run,) = self.sums.runs(width, self.slots)
         sums = self.sums.of(lefts, [panel.place], width, run.offsets, fetch)
         for number, (of_row,) in zip(numbers, sums, strict=True):
@@ -178,27 +179,29 @@ class Panels:
         b, vectors, together = self.emit.b, self.slots * width.vectors, self._together(height)
         lefts = [self.row(outer, b.add(row, I64(r))) for r in range(height)]
 
-        def part(run: SumsRun, first: Value, is_first: bool, start: Value = ZERO) -> None:
-            fetch = self.sums.fetching(row, height, width, is_first) if self.far else None
+        def part(run: SumsRun, first: Value, turn: Value, start: Value = ZERO) -> None:
+            fetch = self.sums.fetching(turn, width) if self.far else None
             sums = self.sums.of(lefts, [panel.place], width, run.offsets, fetch, start)
             for r, (of_row,) in enumerate(sums):
                 for i, value in enumerate(run.apart(b, of_row)):
                     at = self._on_stack(self._stack, b.add(first, I64(r * vectors + i)))
                     self.emit.store(value, at, self.lanes)
 
+        tile = self.emit.quotient(row, I64(height))
         if width is self.whole and vectors % together == 0:
+            parts = I64(vectors // together)
 
             def iteration(i: Value, carried: list[Value]) -> list[Value]:
-                first = b.mul(i, I64(together))
+                first, turn = b.mul(i, I64(together)), b.add(b.mul(tile, parts), i)
                 offsets: list[Value] = [I64(n * self.lanes) for n in range(together)]
-                part(SumsRun(offsets), first, True, b.mul(first, I64(self.lanes)))
+                part(SumsRun(offsets), first, turn, b.mul(first, I64(self.lanes)))
                 return []
 
-            self.emit.loop(I64(vectors // together), iteration)
+            self.emit.loop(parts, iteration)
             return
-        first = 0
-        for run in self.sums.runs(width, self.slots):
-            part(run, I64(first), first == 0)
+        first, runs = 0, self.sums.runs(width, self.slots)
+        for number, run in enumerate(runs):
+            part(run, I64(first), b.add(b.mul(tile, I64(len(runs))), I64(number)))
             first += run.vectors
 
     def _finish_saved(

@@ -14,11 +14,10 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.runs import SumsRun, narrow_runs
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.values import I64, Pointer, Value
+from rnncc.platforms import LINE
 from rnncc.records import record
 
 ZERO = I64(0)
-LINE, LINES = 64, 2
-"""Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
 UNROLLED = 4
 """Words of a run that are written one by one."""
 Add = Callable[[Sequence[Pointer], Value, Value, list[Value]], list[Value]]
@@ -150,11 +149,11 @@ class Sums:
 
         return along(0, rows, I64(0), sums)
 
-    def fetching(self, row: Value, rows: int, width: Width, is_first: bool = True) -> Fetch | None:
-        """What a tile fetches while it multiplies: its own weights or those of the next panel.
+    def fetching(self, turn: Value, width: Width) -> Fetch:
+        """What a loop over k fetches: weights of its own, or some of the next panel's.
 
         Args:
-            is_first: whether these are the first vectors of the panel.
+            turn: the loop's number among those over the panel.
         """
         emit, ahead = self.emit, self.emit.target.ahead
         if ahead:
@@ -164,9 +163,7 @@ class Sums:
                     emit.fetch(self.terms.unit(word, offset), I64(ahead), 1)
 
             return own
-        if not is_first:
-            return None
-        lines = self._lines_of_next(row, rows, width)
+        lines = self._lines_of_next(turn, width)
 
         def following(panel: Pointer, word: Pointer, offsets: Sequence[Value]) -> None:
             for line in lines:
@@ -174,13 +171,16 @@ class Sums:
 
         return following
 
-    def _lines_of_next(self, row: Value, rows: int, width: Width) -> list[Value]:
-        """Bytes from a word of weights to lines of the next panel's: tiles take turns."""
-        b = self.emit.b
-        turn = b.and_(self.emit.quotient(row, I64(rows)), I64(1))
-        next_panel = b.mul(self.emit.step, self.terms.size(width.units))
-        first = b.add(b.mul(turn, I64(LINES * LINE)), next_panel)
-        return [b.add(first, I64(n * LINE)) for n in range(LINES)]
+    def _lines_of_next(self, turn: Value, width: Width) -> list[Value]:
+        """Bytes from a word of weights to lines of the next panel's: half of a word's in each of
+        the first two loops, and lines of its own, which are near, in those that follow."""
+        b, terms = self.emit.b, self.terms
+        lines = -(-terms.bytes * self.panel // LINE)
+        share = -(-lines // 2)
+        first = b.mul(turn, I64(share * LINE))
+        next_panel = b.add(first, b.mul(self.emit.step, terms.size(width.units)))
+        first = b.select(b.icmp_signed("<", first, I64(lines * LINE)), next_panel, I64(0))
+        return [b.add(first, I64(n * LINE)) for n in range(share)]
 
 
 def _pairs(
