@@ -94,6 +94,23 @@ class RegionCode:
         read = {v for op in others for v in op.operands} | set(self.results)
         return read & self.varying
 
+    @property
+    def vector_ops(self) -> list[Operation]:
+        """Those whose results differ from lane to lane, in their order."""
+        return [op for op in self._ops if op.results[0] in self.varying]
+
+    def stages(self) -> list[list[Operation]]:
+        """The same in parts, in whose functions none waits for another one of the same part."""
+        depths, stages = dict[SSAValue, int](), [list[Operation]()]
+        for op in self.vector_ops:
+            depth = max((depths.get(v, 0) for v in op.operands), default=0)
+            depths[op.results[0]] = depth = depth + (cost_of(op) == Cost.FUNCTION)
+            # What comes before all functions is in the first part, as those are that follow it.
+            stage = max(depth - 1, 0)
+            stages += [[] for _ in range(stage + 1 - len(stages))]
+            stages[stage].append(op)
+        return stages
+
     def ahead(
         self,
         ops: Sequence[Operation],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.terms import neighbours
@@ -12,12 +13,30 @@ from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim
+from rnncc.ir.types import dtype_of
 from rnncc.kern.kernels import Gemm
+from rnncc.records import record
 
 SHORT = 6
 """Ops of a body that is short."""
 RowState = tuple[list[Pointer], dict[SSAValue, Value], dict[int, Value]]
 """What is computed once a row: its pointers, what does not vary along units, indices by axis."""
+
+
+@record
+class Stage:
+    """A part of the body.
+
+    Attributes:
+        known: the values that it is given: sums, or what the stage before keeps.
+        kept: those of its and of earlier values that later stages read; in the last, the results.
+        is_last: whether it stores them.
+    """
+
+    ops: list[Operation]
+    known: list[SSAValue]
+    kept: list[SSAValue]
+    is_last: bool = True
 
 
 class Epilogue:
@@ -36,10 +55,9 @@ class Epilogue:
         self.row_axes = list(nest.axes)
         self.row_steps = [x.strides for x in nest.accesses[1:]]
         self.unit_steps = [x.strides[-1] for x in accesses]
-        slots = op.slots.data
-        self.arguments: Sequence[SSAValue] = op.body.block.args
-        self.inputs = self.arguments[slots:]
-        varying = set(self.arguments[:slots])
+        arguments, slots = op.body.block.args, op.slots.data
+        self.sums, self.inputs = arguments[:slots], arguments[slots:]
+        varying = set(self.sums)
         varying |= {v for v, s in zip(self.inputs, self.unit_steps, strict=False) if s != 0}
         self.unit_axis = len(op.dims) - 1
         self.code = RegionCode(emit, op.body.block, varying, self.unit_axis)
@@ -65,17 +83,50 @@ class Epilogue:
         scalars = self.code.invariants(known, lambda axis: by_axis.get(axis, I64(0)))
         return pointers, scalars, by_axis
 
+    @cached_property
+    def whole(self) -> Stage:
+        """The body as one stage."""
+        return Stage(self.code.vector_ops, list(self.sums), list(self.code.results))
+
+    @cached_property
+    def stages(self) -> list[Stage]:
+        """The body in parts, of which each is for all rows of a tile before the next one.
+
+        A function that waits for another one's result holds up what follows it, other rows too.
+        There is one stage where more values than sums, whose places they take, or values of other
+        types would have to be kept.
+        """
+        *parts, last = self.code.stages()
+        results, known, stages = list(self.code.results), list(self.sums), list[Stage]()
+        for i, ops in enumerate(parts):
+            following = [op for later in (*parts[i + 1 :], last) for op in later]
+            read = {v for op in following for v in op.operands} | set(results)
+            kept = [v for v in (*known, *(op.results[0] for op in ops)) if v in read]
+            if len(kept) > len(self.sums) or any(dtype_of(v) != self.emit.element for v in kept):
+                return [self.whole]
+            stages.append(Stage(ops, known, kept, is_last=False))
+            known = kept
+        return [*stages, Stage(last, known, results)]
+
     def run(
-        self, state: RowState, panel: Value, vector: int, inside: int | Value, slots: list[Value]
-    ) -> None:
-        """The body on one vector of units, of which so many are inside: no others are touched."""
+        self,
+        state: RowState,
+        panel: Value,
+        vector: int,
+        inside: int | Value,
+        values: Sequence[Value],
+        stage: Stage,
+    ) -> list[Value]:
+        """A stage of the body on one vector of units, of which so many are inside: no others are
+        touched. What it keeps; the last one stores the results."""
         emit, b = self.emit, self.emit.b
         pointers, scalars, by_axis = state
         unit = b.add(b.mul(panel, I64(self.panel)), I64(vector * self.lanes))
-        lanes = self._lanes(inside)
-        known = {v: emit.first_of(x, lanes) for v, x in zip(self.arguments, slots, strict=False)}
+        lanes = self.lanes_of(inside)
+        known = {v: emit.first_of(x, lanes) for v, x in zip(stage.known, values, strict=True)}
+        read = {v for op in stage.ops for v in op.operands} | set(stage.kept)
         for v, pointer, step in zip(self.inputs, pointers, self.unit_steps, strict=False):
-            if v in self.code.varying:
+            if v in self.code.varying and v in read:
                 known[v] = neighbours(emit, pointer, unit, emit.dim(step), inside, lanes)
 
         def index(axis: int) -> Value:
@@ -83,14 +134,16 @@ class Epilogue:
                 return emit.lane_numbers(unit, lanes)
             return emit.splat(by_axis.get(axis, I64(0)), lanes)
 
-        values = self.code.vectors(scalars, known, index, lanes)
-        count = len(self.inputs)
-        for value, pointer, step in zip(
-            values, pointers[count:], self.unit_steps[count:], strict=True
-        ):
-            self._store(value, pointer, unit, step, inside)
+        computed = self.code.ahead(stage.ops, scalars, known, index, lanes)
+        kept = [computed[v] if v in computed else emit.splat(scalars[v], lanes) for v in stage.kept]
+        if stage.is_last:
+            count = len(self.inputs)
+            outs = zip(kept, pointers[count:], self.unit_steps[count:], strict=True)
+            for value, pointer, step in outs:
+                self._store(value, pointer, unit, step, inside)
+        return kept
 
-    def _lanes(self, inside: int | Value) -> int:
+    def lanes_of(self, inside: int | Value) -> int:
         # A shorter vector needs no mask: see `Core.lanes_for`.
         return self.emit.target.lanes_for(inside) if isinstance(inside, int) else self.lanes
 
@@ -99,7 +152,7 @@ class Epilogue:
     ) -> None:
         emit, b = self.emit, self.emit.b
         if step == 1:
-            lanes = self._lanes(inside)
+            lanes = self.lanes_of(inside)
             emit.store(value, emit.at(pointer, unit), lanes, emit.mask(inside, lanes))
             return
         assert isinstance(inside, int)

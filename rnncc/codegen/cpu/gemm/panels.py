@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
 from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
-from rnncc.codegen.cpu.gemm.epilogue import Epilogue
+from rnncc.codegen.cpu.gemm.epilogue import Epilogue, Stage
 from rnncc.codegen.cpu.gemm.matrix_tiles import MOST_BLOCKS, Factors, MatrixTiles
 from rnncc.codegen.cpu.gemm.runs import SumsRun
 from rnncc.codegen.cpu.gemm.sums import UNROLLED, ZERO, Sums, Width
@@ -215,17 +215,44 @@ class Panels:
     ) -> None:
         """The epilogue of a tile whose sums are on the stack."""
         b, vectors = self.emit.b, self.slots * width.vectors
+        for stage in self.epilogue.stages:
 
-        def iteration(r: Value, carried: list[Value]) -> list[Value]:
-            here = self._on_stack(stack, b.mul(r, I64(vectors)))
+            def iteration(r: Value, carried: list[Value], stage: Stage = stage) -> list[Value]:
+                here = self._on_stack(stack, b.mul(r, I64(vectors)))
+                self._finish_stage(outer, b.add(row, r), panel, width, here, stage)
+                return []
 
-            def saved(_: int, number: int) -> Value:
-                return self.emit.load(self._on_stack(here, I64(number)), self.lanes)
+            self.emit.loop(height, iteration)
 
-            self.finish(outer, b.add(row, r), [panel], width, saved)
-            return []
+    def _finish_stage(
+        self,
+        outer: list[Value],
+        row: Value,
+        panel: Value,
+        width: Width,
+        here: Pointer,
+        stage: Stage,
+    ) -> None:
+        """A stage of the epilogue of one row, whose sums, or what was kept in their places, are on
+        the stack."""
+        kept = replace(here, dtype=self.emit.element)
+        is_first = stage is self.epilogue.stages[0]
 
-        self.emit.loop(height, iteration)
+        def place(room: Pointer, n: int, j: int) -> Pointer:
+            return self._on_stack(room, I64(n * width.vectors + j))
+
+        left, state = self.row(outer, row), self.epilogue.row(self.indices(outer, row))
+        for j in range(width.vectors):
+            inside, room = self._inside(width, j), here if is_first else kept
+            values = [
+                self.emit.load(place(room, n, j), self.lanes) for n in range(len(stage.known))
+            ]
+            if is_first:
+                values = self._totals(values, left, panel, width, j)
+            results = self.epilogue.run(state, panel, j, inside, values, stage)
+            if not stage.is_last:
+                for n, value in enumerate(results):
+                    self.emit.store(value, place(kept, n, j), self.epilogue.lanes_of(inside))
 
     def finish(
         self,
@@ -236,21 +263,26 @@ class Panels:
         sums: Callable[[int, int], Value],
     ) -> None:
         """The epilogue of one row; `sums`: by panel and by slot · vectors + vector."""
-        b, vectors = self.emit.b, width.vectors
-        left = self.row(outer, row)
-        state = self.epilogue.row(self.indices(outer, row))
+        vectors, whole = width.vectors, self.epilogue.whole
+        left, state = self.row(outer, row), self.epilogue.row(self.indices(outer, row))
         for p, panel in enumerate(panels):
-            before = b.mul(panel, I64(self.slots * self.units))
             for j in range(vectors):
-                slots = [
-                    self.terms.total(
-                        sums(p, s * vectors + j),
-                        left,
-                        b.add(before, self.sums.unit(width, s * vectors + j)),
-                    )
-                    for s in range(self.slots)
-                ]
-                self.epilogue.run(state, panel, j, self._inside(width, j), slots)
+                slots = [sums(p, s * vectors + j) for s in range(self.slots)]
+                totals = self._totals(slots, left, panel, width, j)
+                self.epilogue.run(state, panel, j, self._inside(width, j), totals, whole)
+
+    def _totals(
+        self, sums: Sequence[Value], left: Pointer, panel: Value, width: Width, vector: int
+    ) -> list[Value]:
+        """The finished sums of a vector of units, of all slots."""
+        b = self.emit.b
+        before = b.mul(panel, I64(self.slots * self.units))
+        return [
+            self.terms.total(
+                value, left, b.add(before, self.sums.unit(width, s * width.vectors + vector))
+            )
+            for s, value in enumerate(sums)
+        ]
 
     def _inside(self, width: Width, vector: int) -> int | Value:
         """How many units of a vector the panel has."""
