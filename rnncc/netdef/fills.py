@@ -142,7 +142,8 @@ def _uniform_half(name: str, args: Arguments) -> DeclaredFill:
 
 
 def _diagonal(name: str, args: Arguments) -> DeclaredFill:
-    """The value where all places along the axes are equal, else 0."""
+    """The value where all places along the axes are equal, else 0; in the rows of a high matrix
+    below its square the value goes on from the first column, as many elements apart."""
     shape = fill_shape(args)
     dtype, value = fill_constant(args)
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
@@ -151,7 +152,8 @@ def _diagonal(name: str, args: Arguments) -> DeclaredFill:
 
     def array(seed: int) -> Array:
         filled = np.zeros(shape, dtype)
-        filled[(np.arange(min(shape)),) * len(shape)] = value
+        step = sum(prod(shape[axis:]) for axis in range(1, len(shape) + 1))
+        filled.flat[:: max(step, 1)] = value
         return filled
 
     return DeclaredFill(name, shape, dtype, args.location, array)

@@ -21,13 +21,14 @@ TRANSPOSED = ("ConvTranspose", [IMAGE, real(3, 4, 2, 3)])
 BLOCKS = real(8, 2, 3, 4)
 
 
-def apply(kind: str, arrays: list[Array], **args: Any) -> Array:
-    """What an operator makes of arrays; those of integers are known at compile time."""
+def apply(kind: str, arrays: list[Array], results: str = "y", **args: Any) -> Array:
+    """The last result of an operator; its inputs of integers are known at compile time."""
     given = {f"x{i}": array for i, array in enumerate(arrays)}
     inputs = {name: array for name, array in given.items() if array.dtype == np.float32}
     held = filled({name: array for name, array in given.items() if name not in inputs})
-    made = net([op(kind, " ".join(given), "y", **args)], " ".join(given), "y")
-    return run(import_net(made, held, {n: a.shape for n, a in inputs.items()}), inputs)["y"]
+    *_, last = results.split()
+    made = net([op(kind, " ".join(given), results, **args)], " ".join(given), last)
+    return run(import_net(made, held, {n: a.shape for n, a in inputs.items()}), inputs)[last]
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,24 @@ def test_probabilities_beyond_their_range() -> None:
     np.testing.assert_allclose(apply("BernoulliJSD", [beyond, half]), want, 1e-5)
 
 
+def test_a_loss_counts_probabilities_of_at_least_1e_20() -> None:
+    logits = np.array([[0, 100, -300]], np.float32)
+    labels = np.array([[0.25, 0.25, 0.5]], np.float32)
+    loss = apply("SoftmaxWithLoss", [logits, labels], "p y", label_prob=1)
+    np.testing.assert_allclose(loss, 0.75 * -np.log(1e-20), 1e-6)
+    # those of single labels are logarithms from the start
+    loss = apply("SoftmaxWithLoss", [logits, np.array([2], np.int32)], "p y")
+    np.testing.assert_allclose(loss, 400, 1e-6)
+    planes = logits.reshape(1, 3, 1, 1)
+    loss = apply("SpatialSoftmaxWithLoss", [planes, np.array([[[2]]], np.int32)], "p y")
+    np.testing.assert_allclose(loss, -np.log(1e-20), 1e-6)
+
+
+def test_the_diagonal_of_a_high_matrix_goes_on() -> None:
+    y = apply("DiagonalFill", [], shape=[5, 2], value=2.5)
+    np.testing.assert_array_equal(y, [[2.5, 0], [0, 2.5], [0, 0], [2.5, 0], [0, 2.5]])
+
+
 @pytest.mark.parametrize(
     ("kind", "arrays", "args", "told"),
     [
@@ -106,6 +125,8 @@ def test_probabilities_beyond_their_range() -> None:
             *("UnsortedSegmentSum", [real(2, 3), np.array([0, 1], np.int32)]),
             *({"num_segments": 0}, "argument 'num_segments' is 0"),
         ),
+        ("RemovePadding", [real(6, 2), np.array([4], np.int32)], {}, r"parts of \[4\] rows, of 6"),
+        ("GatherPadding", [real(5, 2), np.array([4], np.int32)], {}, r"parts of \[4\] rows, of 5"),
     ],
 )
 def test_refused(kind: str, arrays: list[Any], args: dict[str, Any], told: str) -> None:

@@ -24,7 +24,7 @@ RowState = tuple[list[Pointer], dict[SSAValue, Value], dict[int, Value]]
 
 
 @record
-class Stage:
+class EpilogueStage:
     """A part of the body.
 
     Attributes:
@@ -84,12 +84,12 @@ class Epilogue:
         return pointers, scalars, by_axis
 
     @cached_property
-    def whole(self) -> Stage:
+    def whole(self) -> EpilogueStage:
         """The body as one stage."""
-        return Stage(self.code.vector_ops, list(self.sums), list(self.code.results))
+        return EpilogueStage(self.code.vector_ops, list(self.sums), list(self.code.results))
 
     @cached_property
-    def stages(self) -> list[Stage]:
+    def stages(self) -> list[EpilogueStage]:
         """The body in parts, of which each is for all rows of a tile before the next one.
 
         A function that waits for another one's result holds up what follows it, other rows too.
@@ -97,16 +97,16 @@ class Epilogue:
         types would have to be kept.
         """
         *parts, last = self.code.stages()
-        results, known, stages = list(self.code.results), list(self.sums), list[Stage]()
+        results, known, stages = list(self.code.results), list(self.sums), list[EpilogueStage]()
         for i, ops in enumerate(parts):
             following = [op for later in (*parts[i + 1 :], last) for op in later]
             read = {v for op in following for v in op.operands} | set(results)
             kept = [v for v in (*known, *(op.results[0] for op in ops)) if v in read]
             if len(kept) > len(self.sums) or any(dtype_of(v) != self.emit.element for v in kept):
                 return [self.whole]
-            stages.append(Stage(ops, known, kept, is_last=False))
+            stages.append(EpilogueStage(ops, known, kept, is_last=False))
             known = kept
-        return [*stages, Stage(last, known, results)]
+        return [*stages, EpilogueStage(last, known, results)]
 
     def run(
         self,
@@ -115,7 +115,7 @@ class Epilogue:
         vector: int,
         inside: int | Value,
         values: Sequence[Value],
-        stage: Stage,
+        stage: EpilogueStage,
     ) -> list[Value]:
         """A stage of the body on one vector of units, of which so many are inside: no others are
         touched. What it keeps; the last one stores the results."""

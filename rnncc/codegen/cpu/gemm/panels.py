@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
 from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
-from rnncc.codegen.cpu.gemm.epilogue import Epilogue, Stage
+from rnncc.codegen.cpu.gemm.epilogue import Epilogue, EpilogueStage
 from rnncc.codegen.cpu.gemm.matrix_tiles import MOST_BLOCKS, Factors, MatrixTiles
 from rnncc.codegen.cpu.gemm.runs import SumsRun
 from rnncc.codegen.cpu.gemm.sums import UNROLLED, ZERO, Sums, Width
@@ -217,7 +217,9 @@ class Panels:
         b, vectors = self.emit.b, self.slots * width.vectors
         for stage in self.epilogue.stages:
 
-            def iteration(r: Value, carried: list[Value], stage: Stage = stage) -> list[Value]:
+            def iteration(
+                r: Value, carried: list[Value], stage: EpilogueStage = stage
+            ) -> list[Value]:
                 here = self._on_stack(stack, b.mul(r, I64(vectors)))
                 self._finish_stage(outer, b.add(row, r), panel, width, here, stage)
                 return []
@@ -231,7 +233,7 @@ class Panels:
         panel: Value,
         width: Width,
         here: Pointer,
-        stage: Stage,
+        stage: EpilogueStage,
     ) -> None:
         """A stage of the epilogue of one row, whose sums, or what was kept in their places, are on
         the stack."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import log
+
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import Resolver
@@ -131,7 +133,7 @@ def _weighted_mean(b: Builder, x: SSAValue, weights: SSAValue | None = None) -> 
 class SoftmaxWithLoss(Operator):
     """Y0 = Softmax of X0, rows from `axis` on; Y1 = the mean of -log Y0[n, X1[n]], times `scale`:
     weighted by X2[n] if there is one, then divided by the weights' sum; with `label_prob` the rows
-    of X1 are probabilities.
+    of X1 are probabilities, and those of Y0 count as 1e-20 at least.
 
     Refused: `average_by_batch_size`; labels other than int32; elements other than float32.
     """
@@ -177,7 +179,7 @@ class SoftmaxWithLoss(Operator):
         e[self.ys[0]] = b.reshape(b.exp(logs), dims)
         labels = e[self.xs[1]]
         if self.of_rows:
-            losses = total(b, b.mul(b.reshape(labels, rows), logs), [1])
+            losses = total(b, b.mul(b.reshape(labels, rows), _at_least(b, logs)), [1])
         else:
             losses = _picked(b, logs, labels)
         weights = [b.reshape(e[blob], rows[:1]) for blob in self.xs[2:]]
@@ -186,8 +188,8 @@ class SoftmaxWithLoss(Operator):
 
 class SpatialSoftmaxWithLoss(Operator):
     """Y0 = Softmax of X0 [N, C, H, W] over the channels; Y1 = the mean of -log Y0[n, X1[n, h, w],
-    h, w]: weighted by X2[n, h, w] if there is one, then divided by the weights' sum. A label of -1
-    counts as nothing.
+    h, w], of 1e-20 at least: weighted by X2[n, h, w] if there is one, then divided by the weights'
+    sum. A label of -1 counts as nothing.
 
     Refused: `scale` other than 1, which Caffe2 applies to gradients alone; `order` NHWC; labels
     other than int32; elements other than float32.
@@ -221,6 +223,7 @@ class SpatialSoftmaxWithLoss(Operator):
         e[self.ys[0]] = b.exp(logs)
         is_ignored = b.compare("eq", labels, b.full_like(labels, -1))
         label = b.select(is_ignored, b.full_like(labels, 0), labels)
+        logs = _at_least(b, logs)
         picked = gather_elements(b, logs, b.reshape(label, (dims[0], 1, *dims[1:])), 1)
         factor = b.select(is_ignored, b.full_like(ones, 0.0), weights[0] if weights else ones)
         e[self.ys[1]] = b.neg(_weighted_mean(b, b.reshape(picked, dims), factor))
@@ -243,6 +246,12 @@ def _log(b: Builder, x: SSAValue) -> SSAValue:
         return b.div(dy, b.maximum(x, b.fill(LEAST, ())))
 
     return with_backward(b, b.log(b.maximum(x, b.fill(LEAST, ()))), x, backward)
+
+
+def _at_least(b: Builder, logs: SSAValue) -> SSAValue:
+    """Logarithms of probabilities, those below 1e-20 as of 1e-20: gradients are as without."""
+    raised = b.maximum(logs, b.fill(log(LEAST), ()))
+    return with_backward(b, raised, logs, lambda b, dy, _: dy)
 
 
 def _picked(b: Builder, x: SSAValue, labels: SSAValue) -> SSAValue:

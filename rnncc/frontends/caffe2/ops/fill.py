@@ -102,7 +102,8 @@ class GivenTensorFill(Operator):
 
 
 class DiagonalFill(GivenTensorFill):
-    """Y = `value` where all places along the axes are equal, else 0."""
+    """Y = `value` where all places along the axes are equal, else 0; the diagonal of a high matrix
+    goes on from the first column, a row below where it ended."""
 
 
 class Float16ConstantFill(GivenTensorFill):

@@ -48,8 +48,7 @@ class Padding(Operator):
             return
         for pad in self.xs[2:]:
             s.expect(pad, dims[1:])
-        if len(self.xs) > 1 and not s.equal(sum(parts, Dim.of(0)), dims[0]):
-            raise self.error(f"has parts of {s.text(parts)} rows, of {s.size_text(dims[0])}")
+        self._check_parts(s, parts, dims[0])
         new = [part + self.sign * sum(self.widths) for part in parts]
         if any(size.is_static and int(size) < 0 for size in new):
             raise self.error(f"takes {sum(self.widths)} rows from parts of {s.text(parts)}")
@@ -63,10 +62,15 @@ class Padding(Operator):
 
     def _parts(self, s: Shapes) -> Dims | None:
         """How many rows each part has."""
-        dims = s.dims(self.xs[0])
-        if len(self.xs) == 1 or s.dims(self.xs[1]) == (Dim.of(1),):
+        known = s.value(self.xs[1]) if len(self.xs) > 1 else None
+        if known is None and (len(self.xs) == 1 or s.dims(self.xs[1]) == (Dim.of(1),)):
+            dims = s.dims(self.xs[0])
             return None if dims is None else dims[:1]
-        return s.value(self.xs[1])
+        return known
+
+    def _check_parts(self, s: Shapes, parts: Dims, rows: Dim) -> None:
+        if not s.equal(sum(parts, Dim.of(0)), rows):
+            raise self.error(f"has parts of {s.text(parts)} rows, of {s.size_text(rows)}")
 
     def build(self, e: Emitter) -> None:
         parts, start, padded = self._parts(e.shapes), Dim.of(0), list[SSAValue]()
@@ -137,9 +141,13 @@ class GatherPadding(RemovePadding):
         s.expect_dtype(self.xs[1], "i32")
         dims = s.dims(self.xs[0])
         self.expect_rows(dims)
-        if dims is not None:
-            for y in self.ys:
-                s.expect(y, dims[1:])
+        if dims is None:
+            return
+        for y in self.ys:
+            s.expect(y, dims[1:])
+        parts = self._parts(s)
+        if parts is not None:
+            self._check_parts(s, parts, dims[0])
 
     def build(self, e: Emitter) -> None:
         b, start, sums = e.b, Dim.of(0), (list[SSAValue](), list[SSAValue]())
