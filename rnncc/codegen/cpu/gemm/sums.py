@@ -18,6 +18,8 @@ from rnncc.platforms import LINE
 from rnncc.records import record
 
 ZERO = I64(0)
+LOOPS = 2
+"""Over a panel's k that fetch the next one's weights, each half of a word at a time."""
 UNROLLED = 4
 """Words of a run that are written one by one."""
 Add = Callable[[Sequence[Pointer], Value, Value, list[Value]], list[Value]]
@@ -172,14 +174,14 @@ class Sums:
         return following
 
     def _lines_of_next(self, turn: Value, width: Width) -> list[Value]:
-        """Bytes from a word of weights to lines of the next panel's: half of a word's in each of
-        the first two loops, and lines of its own, which are near, in those that follow."""
+        """Bytes from a word of weights to lines of the next panel's word, a share in each of the
+        first loops; to lines of its own, which are near, in those that follow."""
         b, terms = self.emit.b, self.terms
         lines = -(-terms.bytes * self.panel // LINE)
-        share = -(-lines // 2)
+        share = -(-lines // LOOPS)
         first = b.mul(turn, I64(share * LINE))
         next_panel = b.add(first, b.mul(self.emit.step, terms.size(width.units)))
-        first = b.select(b.icmp_signed("<", first, I64(lines * LINE)), next_panel, I64(0))
+        first = b.select(b.icmp_signed("<", turn, I64(LOOPS)), next_panel, I64(0))
         return [b.add(first, I64(n * LINE)) for n in range(share)]
 
 
