@@ -54,6 +54,7 @@ def apply(kind: str, arrays: list[Array], results: str = "y", **args: Any) -> Ar
         # of blocks only the rows above have a number of their own
         ("SpaceToBatch", [IMAGE], {"pad": 1, "pad_l": 3, "pad_b": 5, "pad_r": 7}, {"pad": 1}),
         ("BatchToSpace", [BLOCKS], {"pad": 1, "pad_b": 2}, {"pad": 1}),
+        ("BatchGather", [IMAGE, np.array([2, 0], np.int32)], {"axis": 3}, {}),
     ],
 )
 def test_the_same_result(
@@ -125,6 +126,7 @@ def test_the_diagonal_of_a_high_matrix_goes_on() -> None:
             *("UnsortedSegmentSum", [real(2, 3), np.array([0, 1], np.int32)]),
             *({"num_segments": 0}, "argument 'num_segments' is 0"),
         ),
+        ("BatchGather", [real(4), np.array([1], np.int32)], {}, "data of 1 axes, expected 2"),
         ("RemovePadding", [real(6, 2), np.array([4], np.int32)], {}, r"parts of \[4\] rows, of 6"),
         ("GatherPadding", [real(5, 2), np.array([4], np.int32)], {}, r"parts of \[4\] rows, of 5"),
     ],

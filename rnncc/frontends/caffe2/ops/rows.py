@@ -26,7 +26,6 @@ class Gather(Operator):
     """
 
     inputs = (2, 2)
-    default_axis: ClassVar[int] = 0
 
     def infer(self, s: Shapes) -> None:
         x, index = self.xs
@@ -58,7 +57,7 @@ class Gather(Operator):
             s.expect_dtype(self.xs[1], "i32")
 
     def _axis(self, dims: Dims) -> int:
-        return self.axis("axis", self.default_axis, len(dims))
+        return self.axis("axis", 0, len(dims))
 
     def build(self, e: Emitter) -> None:
         axis = self._axis(e.dims(self.xs[0]))
@@ -66,10 +65,13 @@ class Gather(Operator):
 
 
 class BatchGather(Gather):
-    """Y = of each row of X0 the elements that X1 numbers, from 0 on; a call with another number
-    fails."""
+    """Y = of each row of X0 the elements that X1 numbers, from 0 on, whatever `axis` says; a call
+    with another number fails."""
 
-    default_axis = 1
+    def _axis(self, dims: Dims) -> int:
+        if len(dims) < 2:
+            raise self.error(f"has data of {len(dims)} axes, expected 2 or more")
+        return 1
 
 
 class BatchPermutation(Gather):
