@@ -59,12 +59,15 @@ class JoinedKernels:
     unstored: Container[SSAValue] = ()
 
 
+ALONE = JoinedKernels()
+
+
 def batch_runs(
     func: Func,
     symbols: Sequence[str],
     near: int,
     without: Container[Operation] = (),
-    joined: JoinedKernels = JoinedKernels(),
+    joined: JoinedKernels = ALONE,
 ) -> list[BatchRun]:
     """Those outside of loops that are worth it.
 
@@ -83,9 +86,7 @@ def batch_runs(
     return runs
 
 
-def _sequences(
-    func: Func, symbol: str, without: Container[Operation]
-) -> Iterator[list[Operation]]:
+def _sequences(func: Func, symbol: str, without: Container[Operation]) -> Iterator[list[Operation]]:
     """Kernels one behind the other, with the buffers between."""
     ops = list[Operation]()
     for op in func.body.block.ops:

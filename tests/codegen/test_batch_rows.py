@@ -93,7 +93,7 @@ def test_bits(
 
     def some_near(near: int) -> None:
         runs = partial(batch_runs, kernels.func, kernels.symbols, near)
-        monkeypatch.setattr(function, "batch_runs", lambda _func, _symbols, _near, *rest: runs(*rest))
+        monkeypatch.setattr(function, "batch_runs", lambda *arguments: runs(*arguments[3:]))
 
     some_near(1 << 40)
     with monkeypatch.context() as alone:
@@ -123,7 +123,5 @@ def test_forms_of_pairs_differ() -> None:
     """Equal sums with other maps behind them are functions of their own."""
     kernels = lower(blocks(3), Options())
     pairs = finished_sums([kernels])
-    shared = OutlinedKernels(
-        [kernels], resolve_target(None, None), lambda *_: None, finished=pairs
-    )
+    shared = OutlinedKernels([kernels], resolve_target(None, None), lambda *_: None, finished=pairs)
     assert not shared.thens  # of a small program none is a function

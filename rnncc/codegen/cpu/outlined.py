@@ -93,7 +93,8 @@ class OutlinedKernels:
         # function served all kernels of a kind.
         large = len(ops) > LARGE or sum(isinstance(op, _KERNELS) for op in ops) > MANY
         if large:  # where each is a function: elsewhere what stands around decides
-            self.thens |= {op: self.finished[op] for op in ops if op in self.finished}
+            reductions = [op for op in ops if isinstance(op, Reduce)]
+            self.thens |= {op: self.finished[op] for op in reductions if op in self.finished}
         maps = set(self.thens.values())
         for op in ops:
             if op in self.late or op in maps:

@@ -66,9 +66,7 @@ class Totals:
         for total, out, place in zip(totals, outs, places, strict=True):
             emit.store(total, out, lanes, place.mask)
 
-    def finished(
-        self, totals: list[Value], places: Sequence[ResultIndices]
-    ) -> list[Value]:
+    def finished(self, totals: list[Value], places: Sequence[ResultIndices]) -> list[Value]:
         """What is stored of vectors of totals."""
         return totals
 
