@@ -28,6 +28,9 @@ PRODUCT_ROWS = 192
 """Rows of a product, of an image, for which its weights are read once more: of fewer, a last tile
 that is not full counts."""
 
+MOST_OPS, MOST_TRIES = 256, 32
+"""Kernels of a run, and proofs for a function, that do not take long to write down."""
+
 BatchKernel = Map | Reduce | Gemm
 
 
@@ -76,13 +79,25 @@ def batch_runs(
         near: the bytes that stay next to the core.
         without: kernels that are no part of one.
     """
-    runs = list[BatchRun]()
-    for symbol in symbols:
-        for ops in _sequences(func, symbol, without):
-            while ops:
-                run, taken = _first_run(ops, symbol, near, joined)
-                runs += [] if run is None else [run]
-                ops = ops[taken:]
+    runs, tries = list[BatchRun](), MOST_TRIES
+    pending = [(symbol, ops) for symbol in symbols for ops in _sequences(func, symbol, without)]
+    while pending and tries:
+        symbol, ops = pending.pop()
+        count = min(len(ops), MOST_OPS)
+        if count and ops[count - 1] in joined.firsts:
+            count -= 1  # two that are computed together stay so
+        if count < 2:
+            continue
+        proof = _BatchProof(ops[:count], joined)
+        if proof.bytes_between() <= near:
+            pending.append((symbol, ops[count:]))
+            continue
+        tries -= 1
+        end = proof.end()
+        if end == count:
+            runs.append(BatchRun(symbol, tuple(ops[:count]), proof.strides))
+        pending += [(symbol, ops[max(end, 1) :])]
+        pending += [(symbol, ops[:end])] if end < count else []
     return runs
 
 
@@ -154,22 +169,6 @@ def _row_of(touch: Touch) -> tuple[int, int] | None:
     return stride, int(access.offset) + 1 + sum(spans)
 
 
-def _first_run(
-    ops: Sequence[Operation], symbol: str, near: int, joined: JoinedKernels
-) -> tuple[BatchRun | None, int]:
-    """The run that begins a sequence, if it is worth it, and how many ops it takes away."""
-    count = len(ops)
-    while count > 1:
-        count -= ops[count - 1] in joined.firsts  # two that are computed together stay so
-        proof = _BatchProof(ops[:count], joined)
-        end = proof.end()
-        if end == count:
-            worth = proof.bytes_near() > near
-            return (BatchRun(symbol, tuple(ops[:count]), proof.strides) if worth else None), count
-        count = end
-    return None, 1
-
-
 class _BatchProof:
     """Whether kernels may go row by row, each row in the place of the first."""
 
@@ -227,10 +226,13 @@ class _BatchProof:
                 end = min(end, self.first[buffer])
         return end
 
-    def bytes_near(self) -> int:
-        """Bytes of a row's results that are read again in the run."""
-        total = 0
-        for buffer in self.local:
-            values = [t for _, t in self.touches if self._owner(t[0]) is buffer and t[1]]
-            total += ITEM_BYTES[buffer.dtype] * max((_row_of(t) or (0, 0))[1] for t in values)
-        return total
+    def bytes_between(self) -> int:
+        """The most bytes of a row that a kernel reads and writes for others of the run."""
+        by_kernel = dict[int, dict[Buffer, int]]()
+        for number, touch in self.touches:
+            buffer, row = self._owner(touch[0]), _row_of(touch)
+            assert row is not None
+            if buffer in self.local:
+                reached = by_kernel.setdefault(number, {})
+                reached[buffer] = max(reached.get(buffer, 0), row[1] * ITEM_BYTES[buffer.dtype])
+        return max((sum(reached.values()) for reached in by_kernel.values()), default=0)
