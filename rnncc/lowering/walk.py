@@ -334,7 +334,10 @@ class Lowering:
         compute.emit(self, group.product, outs, group.dims)
         # The first of a value's places is where it is read, so it is noted last.
         for value, dest in reversed(outs):
-            if not isinstance(value.owner, Block):  # an argument stays where it comes from
+            if isinstance(value.owner, Block):
+                continue  # an argument stays where it comes from
+            # So do known weights, of which an output is a copy: products hold them packed.
+            if not (_is_output(dest) and self.weights.are_known(value)):
                 self.places[value] = dest
 
     def _dest(self, item: Item) -> Placed:
@@ -354,3 +357,8 @@ class Lowering:
         """The place for the result of an op that stands alone."""
         self.places[value] = self.output_of.get(value) or self.scratch(value)
         return self.places[value]
+
+
+def _is_output(place: Placed) -> bool:
+    buffer = place.buffer.owner
+    return isinstance(buffer, Buffer) and buffer.role.data == "output"

@@ -17,6 +17,7 @@ from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.denormals import flushing
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.entry_points import emit_entry_point
+from rnncc.codegen.cpu.finished_sums import finished_sums
 from rnncc.codegen.cpu.function import emit_program
 from rnncc.codegen.cpu.kernel import emit_kernel
 from rnncc.codegen.cpu.loop_orders import LoopOrders, loop_orders
@@ -63,7 +64,8 @@ def emit_module(
     module.triple = target.triple
     code = LibraryModule(module, linked=applied_texts(library, target))
     late = {} if target.compact else late_packs(library)  # there each row reads all weights
-    shared = OutlinedKernels(library.programs.values(), target, emit_kernel, late)
+    finished = {} if target.compact else finished_sums(library.programs.values())
+    shared = OutlinedKernels(library.programs.values(), target, emit_kernel, late, finished)
     orders = _loop_orders(library, target, shared, library.shared)
     calls = _programs(module, library, target, shared, orders)
     if len(calls) == 1:

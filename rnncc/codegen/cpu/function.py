@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.codegen.cpu.batch_code import ROW, of_one_row, segments
 from rnncc.codegen.cpu.core import Core
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.matrix_tiles import matrices_of, with_registers
@@ -32,9 +33,10 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Yield
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.dialect import Buffer, For, Row, ShiftedRow
-from rnncc.kern.kernels import Gemm
+from rnncc.kern.kernels import Gemm, Map, Reduce
 from rnncc.kern.moves import Gather, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
+from rnncc.planning.batch_runs import BatchRun, JoinedKernels, batch_runs
 from rnncc.planning.interchange import Interchange
 from rnncc.planning.place_runs import PlaceRun
 
@@ -113,6 +115,8 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
         self.blocks, self.shared, self.orders, self.slots = blocks, shared, orders, slots
         self.numbers = {port.name: i for i, port in enumerate(program.inputs)}
         self.places = {port.name: i for i, port in enumerate(program.outputs)}
+        self.batches = list[BatchRun]()
+        self.batch: BatchRun | None = None
 
     def check(self, bounds: Sequence[Dim]) -> None:
         """Sizes and tables."""
@@ -127,6 +131,10 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
             missing = self.emit.b.and_(self.emit.is_null(self.workspace), self.emit.b.not_(empty))
             self.emit.fail_if(missing, NULL_POINTER)
         self.declare()
+        if self.emit.team is None and not self.emit.target.compact:  # threads share a kernel's rows
+            near, symbols = self.emit.target.cache, self.program.symbols
+            joined = self._joined()
+            self.batches = batch_runs(self.program.func, symbols, near, self.orders, joined)
         self.block(self.program.func.body.block.ops)
         self.emit.b.ret(I32(OK))
 
@@ -151,6 +159,11 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
     def block(self, ops: Iterable[Operation]) -> list[Pointer]:
         """Code for ops in order, in parts where they are many."""
         ops = list(ops)
+        if self.batches:
+            runs, self.batches = self.batches, []
+            for some, run in segments(ops, runs):
+                self.block(some) if run is None else self._row_by_row(run)
+            return []
         if self.slots is None:
             return super().block(ops)
         runs, read = list(in_runs(ops)), read_in(ops)
@@ -163,6 +176,22 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
         for run in runs:
             self._apart(lambda part, run=run: part.part(run))
         return self.all(ops[-1].values) if isinstance(ops[-1], Yield) else []
+
+    def _row_by_row(self, run: BatchRun) -> None:
+        """A run of kernels for each row of the batch."""
+
+        def row(i: Value, carried: list[Value]) -> list[Value]:
+            self.batch = run
+            with self.emit.symbols_set({ROW: i}):
+                if self.slots is None:
+                    super(_FunctionBody, self).block(run.ops)
+                else:
+                    for ops in in_runs(run.ops):
+                        self._apart(lambda part, ops=ops: part.part(ops))
+            self.batch = None
+            return []
+
+        self.emit.loop(self.emit.dim(Dim.of(run.symbol)), row)
 
     def part(self, ops: Sequence[Operation]) -> None:
         """Code for some ops, for others to go on from."""
@@ -190,7 +219,7 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
         part = _FunctionBody(
             inner, self.program, function.args[:blocks], self.shared, self.orders, self.slots
         )
-        part.labelled, part.serving = self.labelled, self.serving
+        part.labelled, part.serving, part.batch = self.labelled, self.serving, self.batch
         write(part)
         inner.b.ret(I32(OK))
         code = b.call(function, arguments)
@@ -287,6 +316,16 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
             self.emit.together()
 
     def kernel(self, op: Operation) -> None:
+        if self.batch is None:
+            self._kernel(op)
+            return
+        whole, self.pointers = self.pointers, _Pointers(self._found)
+        self.pointers |= of_one_row(self.emit, self.batch, op, whole)
+        with self.emit.symbols_set({self.batch.symbol: I64(1)}):
+            self._kernel(op)
+        self.pointers = whole
+
+    def _kernel(self, op: Operation) -> None:
         if isinstance(op, Reverse):
             x, lengths, out = self.all([op.x, op.lengths, op.out])
             emit_reverse(self.emit, op, x, lengths, out, self._fail)
@@ -303,9 +342,31 @@ class _FunctionBody(ProgramWalk[CpuEmit]):
             with self.emit.elements(element_of(terms.op)):
                 terms.write(self.emit, self.pointers)
             terms.op.erase()
+        elif op.prev_op is not None and self._map_behind(op.prev_op) is op:
+            pass  # by the reduction in front of it
         elif not self.shared.call(self.emit, op, self.pointers):
             late = self.shared.late.get(op) if isinstance(op, Gemm) else None
-            emit_kernel(self.emit, op, self.pointers, late=late)
+            emit_kernel(self.emit, op, self.pointers, then=self._map_behind(op), late=late)
+
+    def _map_behind(self, op: Operation) -> Map | None:
+        """The map that a reduction computes."""
+        then = self.shared.finished.get(op) if isinstance(op, Reduce) else None
+        if then is None or op in self.orders or then in self.orders:
+            return None
+        alone = self.shared.is_function(op) or not StoredTerms.are(then, then.next_op)
+        return then if alone else None
+
+    def _joined(self) -> JoinedKernels:
+        """The kernels that are computed in one pass with those behind them."""
+        firsts, unstored = set[Operation](), set[SSAValue]()
+        for op in self.program.func.body.block.ops:
+            if self._map_behind(op) is not None:
+                firsts.add(op)
+                unstored.update(op.operands[-1:])
+            elif (terms := self._terms(op, op.next_op)) is not None:
+                terms.op.erase()
+                firsts.add(op)
+        return JoinedKernels(firsts, unstored)
 
     def _terms(self, first: Operation | None, then: Operation | None) -> StoredTerms | None:
         """What two kernels are together, if neither is a function.

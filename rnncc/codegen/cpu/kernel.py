@@ -8,6 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.finished_sums import emit_finished
 from rnncc.codegen.cpu.gemm.product import emit_gemm
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.list_rows import emit_list_rows
@@ -25,16 +26,22 @@ def emit_kernel(
     op: Operation,
     pointers: Mapping[SSAValue, Pointer],
     sizes: GemmSizes | None = None,
+    then: Map | None = None,
     late: Pack | None = None,
 ) -> None:
     """Write a kernel that cannot fail, given the pointers of its operands.
 
     Args:
         sizes: of a product that stands for others of its kind.
+        then: the map behind a reduction, if that computes it.
         late: what a product does on its way: the packing of its weights.
     """
     with emit.elements(element_of(op)):
-        _emit_kernel(emit, op, pointers, sizes, late)
+        if then is None:
+            _emit_kernel(emit, op, pointers, sizes, late)
+        else:
+            assert isinstance(op, Reduce)
+            emit_finished(emit, op, then, pointers)
 
 
 def _emit_kernel(

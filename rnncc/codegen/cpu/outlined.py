@@ -30,7 +30,9 @@ from rnncc.kern.kernels import Contract, Gemm, Map, Reduce
 from rnncc.kern.moves import ListRows, Pack
 from rnncc.kern.program import KernelProgram
 
-Write = Callable[[CpuEmit, Operation, Mapping[SSAValue, Pointer], GemmSizes | None], None]
+Write = Callable[
+    [CpuEmit, Operation, Mapping[SSAValue, Pointer], GemmSizes | None, Map | None], None
+]
 
 SHORT = 1 << 14
 """Multiply-adds of a product, for one row: some 200 ns, of which a call is a hundredth."""
@@ -53,6 +55,7 @@ class OutlinedKernels:
         programs: all that goes into the module.
         write: writes a kernel's code.
         late: products that pack their weights themselves, which are no functions.
+        finished: reductions that may compute the map behind them.
     """
 
     def __init__(
@@ -61,9 +64,12 @@ class OutlinedKernels:
         target: Core,
         write: Write,
         late: Mapping[Gemm, Pack] | None = None,
+        finished: Mapping[Reduce, Map] | None = None,
     ) -> None:
         self.write, self.target, self.late = write, target, late or {}
+        self.finished = finished or {}
         self.counts = Counter[str]()
+        self.thens = dict[Operation, Map]()
         self.forms = dict[Operation, tuple[str, list[str]]]()
         self.opened = dict[Operation, OpenedKernel]()
         self._scopes = dict[Operation, tuple[frozenset[str], frozenset[str]]]()
@@ -86,16 +92,22 @@ class OutlinedKernels:
         # 400 products of as many sizes take 3.0 s to compile so; they took 18.1 s before one
         # function served all kernels of a kind.
         large = len(ops) > LARGE or sum(isinstance(op, _KERNELS) for op in ops) > MANY
+        if large:  # where each is a function: elsewhere what stands around decides
+            reductions = [op for op in ops if isinstance(op, Reduce)]
+            self.thens |= {op: self.finished[op] for op in reductions if op in self.finished}
+        maps = set(self.thens.values())
         for op in ops:
-            if op in self.late:
+            if op in self.late or op in maps:
                 continue
             if _is_long(op) or (large and isinstance(op, _KERNELS)):
-                opened = OpenedKernel.of(self.target, op) if large else None
+                opens = large and op not in self.thens
+                opened = OpenedKernel.of(self.target, op) if opens else None
                 if opened is not None and not opened.numbers.keys().isdisjoint(reserved):
                     opened = None
                 if opened is not None:
                     self.opened[op] = opened
-                self._scopes[op], self.forms[op] = scope, _form(op, *scope, opened)
+                self._scopes[op] = scope
+                self.forms[op] = _form(op, *scope, opened, self.thens.get(op))
                 # Two, so that in a large program what stands once is a function as well.
                 self.counts[self.forms[op][0]] += 2 if large else 1
             elif isinstance(op, Gemm) and any(d != 1 for d in op.dims[:-1]):
@@ -129,7 +141,9 @@ class OutlinedKernels:
         if not self.is_function(op):
             return False
         form, symbols = self.forms[op]
-        operands = {value: pointers[value] for value in op.operands}
+        then = self.thens.get(op)
+        values = op.operands if then is None else (*op.operands, *then.operands)
+        operands = {value: pointers[value] for value in values}
         kinds = tuple((p.dtype, p.absent is None, p.ring, p.skippable) for p in operands.values())
         key = form, kinds, emit.team is None  # a single step is for one thread in any library
         function = self.functions.get(key)
@@ -169,10 +183,10 @@ class OutlinedKernels:
             inner.team = Team(emit.module, inner.b, function.args[len(operands)])
         opened = self.opened.get(op)
         if opened is None:
-            self.write(inner, op, pointers, None)
+            self.write(inner, op, pointers, None, self.thens.get(op))
         else:
             kernel = opened.kernel(op)
-            self.write(inner, kernel, pointers, opened.product)
+            self.write(inner, kernel, pointers, opened.product, None)
             kernel.erase()
         inner.b.ret_void()
         return function
@@ -189,12 +203,18 @@ def _is_long(op: Operation) -> bool:
 
 
 def _form(
-    op: Operation, sizes: frozenset[str], own: frozenset[str], opened: OpenedKernel | None
+    op: Operation,
+    sizes: frozenset[str],
+    own: frozenset[str],
+    opened: OpenedKernel | None,
+    then: Map | None = None,
 ) -> tuple[str, list[str]]:
     """What equal kernels have in common, loops' indices named by the order in which they occur;
     and the symbols that a kernel uses, in that order."""
-    used = dict[str, str]()
-    structure: object = _structure(op, {}, {} if opened is None else opened.properties)
+    used, values = dict[str, str](), dict[SSAValue, int]()
+    structure: object = _structure(op, values, {} if opened is None else opened.properties)
+    if then is not None:
+        structure = structure, _structure(then, values, {})
     if opened is not None:
         own = own | opened.numbers.keys()
         structure = structure, opened.product

@@ -62,8 +62,13 @@ class Totals:
             totals = self._sum_rows(places, part, totals)
         if self.along:
             totals = [fold(self.folding, total, self.lanes) for total in totals]
+        totals = self.finished(totals, places)
         for total, out, place in zip(totals, outs, places, strict=True):
             emit.store(total, out, lanes, place.mask)
+
+    def finished(self, totals: list[Value], places: Sequence[ResultIndices]) -> list[Value]:
+        """What is stored of vectors of totals."""
+        return totals
 
     def start(self, place: ResultIndices, lanes: int, part: Part | None) -> Value:
         """What results start at: in later chunks of rows, what the earlier ones left."""

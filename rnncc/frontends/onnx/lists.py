@@ -17,6 +17,7 @@ from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.nn.axes import move_axis
 from rnncc.records import record
 
 PARTIAL_LISTS = "its length, and all elements put together, may be read"
@@ -43,6 +44,8 @@ class StackedRows(Value):
         in_pieces: where elements stand for rows of longer ones, of which the run decides how many
             there are, the axis of these rows: all that may be done is to put them together along
             it.
+        chunk: of such elements, how many rows each stands for where the last alone may stand for
+            fewer: they are the parts of an axis.
     """
 
     stacked: Value | None = None
@@ -52,6 +55,7 @@ class StackedRows(Value):
     latest: tuple[Value, ...] = ()
     before: Dim | None = None
     in_pieces: int | None = None
+    chunk: int | None = None
 
     @staticmethod
     def listing(
@@ -66,7 +70,7 @@ class StackedRows(Value):
         parts = self.front, self.items, self.latest
         forms = (tuple(item.form for item in items) for items in parts)
         stacked = None if self.stacked is None else self.stacked.form
-        return "list", self.earlier, self.in_pieces, stacked, *forms
+        return "list", self.earlier, self.in_pieces, self.chunk, stacked, *forms
 
     @property
     def held(self) -> list[Value]:
@@ -102,6 +106,15 @@ class StackedRows(Value):
             return None
         rows = Dim.of(0) if self.stacked is None else self.stacked.dims[0]
         return (self.before or Dim.of(0)) + rows + len(self.front) + len(self.items)
+
+    def parts(self, b: Builder) -> SplitAxis | None:
+        """Its elements as parts of an axis; None where they are others."""
+        if self.chunk is None or self.in_pieces is None or self.front or self.items:
+            return None
+        assert self.stacked is not None and self.stacked.made is not None
+        axis, (count, *dims) = self.in_pieces, self.stacked.dims
+        rows = b.reshape(self.stacked.made, (count, *dims[:axis], *dims[axis + 1 :]))
+        return SplitAxis.cut(Value.computed(move_axis(b, rows, 0, axis)), axis, self.chunk)
 
     @property
     def ends(self) -> tuple[Value, ...]:

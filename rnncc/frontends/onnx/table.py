@@ -17,6 +17,7 @@ from rnncc.frontends.onnx.ops import (
     linear,
     logic,
     loop,
+    machines,
     normal,
     optional,
     pooling,
@@ -69,6 +70,7 @@ FAMILIES: dict[str, dict[str, OnnxOperator]] = {
     "Written by ONNX Runtime's optimisers": contributed.OPERATORS,
     "Scalers, encoders, linear models, trees (ai.onnx.ml)": {
         **learners.OPERATORS,
+        **machines.OPERATORS,
         **trees.OPERATORS,
     },
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, numpy_helper
 from rnncc_runtime import ArrayError
 
 import rnncc
@@ -141,3 +141,19 @@ def test_a_list_of_parts_of_an_open_axis() -> None:
     made = model([*before, loop, behind], inputs, outputs, NUMBERS)
     compared(made, [given(1), given(3, 1), given(8)])
     assert rnncc.compile(made).outputs["rows"].shape == ("N", "T", 2)
+
+
+@pytest.mark.parametrize("place", [0, 1, -1, -2])
+@pytest.mark.parametrize("tested", [False, True])
+def test_elements_of_a_list_of_chunks(tested: bool, place: int) -> None:
+    """One chunk, the last with the rows that are left, and how many there are."""
+    made = looped([*MEAN, node("Add", "chunk v", "row")], tested)
+    behind = [node("SequenceAt", "z place", "part"), node("SequenceLength", "z", "count")]
+    made.graph.node.extend(behind)
+    made.graph.initializer.append(numpy_helper.from_array(np.array(place), "place"))
+    made.graph.output.extend([info("part", None), info("count", None, "i64")])
+    compared(made, [given(4), given(9, 1), given(11, 3)])
+    compiled: Any = rnncc.compile(made)
+    if place in (1, -2):
+        with pytest.raises(ArrayError, match="would be -"):
+            compiled.run(given(2))

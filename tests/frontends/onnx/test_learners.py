@@ -87,7 +87,26 @@ def cases() -> dict[str, Case]:
     whole = {"imputed_value_int64s": [7], "replaced_value_int64": -2}
     made["Imputer of integers"] = ("Imputer", {"x": ROWS.astype("i8")}, "y:i64", whole)
     binary = ("Binarizer", {"x": ROWS.astype("f4")}, "y:f32", {"threshold": 0.5})
-    return {**made, "Binarizer": binary, **label_encoders()}
+    return {**made, "Binarizer": binary, **label_encoders(), **machines()}
+
+
+def machines() -> dict[str, Case]:
+    """With support vectors, of one class, and by coefficients alone."""
+    made = dict[str, Case]()
+    for kernel, params in {
+        "LINEAR": [0.0, 0.0, 0.0],
+        "POLY": [0.5, 0.25, 3.0],
+        "RBF": [0.3, 0.0, 0.0],
+        "SIGMOID": [0.2, -0.5, 0.0],
+    }.items():
+        machine = {"kernel_type": kernel, "kernel_params": params, "rho": [0.25]}
+        rows, told = {"x": 0.5 * ROWS.astype("f4")}, {"coefficients": [0.5, -1.0, 0.75]}
+        vectors = {"n_supports": 2, "support_vectors": [0.5, -1, 1, 2, 0.5, 0.25]}
+        for one_class in (0, 1):
+            several = {**machine, **vectors, "coefficients": [1.5, -2.0], "one_class": one_class}
+            made[f"SVMRegressor {kernel} {one_class}"] = ("SVMRegressor", rows, "y:f32", several)
+        made[f"SVMRegressor {kernel} alone"] = ("SVMRegressor", rows, "y:f32", machine | told)
+    return made
 
 
 def label_encoders() -> dict[str, Case]:
@@ -221,3 +240,15 @@ def test_pipeline_compiled() -> None:
     for steps, batch in ((5, 1), (3, 4)):
         x = {"x": rng.standard_normal((steps, batch, 3)).astype(np.float32)}
         assert_close(compiled.run(x), by_onnxruntime(made, x))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "why"),
+    [
+        ({"rho": [0.0], "coefficients": [1.0]}, "1 coefficients, 0 numbers of 0 support vectors"),
+        ({"rho": [0.0], "coefficients": [1.0] * 3, "post_transform": "LOGISTIC"}, "transforms"),
+    ],
+)
+def test_machines_that_do_not_fit(attributes: Mapping[str, Any], why: str) -> None:
+    with pytest.raises(CompileError, match=why):
+        interpreted(of_one("SVMRegressor", X, "y:f32", **attributes), X)

@@ -460,3 +460,25 @@ def test_what_is_no_number_is_the_least(dtype: Any) -> None:
     for got in (rnncc.compile(made).run({"x": x}), interpreted(made, {"x": x})):
         for name, expected in want.items():
             np.testing.assert_array_equal(got[name], expected)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("turned", [False, True])
+def test_weights_that_are_an_output_too(turned: bool) -> None:
+    """A product reads them packed, not the output's copy of them."""
+    rng = np.random.default_rng(3)
+    numbers = {
+        "w": rng.integers(-128, 128, (8, 8)).astype(np.int8),
+        **{"sx": np.float32(0.0145), "zx": np.int8(6), "sw": np.float32(0.0034)},
+        **{"zw": np.int8(0), "sy": np.float32(0.0083), "zy": np.int8(-33)},
+    }
+    nodes = [
+        node("Transpose" if turned else "Identity", "w", "v"),
+        node("QuantizeLinear", "x sx zx", "xq"),
+        node("QLinearMatMul", "xq sx zx v sw zw sy zy", "y"),
+    ]
+    outputs = [info("y", None, "i8"), info("v", None, "i8")]
+    made = model(nodes, [info("x", ["N", 8])], outputs, numbers)
+    inputs = {"x": 1.5 * rng.standard_normal((5, 8)).astype(np.float32)}
+    compiled: Any = rnncc.compile(made)
+    assert_close(compiled.run(inputs), by_onnxruntime(made, inputs))

@@ -89,7 +89,10 @@ class Appended:
         exist = None if self.exist is None else b.reshape(next(ys), (total,))
         if start.earlier is None and exist is None:
             extended = _extended(n, start, rows, iterations and self._row_count(n, iterations))
-            return extended if self.pieces is None else replace(extended, in_pieces=self.pieces)
+            if self.pieces is None:
+                return extended
+            each = self._chunk_rows() if start.is_empty and iterations is None else None
+            return replace(extended, in_pieces=self.pieces, chunk=each)
         if iterations is not None:
             count = b.broadcast(self._row_count(n, iterations), (total,), [])
             ran = b.compare("lt", b.iota((total,), 0, "i64"), count)
@@ -105,6 +108,11 @@ class Appended:
         places, count = first_places(b, exist)
         extended = _extended(n, start, b.gather(rows, places, 0), count)
         return extended if self.pieces is None else replace(extended, in_pieces=self.pieces)
+
+    def _chunk_rows(self) -> int | None:
+        """The rows of each element of a list of chunks, but of the last."""
+        rows = dims_of(self.rows)[0]
+        return int(rows) if self.covered is not None and rows.is_static else None
 
     def _before(self, n: Node, start: StackedRows, rows: SSAValue, count: SSAValue | None) -> Value:
         """The list with rows, of which the first count, the last of them first."""

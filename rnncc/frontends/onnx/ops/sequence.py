@@ -112,7 +112,7 @@ def _at(n: Node) -> Value:
     axis was split into; in an open number of iterations that append to the list, other than its
     last elements, of which it had as many before.
     """
-    if isinstance(parts := n.value(0), SplitAxis):
+    if (parts := _parts(n)) is not None:
         return _part(n, parts)
     rows = _rows(n)
     check_whole(n.location, rows, n.scope.model.inputs_behind)
@@ -128,11 +128,22 @@ def _at(n: Node) -> Value:
     return items[_place(n, 1, len(items), len(items) - 1)]
 
 
+def _parts(n: Node) -> SplitAxis | None:
+    """A list that is the parts of an axis."""
+    value = n.value(0)
+    if isinstance(value, StackedRows):
+        return value.parts(n.b)
+    return value if isinstance(value, SplitAxis) else None
+
+
 def _part(n: Node, parts: SplitAxis) -> Value:
     """A part of an axis of open size, by its number or that of a loop's iteration."""
     formulas = n.value(1).formulas()
     place = formulas[0] if len(formulas) == 1 else Dim.of(int(n.scalar(1)))
-    if not is_natural(place):
+    if place.is_static and int(place) < 0:
+        place = parts.length + place
+        n.scope.model.never_negative(place)
+    elif not is_natural(place):
         raise n.unsupported("takes a part of an axis from the end of a list")
     return moving_part(n, parts.uncut(), parts.axis, place * parts.rows, parts.rows)
 
@@ -149,7 +160,7 @@ def _from_end(n: Node, rows: StackedRows) -> int:
 
 def _length(n: Node) -> Value:
     """How many elements a list has."""
-    if isinstance(parts := n.value(0), SplitAxis):
+    if (parts := _parts(n)) is not None:
         return size_value(parts.length)
     rows = _rows(n)
     check_whole(n.location, rows, n.scope.model.inputs_behind)
