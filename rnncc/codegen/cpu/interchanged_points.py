@@ -24,8 +24,10 @@ def emit_points(vector: UnitVector, phases: PointPhases) -> None:
 
 
 class _PointRun:
-    """Attributes:
-    kept: what earlier phases have left in memory for each step.
+    """A run of one vector of units.
+
+    Attributes:
+        kept: what earlier phases have left in memory for each step.
     """
 
     def __init__(self, vector: UnitVector, phases: PointPhases) -> None:
