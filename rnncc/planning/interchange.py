@@ -77,6 +77,7 @@ class Interchange:
         frame: the sizes of its axes; lanes run along the last one.
         inside: what is read where it was written, by the same step or the next one, alone.
         last: of these, the states, which are in memory before and after the loop.
+        takes_over: whether a value that it writes has memory of another one that it reads.
     """
 
     loop: For
@@ -85,6 +86,7 @@ class Interchange:
     carried: tuple[CarriedState, ...]
     inside: frozenset[SSAValue]
     last: frozenset[SSAValue]
+    takes_over: bool
 
     @property
     def of_rows(self) -> list[Part]:
@@ -187,7 +189,8 @@ class _InterchangeProof:
         inside = frozenset(value for value in self.writes if self._is_inside(value))
         last = inside & frozenset(self.loop.yields)
         carried = tuple(self._carried(argument) for argument in self.arguments)
-        return Interchange(self.loop, self.frame, tuple(self.parts), carried, inside, last)
+        over = any(map(self._takes_over, self.writes.values()))
+        return Interchange(self.loop, self.frame, tuple(self.parts), carried, inside, last, over)
 
     def _root(self, value: SSAValue) -> Buffer:
         """The one buffer that a value which is written stands for."""
@@ -219,15 +222,22 @@ class _InterchangeProof:
                 return False
         return _are_apart(self.frame, write.along, write.offsets)
 
+    def _in_its_memory(self, write: _StridedTouch, touch: _StridedTouch) -> bool:
+        """Whether another buffer that a value may stand for begins where the written one does."""
+        # Two buffers at one offset are one memory, by in-place reuse.
+        root = self._root(write.value)
+        same = (o for o in self.known[touch.value] if o is not root and o.role.data in OWNED)
+        return root.role.data in OWNED and any(o.offset == root.offset for o in same)
+
+    def _takes_over(self, write: _StridedTouch) -> bool:
+        return any(self._in_its_memory(write, touch) for touch in self.touches)
+
     def _is_alike(self, write: _StridedTouch, touch: _StridedTouch) -> bool:
         """Whether what may have the memory of what is written is read at the same places.
 
         A buffer takes over that of another where one kernel reads and writes the same points.
         """
-        root, others = self._root(write.value), self.known[touch.value]
-        # Two buffers at one offset are one memory, by in-place reuse.
-        same = (o for o in others if o is not root and o.role.data in OWNED)
-        if root.role.data not in OWNED or all(o.offset != root.offset for o in same):
+        if not self._in_its_memory(write, touch):
             return True
         shift = self._shift(touch.value) - self._shift(write.value)
         offsets = {*write.offsets, *(offset + shift for offset in touch.offsets)}

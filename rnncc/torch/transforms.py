@@ -52,7 +52,10 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor that a transform knows nothing of, as the cell sees the given one."""
     known = _hidden.stack[-1][1]
     if id(tensor) not in known:
-        plain = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        # Guards compare strides, too, such as those of an axis before that of the instances.
+        plain = torch.empty_strided(
+            tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+        )
         if not plain.shape and plain.is_floating_point():
             # For any other number TorchDynamo would put down `item()`, which a tensor that differs
             # between instances refuses.

@@ -6,8 +6,10 @@ import array
 import collections
 import contextvars
 import functools
+import importlib
 import operator
 import os
+import types
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -256,3 +258,16 @@ def test_cells_see_other_methods(cell: Any, owner: Any, name: str, value: Any) -
         patch.setenv(name, value) if owner is None else patch.setattr(owner, name, value)
         assert both() != before
     assert both() == before
+
+
+def test_methods_are_compared_once_a_call() -> None:
+    """However many functions a cell calls, each of which asks for a guard."""
+    watching: Any = importlib.import_module("rnncc.frontends.torch.watch_methods")
+    added = list[Any]()
+    root = types.SimpleNamespace(add_lambda_guard=lambda *guard: added.append(guard))
+    methods, guard = watching._Found(), types.SimpleNamespace(user_stack=None)
+    builders = [types.SimpleNamespace(guard_manager=types.SimpleNamespace(root=root)) for _ in "ab"]
+    for builder in builders:
+        methods.create(builder, guard)
+        methods.create(builder, guard)
+    assert len(added) == len(builders)

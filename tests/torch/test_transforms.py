@@ -66,6 +66,9 @@ TRANSFORMS: dict[str, Callable[[Any], Any]] = {
     "ensemble": lambda run: func.vmap(lambda w: run(tanh_cell(w), XS, H))(
         torch.stack([W, -W, W * 2])
     ),
+    "ensemble along the last axis": lambda run: func.vmap(lambda w: run(tanh_cell(w), XS, H), -1)(
+        torch.stack([W, -W, W * 2], -1)
+    ),
     "numbers": lambda run: func.vmap(func.grad(lambda w: scalar(run, w)))(W[0]),
     "gradients of samples": lambda run: func.vmap(
         lambda x, h: func.grad(lambda w: scalar(run, w, x, h))(W), (1, 0)

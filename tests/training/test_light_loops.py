@@ -108,10 +108,32 @@ def matrix_states(step: Callable[..., Values], keys: int = 40, values: int = 56)
     return b.finish({"y": ys[0], "last": finals[0]})
 
 
+def complex_states(units: int, states: int = 16) -> Program:
+    """h = a · h + p · x over complex [N, units, states] in pairs; y = Σ re(h) + im(h) · q, beside
+    an average of x."""
+    b, dims = Builder.net("complex"), ["N", units, states]
+    consts = [b.param(name, [units, states]) for name in "abpq"]
+    starts = [b.input("re", dims), b.input("im", dims), b.input("mean", ["N", units])]
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        a, b, p, q = (i.broadcast(const, dims, [1, 2]) for const in consts)
+        re, im, mean = carry
+        x = i.broadcast(i.mul(rows[0], rows[0]), dims, [0, 1])
+        after_re = i.add(i.sub(i.mul(a, re), i.mul(b, im)), i.mul(p, x))
+        after_im = i.add(i.mul(a, im), i.mul(b, re))
+        mean = i.add(i.mul(mean, i.full_like(mean, 0.5)), rows[0])
+        y = i.reduce("sum", i.add(after_re, i.mul(after_im, q)), [2])
+        return [after_re, after_im, mean], [i.add(y, mean)]
+
+    xs = [b.input("x", ["T", "N", units])]
+    return b.finish({"y": b.scan(consts, starts, xs, step)[1][0]})
+
+
 NETS: dict[str, Callable[[], Program]] = {
     "units": lambda: selective_scan(16),
     "a rest of units": lambda: selective_scan(16, 2 * UNITS + 22),
     "functions of rows": lambda: selective_scan(16, UNITS + 22, lambda i, x: i.log1p(i.exp(x))),
+    "points": lambda: complex_states(2 * UNITS + 22),
     "decayed": lambda: matrix_states(decayed),
     "corrected": lambda: matrix_states(corrected),
     "small matrices": lambda: matrix_states(corrected, 31, 34),

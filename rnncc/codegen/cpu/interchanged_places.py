@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.interchanged_run import ZERO, Known, StepRun
 from rnncc.codegen.llvm.reductions import Folding
-from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.access import Access
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.frames import Strides
-from rnncc.planning.interchange import Part
+from rnncc.planning.interchange import CarriedState, Part
 from rnncc.records import record
 
 FIXED = 12
 """Vectors that are the same in all steps and are read once for a run of them."""
 
+StateElement = tuple[CarriedState, Dim]
+PartPoints = tuple[Part, tuple[int, ...], dict[int, int] | None]
+"""A kernel, its axes beside the frame, and the point of these; None: all."""
 _Moving = tuple[Strides, object]
 """Strides along the frame, and the step from row to row."""
 
@@ -62,9 +64,23 @@ class UnitVector:
 
     def emit_steps(self) -> None:
         """Read states, compute, write them."""
-        emit, plan, run = self.emit, self.loop.plan, self.run
-        self._prepare()
+        plan = self.loop.plan
+        self.prepare_moving()
+        self.prepare_fixed((part, (*part.short, *part.reduced), None) for part in plan.parts)
         elements = [(c, offset) for c in plan.carried for offset in c.offsets]
+        keys = self._rows_ahead() if self.loop.ahead else []
+
+        def compute(step: UnitStep, k: Value) -> None:
+            step.take(keys, k)
+            step.compute(self.loop.following)
+
+        self.loop_over_steps(elements, compute)
+
+    def loop_over_steps(
+        self, elements: Sequence[StateElement], compute: Callable[[UnitStep, Value], None]
+    ) -> None:
+        """Steps that carry elements of states."""
+        emit, plan, run = self.emit, self.loop.plan, self.run
         states = [
             emit.load(
                 self._at(self.loop.pointers[c.argument], offset, c.along), self.lanes, self.mask
@@ -72,17 +88,14 @@ class UnitVector:
             for c, offset in elements
         ]
         begin = [first for first, _ in self.moving.values()]
-        rows_ahead = self._rows_ahead(begin) if self.loop.ahead else []
 
         def iteration(k: Value, carried: list[Value]) -> list[Value]:
             places = dict(zip(self.moving, carried[len(states) :], strict=True))
-            step = _Step(self, places)
+            step = UnitStep(self, places)
             for (c, offset), value in zip(elements, carried, strict=False):
                 step.known[c.argument, offset] = value
-            for key in rows_ahead:
-                step.known[key] = emit.load(self.loop.room(key, k), self.lanes)
             with run.at_step(k):
-                step.compute(self.loop.following)
+                compute(step, k)
             return [*(step.known[c.row, offset] for c, offset in elements), *self._next(places)]
 
         after = emit.loop(run.steps, iteration, [*states, *begin])
@@ -93,21 +106,16 @@ class UnitVector:
             if row in plan.last:
                 emit.store(value, self._at(run.ends[row], offset, c.along), self.lanes, self.mask)
 
-    def _rows_ahead(self, begin: list[Value]) -> list[Known]:
+    def _rows_ahead(self) -> list[Known]:
         """The kernels that are done before the run; what they make of each step."""
         computed = list[Known]()
 
-        def iteration(k: Value, carried: list[Value]) -> list[Value]:
-            places = dict(zip(self.moving, carried, strict=True))
-            step = _Step(self, places)
-            with self.run.at_step(k):
-                step.compute(self.loop.ahead)
-            for key, value in step.known.items():
-                computed.append(key)
-                self.emit.store(value, self.loop.room(key, k), self.lanes)
-            return self._next(places)
+        def compute(step: UnitStep, k: Value) -> None:
+            step.compute(self.loop.ahead)
+            computed.extend(step.known)
+            step.keep(computed, k)
 
-        self.emit.loop(self.run.steps, iteration, begin)
+        self.loop_over_steps([], compute)
         return computed
 
     def _next(self, places: Mapping[_Moving, Value]) -> list[Value]:
@@ -126,22 +134,33 @@ class UnitVector:
             self.shifts[along] = total
         return self.shifts[along]
 
-    def _prepare(self) -> None:
-        """Offsets that move on from step to step, and what is the same in each."""
+    def prepare_moving(self) -> None:
+        """Offsets that move on from step to step."""
         for part in self.loop.plan.parts:
-            for number, (value, access) in enumerate(part.operands):
+            for value, access in part.operands:
                 along, stream = part.along(access), self.run.streams.get((value, access.offset))
-                if stream is None or stream.at is None:
+                if stream is None or stream.at is None or stream.step == ZERO:
                     continue
-                if stream.step != ZERO:
-                    by = stream.step
-                    by = self.emit.dim(by) if isinstance(by, Dim) else by
-                    self.moving[along, stream.step] = self.shift(along), by
-                elif number < len(part.op.ins) and value not in self.loop.written:
-                    self._read_fixed(part, value, access)
+                by = stream.step
+                by = self.emit.dim(by) if isinstance(by, Dim) else by
+                self.moving[along, stream.step] = self.shift(along), by
 
-    def _read_fixed(self, part: Part, value: SSAValue, access: Access) -> None:
-        for indices in part.points((*part.short, *part.reduced)):
+    def prepare_fixed(self, parts: Iterable[PartPoints]) -> None:
+        """Read what is the same in each step, of some points of each kernel."""
+        self.fixed = {}
+        for part, axes, chosen in parts:
+            for value, access in part.operands[: len(part.op.ins)]:
+                stream = self.run.streams.get((value, access.offset))
+                if stream is None or stream.at is None or stream.step != ZERO:
+                    continue
+                if value not in self.loop.written:
+                    points = part.points(axes) if chosen is None else [chosen]
+                    self._read_fixed(part, value, access, points)
+
+    def _read_fixed(
+        self, part: Part, value: SSAValue, access: Access, points: Iterable[dict[int, int]]
+    ) -> None:
+        for indices in points:
             element = _Element.of(part, value, access, indices)
             # A few registers of those that steps leave; further ones would be spilled and read from
             # there.
@@ -165,7 +184,7 @@ class UnitVector:
         return self.emit.spaced(at, step, self.lanes, self.mask)
 
 
-class _Step:
+class UnitStep:
     """A step of a vector of units.
 
     Attributes:
@@ -177,32 +196,45 @@ class _Step:
         self.known = dict[Known, Value]()
         self.read = dict(places.fixed)
 
+    def keep(self, keys: Iterable[Known], k: Value) -> None:
+        """Put what is known into memory on the stack, for later phases of a run."""
+        for key in keys:
+            self.emit.store(self.known[key], self.loop.room(key, k), self.places.lanes)
+
+    def take(self, keys: Iterable[Known], k: Value) -> None:
+        """Read what an earlier phase has kept."""
+        for key in keys:
+            self.known[key] = self.emit.load(self.loop.room(key, k), self.places.lanes)
+
     def compute(self, parts: Iterable[Part]) -> None:
         """Kernels, in order."""
         for part in parts:
-            code = self.loop.codes[part]
             for indices in part.points(part.short):
                 if isinstance(part.op, Reduce):
-                    values = [self._sum(part, part.op, code, indices)]
+                    values = [self._sum(part, part.op, indices)]
                 else:
-                    values = self._point(part, code, indices)
-                for value, (out, access) in zip(
-                    values, part.operands[len(part.op.ins) :], strict=True
-                ):
-                    self._write(part, out, access, indices, value)
+                    values = self.point(part, indices)
+                self.put(part, values, indices)
 
-    def _sum(self, part: Part, op: Reduce, code: RegionCode, indices: dict[int, int]) -> Value:
+    def put(self, part: Part, values: Sequence[Value], indices: dict[int, int]) -> None:
+        """Write what a kernel yields at a point."""
+        written = part.operands[len(part.op.ins) :]
+        for value, (out, access) in zip(values, written, strict=True):
+            self._write(part, out, access, indices, value)
+
+    def _sum(self, part: Part, op: Reduce, indices: dict[int, int]) -> Value:
         """The terms one after another."""
         folding, points = Folding.of(self.emit, op), list(part.points(part.reduced))
         total = folding.initial(self.places.lanes)
         for point in reversed(points) if op.order.data == "down" else points:
-            term = self._point(part, code, {**indices, **point})
+            term = self.point(part, {**indices, **point})
             total = folding.added(total, term, self.places.lanes)
         return total
 
-    def _point(self, part: Part, code: RegionCode, indices: dict[int, int]) -> list[Value]:
+    def point(self, part: Part, indices: dict[int, int]) -> list[Value]:
         """What a kernel's body yields."""
-        places, arguments = self.places, part.op.body.block.args
+        places, code = self.places, self.loop.codes[part]
+        arguments = part.op.body.block.args
         read = [
             self._read(part, *operand, indices) for operand in part.operands[: len(part.op.ins)]
         ]

@@ -23,7 +23,8 @@ from torch._dynamo.variables.user_defined import UserDefinedVariable
 from rnncc.frontends.torch.readings import readings
 
 _FOUND = "rnncc_found"
-"""The attribute of a graph that is being made for what was found so far."""
+"""The attribute of a graph that is being made, and of what builds its guards, for what was found
+so far."""
 _KNOWN = frozenset({"torch", "builtins", "collections", "abc", "rnncc"})
 """Packages whose classes stay as they are."""
 
@@ -34,10 +35,13 @@ class _Found:
     def __init__(self) -> None:
         self.entries = dict[tuple[int, str], tuple[Any, str, Any]]()
         self.environment = dict[str, str | None]()
-        self.create = self._guard  # one object, so that Dynamo keeps one guard of many
+        self.create = self._guard
 
     def _guard(self, builder: Any, guard: Any) -> None:
-        """Let Dynamo compare all of it."""
+        """Let Dynamo compare all of it, once: it keeps a guard of each function that was read."""
+        if builder.__dict__.get(_FOUND) is self:
+            return
+        setattr(builder, _FOUND, self)
         entries, environment = list(self.entries.values()), list(self.environment.items())
 
         def is_same(_: Any) -> bool:
