@@ -28,8 +28,8 @@ from rnncc.ir.monomials import Monomial, Term, divided, in_reading_order, term_t
 MOST_PAIRS, MOST_FACTORS, MOST_BITS = 4096, 16, 127
 """Of a product of formulas: pairs of terms, symbols in a term, bits of a number."""
 MOST_TERMS = 512
-"""Of a sum: what joins so many inputs, each of a size of its own, has as many offsets, each a sum of
-them, so that time and code grow with the square (250 take ten times as long as with one size)."""
+"""Of a sum. What joins so many inputs, each of another size, has as many offsets that are sums:
+time and code grow with the square (250 take ten times as long as with one size)."""
 MOST_STEPS = 256
 """Terms of a quotient by a sum; one of more is not looked for."""
 MOST_DIVISOR, MOST_DEPTH, MOST_TEXT = 1 << 20, 32, 4096

@@ -28,6 +28,7 @@ from rnncc_runtime.compiled import (
     Compiled,
     Shape,
     Shapeds,
+    check_format,
     given_shapes,
     remember,
     shape_of,
@@ -87,6 +88,7 @@ class Stream(Compiled):
         inputs: Mapping[str, object] | None = None,
         keep: object = None,
     ) -> None:
+        check_format(metadata)
         kept = metadata.get("stream", {"refused": "it has no step"})
         if "refused" in kept:
             raise StreamError(f"{metadata['name']} takes whole sequences only: {kept['refused']}")
@@ -133,7 +135,7 @@ class Stream(Compiled):
         self._sizes = self._given = None
         self._forget()
         if inputs is not None or self._batch is not None:
-            self._start(inputs or {}, [])
+            self._start({} if inputs is None else inputs, [])
 
     def step(
         self, inputs: Mapping[str, object], out: Mapping[str, Array] | None = None

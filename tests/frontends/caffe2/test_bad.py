@@ -11,7 +11,8 @@ import pytest
 from rnncc.errors import CompileError
 from rnncc.frontends.caffe2 import import_net, importer
 from tests.frontends.caffe2.bad.cases import CASES, Case
-from tests.frontends.caffe2.nets import net, op
+from tests.frontends.caffe2.nets import net as net_of
+from tests.frontends.caffe2.nets import op
 
 LINES = (Path(__file__).parent / "bad" / "expected.txt").read_text().splitlines()
 EXPECTED = dict(line.split(" = ", 1) for line in LINES)
@@ -54,6 +55,6 @@ def _error(case: Case) -> str:
 
 def test_more_operators_than_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importer, "MAX_OPERATORS", 3)
-    many = net([op("Tanh", "x", f"y{i}") for i in range(4)], "x", "y0")
+    many = net_of([op("Tanh", "x", f"y{i}") for i in range(4)], "x", "y0")
     with pytest.raises(CompileError, match="has 4 operators; at most 3 are read"):
         import_net(many, shapes={"x": (2,)})
