@@ -255,14 +255,6 @@ def test_a_beginning_with_no_arrays_by_name(lstm: Model, inputs: Any) -> None:
         stream.reset(inputs)
 
 
-@pytest.mark.parametrize("kind", [Model, Stream])
-def test_metadata_that_is_none(kind: Any) -> None:
-    with pytest.raises(TypeError, match="metadata is of type list"):
-        kind([], {})
-    with pytest.raises(rnncc_runtime.LoadError, match="metadata of format None"):
-        kind({}, {})
-
-
 def test_what_a_step_refuses(lstm: Model) -> None:
     stream = lstm.stream(batch=2)
     x = np.zeros((3, 2, 5), np.float32)
