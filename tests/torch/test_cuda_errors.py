@@ -15,11 +15,12 @@ from tests.torch.cells import (
     sequence,
     torch,
 )
-from tests.torch.emulated_gpu import EmulatedGpu, faults
+from tests.torch.emulated_gpu import EmulatedGpu, faults, gpu
 from tests.torch.words_net import Words
 
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
+__all__ = ["gpu"]
 
 
 def test_an_index_outside_of_its_table(gpu: EmulatedGpu) -> None:
