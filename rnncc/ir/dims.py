@@ -27,6 +27,9 @@ from rnncc.ir.monomials import Monomial, Term, divided, in_reading_order, term_t
 
 MOST_PAIRS, MOST_FACTORS, MOST_BITS = 4096, 16, 127
 """Of a product of formulas: pairs of terms, symbols in a term, bits of a number."""
+MOST_TERMS = 512
+"""Of a sum. What joins so many inputs, each of another size, has as many offsets that are sums:
+time and code grow with the square (250 take ten times as long as with one size)."""
 MOST_STEPS = 256
 """Terms of a quotient by a sum; one of more is not looked for."""
 MOST_DIVISOR, MOST_DEPTH, MOST_TEXT = 1 << 20, 32, 4096
@@ -170,7 +173,10 @@ class Dim:
         return Dim(quotient)
 
     def __add__(self, other: Dim | int) -> Dim:
-        return _total([*self.terms, *Dim.of(other).terms])
+        other = Dim.of(other)
+        if self.is_static and other.is_static:  # most are, and need no sorting
+            return _constant(int(self) + int(other))
+        return _total([*self.terms, *other.terms])
 
     def __mul__(self, other: Dim | int) -> Dim:
         other, total = Dim.of(other), dict[Monomial, int]()
@@ -190,10 +196,13 @@ class Dim:
         return Dim(total.items())
 
     def __neg__(self) -> Dim:
-        return self * -1
+        return _constant(0) - self
 
     def __sub__(self, other: Dim | int) -> Dim:
-        return self + Dim.of(other) * -1
+        other = Dim.of(other)
+        if self.is_static and other.is_static:
+            return _constant(int(self) - int(other))
+        return _total([*self.terms, *((monomial, -factor) for monomial, factor in other.terms)])
 
     def __rsub__(self, other: int) -> Dim:
         return Dim.of(other) - self
@@ -306,6 +315,8 @@ def _total(terms: Iterable[Term]) -> Dim:
     total: dict[Monomial, int] = {}
     for monomial, factor in terms:
         total[monomial] = total.get(monomial, 0) + factor
+    if len(total) > MOST_TERMS:
+        raise SizeError(f"gives a size formula of more than {MOST_TERMS} terms")
     return Dim(total.items())
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -311,7 +312,7 @@ class _Scheduler:
         for value, op in products.items():
             if self._fusable(value):
                 self._fuse(op, groups[self._reader_key(value)], groups)
-        return [group for group in groups.values() if group.items]
+        return [part for group in groups.values() for part in _in_parts(group) if part.items]
 
     def _reader_key(self, product: SSAValue) -> object:
         """The key of the one group that reads a product."""
@@ -372,6 +373,26 @@ class _Scheduler:
         # Of a level, loops and products come first: groups may read what they leave.
         steps += [(group.level, 1 if group.alone else 2, group) for group in groups]
         return [step for _, _, step in sorted(steps, key=lambda s: s[:2])]
+
+
+def _in_parts(group: Group) -> list[Group]:
+    """A group, and kernels of their own for the copies that would be too many for one.
+
+    Levels bound the values of a kernel, but neither the places of one value nor what is copied of
+    arguments.
+    """
+    computed, copied, values = list[Item](), list[Item](), set[SSAValue]()
+    for item in group.items:
+        is_copy = item.value in values or isinstance(item.value.owner, Block)
+        (copied if is_copy else computed).append(item)
+        values.add(item.value)
+    room = max(0, MOST_RESULTS - len(computed))
+    if len(copied) <= room:
+        return [group]
+    starts = range(room, len(copied), MOST_RESULTS)
+    later = [copied[start : start + MOST_RESULTS] for start in starts]
+    first = replace(group, items=computed + copied[:room])
+    return [first, *(Group(group.level, group.dims, items) for items in later)]
 
 
 def _has_readers(value: SSAValue) -> bool:

@@ -164,15 +164,26 @@ class HostCode:
     def infer_in_place(self, inputs: Tensors, out: Tensors) -> bool:
         """Compute new, dense outputs on the CPU, if the inputs can be read as they lie there: no
         array is made of any."""
-        places = self._all_places(inputs, out)
-        if places is not None:
-            self._code.infer_at([*inputs, *out], places)
-        return places is not None
+        placed = self._all_placed(inputs, out)
+        if placed is not None:
+            self._code.infer_at(*placed)
+        return placed is not None
 
-    def _all_places(self, inputs: Tensors, out: Tensors) -> list[int] | None:
-        places = _places(inputs, self._dtypes)
-        results = _places(out, [x.dtype for x in out])
-        return None if places is None or results is None else places + results
+    def _all_placed(self, inputs: Tensors, out: Tensors) -> tuple[Tensors, list[int]] | None:
+        """What is read and written, and where it lies: None where an input is no dense memory of
+        its dtype on the CPU, or something is empty."""
+        tensors, places = list[torch.Tensor](), list[int]()
+        for x, dtype in zip(inputs, self._dtypes, strict=True):
+            if type(x) not in PLAIN_TENSORS or x.dtype != dtype:
+                return None
+            if x.is_neg() or not x.is_contiguous():
+                return None
+            x, place = _place(x, dtype)
+            tensors.append(x)
+            places.append(place)
+        tensors += out
+        places += [x.data_ptr() for x in out]
+        return None if 0 in places else (tensors, places)
 
     def infer(self, inputs: Named, out: Named) -> None:
         """Compute the outputs."""
@@ -181,11 +192,13 @@ class HostCode:
 
     def forward_in_place(self, inputs: Tensors, out: Tensors) -> Any:
         """As `infer_in_place`; what `backward` needs, or None."""
-        places = self._all_places(inputs, out)
-        if places is None:
+        placed = self._all_placed(inputs, out)
+        if placed is None:
             return None
-        tape = self._code.forward_at([*inputs, *out], places)
-        return _TapeInPlace(tape, [*inputs, *(x.detach() for x in out)])
+        tensors, _ = placed
+        tape = self._code.forward_at(*placed)
+        count = len(inputs)
+        return _TapeInPlace(tape, [*tensors[:count], *(x.detach() for x in out)])
 
     def forward(self, inputs: Named, out: Named) -> Any:
         """Compute the outputs; returns what `backward` needs."""
@@ -195,7 +208,10 @@ class HostCode:
     def backward(self, tape: Any, grads: Named, out: Named) -> None:
         """Compute the gradients that have a place in `out`."""
         if isinstance(tape, _TapeInPlace):
-            self._code.backward_at(tape.tape, _placed(grads), _placed(out))
+            places = [
+                {n: _place(x, x.dtype) for n, x in tensors.items()} for tensors in (grads, out)
+            ]
+            self._code.backward_at(tape.tape, *places)
             return
         with _arrays_of(out) as results:
             self._code.backward(tape, _arrays(grads), results)
@@ -213,27 +229,16 @@ class _TapeInPlace:
     kept: Tensors
 
 
-def _placed(tensors: Named) -> Placed:
-    """Tensors on the CPU, none of them empty, and where they, or copies of them, lie."""
-    placed = Placed()
-    for name, x in tensors.items():
-        if x.data_ptr() % x.dtype.itemsize:  # only of one to read: new ones are aligned
-            x = x.clone()
-        placed[name] = x, x.data_ptr()
-    return placed
+def _place(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
+    """A tensor of a dtype on the CPU, and where it lies.
 
-
-def _places(tensors: Tensors, dtypes: Sequence[torch.dtype]) -> list[int] | None:
-    """Where tensors on the CPU lie; None where one is no dense memory of its dtype, or empty."""
-    places = list[int]()
-    for x, dtype in zip(tensors, dtypes, strict=True):
-        if type(x) not in PLAIN_TENSORS or x.dtype != dtype or x.is_neg() or not x.is_contiguous():
-            return None
+    One whose elements are not aligned is copied: only one to read, as new ones are aligned.
+    """
+    place = x.data_ptr()
+    if place % dtype.itemsize:
+        x = x.clone()
         place = x.data_ptr()
-        if place == 0 or place % dtype.itemsize:
-            return None
-        places.append(place)
-    return places
+    return x, place
 
 
 def _arrays(tensors: Named) -> Arrays:

@@ -19,7 +19,7 @@ from rnncc.torch.compiled_module import CompiledModule, Example
 from rnncc.torch.exports import exported
 from rnncc.torch.nets import check_precision
 from rnncc.torch.parameters import join_parameters
-from rnncc.torch.scripted import unscripted
+from rnncc.torch.scripted import refuse_scripts, unscripted
 from rnncc.torch.trees import make_known
 
 
@@ -57,6 +57,7 @@ def compile(
     if not isinstance(module, torch.nn.Module):  # pyright: ignore[reportUnnecessaryIsInstance]
         what = f"{type(module).__name__} {module!r:.40} is no module of PyTorch"
         raise CompileError("", what, "rnncc.torch.scan and torch.compile take functions")
+    refuse_scripts(module, type(module).__name__)  # before hooks, which they do not take
     check_flag(frozen, "frozen")
     if train and frozen:
         raise CompileError("", "a frozen module has no gradients", "train=False")

@@ -39,6 +39,14 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
+def check_format(metadata: Mapping[str, Any]) -> None:
+    """Raise `LoadError` for metadata of another format, `TypeError` for anything but a mapping."""
+    if not hasattr(metadata, "get"):
+        raise TypeError(f"metadata is of type {type(metadata).__name__}, expected a mapping")
+    if metadata.get("format") != FORMAT:
+        raise LoadError(f"metadata of format {metadata.get('format')!r}, expected {FORMAT}")
+
+
 class Compiled:
     """Compiled code with the names, dtypes and shapes of its arrays.
 
@@ -55,6 +63,7 @@ class Compiled:
 
     Raises:
         LoadError: the metadata is of another format.
+        TypeError: it is no mapping.
     """
 
     def __init__(
@@ -64,8 +73,7 @@ class Compiled:
         keep: object = None,
         origin: Origin | None = None,
     ) -> None:
-        if metadata.get("format") != FORMAT:
-            raise LoadError(f"metadata of format {metadata.get('format')!r}, expected {FORMAT}")
+        check_format(metadata)
         self.metadata = dict(metadata)
         self.name: str = metadata["name"]
         self.inputs = read_specs(metadata["inputs"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from ctypes import addressof, c_void_p
@@ -10,7 +9,6 @@ from functools import wraps
 from math import prod
 from operator import methodcaller
 from typing import Any, TypeVar, cast
-from zlib import crc32
 
 import numpy as np
 
@@ -30,6 +28,7 @@ from rnncc_runtime.compiled import (
     Compiled,
     Shape,
     Shapeds,
+    check_format,
     given_shapes,
     remember,
     shape_of,
@@ -38,13 +37,16 @@ from rnncc_runtime.errors import ArrayError, StreamError
 from rnncc_runtime.memory import Block, Memory
 from rnncc_runtime.prepared import ArraySlot, Prepared, slots_of
 from rnncc_runtime.sizes import BATCH, TIME, Size, as_size, solve
+from rnncc_runtime.stream_sizes import (
+    STEPS,
+    KnownShape,
+    checksum_of,
+    known_shapes_of,
+    leads_with_time,
+    sizes_of_call,
+)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
-
-KnownShape = tuple[str, tuple[Size, ...], Shape]
-"""An array's name, what its shape should be, and what it is."""
-
-_TIME = Size.parse(TIME)
 
 
 def alone(method: _F) -> _F:
@@ -86,6 +88,7 @@ class Stream(Compiled):
         inputs: Mapping[str, object] | None = None,
         keep: object = None,
     ) -> None:
+        check_format(metadata)
         kept = metadata.get("stream", {"refused": "it has no step"})
         if "refused" in kept:
             raise StreamError(f"{metadata['name']} takes whole sequences only: {kept['refused']}")
@@ -95,7 +98,7 @@ class Stream(Compiled):
         self.starts = {name: spec for name, spec in specs.items() if name in self._defaults}
         self.inputs = {name: spec for name, spec in specs.items() if name not in self._defaults}
         self._slots = [(TensorSpec.read(s), Size.parse(s["offset"])) for s in kept["slots"]]
-        self._layout = _checksum(metadata)
+        self._layout = checksum_of(metadata)
         self._kept_symbols = [s for s in self._symbols if s != TIME]
         shapes = [spec.sizes for spec in (*self.starts.values(), *(s for s, _ in self._slots))]
         self._begun_with = {s for sizes in shapes for size in sizes for s in size.symbols}
@@ -107,7 +110,7 @@ class Stream(Compiled):
         self._step, self._order = functions["step"], list(specs)
         sizes = (s for spec in (*self.inputs.values(), *self.outputs.values()) for s in spec.sizes)
         self._timed = any(TIME in size.symbols for size in sizes)
-        self._single = all(map(_leads_with_time, [*self.inputs.values(), *self.outputs.values()]))
+        self._single = all(map(leads_with_time, [*self.inputs.values(), *self.outputs.values()]))
         self._state, self._workspace = self._memory(0), self._memory(0)
         self._sizes: dict[str, int] | None = None
         self._busy = False  # no thread gives way between a look at it and the next statement
@@ -132,7 +135,7 @@ class Stream(Compiled):
         self._sizes = self._given = None
         self._forget()
         if inputs is not None or self._batch is not None:
-            self._start(inputs or {}, [])
+            self._start({} if inputs is None else inputs, [])
 
     def step(
         self, inputs: Mapping[str, object], out: Mapping[str, Array] | None = None
@@ -333,10 +336,10 @@ class Stream(Compiled):
             for spec, array in zip(self.inputs.values(), arguments, strict=True)
         )
         absent: Shapeds = [None] * len(self.outputs)
-        known_shapes = _known_shapes("", self.inputs, arguments, single)
-        known_shapes += _known_shapes("output ", self.outputs, results or absent, single)
+        known_shapes = known_shapes_of("", self.inputs, arguments, single)
+        known_shapes += known_shapes_of("output ", self.outputs, results or absent, single)
         if single or not self._timed:
-            known_shapes += [("the step", (_TIME,), (1,))]
+            known_shapes += [("the step", (STEPS,), (1,))]
         if self._sizes is None:
             self._start(self._given or {}, known_shapes)
         assert self._sizes is not None
@@ -351,7 +354,7 @@ class Stream(Compiled):
         requested = [True] * len(absent) if results is None else [a is not None for a in results]
         named = zip(self.outputs.items(), requested, strict=True)
         shapes = [
-            shape_of(name, _row(spec, single), symbols) if asked else None
+            shape_of(name, sizes_of_call(spec, single), symbols) if asked else None
             for (name, spec), asked in named
         ]
         self._reserve(symbols)
@@ -371,32 +374,3 @@ class Stream(Compiled):
     def _ordered(self, sizes: Mapping[str, int], steps: int) -> dict[str, int]:
         """The sizes of the state and T, in the order in which functions take them."""
         return {s: steps if s == TIME else sizes[s] for s in self._symbols}
-
-
-def _checksum(metadata: Mapping[str, Any]) -> int:
-    """Of all that tells nets apart, but for weights: names, dtypes, shapes of all arrays."""
-    arrays = [
-        (entry["name"], entry["dtype"], entry["shape"])
-        for group in ("inputs", "outputs", "parameters")
-        for entry in metadata[group]
-    ]
-    return crc32(json.dumps([metadata["symbols"], metadata["stream"]["slots"], arrays]).encode())
-
-
-def _leads_with_time(spec: TensorSpec) -> bool:
-    """Whether T is its first size, or in none: one step may then come without that axis."""
-    timed = [TIME in size.symbols for size in spec.sizes]
-    return not any(timed) or (spec.sizes[0] == _TIME and not any(timed[1:]))
-
-
-def _row(spec: TensorSpec, single: bool) -> tuple[Size, ...]:
-    """A spec's sizes; without the axis of time for a single step."""
-    return spec.sizes[1:] if single and spec.sizes[:1] == (_TIME,) else spec.sizes
-
-
-def _known_shapes(prefix: str, specs: Specs, arrays: Shapeds, single: bool) -> list[KnownShape]:
-    return [
-        (f"{prefix}{name}", _row(spec, single), array.shape)
-        for (name, spec), array in zip(specs.items(), arrays, strict=True)
-        if array is not None
-    ]

@@ -85,6 +85,30 @@ def test_many_values(make: Callable[[int], Program]) -> None:
     np.testing.assert_allclose(y, want, 1e-5, 1e-5)
 
 
+def copied(count: int, of_input: bool) -> Program:
+    """One value, or an input itself, as very many outputs and as many parts of another one."""
+    b = Builder.net("copied")
+    x = b.input("x", ("N", 4))
+    y = x if of_input else b.tanh(x)
+    outputs = {f"y{i}": y for i in range(count)}
+    return b.finish({**outputs, "joined": b.concat([y] * count, 0), "z": b.add(y, x)}, {})
+
+
+@pytest.mark.parametrize("of_input", [False, True])
+def test_many_places_of_one_value(of_input: bool) -> None:
+    program = copied(2 * MOST_RESULTS + 5, of_input)
+    kernels = lower(program.copy(), Options())
+    maps = [op for op in kernels.module.walk() if isinstance(op, Map)]
+    assert max(len(op.outs) for op in maps) <= MOST_RESULTS
+    x = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+    with guards(True) as memory:
+        outputs = Bare(kernels, resolve_target()).run({"x": x}, {"N": 3}, memory)
+    expected = run(program, {"x": x}, sizes={"N": 3})
+    assert outputs.keys() == expected.keys()
+    for name, y in outputs.items():
+        np.testing.assert_allclose(y, expected[name], 1e-6, 1e-6)
+
+
 @pytest.mark.parametrize("count", [TURNED, TURNED + 1])
 def test_sums_of_many_are_turned_round_behind_them(count: int) -> None:
     b = Builder.net("turned")

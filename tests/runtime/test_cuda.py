@@ -11,29 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 import rnncc_runtime
-from rnncc_runtime import ArrayError, LoadError, RunError, StreamError
-from rnncc_runtime.cuda import CudaModel, CudaTrainableModel, Device, DeviceArray
+from rnncc_runtime import ArrayError, LoadError, RunError
+from rnncc_runtime.cuda import CudaModel, Device, DeviceArray
 from rnncc_runtime.cuda.code import suits
 
 import rnncc
 from tests.golden import Arrays
 from tests.runtime import on_gpu
+from tests.runtime.lent_arrays import TRAINED, Lent, stream
 from tests.runtime.on_gpu import LSTM, assert_same, cpu, inputs, there, without_complaint
-
-TRAINED = "rnn/hidden_state_all"
 
 
 @pytest.fixture(scope="module")
 def model() -> CudaModel:
     return on_gpu.model()
-
-
-@pytest.fixture(scope="module")
-def trained() -> CudaTrainableModel:
-    return on_gpu.trainable()
-
-
-# Inference
 
 
 def test_arrays_of_numpy_come_back_as_such(model: CudaModel) -> None:
@@ -130,28 +121,11 @@ def test_memory_is_given_back() -> None:
     assert emulator.report == ""
 
 
-# Arrays that are refused
-
-
 class Other:
     """An array of another package."""
 
     def __init__(self, array: DeviceArray, **changes: Any) -> None:
         self.__cuda_array_interface__ = {**array.__cuda_array_interface__, **changes}
-
-
-class Lent:
-    """An array that is lent by DLPack."""
-
-    def __init__(self, array: DeviceArray, device: tuple[int, int] | None = None) -> None:
-        self.array, self.device, self.streams = array, device, list[Any]()
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self.device or self.array.__dlpack_device__()
-
-    def __dlpack__(self, stream: Any = None) -> object:
-        self.streams.append(stream)
-        return self.array.__dlpack__(stream=stream)
 
 
 @pytest.mark.parametrize("kind", [Other, Lent])
@@ -267,9 +241,6 @@ def test_a_device_array(model: CudaModel) -> None:
         pickle.dumps(model)
 
 
-# The lower door
-
-
 def test_calls_by_bare_pointers_allocate_nothing(model: CudaModel) -> None:
     given, results = there(inputs()), model.run(there(inputs()))
     sizes = {"T": given["x"].shape[0], "N": given["x"].shape[1]}
@@ -339,9 +310,6 @@ def test_which_code_suits_a_chip(chip: str, device: tuple[int, int], fit: int) -
     assert suits(chip, device) == fit
 
 
-# What the driver refuses
-
-
 @pytest.mark.parametrize(
     ("function", "code", "message"),
     [
@@ -385,178 +353,6 @@ def test_no_room_for_memory(model: CudaModel) -> None:
     emulator.forget()
 
 
-# Streams
-
-
 def starts(model: CudaModel) -> Arrays:
     names = model.metadata["stream"]["starts"]
     return {name: array for name, array in inputs().items() if name in names}
-
-
-@pytest.mark.parametrize("kind", [dict, there])
-def test_pieces_give_the_bits_of_the_whole(model: CudaModel, kind: Callable[..., Any]) -> None:
-    x, whole = inputs()["x"], cpu().run(inputs())[TRAINED]
-    with without_complaint():
-        stream = model.stream(inputs=kind(starts(model)))
-        found = list[Any]()
-        for piece in (x[:2], x[2:3], x[3:3], x[3:]):
-            out = stream.step(kind({"x": np.ascontiguousarray(piece)}))[TRAINED]
-            found.append(out.numpy() if isinstance(out, DeviceArray) else out)
-        np.testing.assert_array_equal(np.concatenate(found), whole)
-
-
-def test_a_state_is_saved_and_set(model: CudaModel) -> None:
-    x, whole = inputs()["x"], cpu().run(inputs())[TRAINED]
-    with without_complaint():
-        first = model.stream(inputs=starts(model))
-        first.step({"x": x[:4]})
-        saved = first.state
-        near = cpu().stream(inputs=starts(model))
-        near.step({"x": x[:4]})
-        assert near.state == saved  # and a state may move from the GPU to the CPU
-        second = model.stream()
-        second.state = saved
-        np.testing.assert_array_equal(second.step({"x": x[4:]})[TRAINED], whole[4:])
-        with pytest.raises(StreamError, match="damaged"):
-            second.state = saved[:-1]
-
-
-def test_single_steps_into_the_same_arrays(model: CudaModel) -> None:
-    x, whole = inputs()["x"], cpu().run(inputs())[TRAINED]
-    given, out = there({"x": x[0]}), there({TRAINED: whole[0]})
-    with without_complaint():
-        stream = model.stream(inputs=starts(model))
-        for i, row in enumerate(x):
-            given["x"].assign(row)
-            stream.step(given, out=out)
-            np.testing.assert_array_equal(out[TRAINED].numpy(), whole[i])
-
-
-def test_steps_on_a_stream_are_not_waited_for(model: CudaModel) -> None:
-    x, whole = inputs()["x"], cpu().run(inputs())[TRAINED]
-    with without_complaint() as emulator, stream(emulator) as handle:
-        pieces = model.stream(inputs=starts(model), on=handle)
-        found = [pieces.step(there({"x": row[None]}))[TRAINED] for row in x]
-        model.check(handle)
-        got = np.concatenate([array.numpy() for array in found])
-        np.testing.assert_array_equal(got, whole)
-        assert len(pieces.state) > 0
-
-
-def test_steps_of_all_kinds_in_turn(model: CudaModel) -> None:
-    x, whole = inputs()["x"], cpu().run(inputs())[TRAINED]
-    with without_complaint() as emulator, stream(emulator) as handle:
-        pieces = model.stream(inputs=starts(model), on=handle)
-        for _ in range(2):
-            found = [pieces.step(there({"x": x[:2]}))[TRAINED]]
-            near = pieces.step({"x": x[2:4]})[TRAINED]
-            found.append(pieces.step(there({"x": x[4:]}))[TRAINED])
-            first, last = (array.numpy() for array in found)
-            np.testing.assert_array_equal(np.concatenate([first, near, last]), whole)
-            pieces.step(there({"x": x}))
-            pieces.reset(starts(model))
-
-
-# Training
-
-
-def test_training_gives_the_cpus_bits(trained: CudaTrainableModel) -> None:
-    near = on_gpu.trainable_cpu()
-    assert_same(trained.parameters, near.parameters)
-    outputs, tape = near.forward(inputs())
-    ones = {TRAINED: np.ones_like(outputs[TRAINED])}
-    grads = near.backward(tape, ones)
-    for given, outside in ((inputs(), ones), (there(inputs()), there(ones))):
-        with without_complaint():
-            found, left = trained.forward(given)
-            assert_same(found, outputs)
-            assert left.nbytes > 0
-            back = trained.backward(left, outside)
-            assert_same(back, grads)
-            assert left.nbytes == 0
-
-
-def test_a_tape_is_used_up(trained: CudaTrainableModel) -> None:
-    with without_complaint():
-        _, tape = trained.forward(there(inputs()))
-        trained.backward(tape, {}, wanted=[])
-        with pytest.raises(ArrayError, match="used up"):
-            trained.backward(tape, {})
-        other = on_gpu.trainable()
-        with pytest.raises(ArrayError, match="another model"):
-            other.backward(trained.forward(inputs())[1], {})
-        with pytest.raises(ArrayError, match="not what forward has returned"):
-            near: Any = "tape"
-            trained.backward(near, {})
-
-
-def test_updates_of_parameters_count() -> None:
-    with without_complaint():
-        near, far = on_gpu.trainable_cpu(), on_gpu.trainable()
-        changed = {name: np.float32(0.5) * array for name, array in near.parameters.items()}
-        for name, array in changed.items():
-            far.parameters[name].assign(array)
-        kept = dict(near.parameters)
-        near.parameters.update(changed)
-        expected = near.forward(inputs())[0]
-        near.parameters.update(kept)
-        assert_same(far.forward(inputs())[0], expected)
-        name = next(iter(changed))
-        far.parameters[name] = Lent(far.parameters[name])  # of another package
-        assert_same(far.forward(inputs())[0], expected)
-        far.parameters[name] = changed[name]
-        with pytest.raises(ArrayError, match=f"parameter {name} is a ndarray"):
-            far.forward(inputs())
-
-
-def test_gradients_into_given_arrays(trained: CudaTrainableModel) -> None:
-    with without_complaint():
-        outputs, tape = trained.forward(there(inputs()))
-        name = next(iter(trained.parameters))
-        out = {name: DeviceArray.of(np.zeros(trained.parameters[name].shape, np.float32))}
-        found = trained.backward(tape, {}, wanted=[], out=out)
-        assert found == out
-        _, tape = trained.forward(there(inputs()))
-        with pytest.raises(ArrayError, match="overlaps"):
-            trained.backward(tape, {}, out={name: trained.parameters[name]})
-        with pytest.raises(ArrayError, match="no gradient is there for nothing"):
-            trained.backward(tape, {}, wanted=["nothing"])
-        with pytest.raises(ArrayError, match="no output with a gradient is named nothing"):
-            trained.backward(tape, {"nothing": outputs[TRAINED]})
-        del tape
-
-
-def test_training_on_a_stream(trained: CudaTrainableModel) -> None:
-    near = on_gpu.trainable_cpu()
-    outputs, tape = near.forward(inputs())
-    ones = {TRAINED: np.ones_like(outputs[TRAINED])}
-    expected = near.backward(tape, ones)
-    with without_complaint() as emulator, stream(emulator) as handle:
-        found, left = trained.forward(there(inputs()), stream=handle)
-        grads = trained.backward(left, there(ones), stream=handle)
-        trained.check(handle)
-        assert_same(found, outputs)
-        assert_same(grads, expected)
-
-
-class stream:  # noqa: N801, reads as a function
-    """A stream of the driver's, that does not wait for the default one."""
-
-    def __init__(self, emulator: Any) -> None:
-        self.emulator, self.device = emulator, Device.at(0)
-
-    def __enter__(self) -> int:
-        with self.device.current():
-            self.handle = self.device.driver.library.cuStreamCreate
-            import ctypes
-
-            made = ctypes.c_void_p()
-            assert self.handle(ctypes.byref(made), 1) == 0
-            self.made = made
-        return made.value or 0
-
-    def __exit__(self, *_: object) -> None:
-        with self.device.current():
-            self.device.driver.do("cuStreamSynchronize", self.made.value)
-            gc.collect()
-            assert self.device.driver.library.cuStreamDestroy_v2(self.made) == 0

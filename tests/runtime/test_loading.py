@@ -7,10 +7,11 @@ import os
 import pickle
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from rnncc_runtime import LoadError, describe, load
+from rnncc_runtime import LoadError, Model, Stream, describe, load
 
 import rnncc
 from rnncc.packaging.elf import Elf
@@ -97,3 +98,11 @@ def test_a_dll_keeps_its_beginning(tmp_path: Path, twice_library: Path) -> None:
     with pytest.raises(LoadError, match="no model named libtwice in it"):
         load(dll)
     assert load(dll, "twice").name == "twice"
+
+
+@pytest.mark.parametrize("kind", [Model, Stream])
+def test_metadata_that_is_none(kind: Any) -> None:
+    with pytest.raises(TypeError, match="metadata is of type list"):
+        kind([], {})
+    with pytest.raises(LoadError, match="metadata of format None"):
+        kind({}, {})

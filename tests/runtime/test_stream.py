@@ -248,6 +248,13 @@ def test_what_a_beginning_refuses(lstm: Model) -> None:
         lstm.stream(batch=2**31)
 
 
+@pytest.mark.parametrize("inputs", [0, "", [], np.zeros(3)], ids=repr)
+def test_a_beginning_with_no_arrays_by_name(lstm: Model, inputs: Any) -> None:
+    stream = lstm.stream(batch=2)
+    with pytest.raises(ArrayError, match="expected arrays by name"):
+        stream.reset(inputs)
+
+
 def test_what_a_step_refuses(lstm: Model) -> None:
     stream = lstm.stream(batch=2)
     x = np.zeros((3, 2, 5), np.float32)

@@ -10,35 +10,15 @@ import pytest
 
 from rnncc import CompileError
 from tests.torch.cells import CLOSE, leaves_of, loop, nn, torch
-from tests.torch.functions import spike
+from tests.torch.keeping_cells import XS, Caching, Membrane, Plain
 
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
-XS = torch.randn(6, 3, 4, generator=torch.Generator().manual_seed(1))
 
 
 @pytest.fixture(autouse=True)
 def _seeded() -> None:
     torch.manual_seed(0)
-
-
-class Membrane(nn.Module):
-    """A buffer that is empty before the first step, and what is written before it is read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.beta, self.layer = nn.Parameter(torch.tensor(0.8)), nn.Linear(4, 4)
-        self.register_buffer("mem", torch.zeros(0), persistent=False)
-
-    def forward(self, x: Any) -> Any:
-        if self.mem.shape != x.shape:
-            self.mem = torch.zeros_like(x)
-        self.reset = spike(self.mem - 1).detach()
-        self.mem = self.beta * self.mem + self.layer(x) - self.reset
-        return spike(self.mem - 1)
-
-    def clear(self) -> None:
-        self.mem = torch.zeros(0)
 
 
 class Memories(nn.Module):
@@ -320,17 +300,6 @@ def test_a_state_that_the_first_step_makes() -> None:
     assert ys["none"] is None
 
 
-class Plain:
-    """No module."""
-
-    def __init__(self) -> None:
-        self.total = torch.zeros(3, 4)
-
-    def step(self, x: Any, scale: Any) -> Any:
-        self.total = self.total * scale + x
-        return torch.sin(self.total), scale
-
-
 def test_objects_that_are_no_modules() -> None:
     found = list[Any]()
     for run in (rt.scan, loop):
@@ -358,20 +327,6 @@ def test_alias_of_what_is_held_elsewhere() -> None:
     torch.testing.assert_close(ours, loop(cell, XS, torch.zeros(3, 4)), **CLOSE)
 
 
-class Caching(nn.Module):
-    """Keeps what it holds by another name, which is no change after the first step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = torch.full((4,), 0.5, requires_grad=True)
-        self.cache: Any = torch.zeros(4)
-
-    def forward(self, x: Any, h: Any) -> Any:
-        h = h * self.cache + x
-        self.cache = self.weight
-        return h, h
-
-
 def test_what_is_held_by_another_name() -> None:
     found = list[Any]()
     for run in (rt.scan, loop):
@@ -380,49 +335,6 @@ def test_what_is_held_by_another_name() -> None:
         torch.stack(ys).sum().backward()
         found.append([*ys, module.weight.grad])
     torch.testing.assert_close(*found, **CLOSE)
-
-
-GATHERED: list[Any] = []
-OUTSIDE = torch.zeros(3, 4)
-
-
-def appends(x: Any, h: Any) -> Any:
-    GATHERED.append(x * 2)
-    return h, h
-
-
-def keeps_globally(x: Any, h: Any) -> Any:
-    global OUTSIDE
-    h, OUTSIDE = h + OUTSIDE, x
-    return h, h
-
-
-def keeps_in_a_closure() -> Any:
-    before = torch.zeros(3, 4)
-
-    def cell(x: Any, h: Any) -> Any:
-        nonlocal before
-        h, before = h + before, x
-        return h, h
-
-    return cell
-
-
-class Growing(Plain):
-    def step(self, x: Any, scale: Any) -> Any:
-        self.total = torch.cat([self.total, x])
-        return x, scale
-
-
-class Parameters(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(3, 4))
-
-    def forward(self, x: Any, h: Any) -> Any:
-        with torch.no_grad():
-            self.weight.add_(x)
-        return h * self.weight, h
 
 
 class Shared(nn.Module):
@@ -437,95 +349,3 @@ class Shared(nn.Module):
         self.one.add_(x)
         self.other = self.one
         return h + self.other, h
-
-
-class Naming(Caching):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(4))
-
-
-class AsksOfNumber(nn.Module):
-    """Asks what a tensor in the place of its number could not answer."""
-
-    def __init__(self, asked: Callable[[int], bool]) -> None:
-        super().__init__()
-        self.asked, self.t = asked, 0
-
-    def forward(self, x: Any, h: Any) -> Any:
-        h = h + x * (2 if self.asked(self.t) else 3)
-        self.t += 1
-        return h, h
-
-
-COUNTS = "a step changes a number of Python's that the next one reads"
-ASKED: dict[str, Callable[[int], bool]] = {
-    "a set's key": lambda t: t in {0, 2},
-    "a dict's key": lambda t: t % 3 in {2: 1},
-    "its text": lambda t: f"{t}" in {"1": 0},
-    "its type": lambda t: isinstance(t, int),
-    "its very type": lambda t: type(t) is int,
-    "no tensor": torch.is_tensor,
-}
-REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    **{name: (lambda ask=ask: AsksOfNumber(ask), COUNTS) for name, ask in ASKED.items()},
-    "appends": (lambda: appends, "a step appends tensors to a list"),
-    "a global": (lambda: keeps_globally, "a tensor leaves the cell by other ways"),
-    "a closure": (keeps_in_a_closure, "a tensor leaves the cell by other ways"),
-    "growing": (
-        lambda: Growing().step,
-        "Growing.total is f32 6 x 4 before a step and f32 9",
-    ),
-    "a name for a parameter": (Naming, "a step changes the parameter cache"),
-    "a parameter": (Parameters, "changes the parameter weight|detached self or without gradients"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(name: str) -> None:
-    make, message = REFUSED[name]
-    cell = make()
-    with pytest.raises(CompileError, match=message) as caught:
-        rt.scan(cell, XS, torch.zeros(3, 4))
-    assert "\n" not in str(caught.value)
-
-
-def test_what_is_refused_leaves_attributes_as_they_were() -> None:
-    grows = Growing()
-    before = grows.total
-    with pytest.raises(CompileError):
-        rt.scan(grows.step, XS, torch.zeros(()))
-    assert grows.total is before
-
-
-def test_no_step_at_all() -> None:
-    module = Membrane()
-    with pytest.raises(CompileError, match="needs a step"):
-        rt.scan(lambda x, s: (module(x), s), XS[:0], None)
-
-
-class Answering:
-    """As wrappers of libraries: whatever is asked for is there."""
-
-    __slots__ = ()
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_: name
-
-
-def test_what_answers_every_name_keeps_nothing() -> None:
-    layer = nn.Linear(4, 4)
-    layer.library, layer.compiled = Answering(), rt.compile(nn.Linear(4, 4), (XS[0],))
-    made: dict[str, Any] = {}
-    exec("def scale(x):\n    return 2 * x", made)  # of no module
-
-    def cell(x: Any, h: Any) -> Any:
-        h = torch.tanh(layer(x) + made["scale"](h))
-        return h, h
-
-    state = torch.zeros(3, 4)
-    ys, last = rt.scan(cell, XS, state)
-    for got, want in zip((ys, last), loop(cell, XS, state), strict=True):
-        torch.testing.assert_close(got, want, **CLOSE)
-    module = rt.compile(nn.Sequential(layer, nn.Tanh()), (XS[0],))
-    torch.testing.assert_close(module(XS[0]), torch.tanh(layer(XS[0])), **CLOSE)

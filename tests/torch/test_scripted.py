@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import linecache
 import re
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -209,3 +210,22 @@ def test_pytorch_still_scripts_recurrent_layers() -> None:
     for kind in (nn.LSTM, nn.GRU, nn.RNN):
         layer = nn.Sequential(kind(WIDTH, UNITS))
         check(script(layer)(x()), layer(x()))
+
+
+def test_compile_asks_for_python() -> None:
+    with pytest.raises(CompileError, match=r"unscripted\(module\) is the same in Python"):
+        rt.compile(torch.jit.script(nn.Linear(3, 2)), (torch.zeros(1, 3),))
+
+
+def test_damaged_notes_of_lines() -> None:
+    """What a file says of the lines that it was made of is for messages alone."""
+    file = io.BytesIO()
+    torch.jit.save(torch.jit.script(nn.Linear(3, 2)), file)
+    damaged = io.BytesIO()
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(damaged, "w") as new:
+        for entry in old.infolist():
+            notes = entry.filename.endswith(".debug_pkl")
+            new.writestr(entry.filename, b"\x80\x02pppp" if notes else old.read(entry))
+    damaged.seek(0)
+    module, ones = torch.jit.load(damaged), torch.ones(1, 3)
+    assert torch.equal(rt.unscripted(module)(ones), module(ones))

@@ -6,47 +6,18 @@ sum takes its terms one after another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.tiling import DEPTH, MOST_VECTORS, Tiling
+from rnncc.codegen.cpu.few_rows import FEW, FewRows
+from rnncc.codegen.cpu.packed_rows import Buffers, PackedRows, Side
+from rnncc.codegen.cpu.tiling import DEPTH, Tiling
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.errors import CompileError
-from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS
-from rnncc.kern.access import Access, get_access
 from rnncc.kern.kernels import Contract
 from rnncc.platforms import LINE
 from rnncc.records import record
-
-FEW = 4
-"""Rows whose products are summed an element after another: so few take less time than the memory
-of the sums, which tiles would fetch and write in more places than processors look ahead in."""
-Side = Callable[[Value], Pointer]
-"""An operand's rows in the order in which a chunk takes them: from j to the j-th of the chunk."""
-
-
-@record
-class Buffers:
-    """What the kernel touches; `first`: see `kern.contract`."""
-
-    a: Pointer
-    b: Pointer
-    out: Pointer
-    scratch: Pointer
-    init: Pointer | None
-    first: Pointer | None
-
-
-@record
-class _PackedOperand:
-    """An operand; `shifted`: whether some of its rows are those of `first`."""
-
-    pointer: Pointer
-    access: Access
-    width: Dim
-    shifted: bool
 
 
 @record
@@ -68,10 +39,11 @@ def emit_contract(emit: CpuEmit, op: Contract, buffers: Buffers) -> None:
 
 class _ContractCode:
     def __init__(self, emit: CpuEmit, op: Contract, buffers: Buffers) -> None:
-        self.emit, self.op, self.buffers = emit, op, buffers
+        self.emit, self.buffers = emit, buffers
         depth, *sizes = op.sizes
         self.count = emit.dim(depth)
         self.tiling = tiling = Tiling.of(emit.target, *(int(d) for d in sizes))
+        self.rows = PackedRows(emit, op, buffers, self.count, tiling.swapped)
         self.right_room = buffers.scratch
         self.turned = emit.at(buffers.scratch, I64(tiling.right_elements))
 
@@ -84,51 +56,10 @@ class _ContractCode:
             return
         with b.if_else(b.icmp_signed("<=", self.count, I64(FEW))) as (few, many):
             with few:
-                self._row_by_row()
+                sides = self.rows.sides(I64(0))
+                FewRows(self.emit, tiling, self.buffers, sides, self.count).run()
             with many:
                 self._in_tiles()
-
-    def _row_by_row(self) -> None:
-        """Write the sums in the order of their memory, once."""
-        emit, b, tiling, buffers = self.emit, self.emit.b, self.tiling, self.buffers
-        left, right = self._sides(I64(0))
-
-        def row(at: list[Value]) -> None:
-            start = b.mul(at[0], I64(tiling.columns))
-
-            def vectors(first: Value, count: int) -> None:
-                """So many beside each other."""
-                places = [b.add(first, I64(v)) for v in range(0, count, tiling.lanes)]
-                masks = [emit.mask(count - v, tiling.lanes) for v in range(0, count, tiling.lanes)]
-                pairs = list(zip(places, masks, strict=True))
-
-                def of(pointer: Pointer) -> list[Value]:
-                    return [emit.load(emit.at(pointer, i), tiling.lanes, m) for i, m in pairs]
-
-                total = [emit.vector.splat(0.0) for _ in pairs]
-                if buffers.init is not None:
-                    total = of(emit.at(buffers.init, start))
-
-                def term(j: Value, carried: list[Value]) -> list[Value]:
-                    factor = emit.splat(emit.load(emit.at(left(j), at[0])), tiling.lanes)
-                    terms = zip(of(right(j)), carried, strict=True)
-                    return [emit.vector.fma(b, factor, x, y) for x, y in terms]
-
-                sums = emit.at(buffers.out, start)
-                for value, (i, m) in zip(emit.loop(self.count, term, total), pairs, strict=True):
-                    emit.store(value, emit.at(sums, i), tiling.lanes, m)
-
-            panels, rest = divmod(tiling.columns, MOST_VECTORS * tiling.lanes)
-
-            def panel(i: Value, carried: list[Value]) -> list[Value]:
-                vectors(b.mul(i, I64(MOST_VECTORS * tiling.lanes)), MOST_VECTORS * tiling.lanes)
-                return []
-
-            emit.loop(I64(panels), panel)
-            if rest:
-                vectors(I64(tiling.columns - rest), rest)
-
-        emit.nest([I64(tiling.rows)], row, shared=True)
 
     def _in_tiles(self) -> None:
         emit, b, tiling, buffers = self.emit, self.emit.b, self.tiling, self.buffers
@@ -186,53 +117,6 @@ class _ContractCode:
 
         emit.nest([I64(rows), I64(columns)], element, shared=True)
 
-    # Rows of the operands
-
-    def _sides(self, start: Value) -> tuple[Side, Side]:
-        """The left and the right operand from a chunk's start on."""
-        op, buffers, sizes = self.op, self.buffers, self.op.sizes
-        a = _PackedOperand(
-            buffers.a, get_access(op.a_access), sizes[1], self._is_shifted(of_b=False)
-        )
-        b = _PackedOperand(
-            buffers.b, get_access(op.b_access), sizes[2], self._is_shifted(of_b=True)
-        )
-        left, right = (b, a) if self.tiling.swapped else (a, b)
-        return (lambda j: self._row(left, start, j)), (lambda j: self._row(right, start, j))
-
-    def _is_shifted(self, of_b: bool) -> bool:
-        return self.buffers.first is not None and bool(self.op.of_b) == of_b
-
-    def is_shifted(self, left: bool) -> bool:
-        """Whether the left, or the right, operand's rows are in two places."""
-        return self._is_shifted(of_b=left == self.tiling.swapped)
-
-    def _row(self, rows: _PackedOperand, start: Value, j: Value) -> Pointer:
-        """The j-th row of a chunk."""
-        emit, b, first = self.emit, self.emit.b, self.buffers.first
-        k = b.add(start, j)
-        if self.op.reverse:
-            k = b.sub(b.sub(self.count, I64(1)), k)
-        if first is None or not rows.shifted:
-            return self._own_row(rows, k)
-        shift = emit.dim(self.op.shifted_by)
-        if self.op.late:
-            bound = b.sub(self.count, shift)
-            own, other = b.add(k, shift), b.sub(k, bound)
-            outside = b.icmp_signed(">=", k, bound)
-        else:
-            own, other = b.sub(k, shift), k
-            outside = b.icmp_signed("<", k, shift)
-        other_row = emit.at(first, b.mul(other, emit.dim(rows.width)))
-        return Pointer(
-            b.select(outside, other_row.base, self._own_row(rows, own).base), first.dtype
-        )
-
-    def _own_row(self, rows: _PackedOperand, k: Value) -> Pointer:
-        emit, access = self.emit, rows.access
-        start = emit.at(rows.pointer, emit.dim(access.offset))
-        return emit.at(start, emit.b.mul(k, emit.dim(access.strides[0])))
-
     # A chunk of rows
 
     def _chunk(self, start: Value, sums: Pointer, fresh: Value | None) -> None:
@@ -244,7 +128,7 @@ class _ContractCode:
         b, tiling = self.emit.b, self.tiling
         rest = b.sub(self.count, start)
         count = b.select(b.icmp_signed("<", rest, I64(DEPTH)), rest, I64(DEPTH))
-        code = _ChunkCode(self, self._sides(start), count, sums, fresh)
+        code = _ChunkCode(self, self.rows.sides(start), count, sums, fresh)
         full, width = divmod(tiling.columns, tiling.panel)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
@@ -277,7 +161,7 @@ class _ChunkCode:
         self.code, self.emit, self.tiling, self.count = code, code.emit, code.tiling, count
         self.left, self.right = sides
         self.sums, self.fresh = sums, fresh
-        shifted = code.is_shifted(left=False)
+        shifted = code.rows.is_shifted(left=False)
         # Packed rows pay if several tiles read them; rows in two places must lie in one before code
         # can step along them.
         self.packs_right = shifted or self.tiling.rows > self.tiling.height
@@ -291,7 +175,7 @@ class _ChunkCode:
             self.emit.together()
         full, left = divmod(tiling.rows, tiling.height)
         # One panel reads a tile's part of the left operand once, where it lies.
-        packs_left = several or self.code.is_shifted(left=True)
+        packs_left = several or self.code.rows.is_shifted(left=True)
 
         def iteration(i: Value, carried: list[Value]) -> list[Value]:
             row = b.mul(i, I64(tiling.height))

@@ -145,6 +145,9 @@ class Core:
             return 6, 4
         return (4, 3) if vectors == 3 else (6, 2)
 
+    def _fills_tiles(self, vectors: int) -> bool:
+        return vectors % self.tile(vectors)[1] == 0
+
     # Layouts
 
     def of(self, dtype: str) -> Self:
@@ -162,10 +165,11 @@ class Core:
         # So that a panel's vectors, over all slots, are whole tiles.
         vectors = usual[slots - 1] if slots <= len(usual) else 1
         whole = slots * vectors * self.lanes * self.item * depth
-        if slots == 3 and dtype in FLOATS and whole > self.l1:
-            # Rows that follow would not find it in the cache; of one vector each it is a tile, too.
-            # (Weights of fewer bits stay there, and to widen or add them up takes registers.)
-            vectors = 1
+        if dtype in FLOATS and whole > self.l1:
+            # Rows that follow would not find it in the cache: fewer vectors, if they are whole
+            # tiles too, as three slots of one vector each are with 16 registers. (Weights of fewer
+            # bits stay there, and to widen or add them up takes registers.)
+            vectors = next((n for n in range(1, vectors) if self._fills_tiles(slots * n)), vectors)
         if self.vectors:
             # A setting that `--tune` tries.
             vectors = max(1, min(self.vectors, MOST_VECTORS) // slots)

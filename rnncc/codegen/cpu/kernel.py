@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.cpu.contract import Buffers, emit_contract
+from rnncc.codegen.cpu.contract import emit_contract
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.finished_sums import emit_finished
 from rnncc.codegen.cpu.gemm.product import emit_gemm
@@ -15,6 +15,7 @@ from rnncc.codegen.cpu.list_rows import emit_list_rows
 from rnncc.codegen.cpu.loop_orders import element_of
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import PanelCopy, emit_pack
+from rnncc.codegen.cpu.packed_rows import Buffers
 from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.llvm.values import Pointer
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce

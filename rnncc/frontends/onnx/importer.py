@@ -27,7 +27,7 @@ from rnncc.frontends.onnx.node import FLOATS
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.partial_pairs import build_counted
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
-from rnncc.frontends.onnx.scope import Scope
+from rnncc.frontends.onnx.scope import MAX_NODES, Scope
 from rnncc.frontends.onnx.table import OPERATORS
 from rnncc.frontends.onnx.unread import CONTRIBUTED
 from rnncc.frontends.onnx.values import Array, Value, name_of
@@ -101,7 +101,7 @@ def read_model(
     """
     message = load(source)
     file = called(source, "<model>")
-    _check_outputs(message.graph, file)
+    _check_graph(message.graph, file)
     own = functions_of(message, file)
     # ONNX Runtime's own tools write its operators, of one version, without importing their domain
     opsets, tensors = {CONTRIBUTED: 1, **opsets_of(message)}, Tensors(source)
@@ -196,9 +196,11 @@ def _add_output(scope: Scope, name: str, value: Value, outputs: dict[str, SSAVal
     return names if isinstance(value, StackedRows) else name
 
 
-def _check_outputs(graph: Any, file: str) -> None:
+def _check_graph(graph: Any, file: str) -> None:
     if not graph.output:
         raise CompileError(file, "has no outputs")
+    if len(graph.node) > MAX_NODES:  # known before anything is built of the others
+        raise CompileError(file, f"has {len(graph.node)} nodes; at most {MAX_NODES} are read")
 
 
 def _add_inputs(

@@ -220,12 +220,14 @@ def _trimmed(b: Builder, x: SSAValue, place: tuple[int, Dim, Dim]) -> SSAValue:
 
 def _slice_of_concat(b: Builder, concat: Concat, start: Dim, size: Dim) -> SSAValue | None:
     """The part that holds the slice, or a concat of whole parts that are the slice."""
-    axis, whole = concat.axis.data, list[SSAValue]()
+    axis, whole, end = concat.axis.data, list[SSAValue](), start + size
     for offset, part in concat.parts:
+        if end.is_static and offset.is_static and int(offset) >= int(end) and size != 0:
+            break  # one that is split into as many parts as it joins would be read through for each
         extent = dims_of(part)[axis]
-        if is_natural(start - offset) and is_natural(offset + extent - start - size):
+        if is_natural(start - offset) and is_natural(offset + extent - end):
             return b.slice(part, axis, start - offset, size)
-        if is_natural(offset - start) and is_natural(start + size - offset - extent):
+        if is_natural(offset - start) and is_natural(end - offset - extent):
             whole.append(part)
     total = sum((dims_of(part)[axis] for part in whole), Dim.of(0))
     return b.concat(whole, axis) if whole and total == size else None
@@ -272,12 +274,13 @@ def _opens(part: SSAValue, inner: Concat, others: int) -> bool:
 def _join(b: Builder, first: SSAValue, second: SSAValue, axis: int) -> SSAValue | None:
     """Two neighbouring slices of one value, or two fills, as one."""
     left, right = first.owner, second.owner
-    size = dims_of(first)[axis] + dims_of(second)[axis]
     if isinstance(left, Slice) and isinstance(right, Slice):
         same = left.x is right.x and left.axis.data == right.axis.data == axis
-        if same and get_dim(left.start) + get_dim(left.size) == get_dim(right.start):
-            return b.slice(left.x, axis, get_dim(left.start), size)
+        start, size = get_dim(left.start), get_dim(left.size)
+        if same and start + size == get_dim(right.start):
+            return b.slice(left.x, axis, start, size + get_dim(right.size))
     if isinstance(left, Fill) and isinstance(right, Fill) and left.value == right.value:
+        size = dims_of(first)[axis] + dims_of(second)[axis]
         dims = (*dims_of(first)[:axis], size, *dims_of(first)[axis + 1 :])
         return b.fill(left.value.value.data, dims, dtype_of(first))
     return None

@@ -12,6 +12,8 @@ import pytest
 
 import rnncc
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.scope import MAX_NODES
+from rnncc.ir.dims import MOST_TERMS
 from tests.frontends.onnx.models import imported, info, model, node
 
 
@@ -90,6 +92,39 @@ def test_an_input_of_too_many_axes() -> None:
     made = model([node("Relu", "x", "y")], [info("x", ["N"] * 65)], [info("y", None)])
     with pytest.raises(CompileError, match='input "x": has 65 axes, at most 64'):
         imported(made)
+
+
+def test_more_nodes_than_are_read() -> None:
+    """Refused before any node is built."""
+    nodes = [node("Relu", "x", f"y{i}") for i in range(MAX_NODES + 1)]
+    made = model(nodes, [info("x", [2])], [info("y0", None)])
+    start = process_time()
+    with pytest.raises(CompileError, match="has 30001 nodes; at most 30000 are read"):
+        imported(made)
+    assert process_time() - start < 1
+
+
+def test_a_sum_of_very_many_sizes() -> None:
+    names = [f"x{i}" for i in range(MOST_TERMS + 1)]
+    inputs = [info(name, [f"S_{name}", 4]) for name in names]
+    joined = node("Concat", " ".join(names), "y", axis=0)
+    with pytest.raises(CompileError, match=r"'y' \(Concat\): gives a size formula of more than"):
+        imported(model([joined], inputs, [info("y", None)]))
+
+
+def test_parts_of_what_has_many_parts() -> None:
+    """As many as it joins others: looking for each is no way along all of them."""
+    count = 1000
+    nodes = [node("Concat", " ".join(["x", "y"] * (count // 4)), "joined", axis=1)]
+    parts = " ".join(f"v{i}" for i in range(count))
+    nodes += [node("Split", "joined", parts, axis=1, num_outputs=count), node("Sum", parts, "s")]
+    made = model(nodes, [info(n, ["T", 2]) for n in "xy"], [info("s", None)], opset=18)
+    start = process_time()
+    model_of_parts = rnncc.compile(made)
+    assert process_time() - start < 20
+    x, y = np.random.default_rng(0).standard_normal((2, 3, 2), np.float32)
+    total = (x + y).sum(1, keepdims=True) * (count // 4)
+    np.testing.assert_allclose(model_of_parts.run({"x": x, "y": y})["s"], total, 1e-3, 1e-3)
 
 
 def test_joins_of_joins_stay_few() -> None:

@@ -97,11 +97,14 @@ class Epilogue:
         types would have to be kept.
         """
         *parts, last = self.code.stages()
-        results, known, stages = list(self.code.results), list(self.sums), list[EpilogueStage]()
+        results, stages = list(self.code.results), list[EpilogueStage]()
+        known: list[SSAValue] = [*self.sums]
         for i, ops in enumerate(parts):
             following = [op for later in (*parts[i + 1 :], last) for op in later]
             read = {v for op in following for v in op.operands} | set(results)
-            kept = [v for v in (*known, *(op.results[0] for op in ops)) if v in read]
+            kept: list[SSAValue] = [
+                v for v in (*known, *(op.results[0] for op in ops)) if v in read
+            ]
             if len(kept) > len(self.sums) or any(dtype_of(v) != self.emit.element for v in kept):
                 return [self.whole]
             stages.append(EpilogueStage(ops, known, kept, is_last=False))

@@ -140,7 +140,7 @@ class Panels:
         """Vectors of a panel whose sums of so many rows are in registers at once: of few rows more,
         as fewer sums than a unit has in flight would wait for each other."""
         rows, vectors = self.terms.tile
-        panel = self.slots * self.whole.vectors
+        panel = self.terms.vectors
         fitting = [n for n in range(vectors, panel + 1) if panel % n == 0]
         return max([n for n in fitting if n * height <= rows * vectors], default=vectors)
 

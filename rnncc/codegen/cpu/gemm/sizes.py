@@ -72,9 +72,14 @@ READ_AT_ONCE = 4 * 32
 of which the second-level cache gives 32 bytes."""
 
 
+def panel_vectors(op: Gemm, lanes: int) -> int:
+    """The vectors of a whole panel, over all slots."""
+    return op.slots.data * -(-op.panel.data // lanes)
+
+
 def _side_by_side(target: Core, op: Gemm, panel_bytes: int, enough: int) -> int:
     """How many panels give chains enough; one, where it alone is still near on the way back."""
-    chains = op.slots.data * -(-op.panel.data // target.lanes)
+    chains = panel_vectors(op, target.lanes)
     several = max(1, target.chains // chains)
     # From step to step panels are swept to and fro: what is read last is read first again. One
     # panel that stays beats two that are gone by then (LSTM H = 128, B = 1: 373 to 356 us; H = 96:

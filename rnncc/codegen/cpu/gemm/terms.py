@@ -12,6 +12,7 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
+from rnncc.codegen.cpu.gemm.sizes import panel_vectors
 from rnncc.codegen.llvm.values import I64, VALUE, Pointer, Value, vector_type
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import ITEM_BYTES
@@ -86,7 +87,7 @@ class Terms:
         self.group = GROUP[weights.dtype]
         self.words = -(-self.depth // self.group)
         self.count: Value = I64(self.words)
-        self.vectors = op.slots.data * -(-op.panel.data // self.lanes)
+        self.vectors = panel_vectors(op, self.lanes)
         self.block = op.slots.data * self.group
         self.bytes = self.block * ITEM_BYTES[weights.dtype]
 

@@ -247,8 +247,12 @@ def _places(block: Any) -> Generator[tuple[str, int]]:
 
 
 def _place_of(node: Any) -> tuple[str, int] | None:
-    """The user's file and line."""
-    for file, line in _PLACE.findall(node.sourceRange()):
+    """The user's file and line; None where what a file says of them is damaged."""
+    try:
+        places = _PLACE.findall(node.sourceRange())
+    except RuntimeError:  # it is read when it is asked for
+        return None
+    for file, line in places:
         if not file.startswith(_TORCH):
             return file, int(line)
     return None
