@@ -19,8 +19,7 @@ class Parts:
     def __init__(self, module: torch.nn.Module) -> None:
         own = list(module.modules())
         self._modules = [
-            (x, type(x), dict(x._modules), _absent(x), len(x._parameters), len(x._buffers), _hooks(x))
-            for x in own
+            (x, type(x), dict(x._modules), _absent(x), _counts(x), _hooks(x)) for x in own
         ]
         self._shared, self._common, self._kinds = _shared(own), _common(), _kinds(own)
 
@@ -33,11 +32,10 @@ class Parts:
             and all(
                 type(x) is kind
                 and x._modules == parts
-                and len(x._parameters) == parameters
-                and len(x._buffers) == buffers
+                and _counts(x) == counts
                 and (not absent or _absent(x) == absent)
                 and _hooks(x) == hooks
-                for x, kind, parts, absent, parameters, buffers, hooks in self._modules
+                for x, kind, parts, absent, counts, hooks in self._modules
             )
             and self._are_alike()
             and all(
@@ -67,6 +65,11 @@ def _absent(module: torch.nn.Module) -> list[str]:
     """The names of parameters and buffers that a module might have."""
     tensors = *module._parameters.items(), *module._buffers.items()
     return [name for name, tensor in tensors if tensor is None]
+
+
+def _counts(module: torch.nn.Module) -> tuple[int, int]:
+    """Of names of parameters and of buffers."""
+    return len(module._parameters), len(module._buffers)
 
 
 _PLACES = "_parameters", "_buffers", "__dict__"

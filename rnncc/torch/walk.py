@@ -68,9 +68,9 @@ class Walk:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.loaded, self.stored = {"forward", "__call__"}, set[str]()
-        self._missed = set[str]()
+        self._missed, self._read_by_users = set[str](), set[str]()
         self.owners, self.functions = dict[int, Any](), dict[int, FunctionType]()
-        self._installed = {id(builtins): builtins}
+        self._installed: dict[int, ModuleType] = {id(builtins): builtins}
         self._by_name = False
         self._registered = {id(part) for part in module.modules()}
         self._packages = {_package(type(part)) for part in module.modules()} - {"torch"}
@@ -84,9 +84,9 @@ class Walk:
                     self._meet(getattr_static(owner, name, None), name)
                 for name in self._named_of(owner):
                     self._meet(attributes_of(owner)[name], name)
-            for module in list(self._installed.values()):
-                for name in self.loaded & vars(module).keys():
-                    self._meet_installed(vars(module)[name], name)
+            for installed in list(self._installed.values()):
+                for name in self._read_by_users & vars(installed).keys():
+                    self._meet_installed(vars(installed)[name], name)
 
     def places(self) -> Iterator[tuple[Any, Any]]:
         """Where the code finds what it names: an object and an attribute; a function and a global,
@@ -115,7 +115,7 @@ class Walk:
                 own = (*_OF_FUNCTIONS, *(self.loaded & function.__dict__.keys()))
                 yield from ((function, "." + name) for name in own)
         for module in self._installed.values():
-            known = (self.loaded & vars(module).keys()) - _SWITCHED
+            known = (self._read_by_users & vars(module).keys()) - _SWITCHED
             yield from ((module, name) for name in known if name[:2] != "__")
         if not self.loaded.isdisjoint(("environ", "getenv")):
             yield os, "environ"
@@ -143,7 +143,7 @@ class Walk:
         if id(kind) in self.owners or not is_users_class(kind):
             return
         self.owners[id(kind)] = kind
-        for of_classes in type(kind).__mro__:
+        for of_classes in type.mro(type(kind)):
             self._class(of_classes)
         if issubclass(kind, torch.autograd.Function):
             self.loaded |= _OF_AUTOGRAD
@@ -153,24 +153,26 @@ class Walk:
 
     def _meet(self, value: Any, name: str) -> None:
         """Something that the code names."""
+        for part in _behind(value):
+            self._meet(part, name)
         if isinstance(value, FunctionType):
             self._function(value, name)
         elif isinstance(value, type):
             self._class(value)
         elif isinstance(value, torch.nn.Module):
             self._module(value)
-        elif (leaves := leaves_of(value)) != () and not isinstance(value, ModuleType):
+        else:
+            self._meet_object(value, name)
+
+    def _meet_object(self, value: Any, name: str) -> None:
+        if (leaves := leaves_of(value)) != () and not isinstance(value, ModuleType):
             for leaf in leaves or ():
                 if not isinstance(leaf, type):
                     self._meet(leaf, name)
-        elif _is_own_module(value) or is_users_class(type(value)):
-            self._own(value)
-        elif isinstance(value, threading.local):
+        elif _is_own_module(value) or _is_users(value):
             self._own(value)
         elif isinstance(value, ModuleType) and value.__name__.partition(".")[0] != "rnncc":
             self._installed[id(value)] = value
-        for part in _behind(value):
-            self._meet(part, name)
 
     def _meet_installed(self, value: Any, name: str) -> None:
         """Something that a module holds that was installed: a user may have put it there."""
@@ -194,6 +196,7 @@ class Walk:
         self.stored |= names.stored
         if is_users(function.__code__.co_filename):
             self._missed |= names.missed
+            self._read_by_users |= names.loaded
             self._by_name |= not names.loaded.isdisjoint(_BY_NAME)
             own = (*range(len(function.__closure__ or ())), *("." + n for n in _OF_FUNCTIONS))
             for key in (*names.loaded, *own):
@@ -254,6 +257,11 @@ def _package(x: Any) -> str:
 def _is_layer(kind: type) -> bool:
     """Whether it is one of PyTorch's modules, with a `forward` of its own."""
     return _package(kind) == "torch" and "forward" in kind.__dict__
+
+
+def _is_users(value: Any) -> bool:
+    """Whether an object has attributes that a user sets."""
+    return is_users_class(type(value)) or isinstance(value, threading.local)
 
 
 def is_users_class(kind: type) -> bool:

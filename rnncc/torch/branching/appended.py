@@ -92,8 +92,11 @@ def _pairs_of(node: ast.AST) -> list[tuple[ast.expr, ast.expr]]:
 
 
 def _is_list(value: ast.expr) -> bool:
-    is_call = isinstance(value, ast.Call) and isinstance(value.func, ast.Name)
-    return isinstance(value, ast.List | ast.ListComp) or (is_call and value.func.id == "list")
+    match value:
+        case ast.List() | ast.ListComp() | ast.Call(func=ast.Name(id="list")):
+            return True
+        case _:
+            return False
 
 
 def _seen_by(node: ast.AST) -> list[ast.AST]:
