@@ -17,7 +17,8 @@ pytestmark = pytest.mark.peers
 def remembered(times: int = 1) -> tuple[int, int]:
     """How many operators are remembered of one of many parts, with an open size, and how many are
     found again."""
-    sizes = symbolic.StatelessSymbolicContext([symbolic.DimDynamic.DYNAMIC] + [None] * 2)
+    kinds = symbolic.DimDynamic
+    sizes = symbolic.StatelessSymbolicContext([kinds.DYNAMIC, kinds.STATIC, kinds.STATIC])
     mode, kind = fakes.FakeTensorMode(shape_env=symbolic.ShapeEnv()), fakes.FakeTensorMode
     x = mode.from_tensor(torch.randn(5, 4, 3), symbolic_context=sizes)
     before = kind.cache_misses, kind.cache_hits

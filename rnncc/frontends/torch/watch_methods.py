@@ -76,8 +76,8 @@ def notice_methods() -> None:
     def load_builtin(tx: Any, name: Any) -> Any:
         result = load(tx, name)
         if readings.stack and readings.stack[-1].guarded and result.source is None:
-            found = _found_by(tx.output)
-            found.entries[id(builtins), name] = vars(builtins), name, vars(builtins).get(name)
+            entries = _found_by(tx.output).entries
+            entries[id(builtins), name] = vars(builtins), name, vars(builtins).get(name)
         return result
 
     setattr(InstructionTranslatorBase, "load_builtin_from_argval", load_builtin)  # noqa: B010
@@ -98,9 +98,9 @@ def _note(graph: Any, function: Any, args: Any) -> None:
 
 def _found_by(graph: Any) -> _Found:
     """What code of a graph found so far, which Dynamo compares at each call."""
-    found: _Found = graph.__dict__.setdefault(_FOUND, _Found())
-    install_guard(GlobalStateSource().make_guard(found.create))
-    return found
+    known: _Found = graph.__dict__.setdefault(_FOUND, _Found())
+    install_guard(GlobalStateSource().make_guard(known.create))
+    return known
 
 
 def _places(function: FunctionType, first: Any) -> list[tuple[type, str]]:
