@@ -81,10 +81,17 @@ class CompiledModule(torch.nn.Module):
         """Compile now for calls with gradients, or for those without, where the example was."""
         self.form().prepare(train)
 
-    def form(self) -> _Form:
-        """The module, compiled as it is now."""
+    def form(self, *call: Any) -> _Form:
+        """The module, compiled as it is now.
+
+        Args:
+            call: the arguments of a call, and those by name. A module whose parts have changed,
+                as by `module.double()`, is compiled for their types.
+        """
         if not (self._frozen or self._parts.are_of(self.module)):
             self._parts, self._forms = Parts(self.module), {}
+        if call and self._example is not None and not any(self._forms.values()):
+            self._example = _with_types_of(call, self._example)
         forms = self._forms.setdefault(() if self._frozen else self._parts.modes(), [])
         changed = None
         for form in forms:
@@ -110,7 +117,22 @@ class CompiledModule(torch.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes."""
-        return self.form().run(type(self.module).__name__, args, kwargs)
+        return self.form(args, kwargs).run(type(self.module).__name__, args, kwargs)
+
+
+def _with_types_of(call: tuple[Any, ...], example: Example) -> Example:
+    """An example whose tensors are of the types that a call has, where those are floats too."""
+    own, spec = pytree.tree_flatten((example.args, example.kwargs))
+    leaves, spec_of_call = pytree.tree_flatten(call)
+    if spec != spec_of_call:
+        return example  # which is refused later
+    args, kwargs = pytree.tree_unflatten(list(map(_of_type, own, leaves)), spec)
+    return replace(example, args=args, kwargs=kwargs)
+
+
+def _of_type(x: Any, like: Any) -> Any:
+    floats = all(isinstance(t, torch.Tensor) and t.dtype.is_floating_point for t in (x, like))
+    return x.to(like.dtype) if floats else x
 
 
 class _Form:

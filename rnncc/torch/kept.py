@@ -122,12 +122,19 @@ class Snapshot:
         return places
 
     def _differing(self) -> Iterator[tuple[StatePlace, bool]]:
-        """Where there are other tensors, or changed ones, and whether nothing was there before."""
+        """Where there are other tensors, or changed ones, and whether nothing was there before.
+
+        In a deque where one entry is another, those that are the same may have come from next to
+        them.
+        """
         for owner, before in self._held.values():
-            for key, (value, version) in _entries(owner).items():
+            entries = _entries(owner)
+            pairs = ((value, before.get(key, _NOTHING)[0]) for key, (value, _) in entries.items())
+            moved = isinstance(owner, deque) and any(new is not old for new, old in pairs)
+            for key, (value, version) in entries.items():
                 old, old_version = before.get(key, (None, 0))
                 in_place = value is old and version != old_version
-                if (in_place or value is not old) and tensors_of(value):
+                if (in_place or value is not old or moved) and tensors_of(value):
                     yield StatePlace(owner, key, in_place), key not in before
 
     def places_of(self, tensors: Iterable[torch.Tensor]) -> list[StatePlace]:

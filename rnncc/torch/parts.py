@@ -10,13 +10,17 @@ from typing import Any
 import torch
 from torch.nn.modules import module as modules
 
+from rnncc.torch.devices import PLAIN_TENSORS
+
 
 class Parts:
     """The modules that one consists of, at some moment."""
 
     def __init__(self, module: torch.nn.Module) -> None:
         own = list(module.modules())
-        self._modules = [(x, type(x), dict(x._modules), _names(x), _hooks(x)) for x in own]
+        self._modules = [
+            (x, type(x), dict(x._modules), _absent(x), _counts(x), _hooks(x)) for x in own
+        ]
         self._shared, self._common, self._kinds = _shared(own), _common(), _kinds(own)
 
     def are_of(self, module: torch.nn.Module) -> bool:
@@ -28,13 +32,12 @@ class Parts:
             and all(
                 type(x) is kind
                 and x._modules == parts
-                and _names(x) == names
+                and _counts(x) == counts
+                and (not absent or _absent(x) == absent)
                 and _hooks(x) == hooks
-                for x, kind, parts, names, hooks in self._modules
+                for x, kind, parts, absent, counts, hooks in self._modules
             )
-            and all(
-                _kind(getattr(x, place).get(name)) == kind for x, place, name, kind in self._kinds
-            )
+            and self._are_alike()
             and all(
                 getattr(*place, None) is getattr(*places[0], None)
                 for places in self._shared
@@ -42,25 +45,42 @@ class Parts:
             )
         )
 
+    def _are_alike(self) -> bool:
+        """Whether all tensors are still there, as they were; each call waits for this."""
+        for module, place, name, own, kind in self._kinds:
+            x = getattr(module, place).get(name)
+            if type(x) is own and own in PLAIN_TENSORS:
+                if x.dtype is not kind[1] or x.shape != kind[0]:
+                    return False
+            elif _kind(x) != kind:
+                return False
+        return True
+
     def modes(self) -> tuple[bool, ...]:
         """Which ones are in `train()` mode."""
         return tuple([x.training for x, *_ in self._modules])
 
 
-def _names(module: torch.nn.Module) -> list[str]:
-    """Of the parameters and buffers that a module has."""
+def _absent(module: torch.nn.Module) -> list[str]:
+    """The names of parameters and buffers that a module might have."""
     tensors = *module._parameters.items(), *module._buffers.items()
-    return [name for name, tensor in tensors if tensor is not None]
+    return [name for name, tensor in tensors if tensor is None]
+
+
+def _counts(module: torch.nn.Module) -> tuple[int, int]:
+    """Of names of parameters and of buffers."""
+    return len(module._parameters), len(module._buffers)
 
 
 _PLACES = "_parameters", "_buffers", "__dict__"
 """Where a module has tensors."""
 
 
-def _kinds(modules: Iterable[torch.nn.Module]) -> list[tuple[torch.nn.Module, str, str, Any]]:
-    """The tensors that modules have, and what code may ask of them besides their values."""
+def _kinds(modules: Iterable[torch.nn.Module]) -> list[tuple[Any, ...]]:
+    """The tensors that modules have by their places, with their classes, and with what code may ask
+    of them besides their values."""
     return [
-        (module, place, name, _kind(tensor))
+        (module, place, name, type(tensor), _kind(tensor))
         for module in modules
         for place in _PLACES
         for name, tensor in getattr(module, place).items()

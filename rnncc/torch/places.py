@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from array import array
 from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Iterator, Mapping
@@ -35,7 +36,7 @@ class NOTHING:
 
 def attributes_of(owner: Any) -> Mapping[str, Any]:
     """Those that an object has itself; some objects answer any name with something else."""
-    if isinstance(owner, type):
+    if isinstance(owner, type | threading.local):  # of the latter, this thread's
         return owner.__dict__
     try:
         own = object.__getattribute__(owner, "__dict__")

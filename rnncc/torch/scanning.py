@@ -23,7 +23,7 @@ from rnncc.torch.first_steps import first_steps_apart
 from rnncc.torch.nets import check_precision
 from rnncc.torch.stand_ins import row_types
 from rnncc.torch.tracing import code_of
-from rnncc.torch.trees import leaves, make_known
+from rnncc.torch.trees import has_gaps, leaves, make_known
 
 _keeping: WeakSet[Any] = WeakSet()
 """Cells that keep tensors, or numbers that change, in objects of their own."""
@@ -77,7 +77,7 @@ def scan(
 
 def _scanned(cell: Callable[..., Any], xs: Any, state: Any, how: Manner) -> tuple[Any, Any]:
     code = code_of(cell)
-    if code not in _keeping and not any(x is None for x in leaves(state)):
+    if code not in _keeping and not has_gaps(state):
         try:
             ys, finals, _ = all_steps(cell, xs, state, [], how, is_first=True)
             return ys, finals

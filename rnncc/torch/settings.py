@@ -10,6 +10,7 @@ asks of gradients. What the module writes while it is exported is left out: that
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from operator import is_, itemgetter
@@ -69,6 +70,8 @@ class Settings:
         """Another process has globals and attributes of classes of its own: they go by name."""
         places, named = list[Any](), list[Any]()
         for place in self._places:
+            if isinstance(place[0], threading.local):
+                continue  # which another process has none of
             if not _is_common(place):
                 places.append(place)
             elif all(map(_is_stored, place[3] or place[2:3])) and (name := name_of(place[0])):
@@ -204,6 +207,6 @@ def _is_apart(owner: Any, key: Any) -> bool:
     """Whether a place is in no dict."""
     if isinstance(owner, FunctionType):
         return isinstance(key, int) or key.startswith(".")
-    if key == "__class__":
+    if key == "__class__" or isinstance(owner, threading.local):  # a dict for each thread
         return True
     return not isinstance(owner, type) and is_slot(type(owner), key)

@@ -6,7 +6,7 @@ dataclasses are made known."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -27,6 +27,19 @@ def leaves(tree: Any) -> list[Any]:
     if kind in _PLAIN:
         return [leaf for part in tree for leaf in leaves(part)]
     return pytree.tree_leaves(tree)
+
+
+def has_gaps(tree: Any) -> bool:
+    """Whether None stands anywhere; PyTorch leaves out the fields of dataclasses that are None."""
+    kind = type(tree)
+    if kind in _ENDS:
+        return tree is None
+    if kind in _PLAIN:
+        return any(map(has_gaps, tree))
+    if is_dataclass(kind):
+        return any(has_gaps(getattr(tree, field.name)) for field in fields(tree))
+    parts = pytree.tree_leaves(tree, is_leaf=lambda x: is_dataclass(type(x)))
+    return any(x is None or (is_dataclass(type(x)) and has_gaps(x)) for x in parts)
 
 
 def mapped(function: Callable[[Any], Any], tree: Any) -> Any:

@@ -12,6 +12,7 @@ import dis
 import os
 import sys
 import sysconfig
+import threading
 from collections.abc import Iterator
 from functools import cache, cached_property
 from inspect import getattr_static
@@ -50,6 +51,8 @@ _OF_AUTOGRAD = {"forward", "setup_context", "backward", "vjp"}
 _BY_NAME = "getattr", "vars", "__dict__", "attrgetter", "methodcaller"
 """By which code computes names of attributes."""
 _BUILTINS = frozenset(dir(builtins))
+_SWITCHED = {"is_grad_enabled", "is_inference_mode_enabled"}
+"""Functions of PyTorch that are others while some thread exports a module."""
 _STDLIB = sysconfig.get_paths()["stdlib"]
 _INSTALLED = tuple(
     {sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -65,8 +68,9 @@ class Walk:
 
     def __init__(self, module: torch.nn.Module) -> None:
         self.loaded, self.stored = {"forward", "__call__"}, set[str]()
-        self._missed = set[str]()
+        self._missed, self._read_by_users = set[str](), set[str]()
         self.owners, self.functions = dict[int, Any](), dict[int, FunctionType]()
+        self._installed: dict[int, ModuleType] = {id(builtins): builtins}
         self._by_name = False
         self._registered = {id(part) for part in module.modules()}
         self._packages = {_package(type(part)) for part in module.modules()} - {"torch"}
@@ -80,6 +84,9 @@ class Walk:
                     self._meet(getattr_static(owner, name, None), name)
                 for name in self._named_of(owner):
                     self._meet(attributes_of(owner)[name], name)
+            for installed in list(self._installed.values()):
+                for name in self._read_by_users & vars(installed).keys():
+                    self._meet_installed(vars(installed)[name], name)
 
     def places(self) -> Iterator[tuple[Any, Any]]:
         """Where the code finds what it names: an object and an attribute; a function and a global,
@@ -95,6 +102,7 @@ class Walk:
                 yield owner, "__class__"
             if is_module:
                 yield owner, "forward"
+                yield from ((kind, "forward") for kind in type(owner).__mro__ if _is_layer(kind))
                 if id(owner) not in self._registered:
                     yield from ((owner, name) for name in (*_OWN, *_HOOKS))
         for function in self.functions.values():
@@ -106,6 +114,9 @@ class Walk:
                 yield from ((function, n) for n in range(len(function.__closure__ or ())))
                 own = (*_OF_FUNCTIONS, *(self.loaded & function.__dict__.keys()))
                 yield from ((function, "." + name) for name in own)
+        for module in self._installed.values():
+            known = (self._read_by_users & vars(module).keys()) - _SWITCHED
+            yield from ((module, name) for name in known if name[:2] != "__")
         if not self.loaded.isdisjoint(("environ", "getenv")):
             yield os, "environ"
 
@@ -132,6 +143,8 @@ class Walk:
         if id(kind) in self.owners or not is_users_class(kind):
             return
         self.owners[id(kind)] = kind
+        for of_classes in type.mro(type(kind)):
+            self._class(of_classes)
         if issubclass(kind, torch.autograd.Function):
             self.loaded |= _OF_AUTOGRAD
         for name, value in kind.__dict__.items():
@@ -140,20 +153,32 @@ class Walk:
 
     def _meet(self, value: Any, name: str) -> None:
         """Something that the code names."""
+        for part in _behind(value):
+            self._meet(part, name)
         if isinstance(value, FunctionType):
             self._function(value, name)
         elif isinstance(value, type):
             self._class(value)
         elif isinstance(value, torch.nn.Module):
             self._module(value)
-        elif (leaves := leaves_of(value)) != () and not isinstance(value, ModuleType):
+        else:
+            self._meet_object(value, name)
+
+    def _meet_object(self, value: Any, name: str) -> None:
+        if (leaves := leaves_of(value)) != () and not isinstance(value, ModuleType):
             for leaf in leaves or ():
                 if not isinstance(leaf, type):
                     self._meet(leaf, name)
-        elif _is_own_module(value) or is_users_class(type(value)):
+        elif _is_own_module(value) or _is_users(value):
             self._own(value)
-        for part in _behind(value):
-            self._meet(part, name)
+        elif isinstance(value, ModuleType) and value.__name__.partition(".")[0] != "rnncc":
+            self._installed[id(value)] = value
+
+    def _meet_installed(self, value: Any, name: str) -> None:
+        """Something that a module holds that was installed: a user may have put it there."""
+        own = isinstance(value, FunctionType) and _is_own(value.__code__.co_filename)
+        if own or isinstance(value, ModuleType):
+            self._meet(value, name)
 
     def _module(self, module: torch.nn.Module) -> None:
         for part in module.modules():
@@ -171,6 +196,7 @@ class Walk:
         self.stored |= names.stored
         if is_users(function.__code__.co_filename):
             self._missed |= names.missed
+            self._read_by_users |= names.loaded
             self._by_name |= not names.loaded.isdisjoint(_BY_NAME)
             own = (*range(len(function.__closure__ or ())), *("." + n for n in _OF_FUNCTIONS))
             for key in (*names.loaded, *own):
@@ -217,15 +243,25 @@ def _is_own_module(value: Any) -> bool:
 def _names_of(owner: Any) -> set[str]:
     """Of attributes that an object or its class has."""
     names = set(attributes_of(owner))
-    kinds = owner.__mro__ if isinstance(owner, type) else type(owner).__mro__
-    for kind in kinds:
-        if kind is not object and kind is not torch.nn.Module:
+    kinds = type(owner).__mro__
+    for kind in (*owner.__mro__, *kinds) if isinstance(owner, type) else kinds:
+        if kind not in (object, type, torch.nn.Module):
             names |= kind.__dict__.keys()
     return names
 
 
 def _package(x: Any) -> str:
     return str(x.__module__).partition(".")[0]
+
+
+def _is_layer(kind: type) -> bool:
+    """Whether it is one of PyTorch's modules, with a `forward` of its own."""
+    return _package(kind) == "torch" and "forward" in kind.__dict__
+
+
+def _is_users(value: Any) -> bool:
+    """Whether an object has attributes that a user sets."""
+    return is_users_class(type(value)) or isinstance(value, threading.local)
 
 
 def is_users_class(kind: type) -> bool:

@@ -315,7 +315,22 @@ class Attributes(nn.Module):
         return self.held + h, torch.tanh(h + x)
 
 
+def appends_to_lists(x, h):
+    """Both ways append, in the same order; one list is taken apart later."""
+    ys, sizes = [h], []
+    for k in range(2):
+        if (x * (k + 1) - h).sum() > 0:
+            h = torch.tanh(h + x)
+            ys.append(h)
+            sizes.append(h.abs().sum())
+        else:
+            ys.append(h * 2)
+            sizes.append(x.abs().mean())
+    return torch.stack(ys).sum(0) * sizes[-1], torch.tanh(ys[1] + ys[2])
+
+
 CELLS: list[Cell] = [
+    appends_to_lists,
     of_numbers,
     reads_what_a_loop_made,
     computes_with_a_number,
@@ -416,6 +431,29 @@ def appends_here(x, h):
     if x.sum() > 0:
         out.append(x)
     return torch.stack(out).sum(0), h * x
+
+
+def appends_in_another_order(x, h):
+    ys, zs = [], []
+    if x.sum() > 0:
+        ys.append(x)
+        zs.append(h)
+    else:
+        zs.append(x)
+        ys.append(h)
+    return torch.stack([*ys, *zs]).sum(0), h * x
+
+
+def appends_to_what_is_known_elsewhere(x, h):
+    ys = [h]
+    KEPT.log = ys
+    if x.sum() > 0:
+        ys.append(x)
+        h = KEPT.log[-1] * 2
+    else:
+        ys.append(h)
+        h = KEPT.log[-1] * 3
+    return h, h * x
 
 
 def keeps(x, h):
@@ -541,6 +579,8 @@ REFUSED: dict[Cell, str] = {
     counts: "leaves the cell by other ways|changed in place",
     appends: "changes",
     appends_here: "changes",
+    appends_in_another_order: "changes",
+    appends_to_what_is_known_elsewhere: "changes",
     keeps: "float32",
     changes_what_it_gave: "may have given is changed in place",
     changes_what_it_took: "may have given is changed in place",

@@ -147,6 +147,23 @@ def test_parts_that_are_replaced() -> None:
     torch.testing.assert_close(torch.func.functional_call(net, values, (x,)), theirs, **CLOSE)
 
 
+def test_other_types_of_numbers() -> None:
+    """A module that becomes one of float64 is compiled for that; what does not fit is refused."""
+    module, x = nn.LSTM(3, 4), torch.randn(5, 2, 3)
+    net = rt.compile(module, (x,))
+    net(x)
+    net.double()
+    with pytest.raises(CompileError, match="float64"):
+        net(x)
+    y = net(x.double())[0]
+    assert y.dtype == torch.float64
+    torch.testing.assert_close(y, module(x.double())[0], rtol=1e-9, atol=1e-9)
+    module.eval()
+    torch.testing.assert_close(net(x.double())[0], module(x.double())[0], rtol=1e-9, atol=1e-9)
+    module.float()
+    torch.testing.assert_close(net(x)[0], module(x)[0], **CLOSE)
+
+
 def test_weights_that_are_tied_no_more() -> None:
     words, out = nn.Embedding(5, 4), nn.Linear(4, 5, bias=False)
     out.weight = words.weight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -349,3 +350,28 @@ class Shared(nn.Module):
         self.one.add_(x)
         self.other = self.one
         return h + self.other, h
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_rows_in_a_deque_of_a_length(left: bool) -> None:
+    """Which TorchDynamo takes for one that grows: all entries and one more would be summed up."""
+
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+            self.clear()
+
+        def clear(self) -> None:
+            self.rows = deque([torch.ones(3, 4)] * 3, maxlen=3)
+
+        def forward(self, x: Any) -> Any:
+            (self.rows.appendleft if left else self.rows.append)(self.layer(x))
+            return sum(self.rows) * self.rows[0]
+
+    module = Rows()
+    ours, theirs = (trained(module, run, XS) for run in (rt.scan, loop))
+    assert module.rows.maxlen == 3
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        torch.testing.assert_close(ours[name], value, **CLOSE, msg=name)

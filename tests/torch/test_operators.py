@@ -271,6 +271,11 @@ OPERATORS: dict[str, Operator] = {
         torch.stack([x[:, :4], y[:4, :4]], 2).diagonal_scatter(x[:2, 2:6]).sum(2)
     ),
     "distances": lambda x, y, n: torch.cdist(x, y) + torch.cdist(x, y, 1),
+    "distances of other orders": lambda x, y, n: (
+        torch.cdist(x, y, 3) + torch.cdist(x, y, 1.5) + torch.cdist(x, y, torch.inf)
+    ),
+    "differing places": lambda x, y, n: torch.cdist(x.round(), y.round(), 0) + x.sum(),
+    "distances of rows": lambda x, y, n: F.pdist(x) + F.pdist(y[: len(x)], 1),
     "cross entropy": lambda x, y, n: F.cross_entropy(x, n[:4], n.float(), ignore_index=5),
     "losses of each": lambda x, y, n: F.cross_entropy(x, n[:4], reduction="none"),
     "loss of logits": lambda x, y, n: F.binary_cross_entropy_with_logits(x, y.sigmoid()),

@@ -7,8 +7,10 @@ import collections
 import contextvars
 import functools
 import importlib
+import json
 import operator
 import os
+import threading
 import types
 import weakref
 from collections.abc import Callable
@@ -56,6 +58,25 @@ def by_name(net: Any, x: Any) -> Any:
         return x * LATE
     except NameError:
         return x * 2
+
+
+LOCAL = threading.local()
+LOCAL.rate = 2.0
+json.rnncc_test_rate = 2.0  # type: ignore[missing-attribute]
+
+
+class Counted(type):
+    """What its classes have an attribute of."""
+
+    _rate = 2.0
+
+    @property
+    def rate(cls) -> float:
+        return cls._rate
+
+
+class OfCounted(metaclass=Counted):
+    pass
 
 
 class Rated:
@@ -121,6 +142,18 @@ CASES: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "a variable of a context": (
         lambda: Net(lambda net, x: x * VARIABLE.get()),
         lambda net: VARIABLE.set(3.0),
+    ),
+    "what each thread has": (
+        lambda: Net(lambda net, x: x * LOCAL.rate),
+        lambda net: setattr(LOCAL, "rate", 3.0),
+    ),
+    "what the class of a class has": (
+        lambda: Net(lambda net, x: x * OfCounted.rate),
+        lambda net: setattr(Counted, "_rate", 3.0),
+    ),
+    "what a module of Python's was given": (
+        lambda: Net(lambda net, x: x * json.rnncc_test_rate),  # type: ignore[missing-attribute]
+        lambda net: setattr(json, "rnncc_test_rate", 3.0),
     ),
     "the environment": (
         lambda: Net(lambda net, x: x * float(os.getenv(NAME, "2"))),
@@ -190,6 +223,38 @@ def test_changes_are_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     check_change(*CASES[name])
 
 
+@pytest.mark.parametrize(
+    ("owner", "name", "value"),
+    [(torch, "tanh", torch.sin), (nn.Linear, "forward", lambda self, x: x @ self.weight)],
+)
+def test_what_pytorch_is_given_instead(owner: Any, name: str, value: Any) -> None:
+    module, x = Net(lambda net, x: torch.tanh(x)), torch.randn(3, 4)
+    net = rt.compile(module, (x,))
+    before = net(x)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, name, value)
+        torch.testing.assert_close(net(x), module(x))
+        assert not torch.equal(net(x), before)
+    assert torch.equal(net(x), before)
+
+
+def test_each_thread_has_its_own() -> None:
+    module, x = Net(lambda net, x: x * LOCAL.rate), torch.randn(3, 4)
+    LOCAL.rate = 2.0
+    net = rt.compile(module, (x,))
+    results = [net(x)]
+
+    def elsewhere() -> None:
+        LOCAL.rate = 5.0
+        results.append(net(x))
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    torch.testing.assert_close(results[1], results[0] * 2.5)
+    torch.testing.assert_close(net(x), module(x))
+
+
 def test_what_backward_calls() -> None:
     module, x = Net(lambda net, x: Helped.apply(x)), torch.randn(3, 4)
     net = rt.compile(module, (x,))
@@ -222,6 +287,13 @@ def of_object(x: Any, h: Any) -> Any:
     return h, h + Rated.of_class(x) + Faster().scaled(x) + x * Rated()[0]
 
 
+LAYER = nn.Linear(2, 2)
+
+
+def of_layer(x: Any, h: Any) -> Any:
+    return h, h + LAYER(x)
+
+
 class Cell(nn.Module):
     def aid(self, x: Any) -> Any:
         return x * 2
@@ -240,6 +312,7 @@ class Cell(nn.Module):
         (of_object, Faster, "scaled", lambda self, x: x * 7),
         (of_object, Rated, "__getitem__", lambda self, key: 7.0),
         (of_environment, None, NAME, "3"),
+        (of_layer, nn.Linear, "forward", lambda self, x: x),
     ],
 )
 def test_cells_see_other_methods(cell: Any, owner: Any, name: str, value: Any) -> None:

@@ -294,3 +294,26 @@ def test_changes_of_what_a_step_writes_down() -> None:
     sources = [sequence(4).requires_grad_(), torch.ones(3, WIDTH, requires_grad=True)]
     ours, theirs = (with_gradients(run(cell, *sources), sources) for run in (rt.scan, loop))
     torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
+@dataclass
+class Optional:
+    """A state of which the first step makes a part."""
+
+    h: Any
+    size: Any = None
+
+
+def test_what_the_first_step_puts_into_a_dataclass() -> None:
+    def cell(x: Any, state: Any) -> Any:
+        size = state.h.abs() if state.size is None else state.size
+        return x * size, Optional(torch.tanh(state.h + x), 0.5 * size + x.abs())
+
+    torch.manual_seed(0)
+    xs, h = torch.randn(5, 3, 4, requires_grad=True), torch.randn(3, 4)
+    results = [run(cell, xs, Optional(h)) for run in (rt.scan, loop)]
+    for part in ("h", "size"):
+        ours, theirs = (getattr(last, part) for _, last in results)
+        torch.testing.assert_close(ours, theirs, **CLOSE)
+    grads = [torch.autograd.grad(ys.sum() + last.size.sum(), xs)[0] for ys, last in results]
+    torch.testing.assert_close(*grads, **CLOSE)

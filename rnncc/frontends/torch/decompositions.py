@@ -42,6 +42,7 @@ def beside_core() -> dict[Any, Any]:
         ops.narrow_copy.default: lambda x, *place: x.narrow(*place).clone(),
         ops.cosine_similarity.default: _cosine_similarity,
         ops.rrelu_with_noise_functional.default: _rrelu,
+        ops._pdist_forward.default: _pdist,
         ops.multilabel_margin_loss_forward.default: multilabel_margin_loss,
         ops._embedding_bag.default: _embedding_bag,
         ops._embedding_bag_forward_only.default: _embedding_bag,
@@ -76,6 +77,14 @@ def _cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any
     norms = [torch.linalg.vector_norm(x, 2, dim, keepdim=True).clamp_min(eps) for x in pair]
     one, other = (x / norm for x, norm in zip(pair, norms, strict=True))
     return (one * other).sum(dim)
+
+
+def _pdist(x: Any, p: float = 2) -> Any:
+    """Distances between each row and the later ones."""
+    if not isinstance(x.shape[0], int):
+        return NotImplemented
+    one, other = torch.triu_indices(len(x), len(x), 1, device=x.device)
+    return torch.linalg.vector_norm(x[one] - x[other], p, -1)
 
 
 def _rrelu(

@@ -33,6 +33,7 @@ from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.answers import Answers
 from rnncc.frontends.torch.asking import ASKING
 from rnncc.frontends.torch.checks import checked, expected
+from rnncc.frontends.torch.fake_costs import remember_whole_operators
 from rnncc.frontends.torch.readings import (
     CHANGES,
     HOOKS,
@@ -86,6 +87,7 @@ def watching(
         if not _patched:
             _patch_pytorch()
             patch_dynamo()
+            remember_whole_operators()
             _patched.append("pytorch")
     reading = Reading(differentiable, guarded, answers=answers)
     readings.stack.append(reading)

@@ -33,7 +33,6 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.asking import ASKING
 from rnncc.frontends.torch.checks import checked, expected_at
-from rnncc.frontends.torch.fills import FILLS
 from rnncc.frontends.torch.function_op import applied, in_order, is_once, methods_of
 from rnncc.frontends.torch.module_buffers import read_buffers
 from rnncc.frontends.torch.node_context import reason_of
@@ -57,6 +56,8 @@ from rnncc.frontends.torch.readings import (
 from rnncc.frontends.torch.switches import SWITCH
 from rnncc.frontends.torch.taken_numbers import note_taken
 from rnncc.frontends.torch.watch_absent import notice_absent
+from rnncc.frontends.torch.watch_deques import keep_to_lengths
+from rnncc.frontends.torch.watch_fills import fill_of, take_fills
 from rnncc.frontends.torch.watch_methods import notice_methods
 from rnncc.frontends.torch.watch_numbers import local_name, refuse_numbers
 from rnncc.frontends.torch.watch_regions import read_regions
@@ -92,6 +93,8 @@ def patch_dynamo() -> None:
     _keep_attributes()
     _detach_data()
     _take_asking()
+    take_fills()
+    keep_to_lengths()
     read_regions(_in_dynamo)
     refuse_numbers()
     notice_absent(_GETATTR)
@@ -236,27 +239,12 @@ def _take_asking() -> None:
     @wraps(own)
     def call_function(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
         instead = ASKING.get(variable.value) if readings.stack else None
-        if instead is None and variable.value in FILLS and _fills(args, kwargs):
-            instead = FILLS[variable.value]
+        instead = instead or fill_of(variable.value, args, kwargs)
         if instead is None:
             return own(variable, tx, args, kwargs)
         return VariableTracker.build(tx, instead).call_function(tx, args, kwargs)
 
     kind.call_function = call_function
-
-    def new_full(variable: Any, tx: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _fills(args, kwargs):
-            return None  # Dynamo goes on
-        function = VariableTracker.build(tx, FILLS[torch.Tensor.new_full])
-        return function.call_function(tx, [variable, *args], kwargs)
-
-    setattr(TensorVariable, "method_new_full", new_full)  # noqa: B010
-
-
-def _fills(args: Any, kwargs: Any) -> bool:
-    """Whether a tensor is made of the number in one, which comes second."""
-    value = kwargs.get("fill_value", args[1] if len(args) > 1 else _NONE).realize()
-    return bool(readings.stack) and isinstance(value, TensorVariable)
 
 
 def _keep_attributes() -> None:

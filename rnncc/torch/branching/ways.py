@@ -7,6 +7,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+from rnncc.torch.branching.appended import let_append_behind
 from rnncc.torch.branching.assignments import (
     SCOPES,
     bound_after,
@@ -226,6 +227,7 @@ class Branch:
 
     def _merging(self, node: ast.If, one: list[ast.stmt], other: list[ast.stmt]) -> list[ast.stmt]:
         """What branches assign is merged behind them."""
+        appends = let_append_behind([one, other], self.owner, self.number)
         places = places_in([one, other])
         asks = f"{OWN}_test_{self.number}"
         test = like(node, assigned(asks, truth_of(node.test)))
@@ -254,6 +256,7 @@ class Branch:
         lost = sorted(stored - {*known})
         unbound = [like(node, x) for name in lost for x in forgotten(name)]
         last = [like(node, kept(place, name)) for name, place in places.items()]
+        last += [like(node, statement) for statement in appends]
         return [test, *first, *functions, target, *last, *unbound]
 
     def _stored(self, statements: list[ast.stmt]) -> set[str]:

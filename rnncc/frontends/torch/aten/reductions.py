@@ -123,7 +123,7 @@ def running(function: Callable[[Builder, Value, Value], Value], start: float) ->
 
 
 def distances(at: NodeContext, x: Value, y: Value, p: Number, mode: object = None) -> Value:
-    """Between each row of x and each of y: √ Σ d², or Σ |d|; flat at 0"""
+    """Between each row of x and each of y: √ Σ d², Σ |d|, or a norm of d; flat at 0"""
     b = at.b
     apart = b.sub(
         b.reshape(x, (*dims_of(x)[:-1], 1, dims_of(x)[-1])),
@@ -131,7 +131,7 @@ def distances(at: NodeContext, x: Value, y: Value, p: Number, mode: object = Non
     )
     axis = rank_of(apart) - 1
     if p not in (1, 2):
-        at.refuse(f"distances of order {p} are not supported", "1 or 2")
+        return norm(at, apart, p, [axis])
     return b.reduce("sum", b.abs(apart), [axis]) if p == 1 else root_of_powers(b, apart, [axis])
 
 

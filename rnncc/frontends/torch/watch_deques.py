@@ -1,0 +1,52 @@
+# pyright: basic, reportMissingImports=false
+"""Lets TorchDynamo keep to the length of a deque that it finds, `deque(rows, maxlen=3)`.
+
+It knows that of a deque which code makes, but reads one from outside as if it could grow: after an
+append it has all the old entries, and a new one. (So does PyTorch 2.13 with any back end.)
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import wraps
+from typing import Any
+
+from torch._dynamo.guards import GuardBuilder, install_guard
+from torch._dynamo.side_effects import SideEffects
+from torch._dynamo.source import AttrSource
+from torch._dynamo.variables.builder import VariableBuilder
+from torch._dynamo.variables.constant import ConstantVariable
+from torch._dynamo.variables.lists import DequeVariable
+
+from rnncc.frontends.torch.readings import readings
+
+
+def keep_to_lengths() -> None:
+    """Tell the length where a deque is read; where it is written, entries replace all old ones."""
+    builder: Any = VariableBuilder
+    effects: Any = SideEffects
+    wrap, write = builder.wrap_listlike, effects.codegen_update_mutated
+
+    @wraps(wrap)
+    def wrap_listlike(own: Any, value: Any) -> Any:
+        result = wrap(own, value)
+        if readings.stack and type(value) is deque and isinstance(result, DequeVariable):
+            result.maxlen = ConstantVariable.create(value.maxlen)
+            install_guard(AttrSource(own.source, "maxlen").make_guard(GuardBuilder.EQUALS_MATCH))
+        return result
+
+    builder.wrap_listlike = wrap_listlike
+
+    @wraps(write)
+    def update(own: Any, *args: Any, **kwargs: Any) -> Any:
+        changed = own._get_modified_vars() if readings.stack else ()
+        lengths = [(x, x.maxlen) for x in changed if isinstance(x, DequeVariable)]
+        for x, _ in lengths:  # at most so many are left: Dynamo clears the deque, and extends it
+            x.maxlen = ConstantVariable.create(None)
+        try:
+            return write(own, *args, **kwargs)
+        finally:
+            for x, length in lengths:
+                x.maxlen = length
+
+    effects.codegen_update_mutated = update
