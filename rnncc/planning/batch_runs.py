@@ -83,9 +83,12 @@ def batch_runs(
     pending = [(symbol, ops) for symbol in symbols for ops in _sequences(func, symbol, without)]
     while pending and tries:
         symbol, ops = pending.pop()
+        # Two that are computed together are both of a run, or neither is.
+        if ops and ops[0].prev_op in joined.firsts:
+            ops = ops[1:]
         count = min(len(ops), MOST_OPS)
         if count and ops[count - 1] in joined.firsts:
-            count -= 1  # two that are computed together stay so
+            count -= 1
         if count < 2:
             continue
         proof = _BatchProof(ops[:count], joined)

@@ -19,7 +19,7 @@ from rnncc.kern.program import KernelProgram
 from rnncc.nn.convolution import convolution
 from rnncc.nn.windows import Window
 from rnncc.options import Options
-from rnncc.planning.batch_runs import BatchRun, batch_runs
+from rnncc.planning.batch_runs import BatchRun, JoinedKernels, batch_runs
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.compiling import lower
@@ -107,6 +107,16 @@ def test_bits(
 def test_small_images_go_together() -> None:
     """What fits next to the core is as near for all images."""
     assert not runs_of(lower(blocks(2), Options()), near=1 << 20)
+
+
+def test_no_run_begins_between_two_kernels_of_one_pass() -> None:
+    """Its rows would have but the first one's share of what the pass writes for all."""
+    kernels = lower(blocks(2), Options())
+    pairs = finished_sums([kernels])
+    joined = JoinedKernels(pairs.keys(), {op.outs[0] for op in pairs})
+    runs = batch_runs(kernels.func, kernels.symbols, 0, pairs.keys(), joined)
+    assert runs
+    assert not {op for run in runs for op in run.ops} & set(pairs.values())
 
 
 def test_a_map_that_another_reads_between() -> None:

@@ -13,13 +13,16 @@ from rnncc.codegen.cpu import stored_terms
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.stored_terms import StoredTerms
 from rnncc.ir.builder import Builder
+from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.kernels import Map, Reduce
 from rnncc.kern.program import KernelProgram
+from rnncc.nn.convolution import convolution
 from rnncc.nn.normalisation import softmax
 from rnncc.nn.reduction import reduce_keepdims
+from rnncc.nn.windows import Window
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
@@ -93,6 +96,24 @@ def test_results_in_the_way() -> None:
     assert scores.role.data == "scratch"
     sums.offset = scores.offset
     assert StoredTerms.of(first, then) is None
+
+
+@pytest.mark.parametrize("cpu", [None, "x86-64-v2"])
+def test_maps_that_turn_what_they_read(cpu: str | None) -> None:
+    """Shares of the places of an image, of which each has its channels beside each other."""
+    b = Builder.net("places")
+    x, w = b.input("x", ("N", 4, 16, 16)), b.input("w", (8, 4, 3, 3))
+    scores = convolution(b, x, w, None, [Window(3, pads=(1, 1))] * 2, 1)
+    terms = b.exp(b.tanh(b.reshape(scores, ["N", 8, 256])))
+    shares = b.div(terms, reduce_keepdims(b, "sum", terms, [2]))
+    program, rng = b.finish({"y": b.concat([shares, b.neg(shares)], 1)}), np.random.default_rng(3)
+    shapes = {"x": (3, 4, 16, 16), "w": (8, 4, 3, 3)}
+    singles = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    expected = run(program, singles, np.float64, {"N": 3})["y"]
+    code = Bare(lower(program, Options()), resolve_target(None, cpu))
+    with guards(end=True) as memory:
+        y = code.run(singles, {"N": 3}, memory)["y"]
+    np.testing.assert_allclose(y, expected, 1e-5, 1e-7)
 
 
 def test_short_rows_are_left_alone() -> None:

@@ -52,6 +52,10 @@ class StoredTerms:
         ins = list(zip(first.ins, first.in_accesses, strict=True))
         out = then.outs[0], then.out_accesses[0]
         op = Reduce(then.kind.data, then.reduced.data, first.dims, ins, out, block)
+        if lanes_of(op) is not Lanes.ALONG:
+            # The map reads along another axis than it writes: other lanes, and other bits.
+            op.erase()
+            return None
         return StoredTerms(first, then, op)
 
     @staticmethod
