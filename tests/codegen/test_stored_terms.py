@@ -106,7 +106,9 @@ def test_maps_that_turn_what_they_read(cpu: str | None) -> None:
     scores = convolution(b, x, w, None, [Window(3, pads=(1, 1))] * 2, 1)
     terms = b.exp(b.tanh(b.reshape(scores, ["N", 8, 256])))
     shares = b.div(terms, reduce_keepdims(b, "sum", terms, [2]))
-    program, rng = b.finish({"y": b.concat([shares, b.neg(shares)], 1)}), np.random.default_rng(3)
+    image = b.reshape(shares, ["N", 8, 16, 16])
+    program = b.finish({"y": b.concat([image, b.neg(image)], 1)})
+    rng = np.random.default_rng(3)
     shapes = {"x": (3, 4, 16, 16), "w": (8, 4, 3, 3)}
     singles = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
     expected = run(program, singles, np.float64, {"N": 3})["y"]
