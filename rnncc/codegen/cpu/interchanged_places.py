@@ -135,15 +135,19 @@ class UnitVector:
         return self.shifts[along]
 
     def prepare_moving(self) -> None:
-        """Offsets that move on from step to step."""
+        """Offsets that move on from step to step, and those that do not, for all loops."""
         for part in self.loop.plan.parts:
             for value, access in part.operands:
                 along, stream = part.along(access), self.run.streams.get((value, access.offset))
-                if stream is None or stream.at is None or stream.step == ZERO:
+                if stream is None:
+                    continue
+                # Here, as what one loop over steps computes does not reach the next one.
+                shift = self.shift(along)
+                if stream.at is None or stream.step == ZERO:
                     continue
                 by = stream.step
                 by = self.emit.dim(by) if isinstance(by, Dim) else by
-                self.moving[along, stream.step] = self.shift(along), by
+                self.moving[along, stream.step] = shift, by
 
     def prepare_fixed(self, parts: Iterable[PartPoints]) -> None:
         """Read what is the same in each step, of some points of each kernel."""

@@ -1,0 +1,104 @@
+"""Recurrences with several states a unit, one point of a unit after another for a run of steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+import rnncc
+from rnncc.codegen.cpu import interchanged
+from rnncc.ir.builder import Builder
+from rnncc.ir.interpreter import run
+from rnncc.ir.program import Program
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.planning.interchange import Interchange
+from rnncc.planning.point_phases import PointPhases
+from tests.codegen.guarded import guards
+from tests.golden import Arrays
+from tests.training.models import run_guarded, with_gradients
+
+Values = list[SSAValue]
+BATCH = 3
+
+
+def recurrence(
+    units: int, states: int, kind: str, bounded: bool = False, by_length: bool = True
+) -> Program:
+    """h[s] = a[s] h[s] + b[s] x, or tanh of it; y = the sum, or largest, of h[s] c[s]."""
+    b = Builder.net("points")
+    x, h = b.input("x", ["T", "N", units]), b.input("h", ["N", states, units])
+    consts = [b.input(name, [states, units]) for name in "abc"]
+    consts += [b.input("lengths", ["N"], "i32")] if by_length else []
+
+    def body(inner: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        old, dims = carry[0], dims_of(carry[0])
+        a, scale, c = (inner.broadcast(k, dims, [1, 2]) for k in ks[:3])
+        new = inner.add(inner.mul(a, old), inner.mul(scale, inner.broadcast(rows[0], dims, [0, 2])))
+        new = inner.tanh(new) if bounded else new
+        y = inner.add(inner.reduce(kind, inner.mul(new, c), [1]), rows[0])
+        if by_length:
+            inside = inner.compare("lt", inner.broadcast(rows[1], ["N"], []), ks[3])
+            new = inner.select(inner.broadcast(inside, dims, [0]), new, old)
+        return [new], [y]
+
+    rows = [x, b.iota(["T"], 0)] if by_length else [x]
+    (final,), (y,) = b.scan(consts, [h], rows, body)
+    return b.finish({"y": y, "final": final})
+
+
+def drawn(program: Program, steps: int, seed: int = 0) -> Arrays:
+    rng, sizes = np.random.default_rng(seed), {"T": steps, "N": BATCH}
+    arrays: Arrays = {}
+    for name, value in program.net.inputs.items():
+        shape = [dim.evaluate(sizes) for dim in dims_of(value)]
+        if dtype_of(value) in FLOATS:
+            arrays[name] = rng.uniform(-0.9, 0.9, shape).astype(np.float32)
+        else:
+            arrays[name] = rng.integers(0, steps + 1, shape, np.int32)
+    return arrays
+
+
+@pytest.fixture
+def phased(monkeypatch: pytest.MonkeyPatch) -> list[PointPhases]:
+    """The loops that take one point after another, as they are compiled."""
+    phases, phases_of = list[PointPhases](), interchanged._phases_of
+
+    def noted(plan: Interchange) -> PointPhases | None:
+        chosen = phases_of(plan)
+        phases.extend([chosen] if chosen else [])
+        return chosen
+
+    monkeypatch.setattr(interchanged, "_phases_of", noted)
+    return phases
+
+
+def check(program: Program, cpu: str | None) -> None:
+    """Outputs and gradients, in guarded memory, against the interpreter."""
+    both = with_gradients(program, ["y", "final"])
+    options = {} if cpu is None else {"cpu": cpu}
+    model = rnncc.compile(program, train=True, **options)
+    for steps in (0, 1, 8, 9, 21):
+        arrays, sizes = drawn(both, steps), {"T": steps, "N": BATCH}
+        expected = run(both, arrays, np.float64, sizes)
+        outer = {name: arrays[f"grad:{name}"] for name in ("y", "final")}
+        with guards(end=True) as memory:
+            outputs, grads = run_guarded(model, arrays, outer, sizes, memory)
+            results = {**outputs, **{f"grad:{name}": array for name, array in grads.items()}}
+            for name, array in results.items():
+                np.testing.assert_allclose(array, expected[name], 1e-4, 1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("cpu", [None, "x86-64-v3"])
+@pytest.mark.parametrize("by_length", [False, True])
+def test_points_one_after_another(
+    by_length: bool, cpu: str | None, phased: list[PointPhases]
+) -> None:
+    check(recurrence(70, 5, "sum", by_length=by_length), cpu)
+    assert phased
+
+
+@pytest.mark.parametrize("units", [16, 64])
+def test_rows_ahead_of_a_run(units: int) -> None:
+    """Steps go on from where the rows are that the kernels before them have read, too."""
+    check(recurrence(units, 16, "max", bounded=True), None)
