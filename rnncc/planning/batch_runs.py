@@ -84,10 +84,9 @@ def batch_runs(
     while pending and tries:
         symbol, ops = pending.pop()
         # Two that are computed together are both of a run, or neither is.
-        if ops and ops[0].prev_op in joined.firsts:
-            ops = ops[1:]
+        ops = ops[1:] if ops and _joins(ops[0].prev_op, joined) else ops
         count = min(len(ops), MOST_OPS)
-        if count and ops[count - 1] in joined.firsts:
+        if count and _joins(ops[count - 1], joined):
             count -= 1
         if count < 2:
             continue
@@ -102,6 +101,11 @@ def batch_runs(
         pending += [(symbol, ops[max(end, 1) :])]
         pending += [(symbol, ops[:end])] if end < count else []
     return runs
+
+
+def _joins(op: Operation | None, joined: JoinedKernels) -> bool:
+    """Whether a kernel is computed in one pass with the next one."""
+    return op is not None and op in joined.firsts
 
 
 def _sequences(func: Func, symbol: str, without: Container[Operation]) -> Iterator[list[Operation]]:

@@ -76,8 +76,7 @@ def phased(monkeypatch: pytest.MonkeyPatch) -> list[PointPhases]:
 def check(program: Program, cpu: str | None) -> None:
     """Outputs and gradients, in guarded memory, against the interpreter."""
     both = with_gradients(program, ["y", "final"])
-    options = {} if cpu is None else {"cpu": cpu}
-    model = rnncc.compile(program, train=True, **options)
+    model = rnncc.compile(program, train=True, cpu=cpu)
     for steps in (0, 1, 8, 9, 21):
         arrays, sizes = drawn(both, steps), {"T": steps, "N": BATCH}
         expected = run(both, arrays, np.float64, sizes)
