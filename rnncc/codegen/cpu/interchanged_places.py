@@ -87,7 +87,7 @@ class UnitVector:
             )
             for c, offset in elements
         ]
-        begin = [first for first, _ in self.moving.values()]
+        begin, outside = [first for first, _ in self.moving.values()], dict(self.shifts)
 
         def iteration(k: Value, carried: list[Value]) -> list[Value]:
             places = dict(zip(self.moving, carried[len(states) :], strict=True))
@@ -99,6 +99,7 @@ class UnitVector:
             return [*(step.known[c.row, offset] for c, offset in elements), *self._next(places)]
 
         after = emit.loop(run.steps, iteration, [*states, *begin])
+        self.shifts = outside  # what a step computes is not there for the next loop
         last = {(c.row, offset): (c, v) for (c, offset), v in zip(elements, after, strict=False)}
         for (row, offset), (c, value) in last.items():
             # Other rows were written by their steps; a state that nobody sees between them is
@@ -135,19 +136,15 @@ class UnitVector:
         return self.shifts[along]
 
     def prepare_moving(self) -> None:
-        """Offsets that move on from step to step, and those that do not, for all loops."""
+        """Offsets that move on from step to step."""
         for part in self.loop.plan.parts:
             for value, access in part.operands:
                 along, stream = part.along(access), self.run.streams.get((value, access.offset))
-                if stream is None:
-                    continue
-                # Here, as what one loop over steps computes does not reach the next one.
-                shift = self.shift(along)
-                if stream.at is None or stream.step == ZERO:
+                if stream is None or stream.at is None or stream.step == ZERO:
                     continue
                 by = stream.step
                 by = self.emit.dim(by) if isinstance(by, Dim) else by
-                self.moving[along, stream.step] = shift, by
+                self.moving[along, stream.step] = self.shift(along), by
 
     def prepare_fixed(self, parts: Iterable[PartPoints]) -> None:
         """Read what is the same in each step, of some points of each kernel."""
