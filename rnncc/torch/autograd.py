@@ -32,7 +32,7 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """
     device = net.device(tensors)
     _check_converted(net, tensors)
-    hooked = frozenset([i for i in net.reached_by_some if tensors[i]._backward_hooks])
+    hooked = frozenset([i for i in net.reached_by_some if _is_hooked(tensors[i])])
     tensors = [_parts(x.to(device) if is_number(x) else x) for x in tensors]
     if len(tensors) < len(net.inputs):
         tensors.append(drawn_seed(device))
@@ -42,6 +42,11 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     ]
     pairs = zip(_called(net, tensors, hooked), net.outputs, strict=True)
     return [_whole(x, output.kind) for x, output in pairs]
+
+
+def _is_hooked(x: torch.Tensor) -> bool:
+    """Whether autograd calls somebody with the gradient of a tensor."""
+    return bool(x._backward_hooks or x._post_accumulate_grad_hooks)
 
 
 def _called(

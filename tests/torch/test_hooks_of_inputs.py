@@ -34,6 +34,13 @@ def trained(run: Any, losses: list[int], twice: bool) -> dict[str, Any]:
     for number, x in enumerate([*weights, state]):
         x.register_hook(hook(number))
 
+    def halve(weight: Any) -> None:
+        called.append(-1)
+        weight.grad.mul_(0.5)
+
+    for x in weights:
+        x.register_post_accumulate_grad_hook(halve)
+
     def cell(x: Any, h: Any) -> Any:
         h = torch.tanh(x + h @ recurrent)
         return (h @ head, (h @ frozen_head).detach(), torch.tanh(x @ third)), h
@@ -63,7 +70,8 @@ def test_hooks_that_a_loss_depends_on(losses: list[int], twice: bool) -> None:
             torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
-def test_a_hook_of_a_compiled_module() -> None:
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_a_hook_of_a_compiled_module(register: str) -> None:
     class Heads(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -77,7 +85,7 @@ def test_a_hook_of_a_compiled_module() -> None:
     module, called = Heads(), list[Any]()
     x = torch.randn(5, 3, 4)
     compiled = rt.compile(module, (x,))
-    handle = module.head.weight.register_hook(called.append)
+    handle = getattr(module.head.weight, register)(called.append)
     compiled(x)[1].sum().backward()
     assert not called and module.head.weight.grad is None
     compiled(x)[0].sum().backward()
