@@ -32,6 +32,7 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """
     device = net.device(tensors)
     _check_converted(net, tensors)
+    hooked = frozenset([i for i in net.reached_by_some if _is_hooked(tensors[i])])
     tensors = [_parts(x.to(device) if is_number(x) else x) for x in tensors]
     if len(tensors) < len(net.inputs):
         tensors.append(drawn_seed(device))
@@ -39,16 +40,47 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         x.detach() if x.requires_grad and i not in net.differentiated else x
         for i, x in enumerate(tensors)
     ]
-    pairs = zip(_called(net, tensors), net.outputs, strict=True)
+    pairs = zip(_called(net, tensors, hooked), net.outputs, strict=True)
     return [_whole(x, output.kind) for x, output in pairs]
 
 
-def _called(net: TorchNet, tensors: _Tensors) -> Iterable[torch.Tensor]:
-    """The net's outputs, as it makes them."""
+def _is_hooked(x: torch.Tensor) -> bool:
+    """Whether autograd calls somebody with the gradient of a tensor."""
+    return bool(x._backward_hooks or x._post_accumulate_grad_hooks)
+
+
+def _called(
+    net: TorchNet, tensors: _Tensors, hooked: frozenset[int] = frozenset()
+) -> Iterable[torch.Tensor]:
+    """The net's outputs, as it makes them.
+
+    Args:
+        hooked: the numbers of inputs with hooks that some outputs do not depend on.
+    """
     train = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    if train or _is_transformed(tensors):
+    if _is_transformed(tensors):
         return _applied(_Call(net, train), tensors)
-    return net.infer(tensors)
+    if not train:
+        return net.infer(tensors)
+    return _apart(net, tensors, hooked) if hooked else _applied(_Call(net, train), tensors)
+
+
+def _apart(net: TorchNet, tensors: _Tensors, hooked: frozenset[int]) -> list[torch.Tensor]:
+    """The net's outputs, of one call for all that depend on the same inputs with hooks.
+
+    Where a loss has no gradient for an input of a call, autograd calls its hooks with None all the
+    same; where nothing in a loop in Python leads to the input, it does not call them.
+    """
+    groups = dict[frozenset[int], tuple[torch.Tensor, ...]]()
+    outputs = list[torch.Tensor]()
+    for number, sources in enumerate(net.sources):
+        reached = hooked & (sources)
+        if reached not in groups:
+            unused = hooked - reached
+            own = [x.detach() if i in unused else x for i, x in enumerate(tensors)]
+            groups[reached] = _applied(_Call(net, True), own)
+        outputs.append(groups[reached][number])
+    return outputs
 
 
 def _is_transformed(tensors: _Tensors) -> bool:

@@ -117,6 +117,11 @@ class TorchNet:
         return frozenset().union(*self.sources)
 
     @cached_property
+    def reached_by_some(self) -> frozenset[int]:
+        """Those of them that another output, which has gradients too, does not depend on."""
+        return frozenset().union(*(self.differentiated - own for own in self.sources if own))
+
+    @cached_property
     def _shapes(self) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
         """Those of the outputs, by the values of the sizes."""
         return {}

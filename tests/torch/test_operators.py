@@ -275,6 +275,9 @@ OPERATORS: dict[str, Operator] = {
         torch.cdist(x, y, 3) + torch.cdist(x, y, 1.5) + torch.cdist(x, y, torch.inf)
     ),
     "differing places": lambda x, y, n: torch.cdist(x.round(), y.round(), 0) + x.sum(),
+    "several largest differences": lambda x, y, n: torch.cdist(
+        x - (x - x.round()).detach(), y - (y - y.round()).detach(), torch.inf
+    ),
     "distances of rows": lambda x, y, n: F.pdist(x) + F.pdist(y[: len(x)], 1),
     "cross entropy": lambda x, y, n: F.cross_entropy(x, n[:4], n.float(), ignore_index=5),
     "losses of each": lambda x, y, n: F.cross_entropy(x, n[:4], reduction="none"),

@@ -84,7 +84,7 @@ def _pdist(x: Any, p: float = 2) -> Any:
     if not isinstance(x.shape[0], int):
         return NotImplemented
     one, other = torch.triu_indices(len(x), len(x), 1, device=x.device)
-    return torch.linalg.vector_norm(x[one] - x[other], p, -1)
+    return torch.cdist(x[one].unsqueeze(1), x[other].unsqueeze(1), p).flatten()
 
 
 def _rrelu(

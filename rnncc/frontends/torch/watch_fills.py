@@ -35,6 +35,8 @@ def take_fills() -> None:
 
 
 def _fills(args: Any, kwargs: Any) -> bool:
-    """Whether a tensor is made of the number in one, which comes second."""
+    """Whether this thread reads how a tensor is made of the number in one, which comes second."""
+    if not readings.stack:  # to realize a variable puts guards on it
+        return False
     value = kwargs.get("fill_value", args[1] if len(args) > 1 else _NONE).realize()
-    return bool(readings.stack) and isinstance(value, TensorVariable)
+    return isinstance(value, TensorVariable)

@@ -130,9 +130,24 @@ def distances(at: NodeContext, x: Value, y: Value, p: Number, mode: object = Non
         b.reshape(y, (*dims_of(y)[:-2], 1, *dims_of(y)[-2:])),
     )
     axis = rank_of(apart) - 1
+    if p == math.inf:
+        return _largest(at, b.abs(apart), axis)
     if p not in (1, 2):
         return norm(at, apart, p, [axis])
     return b.reduce("sum", b.abs(apart), [axis]) if p == 1 else root_of_powers(b, apart, [axis])
+
+
+def _largest(at: NodeContext, x: Value, axis: int) -> Value:
+    """max x; each of several equal ones gets the whole gradient, where `reduce` shares it out"""
+    b = at.b
+    largest = b.reduce("max", x, [axis])
+    fixed = b.stop_gradient(largest)
+    rows = b.reshape(fixed, (*dims_of(fixed)[:axis], 1, *dims_of(fixed)[axis:]))
+    equal = b.reduce("sum", b.cast(b.compare("eq", x, rows), at.dtype), [axis])
+    zero, one = b.full_like(largest, 0.0), b.full_like(largest, 1.0)
+    others = b.mul(b.sub(largest, fixed), b.sub(equal, one))  # 0, but for its gradient
+    is_finite = b.compare("lt", fixed, b.full_like(fixed, math.inf))
+    return b.add(largest, b.select(is_finite, others, zero))
 
 
 def norm(
