@@ -122,7 +122,7 @@ class Stranger:
 )
 @pytest.mark.parametrize("train", [False, True])
 def test_parts_outside_of_a_team(part: tuple[int, int, int], code: str, train: bool) -> None:
-    """They would write outside of the arrays, divide by zero or wait at no counter."""
+    """They would write in front of arrays, leave a part out, divide by zero or wait at NULL."""
     layer, inputs = rnncc.cells.elman(3, 4), {"x": np.zeros((2, 1, 3), np.float32)}
     model: Any = insistent(rnncc.compile(layer, threads=True, train=train))
     call = model.forward if train else model.run

@@ -184,7 +184,7 @@ class _FunctionWriter(LlvmEntryWriter):
             self.write(self.entry.steps, single)
 
     def _check_part(self) -> None:
-        """Refuse a thread that is none of the team: its share would lie outside of the arrays."""
+        """Refuse a thread that is none of the team, whose share would be none of the arrays'."""
         team = Team(self.module, self.emit.b, self.blocks[PART])
         self.emit.fail_if(self.emit.b.not_(team.is_member), BAD_SIZE)
         uncounted = self.emit.b.and_(team.several, self.emit.is_null(team.counter))
