@@ -7,6 +7,7 @@ A row is a sequence, a column of lists of numbers (flat, or a list a step) its i
 files, hands batches to workers, shows the progress and writes what they give. Each worker gets the
 library once, as bytes, and needs rnncc_runtime and NumPy: neither the compiler nor a shared disk.
 With `ray.init(address="auto")`, or RAY_ADDRESS, the workers are those of a cluster.
+It needs Ray and pyarrow: pip install 'rnncc[ray]'.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@ python examples/torch_cell.py --updates 60
 python examples/torch_cell.py --device cuda --units 256 --batch 32
 
 The cell is an LSTM with multiplicative integration (Wu et al., 2016), in ordinary PyTorch. Both
-ways start alike and see the same sequences, so the losses are the same; the time is not.
+ways start alike and see the same sequences, so the losses are the same; the time is not. It needs
+PyTorch: pip install 'rnncc[torch]'.
 """
 
 from __future__ import annotations

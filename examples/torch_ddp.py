@@ -4,7 +4,8 @@
 python examples/torch_ddp.py --processes 2 --batch 64 --units 128
 
 PyTorch's DistributedDataParallel adds up the gradients, over gloo; what runs in each process is a
-compiled loop. The losses are those of one process, whatever the number of them.
+compiled loop. The losses are those of one process, whatever the number of them. It needs PyTorch:
+pip install 'rnncc[torch]'.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Writes gru.onnx: one step of a GRU with its state as an input and an output, as exporters do."""
+"""Writes gru.onnx: one step of a GRU with its state as an input and an output, as exporters do.
+
+It needs the package onnx: pip install 'rnncc[onnx]'.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,8 @@ def chosen_peers(
     contenders = [by_name[word.lower()] for word in words]
     for peer in contenders:
         if not peer.installed:
-            raise CompileError("--peers", f"{peer.name} is not installed")
+            hint = f"it needs {peer.needs}; pip install 'rnncc[peers]' has most peers"
+            raise CompileError("--peers", f"{peer.name} is not installed", hint)
     return contenders
 
 

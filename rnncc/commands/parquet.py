@@ -34,7 +34,8 @@ def opened(path: Path) -> Any:
     try:
         parquet: Any = import_module("pyarrow.parquet")
     except ImportError as error:
-        raise CompileError(str(path), "Parquet needs pyarrow", "pip install pyarrow") from error
+        hint = "pip install 'rnncc[parquet]'"
+        raise CompileError(str(path), "Parquet needs pyarrow", hint) from error
     try:
         file = parquet.ParquetFile(path)
         names: list[str] = file.schema_arrow.names

@@ -154,4 +154,4 @@ def _checked(result: Scalar) -> Scalar:
 
 def _need_numba(name: str) -> None:
     if find_spec("numba") is None:
-        raise CompileError(f"function {name!r}", "needs numba", "pip install rnncc[numba]")
+        raise CompileError(f"function {name!r}", "needs numba", "pip install 'rnncc[numba]'")

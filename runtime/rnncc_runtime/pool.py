@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -157,6 +157,9 @@ class Pool:
 
     def __exit__(self, *reason: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a pool cannot be copied or pickled: its threads are those of its process")
 
     def _gather(self) -> None:
         self._team = _Team(self.threads)

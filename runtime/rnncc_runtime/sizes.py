@@ -90,7 +90,8 @@ def as_size(value: object, name: str) -> int:
     try:
         number = index(value)  # type: ignore[arg-type]  # that is what is asked
     except TypeError:
-        raise ArrayError(f"{name} is {str(value)[:40]!r}, expected an integer") from None
+        line = " ".join(repr(value).split())  # an array's has several
+        raise ArrayError(f"{name} is {line[:40]}, expected an integer") from None
     if not -(1 << 63) <= number < 1 << 63:
         raise ArrayError(f"{name} is no number of 64 bits")
     return number

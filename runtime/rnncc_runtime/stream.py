@@ -128,14 +128,21 @@ class Stream(Compiled):
                 `Model.stream`, else that of these arrays; without any, that of the next step, which
                 also tells other sizes: the sequences begin with it then, from copies of these.
 
+        What is refused leaves the sequences where they are.
+
         Raises:
             ArrayError: an array is missing, unknown, or of a wrong dtype or shape.
             RunError: the code refused the sizes.
         """
+        before = self._sizes, self._given
         self._sizes = self._given = None
         self._forget()
         if inputs is not None or self._batch is not None:
-            self._start({} if inputs is None else inputs, [])
+            try:
+                self._start({} if inputs is None else inputs, [])
+            except BaseException:
+                self._sizes, self._given = before  # or the next step would begin with zeros
+                raise
 
     def step(
         self, inputs: Mapping[str, object], out: Mapping[str, Array] | None = None

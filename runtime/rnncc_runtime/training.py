@@ -317,7 +317,9 @@ class TrainableModel(Compiled):
         """The parameters in order, whatever the caller made of the dict."""
         arrays = check_outputs(self.parameters, self._trained, "parameter")
         for name, expected, array in zip(self._trained, self._fixed, arrays, strict=True):
-            if array is None or array.shape != expected:
+            if array is None:
+                raise ArrayError(f"parameter {name} is missing")
+            if array.shape != expected:
                 raise ArrayError(f"parameter {name} is to be an array of shape {list(expected)}")
         return arrays
 

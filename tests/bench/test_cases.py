@@ -64,7 +64,8 @@ def test_contenders_are_chosen_by_name() -> None:
         own_contenders("fp8")
     missing = next((peer for peer in PEERS if not peer.installed), None)
     if missing is not None:
-        with pytest.raises(CompileError, match="not installed"):
+        hint = rf"needs {missing.needs}; pip install 'rnncc\[peers\]'"
+        with pytest.raises(CompileError, match=f"not installed .*{hint}"):
             chosen_peers(missing.name, device=missing.device)
 
 

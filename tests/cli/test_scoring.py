@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,12 @@ def test_numbers_beside_a_table() -> None:
     assert scoring_of(["x=a.npy"], None, 2) is None
     with pytest.raises(CompileError, match="beside a table an input is a number"):
         scoring_of(["t.parquet", "h0=h.npy"], 4, 2)
+
+
+def test_parquet_without_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(CompileError, match=r"needs pyarrow \(pip install 'rnncc\[parquet\]'\)"):
+        opened(Path("t.parquet"))
 
 
 def test_parquet(model: Model, tmp_path: Path, capsys: Capture) -> None:

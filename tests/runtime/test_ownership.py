@@ -256,9 +256,12 @@ def test_arrays_that_share_memory() -> None:
 
 def test_parameters_of_another_model() -> None:
     model, other = rnncc.compile(rnncc.cells.gru(C, H), train=True), trained(17)
-    for name in model.parameters:
+    for name in list(model.parameters):
         own, model.parameters[name] = model.parameters[name], other.parameters[name]
         with pytest.raises(ArrayError, match=f"parameter {name} is to be an array of shape"):
+            model.forward(draw())
+        del model.parameters[name]
+        with pytest.raises(ArrayError, match=f"parameter {name} is missing"):
             model.forward(draw())
         model.parameters[name] = own
     model.parameters["more"] = np.zeros(3, np.float32)

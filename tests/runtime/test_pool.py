@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -11,6 +13,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,6 +98,39 @@ def test_a_library_of_a_net_that_cannot_stream(tmp_path: Path) -> None:
     check_threads(model, {"x": np.random.default_rng(0).standard_normal((5, 4, 3), np.float32)})
 
 
+class Stranger:
+    """One thread with a part that a caller got wrong."""
+
+    threads = 2
+
+    def __init__(self, part: int, parts: int, counter: int) -> None:
+        self.struct = np.array([part, parts, counter], np.int64)
+
+    def run(self, function: Callable[[int], int], threads: int) -> int:
+        return function(self.struct.ctypes.data)
+
+
+@pytest.mark.parametrize(
+    "part, code",
+    [
+        ((0, 0, 0), "a size is negative or too large"),
+        ((0, -1, 0), "a size is negative or too large"),
+        ((-1, 2, 64), "a size is negative or too large"),
+        ((2, 2, 64), "a size is negative or too large"),
+        ((0, 2, 0), "memory that is needed is NULL"),
+    ],
+)
+@pytest.mark.parametrize("train", [False, True])
+def test_parts_outside_of_a_team(part: tuple[int, int, int], code: str, train: bool) -> None:
+    """They would write in front of arrays, leave a part out, divide by zero or wait at NULL."""
+    layer, inputs = rnncc.cells.elman(3, 4), {"x": np.zeros((2, 1, 3), np.float32)}
+    model: Any = insistent(rnncc.compile(layer, threads=True, train=train))
+    call = model.forward if train else model.run
+    with pytest.raises(RunError, match=code):
+        call(inputs, pool=Stranger(*part))
+    call(inputs, pool=Stranger(0, 1, 0))  # alone it needs no counter
+
+
 class Executor:
     """A caller's own threads."""
 
@@ -159,6 +195,13 @@ def test_pools_have_threads() -> None:
             with pytest.raises(ValueError, match=f"{threads} threads: expected at least 1"):
                 pool.run(lambda at: 7, threads)
         assert pool.run(lambda at: 7, 10**9) == 7
+
+
+def test_pools_stay_in_their_process() -> None:
+    with Pool(2) as pool:
+        for copied in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="a pool cannot be copied or pickled"):
+                copied(pool)
 
 
 @pytest.mark.parametrize("compiler", [["cc", "-std=c11"], ["c++", "-xc++", "-std=c++20"]])

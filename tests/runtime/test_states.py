@@ -11,7 +11,7 @@ from zlib import crc32
 
 import numpy as np
 import pytest
-from rnncc_runtime import Model, RunError, Stream, StreamError, saved, stream
+from rnncc_runtime import ArrayError, Model, RunError, Stream, StreamError, saved, stream
 
 import rnncc
 from rnncc.commands.charnet import char_lstm
@@ -172,3 +172,16 @@ def test_names_of_states_are_free() -> None:
     for number in range(3):
         got = sequence.step(given)
         np.testing.assert_array_equal(got[names[2]], [-10.0 * number, -21.0 * number])
+
+
+@pytest.mark.parametrize("batch", [BATCH, None])
+def test_a_beginning_that_is_refused_changes_nothing(batch: int | None) -> None:
+    """Neither what the first step begins with, which may tell the batch, nor a state."""
+    first = {"h0": np.ones((1, BATCH, 5), np.float32)}
+    sequence, other = (lengths().stream(batch, first) for _ in range(2))
+    for _ in range(2):
+        for wrong in ({"x": first["h0"]}, {"h0": np.ones((1, BATCH, 5))}):
+            with pytest.raises(ArrayError):
+                sequence.reset(wrong)
+        outputs, expected = step(sequence), step(other)
+        assert all(np.array_equal(outputs[name], expected[name]) for name in expected)

@@ -230,4 +230,4 @@ def test_without_numba() -> None:
         "try: f(1.0)\nexcept rnncc.CompileError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "function '<lambda>': needs numba (pip install rnncc[numba])\n"
+    assert done.stdout == "function '<lambda>': needs numba (pip install 'rnncc[numba]')\n"

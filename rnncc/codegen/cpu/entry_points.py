@@ -159,6 +159,8 @@ class _FunctionWriter(LlvmEntryWriter):
                     self.emit.fail_if(bad_size(self.emit, bounds), BAD_SIZE)
                 case NotNull(block):
                     self.refuse_null(self.blocks[block])
+                    if block == PART:
+                        self._check_part()
                 case Locate(places):
                     self.places |= {place: self.pointer(place) for place in places}
                 case Call():
@@ -180,6 +182,13 @@ class _FunctionWriter(LlvmEntryWriter):
         are_one = (b.icmp_signed("==", symbols[symbol], I64(1)) for symbol in ones)
         with self.emit.when(reduce(b.and_, are_one)), self.emit.symbols_set(ones):
             self.write(self.entry.steps, single)
+
+    def _check_part(self) -> None:
+        """Refuse a thread that is none of the team, whose share would be none of the arrays'."""
+        team = Team(self.module, self.emit.b, self.blocks[PART])
+        self.emit.fail_if(self.emit.b.not_(team.is_member), BAD_SIZE)
+        uncounted = self.emit.b.and_(team.several, self.emit.is_null(team.counter))
+        self.emit.fail_if(uncounted, NULL_POINTER)
 
     def _call(self, call: Call, single: ir.Function | None) -> None:
         b = self.emit.b

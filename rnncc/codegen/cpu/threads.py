@@ -42,6 +42,14 @@ class Team:
         return self.b.load(at, typ=type_, align=align)
 
     @property
+    def is_member(self) -> Value:
+        """Whether this thread's number is one of the team's, which no team of none has."""
+        b = self.b
+        return b.and_(
+            b.icmp_signed(">=", self.part, I64(0)), b.icmp_signed("<", self.part, self.parts)
+        )
+
+    @property
     def is_first(self) -> Value:
         """Whether this is the thread that does what is not shared."""
         return self.b.icmp_signed("==", self.part, I64(0))
