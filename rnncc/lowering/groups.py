@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -27,16 +26,16 @@ from rnncc.lowering.anchors import (
     read_each_step,
     turns_bytes,
 )
-from rnncc.lowering.items import Group, Item, Schedule
+from rnncc.lowering.items import MOST_RESULTS, Group, Item, Schedule, in_parts
 from rnncc.lowering.maps import base_of, is_unit_reshape, is_view
 
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""
 REPEATED = 48
 """Additions of a chain that kernels but the first may repeat, each from its start."""
-MOST_FUNCTIONS, MOST_OTHERS, MOST_RESULTS = 128, 512, 128
-"""Functions (exp, tanh, ...), other operations and values with a buffer of one kernel; LLVM's time
-grows with the square of its code, and of the pointers that it keeps at hand.
+MOST_FUNCTIONS, MOST_OTHERS = 128, 512
+"""Functions (exp, tanh, ...) and other operations of one kernel; LLVM's time grows with the square
+of its code.
 
 A value that is stored for the next kernel and loaded there costs nothing beside so many.
 """
@@ -312,7 +311,7 @@ class _Scheduler:
         for value, op in products.items():
             if self._fusable(value):
                 self._fuse(op, groups[self._reader_key(value)], groups)
-        return [part for group in groups.values() for part in _in_parts(group) if part.items]
+        return [part for group in groups.values() for part in in_parts(group) if part.items]
 
     def _reader_key(self, product: SSAValue) -> object:
         """The key of the one group that reads a product."""
@@ -373,26 +372,6 @@ class _Scheduler:
         # Of a level, loops and products come first: groups may read what they leave.
         steps += [(group.level, 1 if group.alone else 2, group) for group in groups]
         return [step for _, _, step in sorted(steps, key=lambda s: s[:2])]
-
-
-def _in_parts(group: Group) -> list[Group]:
-    """A group, and kernels of their own for the copies that would be too many for one.
-
-    Levels bound the values of a kernel, but neither the places of one value nor what is copied of
-    arguments.
-    """
-    computed, copied, values = list[Item](), list[Item](), set[SSAValue]()
-    for item in group.items:
-        is_copy = item.value in values or isinstance(item.value.owner, Block)
-        (copied if is_copy else computed).append(item)
-        values.add(item.value)
-    room = max(0, MOST_RESULTS - len(computed))
-    if len(copied) <= room:
-        return [group]
-    starts = range(room, len(copied), MOST_RESULTS)
-    later = [copied[start : start + MOST_RESULTS] for start in starts]
-    first = replace(group, items=computed + copied[:room])
-    return [first, *(Group(group.level, group.dims, items) for items in later)]
 
 
 def _has_readers(value: SSAValue) -> bool:

@@ -142,8 +142,8 @@ def _uniform_half(name: str, args: Arguments) -> DeclaredFill:
 
 
 def _diagonal(name: str, args: Arguments) -> DeclaredFill:
-    """The value where all places along the axes are equal, else 0; in the rows of a high matrix
-    below its square the value goes on from the first column, as many elements apart."""
+    """The value where all places along the axes are equal, else 0; in a high matrix it goes on from
+    the first column, behind a row of zeros."""
     shape = fill_shape(args)
     dtype, value = fill_constant(args)
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
@@ -152,8 +152,7 @@ def _diagonal(name: str, args: Arguments) -> DeclaredFill:
 
     def array(seed: int) -> Array:
         filled = np.zeros(shape, dtype)
-        step = sum(prod(shape[axis:]) for axis in range(1, len(shape) + 1))
-        filled.flat[:: max(step, 1)] = value
+        np.fill_diagonal(filled, value, wrap=True)
         return filled
 
     return DeclaredFill(name, shape, dtype, args.location, array)

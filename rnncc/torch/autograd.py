@@ -74,7 +74,7 @@ def _apart(net: TorchNet, tensors: _Tensors, hooked: frozenset[int]) -> list[tor
     groups = dict[frozenset[int], tuple[torch.Tensor, ...]]()
     outputs = list[torch.Tensor]()
     for number, sources in enumerate(net.sources):
-        reached = hooked & (sources)
+        reached = hooked & sources
         if reached not in groups:
             unused = hooked - reached
             own = [x.detach() if i in unused else x for i, x in enumerate(tensors)]

@@ -25,6 +25,7 @@ from tests.torch.cells import (
     sequence,
     torch,
 )
+from tests.torch.words_net import Words
 
 rt: Any = pytest.importorskip("rnncc.torch")
 backend: Any = pytest.importorskip("rnncc.torch.backend")
@@ -314,15 +315,6 @@ def test_threads() -> None:
 
 
 # What can be wrong
-
-
-class Words(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.words, self.cell = nn.Embedding(10, 4), nn.GRU(4, 5)
-
-    def forward(self, words: Any) -> Any:
-        return self.cell(self.words(words))[0]
 
 
 def test_an_index_outside_of_its_table() -> None:

@@ -13,6 +13,7 @@ from xdsl.ir import Block, SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.loop_orders import element_of
+from rnncc.codegen.cpu.one_pass import is_read_in_time, is_scratch
 from rnncc.codegen.cpu.reduce import ReduceCode
 from rnncc.codegen.cpu.shared_rows import ResultIndices, has_few_taps
 from rnncc.codegen.cpu.totals import Totals
@@ -24,7 +25,6 @@ from rnncc.kern.access import Access, buffer_dtype
 from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Map, Reduce
 from rnncc.kern.program import KernelProgram
-from rnncc.planning.phases import lie_apart
 from rnncc.planning.serving import serving
 
 Pointers = Mapping[SSAValue, Pointer]
@@ -129,32 +129,15 @@ def _fit(op: Reduce, then: Map) -> bool:
 def _is_between(op: Reduce, then: Map) -> bool:
     """Whether nothing but the map reads the results."""
     [total] = op.outs
-    buffer = total.owner
-    if not isinstance(buffer, Buffer) or buffer.role.data != "scratch" or buffer.within is not None:
-        return False
-    return {use.operation for use in total.uses} == {op, then}
+    return is_scratch(total) and {use.operation for use in total.uses} == {op, then}
 
 
 def _is_apart(op: Reduce, then: Map) -> bool:
     """Whether the map writes nothing that the reduction, or the map elsewhere, has yet to read."""
     [value], [access] = then.outs, then.out_accesses
     out = value.owner
-    if not isinstance(out, Buffer) or not _is_placed(out):
+    if not isinstance(out, Buffer) or not is_scratch(value):
         return False
-    reads = [(v, None) for v in op.ins]
+    reads: list[tuple[SSAValue, Access | None]] = [(v, None) for v in op.ins]
     reads += [p for p in zip(then.ins, then.in_accesses, strict=True) if p[0] is not op.outs[0]]
-    for read, place in reads:
-        buffer = read.owner
-        if not isinstance(buffer, Buffer):
-            return False
-        # Neither lies in the workspace, unless scratch takes the place of an absent input.
-        if buffer.role.data in ("input", "param") and buffer.default is None:
-            continue
-        same = buffer.offset == out.offset and buffer.dtype == out.dtype and place == access
-        if not _is_placed(buffer) or not (same or lie_apart(buffer, out)):
-            return False
-    return True
-
-
-def _is_placed(buffer: Buffer) -> bool:
-    return buffer.role.data == "scratch" and buffer.within is None
+    return all(is_read_in_time(read, place, out, access) for read, place in reads)

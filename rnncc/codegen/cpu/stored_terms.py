@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.one_pass import is_read_in_time, is_scratch
 from rnncc.codegen.cpu.reduce import ReduceCode
 from rnncc.codegen.cpu.shared_rows import ResultIndices
 from rnncc.codegen.cpu.totals import Totals
@@ -18,7 +19,6 @@ from rnncc.codegen.llvm.values import Pointer, Value
 from rnncc.kern.access import Access
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.kernels import Map, Reduce
-from rnncc.planning.phases import lie_apart
 from rnncc.records import record
 
 LONG = 256
@@ -109,12 +109,7 @@ def _fit(first: Map, then: Reduce) -> bool:
         return False
     if not then.dims[-1].is_static or int(then.dims[-1]) < LONG:
         return False
-    return all(_is_scratch(value) for value in (*first.outs, *then.outs))
-
-
-def _is_scratch(value: SSAValue) -> bool:
-    buffer = value.owner
-    return isinstance(buffer, Buffer) and buffer.role.data == "scratch" and buffer.within is None
+    return all(is_scratch(value) for value in (*first.outs, *then.outs))
 
 
 def _is_apart(first: Map, then: Reduce) -> bool:
@@ -124,14 +119,7 @@ def _is_apart(first: Map, then: Reduce) -> bool:
     """
     out, by_row = then.outs[0].owner, then.out_accesses[0]
     assert isinstance(out, Buffer)
-    for value, access in zip(first.ins, first.in_accesses, strict=True):
-        buffer = value.owner
-        if not isinstance(buffer, Buffer):
-            return False
-        # Neither lies in the workspace, unless scratch takes the place of an absent input.
-        if buffer.role.data in ("input", "param") and buffer.default is None:
-            continue
-        instead = buffer.offset == out.offset and buffer.dtype == out.dtype and access == by_row
-        if not _is_scratch(value) or not (instead or lie_apart(buffer, out)):
-            return False
-    return True
+    return all(
+        is_read_in_time(value, access, out, by_row)
+        for value, access in zip(first.ins, first.in_accesses, strict=True)
+    )

@@ -119,7 +119,8 @@ class RegionCode:
         index: Callable[[int], Value],
         lanes: int,
     ) -> dict[SSAValue, Value]:
-        """The vectors of settled ops, and those given: `vectors` takes them as known."""
+        """The vectors of some ops, in their order, and those given, of which they are computed:
+        `vectors` takes them as known."""
         own, wide_values = dict(scalars), dict(vectors)
         wide = _Lookup(
             lambda v: wide_values[v] if v in wide_values else self.emit.splat(own[v], lanes)

@@ -103,7 +103,7 @@ class GivenTensorFill(Operator):
 
 class DiagonalFill(GivenTensorFill):
     """Y = `value` where all places along the axes are equal, else 0; the diagonal of a high matrix
-    goes on from the first column, a row below where it ended."""
+    goes on from the first column, behind a row of zeros."""
 
 
 class Float16ConstantFill(GivenTensorFill):
