@@ -7,7 +7,6 @@ from typing import Self
 
 from rnncc.codegen.cpu.families import USUAL
 from rnncc.codegen.cpu.features import needed
-from rnncc.ir.types import FLOATS
 from rnncc.platforms import LINE, architecture_of
 from rnncc.records import record
 
@@ -161,11 +160,13 @@ class Core:
 
     def panel(self, slots: int, units: int, dtype: str, depth: int) -> int:
         """About `vectors` vectors over all slots; else whole tiles where few slots allow it."""
+        from rnncc.kern.packing import GROUP
+
         usual = PANELS[self.registers >= 32]
         # So that a panel's vectors, over all slots, are whole tiles.
         vectors = usual[slots - 1] if slots <= len(usual) else 1
         whole = slots * vectors * self.lanes * self.item * depth
-        if dtype in FLOATS and whole > self.l1:
+        if GROUP[dtype] == 1 and whole > self.l1:
             # Rows that follow would not find it in the cache: fewer vectors, if they are whole
             # tiles too, as three slots of one vector each are with 16 registers. (Weights of fewer
             # bits stay there, and to widen or add them up takes registers.)
