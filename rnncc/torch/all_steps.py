@@ -17,7 +17,7 @@ from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.records import record
 from rnncc.torch.autograd import apply
 from rnncc.torch.captured import CellCall, Counts
-from rnncc.torch.devices import common_device, single_device
+from rnncc.torch.devices import PLAIN_TENSORS, common_device, single_device
 from rnncc.torch.kept import StatePlace, tensors_of
 from rnncc.torch.nests import put_into
 from rnncc.torch.nets import TorchNet
@@ -66,17 +66,21 @@ def all_steps(
         Counts: it keeps numbers that change from step to step.
         CompileError: it cannot be read, or is not supported.
     """
-    sequences, carried = leaves(xs), (state, list(kept))
-    states = tensors_of(carried)
-    names = [f"state {i}" for i in range(len(tensors_of(state)))]
-    for place, value in zip(places, kept, strict=True):
-        names += [str(place)] * len(tensors_of(value))
+    sequences, states = leaves(xs), tensors_of(state)
+    first_kept = len(states)
+    names = [f"state {i}" for i in range(first_kept)]
+    plain, counters = frozenset[int](), frozenset[int]()
+    if places:
+        for place, value in zip(places, kept, strict=True):
+            tensors = tensors_of(value)
+            states += tensors
+            names += [str(place)] * len(tensors)
+        plain = frozenset(_without_gradients(places, kept, first_kept))
+        counters = frozenset(_numbers(places, kept, first_kept))
     device = device_of(sequences, states)
     rows_like = row_types(sequences)
-    kinds = *rows_like, *((x.shape, x.dtype) for x in states)
-    first_kept = len(states) - len(tensors_of(list(kept)))
-    plain = None if _is_transformed() else frozenset(_without_gradients(places, kept, first_kept))
-    counters = frozenset(_numbers(places, kept, first_kept))
+    kinds = *rows_like, *[(x.shape, x.dtype) for x in states]
+    carried = state, list(kept)
 
     def run(
         loop: TorchNet, taken: Sequence[int], consts: Sequence[torch.Tensor]
@@ -87,8 +91,8 @@ def all_steps(
     def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any, bool]:
         stand_ins = stand_ins_of(kinds, batches, device)
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
-        kind = how.reverse, how.precision
-        reading = CellCall(cell, rows, starts, names, is_first, plain, *kind, run, counters)
+        kind = None if _is_transformed() else plain, how.reverse, how.precision
+        reading = CellCall(cell, rows, starts, names, is_first, *kind, run, counters)
         operands = _in_place_of(rows, xs), *_in_place_of(starts, carried)
 
         def read_once(reading: CellCall) -> tuple[Any, Any, Any, bool]:
@@ -163,6 +167,8 @@ def _numbers(places: Sequence[StatePlace], kept: Sequence[Any], number: int) -> 
 
 def _in_place_of(tensors: Sequence[torch.Tensor], tree: Any) -> Any:
     """A tree with other tensors in the place of its own."""
+    if type(tree) in PLAIN_TENSORS:
+        return tensors[0]
     left = iter(tensors)
     return mapped(lambda x: next(left) if isinstance(x, torch.Tensor) else x, tree)
 

@@ -9,14 +9,16 @@ from typing import Any
 
 import torch
 from rnncc_runtime.errors import ArrayError
-from torch._C._functorch import is_legacy_batchedtensor
+from torch._C._functorch import is_functorch_wrapped_tensor, is_legacy_batchedtensor
 from torch.autograd import forward_ad
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.types import NARROW, as_computed, type_name
-from rnncc.torch.devices import is_number
+from rnncc.torch.devices import common_device, is_number, single_device
 from rnncc.torch.nets import TorchNet, drawn_seed
 
+_AS_COMPUTED = frozenset([torch.float32, torch.float64, torch.int32, torch.int64, torch.bool])
+"""What needs no conversion for the code to take it."""
 _Tensors = Sequence[torch.Tensor]
 _Optionals = Sequence[torch.Tensor | None]
 
@@ -30,18 +32,23 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     Raises:
         CompileError: the inputs are on several devices.
     """
-    device = net.device(tensors)
-    _check_converted(net, tensors)
+    device = single_device(tensors)
+    if device is None:
+        device = common_device(net.inputs, tensors)
+        tensors = [x.to(device) if is_number(x) else x for x in tensors]
     hooked = frozenset([i for i in net.reached_by_some if _is_hooked(tensors[i])])
-    tensors = [_parts(x.to(device) if is_number(x) else x) for x in tensors]
+    if net.is_converted or not _AS_COMPUTED.issuperset([x.dtype for x in tensors]):
+        _check_converted(net, tensors)
+        tensors = [_parts(x) for x in tensors]
     if len(tensors) < len(net.inputs):
         tensors.append(drawn_seed(device))
-    tensors = [
-        x.detach() if x.requires_grad and i not in net.differentiated else x
-        for i, x in enumerate(tensors)
-    ]
-    pairs = zip(_called(net, tensors, hooked), net.outputs, strict=True)
-    return [_whole(x, output.kind) for x, output in pairs]
+    for i in net.undifferentiated:
+        if tensors[i].requires_grad:
+            tensors[i] = tensors[i].detach()
+    results = _called(net, tensors, device, hooked)
+    if not net.is_converted:
+        return list(results)
+    return [_whole(x, output.kind) for x, output in zip(results, net.outputs, strict=True)]
 
 
 def _is_hooked(x: torch.Tensor) -> bool:
@@ -50,7 +57,10 @@ def _is_hooked(x: torch.Tensor) -> bool:
 
 
 def _called(
-    net: TorchNet, tensors: _Tensors, hooked: frozenset[int] = frozenset()
+    net: TorchNet,
+    tensors: _Tensors,
+    device: torch.device,
+    hooked: frozenset[int] = frozenset(),
 ) -> Iterable[torch.Tensor]:
     """The net's outputs, as it makes them.
 
@@ -59,13 +69,17 @@ def _called(
     """
     train = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     if _is_transformed(tensors):
-        return _applied(_Call(net, train), tensors)
+        return _applied(_Call(net, device, train), tensors)
     if not train:
-        return net.infer(tensors)
-    return _apart(net, tensors, hooked) if hooked else _applied(_Call(net, train), tensors)
+        return net.infer(tensors, device)
+    if hooked:
+        return _apart(net, tensors, device, hooked)
+    return _applied(_Call(net, device, train), tensors)
 
 
-def _apart(net: TorchNet, tensors: _Tensors, hooked: frozenset[int]) -> list[torch.Tensor]:
+def _apart(
+    net: TorchNet, tensors: _Tensors, device: torch.device, hooked: frozenset[int]
+) -> list[torch.Tensor]:
     """The net's outputs, of one call for all that depend on the same inputs with hooks.
 
     Where a loss has no gradient for an input of a call, autograd calls its hooks with None all the
@@ -78,20 +92,25 @@ def _apart(net: TorchNet, tensors: _Tensors, hooked: frozenset[int]) -> list[tor
         if reached not in groups:
             unused = hooked - reached
             own = [x.detach() if i in unused else x for i, x in enumerate(tensors)]
-            groups[reached] = _applied(_Call(net, True), own)
+            groups[reached] = _applied(_Call(net, device, True), own)
         outputs.append(groups[reached][number])
     return outputs
 
 
 def _is_transformed(tensors: _Tensors) -> bool:
     """Whether a transform of torch.func is under way, or a tensor has a tangent."""
-    return torch._C._are_functorch_transforms_active() or any(map(_is_dual, tensors))
+    if torch._C._are_functorch_transforms_active():
+        return True
+    return forward_ad._current_level >= 0 and any(map(_is_dual, tensors))
 
 
 def _applied(call: _Call, tensors: _Tensors) -> tuple[torch.Tensor, ...]:
     """A call's results, which know where they come from."""
-    transformed = torch._C._are_functorch_transforms_active()
-    return (_Transformed if transformed else _Net).apply(call, *tensors)
+    if torch._C._are_functorch_transforms_active():
+        return _Transformed.apply(call, *tensors)
+    # `Function.apply` also looks for tensors of transforms that have ended
+    apply_net: Any = _Net.apply if any(map(is_functorch_wrapped_tensor, tensors)) else _apply_net
+    return apply_net(call, *tensors)
 
 
 def _check_converted(net: TorchNet, tensors: list[torch.Tensor]) -> None:
@@ -117,7 +136,7 @@ def _whole(x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
 
 
 def _is_dual(x: torch.Tensor) -> bool:
-    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
+    return forward_ad.unpack_dual(x).tangent is not None
 
 
 def check_mode(device: torch.device) -> None:
@@ -131,27 +150,26 @@ class _Call:
     """One application of a net, and what it leaves for its gradients.
 
     Attributes:
+        device: where the tensors are.
         train: whether gradients may be asked for.
     """
 
-    def __init__(self, net: TorchNet, train: bool) -> None:
-        self.net, self.train = net, train
+    def __init__(self, net: TorchNet, device: torch.device, train: bool) -> None:
+        self.net, self.device, self.train = net, device, train
         self._tapes = list[Any]()
 
     def compute(self, tensors: _Tensors) -> Iterable[torch.Tensor]:
         """The outputs."""
         if not self.train:
-            return self.net.infer(tensors)
-        net = self.net.to_train(tensors)
-        outputs, tape = net.forward(tensors)
-        self._tapes.append((net, tape, [(x.detach(), x._version) for x in outputs]))
+            return self.net.infer(tensors, self.device)
+        net = self.net.to_train(self.device)
+        outputs, tape = net.forward(tensors, self.device)
+        self._tapes.append((net, tape, [x._version for x in tape.outputs]))
         return outputs
 
     def without_gradient(self, requested: Collection[int]) -> Iterable[int]:
         """The numbers of the outputs that depend on none of some inputs."""
-        return [
-            i for i, sources in enumerate(self.net.sources) if not sources & frozenset(requested)
-        ]
+        return [i for i, own in enumerate(self.net.sources) if own.isdisjoint(requested)]
 
     def reached(self, grads: _Optionals) -> frozenset[int]:
         """The numbers of the inputs that outputs with a gradient depend on."""
@@ -162,8 +180,9 @@ class _Call:
         self, tensors: _Tensors, grads: _Optionals, requested: Sequence[bool]
     ) -> list[torch.Tensor | None]:
         """Those of the inputs that are wanted."""
-        net = self.net.to_train(tensors, _given(grads))
-        return net.backward(self._tape(net, tensors), grads, tensors, requested)
+        net = self.net.to_train(self.device, _given(grads))
+        tape = self._tape(net, tensors)
+        return net.backward(tape, grads, tensors, requested, self.device)
 
     def _tape(self, net: TorchNet, tensors: _Tensors) -> Any:
         """What forward left, or leaves when it is run again.
@@ -172,11 +191,12 @@ class _Call:
         tape has but the addresses of outputs, and what a loop in Python gives may be changed.
         """
         try:
-            made_by, tape, outputs = self._tapes.pop()  # one thread alone gets it
+            made_by, tape, versions = self._tapes.pop()  # one thread alone gets it
         except IndexError:
-            return net.forward(tensors)[1]
-        changed = any(x._version != version for x, version in outputs)
-        return net.forward(tensors)[1] if changed or made_by is not net else tape
+            return net.forward(tensors, self.device)[1]
+        if made_by is not net or [x._version for x in tape.outputs] != versions:
+            return net.forward(tensors, self.device)[1]
+        return tape
 
 
 class _Gradients(_Call):
@@ -187,7 +207,7 @@ class _Gradients(_Call):
 
     def __init__(self, call: _Call, grads: _Optionals, requested: Sequence[bool]) -> None:
         self._of, self._grads, self._wanted = call, grads, requested
-        self._tapes = []
+        self.device, self._tapes = call.device, []
 
     @cached_property
     def net(self) -> TorchNet:
@@ -205,8 +225,8 @@ class _Gradients(_Call):
         grads = [None if grad is None else next(seeds) for grad in self._grads]
         gradients = self._of.gradients(tensors[:count], grads, self._wanted)
         results = [grad for grad in gradients if grad is not None]
-        if self._leaves_out() and not self._of.net.runs_late(tensors[:count]) and _has_nan(results):
-            return self._made(once=True).infer(tensors)
+        if self._leaves_out() and not self._of.net.runs_late(self.device) and _has_nan(results):
+            return self._made(once=True).infer(tensors, self.device)
         return results
 
     def _leaves_out(self) -> bool:
@@ -214,17 +234,16 @@ class _Gradients(_Call):
         nobody, with slopes of their own. Code that was made for all takes zeros for their
         gradients, and zero times an infinite slope is NaN, which would be in what others share with
         them; in PyTorch nothing comes from there. On a GPU `to_train` sees to that."""
-        net = self._of.net
-        return net.is_at_risk(frozenset(net.outputs[i].name for i in _given(self._grads)))
+        return self._of.net.is_at_risk(_given(self._grads))
 
     def without_gradient(self, requested: Collection[int]) -> Iterable[int]:
         """None that are known yet: they have gradients of zeros."""
         return []
 
 
-def _given(grads: _Optionals) -> list[int]:
+def _given(grads: _Optionals) -> tuple[int, ...]:
     """The numbers of the outputs that have a gradient."""
-    return [i for i, grad in enumerate(grads) if grad is not None]
+    return tuple([i for i, grad in enumerate(grads) if grad is not None])
 
 
 def _has_nan(gradients: list[torch.Tensor]) -> bool:
@@ -253,7 +272,7 @@ class _Net(torch.autograd.Function):
         call = _Gradients(ctx.call, grads, requested)
         every = [*tensors, *seeds]
         if any(map(is_legacy_batchedtensor, seeds)):
-            gradients = iter(_of_batch(call.net, every))  # runs forward once more
+            gradients = iter(_of_batch(call.net, every, call.device))  # runs forward once more
         elif torch.is_grad_enabled() or _is_transformed(every):
             gradients = iter(_applied(call, every))
         else:
@@ -268,9 +287,14 @@ class _Net(torch.autograd.Function):
             return (None,) * len(net.outputs)
         seeds = [x for i in moved if (x := tangents[i]) is not None]
         called = _of_batch if any(map(is_legacy_batchedtensor, seeds)) else _called
-        results = iter(called(net.tangents(moved), [*ctx.saved_tensors, *seeds]))
+        every = [*ctx.saved_tensors, *seeds]
+        results = iter(called(net.tangents(moved), every, ctx.call.device))
         floats = [next(results) if o.dtype.is_floating_point else None for o in net.outputs]
         return tuple(None if i in ctx.constant else tangent for i, tangent in enumerate(floats))
+
+
+_base: Any = super(torch.autograd.Function, _Net)
+_apply_net = _base.apply
 
 
 class _Transformed(_Net):
@@ -291,10 +315,10 @@ class _Transformed(_Net):
         own = [i for i, dim in enumerate(dims) if dim is not None]
         pairs = zip(tensors, dims, strict=True)
         batched = [x if dim is None else x.movedim(dim, 0) for x, dim in pairs]
-        return tuple(_called(call.net.instances(own), batched)), 0
+        return tuple(_called(call.net.instances(own), batched, call.device)), 0
 
 
-def _of_batch(net: TorchNet, tensors: _Tensors) -> list[torch.Tensor]:
+def _of_batch(net: TorchNet, tensors: _Tensors, device: torch.device) -> list[torch.Tensor]:
     """The outputs for several tensors at once, which stand along an axis that a transform older
     than torch.func hides (`is_grads_batched`, `torch.autograd.functional`): those of as many
     instances."""
@@ -304,7 +328,7 @@ def _of_batch(net: TorchNet, tensors: _Tensors) -> list[torch.Tensor]:
     shown = list(tensors)
     for i in hidden:
         shown[i] = torch.ops.aten._remove_batch_dim(tensors[i], level, 1, 0)
-    results = _called(net.instances(hidden), shown)
+    results = _called(net.instances(hidden), shown, device)
     return [torch.ops.aten._add_batch_dim(x, 0, level) for x in results]
 
 
@@ -315,6 +339,8 @@ def _prepare(ctx: Any, call: _Call, tensors: _Tensors, outputs: _Tensors) -> Non
     forward = forward_ad._current_level >= 0  # what has a tangent is not said
     requested = {i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs or forward}
     ctx.constant = frozenset(call.without_gradient(requested))
-    ctx.mark_non_differentiable(*(outputs[i] for i in ctx.constant))
+    if ctx.constant:
+        ctx.mark_non_differentiable(*(outputs[i] for i in ctx.constant))
     ctx.save_for_backward(*tensors)
-    ctx.save_for_forward(*tensors)
+    if forward:
+        ctx.save_for_forward(*tensors)

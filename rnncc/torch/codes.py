@@ -1,22 +1,21 @@
 # pyright: basic, reportMissingImports=false
 """What computes a net: machine code for each device that its tensors may be on.
 
-The code for a GPU takes tensors. All else takes arrays, which share the memory of tensors on the
-CPU.
+Tensors are in the order of the net's inputs and outputs.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import cached_property
 from math import prod
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
-import numpy as np
 import torch
 from rnncc_runtime import Model, Parallel, TrainableModel
+from rnncc_runtime.arrays import read_specs
+from rnncc_runtime.memory import Memory
 
 import rnncc
 from rnncc.errors import CompileError
@@ -27,50 +26,15 @@ from rnncc.ir.types import dims_of, dtype_of
 from rnncc.records import record
 from rnncc.torch import devices
 from rnncc.torch.cuda import GpuCode
-from rnncc.torch.devices import PLAIN_TENSORS
+from rnncc.torch.devices import PLAIN_TENSORS, check_dtypes, dense
 from rnncc.torch.threads import parallel
 
 MUCH = 1 << 18
 """Weights from which on code of its own for a single step is worth compiling: LSTMs of 128, 256,
 512 and 1024 units take 1.0, 0.9, 0.7 and 0.5 of the time then."""
-Array = np.ndarray[Any, Any]
-Arrays = dict[str, Array]
-Named = Mapping[str, torch.Tensor]
 Tensors = Sequence[torch.Tensor]
-Placed = dict[str, tuple[torch.Tensor, int]]
-"""Tensors, and where they lie."""
-
-
-class NetCode(Protocol):
-    """A net that can be run; arrays go by the net's names."""
-
-    def prepare(self, train: bool) -> None:
-        """Do now what takes long."""
-        ...
-
-    def infer(self, inputs: Arrays, out: Arrays) -> None:
-        """Compute the outputs."""
-        ...
-
-    def infer_at(self, tensors: Tensors, places: Sequence[int]) -> None:
-        """Compute the outputs; all tensors in order, inputs first, and where they lie."""
-        ...
-
-    def forward(self, inputs: Arrays, out: Arrays) -> Any:
-        """Compute the outputs; returns what `backward` needs."""
-        ...
-
-    def forward_at(self, tensors: Tensors, places: Sequence[int]) -> Any:
-        """The same of `infer_at`'s; what it returns is for `backward_at`."""
-        ...
-
-    def backward(self, tape: Any, grads: Arrays, out: Arrays) -> None:
-        """Compute the gradients that have a place in `out`."""
-        ...
-
-    def backward_at(self, tape: Any, grads: Placed, out: Placed) -> None:
-        """The same of tensors with their places."""
-        ...
+Optionals = Sequence[torch.Tensor | None]
+T = TypeVar("T", torch.Tensor, torch.Tensor | None)
 
 
 class CompiledCode:
@@ -91,41 +55,40 @@ class CompiledCode:
         """Compile."""
         self._model(train, parallel())
 
-    def infer(self, inputs: Arrays, out: Arrays) -> None:
-        """Compute the outputs."""
-        threads = parallel()
-        model: Model = self._model(False, threads)
-        model.run(inputs, out, threads)
-
-    def infer_at(self, tensors: Tensors, places: Sequence[int]) -> None:
+    def infer(self, tensors: Tensors, places: Sequence[int]) -> None:
         """Compute the outputs; all tensors in order, inputs first, and where they lie."""
         threads = parallel()
         model: Model = self._model(False, threads)
         model.run_at(tensors, places, threads)
 
-    def forward(self, inputs: Arrays, out: Arrays) -> Any:
-        """Compute the outputs; returns the tape."""
-        threads = parallel()
-        model: TrainableModel = self._model(True, threads)
-        return model.forward(inputs, out, pool=threads)[1]
-
-    def forward_at(self, tensors: Tensors, places: Sequence[int]) -> Any:
-        """The same of `infer_at`'s; the tape is for `backward_at`."""
+    def forward(self, tensors: Tensors, places: Sequence[int]) -> Any:
+        """The same; returns the tape."""
         threads = parallel()
         model: TrainableModel = self._model(True, threads)
         return model.forward_at(tensors, places, threads)
 
-    def backward_at(self, tape: Any, grads: Placed, out: Placed) -> None:
-        """Compute the gradients that have a place; uses the tape up."""
-        threads = parallel()
-        model: TrainableModel = self._model(True, threads)
-        model.backward_at(tape, grads, out, threads)
+    def backward(self, tape: Any, grads: Optionals, out: Optionals) -> None:
+        """Compute gradients; uses the tape up.
 
-    def backward(self, tape: Any, grads: Arrays, out: Arrays) -> None:
-        """Compute the gradients that have a place in `out`; uses the tape up."""
+        Args:
+            grads: of each output, or None.
+            out: where that of each input goes, or None.
+        """
         threads = parallel()
         model: TrainableModel = self._model(True, threads)
-        model.backward(tape, grads, wanted=out, out=out, pool=threads)
+        outputs, inputs = self._trained
+        seeds, results = [grads[i] for i in outputs], [out[i] for i in inputs]
+        places = [0 if x is None else place(x) for x in (*seeds, *results)]
+        model.backward_at(tape, seeds, results, places, threads)
+
+    @cached_property
+    def _trained(self) -> tuple[list[int], list[int]]:
+        """The numbers of the outputs and of the inputs that have gradients, in models' order."""
+        net, models = self._program.net, self._models
+        metadata = next(m.metadata for (train, _), m in models.items() if train)
+        groups = (metadata["output_grads"], net.outputs), (metadata["grads"], net.inputs)
+        outputs, inputs = ([list(names).index(n) for n in read_specs(g)] for g, names in groups)
+        return outputs, inputs
 
     def _model(self, train: bool, threads: Parallel | None) -> Any:
         """Code that several threads can compute serves one as well."""
@@ -152,107 +115,96 @@ class CompiledCode:
 
 
 class HostCode:
-    """A net on arrays as one on tensors: they share their memory, or are copied from a GPU."""
+    """A net's code for the CPU, on tensors; what it cannot read or write where it lies is copied.
 
-    def __init__(self, code: NetCode, dtypes: Sequence[torch.dtype]) -> None:
-        self._code, self._dtypes = code, dtypes
+    Args:
+        names, dtypes: of the inputs.
+    """
+
+    def __init__(
+        self, code: CompiledCode, names: Sequence[str], dtypes: Sequence[torch.dtype]
+    ) -> None:
+        self._code, self._names, self._dtypes = code, names, dtypes
 
     def prepare(self, train: bool) -> None:
         """Do now what takes long."""
         self._code.prepare(train)
 
-    def infer_in_place(self, inputs: Tensors, out: Tensors) -> bool:
-        """Compute new, dense outputs on the CPU, if the inputs can be read as they lie there: no
-        array is made of any."""
-        placed = self._all_placed(inputs, out)
-        if placed is not None:
-            self._code.infer_at(*placed)
-        return placed is not None
+    def infer(self, inputs: Tensors, out: Tensors) -> None:
+        """Compute new, dense outputs.
 
-    def _all_placed(self, inputs: Tensors, out: Tensors) -> tuple[Tensors, list[int]] | None:
-        """What is read and written, and where it lies: None where an input is no dense memory of
-        its dtype on the CPU, or something is empty."""
-        tensors, places = list[torch.Tensor](), list[int]()
-        for x, dtype in zip(inputs, self._dtypes, strict=True):
-            if type(x) not in PLAIN_TENSORS or x.dtype != dtype:
-                return None
-            if x.is_neg() or not x.is_contiguous():
-                return None
-            x, place = _place(x, dtype)
-            tensors.append(x)
-            places.append(place)
-        tensors += out
-        places += [x.data_ptr() for x in out]
-        return None if 0 in places else (tensors, places)
+        Raises:
+            ArrayError: an input is of another dtype.
+        """
+        results = _on_host(out)
+        tensors = [*self._inputs(inputs), *results]
+        self._code.infer(tensors, [place(x) for x in tensors])
+        _hand_over(results, out)
 
-    def infer(self, inputs: Named, out: Named) -> None:
-        """Compute the outputs."""
-        with _arrays_of(out) as results:
-            self._code.infer(_arrays(inputs), results)
+    def forward(self, inputs: Tensors, out: Tensors) -> HostTape:
+        """The same; returns what `backward` needs."""
+        read, results = self._inputs(inputs), _on_host(out)
+        tensors = [*read, *results]
+        tape = self._code.forward(tensors, [place(x) for x in tensors])
+        _hand_over(results, out)
+        return HostTape(tape, read, [x.detach() for x in results])
 
-    def forward_in_place(self, inputs: Tensors, out: Tensors) -> Any:
-        """As `infer_in_place`; what `backward` needs, or None."""
-        placed = self._all_placed(inputs, out)
-        if placed is None:
-            return None
-        tensors, _ = placed
-        tape = self._code.forward_at(*placed)
-        count = len(inputs)
-        return _TapeInPlace(tape, [*tensors[:count], *(x.detach() for x in out)])
+    def backward(self, tape: HostTape, grads: Optionals, out: Optionals) -> None:
+        """Compute the gradients that have a place in `out`, of those that outputs have."""
+        seeds = [None if grad is None else _readable(grad) for grad in grads]
+        results = _on_host(out)
+        self._code.backward(tape.tape, seeds, results)
+        _hand_over(results, out)
 
-    def forward(self, inputs: Named, out: Named) -> Any:
-        """Compute the outputs; returns what `backward` needs."""
-        with _arrays_of(out) as results:
-            return self._code.forward(_arrays(inputs), results)
-
-    def backward(self, tape: Any, grads: Named, out: Named) -> None:
-        """Compute the gradients that have a place in `out`."""
-        if isinstance(tape, _TapeInPlace):
-            places = [
-                {n: _place(x, x.dtype) for n, x in tensors.items()} for tensors in (grads, out)
-            ]
-            self._code.backward_at(tape.tape, *places)
-            return
-        with _arrays_of(out) as results:
-            self._code.backward(tape, _arrays(grads), results)
+    def _inputs(self, tensors: Tensors) -> list[torch.Tensor]:
+        check_dtypes(self._names, tensors, self._dtypes)
+        return [_readable(x) for x in tensors]
 
 
 @record
-class _TapeInPlace:
-    """The tape of tensors that were read and written where they lie.
-
-    Attributes:
-        kept: what has their memory until the tape is used, and does not hold the graph.
+class HostTape:
+    """The tape, and the tensors that were read and written where they lie, which do not hold the
+    graph; they have their memory until the tape is used.
     """
 
     tape: Any
-    kept: Tensors
+    inputs: Tensors
+    outputs: Tensors
 
 
-def _place(x: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, int]:
-    """A tensor of a dtype on the CPU, and where it lies.
-
-    One whose elements are not aligned is copied: only one to read, as new ones are aligned.
-    """
-    place = x.data_ptr()
-    if place % dtype.itemsize:
-        x = x.clone()
-        place = x.data_ptr()
-    return x, place
+_NOWHERE = Memory(1)
 
 
-def _arrays(tensors: Named) -> Arrays:
-    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+def place(x: torch.Tensor) -> int:
+    """Where a tensor lies; an empty one lies nowhere, and is there even so."""
+    return x.data_ptr() or _NOWHERE.address
 
 
-@contextmanager
-def _arrays_of(tensors: Named) -> Generator[Arrays]:
-    """Arrays to write into, which the tensors are in the end."""
-    arrays = _arrays(tensors)
-    yield arrays
-    for name, tensor in tensors.items():
-        if tensor.device.type != "cpu":
-            tensor.copy_(torch.from_numpy(arrays[name]))
+def _readable(x: torch.Tensor) -> torch.Tensor:
+    """A tensor as code for the CPU reads it: dense, aligned, and on the CPU."""
+    if type(x) not in PLAIN_TENSORS or not x.is_cpu:
+        x = torch.from_numpy(x.detach().resolve_neg().cpu().numpy())
+    if x.is_neg() or not x.is_contiguous():
+        x = dense(x)
+    return x.detach().clone() if x.data_ptr() % x.itemsize else x
+
+
+def _on_host(tensors: Sequence[T]) -> Sequence[T]:
+    """Tensors to write into, in the place of those that are all on one device: themselves, if that
+    is the CPU."""
+    if next((x.is_cpu for x in tensors if x is not None), True):
+        return tensors
+    copies: Any = [None if x is None else torch.empty_like(x, device="cpu") for x in tensors]
+    return copies
+
+
+def _hand_over(results: Optionals, tensors: Optionals) -> None:
+    """Let tensors be what was written in their place."""
+    if results is tensors:
+        return
+    for x, result in zip(tensors, results, strict=True):
+        if x is not None and result is not None:
+            x.copy_(result)
 
 
 class Codes:
@@ -260,20 +212,21 @@ class Codes:
 
     Attributes:
         derived: the nets of what passes make of its program, such as its gradients.
-        trained: the outputs that had gradients last.
+        trained: the numbers of the outputs that had gradients last.
         precision: of products.
     """
 
     def __init__(self, program: Program, precision: str) -> None:
         self.derived: dict[Any, Any] = {}
-        self.trained: frozenset[str] | None = None
+        self.trained: tuple[int, ...] | None = None
         self._program, self.precision = program, precision
         self._host = self._on_host()
         self._gpus: dict[int, GpuCode] = {}
 
     def _on_host(self, max_steps: int | None = None) -> HostCode:
         inputs = [TORCH_DTYPES[dtype_of(value)] for value in self._program.net.inputs.values()]
-        return HostCode(CompiledCode(self._program, self.precision, max_steps), inputs)
+        code = CompiledCode(self._program, self.precision, max_steps)
+        return HostCode(code, list(self._program.net.inputs), inputs)
 
     def on(self, device: torch.device, steps: int | None = None) -> HostCode | GpuCode:
         """The code for tensors on a device; a net with float64 is computed on the CPU.

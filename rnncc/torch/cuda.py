@@ -9,33 +9,35 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-from rnncc_runtime.arrays import Specs, read_specs
+from rnncc_runtime.arrays import read_specs
 from rnncc_runtime.compiled import remember
-from rnncc_runtime.errors import ArrayError
 from rnncc_runtime.sizes import solve
 
 import rnncc
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.types import type_name
+from rnncc.frontends.torch.types import TORCH_DTYPES
 from rnncc.ir.program import Program
-from rnncc.torch.devices import Gpu
+from rnncc.ir.types import dtype_of
+from rnncc.records import record
+from rnncc.torch.devices import Gpu, check_dtypes, dense
 from rnncc.torch.faults import can_fail, errors_of
 
-Named = Mapping[str, torch.Tensor]
+Tensors = Sequence[torch.Tensor]
+Optionals = Sequence[torch.Tensor | None]
 Sizes = Mapping[str, int]
 
 
-@dataclass(eq=False)
+@record(eq=False)
 class DeviceTape:
-    """What forward leaves for backward: memory, and the tensors that backward reads besides."""
+    """What forward leaves for backward: memory, and the tensors that backward reads besides, which
+    do not hold the graph."""
 
     memory: torch.Tensor
-    inputs: Named
-    outputs: Named
+    inputs: Tensors
+    outputs: Tensors
     sizes: Sizes
 
 
@@ -55,39 +57,44 @@ class GpuCode:
         """Compile."""
         self._entry(train)
 
-    def infer(self, inputs: Named, out: Named) -> None:
+    def infer(self, inputs: Tensors, out: Tensors) -> None:
         """Compute the outputs."""
         entry = self._entry(False)
-        sizes = entry.sizes(inputs)
-        blocks = {"inputs": entry.table("inputs", inputs), "outputs": entry.table("outputs", out)}
-        entry.call("run", blocks, sizes, self._can_fail)
+        inputs = [dense(x) for x in inputs]
+        blocks = {"inputs": entry.table(inputs), "outputs": entry.table(out)}
+        entry.call("run", blocks, entry.sizes(inputs), self._can_fail)
 
-    def forward(self, inputs: Named, out: Named) -> DeviceTape:
+    def forward(self, inputs: Tensors, out: Tensors) -> DeviceTape:
         """Compute the outputs; returns the tape."""
         entry = self._entry(True)
+        inputs = [dense(x) for x in inputs]
         sizes = entry.sizes(inputs)
         memory = entry.memory("tape_bytes", sizes)
         blocks = {
-            "inputs": entry.table("inputs", inputs),
+            "inputs": entry.table(inputs),
             "parameters": [],
-            "outputs": entry.table("outputs", out),
+            "outputs": entry.table(out),
             "tape": memory.data_ptr(),
         }
         entry.call("forward", blocks, sizes, self._can_fail)
-        detached = {name: tensor.detach() for name, tensor in out.items()}  # these know no graph
-        return DeviceTape(memory, inputs, detached, sizes)
+        return DeviceTape(memory, inputs, [x.detach() for x in out], sizes)
 
-    def backward(self, tape: DeviceTape, grads: Named, out: Named) -> None:
-        """Compute the gradients that have a place in `out`; uses the tape up.
+    def backward(self, tape: DeviceTape, grads: Optionals, out: Optionals) -> None:
+        """Compute gradients; uses the tape up.
 
         What is wrong with values, forward has found: there is nothing to wait for.
+
+        Args:
+            grads: of each output, or None.
+            out: where that of each input goes, or None.
         """
         entry = self._entry(True)
+        seeds = entry.seeds(grads, tape.outputs)
         blocks = {
-            "inputs": entry.table("inputs", tape.inputs),
+            "inputs": entry.table(tape.inputs),
             "parameters": [],
-            "output_grads": entry.table("output_grads", entry.filled(grads, tape.outputs)),
-            "grads": entry.table("grads", out),
+            "output_grads": entry.table(seeds),
+            "grads": entry.table([out[i] for i in entry.sources]),
             "tape": tape.memory.data_ptr(),
         }
         entry.call("backward", blocks, tape.sizes, False)
@@ -113,48 +120,58 @@ class _Entry:
         self._gpu = gpu
         device = f"cuda:{gpu.number}"
         self._model: Any = rnncc.compile(program, train=train, device=device, precision=precision)
-        groups = ("inputs", "outputs", *(("output_grads", "grads") if train else ()))
-        self._specs = {group: read_specs(self._model.metadata[group]) for group in groups}
+        metadata: Any = self._model.metadata
+        groups = [read_specs(metadata[group]) for group in ("inputs", "outputs")]
+        slopes = ("output_grads", "grads")
+        groups += [read_specs(metadata[group] if train else []) for group in slopes]
+        self._inputs, outputs, seeds, sources = groups
+        specs = [spec for group in groups for spec in group.values()]
+        self._used = set[str]().union(*(size.symbols for spec in specs for size in spec.sizes))
+        names, net = ([*self._inputs], [*outputs]), program.net
+        assert names == ([*net.inputs], [*net.outputs])  # calls rely on the order
+        self._dtypes = [TORCH_DTYPES[dtype_of(x)] for x in net.inputs.values()]
+        self._seeds = [(names[1].index(name), spec.optional) for name, spec in seeds.items()]
+        self.sources = [names[0].index(name) for name in sources]
         self._name = program.name
         self._waited, self._late = errors_of(gpu, True), errors_of(gpu, False)
+        self._somewhere = self._late.address(0)
         self._known: dict[Any, Sizes] = {}
         self._bytes: dict[Any, int] = {}
 
-    def table(self, group: str, tensors: Named) -> list[int]:
+    def table(self, tensors: Optionals) -> list[int]:
         """Where tensors lie, in the order of a struct; 0 for what is not there.
 
         An empty tensor lies nowhere, and is there even so.
         """
-        chosen = [tensors.get(name) for name in self._specs[group]]
-        somewhere = self._late.address(0)
-        return [0 if tensor is None else tensor.data_ptr() or somewhere for tensor in chosen]
+        return [0 if x is None else x.data_ptr() or self._somewhere for x in tensors]
 
-    def filled(self, grads: Named, outputs: Named) -> Named:
+    def seeds(self, grads: Optionals, outputs: Tensors) -> Optionals:
         """Gradients of outputs, with zeros where the code needs some and there are none."""
-        needed = {n for n, spec in self._specs["output_grads"].items() if not spec.optional}
-        zeros = {name: torch.zeros_like(outputs[name]) for name in needed - grads.keys()}
-        return {**grads, **zeros}
+        seeds = list[torch.Tensor | None]()
+        for number, is_optional in self._seeds:
+            grad = grads[number]
+            if grad is not None:
+                seeds.append(dense(grad))
+            else:
+                seeds.append(None if is_optional else torch.zeros_like(outputs[number]))
+        return seeds
 
-    def sizes(self, inputs: Named) -> Sizes:
-        """What the sizes are called, remembered by the shapes and dtypes of inputs.
+    def sizes(self, inputs: Tensors) -> Sizes:
+        """What the sizes are called, remembered by the shapes of inputs.
 
         Raises:
             ArrayError: an input has a wrong dtype or shape.
         """
-        key = tuple([(tensor.shape, tensor.dtype) for tensor in inputs.values()])
+        check_dtypes(self._inputs, inputs, self._dtypes)
+        key = tuple([x.shape for x in inputs])
         known = self._known.get(key)
-        return known or remember(self._known, key, self._solved(inputs))
+        return known or remember(self._known, key, self._solved(key))
 
-    def _solved(self, inputs: Named) -> Sizes:
-        specs = self._specs["inputs"]
-        for name, spec in specs.items():
-            dtype = type_name(inputs[name].dtype)
-            if dtype != spec.dtype.name:
-                raise ArrayError(f"{name} is {dtype}, expected {spec.dtype.name}")
-        shapes = [(name, spec.sizes, tuple(inputs[name].shape)) for name, spec in specs.items()]
-        used = set[str]().union(*(s.symbols for spec in _all(self._specs) for s in spec.sizes))
+    def _solved(self, shapes: Sequence[torch.Size]) -> Sizes:
+        pairs = zip(self._inputs.items(), shapes, strict=True)
+        named = [(name, spec.sizes, tuple(shape)) for (name, spec), shape in pairs]
         symbols: Sequence[str] = self._model.metadata["symbols"]
-        values = solve(shapes, [symbol for symbol in symbols if symbol in used])
+        values = solve(named, [symbol for symbol in symbols if symbol in self._used])
         return {symbol: values.get(symbol, 1) for symbol in symbols}
 
     def memory(self, name: str, sizes: Sizes) -> torch.Tensor:
@@ -190,7 +207,3 @@ class _Entry:
             if waits:
                 gpu.wait()
                 words.raise_found(word)
-
-
-def _all(groups: Mapping[str, Specs]) -> list[Any]:
-    return [spec for specs in groups.values() for spec in specs.values()]

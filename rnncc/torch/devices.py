@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 
 import torch
+from rnncc_runtime.errors import ArrayError
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.types import type_name
 
 PLAIN_TENSORS = torch.Tensor, torch.nn.Parameter
 """Types, not their subclasses, whose memory is the tensor's."""
@@ -22,7 +24,7 @@ class Gpu:
     """
 
     def __init__(self, number: int) -> None:
-        self.number = number
+        self.number, self._device = number, torch.device("cuda", number)
 
     def current(self) -> AbstractContextManager[None]:
         """While it lasts, this thread's calls of CUDA are for this GPU."""
@@ -42,7 +44,7 @@ class Gpu:
 
     def memory(self, size: int) -> torch.Tensor:
         """So many bytes, which mean nothing, for work of that stream."""
-        return torch.empty(size, dtype=torch.uint8, device=f"cuda:{self.number}")
+        return torch.empty(size, dtype=torch.uint8, device=self._device)
 
     def words(self, count: int) -> torch.Tensor:
         """Zeros, int32, that both the GPU and this process can write and read."""
@@ -63,6 +65,32 @@ def check_tensor(x: torch.Tensor) -> None:
     if not known or layout != torch.strided:
         kinds = "the CPU and NVIDIA GPUs"
         raise CompileError("", f"a tensor on {x.device} ({layout}): only dense ones on {kinds}")
+
+
+def check_dtypes(
+    names: Iterable[str], tensors: Iterable[torch.Tensor], expected: Iterable[torch.dtype]
+) -> None:
+    """Raise `ArrayError` for an input of another dtype than its own."""
+    for name, x, dtype in zip(names, tensors, expected, strict=True):
+        if x.dtype != dtype:
+            raise ArrayError(f"{name} is {type_name(x.dtype)}, expected {type_name(dtype)}")
+
+
+def dense(x: torch.Tensor) -> torch.Tensor:
+    """A tensor's memory; one that is not contiguous, or not negated yet, is copied."""
+    if x.is_contiguous() and not x.is_neg():
+        return x
+    return x.detach().resolve_neg().contiguous()
+
+
+def new_like(x: torch.Tensor) -> torch.Tensor:
+    """A new, dense tensor of the same shape, dtype and device.
+
+    To make it by these takes two to three times as long.
+    """
+    if type(x) in PLAIN_TENSORS:
+        return torch.empty_like(x, memory_format=torch.contiguous_format)
+    return torch.empty(x.shape, dtype=x.dtype, device=x.device)
 
 
 def single_device(tensors: Iterable[torch.Tensor]) -> torch.device | None:

@@ -35,9 +35,9 @@ from rnncc.passes.tangents import tangents
 from rnncc.passes.unread_ends import has_unread_ends, stop_unread_ends
 from rnncc.records import record
 from rnncc.sizes import TIME
-from rnncc.torch.codes import Codes, HostCode
-from rnncc.torch.cuda import GpuCode
-from rnncc.torch.devices import common_device
+from rnncc.torch.codes import Codes, HostTape
+from rnncc.torch.cuda import DeviceTape, GpuCode
+from rnncc.torch.devices import new_like
 
 _lock = threading.Lock()
 _codes: WeakValueDictionary[tuple[str, str], Codes] = WeakValueDictionary()
@@ -117,13 +117,24 @@ class TorchNet:
         return frozenset().union(*self.sources)
 
     @cached_property
+    def undifferentiated(self) -> Sequence[int]:
+        """The others."""
+        return [i for i in range(len(self.inputs)) if i not in self.differentiated]
+
+    @cached_property
+    def is_converted(self) -> bool:
+        """Whether some tensor is another to PyTorch than to the code."""
+        return bool(self.converted) or any(o.kind != o.dtype for o in self.outputs)
+
+    @cached_property
     def reached_by_some(self) -> frozenset[int]:
         """Those of them that another output, which has gradients too, does not depend on."""
         return frozenset().union(*(self.differentiated - own for own in self.sources if own))
 
     @cached_property
-    def _shapes(self) -> dict[tuple[int, ...], list[tuple[int, ...]]]:
-        """Those of the outputs, by the values of the sizes."""
+    def _models(self) -> dict[tuple[Any, ...], list[torch.Tensor]]:
+        """Of the outputs, by the device and the values of the sizes: a number each that looks like
+        an array."""
         return {}
 
     def derived(self, key: Hashable, make: Callable[[Program], Program]) -> TorchNet:
@@ -164,37 +175,39 @@ class TorchNet:
 
         return self.derived(("gradients", once, *outputs, None, *inputs), make)
 
-    def to_train(self, tensors: Tensors, seeded: Iterable[int] | None = None) -> TorchNet:
+    def to_train(self, device: torch.device, seeded: tuple[int, ...] | None = None) -> TorchNet:
         """The net whose tape serves gradients of these outputs alone; by default those that had
         gradients last.
 
         Zeros are the gradients of all others. On a GPU nobody waits to see whether they became NaN:
         where they can, this is a net with stops at the other outputs, and at unread ends of loops.
         """
-        if not self.runs_late(tensors):
+        if not self.runs_late(device):
             return self
         code = self.code
         if seeded is not None:
-            code.trained = frozenset(self.outputs[i].name for i in seeded)
-        outputs = code.trained
-        if outputs is None or not self.is_at_risk(outputs):
+            code.trained = seeded
+        seeded = code.trained
+        if seeded is None or not self.is_at_risk(seeded):
             return self
+        outputs = frozenset(self.outputs[i].name for i in seeded)
 
         def make(program: Program) -> Program:
             return stop_other_outputs(stop_unread_ends(program, outputs), outputs)
 
         return self.derived(("stopped", outputs), make)
 
-    def is_at_risk(self, outputs: frozenset[str]) -> bool:
+    def is_at_risk(self, seeded: tuple[int, ...]) -> bool:
         """Whether zeros as gradients of all that these outputs do not depend on can become NaN."""
-        if outputs not in self._known_risks:
-            program = self.program
+        risk = self._known_risks.get(seeded)
+        if risk is None:
+            program, outputs = self.program, frozenset(self.outputs[i].name for i in seeded)
             risk = has_slopes_of_others(program, outputs) or has_unread_ends(program, outputs)
-            self._known_risks[outputs] = risk
-        return self._known_risks[outputs]
+            self._known_risks[seeded] = risk
+        return risk
 
     @cached_property
-    def _known_risks(self) -> dict[frozenset[str], bool]:
+    def _known_risks(self) -> dict[tuple[int, ...], bool]:
         return {}
 
     def tangents(self, of: Sequence[int]) -> TorchNet:
@@ -221,50 +234,35 @@ class TorchNet:
 
         return self.derived(("instances", *inputs), make)
 
-    def infer(self, tensors: Tensors) -> list[torch.Tensor]:
+    def infer(self, tensors: Tensors, device: torch.device) -> list[torch.Tensor]:
         """The outputs alone."""
-        device = self.device(tensors)
         results = self._make_outputs(tensors, device)
-        code = self.code.on(device, self._steps(tensors))
-        on_cpu = device.type == "cpu"
-        if on_cpu and isinstance(code, HostCode) and code.infer_in_place(tensors, results):
-            return results
-        code.infer(self._inputs(tensors), self._outputs(results))
+        self.code.on(device, self._steps(tensors)).infer(tensors, results)
         return results
 
-    def forward(self, tensors: Tensors) -> tuple[list[torch.Tensor], Any]:
+    def forward(
+        self, tensors: Tensors, device: torch.device
+    ) -> tuple[list[torch.Tensor], HostTape | DeviceTape]:
         """The outputs, and the tape."""
-        device = self.device(tensors)
         results = self._make_outputs(tensors, device)
         code = self.code.on(device, self._steps(tensors))
-        if device.type == "cpu" and isinstance(code, HostCode):
-            tape = code.forward_in_place(tensors, results)
-            if tape is not None:
-                return results, tape
-        return results, code.forward(self._inputs(tensors), self._outputs(results))
+        return results, code.forward(tensors, results)
 
     def backward(
         self,
-        tape: Any,
+        tape: HostTape | DeviceTape,
         grads: Sequence[torch.Tensor | None],
         tensors: Tensors,
         requested: Sequence[bool],
+        device: torch.device,
     ) -> list[torch.Tensor | None]:
         """The gradients of the inputs that are wanted."""
-        seeds = {
-            o.name: _dense(grad)
-            for o, grad in zip(self.outputs, grads, strict=True)
-            if grad is not None
-        }
         gradients = [
-            torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
-            if is_requested
-            else None
-            for tensor, is_requested in zip(tensors, requested, strict=True)
+            new_like(x) if is_requested else None
+            for x, is_requested in zip(tensors, requested, strict=True)
         ]
-        out = {n: g for n, g in zip(self.inputs, gradients, strict=True) if g is not None}
-        code = self.code.on(self.device(tensors), self._steps(tensors))
-        code.backward(tape, seeds, out)
+        code: Any = self.code.on(device, self._steps(tensors))  # the one that left the tape
+        code.backward(tape, grads, gradients)
         return gradients
 
     def _steps(self, tensors: Tensors) -> int | None:
@@ -272,34 +270,21 @@ class TorchNet:
         place = self.sizes.get(TIME)
         return None if place is None else _size_at(tensors, place)
 
-    def runs_late(self, tensors: Tensors) -> bool:
+    def runs_late(self, device: torch.device) -> bool:
         """Whether a call returns before its results are there: on a GPU."""
-        return isinstance(self.code.on(self.device(tensors)), GpuCode)
-
-    def device(self, tensors: Tensors) -> torch.device:
-        """The device that the first of the inputs are on, or all of them.
-
-        Raises:
-            CompileError: they are on several.
-        """
-        return common_device(self.inputs, tensors)
+        return isinstance(self.code.on(device), GpuCode)
 
     def _make_outputs(self, tensors: Tensors, device: torch.device) -> list[torch.Tensor]:
-        values = tuple([_size_at(tensors, place) for place in self.sizes.values()])
-        shapes = self._shapes.get(values)
-        if shapes is None:
-            sizes = dict(zip(self.sizes, values, strict=True))
-            # a call whose sizes would be negative is refused, but first its outputs are made
-            output_shapes = [tuple(max(0, d.evaluate(sizes)) for d in o.dims) for o in self.outputs]
-            shapes = remember(self._shapes, values, output_shapes)
+        key = device, *[_size_at(tensors, place) for place in self.sizes.values()]
+        models = self._models.get(key) or remember(self._models, key, self._modelled(*key))
+        return [new_like(x) for x in models]
+
+    def _modelled(self, device: torch.device, *values: int) -> list[torch.Tensor]:
+        sizes = dict(zip(self.sizes, values, strict=True))
+        # a call whose sizes would be negative is refused, but first its outputs are made
+        shapes = [[max(0, d.evaluate(sizes)) for d in o.dims] for o in self.outputs]
         pairs = zip(shapes, self.outputs, strict=True)
-        return [torch.empty(shape, dtype=o.dtype, device=device) for shape, o in pairs]
-
-    def _inputs(self, tensors: Tensors) -> dict[str, torch.Tensor]:
-        return {n: _dense(t) for n, t in zip(self.inputs, tensors, strict=True)}
-
-    def _outputs(self, tensors: Tensors) -> dict[str, torch.Tensor]:
-        return {o.name: t for o, t in zip(self.outputs, tensors, strict=True)}
+        return [torch.empty((), dtype=o.dtype, device=device).expand(shape) for shape, o in pairs]
 
 
 def _code_of(program: Program, precision: str) -> Codes:
@@ -314,11 +299,6 @@ def _code_of(program: Program, precision: str) -> Codes:
 def _restored(precision: str, others: dict[str, Any]) -> TorchNet:
     """A net of another process: its code is compiled anew, or found on disk."""
     return TorchNet(code=_code_of(others["program"], precision), **others)
-
-
-def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor's memory; one that is not contiguous, or not negated yet, is copied."""
-    return tensor.detach().resolve_neg().contiguous()
 
 
 def check_precision(precision: str, frozen: bool = False) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,7 +21,6 @@ import torch._dynamo
 from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.node_context import BRANCH, hint_of, reason_of, user_line
@@ -34,12 +33,13 @@ from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before, is_changeable
 from rnncc.torch.scripted import IS_SCRIPT, UNSCRIPTED
 from rnncc.torch.transforms import outside_of_transforms
+from rnncc.torch.trees import leaves, mapped
 from rnncc.torch.versions import (
     BeforeReading,
     compile_often,
     not_validating,
     quiet,
-    reading_gradients,
+    reading_settings,
     reading_silently,
 )
 
@@ -84,7 +84,7 @@ def read(
     inside = torch._C._are_functorch_transforms_active()
     key = cell, rows, states, [(place.owner, place.key) for place in places], kept, inside
     try:
-        with outside_of_transforms(), _outside_of_ddp(), not_validating():
+        with _surroundings():
             try:
                 return reading_branches(cell, lambda: _read_by(cell, kind, key))
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use
@@ -124,6 +124,24 @@ def _free_frames(error: BaseException | None) -> None:
             error = error.__context__
 
 
+def _surroundings() -> AbstractContextManager[Any]:
+    """What a cell is read in, and called in where it was read before, as far as it makes a
+    difference: to enter contexts that do nothing takes as long as to compare the guards."""
+    needed = list[AbstractContextManager[None]]()
+    if torch._C._are_functorch_transforms_active():
+        needed.append(outside_of_transforms())
+    if DistributedDataParallel._active_ddp_module is not None:
+        needed.append(_outside_of_ddp())
+    if torch.distributions.Distribution._validate_args:
+        needed.append(not_validating())
+    if not needed:
+        return _AS_IS
+    stack = ExitStack()
+    for context in needed:
+        stack.enter_context(context)
+    return stack
+
+
 @contextmanager
 def _outside_of_ddp() -> Generator[None]:
     """Let no DistributedDataParallel be under way, for which TorchDynamo would cut the cell's graph
@@ -143,9 +161,9 @@ def _row_or_none(x: Any) -> Any:
 def _marked(tree: Any) -> Any:
     """A tree with its tensors marked as states, by their places in it: Dynamo gives them in an
     order of its own, as where they are attributes of an object."""
-    leaves, spec = pytree.tree_flatten(tree)
-    marked = [state(x, i) if isinstance(x, torch.Tensor) else x for i, x in enumerate(leaves)]
-    return pytree.tree_unflatten(marked, spec)
+    ends = enumerate(leaves(tree))
+    marked = iter([state(x, i) if isinstance(x, torch.Tensor) else x for i, x in ends])
+    return mapped(lambda _: next(marked), tree)
 
 
 def _dtype_of(x: Any) -> Any:
@@ -173,9 +191,9 @@ def _step(
     inside: bool,
 ) -> tuple[Any, Any, Any, bool]:
     if inside:  # transforms that were there first know tensors that are met in the cell's own
-        pytree.tree_map(_dtype_of, (rows, states, kept))
+        mapped(_dtype_of, (rows, states, kept))
     for (owner, key), value in zip(places, kept, strict=True):
-        put(owner, key, pytree.tree_map(_copy_or_constant, value))  # it may change that in place
+        put(owner, key, mapped(_copy_or_constant, value))  # it may change that in place
     copies = copied(states)
     result = cell(copied(rows), copies)
     if not isinstance(result, tuple | list) or len(result) != 2:
@@ -189,7 +207,7 @@ def _step(
     new, after = _marked((in_order_of(states, new), left))
     for owner, key in places:
         put(owner, key, None)
-    return pytree.tree_map(_row_or_none, y), new, after, in_place
+    return mapped(_row_or_none, y), new, after, in_place
 
 
 def _read_by(
@@ -202,7 +220,7 @@ def _read_by(
 
 def _contexts() -> list[AbstractContextManager[None]]:
     """What TorchDynamo reads a cell in."""
-    return [watching(guarded=True), quiet(), reading_gradients(), reading_silently()]
+    return [watching(guarded=True), quiet(), reading_settings(), reading_silently()]
 
 
 def _reader(
@@ -221,6 +239,8 @@ def _reader(
 
 def code_of(cell: Any) -> Any:
     """What cells that are alike have in common."""
+    if isinstance(cell, torch.nn.Module):  # which takes a while to say that it has no attribute
+        return type(cell)
     function = getattr(cell, "__func__", cell)
     return getattr(function, "__code__", type(cell))
 

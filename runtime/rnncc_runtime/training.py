@@ -24,7 +24,6 @@ from rnncc_runtime.compiled import (
     Compiled,
     Origin,
     Shape,
-    Shaped,
     Shapeds,
     given_shapes,
     remember,
@@ -71,6 +70,8 @@ class TrainableModel(Compiled):
         self._trained = read_specs(metadata["trained"])
         self._output_grads = read_specs(metadata["output_grads"])
         self._grads = read_specs(metadata["grads"])
+        seeds = enumerate(self._output_grads.values())
+        self._required_grads = [number for number, spec in seeds if not spec.optional]
         self._workspace = _Workspace()
         self._spare: list[Memory] = []
         self._known: dict[tuple[Shape | None, ...], TrainingSizes] = {}
@@ -166,32 +167,35 @@ class TrainableModel(Compiled):
     def backward_at(
         self,
         tape: Tape,
-        output_grads: Mapping[str, tuple[Shaped, int]],
-        out: Mapping[str, tuple[Shaped, int]],
+        output_grads: Shapeds,
+        out: Shapeds,
+        places: Sequence[int],
         pool: Parallel | None = None,
     ) -> None:
-        """`backward` on such memory, of the gradients that have a place.
+        """`backward` on such memory, of the gradients that are there.
 
         Args:
             tape: of `forward_at`; it is used up.
-            output_grads: what has the shape, and where it lies, by the names of outputs.
-            out: the same of gradients to write, by the names of inputs and parameters.
+            output_grads: what has the shapes, in the order of the metadata's `output_grads`; None
+                for one that is not there.
+            out: the same of gradients to write, in the order of `grads`.
+            places: where each lies, those of `output_grads` first; 0 for None.
             pool: as for `Model.run`.
 
         Raises:
             ArrayError: as `backward` does, of shapes and the tape.
         """
         tape._check(self)
-        zeros = self._zeros(output_grads, tape._sizes)  # alive until the call ends
-        known = {**output_grads, **{name: (x, address(x)) for name, x in zeros.items()}}
-        seeds = [known.get(name) for name in self._output_grads]
-        results = [out.get(name) for name in self._grads]
-        first, second = ([x and x[0] for x in group] for group in (seeds, results))
-        self._check_shapes(first, second, tape._sizes)
-        places = [_pointers([x and x[1] for x in group]) for group in (seeds, results)]
+        sizes, count = tape._sizes, len(self._output_grads)
+        self._check_shapes(output_grads, out, sizes)
+        seeds = list[int | None](places[:count])
+        missing = [i for i in self._required_grads if output_grads[i] is None]
+        zeros = [self._zero(i, sizes) for i in missing]  # alive until the call ends
+        for i, array in zip(missing, zeros, strict=True):
+            seeds[i] = address(array)
         block = tape._take()
-        tables = [tape._pointers, _table(self._held()), *places]
-        self._call("backward", tables, block, tape._sizes, pool)
+        tables = [tape._pointers, _table(self._held()), _pointers(seeds), _pointers(places[count:])]
+        self._call("backward", tables, block, sizes, pool)
         self._keep_spare(block)
 
     def backward(
@@ -227,7 +231,9 @@ class TrainableModel(Compiled):
         unknown = [name for name in output_grads if name not in self._output_grads]
         if unknown:
             raise ArrayError(f"no output with a gradient is named {', '.join(map(str, unknown))}")
-        full = {**output_grads, **self._zeros(output_grads, sizes)}
+        names = list(self._output_grads)
+        missing = [i for i in self._required_grads if names[i] not in output_grads]
+        full = {**output_grads, **{names[i]: self._zero(i, sizes) for i in missing}}
         cotangents = check_inputs(full, self._output_grads)
         results = self._results(wanted, out, sizes)
         self._check_shapes(cotangents, results, sizes)
@@ -255,14 +261,10 @@ class TrainableModel(Compiled):
         self._keep_spare(tape._take())
         return outputs
 
-    def _zeros(self, known: Mapping[str, object], sizes: TrainingSizes) -> dict[str, Array]:
-        """Gradients of outputs that have none, where the code reads them nevertheless."""
-        pairs = zip(self._output_grads.items(), sizes.shapes["output_grads"], strict=True)
-        return {
-            name: np.zeros(shape, spec.dtype)
-            for (name, spec), shape in pairs
-            if name not in known and not spec.optional
-        }
+    def _zero(self, number: int, sizes: TrainingSizes) -> Array:
+        """The gradient of an output that has none, where the code reads it nevertheless."""
+        spec = list(self._output_grads.values())[number]
+        return np.zeros(sizes.shapes["output_grads"][number], spec.dtype)
 
     def _initial(self) -> dict[str, Array]:
         """The parameters as the init net made them."""
@@ -290,12 +292,12 @@ class TrainableModel(Compiled):
         ]
 
     def _check_shapes(self, cotangents: Shapeds, results: Shapeds, sizes: TrainingSizes) -> None:
-        specs = [*self._output_grads.values(), *self._grads.values()]
-        shapes = [*sizes.shapes["output_grads"], *sizes.shapes["grads"]]
-        for spec, expected, array in zip(specs, shapes, [*cotangents, *results], strict=True):
-            if array is not None and array.shape != expected:
-                problem = f"has shape {list(array.shape)}, expected {list(expected)}"
-                raise ArrayError(f"the gradient of {spec.name} {problem}")
+        for group, arrays in (("output_grads", cotangents), ("grads", results)):
+            for i, (expected, array) in enumerate(zip(sizes.shapes[group], arrays, strict=True)):
+                if array is not None and array.shape != expected:
+                    names = list(self._output_grads if group == "output_grads" else self._grads)
+                    problem = f"has shape {list(array.shape)}, expected {list(expected)}"
+                    raise ArrayError(f"the gradient of {names[i]} {problem}")
 
     def _sizes(self, arguments: Shapeds, results: Shapeds) -> TrainingSizes:
         """The sizes of a call, remembered by the shapes of its arrays."""

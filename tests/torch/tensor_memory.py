@@ -27,22 +27,20 @@ def nothing_is_copied(seen: list[int]) -> None:
         assert tensor.data_ptr() in seen
 
 
-def tapes_go_with_the_graph(
-    code: Any, monkeypatch: pytest.MonkeyPatch, forward: str = "forward"
-) -> None:
+def tapes_go_with_the_graph(code: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a collection of garbage.
 
     Args:
         code: the class whose method `forward` gives a tape.
     """
-    tapes, real = list[Any](), getattr(code, forward)
+    tapes, real = list[Any](), code.forward
 
     def spy(self: Any, *groups: Any) -> Any:
         tape = real(self, *groups)
         tapes.append(weakref.ref(tape))
         return tape
 
-    monkeypatch.setattr(code, forward, spy)
+    monkeypatch.setattr(code, "forward", spy)
     cell = make_cell(MinimalGated)
     gc.collect()
     gc.disable()

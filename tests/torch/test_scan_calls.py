@@ -27,6 +27,8 @@ from tests.torch.tensor_memory import nothing_is_copied, tapes_go_with_the_graph
 rt: Any = pytest.importorskip("rnncc.torch")
 autograd: Any = pytest.importorskip("rnncc.torch.autograd")
 codes: Any = pytest.importorskip("rnncc.torch.codes")
+tracing: Any = pytest.importorskip("rnncc.torch.tracing")
+cache_entries: Any = pytest.importorskip("torch._dynamo.eval_frame")._debug_get_cache_entry_list
 pytestmark = pytest.mark.peers
 
 
@@ -39,6 +41,36 @@ def test_inference_has_the_same_outputs() -> None:
             ours = rt.scan(cell, xs, cell.start)
             assert not ours[0].requires_grad
             torch.testing.assert_close(ours, want, **CLOSE)
+
+
+def test_training_after_inference_alone() -> None:
+    cell, xs = make_cell(MultiplicativeLstm), sequence(6)
+    with torch.inference_mode():
+        assert rt.scan(cell, xs.detach(), cell.start)[0].is_inference()
+    torch.testing.assert_close(
+        results(rt.scan, cell, xs, cell.start), results(loop, cell, xs, cell.start), **CLOSE
+    )
+
+
+@pytest.mark.parametrize("kind", [tuple, list, dict])
+def test_calls_compare_no_table_of_pytorchs(kind: Any) -> None:
+    """Its trees have one of two hundred entries, which guards would look through."""
+    weights = torch.randn(WIDTH, UNITS)
+
+    def cell(x: Any, state: Any) -> Any:
+        h, c = state.values() if kind is dict else state
+        pair = torch.tanh(x @ weights + h), c + h
+        return pair[0], dict(zip("hc", pair, strict=True)) if kind is dict else kind(pair)
+
+    start = torch.zeros(3, UNITS), torch.ones(3, UNITS)
+    state = dict(zip("hc", start, strict=True)) if kind is dict else kind(start)
+    ys, _ = rt.scan(cell, sequence(2), state)
+    torch.testing.assert_close(ys, loop(cell, sequence(2), state)[0], **CLOSE)
+    (reader,) = tracing._readers[cell.__code__].values()
+    entries = cache_entries(reader._torchdynamo_orig_callable.__code__)
+    guards = [str(entry.guard_manager) for entry in entries]
+    assert guards
+    assert not any("SUPPORTED_NODES" in text for text in guards)
 
 
 def test_no_steps() -> None:
@@ -180,21 +212,20 @@ def test_other_lengths_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tensors_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    for name in ("forward_at", "backward_at"):
+    for name in ("forward", "backward"):
         real = getattr(codes.CompiledCode, name)
 
-        def spy(self: Any, *groups: Any, real: Any = real) -> Any:
-            placed = [x for g in groups if isinstance(g, dict) for x in g.values()]
-            seen.extend(place for _, place in placed)
-            seen.extend([] if placed else groups[1])
-            return real(self, *groups)
+        def spy(self: Any, first: Any, *groups: Any, real: Any = real) -> Any:
+            placed = [x for group in groups for x in group if x is not None]
+            seen.extend(x if isinstance(x, int) else x.data_ptr() for x in placed)
+            return real(self, first, *groups)
 
         monkeypatch.setattr(codes.CompiledCode, name, spy)
     nothing_is_copied(seen)
 
 
 def test_the_tape_goes_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    tapes_go_with_the_graph(codes.CompiledCode, monkeypatch, "forward_at")
+    tapes_go_with_the_graph(codes.CompiledCode, monkeypatch)
 
 
 def test_inside_torch_compile() -> None:

@@ -67,11 +67,17 @@ def test_passes_over_addresses(model: TrainableModel) -> None:
     tape = model.forward_at(arrays, [array.ctypes.data for array in arrays])
     assert_same_bits(results, expected, "by addresses")
     out = {name: np.empty_like(array) for name, array in grads.items()}
-    given, written = ({n: (x, x.ctypes.data) for n, x in g.items()} for g in (outer, out))
-    model.backward_at(tape, given, written)
+    groups = ("output_grads", outer), ("grads", out)
+    given, written = ([g.get(x["name"]) for x in model.metadata[group]] for group, g in groups)
+    places = [0 if array is None else array.ctypes.data for array in (*given, *written)]
+    model.backward_at(tape, given, written, places)
     assert_same_bits(out, grads, "by addresses")
     with pytest.raises(ArrayError, match="used up"):
-        model.backward_at(tape, {}, {})
+        model.backward_at(tape, given, written, places)
+    _, tape = model.forward(inputs)
+    name = model.metadata["grads"][0]["name"]
+    with pytest.raises(ArrayError, match=f"the gradient of {name} has shape"):
+        model.backward_at(tape, given, [np.empty(1, np.float32), *written[1:]], places)
 
 
 def test_only_gradients_that_are_wanted(model: TrainableModel) -> None:

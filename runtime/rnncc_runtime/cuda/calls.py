@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
+from array import array as table_of
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -63,6 +63,7 @@ class Calls:
     ) -> None:
         self.device, self.code = code.device, code
         self._metadata, self._functions = metadata, functions
+        self._known: dict[str, tuple[Sequence[str], Sequence[str]]] = {}
         self.scratch = Scratch(code.device)
 
     def enqueue(
@@ -97,17 +98,26 @@ class Calls:
         status: int,
     ) -> int:
         """As `CudaModel.call`; the code."""
-        tables: list[Any] = []
+        blocks, symbols = self._taken(name)
+        tables: list[table_of[int]] = []
         addresses: list[int] = []
-        for block in PARAMETERS[name]:
+        for block in blocks:
             pointer = pointers.get(block, 0)
             if not isinstance(pointer, int):
-                tables.append((ctypes.c_void_p * max(len(pointer), 1))(*pointer))
-                pointer = ctypes.addressof(tables[-1])
+                tables.append(table_of("Q", pointer or (0,)))
+                pointer = tables[-1].buffer_info()[0]
             addresses.append(pointer)
-        values = [sizes[symbol] for symbol in symbols_of(self._metadata["symbols"], name)]
+        values = [sizes[symbol] for symbol in symbols]
         with self.device.current():
             return self.enqueue(name, addresses, values, stream, status)
+
+    def _taken(self, name: str) -> tuple[Sequence[str], Sequence[str]]:
+        """The blocks and the sizes that a function takes."""
+        taken = self._known.get(name)
+        if taken is None:
+            taken = PARAMETERS[name], symbols_of(self._metadata["symbols"], name)
+            self._known[name] = taken
+        return taken
 
 
 def explained(device: Device, code: int) -> str | None:

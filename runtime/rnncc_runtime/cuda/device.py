@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import NoReturn
 
 import numpy as np
@@ -20,6 +19,20 @@ ALIGNMENT = 256
 _PROCESSORS, _MAJOR, _MINOR, _COOPERATIVE = 16, 75, 76, 95
 _SHARED = 97
 """Of CUdevice_attribute."""
+
+
+class _Current(AbstractContextManager[None]):
+    """A context is the calling thread's current one within such a block; blocks may lie within each
+    other. (A generator would take as long again as the two calls.)"""
+
+    def __init__(self, driver: Driver, context: int) -> None:
+        self._driver, self._context = driver, context
+
+    def __enter__(self) -> None:
+        self._driver.do("cuCtxPushCurrent_v2", self._context)
+
+    def __exit__(self, *error: object) -> None:
+        self._driver.ask("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
 
 
 class Device:
@@ -56,6 +69,7 @@ class Device:
             self._context = self.driver.pointer("cuDevicePrimaryCtxRetain", handle)
         except RunError as error:
             raise LoadError(f"{self.name} cannot be used: {error}") from error
+        self._current = _Current(self.driver, self._context)
 
     @staticmethod
     def at(number: int | None = None) -> Device:
@@ -74,15 +88,9 @@ class Device:
     def _attribute(self, attribute: int, handle: int) -> int:
         return self.driver.number("cuDeviceGetAttribute", attribute, handle)
 
-    @contextmanager
-    def current(self) -> Generator[None]:
+    def current(self) -> AbstractContextManager[None]:
         """With its primary context as current, until the end of the block."""
-        self.driver.do("cuCtxPushCurrent_v2", self._context)
-        try:
-            yield
-        finally:
-            left = ctypes.c_void_p()
-            self.driver.ask("cuCtxPopCurrent_v2", ctypes.byref(left))
+        return self._current
 
     def wait(self, stream: int) -> None:
         """Until all is done that a stream was asked for; within `current`."""
