@@ -61,7 +61,7 @@ def left_operand(lowering: Lowering, op: Matmul) -> tuple[Placed, Sequence[Dim]]
 def _can_read(lowering: Lowering, dtype: str) -> bool:
     if dtype in FLOATS:
         return reads_windows(lowering.target, lowering.weights.precision)
-    return lowering.target.reads_windows
+    return lowering.target.reads_windows and lowering.target.byte_products
 
 
 def _are_whole(access: Access, sizes: Sequence[Dim]) -> bool:

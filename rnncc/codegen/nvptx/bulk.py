@@ -134,14 +134,14 @@ class _LeftRows:
             numbers = [
                 clamped(emit, b.add(first, I64(i)), I64(depth)) for i in range(self.per_thread)
             ]
-            return [emit.load(emit.along(self.row, [self.gemm.k_step], [n])) for n in numbers]
+            return [emit.load(self.gemm.along_k(self.row, n)) for n in numbers]
         values: Loaded = []
         for i in range(0, self.per_thread, QUAD):
             at = b.add(first, I64(i))
             inside = b.icmp_signed("<", at, I64(depth))
             # Behind the depth the last four are read once more: no sum takes them in.
             at = b.select(inside, at, I64(depth - QUAD))
-            values += read_quad(emit, emit.at(self.row, at))
+            values += read_quad(emit, self.gemm.along_k(self.row, at))
         return values
 
     def store(self, loaded: Loaded, place: Pointer) -> None:

@@ -158,7 +158,7 @@ class RowReader:
             number = b.add(k, I32(i))
             inside = I1(1) if sure else b.icmp_signed("<", number, depth)
             safe = b.zext(b.select(inside, number, I32(0)), I64)
-            value = emit.load(emit.along(row, [gemm.k_step], [safe]))
+            value = emit.load(gemm.along_k(row, safe))
             loaded.append(b.select(inside, value, ZERO))
         return loaded
 
@@ -174,7 +174,7 @@ class RowReader:
             number = b.add(k, I32(i))
             inside = I1(1) if sure else b.icmp_signed("<", number, I32(gemm.depth))
             safe = b.zext(b.select(inside, number, I32(0)), I64)
-            half = b.zext(emit.load(emit.along(row, [gemm.k_step], [safe])), I32)
+            half = b.zext(emit.load(gemm.along_k(row, safe)), I32)
             halves.append(b.select(inside, half, I32(0)))
         return joined(emit, halves)
 

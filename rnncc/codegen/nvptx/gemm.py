@@ -90,10 +90,10 @@ class Product:
     ) -> None:
         self.emit, self.op, self.weights = emit, op, DeviceWeights(emit, op, weights)
         self.slots, self.depth, self.units = op.slots.data, op.depth.data, op.units
-        left = get_access(op.a_access)
-        self.k_step = left.strides[-1]
+        left, axes = get_access(op.a_access), len(op.k_dims)
+        self._k_steps = left.strides[-axes:]
         # All units of a row read the same of a: no step along their axis.
-        over_rows = Access(left.offset, (*left.strides[:-1], Dim.of(0)))
+        over_rows = Access(left.offset, (*left.strides[:-axes], Dim.of(0)))
         accesses = [over_rows, *op.in_accesses, *op.out_accesses]
         self.pointers = begins(emit, [a, *ins, *outs], accesses)
         self.steps = unit_steps(accesses)
@@ -103,9 +103,19 @@ class Product:
     @property
     def is_dense(self) -> bool:
         """Whether fours of k lie side by side, each at a multiple of 16 bytes if the first does."""
-        *rows, k = get_access(self.op.a_access).strides
-        whole = all(factor % 4 == 0 for step in rows for _, factor in step.terms)
-        return k == 1 and whole and self.depth % 4 == 0
+        *others, k = get_access(self.op.a_access).strides
+        whole = all(factor % 4 == 0 for step in others for _, factor in step.terms)
+        return k == 1 and whole and int(self.op.k_dims[-1]) % 4 == 0
+
+    @property
+    def is_one_run(self) -> bool:
+        """Whether the k of a row lie along one axis: it is no window."""
+        return len(self._k_steps) == 1
+
+    def along_k(self, row: Pointer, k: Value) -> Pointer:
+        """Where the k-th value of a row is."""
+        sizes: list[Value] = [I64(int(size)) for size in self.op.k_dims]
+        return self.emit.along(row, self._k_steps, self.emit.unravel(k, sizes))
 
     def aligned(self, *pointers: Pointer) -> Value:
         """Whether the first row, or whatever else is given, lies at a multiple of 16 bytes."""
@@ -176,7 +186,7 @@ class Product:
         # A group that is not full reads a k that exists, and takes zero for it: memory behind the
         # row need not be the caller's.
         at = k if inside else b.select(b.icmp_signed("<", k, I64(self.depth)), k, I64(0))
-        value = emit.load(emit.along(row, [self.k_step], [at]))
+        value = emit.load(self.along_k(row, at))
         # A product that has room for rounded rows has them everywhere: plain code must have the
         # bits of tiles.
         if row.dtype == "bf16":

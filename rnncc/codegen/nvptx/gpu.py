@@ -96,7 +96,7 @@ class PtxGpu:
 
     @property
     def reads_windows(self) -> bool:
-        return False
+        return True
 
     @property
     def line(self) -> int:

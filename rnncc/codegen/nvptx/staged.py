@@ -239,7 +239,7 @@ class StagedTile:
             number = b.add(first, I32(i))
             inside = b.icmp_unsigned("<", number, I32(gemm.depth))
             safe = b.zext(b.select(inside, number, first), I64)
-            values.append(emit.load(emit.along(row, [gemm.k_step], [safe])))
+            values.append(emit.load(gemm.along_k(row, safe)))
         return vector_of(b, values)
 
     # Sums

@@ -244,7 +244,7 @@ class Stationary(HeldLoop):
 
     def write(self, gemm: Product) -> None:
         """The product in an iteration of the loop; by the plain code where weights are not held."""
-        b, holds, dense = self.emit.b, self.holds, gemm.is_dense
+        b, holds, dense = self.emit.b, self.holds, gemm.is_dense and gemm.is_one_run
         if dense:
             # A caller's rows are at multiples of 4 bytes; here they are read by fours.
             holds = b.and_(holds, gemm.aligned())
