@@ -131,3 +131,25 @@ def test_functions_stay_short(
         text = text_of(net, None, Options.of(net, {}), "llvm")
         lengths.append(max(body.count("\n") for body in re.split("^define", text, flags=re.M)[1:]))
     assert lengths[1] < 1.2 * lengths[0]
+
+
+def test_a_part_writes_each_formula_of_sizes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    b = Builder.net("made")
+    x = b.input("x", ["S", "T", "N", 4])
+    y = x
+    for axis in (0, 1, 2) * 8:  # sums are buffers of several sizes, one behind another
+        y = b.add(y, b.tanh(reduce_keepdims(b, "sum", y, [axis])))
+    net = b.finish({"y": y})
+    products = list[int]()
+    for setting in (lambda: None, lambda: monkeypatch.setattr(parts, "MANY", 0)):
+        setting()
+        text = text_of(net.copy(), None, Options.of(net, {}), "llvm")
+        products.append(text.count("mul i64"))
+    assert products[1] < 1.1 * products[0]
+
+
+def test_missing_inputs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_parts(monkeypatch)
+    model = rnncc.compile(cells.gru(4, 4))
+    with pytest.raises(ValueError, match="x"):
+        model.run({})

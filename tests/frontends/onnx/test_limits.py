@@ -8,11 +8,13 @@ from time import process_time
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import rnncc
 from rnncc.errors import CompileError
-from rnncc.frontends.onnx.scope import MAX_NODES
+from rnncc.frontends.onnx.importer import import_model
+from rnncc.frontends.onnx.reading import MAX_NODES
 from rnncc.ir.dims import MOST_TERMS
 from tests.frontends.onnx.models import imported, info, model, node
 
@@ -102,6 +104,15 @@ def test_more_nodes_than_are_read() -> None:
     with pytest.raises(CompileError, match="has 30001 nodes; at most 30000 are read"):
         imported(made)
     assert process_time() - start < 1
+
+
+def test_nodes_inside_others_are_counted_before_one_is_looked_at() -> None:
+    """Though neither operator, opset nor outputs are told: a node of two bytes takes a thousand."""
+    inside = onnx.GraphProto(node=[onnx.NodeProto()] * (MAX_NODES + 1))
+    outer = onnx.NodeProto(attribute=[onnx.AttributeProto(g=inside)])
+    data = onnx.ModelProto(graph=onnx.GraphProto(node=[outer])).SerializeToString()
+    with pytest.raises(CompileError, match="has 30002 nodes; at most 30000 are read"):
+        import_model(data)
 
 
 def test_a_sum_of_very_many_sizes() -> None:
