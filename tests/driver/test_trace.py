@@ -161,10 +161,7 @@ def test_no_memory_is_no_fault_of_a_step(
     error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def importing(c: Compilation) -> None:
-        try:
-            raise error
-        except Exception:
-            raise OSError("could not load what runs LLVM")  # as llvmlite says it
+        raise OSError("could not load what runs LLVM") from error  # as llvmlite says it
 
     monkeypatch.setattr(pipeline, "LOWERING", [Step("imports", importing, "a test")])
     assert main(["compile", NET, "--init", INIT, "--emit", "kern", "-o", "-"]) == 1
