@@ -16,6 +16,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.frontends.onnx.reading import MAX_NODES
 from rnncc.ir.dims import MOST_TERMS
+from rnncc.stages.reading import MOST_SIZES
 from tests.frontends.onnx.models import imported, info, model, node
 
 
@@ -121,6 +122,15 @@ def test_a_sum_of_very_many_sizes() -> None:
     joined = node("Concat", " ".join(names), "y", axis=0)
     with pytest.raises(CompileError, match=r"'y' \(Concat\): gives a size formula of more than"):
         imported(model([joined], inputs, [info("y", None)]))
+
+
+def test_very_many_sizes() -> None:
+    nodes = [node("Tanh", f"x{i}", f"y{i}") for i in range(MOST_SIZES)]
+    inputs = [info(f"x{i}", [f"S{i}", 4]) for i in range(MOST_SIZES)]
+    made = model(nodes, inputs, [info(f"y{i}", None) for i in range(MOST_SIZES)])
+    told = f"has {MOST_SIZES + 2} open sizes; at most {MOST_SIZES} are compiled"
+    with pytest.raises(CompileError, match=told):
+        rnncc.compile(made)
 
 
 def test_parts_of_what_has_many_parts() -> None:
