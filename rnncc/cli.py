@@ -23,6 +23,7 @@ from rnncc.commands.options import (
     NET,
     RECOMPUTE,
     NetCommand,
+    check_apart,
     import_options,
     only_init,
     options_of,
@@ -95,6 +96,7 @@ def run(
     from rnncc.commands.scoring import score
 
     init = only_init(init_net, init)
+    check_apart(out, net_or_library, init, *inputs)
     table = running.scoring_of(inputs, batch, threads, lengths)
     arrays_read = running.read_arrays(inputs) if table is None else {}
     library = libraries.library_alone(net_or_library, {"init": init, **options})
@@ -193,6 +195,7 @@ def plan(
     from rnncc.driver.planning import report_of
 
     init = only_init(init_net, init)
+    check_apart(html, net, init)
     library = libraries.library_alone(net, {"init": init, "html": html, **options})
     if library is not None:
         blocks = libraries.plan(library, plan_for)

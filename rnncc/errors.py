@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from traceback import extract_tb
 from typing import Any
@@ -11,6 +12,9 @@ from rnncc.records import record
 _PACKAGE = __name__.partition(".")[0]
 MOST = 2000
 """Characters of a message: names and texts of a file that it repeats may be of any length."""
+
+_NO_MEMORY = "failed to map segment", "can't start new thread"
+"""What loaders and threads say that get no memory, in errors of other kinds than `MemoryError`."""
 
 
 @record
@@ -87,3 +91,14 @@ class InternalError(Exception):
         what = f"{''.join(places)}{type(error).__name__}: {error}"
         report = "please report this line, with the model if you can"
         return InternalError(" ".join(f"{location}: {what} ({report})".split()))
+
+
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came from, says that there was no memory left."""
+    while error is not None:
+        refused = isinstance(error, OSError) and error.errno == errno.ENOMEM
+        said = any(words in str(error) for words in _NO_MEMORY)
+        if isinstance(error, MemoryError) or refused or said:
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -18,7 +18,7 @@ from typing import Any, NoReturn, TextIO, cast
 
 import click
 
-from rnncc.errors import CompileError, InternalError
+from rnncc.errors import CompileError, InternalError, is_out_of_memory
 
 INTERRUPTED, BROKEN_PIPE = 130, 141
 """As shells say of processes that SIGINT or SIGPIPE has ended."""
@@ -77,6 +77,8 @@ def _status(command: click.Command, arguments: Sequence[str]) -> int:
 
 def _explain(error: Exception) -> int:
     """Print one line for an error; 2 if the user can mend it."""
+    if is_out_of_memory(error):  # not even for the import below
+        return _fail("out of memory", FAULT)
     from rnncc_runtime import ModelError
 
     if isinstance(error, click.ClickException):
@@ -88,8 +90,6 @@ def _explain(error: Exception) -> int:
     if isinstance(error, OSError):  # readers and writers name their file; what is left is printed
         where = error.filename or "standard output"
         return _fail(f"{where}: {error.strerror or error}", BAD_INPUT)
-    if isinstance(error, MemoryError):
-        return _fail("out of memory", FAULT)
     kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
     summary = f"internal error: {kind}{error}"
     return _fail(f"{summary} (RNNCC_DEBUG=1 shows where)", FAULT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rnncc.commands.libraries import library_in
-from rnncc.commands.options import check_picture
+from rnncc.commands.options import check_apart, check_picture
 from rnncc.commands.tables import print_bytes, working
 from rnncc.drawing import draw as drawn
 from rnncc.drawing import page
@@ -25,6 +25,7 @@ def draw(net: NetFile, init: NetFile | None, out: Path | None, options: Options)
             or the file's name is of another format.
     """
     check_picture(out, ".svg", ".html")
+    check_apart(out, net, init)
     if library_in(net) is not None:
         raise CompileError(str(net), "is a library, which holds no net to draw")
     with working(f"drawing {net}"):

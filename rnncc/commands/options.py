@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -116,6 +117,27 @@ def check_picture(out: Path | None, *suffixes: str) -> None:
     """Raise `CompileError` for a file whose suffix promises another format."""
     if out is not None and out.suffix and out.suffix not in suffixes:
         raise CompileError(str(out), f"is no file for a picture: {', '.join(suffixes)}")
+
+
+def check_apart(out: Path | None, *read: NetFile | str | None) -> None:
+    """Raise `CompileError` where a file that is read would be replaced.
+
+    Args:
+        read: nets, and arrays as `x.npz` or `NAME=x.npy`.
+    """
+    for source in read:
+        texts = {source, source.rpartition("=")[2]} if isinstance(source, str) else ()
+        paths = [source] if isinstance(source, Path) else map(Path, texts)
+        if out is not None and any(_is_same(out, path) for path in paths):
+            what = "is read, too: what is written would take its place"
+            raise CompileError(str(out), what, "choose another file")
+
+
+def _is_same(out: Path, path: Path) -> bool:
+    """Whether two names are of one file; a link is replaced without what it leads to."""
+    with suppress(OSError, ValueError):
+        return not out.is_symlink() and out.is_file() and out.samefile(path)
+    return False
 
 
 def only_init(placed: Init | None, named: Init | None) -> Init | None:

@@ -21,6 +21,7 @@ from rnncc.commands.tables import print_arrays, terminal_bar
 from rnncc.errors import CompileError, Location
 from rnncc.records import record
 from rnncc.sizes import BATCH, TIME
+from rnncc.sources import limit, too_large
 
 
 @record
@@ -138,7 +139,15 @@ def _stacked(rows: Sequence[Array], spec: TensorSpec, path: Path) -> tuple[Array
         at = rest.index(TIME)
         lengths = [row.shape[at] for row in shaped]
         most = max(lengths, default=0)
+        longest = max((row.size for row in shaped), default=0)
+        if len(shaped) * longest * spec.dtype.itemsize > limit():
+            raise too_large(f"{path}: {spec.name} of {len(shaped)} rows of {most} steps", limit())
         shaped = [np.pad(row, _ahead(row, at, most)) for row in shaped]
+    if len(shapes := {row.shape for row in shaped}) > 1:
+        what = (
+            f"{spec.name} has rows of shapes {', '.join(str(list(s)) for s in sorted(shapes)[:3])}"
+        )
+        raise CompileError(str(path), what, "--batch 1 computes each alone")
     stacked = typed(np.stack(shaped), spec, str(path))
     return np.ascontiguousarray(np.moveaxis(stacked, 0, spec.shape.index(BATCH))), lengths
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
-from rnncc.errors import CompileError, InternalError, SizeError
+from rnncc.errors import CompileError, InternalError, SizeError, is_out_of_memory
 from rnncc.sources import called
 from rnncc.stages import ir_text
 from rnncc.stages.compilation import Compilation, Step
@@ -99,7 +99,7 @@ def _run_step(compilation: Compilation, step: Step) -> None:
     except (CompileError, InternalError, KeyboardInterrupt, MemoryError):
         raise
     except Exception as error:
-        raise _blame(compilation, step) from error
+        raise MemoryError if is_out_of_memory(error) else _blame(compilation, step) from error
 
 
 def _dump(compilation: Compilation, step: Step, path: Path) -> None:

@@ -18,6 +18,8 @@ from rnncc.writing import write_file
 
 MAX_NESTING = 64
 """How many braces of a text may be open at once."""
+MAX_OPERATORS = 100_000
+"""Of a net: so many are read in half a minute, and compiled in minutes."""
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _TEXT_START = re.compile(rb"(\s|#.*\n)*\w+\s*[:{<]")
@@ -83,16 +85,18 @@ def check_text(net: NetDef, location: Location | str, depth: int = 0) -> None:
     """Raise `CompileError` unless every name in the net, and in nets it holds, is readable text."""
     if depth > MAX_NESTING:
         raise CompileError(location, f"nets are nested more than {MAX_NESTING} deep")
-    lists = [[net.name, net.type], net.external_input, net.external_output]
+    if len(net.op) > MAX_OPERATORS:  # each takes a thousand bytes as soon as Python sees it
+        what = f"has {len(net.op)} operators; at most {MAX_OPERATORS} are read"
+        raise CompileError(location, what)
+    for text in (net.name, net.type, *net.external_input, *net.external_output):
+        check_name(text, location)
     for op in net.op:
-        lists += [op.input, op.output, [op.name, op.type, op.engine]]
+        for text in (op.name, op.type, op.engine, *op.input, *op.output):
+            check_name(text, location)
         for arg in op.arg:
-            lists.append([arg.name])
+            check_name(arg.name, location)
             for inner in _nets(arg):
                 check_text(inner, location, depth + 1)
-    for strings in lists:
-        for text in strings:
-            check_name(text, location)
 
 
 def _nets(arg: Argument) -> list[NetDef]:

@@ -37,6 +37,11 @@ KINDS = {
 DEFAULT_KINDS = frozenset({"so", "h", "py"})
 """Those of object code without a choice."""
 
+_SOURCES = {".c", ".h", ".js", ".py", ".ts"}
+"""Files that people write, too, by the same names: the script beside a model, which made it."""
+_MARK = b"compiled by rnncc"
+"""In the first line of each of ours."""
+
 
 def check_kinds(
     kinds: Iterable[str] | None,
@@ -96,7 +101,7 @@ def write_products(
 ) -> Artifacts:
     """Write files into a folder, which is made if need be: all of them, or none.
 
-    They replace older ones, and links in their places.
+    They replace older ones of rnncc's, and links in their places.
 
     Args:
         compiled: the model.
@@ -106,16 +111,29 @@ def write_products(
 
     Raises:
         CompileError: as for `check_kinds`; or it is no version; or the folder cannot be written, or
-            linking fails.
+            linking fails; or a source of somebody else's would be replaced.
     """
     requested = check_kinds(kinds, compiled.name, compiled.products)
     check_version(version)
     try:
         with staged(out) as folder:
             written = _write(compiled, folder, requested, version)
+            for file in folder.iterdir():
+                _check_ours(out / file.name)
         return written.moved(out)
     except OSError as error:
         raise CompileError(error.filename, f"cannot write: {error.strerror}") from error
+
+
+def _check_ours(path: Path) -> None:
+    """Raise `CompileError` for a source that is there already and that rnncc did not write."""
+    if path.suffix not in _SOURCES or path.is_symlink() or not path.is_file():
+        return
+    with path.open("rb") as file:
+        first = file.readline(1000)
+    if first and _MARK not in first:
+        what = "is there already, and rnncc did not write it: it would be lost"
+        raise CompileError(str(path), what, "take another name or folder")
 
 
 def _write(compiled: CompiledModel, out: Path, requested: set[str], version: str) -> Artifacts:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Iterable, Mapping
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from pathlib import Path
+from typing import Any
 
 from rnncc.names import in_comment
 from rnncc.platforms import LINE, system_of
 from rnncc.sizes import TIME
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from rnncc.templates import template
 
 _C_TYPES = {
     **{"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"},
@@ -20,6 +19,7 @@ _C_TYPES = {
     **{"u64": "uint64_t", "f16": "uint16_t", "bf16": "uint16_t"},
 }
 GROUPS = ("inputs", "outputs", "parameters")
+_FOLDER = Path(__file__).parent / "templates"
 TEMPLATES = {
     "h": "header.h.j2",
     "cuda.h": "cuda.h.j2",
@@ -40,9 +40,9 @@ _NUMPY = {
 def prepare(kinds: Iterable[str]) -> None:
     """Read the templates of some kinds, which takes longer than to write the texts."""
     for kind in kinds:
-        template = TEMPLATES.get("py" if kind == "wheel" else kind)
-        if template is not None:
-            _environment().get_template(template)
+        name = TEMPLATES.get("py" if kind == "wheel" else kind)
+        if name is not None:
+            template(_FOLDER, name)
 
 
 def header(metadata: Mapping[str, Any]) -> str:
@@ -126,7 +126,7 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
         "shared": any(name.endswith("_part") for name in metadata["functions"]),
         **more,
     }
-    return _environment().get_template(TEMPLATES[kind]).render(values)
+    return template(_FOLDER, TEMPLATES[kind]).render(values)
 
 
 def _filled(text: str) -> str:
@@ -179,16 +179,3 @@ def _note(entry: Mapping[str, Any], kept: Collection[str]) -> str:
     if entry.get("optional"):
         return " (optional)"
     return " (kept)" if entry["name"] in kept else ""
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader("rnncc.packaging"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )

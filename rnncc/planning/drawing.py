@@ -6,16 +6,15 @@ In: a `PlanReport`. Out: HTML that needs no other file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rnncc.netdef.drawing.colours import DARK, INK, LIGHT
 from rnncc.planning.rows import BufferRow, KernelRow, ProgramReport, SharedReport
 from rnncc.records import record
+from rnncc.templates import template
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
-
     from rnncc.planning.report import PlanReport
 
 COLUMN, LEAST_WIDTH = 17.0, 1060.0
@@ -74,9 +73,9 @@ def draw(report: PlanReport) -> str:
     """The page."""
     charts = [_chart(program) for program in report.programs]
     bars = [(block, _bar(block)) for block in report.shared]
-    template = _environment().get_template("plan.html.j2")
+    page = template(Path(__file__).parent / "templates", "plan.html.j2")
     named = {"report": report, "charts": charts, "bars": bars}
-    return template.render(**named, light=LIGHT, dark=DARK, ink=INK)
+    return page.render(**named, light=LIGHT, dark=DARK, ink=INK)
 
 
 def _chart(program: ProgramReport) -> Chart:
@@ -216,16 +215,3 @@ def _bar(block: SharedReport) -> list[Box]:
         for slot in block.slots
         if slot.bytes
     ]
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(
-        loader=PackageLoader("rnncc.planning"),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )

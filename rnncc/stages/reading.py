@@ -17,6 +17,9 @@ from rnncc.sources import called
 from rnncc.stages import ir_text
 from rnncc.stages.compilation import Compilation
 
+MOST_SIZES = 256
+"""Every function takes all: code and time grow with their square, to 4 s here."""
+
 
 def read(compilation: Compilation) -> None:
     """The net, or the half-compiled model that a file of ours holds."""
@@ -25,6 +28,9 @@ def read(compilation: Compilation) -> None:
         ir_text.read(c)
         return
     program = import_source(c.source, c.init, c.options)
+    if (count := len(program.symbols)) > MOST_SIZES:
+        what = f"has {count} open sizes; at most {MOST_SIZES} are compiled"
+        raise CompileError(called(c.source, "<net>"), what, "--shape gives sizes as numbers")
     c.programs = {"net": program}
     c.symbols, c.inputs = program.symbols, list(program.net.inputs)
     c.bounds, c.counts = bounds_of(program.net, program.bounds), program.counts

@@ -102,7 +102,7 @@ class Walk:
                 yield owner, "__class__"
             if is_module:
                 yield owner, "forward"
-                yield from ((kind, "forward") for kind in type(owner).__mro__ if _is_layer(kind))
+                yield from ((kind, "forward") for kind in type(owner).__mro__ if _has_forward(kind))
                 if id(owner) not in self._registered:
                     yield from ((owner, name) for name in (*_OWN, *_HOOKS))
         for function in self.functions.values():
@@ -254,8 +254,8 @@ def _package(x: Any) -> str:
     return str(x.__module__).partition(".")[0]
 
 
-def _is_layer(kind: type) -> bool:
-    """Whether it is one of PyTorch's modules, with a `forward` of its own."""
+def _has_forward(kind: type) -> bool:
+    """Whether a class is one of PyTorch's modules, with a `forward` of its own."""
     return _package(kind) == "torch" and "forward" in kind.__dict__
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -285,6 +287,30 @@ def test_bad_input(words: list[str], message: str, capsys: Capture) -> None:
     assert told.err.startswith("rnncc: error: ")
     assert message in told.err
     assert told.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compile", "lstm.pbtxt", "lstm_init.pbtxt", "--emit", "llvm", "-o", "lstm_init.pbtxt"],
+        ["compile", "lstm.pbtxt", "lstm_init.pbtxt", "--emit", "obj", "-o", "link"],
+        ["run", "lstm.pbtxt", "lstm_init.pbtxt", "-i", "x=lstm.npz", "-o", "lstm.npz"],
+        ["plan", "lstm.pbtxt", "lstm_init.pbtxt", "--html", "./lstm.pbtxt"],
+        ["draw", "lstm", "-o", "lstm"],
+    ],
+)
+def test_no_file_that_is_read_is_replaced(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("lstm.pbtxt", "lstm_init.pbtxt", "lstm.npz"):
+        shutil.copy(ROOT / "examples" / name, name)
+    shutil.copy("lstm.pbtxt", "lstm")
+    os.link("lstm.pbtxt", "link")
+    before = {path: path.read_bytes() for path in Path().iterdir()}
+    assert main(words) == 2
+    assert "is read, too: what is written would take its place" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in Path().iterdir()} == before
 
 
 def test_a_fault_of_ours_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rnncc_runtime import Model
+from rnncc_runtime import Model, TensorSpec
 
 import rnncc
 from rnncc.cli import main
@@ -70,6 +70,18 @@ def test_rows_that_do_not_fit_are_refused(model: Model) -> None:
     for specs, rows in ((plain.inputs, ragged), (model.inputs, sequences([3, 2]))):
         with pytest.raises(CompileError, match="different lengths, and no input is named"):
             batch_of(specs, {"x": rows}, PLAIN)
+
+
+def test_rows_that_make_no_batch_are_refused() -> None:
+    read = TensorSpec.read
+    specs = {"x": read({"name": "x", "shape": ["N", "S", 4], "dtype": "f32"})}
+    other = [np.zeros((size, 4), np.float32) for size in (2, 3, 2)]
+    with pytest.raises(CompileError, match=r"x has rows of shapes \[2, 4\], \[3, 4\]"):
+        batch_of(specs, {"x": other}, PLAIN)
+    specs = {"x": read({"name": "x", "shape": ["T", "N", 4], "dtype": "f32"})}
+    one_long = [np.zeros((size, 4), np.float32) for size in (1, 1 << 15, *[1] * 30)]
+    with limited(1 << 20), pytest.raises(CompileError, match="x of 32 rows of 32768 steps: holds"):
+        batch_of(specs, {"x": one_long}, PLAIN)
 
 
 def test_numbers_beside_a_table() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +109,25 @@ def test_threads_and_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[0] == found[1]
 
 
-def test_functions_stay_short() -> None:
+def many_inputs(b: Builder, count: int) -> dict[str, SSAValue]:
+    return {"y": b.concat([b.input(f"x{i}", (1, 4)) for i in range(count)], 0)}
+
+
+def many_outputs(b: Builder, count: int) -> dict[str, SSAValue]:
+    y = b.tanh(b.input("x", ["T", 4]))
+    return {f"y{i}": y for i in range(count)}
+
+
+@pytest.mark.parametrize("write", [many_inputs, many_outputs])
+def test_functions_stay_short(
+    write: Callable[[Builder, int], dict[str, SSAValue]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parts, "MANY", 128)
+    monkeypatch.setattr(parts, "PART", 8)
     lengths = list[int]()
     for count in (300, 600):
         b = Builder.net("made")
-        xs = [b.input(f"x{i}", (1, 4)) for i in range(count)]
-        net = b.finish({"y": b.concat(xs, 0)})
+        net = b.finish(write(b, count))
         text = text_of(net, None, Options.of(net, {}), "llvm")
         lengths.append(max(body.count("\n") for body in re.split("^define", text, flags=re.M)[1:]))
     assert lengths[1] < 1.2 * lengths[0]

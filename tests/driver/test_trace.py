@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import os
 import platform
 import re
 import subprocess
@@ -19,6 +21,7 @@ from rnncc.cli import main
 from rnncc.driver import compiling
 from rnncc.errors import CompileError
 from rnncc.options import Options
+from rnncc.stages.compilation import Compilation, Step
 
 ROOT = Path(__file__).parents[2]
 NET, INIT = (str(ROOT / "examples" / name) for name in ("lstm.pbtxt", "lstm_init.pbtxt"))
@@ -143,3 +146,23 @@ def test_a_whole_model_does_not_stop_after_a_step() -> None:
     for make in (rnncc.compile, rnncc.plan):
         with pytest.raises(CompileError, match="goes with --emit rnn or --emit kern"):
             make(cells.elman(2, 2), **options)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+        ImportError("libllvmlite.so: failed to map segment from shared object"),
+        RuntimeError("can't start new thread"),
+    ],
+)
+def test_no_memory_is_no_fault_of_a_step(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def importing(c: Compilation) -> None:
+        raise OSError("could not load what runs LLVM") from error  # as llvmlite says it
+
+    monkeypatch.setattr(pipeline, "LOWERING", [Step("imports", importing, "a test")])
+    assert main(["compile", NET, "--init", INIT, "--emit", "kern", "-o", "-"]) == 1
+    assert capsys.readouterr().err == "rnncc: error: out of memory\n"

@@ -32,11 +32,13 @@ OPTIONS: list[dict[str, Any]] = [
     *[{}] * 9,
     *[{"threads": True}] * 2,
     {"max_steps": max(SIZES)},
+    {"max_steps": max(SIZES), "threads": True},
     {"tuning": {"vectors": 2, "chains": 16}},
 ]
 """One of which each model is compiled with."""
 if llvm.get_host_cpu_features().get("avx2"):
     OPTIONS += [{"cpu": "x86-64-v2"}, {"cpu": "x86-64-v3"}]
+    OPTIONS += [{"cpu": "x86-64-v3", "threads": True}]
 THREADS = 3
 
 

@@ -51,6 +51,8 @@ def test_a_message_of_another_library_is_taken_by_its_bytes() -> None:
         (SMALL.SerializeToString()[:-2], "is no NetDef"),
         (b"\x00\x01\x02\x03", "is no NetDef"),
         (b"\x0a\x02\xff\xfe", "is not UTF-8"),
+        # two bytes each, of which none is looked at: Python would take a thousand for each
+        (b"\x12\x00" * 100_001, "has 100001 operators; at most 100000 are read"),
     ],
 )
 def test_what_is_no_net_is_an_error(data: bytes, message: str) -> None:

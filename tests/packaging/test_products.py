@@ -87,6 +87,20 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
         write_products(samples.compiled(), tmp_path / "file", {"h"})
 
 
+@pytest.mark.parametrize("kind", ["h", "py"])
+def test_a_source_of_somebody_elses_is_kept(kind: str, tmp_path: Path) -> None:
+    own, text = tmp_path / f"twice.{kind}", "# made with rnncc: what made the model\n"
+    own.write_text(text)
+    with pytest.raises(CompileError, match=f"twice.{kind}: is there already"):
+        write_products(samples.compiled(), tmp_path, {"o", "h", "py"})
+    assert own.read_text() == text
+    assert list(tmp_path.iterdir()) == [own]
+    own.write_text("")  # as a name that mktemp has taken
+    for _ in range(2):  # ours are replaced
+        write_products(samples.compiled(), tmp_path, {"o", "h", "py"})
+    assert "compiled by rnncc" in own.read_text()
+
+
 @pytest.mark.parametrize("linked", [["-ltwice"], ["-l:libtwice.a", "-lm"]])
 def test_c_program(folder: Path, tmp_path: Path, linked: list[str]) -> None:
     (tmp_path / "main.c").write_text(MAIN)

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 import rnncc.torch  # noqa: E402
 from rnncc.errors import CompileError  # noqa: E402
 from tests.torch import branching_cells as cells  # noqa: E402
+from tests.torch import refused_branches as refused  # noqa: E402
 from tests.torch.unrolled import Loop, Scan, check, check_module, loop, name_of, read  # noqa: E402
 
 ALL = [*cells.CELLS, cells.Method(), cells.closure()]
@@ -68,10 +69,10 @@ def test_a_cell_that_an_exported_scan_reads_first() -> None:
     check_module(Scan(cell), Loop(cell))
 
 
-@pytest.mark.parametrize("cell", cells.REFUSED, ids=name_of)
+@pytest.mark.parametrize("cell", refused.REFUSED, ids=name_of)
 @pytest.mark.parametrize("way", ["scan", "module"])
 def test_refused(cell: Any, way: str) -> None:
-    with pytest.raises(CompileError, match=cells.REFUSED[cell]):
+    with pytest.raises(CompileError, match=refused.REFUSED[cell]):
         read(cell, way)
 
 
@@ -128,14 +129,14 @@ def test_instances_take_different_ways() -> None:
 
 def test_functions_do_what_they_did() -> None:
     """A function that was written anew is the same elsewhere, to its last error."""
-    text = inspect.getsource(cells.unbound)
+    text = inspect.getsource(refused.unbound)
     for way in (rnncc.torch.scan, lambda cell, xs, h: rnncc.torch.compile(Loop(cell), (xs, h))):
         with pytest.raises(CompileError):
-            way(cells.unbound, torch.ones(5, 3), torch.ones(3))
-    assert inspect.getsource(cells.unbound) == text
-    assert cells.unbound(torch.ones(3), torch.ones(3))[0].sum() == 3
+            way(refused.unbound, torch.ones(5, 3), torch.ones(3))
+    assert inspect.getsource(refused.unbound) == text
+    assert refused.unbound(torch.ones(3), torch.ones(3))[0].sum() == 3
     with pytest.raises(UnboundLocalError, match="'y'"):
-        cells.unbound(-torch.ones(3), torch.ones(3))
+        refused.unbound(-torch.ones(3), torch.ones(3))
 
 
 def test_what_is_not_taken_has_no_gradients() -> None:

@@ -192,10 +192,7 @@ class _FunctionWriter(LlvmEntryWriter):
 
     def _call(self, call: Call, single: ir.Function | None) -> None:
         b = self.emit.b
-        tables = [
-            self.emit.table([self.pointer(source) for source in sources])
-            for sources in (call.inputs, call.outputs)
-        ]
+        tables = [self._table(sources) for sources in (call.inputs, call.outputs)]
         arguments = [self.blocks["weights"], *tables, self.pointer(call.workspace)]
         function = self.calls[call.program] if single is None else single
         if self.library.shared and single is None:
@@ -209,6 +206,17 @@ class _FunctionWriter(LlvmEntryWriter):
             return
         with self.emit.when(b.icmp_signed("!=", code, I32(OK))):
             b.ret(code)
+
+    def _table(self, sources: Sequence[Source]) -> Value:
+        """A program's table of pointers: fields of a struct in their order are one already."""
+        match sources:
+            case [Field(struct, first), *_] if list(sources) == [
+                Field(struct, first + i) for i in range(len(sources))
+            ]:
+                start = [I64(first)]
+                return self.emit.b.gep(self.blocks[struct], start, source_etype=POINTER)
+            case _:
+                return self.emit.table([self.pointer(source) for source in sources])
 
     def place(self, place: Place) -> Value:
         if place in self.places or place.offset == 0:

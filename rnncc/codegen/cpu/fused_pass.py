@@ -169,7 +169,7 @@ class _PassKernel:
         results = None if reduction is None else reduction.term
         self.code = RegionCode(emit, self.op.body.block, varying, results=results)
         self.folding = None if reduction is None else Folding.of(emit, reduction)
-        self.fixed = list[dict[SSAValue, Value]]()  # for each vector of columns
+        self.fixed = list[Mapping[SSAValue, Value]]()  # for each vector of columns
         self.dtype = dtype_of(self.op.yields[0])
 
     @property

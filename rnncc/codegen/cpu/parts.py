@@ -22,6 +22,9 @@ output take 24 s to compile as one function, as parts 6 s."""
 PART = 64
 """Kernels of a part, about: a call of it takes as long as one of a short kernel."""
 
+POINTERS = 16
+"""Operands that count as a kernel more: a pointer takes four instructions to find."""
+
 
 def slots_of(program: KernelProgram) -> dict[SSAValue, int] | None:
     """The number of each pointer in the table of a program's parts; None where it has no parts."""
@@ -35,7 +38,7 @@ def slots_of(program: KernelProgram) -> dict[SSAValue, int] | None:
 
 def in_runs(ops: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
     """Ops in order, some kernels at a time; all at once where they are not many."""
-    sizes = [sum(map(_is_kernel, op.walk())) for op in ops]
+    sizes = [sum(map(_weight, op.walk())) for op in ops]
     if sum(sizes) <= 2 * PART:
         yield ops
         return
@@ -51,6 +54,11 @@ def in_runs(ops: Sequence[Operation]) -> Iterator[Sequence[Operation]]:
 def read_in(ops: Iterable[Operation]) -> dict[SSAValue, None]:
     """What ops read, and what is read to know where rows are, in order."""
     return dict.fromkeys(value for op in ops for inner in op.walk() for value in inner.operands)
+
+
+def _weight(op: Operation) -> int:
+    """Of an op in a part's size: a kernel, and pointers beyond those that most have."""
+    return 1 + len(op.operands) // POINTERS if _is_kernel(op) else 0
 
 
 def _is_kernel(op: Operation) -> bool:

@@ -113,24 +113,22 @@ class RegionCode:
 
     def ahead(
         self,
-        ops: Sequence[Operation],
+        ops: Iterable[Operation],
         scalars: Mapping[SSAValue, Value],
         vectors: Mapping[SSAValue, Value],
         index: Callable[[int], Value],
         lanes: int,
-    ) -> dict[SSAValue, Value]:
-        """The vectors of some ops, in their order, and those given, of which they are computed:
-        `vectors` takes them as known."""
-        own, wide_values = dict(scalars), dict(vectors)
-        wide = _Lookup(
-            lambda v: wide_values[v] if v in wide_values else self.emit.splat(own[v], lanes)
-        )
+    ) -> Mapping[SSAValue, Value]:
+        """The vectors of some ops, in their order, and of what they read; looked up, those of
+        scalars too. `vectors` takes them as known."""
+        scalars = dict(scalars)
+        wide = _Wide(vectors, lambda v: self.emit.splat(scalars[v], lanes))
         for op in ops:
             if op.results[0] in self.varying:
-                wide_values[op.results[0]] = self._op(op, wide, lanes, index)
+                wide[op.results[0]] = self._op(op, wide, lanes, index)
             else:
-                own[op.results[0]] = self._op(op, own, 1, index)
-        return wide_values
+                scalars[op.results[0]] = self._op(op, scalars, 1, index)
+        return wide
 
     def vectors(
         self,
@@ -140,21 +138,9 @@ class RegionCode:
         lanes: int,
     ) -> list[Value]:
         """The results' vectors, given the varying arguments, and perhaps others."""
-        env = dict(known)
-        wide: dict[SSAValue, Value] = {}
-
-        def get(value: SSAValue) -> Value:
-            if value in env:
-                return env[value]
-            if value not in wide:
-                wide[value] = self.emit.splat(scalars[value], lanes)
-            return wide[value]
-
-        lookup = _Lookup(get)
-        for op in self._ops:
-            if op.results[0] in self.varying and op.results[0] not in env:
-                env[op.results[0]] = self._op(op, lookup, lanes, index)
-        return [get(v) for v in self.results]
+        others = (op for op in self.vector_ops if op.results[0] not in known)
+        wide = self.ahead(others, scalars, known, index, lanes)
+        return [wide[v] for v in self.results]
 
     def _op(
         self,
@@ -195,15 +181,16 @@ class RegionCode:
                 return b.icmp_unsigned("!=", value, ir.Constant(value.type, None))
 
 
-class _Lookup(dict[SSAValue, Value]):
-    """A mapping that computes its values."""
+class _Wide(dict[SSAValue, Value]):
+    """Vectors; where one is missing, the splat of a scalar."""
 
-    def __init__(self, get: Callable[[SSAValue], Value]) -> None:
-        super().__init__()
-        self._get = get
+    def __init__(self, known: Mapping[SSAValue, Value], splat: Callable[[SSAValue], Value]) -> None:
+        super().__init__(known)
+        self._splat = splat
 
-    def __missing__(self, key: SSAValue) -> Value:
-        return self._get(key)
+    def __missing__(self, value: SSAValue) -> Value:
+        self[value] = self._splat(value)
+        return self[value]
 
 
 def _emit_op(emit: Emit, op: Operation, xs: list[Value], lanes: int) -> Value:

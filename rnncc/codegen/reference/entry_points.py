@@ -132,7 +132,7 @@ class CEntryWriter:
         ]
         # What makes a state does not get T, and needs none.
         sizes = [c.placeholder(s) if s in entry.symbols else "0" for s in writer.program.symbols]
-        words = [f"&{ports}", self._pointer(call.workspace), *sizes]
+        words = [f"&{ports}", self._pointer(call.workspace, "unsigned char"), *sizes]
         lines = [
             f"const struct {writer.prefix}_ports {ports} = {{",
             # C99 has neither structs nor initialisers without members.
@@ -143,6 +143,8 @@ class CEntryWriter:
         return [*lines, "if (error != 0)", "    return error;"] if call.stops else lines
 
     def _pointer(self, source: Source, kind: str | None = None) -> str:
+        """A pointer; to elements of a kind, as C++ does not make one of `void *` by itself."""
+        cast = "" if kind is None else f"({kind} *)"
         match source:
             case None:
                 return "NULL"
@@ -150,18 +152,18 @@ class CEntryWriter:
                 names = self.metadata[STRUCTS.get(struct, struct)]
                 return f"{struct}->{names[number]['c_name']}"
             case Stored(place):
-                return f"rnncc_kept({self._pointer(place)})"
+                return f"{cast}rnncc_kept({self._pointer(place)})"
             case Default(field, fallback):
                 argument = self._pointer(field)
-                return f"{argument} != NULL ? {argument} : {self._pointer(fallback)}"
+                return f"{argument} != NULL ? {argument} : {self._pointer(fallback, kind)}"
             case Place("weights", offset):
                 # Each parameter is an array of its own: there is no block of weights.
                 return self.params[int(offset)]
             case Place(block, offset):
                 if offset == 0:
-                    return block
+                    return f"{cast}{block}"
                 text = f"(unsigned char *){block} + {c.size(offset)}"
-                return text if kind is None else f"({kind} *)({text})"
+                return f"{cast}({text})" if cast else text
 
     def _seal(self, act: str, entry: EntryPoint) -> list[str]:
         seal = f"rnncc_seal(&{self.name}_tape_seal, sizes, {len(entry.symbols)})"

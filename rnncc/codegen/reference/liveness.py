@@ -19,17 +19,24 @@ def live_pointers(program: KernelProgram) -> set[SSAValue]:
     size = -1
     while size != len(live):
         size = len(live)
-        for op in ops:
-            if isinstance(op, Row | ShiftedRow) and op.y in live:
-                live |= set(op.operands)
-            elif isinstance(op, For):
-                pairs = zip(op.body.block.args, op.finals, op.inits, op.yields, strict=True)
-                for arg, final, init, value in pairs:
-                    if arg in live or final in live:
-                        live |= {arg, init, value}
+        for op in reversed(ops):
+            live |= _behind(op, live)
         owners = (op.within for op in program.buffers if op.y in live)
         live |= {labels[name.data] for name in owners if name is not None}
     return live
+
+
+def _behind(op: Operation, live: set[SSAValue]) -> set[SSAValue]:
+    """What a row, or what a loop carries, is found by, where its pointer is needed."""
+    match op:
+        case Row() | ShiftedRow():
+            return set(op.operands) if op.y in live else set()
+        case For():
+            carried = zip(op.body.block.args, op.finals, op.inits, op.yields, strict=True)
+            needed = (row for row in carried if row[0] in live or row[1] in live)
+            return {v for arg, _, init, value in needed for v in (arg, init, value)}
+        case _:
+            return set()
 
 
 def _used(op: Operation) -> set[SSAValue]:

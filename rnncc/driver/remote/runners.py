@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rnncc_runtime.signatures import pointers_of, symbols_of
 
@@ -26,9 +26,7 @@ from rnncc.packaging.linkers import find_linker, find_zig, zig_target
 from rnncc.packaging.products import LINKED, write_products
 from rnncc.platforms import architecture_of, platform_of, system_of
 from rnncc.records import record
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
+from rnncc.templates import template
 
 HERE = Path(__file__).parent
 LACKING = 77
@@ -283,11 +281,8 @@ class RemoteProgram:
     def _source(self) -> str:
         name = self.metadata["name"]
         calls = [_call(self.metadata, function) for function in self._names]
-        return (
-            _environment()
-            .get_template("program.c.j2")
-            .render(name=name, calls=calls, lacking=LACKING)
-        )
+        program = template(HERE, "program.c.j2")
+        return program.render(name=name, calls=calls, lacking=LACKING)
 
 
 def _check_libm(compiled: CompiledModel) -> None:
@@ -315,7 +310,7 @@ def _script(board: Board, folder: Path) -> Path:
     names = ("code", "code_bytes", "data", "data_bytes", "heap", "heap_bytes")
     values = dict(zip(names, board.memory, strict=True))
     path = folder / "board.ld"
-    path.write_text(_environment().get_template("bare.ld.j2").render(values))
+    path.write_text(template(HERE, "bare.ld.j2").render(values))
     return path
 
 
@@ -348,13 +343,3 @@ def _failure(name: str, status: int, log: bytes) -> CompileError:
     lines = log.decode(errors="replace").strip().splitlines() or ["no message"]
     message = next((line for line in lines if "error" in line or "undefined" in line), lines[-1])
     return CompileError("", f"{name} ended with status {status}: {message}")
-
-
-@cache
-def _environment() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader(HERE), undefined=StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True,
-    )  # fmt: skip

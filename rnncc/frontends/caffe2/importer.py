@@ -30,8 +30,6 @@ from rnncc.records import record
 from rnncc.sources import called
 
 Source = str | Path | bytes | Message
-MAX_OPERATORS = 100_000
-"""Of a net: so many are read in half a minute, and compiled in minutes."""
 
 
 def import_net(
@@ -133,9 +131,6 @@ def _solved(
 ) -> tuple[ResolvedNet, Shapes]:
     """A net's operators over blobs whose shapes are known."""
     location = Location(called(net, "<net>"))
-    if len(message.op) > MAX_OPERATORS:
-        what = f"has {len(message.op)} operators; at most {MAX_OPERATORS} are read"
-        raise CompileError(location, what)
     fills = dict[str, DeclaredFill]()
     if init is not None:
         init_file = called(init, "<init>")

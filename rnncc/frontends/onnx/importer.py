@@ -27,7 +27,7 @@ from rnncc.frontends.onnx.node import FLOATS
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.partial_pairs import build_counted
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
-from rnncc.frontends.onnx.scope import MAX_NODES, Scope
+from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.table import OPERATORS
 from rnncc.frontends.onnx.unread import CONTRIBUTED
 from rnncc.frontends.onnx.values import Array, Value, name_of
@@ -199,8 +199,6 @@ def _add_output(scope: Scope, name: str, value: Value, outputs: dict[str, SSAVal
 def _check_graph(graph: Any, file: str) -> None:
     if not graph.output:
         raise CompileError(file, "has no outputs")
-    if len(graph.node) > MAX_NODES:  # known before anything is built of the others
-        raise CompileError(file, f"has {len(graph.node)} nodes; at most {MAX_NODES} are read")
 
 
 def _add_inputs(

@@ -38,6 +38,8 @@ MAX_STORED = 1 << 31
 """How many elements one tensor may have."""
 MAX_SPARSE = 1 << 26
 """How many elements a sparse tensor may have, zeros among them: its file holds none of these."""
+MAX_NODES = 30_000
+"""How many nodes are read, those of functions each time that they are called."""
 MAX_DEPTH = 24
 """How many graphs may stand inside each other."""
 OLDEST_OPSET = 6
@@ -95,8 +97,7 @@ def load(source: object) -> ModelProto:
         model = cast("ModelProto", source)
     if not model.HasField("graph"):
         raise CompileError(name, "holds no graph", "is it an ONNX model?")
-    for graph in (model.graph, *model.functions):
-        _check_depth(graph, name)
+    _check_graphs(model, name)
     _check_opset(onnx, model, name)
     return model
 
@@ -118,12 +119,16 @@ def _parse(onnx: Any, data: bytes, name: str) -> ModelProto:
     return model
 
 
-def _check_depth(graph: Any, name: str) -> None:
-    level = [graph]
+def _check_graphs(model: ModelProto, name: str) -> None:
+    """Raise `CompileError` for too many nodes, graphs too deep in others, or unreadable names."""
+    level, nodes = [model.graph, *model.functions], 0
     for _ in range(MAX_DEPTH):
-        for inner in level:
-            _check_text(inner, name)
-        level = [inner for outer in level for inner in graphs_of(outer)]
+        nodes += sum(len(graph.node) for graph in level)
+        if nodes > MAX_NODES:  # each takes a thousand bytes as soon as Python sees it
+            raise CompileError(name, f"has {nodes} nodes; at most {MAX_NODES} are read")
+        for graph in level:
+            _check_text(graph, name)
+        level = [inner for graph in level for inner in graphs_of(graph)]
         if not level:
             return
     raise CompileError(name, f"has graphs inside each other, more than {MAX_DEPTH} deep")

@@ -27,7 +27,7 @@ from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT
 from rnncc.frontends.onnx.opset6 import read_as_7
 from rnncc.frontends.onnx.order import in_order
 from rnncc.frontends.onnx.partial import READERS, Crossed, Partial
-from rnncc.frontends.onnx.reading import opsets_of, place_of, plain_domain
+from rnncc.frontends.onnx.reading import MAX_NODES, opsets_of, place_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.unread import BY_DEFINITION, CONTRIBUTED, REFUSED, UNVERSIONED
 from rnncc.frontends.onnx.values import (
@@ -49,8 +49,6 @@ from rnncc.scalar import Scalar
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
-MAX_NODES = 30_000
-"""How many nodes are read, those of functions each time that they are called."""
 MAX_CALLS = 24
 """How deep functions may call each other."""
 MAX_ELEMENTS = 1 << 33

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, NUMPY
 from tests.codegen.random_programs import PROGRAMS, check, examples
-from tests.codegen.reference.built import COMPILER, built, built_to_train
+from tests.codegen.reference.built import COMPILER, built, built_to_train, source_of
 from tests.golden import GOLDEN, Arrays
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler here")
@@ -164,6 +166,15 @@ def test_names_that_mean_something_in_c(tmp_path: Path) -> None:
     got = built(program, tmp_path).run(inputs)
     for name, array in run(program, inputs).items():
         np.testing.assert_allclose(got[name], array, 1e-6, err_msg=name)
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler here")
+@pytest.mark.parametrize("train", [False, True])
+def test_the_code_is_cpp_too(train: bool, tmp_path: Path) -> None:
+    source = source_of(LSTM / "net.pb", tmp_path, LSTM / "init.pb", train=train)
+    flags = "-x c++ -std=c++20 -Wall -Wextra -Werror -pedantic -fsyntax-only".split()
+    done = subprocess.run(["c++", *flags, source], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:2000]
 
 
 @needs_compiler

@@ -9,10 +9,8 @@ from time import process_time
 import pytest
 
 from rnncc.errors import CompileError
-from rnncc.frontends.caffe2 import import_net, importer
+from rnncc.frontends.caffe2 import import_net
 from tests.frontends.caffe2.bad.cases import CASES, Case
-from tests.frontends.caffe2.nets import net as net_of
-from tests.frontends.caffe2.nets import op
 
 LINES = (Path(__file__).parent / "bad" / "expected.txt").read_text().splitlines()
 EXPECTED = dict(line.split(" = ", 1) for line in LINES)
@@ -51,10 +49,3 @@ def _error(case: Case) -> str:
         import_net("net.pb", None if case.init is None else init, case.shapes)
     assert "\n" not in str(caught.value)
     return str(caught.value)
-
-
-def test_more_operators_than_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importer, "MAX_OPERATORS", 3)
-    many = net_of([op("Tanh", "x", f"y{i}") for i in range(4)], "x", "y0")
-    with pytest.raises(CompileError, match="has 4 operators; at most 3 are read"):
-        import_net(many, shapes={"x": (2,)})

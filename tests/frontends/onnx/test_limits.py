@@ -8,12 +8,15 @@ from time import process_time
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import rnncc
 from rnncc.errors import CompileError
-from rnncc.frontends.onnx.scope import MAX_NODES
+from rnncc.frontends.onnx.importer import import_model
+from rnncc.frontends.onnx.reading import MAX_NODES
 from rnncc.ir.dims import MOST_TERMS
+from rnncc.stages.reading import MOST_SIZES
 from tests.frontends.onnx.models import imported, info, model, node
 
 
@@ -104,12 +107,30 @@ def test_more_nodes_than_are_read() -> None:
     assert process_time() - start < 1
 
 
+def test_nodes_inside_others_are_counted_before_one_is_looked_at() -> None:
+    """Though neither operator, opset nor outputs are told: a node of two bytes takes a thousand."""
+    inside = onnx.GraphProto(node=[onnx.NodeProto()] * (MAX_NODES + 1))
+    outer = onnx.NodeProto(attribute=[onnx.AttributeProto(g=inside)])
+    data = onnx.ModelProto(graph=onnx.GraphProto(node=[outer])).SerializeToString()
+    with pytest.raises(CompileError, match="has 30002 nodes; at most 30000 are read"):
+        import_model(data)
+
+
 def test_a_sum_of_very_many_sizes() -> None:
     names = [f"x{i}" for i in range(MOST_TERMS + 1)]
     inputs = [info(name, [f"S_{name}", 4]) for name in names]
     joined = node("Concat", " ".join(names), "y", axis=0)
     with pytest.raises(CompileError, match=r"'y' \(Concat\): gives a size formula of more than"):
         imported(model([joined], inputs, [info("y", None)]))
+
+
+def test_very_many_sizes() -> None:
+    nodes = [node("Tanh", f"x{i}", f"y{i}") for i in range(MOST_SIZES)]
+    inputs = [info(f"x{i}", [f"S{i}", 4]) for i in range(MOST_SIZES)]
+    made = model(nodes, inputs, [info(f"y{i}", None) for i in range(MOST_SIZES)])
+    told = f"has {MOST_SIZES + 2} open sizes; at most {MOST_SIZES} are compiled"
+    with pytest.raises(CompileError, match=told):
+        rnncc.compile(made)
 
 
 def test_parts_of_what_has_many_parts() -> None:

@@ -138,7 +138,7 @@ class Epilogue:
             return emit.splat(by_axis.get(axis, I64(0)), lanes)
 
         computed = self.code.ahead(stage.ops, scalars, known, index, lanes)
-        kept = [computed[v] if v in computed else emit.splat(scalars[v], lanes) for v in stage.kept]
+        kept = [computed[v] for v in stage.kept]
         if stage.is_last:
             count = len(self.inputs)
             outs = zip(kept, pointers[count:], self.unit_steps[count:], strict=True)
