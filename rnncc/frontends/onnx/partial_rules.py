@@ -51,7 +51,7 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     if together is not None:
         return together
     if (moved := build_moved(n, name, inputs)) is not None:
-        return [moved]
+        return [n.scope.as_stored(n, moved)]
     axes = RULES[name](n, inputs) if name in RULES else None
     if axes is None:
         raise reads_together(n, inputs)

@@ -40,8 +40,11 @@ BEHIND: dict[str, list[Any]] = {
         node("MaxPool", "r2", "m", kernel_shape=[2, 2], strides=[2, 1]),
         node("AveragePool", "m", "y", kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=1),
     ],
-    "means": [node("GlobalAveragePool", "r2", "a"), node("GlobalMaxPool", "r2", "b")]
-    + [node("Concat", "a b", "y", axis=1)],
+    "means": [
+        node("GlobalAveragePool", "r2", "a"),
+        node("GlobalMaxPool", "r2", "b"),
+        node("Concat", "a b", "y", axis=1),
+    ],
     "one by one": [
         node("Conv", "r2 w1 b20", "d", group=20, pads=[1] * 4),
         node("HardSwish", "d", "h"),
