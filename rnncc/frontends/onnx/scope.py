@@ -6,7 +6,6 @@ In: a graph, what its inputs stand for and a builder. Out: the values of its out
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
@@ -339,14 +338,6 @@ class Scope:
             what = f"gives a tensor of shape {shape_text(value.dims)}, which is too large"
             raise node.error(what)
         return value
-
-    def as_stored(self, node: Node, value: Value) -> Value:
-        """What a node's first output is made as, with elements of the type that the standard says:
-        tensors only."""
-        if value.made is None or not (value.is_tensor or isinstance(value, Partial | Crossed)):
-            return value
-        stored = self._stored(value.made, node.result_type(0))
-        return replace(value, dtype=dtype_of(stored), made=stored)
 
     def _of_learnt_sizes(self, result: SSAValue) -> SSAValue:
         """A result, of whose sizes those that are equal to others are these: calls check it."""
