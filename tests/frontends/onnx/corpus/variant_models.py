@@ -2,8 +2,8 @@
 
 MODELS is a folder of models as the other scripts make them. Of each: quantised dynamically with
 weights of int8 and of uint8, by calibration as QDQ pairs and as operators of integers, converted
-to float16, and as a session saves it after its basic optimisations and after all of them. What a tool refuses or leaves
-as it was is left out. It needs what `quantised_models.py` needs.
+to float16, and as a session saves it after its basic optimisations and after all of them. What a
+tool refuses or leaves as it was is left out. It needs what `quantised_models.py` needs.
 """
 
 from __future__ import annotations
