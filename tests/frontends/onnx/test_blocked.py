@@ -11,7 +11,7 @@ import pytest
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.ops import blocked
-from tests.frontends.onnx.models import info, model, node
+from tests.frontends.onnx.models import imported, info, model, node
 from tests.frontends.onnx.partial_rows import compared
 
 pytestmark = pytest.mark.peers
@@ -83,6 +83,15 @@ def _given(batch: int, width: int) -> dict[str, Any]:
 @pytest.mark.parametrize("behind", BEHIND)
 def test_channels_in_blocks(behind: str, tmp_path: Path) -> None:
     compared(saved(BEHIND[behind], tmp_path), [_given(1, 9), _given(3, 14)])
+
+
+@pytest.mark.parametrize("shape", [[4], ["N", 16, "T"]])
+@pytest.mark.parametrize("kind", ["ReorderInput", "ReorderOutput"])
+def test_data_that_is_no_image(kind: str, shape: list[int | str]) -> None:
+    attributes = {"channels": 16} if kind == "ReorderOutput" else {}
+    op = node(kind, "x", "y", domain="com.microsoft.nchwc", **attributes)
+    with pytest.raises(CompileError, match="expected 4 axes"):
+        imported(model([op], [info("x", shape)], [info("y", None)], domains={op.domain: 1}))
 
 
 def test_blocks_of_another_machine_are_refused(

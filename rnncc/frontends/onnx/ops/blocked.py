@@ -65,14 +65,21 @@ def _conv(n: Node) -> SSAValue:
     return activated(n, n.plus(convolved(n), 3), n.reals("activation_params"))
 
 
+def _image(n: Node) -> SSAValue:
+    """X, which must have two axes of space."""
+    if len(n.dims()) != 4:
+        raise n.error(f"has data of shape {shape_text(n.dims())}, expected 4 axes")
+    return n.x(0, FLOATS)
+
+
 def _reorder_input(n: Node) -> SSAValue:
     """X, whose channels may stand last, with zeros behind its channels, up to whole blocks.
 
     Refused: elements other than floats; an open number of channels.
     """
-    x, rank, block = n.x(0, FLOATS), len(n.dims()), channels_in_block()
+    x, block = _image(n), channels_in_block()
     if n.flag("channels_last", 0):
-        x = n.b.transpose(x, [0, rank - 1, *range(1, rank - 1)])
+        x = n.b.transpose(x, [0, 3, 1, 2])
     channels = dims_of(x)[1]
     if not channels.is_static:
         raise n.unsupported(f"has {channels} channels, which is open")
@@ -84,13 +91,12 @@ def _reorder_output(n: Node) -> SSAValue:
 
     Refused: elements other than floats.
     """
-    x, channels, block = n.x(0, FLOATS), n.integer("channels"), channels_in_block()
+    x, channels, block = _image(n), n.integer("channels"), channels_in_block()
     whole = dims_of(x)[1]
     if Dim.of(channels).over(block) * block != whole:
         raise _other_machine(n, f"has {channels} of {whole} channels")
     y = n.b.slice(x, 1, 0, channels)
-    last = n.flag("channels_last", 0)
-    return n.b.transpose(y, [0, *range(2, len(dims_of(y))), 1]) if last else y
+    return n.b.transpose(y, [0, 2, 3, 1]) if n.flag("channels_last", 0) else y
 
 
 def _max_pool(n: Node) -> SSAValue:
