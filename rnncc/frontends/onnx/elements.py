@@ -90,7 +90,7 @@ def element_at(b: Builder, vector: SSAValue, at: int) -> Dim | SSAValue:
         return formula
     for axis, index in enumerate(place):
         value = b.slice(value, axis, index, 1)
-    return b.reshape(value, ())
+    return b.cast(b.reshape(value, ()), dtype_of(vector))
 
 
 def elements_of(b: Builder, vector: SSAValue) -> list[Dim | SSAValue]:

@@ -51,22 +51,29 @@ def _scatter_nd(n: Node, inputs: Operands) -> Moved:
     put = [part for part in parts if isinstance(part, Partial)]
     if isinstance(x, Partial) and not _place_among(n, x):
         return None
-    if put and not (len(put) == len(parts) and _are_in_order(n, put)):
+    if put and not (len(put) == len(parts) and _are_put_together(n, put)):
         return None
     counts = [part.count for part in put if part.count is not None]
     count = reduce(partial(same_count, n.b), counts) if counts else None
     if count is not None:
-        count = n.b.mul(count, n.b.size(product(n.dims(1)[put[0].axis + 1 : -1]), "i64"))
+        _put_first(n, put[0].axis)
+        count = n.b.mul(count, n.b.size(product(n.dims(1)[1:-1]), "i64"))
     scattered = Value.computed(scattered_rows(n, count))
     return x.holding([scattered, *x.tensors()[1:]]) if isinstance(x, Partial) else scattered
 
 
-def _are_in_order(n: Node, put: list[Partial]) -> bool:
-    """Whether places and what is put there count along one axis, with nothing before it: so the
-    first of all places count."""
-    axis, places = put[0].axis, n.dims(1)
-    same = all(part.axis == axis for part in put) and axis < len(places) - 1
-    return same and all(size == 1 for size in places[:axis])
+def _are_put_together(n: Node, put: list[Partial]) -> bool:
+    """Whether places and what is put there count along one axis of the places."""
+    axis = put[0].axis
+    return all(part.axis == axis for part in put) and axis < len(n.dims(1)) - 1
+
+
+def _put_first(n: Node, axis: int) -> None:
+    """Move an axis of the places, and of what is put there, before all others: so the first of all
+    places count. This changes their order, which matters only where two are the same, which the
+    standard forbids."""
+    for index in (1, 2) if axis else ():
+        n.inputs[index] = Value.computed(move_axis(n.b, n.x(index), axis, 0))
 
 
 def _place_among(n: Node, x: Partial) -> bool:

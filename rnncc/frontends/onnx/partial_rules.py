@@ -5,6 +5,7 @@ is computed of one row; what reads rows together is in `partial_sums.py`, or ref
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -51,7 +52,7 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     if together is not None:
         return together
     if (moved := build_moved(n, name, inputs)) is not None:
-        return [moved]
+        return [_as_stored(n, moved)]
     axes = RULES[name](n, inputs) if name in RULES else None
     if axes is None:
         raise reads_together(n, inputs)
@@ -64,6 +65,14 @@ def build_partial(n: Node, name: str, operator: OnnxOperator) -> list[Any]:
     pairs = zip(values, each, strict=False)
     count = count_in(n, inputs)
     return [v if axis < 0 else Partial.counted(v, axis, count) for v, axis in pairs]
+
+
+def _as_stored(n: Node, moved: Value) -> Value:
+    """The first output, with elements of the type that the standard says: of tensors only."""
+    if moved.made is None or not (moved.is_tensor or isinstance(moved, Partial)):
+        return moved
+    stored = n.scope.value(n, 0, moved.made)
+    return replace(moved, dtype=stored.dtype, dims=stored.dims, made=stored.made)
 
 
 def reads_together(n: Node, inputs: Operands) -> NeedsValue:

@@ -4,6 +4,7 @@ from rnncc.frontends.onnx.node import OnnxOperator
 from rnncc.frontends.onnx.ops import (
     activations,
     arithmetic,
+    blocked,
     blocks,
     contributed,
     control,
@@ -67,7 +68,7 @@ FAMILIES: dict[str, dict[str, OnnxOperator]] = {
         **integer_products.OPERATORS,
         **blocks.OPERATORS,
     },
-    "Written by ONNX Runtime's optimisers": contributed.OPERATORS,
+    "Written by ONNX Runtime's optimisers": {**contributed.OPERATORS, **blocked.OPERATORS},
     "Scalers, encoders, linear models, trees (ai.onnx.ml)": {
         **learners.OPERATORS,
         **machines.OPERATORS,

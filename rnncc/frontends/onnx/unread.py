@@ -27,16 +27,5 @@ REFUSED: dict[str, str] = {
         tuple(f"ai.onnx.ml.{name}" for name in ("CastMap", "DictVectorizer", "ZipMap")),
         "maps are not read",
     ),
-    **dict.fromkeys(
-        tuple(
-            f"com.microsoft.nchwc.{name}"
-            for name in (
-                *("Conv", "MaxPool", "GlobalMaxPool", "AveragePool", "GlobalAveragePool"),
-                *("ReorderInput", "ReorderOutput", "Upsample"),
-            )
-        ),
-        "the file does not say how many channels stand together, which depends on the machine that "
-        "wrote it; the extended level of optimisation writes graphs for any machine",
-    ),
 }
 """Operator -> why it is not supported."""

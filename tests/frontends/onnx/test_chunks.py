@@ -36,11 +36,11 @@ MEAN = [node("ReduceMean", "chunk", "mean", axes=[1], keepdims=1), node("Mul", "
 MEAN += [node("Add", "w mean", "v2")]
 
 
-def untyped(inside: Any) -> Any:
+def untyped(inside: Any, lists: bool = True) -> Any:
     """A body whose carried values are of the types of what they start as."""
     for declared in (*inside.input[2:], *inside.output[1:]):
         declared.ClearField("type")
-        if declared.name in ("s", "s2"):
+        if lists and declared.name in ("s", "s2"):
             declared.type.sequence_type.elem_type.tensor_type.elem_type = TensorProto.FLOAT
     return inside
 
@@ -157,3 +157,27 @@ def test_elements_of_a_list_of_chunks(tested: bool, place: int) -> None:
     if place in (1, -2):
         with pytest.raises(ArrayError, match="would be -"):
             compiled.run(given(2))
+
+
+def test_chunks_written_behind_a_batch_of_any_size() -> None:
+    """`y[:, i:i + 3] = f(x[:, i:i + 3])`: the rows that count stand apart in the places."""
+    places = [
+        node("Shape", "x", "all"),
+        *(node("Gather", f"all {at}", f"s{at}", axis=0) for at in ("zero", "one0")),
+        *(node("Range", f"zero s{at} one0", f"r{at}") for at in ("zero", "one0")),
+        node("Unsqueeze", "rzero one", "down"),
+        node("Slice", "rone0 start end axis", "along"),
+        node("Add", "down along", "both"),
+        node("Shape", "both", "shape"),
+        *(node("Expand", f"{one} shape", f"w_{one}") for one in ("down", "along")),
+        *(node("Unsqueeze", f"w_{one} two0", f"u_{one}") for one in ("down", "along")),
+        node("Concat", "u_down u_along", "places", axis=-1),
+    ]
+    inside = [node("Mul", "i three", "k"), *CHUNK, *MEAN, node("Add", "chunk v", "row")]
+    inside += [*places, node("ScatterND", "s places row", "s2"), node("Identity", "go", "on")]
+    loop = node("Loop", "chunks yes h e", "y z", body=untyped(body(inside, "v s", "", "on"), False))
+    numbers = NUMBERS | {"one0": np.array(1), "two0": np.array([2])}
+    first = [*SIZES, node("Sub", "x x", "e")]
+    inputs = [info("x", ["N", "T", 2]), info("h", ["N", 1, 2])]
+    made = model([*first, loop], inputs, [info("y", None), info("z", None)], numbers)
+    compared(made, [given(1), given(3, 1), given(4), given(11, 3)])

@@ -14,6 +14,8 @@ from tests.frontends.onnx.models import assert_close, by_onnxruntime, info, inte
 
 TABLE = np.arange(24, dtype=np.float32).reshape(12, 2)
 AXES: dict[str, Any] = {"zero": np.array([0]), "one": np.array(1), "four": np.array([4])}
+AXES |= {f"{name}32": np.array([n], np.int32) for name, n in (("zero", 0), ("four", 4))}
+AXES["huge32"] = np.array([(1 << 31) - 1], np.int32)
 
 
 def positions() -> Any:
@@ -59,6 +61,15 @@ def apart() -> Any:
     return _model(nodes, [info("at", [1], "i64"), info("to", [1], "i64")])
 
 
+def only() -> Any:
+    """One row by bounds of 32 bits and a step beyond all rows, as TensorFlow writes it."""
+    nodes = [
+        node("Add", "at four32", "to"),
+        node("Slice", "table at to zero32 huge32", "y"),
+    ]
+    return _model(nodes, [info("at", [1], "i32")])
+
+
 def _model(nodes: list[Any], inputs: list[Any]) -> Any:
     return model(nodes, inputs, [info("y", None)], {"table": TABLE, **AXES})
 
@@ -76,6 +87,7 @@ CASES = {
     "last": (positions(), {"x": _x(5, 2), "at": _at(7)}),
     "one": (positions(), {"x": _x(1, 2), "at": _at(11)}),
     "window": (window(), {"at": _at(6, np.int32)}),
+    "only": (only(), {"at": _at(6, np.int32)}),
     "parts": (of_two(), {"x": _x(5, 9), "at": _at(3)}),
 }
 

@@ -10,7 +10,7 @@ from rnncc_runtime import RunError
 
 import rnncc
 from rnncc.errors import CompileError
-from tests.frontends.onnx.models import body, info, model, node
+from tests.frontends.onnx.models import KINDS, body, info, model, node
 from tests.frontends.onnx.partial_rows import compared, rows
 
 pytestmark = pytest.mark.peers
@@ -34,6 +34,23 @@ def test_until_data_ends_it(front: bool) -> None:
     """After one iteration, after some, and after as many as there may be."""
     calls = [{"x": rows(2) * size} for size in (0.01, 1, 20, 1e6)]
     compared(until_small("eight", front), [*calls, {"x": rows(1)}])
+
+
+def test_rows_of_half_precision() -> None:
+    """As converters to float16 write it: the state stays one of float16."""
+    nodes = [*HALVED, node("Concat", "v less", "v2", axis=0), node("Cast", "less", "wide", to=1)]
+    nodes += [node("ReduceMax", "wide", "most", keepdims=0), node("Greater", "most limit", "on")]
+    loop = node("Loop", "eight yes x", "y", body=body(nodes, condition="on"))
+    constants = {**NAMED, "limit": np.float32(0.5), "eight": np.array(8), "half": np.float16(0.5)}
+    made = model([loop], [info("x", ["N", 4], "f16")], [info("y", None, "f16")], constants)
+    for declared in (made.graph.node[0].attribute[0].g.input[2], *loop_outputs(made)):
+        declared.type.tensor_type.elem_type = KINDS["f16"]
+    compared(made, [{"x": (np.abs(rows(2)) * size).astype(np.float16)} for size in (0.01, 1, 20)])
+
+
+def loop_outputs(made: Any) -> list[Any]:
+    """What the body of the first node says of the states."""
+    return list(made.graph.node[0].attribute[0].g.output[1:])
 
 
 def test_without_a_bound() -> None:

@@ -199,8 +199,9 @@ def test_elements_put_in_front(ends: bool) -> None:
         node("SequenceEmpty", "", "e"),
         node("Loop", "n yes h e", "y z", body=iteration(cell, "s")),
         node("ConcatFromSequence", "z", "found", axis=1, new_axis=1),
+        node("ConcatFromSequence", "z", "flat", axis=0),
     ]
-    outputs = [info("found", None)]
+    outputs = [info("found", None), info("flat", None)]
     if not ends:
         nodes += [node("SequenceInsert", "z h zero", "path"), node("SequenceAt", "path zero", "h2")]
         nodes += [node("SequenceLength", "path", "count")]

@@ -28,11 +28,23 @@ def transform(parts: int, axis: int, **attributes: Any) -> Any:
     )
 
 
+def of_its_length() -> Any:
+    """The length is said to be that of the axis, as PyTorch's exporter writes it."""
+    nodes = [
+        node("Shape", "x", "sizes", start=1, end=2),
+        node("Squeeze", "sizes", "length"),
+        node("DFT", "x length axis", "y", onesided=1),
+    ]
+    inputs = [info("x", ["N", "T", "U", 1])]
+    return model(nodes, inputs, [info("y", None)], {"axis": np.array(1)}, 20)
+
+
 CASES = {
     "real": transform(1, 1),
     "half": transform(1, 1, onesided=1),
     "complex": transform(2, 2),
     "inverse": transform(2, 1, inverse=1),
+    "length": of_its_length(),
 }
 
 

@@ -6,7 +6,7 @@ their formulas are those of ONNX Runtime's documentation (docs/ContribOperators.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.ir import SSAValue
 
@@ -33,18 +33,30 @@ from rnncc.nn.factors import inverse
 from rnncc.nn.linear import matmul
 from rnncc.nn.normalisation import layer_norm, rms_norm
 
-FUSED = "Relu Sigmoid Tanh Softplus Softsign LeakyRelu Elu ThresholdedRelu HardSigmoid Clip".split()
-"""Activations that are fused."""
+FUSED: dict[str, tuple[Callable[..., SSAValue], int]] = {
+    **{
+        name: FUNCTIONS[name.lower()]
+        for name in (
+            *("Relu", "Sigmoid", "Tanh", "Softplus", "Softsign"),
+            *("LeakyRelu", "Elu", "ThresholdedRelu", "HardSigmoid"),
+        )
+    },
+    "Clip": (clamp, 2),
+    "Selu": (act.elu, 2),
+    "HardSwish": (act.hard_swish, 0),
+}
+"""Activations that are fused, and how many parameters each has."""
 
 
-def _activated(n: Node, x: SSAValue, parameters: Sequence[float]) -> SSAValue:
+def activated(n: Node, x: SSAValue, parameters: Sequence[float]) -> SSAValue:
+    """The function of x that the attribute `activation` names, if it names one."""
     name = n.text("activation", "")
     if not name:
         return x
     if name not in FUSED:
         known = ", ".join(FUSED)
         raise n.unsupported(f"fuses the activation {name[:40]!r}", f"supported: {known}")
-    function, count = (clamp, 2) if name == "Clip" else FUNCTIONS[name.lower()]
+    function, count = FUSED[name]
     if len(parameters) < count:
         raise n.error(f"has {len(parameters)} parameters for {name}, expected {count}")
     return function(n.b, x, *parameters[:count])
@@ -55,7 +67,7 @@ def _fused_conv(n: Node) -> SSAValue:
 
     Refused: what Conv refuses.
     """
-    return _activated(n, n.plus(convolved(n), 3), n.reals("activation_params"))
+    return activated(n, n.plus(convolved(n), 3), n.reals("activation_params"))
 
 
 def _fused_gemm(n: Node) -> SSAValue:
@@ -63,8 +75,8 @@ def _fused_gemm(n: Node) -> SSAValue:
 
     Refused: elements other than floats.
     """
-    names = ("activation_alpha", "activation_beta")
-    return _activated(n, general_product(n), [n.real(name, 0.0) for name in names if n.given(name)])
+    names = ("activation_alpha", "activation_beta", "activation_gamma")
+    return activated(n, general_product(n), [n.real(name, 0.0) for name in names if n.given(name)])
 
 
 def _fused_matmul(n: Node) -> SSAValue:

@@ -74,7 +74,7 @@ def _dft(n: Node) -> SSAValue:
     inverse, size = n.flag("inverse"), dims[axis]
     real = inverse and onesided
     if not size.is_static:
-        if real or n.has(1):
+        if real or (n.has(1) and n.size(1) != size):
             raise n.unsupported(f"transforms an axis of {size}", "--shape gives a size")
         x = move_axis(b, x, axis, len(dims) - 2)
         return move_axis(b, _transformed_whole(n, x, bool(onesided), inverse), len(dims) - 2, axis)

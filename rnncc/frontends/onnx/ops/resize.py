@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, OnnxOperator
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dtype_of, shape_text
+from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.grid_sampling import PADDINGS, affine_grid, grid_sample
 from rnncc.nn.resizing import COORDINATES, ROUNDINGS, Resizing, resize
 
@@ -69,15 +69,22 @@ def _upsample(n: Node) -> SSAValue:
     Refused: scales that are computed at run time; of axes of open size scales that are no
     fractions by 2, 4, ... 64, nor 1/k; linear of elements other than floats; opset 6.
     """
-    mode, dims = n.one_of("mode", MODES[:2]), n.dims()
+    mode = n.one_of("mode", MODES[:2])
     x = n.x() if mode == "nearest" else n.x(0, FLOATS)
     scales: list[float] = n.reals("scales") if n.opset < 9 else n.numbers(1).tolist()
+    return enlarged(n, x, scales, mode, "asymmetric")
+
+
+def enlarged(
+    n: Node, x: SSAValue, scales: Sequence[float], mode: str, coordinates: str
+) -> SSAValue:
+    """x with each axis scaled by a factor."""
+    dims = dims_of(x)
     _check_count(n, scales, dims)
     changes = [(a, _scaled(n, dims[a], scale), scale) for a, scale in enumerate(scales)]
     for axis, (_, size, scale) in _cheap_first(enumerate(changes)):
         rounding = "ceil" if scales[axis] < 1 else "floor"  # which the standard leaves open
-        how = Resizing(mode, "asymmetric", rounding)
-        x = resize(n.b, x, axis, size, scale, how)
+        x = resize(n.b, x, axis, size, scale, Resizing(mode, coordinates, rounding))
     return x
 
 

@@ -264,15 +264,15 @@ def _concat(n: Node) -> SSAValue | Value:
 
 
 def _partial_rows(n: Node, stacked: Partial, axis_number: int, new: bool) -> Value:
-    """The elements of a list whose length the run decides: rows, or one row each of an axis."""
-    axis, dims = n.axis(axis_number, stacked.rank - (not new)), [*stacked.dims[1:]]
-    rows = stacked.dims[0]
-    if not new and dims[axis] != 1:
-        what = f"puts {dims[axis]} rows of each element of a list together, whose length the run"
-        raise n.unsupported(f"{what} decides", "of one row each that is supported")
-    kept = dims if new else [*dims[:axis], *dims[axis + 1 :]]
-    flat = n.b.reshape(n.scope.ssa(stacked.whole()), (rows, *kept))
-    return Partial.counted(Value.computed(move_axis(n.b, flat, 0, axis)), axis, stacked.count)
+    """The elements of a list whose length the run decides, as rows of an axis: one each of a new
+    one, else as many as each has."""
+    axis, (count, *dims) = n.axis(axis_number, stacked.rank - (not new)), stacked.dims
+    each = Dim.of(1) if new else dims[axis]
+    joined = [*dims[:axis], count * each, *dims[axis + (not new) :]]
+    rows = n.b.reshape(move_axis(n.b, n.scope.ssa(stacked.whole()), 0, axis), joined)
+    assert stacked.count is not None
+    number = stacked.count if each == 1 else n.b.mul(stacked.count, n.b.size(each, "i64"))
+    return Partial.counted(Value.computed(rows), axis, number)
 
 
 def _agree(arrays: Sequence[Array], axis: int, new: bool) -> bool:

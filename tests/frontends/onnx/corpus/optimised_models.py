@@ -17,6 +17,7 @@ import onnx
 import onnxruntime
 
 BASIC = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+ALL = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
 EXTENDED = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
 
 

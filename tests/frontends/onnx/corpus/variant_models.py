@@ -2,8 +2,8 @@
 
 MODELS is a folder of models as the other scripts make them. Of each: quantised dynamically with
 weights of int8 and of uint8, by calibration as QDQ pairs and as operators of integers, converted
-to float16, and as a session saves it after its basic optimisations. What a tool refuses or leaves
-as it was is left out. It needs what `quantised_models.py` needs.
+to float16, and as a session saves it after its basic optimisations and after all of them. What a
+tool refuses or leaves as it was is left out. It needs what `quantised_models.py` needs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import onnxruntime
 from onnxruntime.quantization import CalibrationDataReader, quant_pre_process, quantize_static
 
 from tests.frontends.onnx.corpus.comparing import draws, told_beside
-from tests.frontends.onnx.corpus.optimised_models import BASIC, optimised
+from tests.frontends.onnx.corpus.optimised_models import ALL, BASIC, optimised
 from tests.frontends.onnx.corpus.quantised_models import (
     I8,
     INTEGERS,
@@ -56,6 +56,7 @@ def static(source: Path, target: Path, **more: Any) -> None:
 
 KINDS: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {
     "basic": (optimised, {"level": BASIC}),
+    "all": (optimised, {"level": ALL}),
     "dynamic": (dynamic, I8),
     "dynamic_u8": (dynamic, U8),
     "qdq": (static, {"quant_format": QDQ}),
@@ -63,7 +64,7 @@ KINDS: dict[str, tuple[Callable[..., None], dict[str, Any]]] = {
     "integers": (static, {"quant_format": INTEGERS}),
     "halves": (halves, {}),
 }
-EXACT = ("basic",)
+EXACT = ("basic", "all")
 
 
 def main() -> None:
