@@ -262,3 +262,20 @@ def test_arguments_that_are_no_tensors(tmp_path: Path) -> None:
         rt.compile(net, (x, 2, "sum", y), dynamic_shapes=free)
     with pytest.raises(CompileError, match="factor: is a number of Python that may change"):
         rt.build(net, (x, 2, "sum", y), dynamic_shapes=free, out=tmp_path)
+
+
+def test_extremes_of_sizes() -> None:
+    """While torch.export is at work, TorchDynamo takes max for min."""
+
+    class Scaled(nn.Module):
+        def forward(self, xs: Any, h: Any) -> Any:
+            return rt.scan(self.cell, xs, h)
+
+        def cell(self, x: Any, h: Any) -> Any:
+            width = h.shape[-1]
+            h = x / max(width - 1, 1) + h / min(width, 100, 3)
+            return h, h
+
+    module, args = Scaled(), (torch.randn(4, 2, 5), torch.randn(2, 5))
+    for ours, theirs in zip(rt.compile(module, args)(*args), module(*args), strict=True):
+        torch.testing.assert_close(ours, theirs, **CLOSE)
