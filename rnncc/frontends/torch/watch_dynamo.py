@@ -95,7 +95,7 @@ def patch_dynamo() -> None:
     _detach_data()
     _take_asking()
     take_fills()
-    keep_to_lengths()
+    keep_to_lengths(lambda _: bool(readings.stack))
     read_regions(_in_dynamo)
     refuse_numbers()
     notice_absent(_GETATTR)

@@ -14,4 +14,5 @@ _EXTREMES = {"max": max, "min": min}
 
 def tell_extremes_apart() -> None:
     """Let its module compare with the true ones, whatever the builtins are."""
-    vars(builtin).update(_EXTREMES)
+    for name, function in _EXTREMES.items():
+        setattr(builtin, name, function)
