@@ -29,12 +29,14 @@ from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.unrolled.fills import add_numbers
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
+from rnncc.frontends.torch.watch_deques import keep_to_lengths
 from rnncc.frontends.torch.watch_dynamo import read_class_attributes, read_layers
 from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.applications import trace_once
 from rnncc.torch.attributes import put_quickly
 from rnncc.torch.autograd import apply
+from rnncc.torch.changing_floats import with_tensors_of_floats
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.fixing import with_fixed_sizes
 from rnncc.torch.leaves import is_for, is_read_for, keep_marks, without_marks
@@ -67,6 +69,7 @@ trace_once(backend)
 put_quickly(backend)
 read_class_attributes(lambda tx: is_for(backend, tx.output))
 read_layers(lambda tx: is_for(backend, tx.output))
+keep_to_lengths(lambda tx: is_for(backend, tx.output))
 keep_whole_where(lambda: is_read_for(backend))
 
 
@@ -101,6 +104,7 @@ def _compiled(module: GraphModule) -> Callable[..., Any]:
 
 def _computed(module: GraphModule) -> Callable[..., Any]:
     """A graph with its loops; few cells are compiled one after another where that fails."""
+    module = with_tensors_of_floats(module)
     inputs = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
     graph, rolled, plain = _rolled(module, inputs)
     _check_worth(graph, rolled)

@@ -31,6 +31,7 @@ from rnncc.frontends.torch.prepared import without_checkpoints
 from rnncc.frontends.torch.readings import location, refuse
 from rnncc.frontends.torch.trace import aten_graph
 from rnncc.frontends.torch.watch import unasked
+from rnncc.frontends.torch.watch_extremes import tell_extremes_apart
 from rnncc.torch.nests import (
     CHANGED,
     copied,
@@ -133,6 +134,7 @@ class _ScanFunction(torch.autograd.Function):
 @once
 def _patch() -> None:
     """Copy the tensors that a cell holds, too, which only the operator itself gets to see."""
+    tell_extremes_apart()
     own = ScanOp.__call__
 
     def call(

@@ -25,6 +25,8 @@ from rnncc.torch.trees import leaves
 
 MOST_APART = 2
 """Steps that PyTorch does before a loop that is to be compiled."""
+MOST_FILLING = 64
+"""Steps that fill windows, such as `deque(maxlen=3)`, which PyTorch does before those."""
 _counting: WeakKeyDictionary[Any, set[tuple[type, Any]]] = WeakKeyDictionary()
 """The classes and keys of the numbers that cells keep."""
 
@@ -36,18 +38,22 @@ def first_steps_apart(
     change, and of what types.
 
     It may make what is kept, or the state itself, out of None, numbers and empty tensors. Another
-    step shows what the first has put where it was already.
+    step shows what the first has put where it was already. Steps that fill a list or deque come
+    before those: the loop starts when it drops a row for each one that it appends.
     """
-    before, known, ys = Snapshot(cell), list[StatePlace](), list[Any]()
+    before, known, ys, filling = Snapshot(cell), list[StatePlace](), list[Any](), 0
     refusal = CompileError("", "a cell that keeps tensors, or makes its state, needs a step")
     try:
-        while count_of_steps(xs) > 0 and len(ys) < MOST_APART:
+        while count_of_steps(xs) > 0 and len(ys) < filling + MOST_APART:
             last = Snapshot(cell)
             row, xs = _parted(xs, how.reverse)
             y, state = cell(row, state)
             ys.append(pytree.tree_map(_as_sequence, y))
             if count_of_steps(xs) == 0:
                 return _joined(ys, how.reverse), state
+            if len(ys) <= min(last.most_filling(), MOST_FILLING):
+                filling = len(ys)
+                continue
             known = together(known, last.changed())
             try:
                 rest, finals = _other_steps(cell, xs, state, known, last, how)

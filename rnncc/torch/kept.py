@@ -22,7 +22,10 @@ from rnncc.torch.trees import leaves
 
 _PLAIN = (str, bytes, int, float, complex, type(None), type, ModuleType, BuiltinFunctionType)
 _NOTHING = NOTHING, 0
-_HOLDERS = (dict, list, deque)
+_LISTS = (list, deque)
+_HOLDERS = (dict, *_LISTS)
+_WINDOW = 8
+"""Entries of a list of which steps may drop one for each that they append."""
 _OWN = ("_parameters", "_buffers", "_modules")
 """Attributes of modules that stand for others."""
 
@@ -56,14 +59,14 @@ class StatePlace:
 
 def get(owner: Any, key: Any) -> Any:
     """What is at a place; TorchDynamo reads this too."""
-    if isinstance(owner, (dict, list, deque)):
+    if isinstance(owner, _HOLDERS):
         return owner[key]
     return getattr(owner, key)
 
 
 def put(owner: Any, key: Any, value: Any) -> None:
     """Put something at a place; TorchDynamo reads this too."""
-    if isinstance(owner, (dict, list, deque)):
+    if isinstance(owner, _HOLDERS):
         owner[key] = value
     else:
         setattr(owner, key, value)
@@ -88,6 +91,13 @@ class Snapshot:
             places.append(place)
         _check_shared(places)
         return places
+
+    def most_filling(self) -> int:
+        """How many steps may fill the lists and deques that have more tensors than then: windows
+        that are not full yet. 0 where there are none."""
+        grown = [place.owner for place, is_new in self._differing() if is_new]
+        lengths = (getattr(x, "maxlen", None) or _WINDOW for x in grown if isinstance(x, _LISTS))
+        return min(lengths, default=0)
 
     def assigned(self) -> list[StatePlace]:
         """Where tensors are that were put there since then, parameters and buffers aside; and where
@@ -152,6 +162,10 @@ class Snapshot:
     def restore(self) -> None:
         """Put back what was replaced."""
         for owner, before in self._held.values():
+            if isinstance(owner, _LISTS) and len(owner) != len(before):
+                owner.clear()
+                owner.extend(value for value, _ in before.values())
+                continue
             now = _entries(owner)
             for key, (value, _) in before.items():
                 if key not in now or now[key][0] is not value:
@@ -231,7 +245,7 @@ def _is_registered(place: StatePlace) -> bool:
 
 
 def _check(owner: Any, key: Any, value: Any, is_new: bool) -> None:
-    if isinstance(owner, (list, deque)) and is_new:
+    if isinstance(owner, _LISTS) and is_new:
         what = "a step appends tensors to a list that it keeps"
         raise CompileError("", what, "return them as part of y")
     if isinstance(value, torch.nn.Parameter):
@@ -332,7 +346,7 @@ def _attributes(x: Any) -> dict[str, Any]:
 
 def _entries(owner: Any) -> dict[Any, tuple[Any, int]]:
     """What an owner holds by key, with the version of tensors."""
-    if isinstance(owner, (list, deque)):
+    if isinstance(owner, _LISTS):
         items: Any = enumerate(owner)
     else:
         items = (owner if isinstance(owner, dict) else _attributes(owner)).items()

@@ -221,7 +221,9 @@ def check(seed: int) -> str | None:
             module = Loop(ours)
             run = rnncc.torch.compile(module, (xs, tuple(state))) if way == "compile" else None
         found = _results(run or _scan(ours), xs, state, arrays, ours)
-        pairs = [*zip(found, known, strict=True), (ours.m, theirs.m), (ours.s, theirs.s)]
+        pairs = [*zip(found, known, strict=True), (ours.s, theirs.s)]
+        if run is None:  # a compiled module does not keep what no call of it reads
+            pairs.append((ours.m, theirs.m))
         for number, (one, other) in enumerate(pairs):
             if not torch.allclose(one, other, TOLERANCE, TOLERANCE, equal_nan=True):
                 return (

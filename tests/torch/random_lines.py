@@ -30,7 +30,7 @@ TOLERANCE = 1e-4
 """Of the largest number of each tensor, or of 1; or as near to float64 as PyTorch is, to a factor
 of `NEAR`."""
 NEAR = 5
-WAYS = ("scan", "scan", "compile", "open", "back end")
+WAYS = ("scan", "scan", "compile", "open", "within", "open within", "back end")
 EXAMPLE = 4
 """Sequences that a module with open sizes is exported for; called it is with fewer."""
 DRAWS: dict[str, Callable[..., Any]] = {
@@ -86,6 +86,15 @@ class Loop(nn.Module):
 
     def forward(self, xs: Any, state: Any) -> Any:
         return loop(self.cell, xs.transpose(0, 1), state)
+
+
+class Within(Loop):
+    """A module that calls `scan`."""
+
+    def forward(self, xs: Any, state: Any) -> Any:
+        import rnncc.torch
+
+        return rnncc.torch.scan(self.cell, xs.transpose(0, 1), state)
 
 
 @dataclass(frozen=True)
@@ -155,17 +164,16 @@ def _compiled(way: str, cell: Cell, arrays: Sequence[Any]) -> Callable[..., Any]
 
     if way == "scan":
         return lambda xs, state: rnncc.torch.scan(cell, xs.transpose(0, 1), state)
-    if way == "compile":
+    module = (Within if "within" in way else Loop)(cell)
+    if way in ("compile", "within"):
         xs, *state = (array.detach() for array in arrays)
-        return rnncc.torch.compile(Loop(cell), (xs, tuple(state)))
-    if way == "open":
+        return rnncc.torch.compile(module, (xs, tuple(state)))
+    if way in ("open", "open within"):
         xs, *state = (torch.randn(EXAMPLE, *array.shape[1:]) for array in arrays)
         free = {0: torch.export.Dim.AUTO}
-        return rnncc.torch.compile(
-            Loop(cell), (xs, tuple(state)), dynamic_shapes=(free, (free, free))
-        )
+        return rnncc.torch.compile(module, (xs, tuple(state)), dynamic_shapes=(free, (free, free)))
     torch._dynamo.reset()
-    return torch.compile(Loop(cell), backend="rnncc")
+    return torch.compile(module, backend="rnncc")
 
 
 def _results(run: Callable[..., Any], cell: Any, arrays: Sequence[Any]) -> list[Any]:

@@ -262,3 +262,40 @@ def test_arguments_that_are_no_tensors(tmp_path: Path) -> None:
         rt.compile(net, (x, 2, "sum", y), dynamic_shapes=free)
     with pytest.raises(CompileError, match="factor: is a number of Python that may change"):
         rt.build(net, (x, 2, "sum", y), dynamic_shapes=free, out=tmp_path)
+
+
+def test_extremes_of_sizes() -> None:
+    """While torch.export is at work, TorchDynamo takes max for min."""
+
+    class Scaled(nn.Module):
+        def forward(self, xs: Any, h: Any) -> Any:
+            return rt.scan(self.cell, xs, h)
+
+        def cell(self, x: Any, h: Any) -> Any:
+            width = h.shape[-1]
+            h = x / max(width - 1, 1) + h / min(width, 100, 3)
+            return h, h
+
+    module, args = Scaled(), (torch.randn(4, 2, 5), torch.randn(2, 5))
+    for ours, theirs in zip(rt.compile(module, args)(*args), module(*args), strict=True):
+        torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
+def test_what_steps_put_into_constants_has_gradients() -> None:
+    """While torch.export is at work, each `torch.tensor` is detached in place."""
+
+    class Shifted(nn.Module):
+        def forward(self, xs: Any, h: Any) -> Any:
+            return rt.scan(self.cell, xs, h)
+
+        def cell(self, x: Any, h: Any) -> Any:
+            factors = torch.tensor([0.5, 0.6, 0.7])
+            factors[1:] = h[0, :2]
+            h = torch.sin(factors * x)
+            return h, h
+
+    module = Shifted()
+    args = [torch.randn(4, 2, 3), torch.randn(2, 3, requires_grad=True)]
+    found = [run(*args)[1].sum() for run in (rt.compile(module, tuple(args)), module)]
+    ours, theirs = (torch.autograd.grad(loss, args[1:])[0] for loss in found)
+    torch.testing.assert_close(ours, theirs, **CLOSE)

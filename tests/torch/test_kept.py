@@ -352,26 +352,39 @@ class Shared(nn.Module):
         return h + self.other, h
 
 
-@pytest.mark.parametrize("left", [False, True])
-def test_rows_in_a_deque_of_a_length(left: bool) -> None:
+class Rows(nn.Module):
+    """The last three rows, from the first step on or gathered by the steps."""
+
+    def __init__(self, start: Any, add: str) -> None:
+        super().__init__()
+        self.layer, self.start, self.add = nn.Linear(4, 4), start, add
+        self.clear()
+
+    def clear(self) -> None:
+        self.rows = self.start()
+
+    def forward(self, x: Any) -> Any:
+        getattr(self.rows, self.add)(self.layer(x))
+        if len(self.rows) > 3:
+            self.rows.pop(0)
+        return sum(self.rows) * self.rows[0]
+
+
+@pytest.mark.parametrize("add", ["append", "appendleft"])
+@pytest.mark.parametrize("filled", [3, 1, 0])
+def test_rows_in_a_deque_of_a_length(add: str, filled: int) -> None:
     """Which TorchDynamo takes for one that grows: all entries and one more would be summed up."""
-
-    class Rows(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = nn.Linear(4, 4)
-            self.clear()
-
-        def clear(self) -> None:
-            self.rows = deque([torch.ones(3, 4)] * 3, maxlen=3)
-
-        def forward(self, x: Any) -> Any:
-            (self.rows.appendleft if left else self.rows.append)(self.layer(x))
-            return sum(self.rows) * self.rows[0]
-
-    module = Rows()
-    ours, theirs = (trained(module, run, XS) for run in (rt.scan, loop))
+    module = Rows(lambda: deque([torch.ones(3, 4)] * filled, maxlen=3), add)
+    check_rows(module)
     assert module.rows.maxlen == 3
+
+
+def test_rows_in_a_list_that_drops_the_first() -> None:
+    check_rows(Rows(list, "append"))
+
+
+def check_rows(module: Any) -> None:
+    ours, theirs = (trained(module, run, XS) for run in (rt.scan, loop))
     assert ours.keys() == theirs.keys()
     for name, value in theirs.items():
         torch.testing.assert_close(ours[name], value, **CLOSE, msg=name)

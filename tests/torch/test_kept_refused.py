@@ -112,8 +112,15 @@ def test_refused(name: str) -> None:
     make, message = REFUSED[name]
     cell = make()
     with pytest.raises(CompileError, match=message) as caught:
-        rt.scan(cell, XS, torch.zeros(3, 4))
+        rt.scan(cell, XS.repeat(3, 1, 1), torch.zeros(3, 4))
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_refused_leaves_lists_as_they_were() -> None:
+    GATHERED[:] = [torch.ones(3, 4)]
+    with pytest.raises(CompileError, match="appends tensors"):
+        rt.scan(appends, XS.repeat(3, 1, 1), torch.zeros(3, 4))
+    assert len(GATHERED) == 1
 
 
 def test_what_is_refused_leaves_attributes_as_they_were() -> None:

@@ -29,6 +29,7 @@ from rnncc.frontends.torch.checks import checks_of, without_checks
 from rnncc.frontends.torch.constant_op import content_of
 from rnncc.frontends.torch.exported_transforms import settle_transforms
 from rnncc.frontends.torch.graph_code import written_when_called
+from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.guards import facts_of
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor
@@ -93,7 +94,7 @@ def import_exported(
     Raises:
         CompileError: an operator or a dtype is not supported; it names the user's line.
     """
-    exported = merged_buffers(settle_transforms(exported))
+    exported = _with_constants(merged_buffers(settle_transforms(exported)))
     name_aliases(exported.graph_module)
     settle_memories(exported)
     settle_modes(exported)
@@ -122,6 +123,26 @@ def _copied_and_imported(
     if rolled_plain.unrolled is not None and rolled_plain.unrolled[1] >= MOST_REPEATS:
         warnings.warn(f"rnncc compiles an unrolled loop: {unrolled(rolled_plain)}", stacklevel=2)
     return _import(exported, plain, plain.graph_module, name, names, packed)
+
+
+def _with_constants(exported: ExportedProgram) -> ExportedProgram:
+    """A program in which each `torch.tensor([1.0])` is a constant, and not what is detached in
+    place of one: what a step puts into it later has gradients."""
+    if not any(map(_detached_constants, graphs_of(exported.graph_module))):
+        return exported
+    program, module = copied_program(exported)
+    for part in graphs_of(module):
+        for node in _detached_constants(part):
+            node.replace_all_uses_with(node.args[0])  # pyright: ignore
+            part.graph.erase_node(node)
+        part.recompile()
+    return program
+
+
+def _detached_constants(part: GraphModule) -> list[Node]:
+    aten = torch.ops.aten
+    calls = part.graph.find_nodes(op="call_function", target=aten.detach_.default)
+    return [node for node in calls if node.args[0].target is aten.lift_fresh_copy.default]  # pyright: ignore
 
 
 def _without_checks(exported: ExportedProgram) -> ExportedProgram:
@@ -160,10 +181,6 @@ def _share_constants(exported: ExportedProgram, graph: Graph) -> None:
         if tensor.numel() <= LARGEST_CONSTANT:
             key = tensor.device, content_of(tensor)
             place.replace_all_uses_with(known.setdefault(key, (place, tensor))[0])
-    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.detach_.default):
-        if node.args[0].target is torch.ops.aten.lift_fresh_copy.default:  # a constant anyway
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
     for place, tensor in known.values():
         if tensor.numel() == 1 and not (tensor.is_complex() or tensor.dtype == torch.bool):
             _write_number(place, tensor)

@@ -8,6 +8,7 @@ append it has all the old entries, and a new one. (So does PyTorch 2.13 with any
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -18,11 +19,13 @@ from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.constant import ConstantVariable
 from torch._dynamo.variables.lists import DequeVariable
 
-from rnncc.frontends.torch.readings import readings
 
+def keep_to_lengths(applies: Callable[[Any], bool]) -> None:
+    """Tell the length where a deque is read; where it is written, entries replace all old ones.
 
-def keep_to_lengths() -> None:
-    """Tell the length where a deque is read; where it is written, entries replace all old ones."""
+    Args:
+        applies: whether a translator reads for one of ours.
+    """
     builder: Any = VariableBuilder
     effects: Any = SideEffects
     wrap, write = builder.wrap_listlike, effects.codegen_update_mutated
@@ -30,7 +33,7 @@ def keep_to_lengths() -> None:
     @wraps(wrap)
     def wrap_listlike(own: Any, value: Any) -> Any:
         result = wrap(own, value)
-        if readings.stack and type(value) is deque and isinstance(result, DequeVariable):
+        if type(value) is deque and isinstance(result, DequeVariable) and applies(own.tx):
             result.maxlen = ConstantVariable.create(value.maxlen)
             install_guard(AttrSource(own.source, "maxlen").make_guard(GuardBuilder.EQUALS_MATCH))
         return result
@@ -38,13 +41,13 @@ def keep_to_lengths() -> None:
     builder.wrap_listlike = wrap_listlike
 
     @wraps(write)
-    def update(own: Any, *args: Any, **kwargs: Any) -> Any:
-        changed = own._get_modified_vars() if readings.stack else ()
+    def update(own: Any, code: Any, *args: Any, **kwargs: Any) -> Any:
+        changed = own._get_modified_vars() if applies(code.tx) else ()
         lengths = [(x, x.maxlen) for x in changed if isinstance(x, DequeVariable)]
         for x, _ in lengths:  # at most so many are left: Dynamo clears the deque, and extends it
             x.maxlen = ConstantVariable.create(None)
         try:
-            return write(own, *args, **kwargs)
+            return write(own, code, *args, **kwargs)
         finally:
             for x, length in lengths:
                 x.maxlen = length

@@ -57,6 +57,7 @@ from rnncc.frontends.torch.switches import SWITCH
 from rnncc.frontends.torch.taken_numbers import note_taken
 from rnncc.frontends.torch.watch_absent import notice_absent
 from rnncc.frontends.torch.watch_deques import keep_to_lengths
+from rnncc.frontends.torch.watch_extremes import tell_extremes_apart
 from rnncc.frontends.torch.watch_fills import fill_of, take_fills
 from rnncc.frontends.torch.watch_methods import notice_methods
 from rnncc.frontends.torch.watch_numbers import local_name, refuse_numbers
@@ -94,12 +95,13 @@ def patch_dynamo() -> None:
     _detach_data()
     _take_asking()
     take_fills()
-    keep_to_lengths()
+    keep_to_lengths(lambda _: bool(readings.stack))
     read_regions(_in_dynamo)
     refuse_numbers()
     notice_absent(_GETATTR)
     notice_methods()
     tell_zeros_apart()
+    tell_extremes_apart()
 
     def check_hook(tx: Any, *_: Any) -> None:
         _in_dynamo(tx, check_backward_hook)

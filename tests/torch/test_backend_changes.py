@@ -1,0 +1,96 @@
+"""Graphs of torch.compile that read what changes from call to call: floats, and deques."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from tests.torch.cells import nn, torch
+
+pytest.importorskip("rnncc.torch")
+pytestmark = pytest.mark.peers
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Generator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what is left to PyTorch says so
+        yield
+
+
+class Leaky(nn.Module):
+    def __init__(self, step: Callable[[Any, Any, float], Any]) -> None:
+        super().__init__()
+        self.layer, self.step, self.share = nn.Linear(3, 3), step, 0.5
+
+    def forward(self, xs: Any) -> Any:
+        h, hs = torch.zeros(2, 3), []
+        for x in xs:
+            h = self.step(h, self.layer(x), self.share)
+            hs.append(h)
+        return torch.stack(hs)
+
+
+STEPS: dict[str, Callable[[Any, Any, float], Any]] = {
+    "a factor": lambda h, x, share: h * share + (1 - share) * x,
+    "of a function": lambda h, x, share: h * math.sqrt(share) + x * share**2,
+    "bounds": lambda h, x, share: (h + x).clamp(-share, share),
+    "a power": lambda h, x, share: h + (x * x + 1) ** share,
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_floats_that_change(name: str) -> None:
+    """The second one makes a graph for all of them, in which it is a tensor."""
+    module, xs = Leaky(STEPS[name]), torch.randn(6, 2, 3)
+    compiled = torch.compile(module, backend="rnncc")
+    for share in (0.5, 0.25, 0.75):
+        module.share = share
+        found = list[Any]()
+        for run in (compiled, module):
+            module.zero_grad()
+            ys = run(xs)
+            ys.square().sum().backward()
+            found.append((ys, module.layer.weight.grad))
+        torch.testing.assert_close(*found, **CLOSE)
+
+
+def test_what_takes_no_tensor_for_a_float_stays_with_pytorch() -> None:
+    module = Leaky(lambda h, x, share: h + nn.functional.leaky_relu(x, share))
+    compiled, xs = torch.compile(module, backend="rnncc"), torch.randn(6, 2, 3)
+    torch.testing.assert_close(compiled(xs), module(xs), **CLOSE)
+    module.share = 0.25
+    with pytest.warns(UserWarning, match="leaves it to PyTorch"):
+        torch.testing.assert_close(compiled(xs), module(xs), **CLOSE)
+
+
+class Rows(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.rows = nn.Linear(3, 3), deque[Any](maxlen=2)
+
+    def forward(self, xs: Any) -> Any:
+        ys = list[Any]()
+        for x in xs:
+            self.rows.append(torch.tanh(self.layer(x) + sum(self.rows)))
+            ys.append(self.rows[0])
+        return torch.stack(ys)
+
+
+def test_deques_keep_to_their_length() -> None:
+    """TorchDynamo reads one from outside as if it could grow."""
+    module = Rows()
+    compiled = torch.compile(copy.deepcopy(module), backend="rnncc")
+    for _ in range(2):
+        xs = torch.randn(6, 2, 3)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(xs), module(xs), **CLOSE)
