@@ -318,6 +318,8 @@ def _restored(precision: str, others: dict[str, Any]) -> TorchNet:
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor's memory; one that is not contiguous, or not negated yet, is copied."""
+    if tensor._is_zerotensor():  # tangents that autograd knows to be zeros have no memory
+        tensor = torch.zeros(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     return tensor.detach().resolve_neg().contiguous()
 
 
