@@ -207,10 +207,8 @@ class _InterchangeProof:
         if len(buffers) != 1 or write.along[-1] != 1:
             return False
         [buffer] = buffers
-        if buffer.within is not None or (
-            buffer.fallback_size == 0 and buffer.role.data == "output"
-        ):
-            return False  # in another's memory; or perhaps nowhere
+        if buffer.within is not None:
+            return False  # in another's memory
         if not all(self._is_alike(write, touch) for touch in self.touches):
             return False
         inits = zip(self.arguments, self.loop.inits, strict=True)
