@@ -107,9 +107,10 @@ def test_points_one_after_another(
     assert phased
 
 
-def test_outputs_with_the_batch_first(phased: list[PointPhases]) -> None:
+@pytest.mark.parametrize("steps", [9, "T"])
+def test_outputs_with_the_batch_first(steps: int | str, phased: list[PointPhases]) -> None:
     """Nothing stands in for such an output where nobody wants it: then its steps write nothing."""
-    program = recurrence(70, 5, "sum", by_length=False, steps=9, batch_first=True)
+    program = recurrence(70, 5, "sum", by_length=False, steps=steps, batch_first=True)
     arrays, sizes = drawn(program, 9), {"T": 9, "N": BATCH}
     code = Bare(after_passes(program), resolve_target())
     assert phased
