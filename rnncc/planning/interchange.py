@@ -207,10 +207,8 @@ class _InterchangeProof:
         if len(buffers) != 1 or write.along[-1] != 1:
             return False
         [buffer] = buffers
-        if buffer.within is not None or (
-            buffer.fallback_size == 0 and buffer.role.data == "output"
-        ):
-            return False  # in another's memory; or perhaps nowhere
+        if buffer.within is not None:
+            return False  # in another's memory
         if not all(self._is_alike(write, touch) for touch in self.touches):
             return False
         inits = zip(self.arguments, self.loop.inits, strict=True)
@@ -288,9 +286,9 @@ def _touches(number: int, part: Part) -> Iterator[_StridedTouch]:
 def _are_apart(sizes: Sequence[Dim], strides: Strides, offsets: Iterable[Dim]) -> bool:
     """Whether different places touch different elements."""
     pairs = [pair for pair in zip(sizes, strides, strict=True) if pair[0] != 1]
-    if not all(stride.is_static and int(stride) > 0 for _, stride in pairs):
+    axes = sorted(((size, _least(stride)) for size, stride in pairs), key=lambda axis: -axis[1])
+    if not all(stride > 0 for _, stride in axes):
         return False
-    axes = sorted(((size, int(stride)) for size, stride in pairs), key=lambda axis: -axis[1])
     # Only the axis of the largest stride may be open: how far the others reach must be a number.
     if not all(size.is_static for size, _ in axes[1:]):
         return False
@@ -298,7 +296,24 @@ def _are_apart(sizes: Sequence[Dim], strides: Strides, offsets: Iterable[Dim]) -
     distances = {b - a for a in (first, *others) for b in others} | {ZERO}
     if not all(distance.is_static for distance in distances):
         return False
+    if not all(stride.is_static for _, stride in pairs):
+        # Its places must be further apart than others reach, where there is but one step, too.
+        reach = sum((int(size) - 1) * stride for size, stride in axes[1:])
+        of_open = [_least(stride) for _, stride in pairs if not stride.is_static]
+        if of_open != [axes[0][1]] or of_open[0] <= reach + max(abs(int(d)) for d in distances):
+            return False
     return not any(_meet(int(distance), axes, False) for distance in distances)
+
+
+def _least(stride: Dim) -> int:
+    """The least number of elements of a stride, where there are any; 0: not known.
+
+    Of sequences with the batch first, the sequences of a batch are T rows apart.
+    """
+    if stride.is_static:
+        return int(stride)
+    terms = stride.terms
+    return terms[0][1] if len(terms) == 1 and not stride.atoms else 0
 
 
 def _meet(distance: int, axes: Sequence[tuple[Dim, int]], moved: bool) -> bool:

@@ -183,9 +183,8 @@ def place(x: torch.Tensor) -> int:
 def _readable(x: torch.Tensor) -> torch.Tensor:
     """A tensor as code for the CPU reads it: dense, aligned, and on the CPU."""
     if type(x) not in PLAIN_TENSORS or not x.is_cpu:
-        x = torch.from_numpy(x.detach().resolve_neg().cpu().numpy())
-    if x.is_neg() or not x.is_contiguous():
-        x = dense(x)
+        x = torch.from_numpy(dense(x).detach().cpu().numpy())
+    x = dense(x)
     return x.detach().clone() if x.data_ptr() % x.itemsize else x
 
 

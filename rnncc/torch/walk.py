@@ -51,6 +51,7 @@ _OF_AUTOGRAD = {"forward", "setup_context", "backward", "vjp"}
 _BY_NAME = "getattr", "vars", "__dict__", "attrgetter", "methodcaller"
 """By which code computes names of attributes."""
 _BUILTINS = frozenset(dir(builtins))
+_LOAD_GLOBALS = "LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"
 _SWITCHED = {"is_grad_enabled", "is_inference_mode_enabled"}
 """Functions of PyTorch that are others while some thread exports a module."""
 _STDLIB = sysconfig.get_paths()["stdlib"]
@@ -109,8 +110,8 @@ class Walk:
             if is_users(function.__code__.co_filename):
                 names = _names(function.__code__)
                 known = function.__globals__.keys()
-                missed = names.missed - known - _BUILTINS
-                yield from ((function, name) for name in (names.loaded & known) | missed)
+                missed = (names.missed & names.of_globals) - known - _BUILTINS
+                yield from ((function, name) for name in (names.of_globals & known) | missed)
                 yield from ((function, n) for n in range(len(function.__closure__ or ())))
                 own = (*_OF_FUNCTIONS, *(self.loaded & function.__dict__.keys()))
                 yield from ((function, "." + name) for name in own)
@@ -199,7 +200,7 @@ class Walk:
             self._read_by_users |= names.loaded
             self._by_name |= not names.loaded.isdisjoint(_BY_NAME)
             own = (*range(len(function.__closure__ or ())), *("." + n for n in _OF_FUNCTIONS))
-            for key in (*names.loaded, *own):
+            for key in (*names.of_globals, *own):
                 self._meet(value_at(function, key), str(key))
             for imported in names.imported:
                 self._meet(sys.modules.get(imported), imported)
@@ -270,12 +271,13 @@ def is_users_class(kind: type) -> bool:
 
 
 class _Names:
-    """The names of globals and attributes that code loads, those that it stores, and the modules
-    that it imports; and the attributes that it may find or not, as it asks for them by a text or
-    catches errors."""
+    """The names of globals and attributes that code loads, and which of them are of globals; those
+    that it stores, and the modules that it imports; and the attributes that it may find or not, as
+    it asks for them by a text or catches errors."""
 
     def __init__(self, code: CodeType) -> None:
-        self.loaded, self.stored, self.imported = set[str](), set[str](), set[str]()
+        self.loaded, self.of_globals = set[str](), set[str]()
+        self.stored, self.imported = set[str](), set[str]()
         for step in dis.get_instructions(code):
             if step.opname in ("STORE_ATTR", "STORE_GLOBAL", "DELETE_ATTR"):
                 self.stored.add(step.argval)
@@ -283,6 +285,9 @@ class _Names:
                 self.imported.add(step.argval)
             elif step.opcode in dis.hasname:
                 self.loaded.add(step.argval)
+                # A global of an attribute's name, such as a script's loop variable, is another.
+                if step.opname in _LOAD_GLOBALS:
+                    self.of_globals.add(step.argval)
         self.missed = set(self.loaded) if code.co_exceptiontable else set[str]()
         if not self.loaded.isdisjoint(("getattr", "hasattr")):
             texts = (text for text in code.co_consts if isinstance(text, str))
@@ -291,6 +296,7 @@ class _Names:
             if isinstance(constant, CodeType):
                 inner = _names(constant)
                 self.loaded |= inner.loaded
+                self.of_globals |= inner.of_globals
                 self.stored |= inner.stored
                 self.imported |= inner.imported
                 self.missed |= inner.missed

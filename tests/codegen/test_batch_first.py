@@ -14,6 +14,7 @@ from rnncc.kern.dialect import Buffer
 from rnncc.kern.interpreter import run as run_kernels
 from rnncc.kern.kernels import Map
 from rnncc.kern.program import KernelProgram
+from rnncc.planning.interchange import interchanges
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.random_programs import as_it_is
@@ -50,8 +51,19 @@ def copied(kernels: KernelProgram) -> set[str]:
 @pytest.mark.parametrize("product", [False, True])
 @pytest.mark.parametrize("width", [16, 19])
 def test_results(width: int, product: bool, reverse: bool) -> None:
-    program = sums(width, reverse, product)
+    check(as_it_is(program := sums(width, reverse, product)), program)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_units_before_steps(reverse: bool) -> None:
+    program = sums(64, reverse)
     kernels = as_it_is(program)
+    assert [plan.frame[-1] for plan in interchanges(kernels.func).values()] == [64]
+    check(kernels, program)
+
+
+def check(kernels: KernelProgram, program: Program) -> None:
+    """Each output is the interpreter's, whether others are absent or not."""
     assert copied(kernels) == {"last"}
     code = Bare(kernels, resolve_target())
     for sizes in SIZES:

@@ -8,13 +8,16 @@ from xdsl.ir import SSAValue
 
 import rnncc
 from rnncc.codegen.cpu import interchanged
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.planning.interchange import Interchange
 from rnncc.planning.point_phases import PointPhases
+from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
+from tests.codegen.random_programs import after_passes
 from tests.golden import Arrays
 from tests.training.models import run_guarded, with_gradients
 
@@ -23,11 +26,17 @@ BATCH = 3
 
 
 def recurrence(
-    units: int, states: int, kind: str, bounded: bool = False, by_length: bool = True
+    units: int,
+    states: int,
+    kind: str,
+    bounded: bool = False,
+    by_length: bool = True,
+    steps: int | str = "T",
+    batch_first: bool = False,
 ) -> Program:
     """h[s] = a[s] h[s] + b[s] x, or tanh of it; y = the sum, or largest, of h[s] c[s]."""
     b = Builder.net("points")
-    x, h = b.input("x", ["T", "N", units]), b.input("h", ["N", states, units])
+    x, h = b.input("x", [steps, "N", units]), b.input("h", ["N", states, units])
     consts = [b.input(name, [states, units]) for name in "abc"]
     consts += [b.input("lengths", ["N"], "i32")] if by_length else []
 
@@ -42,8 +51,9 @@ def recurrence(
             new = inner.select(inner.broadcast(inside, dims, [0]), new, old)
         return [new], [y]
 
-    rows = [x, b.iota(["T"], 0)] if by_length else [x]
+    rows = [x, b.iota([steps], 0)] if by_length else [x]
     (final,), (y,) = b.scan(consts, [h], rows, body)
+    y = b.transpose(y, [1, 0, 2]) if batch_first else y
     return b.finish({"y": y, "final": final})
 
 
@@ -95,6 +105,22 @@ def test_points_one_after_another(
 ) -> None:
     check(recurrence(70, 5, "sum", by_length=by_length), cpu)
     assert phased
+
+
+@pytest.mark.parametrize("steps", [9, "T"])
+def test_outputs_with_the_batch_first(steps: int | str, phased: list[PointPhases]) -> None:
+    """Nothing stands in for such an output where nobody wants it: then its steps write nothing."""
+    program = recurrence(70, 5, "sum", by_length=False, steps=steps, batch_first=True)
+    arrays, sizes = drawn(program, 9), {"T": 9, "N": BATCH}
+    code = Bare(after_passes(program), resolve_target())
+    assert phased
+    expected = run(program, arrays, np.float64, sizes)
+    with guards(end=True) as memory:
+        results = code.run(arrays, sizes, memory)
+        alone = code.run(arrays, sizes, memory, absent={"y"})
+        for name, array in results.items():
+            np.testing.assert_allclose(array, expected[name], 1e-4, 1e-4, err_msg=name)
+        np.testing.assert_array_equal(alone["final"], results["final"])
 
 
 @pytest.mark.parametrize("units", [16, 64])

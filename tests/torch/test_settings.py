@@ -203,3 +203,14 @@ def test_objects_that_answer_no_name() -> None:
     assert torch.equal(net(x), 2 * x)
     module.odd = None
     assert torch.equal(net(x), x)
+
+
+def test_globals_of_an_attributes_name_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a script's loop variables."""
+    module, x = Net(), torch.randn(3, 4)
+    monkeypatch.setitem(globals(), "gain", 1)
+    net = rt.compile(module, (x,))
+    form = net.form()
+    for gain in (2, lambda: net):
+        monkeypatch.setitem(globals(), "gain", gain)
+        assert net.form() is form

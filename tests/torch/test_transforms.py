@@ -333,3 +333,15 @@ def test_tangents_that_reach_nothing() -> None:
 
         found.append((func.jvp(last, (XS,), (XS,)), func.jacfwd(last)(XS)))
     torch.testing.assert_close(*found)
+
+
+def test_tangents_of_tangents_that_are_zeros() -> None:
+    """Tensors without memory, as autograd makes them."""
+    found = list[Any]()
+    for run in (rt.scan, loop):
+
+        def last(u: Any, run: Any = run) -> Any:
+            return run(lambda x, h: (h, h * 0.5 + x), XS * (1 + u[0]) + u[1], H * u[2])[1].sum(0)
+
+        found.append(func.jacfwd(func.jacfwd(last))(torch.ones(3, **F64)))
+    torch.testing.assert_close(*found)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import field
+from typing import Any
 
 from xdsl.ir import SSAValue
 
@@ -274,5 +276,13 @@ class UnitStep:
         places, element = self.places, _Element.of(part, out, access, indices)
         self.known[out, element.offset] = value
         if out not in self.loop.plan.inside:
-            at = places.address(element, self.at)
-            self.emit.store(value, at, places.lanes, places.mask)
+            with self._where_present(out):
+                at = places.address(element, self.at)
+                self.emit.store(value, at, places.lanes, places.mask)
+
+    def _where_present(self, out: SSAValue) -> AbstractContextManager[Any]:
+        """Code that is run unless an output is absent and has no memory to stand in for it."""
+        pointer = self.loop.pointers.get(out)
+        if pointer is None or not pointer.skippable or pointer.absent is None:
+            return nullcontext()
+        return self.emit.when(self.emit.b.not_(pointer.absent))
