@@ -1,10 +1,10 @@
 """`pytest --draw`: of tests with many cases, as many as 0.2 s compute, for `make test`.
 
 Compiling takes the time, and thousands of cases compile something. A test function that takes
-longer than that runs some of its cases, evenly spaced, and at least one. Which cases these are
-differs from function to function, so that together they still see every net, and from one state of
-the sources in git to the next, so that in time all run. Of the examples that Hypothesis draws for a
-test, 30% run.
+longer than that runs some of its cases, evenly spaced, and at least one; one that is a single case
+of more than a second is in every third draw. Which these are differs from function to function, so
+that together they still see every net, and from one state of the sources in git to the next, so
+that in time all run. Of the examples that Hypothesis draws for a test, 30% run.
 Without `--draw` all cases and examples run, as `make test-all` has it.
 
 `pytest --record-seconds` measures processor seconds a case, and writes the mean for each function
@@ -27,6 +27,8 @@ from hypothesis import settings
 
 BUDGET = 0.2
 """Processor seconds of one test function."""
+LONG, RAREST = 1.0, 3
+"""Processor seconds of a function's only case from which on one in so many draws has it."""
 EXAMPLES = 30
 """In a hundred of those that Hypothesis draws without `--draw`."""
 LEAST = 0.001
@@ -83,9 +85,13 @@ class Draw:
 def drawn(function: str, count: int, seconds: float, state: str = "") -> set[int]:
     """The numbers of a function's cases that are run, given what one of them takes.
 
-    However long it takes, it is at least one: what a function tests may stand nowhere else.
+    However long they take, it is at least one of several: what a function tests may stand nowhere
+    else.
     """
-    most, first = max(1, int(BUDGET / seconds)), crc32(f"{state} {function}".encode())
+    drawing = crc32(f"{state} {function}".encode())
+    if count == 1 and seconds > LONG and drawing % RAREST:
+        return set()
+    most, first = max(1, int(BUDGET / seconds)), drawing // RAREST
     return {(first + i * count // most) % count for i in range(most)}
 
 

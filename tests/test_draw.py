@@ -18,7 +18,10 @@ def test_as_many_as_fit_and_in_time_all() -> None:
 
 @pytest.mark.parametrize("seconds", [0.4, 0.9, 1.9, 9.0])
 @pytest.mark.parametrize("count", [1, 3])
-def test_no_function_is_left_out(count: int, seconds: float) -> None:
+def test_every_function_has_a_case(count: int, seconds: float) -> None:
+    """But for those that are one case of more than a second, which every third draw has."""
     draws = [drawn("a_test", count, seconds, state) for state in map(str, range(100))]
-    assert {len(cases) for cases in draws} == {1}
+    sometimes = count == 1 and seconds > 1
+    assert {len(cases) for cases in draws} == ({0, 1} if sometimes else {1})
     assert set.union(*draws) == set(range(count))
+    assert sum(map(len, draws)) >= 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,19 @@ def test_blocks_of_another_machine_are_refused(
     monkeypatch.setattr(blocked, "channels_in_block", lambda: other)
     with pytest.raises(CompileError, match="other blocks than this one's"):
         compared(made, [_given(1, 9)])
+
+
+@pytest.mark.parametrize(("outputs", "warns"), [(16, True), (24, False)])
+def test_sizes_that_suit_both_kinds_of_blocks(
+    outputs: int, warns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocked, "channels_in_block", lambda: blocked.NARROW)
+    op = node("Conv", "x w", "y", domain="com.microsoft.nchwc")
+    inputs, weights = [info("x", [1, 3, 8, "W"])], {"w": _weights(outputs, 3, 3, 3)}
+    made = model([op], inputs, [info("y", None)], weights, domains={op.domain: 1})
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        imported(made)
+    assert [f"{blocked.NARROW} channels a block" in str(each.message) for each in said] == [
+        True
+    ] * warns

@@ -7,6 +7,8 @@ filled up with zeros to whole blocks, and weights are put back into the order of
 
 from __future__ import annotations
 
+import warnings
+
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.host import host
@@ -22,6 +24,11 @@ from rnncc.ir.types import dims_of, shape_text
 
 WIDE, NARROW = 16, 8
 """Channels of a block, on x86-64 with AVX-512 and elsewhere."""
+UNKNOWN_BLOCK = (
+    "convolutions of com.microsoft.nchwc are read with {} channels a block, as ONNX Runtime has on "
+    "this machine; the file does not say how many. If another kind of machine wrote it, results "
+    "are wrong: save it at the extended level of optimisation, which suits all"
+)
 WINDOWS = "auto_pad:s dilations:ints pads:ints strides:ints kernel_shape:ints"
 BETWEEN = ("asymmetric", "half_pixel", "align_corners")
 """Where elements that are made of others may lie."""
@@ -36,6 +43,12 @@ def channels_in_block() -> int:
 def _other_machine(n: Node, what: str) -> Exception:
     hint = "the extended level of optimisation writes graphs for any machine"
     return n.unsupported(f"{what}: written on a machine with other blocks than this one's", hint)
+
+
+def _fits(weights: Array, block: int) -> bool:
+    """Whether weights may be of so many channels a block."""
+    outputs, channels = weights.shape[:2]
+    return outputs % block == 0 and (channels < block or channels % block == 0)
 
 
 def _plain(weights: Array, block: int) -> Array:
@@ -59,8 +72,10 @@ def _conv(n: Node) -> SSAValue:
     if weights.ndim != 4:
         raise n.error(f"has weights {shape_text(n.dims(1))}, expected 4 axes")
     outputs, channels = weights.shape[:2]
-    if outputs % block or (channels >= block and channels % block):
+    if not _fits(weights, block):
         raise _other_machine(n, f"has {outputs} outputs of {channels} channels")
+    if _fits(weights, WIDE + NARROW - block):
+        warnings.warn(UNKNOWN_BLOCK.format(block), stacklevel=2)
     n.inputs[1] = Value.of(_plain(weights, block), n.value(1).name)
     return activated(n, n.plus(convolved(n), 3), n.reals("activation_params"))
 
