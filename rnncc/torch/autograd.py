@@ -40,6 +40,8 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     if net.is_converted or not _AS_COMPUTED.issuperset([x.dtype for x in tensors]):
         _check_converted(net, tensors)
         tensors = [_parts(x) for x in tensors]
+    else:
+        tensors = list(tensors)
     if len(tensors) < len(net.inputs):
         tensors.append(drawn_seed(device))
     for i in net.undifferentiated:

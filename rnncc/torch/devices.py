@@ -78,17 +78,11 @@ def check_dtypes(
 
 def dense(x: torch.Tensor) -> torch.Tensor:
     """A tensor's memory; one that is not contiguous, or not negated yet, is copied."""
-    if is_dense(x):
-        return x
-    if x._is_zerotensor():
+    if x._is_zerotensor():  # a tangent that autograd knows to be zeros has no memory
         return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
+    if x.is_contiguous() and not x.is_neg():
+        return x
     return x.detach().resolve_neg().contiguous()
-
-
-def is_dense(x: torch.Tensor) -> bool:
-    """Whether a tensor's values are its memory, one behind the other: tangents that autograd knows
-    to be zeros have none."""
-    return x.is_contiguous() and not x.is_neg() and not x._is_zerotensor()
 
 
 def new_like(x: torch.Tensor) -> torch.Tensor:
