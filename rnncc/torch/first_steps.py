@@ -21,7 +21,7 @@ from rnncc.torch.branching.values import OF_NUMBERS
 from rnncc.torch.captured import Counts
 from rnncc.torch.kept import Snapshot, StatePlace, put, together
 from rnncc.torch.tracing import code_of
-from rnncc.torch.trees import leaves
+from rnncc.torch.trees import leaves, mapped
 
 MOST_APART = 2
 """Steps that PyTorch does before a loop that is to be compiled."""
@@ -45,10 +45,10 @@ def first_steps_apart(
     refusal = CompileError("", "a cell that keeps tensors, or makes its state, needs a step")
     try:
         while count_of_steps(xs) > 0 and len(ys) < filling + MOST_APART:
-            last = Snapshot(cell)
+            last = Snapshot(cell) if ys else before
             row, xs = _parted(xs, how.reverse)
             y, state = cell(row, state)
-            ys.append(pytree.tree_map(_as_sequence, y))
+            ys.append(mapped(_as_sequence, y))
             if count_of_steps(xs) == 0:
                 return _joined(ys, how.reverse), state
             if len(ys) <= min(last.most_filling(), MOST_FILLING):
@@ -107,14 +107,11 @@ def _other_steps(
 
 def _parted(xs: Any, reverse: bool) -> tuple[Any, Any]:
     """The row that comes first, and the other ones."""
-    sequences, spec = pytree.tree_flatten(xs)
-    others = len(sequences[0]) - 1
-    if reverse:
-        parts = [x.split([others, 1])[::-1] for x in sequences]
-    else:
-        parts = [x.split([1, others]) for x in sequences]
-    rows, left = [first[0] for first, _ in parts], [rest for _, rest in parts]
-    return pytree.tree_unflatten(rows, spec), pytree.tree_unflatten(left, spec)
+    others = count_of_steps(xs) - 1
+    first, rest, sizes = (1, 0, [others, 1]) if reverse else (0, 1, [1, others])
+    parts = [x.split(sizes) for x in leaves(xs)]
+    rows, left = iter([p[first][0] for p in parts]), iter([p[rest] for p in parts])
+    return mapped(lambda _: next(rows), xs), mapped(lambda _: next(left), xs)
 
 
 def _with_places(

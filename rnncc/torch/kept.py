@@ -20,7 +20,10 @@ from rnncc.records import record
 from rnncc.torch.places import NOTHING, is_alike, value_at
 from rnncc.torch.trees import leaves
 
-_PLAIN = (str, bytes, int, float, complex, type(None), type, ModuleType, BuiltinFunctionType)
+_LEADS_NOWHERE = (
+    *(str, bytes, int, float, complex, type(None), torch.Tensor),
+    *(type, ModuleType, BuiltinFunctionType),
+)
 _NOTHING = NOTHING, 0
 _LISTS = (list, deque)
 _HOLDERS = (dict, *_LISTS)
@@ -95,6 +98,8 @@ class Snapshot:
     def most_filling(self) -> int:
         """How many steps may fill the lists and deques that have more tensors than then: windows
         that are not full yet. 0 where there are none."""
+        if not any(isinstance(owner, _LISTS) for owner, _ in self._held.values()):
+            return 0
         grown = [place.owner for place, is_new in self._differing() if is_new]
         lengths = (getattr(x, "maxlen", None) or _WINDOW for x in grown if isinstance(x, _LISTS))
         return min(lengths, default=0)
@@ -273,7 +278,7 @@ def _reached(cell: Any) -> Iterator[Any]:
     seen, waiting = dict[int, Any](), [cell]
     while waiting:
         x = waiting.pop()
-        if id(x) in seen or isinstance(x, (*_PLAIN, torch.Tensor)) or _is_compiled(x):
+        if id(x) in seen or isinstance(x, _LEADS_NOWHERE) or _is_compiled(x):
             continue
         seen[id(x)] = x
         yield x
