@@ -92,7 +92,8 @@ def test_steps_that_are_counted_in_python(count: Any, reverse: bool) -> None:
         slopes = [
             torch.autograd.grad(y.sum(), m.linear.weight)[0] for y, m in ((ys, cell), (wanted, own))
         ]
-        torch.testing.assert_close(*slopes, **CLOSE)
+        most = slopes[1].abs().max().item()  # hundreds, with the rounding errors of all steps
+        torch.testing.assert_close(*slopes, rtol=1e-4, atol=2e-5 + 1e-5 * most)
 
 
 def by_size(m: Any) -> Any:
