@@ -18,7 +18,6 @@ from rnncc.commands.options import (
     MEMORY_BUDGET,
     NET,
     NetCommand,
-    check_apart,
     only_init,
     options_of,
     source_options,
@@ -114,7 +113,6 @@ def compile(
     init = only_init(init_net, init)
     options["outputs_with_grads"] = _words(outputs_with_grads) or None
     if emit in (*TEXTS, "obj"):
-        check_apart(out, net, init)
         write_form(net, init, out, emit, _chosen(net, options), verbose)
         return
     if str(out) == "-":

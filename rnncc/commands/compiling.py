@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rnncc import arrays
+from rnncc.commands.options import check_apart
 from rnncc.commands.tables import bytes_text, print_bytes
 from rnncc.driver import compiling
+from rnncc.errors import CompileError
 from rnncc.options import stem_of
 from rnncc.writing import write_file
 
@@ -36,6 +38,10 @@ def write_form(
 
     Args:
         verbose: tell what was written and how long it took, on standard error.
+
+    Raises:
+        CompileError: the net cannot be compiled; or a file that is read, or somebody else's
+            `NAME.npz`, would be replaced.
     """
     started = time.perf_counter()
     emitted = compiling.emit(net, init, options, kind)
@@ -45,13 +51,27 @@ def write_form(
         paths = list[Path]()
     else:
         paths = [out or Path(f"{options.name}.o")]
-        write_file(paths[0], content)
         if emitted.arrays:
             paths.append(paths[0].with_name(f"{stem_of(paths[0])}.npz"))
+            _check_beside(*paths)
+        for path in paths:
+            check_apart(path, net, init)
+        write_file(paths[0], content)
+        if emitted.arrays:
             arrays.write(emitted.arrays, paths[1])
     if verbose:
         _tell_files(paths)
         click.echo(f"time  {time.perf_counter() - started:.2f} s", err=True)
+
+
+def _check_beside(net: Path, parameters: Path) -> None:
+    """Raise `CompileError` for arrays that are there already, without the net that they go with.
+
+    They may be inputs of the model, by its name.
+    """
+    if parameters.is_file() and not parameters.is_symlink() and not net.exists():
+        what = f"is there already, and no {net.name} that it would go with: it would be lost"
+        raise CompileError(str(parameters), what, "choose another name")
 
 
 def tell(compiled: CompiledModel, written: Artifacts, options: Options, seconds: float) -> None:

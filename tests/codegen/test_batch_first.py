@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from xdsl.ir import SSAValue
 
+from rnncc.codegen.cpu import function
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of
 from rnncc.kern.dialect import Buffer
 from rnncc.kern.interpreter import run as run_kernels
 from rnncc.kern.kernels import Map
 from rnncc.kern.program import KernelProgram
-from rnncc.planning.interchange import interchanges
+from rnncc.planning.interchange import Interchange, interchanges
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.random_programs import as_it_is
@@ -60,6 +64,35 @@ def test_units_before_steps(reverse: bool) -> None:
     kernels = as_it_is(program)
     assert [plan.frame[-1] for plan in interchanges(kernels.func).values()] == [64]
     check(kernels, program)
+
+
+@pytest.mark.parametrize(
+    ("width", "batch_first", "runs"), [(64, False, 1), (64, True, 0), (1024, True, 1)]
+)
+def test_runs_of_functions_want_long_rows(
+    width: int, batch_first: bool, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken, write = list[Interchange](), function.emit_interchanged
+
+    def noted(emit: Any, plan: Interchange, *others: Any) -> None:
+        taken.append(plan)
+        write(emit, plan, *others)
+
+    monkeypatch.setattr(function, "emit_interchanged", noted)
+    b = Builder.net("states")
+    x = b.input("x", ("N", "T", width) if batch_first else ("T", "N", width))
+    h = b.input("h", ("N", 16, width))
+
+    def body(inner: Builder, _: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        dims = dims_of(carry[0])
+        new = inner.tanh(inner.add(carry[0], inner.broadcast(inner.exp(rows[0]), dims, [0, 2])))
+        return [new], [inner.reduce("max", new, [1])]
+
+    rows = [b.transpose(x, [1, 0, 2]) if batch_first else x]
+    (last,), (y,) = b.scan([], [h], rows, body)
+    kernels = as_it_is(b.finish({"y": b.transpose(y, [1, 0, 2]) if batch_first else y, "h": last}))
+    Bare(kernels, resolve_target())
+    assert len(taken) == runs
 
 
 def check(kernels: KernelProgram, program: Program) -> None:

@@ -8,7 +8,7 @@ need not wait for each other before the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
@@ -24,8 +24,8 @@ from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.ir.attributes import get_dim
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Cost, cost_of
-from rnncc.ir.types import FLOATS
-from rnncc.kern.access import are_near, buffer_dtype
+from rnncc.ir.types import FLOATS, ITEM_BYTES
+from rnncc.kern.access import Access, are_near, buffer_dtype
 from rnncc.kern.dialect import Row, ShiftedRow
 from rnncc.kern.kernels import Reduce
 from rnncc.planning.interchange import Interchange, Part, places_of
@@ -42,6 +42,11 @@ once for each: S4D of 16 complex states a unit took 6.0 and 39 ms with 4 steps (
 CHAINS = 8
 """Elements of a state that keep the pipeline busy while each waits for the step before, if
 functions are what takes the time."""
+PAGE = 4096
+"""Bytes of a written row that are worth it where functions take the time: within a page, memory is
+fetched ahead for one row alone. Mamba's scan with the batch first, by the bytes of a row, took in
+runs of 4 steps 1024: 1.14 times as long as step by step; 2048: 0.88 (N = 1) to 1.05 (N = 4);
+4096: 0.87."""
 MANY = 64
 """Units that are worth it where functions are what takes the time, or lanes are left empty."""
 LINE = 16
@@ -80,15 +85,35 @@ def _functions(parts: Iterable[Part]) -> int:
 
 def _moved(plan: Interchange) -> set[tuple[SSAValue, Dim]]:
     """The elements that a step of a place reads from sequences, or writes to them."""
-    elements = set[tuple[SSAValue, Dim]]()
+    return {
+        (sequence, offset)
+        for part, sequence, access in _sequences(plan)
+        for offset in part.offsets(access)
+    }
+
+
+def _sequences(plan: Interchange) -> Iterator[tuple[Part, SSAValue, Access]]:
+    """The kernels' operands that are sequences."""
     for part in plan.parts:
         for value, access in part.operands:
             row, timed = value.owner, plan.loop.index.data in access.offset.symbols
             if isinstance(row, Row | ShiftedRow) and value not in plan.inside:
-                elements |= {(row.buffer, offset) for offset in part.offsets(access)}
+                yield part, row.buffer, access
             elif timed and part.along(access)[-1] != 0:
-                elements |= {(value, offset) for offset in part.offsets(access)}
-    return elements
+                yield part, value, access
+
+
+def _writes_short_rows(plan: Interchange) -> bool:
+    """Whether a step writes less than a page of a sequence side by side, and goes on elsewhere."""
+    for part, sequence, access in _sequences(plan):
+        axes = zip(plan.frame, part.along(access), strict=True)
+        *outer, (width, _) = [axis for axis in axes if axis[0] != 1]
+        while outer and outer[-1][1] == width:
+            width = width * outer.pop()[0]
+        short = width.is_static and int(width) * ITEM_BYTES[buffer_dtype(sequence)] < PAGE
+        if outer and short and sequence in part.op.outs:
+            return True
+    return False
 
 
 def _phases_of(plan: Interchange) -> PointPhases | None:
@@ -104,6 +129,8 @@ def fits(target: Core, plan: Interchange, shared: OutlinedKernels) -> bool:
     something stays in registers."""
     # Fewer units than lanes would leave lanes empty in every step.
     if target.compact or int(plan.frame[-1]) < target.lanes:
+        return False
+    if _functions(plan.parts) > 1 and _writes_short_rows(plan):
         return False
     few = places_of(plan.frame) < MANY
     # One kernel, one step at a time: nothing would stay in registers between; of few units little.

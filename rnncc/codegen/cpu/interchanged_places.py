@@ -276,8 +276,8 @@ class UnitStep:
         places, element = self.places, _Element.of(part, out, access, indices)
         self.known[out, element.offset] = value
         if out not in self.loop.plan.inside:
+            at = places.address(element, self.at)  # in front of the branch: it keeps what it finds
             with self._where_present(out):
-                at = places.address(element, self.at)
                 self.emit.store(value, at, places.lanes, places.mask)
 
     def _where_present(self, out: SSAValue) -> AbstractContextManager[Any]:
