@@ -193,3 +193,16 @@ def test_numbers_put_into_what_is_traced() -> None:
         warnings.simplefilter("error")
         made = gradients(compiled, net, X)
     torch.testing.assert_close(made, gradients(net, net, X), **CLOSE)
+
+
+def test_a_loop_in_python_fixes_its_number_of_steps() -> None:
+    def forward(layer: Any, x: Any) -> Any:
+        h = torch.zeros(2, 4)
+        for row in x:
+            h = torch.tanh(layer(h) + row)
+        return h
+
+    steps = torch.export.Dim("T")
+    with pytest.raises(rnncc.CompileError, match="T cannot be open: a loop in Python"):
+        net, x = Function(forward, nn.Linear(4, 4)), X.transpose(0, 1)
+        rnncc.torch.compile(net, (x,), dynamic_shapes=(({0: steps},),), train=False)

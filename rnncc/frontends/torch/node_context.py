@@ -187,6 +187,9 @@ EXPORTED_TRANSFORMS = (
 """Why transforms are refused, but for `vmap` alone, and what to do."""
 BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the-last-valid-step"
 """What to do where the numbers in a tensor decide what is taken of another."""
+FIXED = re.compile(r"You marked (.+?) as dynamic but .* specialized it to be a constant \((\d+)\)")
+"""What PyTorch says of a size that should be open and was asked for as a number, and its value."""
+BY_SCAN = "rnncc.torch.scan(cell, xs, state) loops over any number of rows"
 
 
 _DECIDED = {"torch.cond": "branch", "torch.while_loop": "loop"}

@@ -23,7 +23,15 @@ from rnncc.frontends.torch.graphs import graphs_of, has_transforms
 from rnncc.frontends.torch.inner_transforms import without_transforms
 from rnncc.frontends.torch.interpreted import Whole
 from rnncc.frontends.torch.merged import refuse_different_numbers
-from rnncc.frontends.torch.node_context import BRANCH, BY_TENSORS, OF_FLAG, line_of, location
+from rnncc.frontends.torch.node_context import (
+    BRANCH,
+    BY_SCAN,
+    BY_TENSORS,
+    FIXED,
+    OF_FLAG,
+    line_of,
+    location,
+)
 from rnncc.frontends.torch.prepared import call_instead, refuse_forgotten
 from rnncc.frontends.torch.regions import settle_branches
 from rnncc.frontends.torch.switches import without_switches
@@ -160,6 +168,10 @@ def refused_by(place: str, name: str) -> Generator[None]:
             if OF_FLAG.search(reason):
                 raise CompileError(line, BRANCH, "torch.where") from error
             hint = BY_TENSORS
+        if fixed := FIXED.search(reason):
+            size, value = fixed.groups()
+            what = f"{size} cannot be open: a loop in Python, or a tensor of that size, needs it as"
+            raise CompileError(line, f"{what} a number, {value} in the example", BY_SCAN) from error
         raise CompileError(line, f"{name}: {reason}", hint) from error
 
 
