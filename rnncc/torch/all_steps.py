@@ -99,7 +99,7 @@ def all_steps(
             return read(cell, operands[0], operands[1], places, operands[2], reading, bool(batches))
 
         results = read_once(reading)
-        if count_of_steps(xs) > 1 and reading.used[-1][0].counts:
+        if count_of_steps(xs) > 1 and reading.used and reading.used[-1][0].counts:
             _check_counts(reading, read_once)
         return results
 

@@ -166,7 +166,7 @@ class _Call:
             return self.net.infer(tensors, self.device)
         net = self.net.to_train(self.device)
         outputs, tape = net.forward(tensors, self.device)
-        self._tapes.append((net, tape, [x._version for x in tape.outputs]))
+        self._tapes.append((net, tape, _marks(tape)))
         return outputs
 
     def without_gradient(self, requested: Collection[int]) -> Iterable[int]:
@@ -189,16 +189,22 @@ class _Call:
     def _tape(self, net: TorchNet, tensors: _Tensors) -> Any:
         """What forward left, or leaves when it is run again.
 
-        It is where the graph was retained, another net ran, or an output was changed in place: the
-        tape has but the addresses of outputs, and what a loop in Python gives may be changed.
+        It is where the graph was retained, another net ran, an output was changed in place, or an
+        input has other memory (`w.data = ...`): the tape has but the addresses of both, and what a
+        loop in Python gives may be changed.
         """
         try:
-            made_by, tape, versions = self._tapes.pop()  # one thread alone gets it
+            made_by, tape, marks = self._tapes.pop()  # one thread alone gets it
         except IndexError:
             return net.forward(tensors, self.device)[1]
-        if made_by is not net or [x._version for x in tape.outputs] != versions:
+        if made_by is not net or _marks(tape) != marks:
             return net.forward(tensors, self.device)[1]
         return tape
+
+
+def _marks(tape: Any) -> tuple[list[int], list[int]]:
+    """What shows whether the tensors of a tape are what they were."""
+    return [x._version for x in tape.outputs], [x.data_ptr() for x in tape.inputs]
 
 
 class _Gradients(_Call):

@@ -52,9 +52,14 @@ def with_tensors_of_floats(module: GraphModule) -> GraphModule:
 
 
 def _is_taken(node: Node) -> bool:
-    """Whether a node takes a float out of the tensor in which it comes."""
-    takes = node.target == "item" and isinstance(value_of(node), torch.SymFloat)
-    return takes and node.args[0].op == "placeholder"  # pyright: ignore
+    """Whether a node takes a float out of the tensor in which it comes; the `item()` of other
+    tensors has no gradient, and is as exact as float64."""
+    if node.target != "item" or not isinstance(value_of(node), torch.SymFloat):
+        return False
+    source: Any = node.args[0]
+    tensor = value_of(source)
+    is_exact = tensor.dtype == torch.float64 and not tensor.dim()
+    return source.op == "placeholder" and is_exact and not tensor.requires_grad
 
 
 def _computed(node: Node, mode: Any) -> Any:

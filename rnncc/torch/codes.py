@@ -74,8 +74,8 @@ class CompiledCode:
             grads: of each output, or None.
             out: where that of each input goes, or None.
         """
-        threads = parallel()
-        model: TrainableModel = self._model(True, threads)
+        model: TrainableModel = tape.model  # PyTorch may have another number of threads by now
+        threads = parallel() if model is self._models.get((True, True)) else None
         outputs, inputs = self._trained
         seeds, results = [grads[i] for i in outputs], [out[i] for i in inputs]
         places = [0 if x is None else place(x) for x in (*seeds, *results)]
@@ -85,7 +85,7 @@ class CompiledCode:
     def _trained(self) -> tuple[list[int], list[int]]:
         """The numbers of the outputs and of the inputs that have gradients, in models' order."""
         net, models = self._program.net, self._models
-        metadata = next(m.metadata for (train, _), m in models.items() if train)
+        metadata = next(m.metadata for (train, _), m in list(models.items()) if train)
         groups = (metadata["output_grads"], net.outputs), (metadata["grads"], net.inputs)
         outputs, inputs = ([list(names).index(n) for n in read_specs(g)] for g, names in groups)
         return outputs, inputs

@@ -37,6 +37,7 @@ from rnncc.torch.trees import leaves, mapped
 from rnncc.torch.versions import (
     BeforeReading,
     compile_often,
+    is_held_back,
     not_validating,
     quiet,
     reading_settings,
@@ -53,6 +54,8 @@ PAIR = (
 )
 _OF_SCRIPTS = "_CachedForward"
 """What TorchDynamo meets where a module of TorchScript is called."""
+_UNREAD = "found no compiled frames"
+"""What it says where it is disabled."""
 _AS_IS = nullcontext()
 _readers: WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = WeakKeyDictionary()
 _lock = threading.Lock()
@@ -103,6 +106,13 @@ def read(
         if reason == BRANCH:
             reason, hint = ": ".join([reason, *getattr(error, "__notes__", ())]), "torch.where"
         raise CompileError(user_line(text, _name(cell)), reason, hint) from error
+    except RuntimeError as error:
+        if _UNREAD not in str(error):
+            raise
+        hint = "torch._dynamo.config.disable = False, or without TORCHDYNAMO_DISABLE"
+        raise CompileError(
+            _name(cell), "TorchDynamo is disabled, and reads no cell", hint
+        ) from error
     finally:
         readings.stack.pop()
 
@@ -134,6 +144,8 @@ def _surroundings() -> AbstractContextManager[Any]:
         needed.append(_outside_of_ddp())
     if torch.distributions.Distribution._validate_args:
         needed.append(not_validating())
+    if is_held_back():
+        needed.append(torch.compiler.set_stance("default"))
     if not needed:
         return _AS_IS
     stack = ExitStack()

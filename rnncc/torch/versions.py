@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 import torch._dynamo
-from torch._dynamo import convert_frame
-from torch._dynamo.eval_frame import TorchPatcher
+from torch._dynamo import convert_frame, eval_frame
+from torch._dynamo.eval_frame import DynamoStance, TorchPatcher
 
 from rnncc.frontends.torch.patches import ThreadScope, ThreadStack, once
 
@@ -63,10 +63,14 @@ _READING = {
     "automatic_dynamic_shapes": False,
     "assume_static_by_default": True,
     "record_pre_graph_bytecode_in_traces": False,
+    "verify_correctness": False,
+    "error_on_recompile": False,
+    "enable_faithful_generator_behavior": True,
 }
 """Dynamo's settings while it reads, of those that a PyTorch has: `torch.autograd.grad` is read
 where it can be, sizes are open where they are marked and nowhere else, and what a call does before
-the loop is told to no profiler, which took 8 us."""
+the loop is told to no profiler, which took 8 us. A step's graph gives no values that others could
+be verified with, and to read another one is no mistake; the code around a cell has generators."""
 
 
 @contextmanager
@@ -85,6 +89,15 @@ def reading_settings() -> Generator[None]:
     finally:
         for name, old in changed.items():
             setattr(config, name, old)
+
+
+_COMPILES = DynamoStance()
+
+
+def is_held_back() -> bool:
+    """Whether `torch.compiler.set_stance` keeps this thread from reading, or from comparing guards:
+    a loop has no steps that could be done by PyTorch instead."""
+    return eval_frame._stance != _COMPILES
 
 
 @contextmanager

@@ -34,6 +34,11 @@ class Tape:
     """The table of the inputs."""
 
     @property
+    def model(self) -> TrainableModel:
+        """Whose forward pass left it."""
+        return self._model
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the tape itself, without inputs and outputs; 0 once used up."""
         return sum(block.size for block in self._blocks)

@@ -135,6 +135,16 @@ def test_signs_of_zero_and_nan(name: str) -> None:
         assert list(np.signbit(y[:2])) == [False, True]
 
 
+def test_extrema_of_a_constant_nan() -> None:
+    """NaN, which code that is told so may not leave out; the scalar rest of a vector, too."""
+    b = Builder.net("m")
+    x = b.input("x", ["N"])
+    nan = b.full_like(x, np.nan)
+    net = b.finish({"low": b.minimum(x, nan), "high": b.maximum(nan, x)})
+    outputs = rnncc.compile(net).run({"x": np.arange(21, dtype=np.float32)})
+    assert all(np.isnan(y).all() for y in outputs.values())
+
+
 def test_gelu_by_tanh_loses_nothing_below_zero() -> None:
     b = Builder.net("m")
     net = b.finish({"y": act.gelu(b, b.input("x", ["N"]), by_tanh=True)})

@@ -73,24 +73,45 @@ def test_what_takes_no_tensor_for_a_float_stays_with_pytorch() -> None:
         torch.testing.assert_close(compiled(xs), module(xs), **CLOSE)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_number_taken_out_of_a_tensor_has_no_gradient(dtype: Any) -> None:
+    share = torch.tensor(0.5, dtype=dtype, requires_grad=True)
+    start = torch.randn(2, 3, requires_grad=True)
+
+    def run(xs: Any, h: Any) -> Any:
+        for x in xs:
+            h = torch.tanh(x + h * share.item())
+        return h
+
+    xs = torch.randn(6, 2, 3)
+    left = pytest.warns(UserWarning, match="leaves it to PyTorch")
+    with torch._dynamo.config.patch(capture_scalar_outputs=True), left:
+        h = torch.compile(run, backend="rnncc")(xs, start)
+    torch.testing.assert_close(h, run(xs, start), **CLOSE)
+    h.sum().backward()
+    assert share.grad is None
+
+
 class Rows(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, length: int) -> None:
         super().__init__()
-        self.layer, self.rows = nn.Linear(3, 3), deque[Any](maxlen=2)
+        self.layer, self.rows = nn.Linear(3, 3), deque[Any](maxlen=length)
 
     def forward(self, xs: Any) -> Any:
         ys = list[Any]()
         for x in xs:
             self.rows.append(torch.tanh(self.layer(x) + sum(self.rows)))
-            ys.append(self.rows[0])
+            ys.append(x + sum(self.rows))
         return torch.stack(ys)
 
 
-def test_deques_keep_to_their_length() -> None:
-    """TorchDynamo reads one from outside as if it could grow."""
-    module = Rows()
+@pytest.mark.parametrize("length", [0, 2])
+def test_deques_keep_to_their_length(length: int) -> None:
+    """TorchDynamo reads one from outside as if it could grow; one of no entries grows anyway."""
+    module = Rows(length)
     compiled = torch.compile(copy.deepcopy(module), backend="rnncc")
     for _ in range(2):
         xs = torch.randn(6, 2, 3)
         with torch.no_grad():
             torch.testing.assert_close(compiled(xs), module(xs), **CLOSE)
+        assert len(compiled.rows) == length

@@ -164,6 +164,18 @@ def test_parameters_changed_before_backward() -> None:
         ys.sum().backward()
 
 
+def test_parameters_with_other_memory_before_backward() -> None:
+    """Backward is that of what they hold now; what they held before may be somebody else's."""
+    cell, xs = make_cell(MultiplicativeLstm), sequence(4)
+    ys, _ = rt.scan(cell, xs, cell.start)
+    cell.bias.data = cell.bias.detach() + 1
+    others = [torch.full_like(cell.bias, torch.nan) for _ in range(8)]
+    gradients = torch.autograd.grad(ys.sum(), list(cell.parameters()))
+    want = torch.autograd.grad(rt.scan(cell, xs, cell.start)[0].sum(), list(cell.parameters()))
+    torch.testing.assert_close(gradients, want)
+    assert all(other.isnan().all() for other in others)
+
+
 def test_training() -> None:
     """The same losses as the loop's, with Adam."""
     losses: list[list[float]] = []

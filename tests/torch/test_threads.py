@@ -49,6 +49,21 @@ def results(cell: Any) -> list[Any]:
     return [ys, alone, xs.grad, *(p.grad for p in cell.parameters())]
 
 
+def test_the_number_changes_before_backward(taken: list[int]) -> None:
+    torch.manual_seed(0)
+    cell, xs = MinimalGated(UNITS, UNITS, BATCH), torch.randn(STEPS, BATCH, UNITS)
+    parameters, found = list(cell.parameters()), list[Any]()
+    for before, after in ((1, 3), (3, 1), (1, 3)):
+        torch.set_num_threads(before)
+        ys, _ = rt.scan(cell, xs, cell.start)
+        torch.set_num_threads(after)
+        found.append(torch.autograd.grad(ys.sum(), parameters))
+    assert all(
+        torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True)
+    )
+    assert taken
+
+
 @pytest.mark.parametrize("kind", [MultiplicativeLstm, MinimalGated])
 def test_bits_are_those_of_one_thread(kind: Any, taken: list[int]) -> None:
     torch.manual_seed(0)

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
+import rnncc
 from tests.torch.cells import torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
@@ -104,6 +105,43 @@ def test_readings_are_kept(monkeypatch: pytest.MonkeyPatch, has_limits: bool) ->
     """All of them, though there are more than TorchDynamo's limit for one function."""
     assert torch._dynamo.config.recompile_limit < READINGS
     assert most_readings(monkeypatch, has_limits) == READINGS
+
+
+def doubled(x: Any, h: Any) -> Any:
+    return h, h + 2 * x
+
+
+@pytest.mark.parametrize("stance", ["force_eager", "eager_on_recompile", "fail_on_recompile"])
+def test_cells_are_read_whatever_the_stance(stance: str) -> None:
+    torch._dynamo.reset()
+    for batch in (1, 3):  # one sequence has a loop of its own
+        with torch.compiler.set_stance(stance):
+            last = rt.scan(doubled, torch.ones(2, batch, 1), torch.zeros(batch, 1))[1]
+            assert torch._dynamo.eval_frame._stance.stance == stance
+        assert last.tolist() == [[4.0]] * batch
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("verify_correctness", True), ("assume_static_by_default", False)]
+)
+def test_cells_are_read_whatever_the_settings(name: str, value: bool) -> None:
+    torch._dynamo.reset()
+    with torch._dynamo.config.patch(name, value):
+        for batch in (2, 3):
+            last = rt.scan(doubled, torch.ones(2, batch, 1), torch.zeros(batch, 1))[1]
+            assert last.tolist() == [[4.0]] * batch
+        assert getattr(torch._dynamo.config, name) is value
+
+
+def test_disabled_reading_is_refused() -> None:
+    torch._dynamo.reset()
+    refusal = pytest.raises(rnncc.CompileError, match="doubled: TorchDynamo is disabled")
+    with torch._dynamo.config.patch(disable=True), refusal:
+        rt.scan(doubled, torch.ones(2, 2, 1), torch.zeros(2, 1))
+
+
+def test_a_cell_without_anything_to_compute() -> None:
+    assert rt.scan(lambda x, state: (None, state), torch.ones(2, 3), ()) == (None, ())
 
 
 def test_the_limit_of_other_functions_stays(monkeypatch: pytest.MonkeyPatch) -> None:

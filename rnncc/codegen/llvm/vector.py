@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from math import isnan
 from typing import Literal
 
 from llvmlite import ir
@@ -68,6 +69,12 @@ class Splat(ir.Constant):
         if isinstance(self.type, ir.VectorType):
             return f"splat ({self.constant[0]})"
         return super().get_reference()
+
+    @property
+    def is_nan(self) -> bool:
+        """Whether it is a float that is no number."""
+        value = self.constant[0].constant if isinstance(self.type, ir.VectorType) else self.constant
+        return isinstance(value, float) and isnan(value)
 
 
 class VectorEmitter:
@@ -240,6 +247,8 @@ class VectorEmitter:
         """
         if isinstance(y, ir.Constant):
             x, y = y, x
+        if isinstance(x, Splat) and x.is_nan:
+            return x
         chosen = b.select(b.fcmp_ordered(order, x, y), x, y)
         if isinstance(x, ir.Constant):
             return chosen

@@ -28,7 +28,9 @@ def keep_to_lengths(applies: Callable[[Any], bool]) -> None:
     """
     builder: Any = VariableBuilder
     effects: Any = SideEffects
+    deques: Any = DequeVariable
     wrap, write = builder.wrap_listlike, effects.codegen_update_mutated
+    call = deques.call_method
 
     @wraps(wrap)
     def wrap_listlike(own: Any, value: Any) -> Any:
@@ -39,6 +41,15 @@ def keep_to_lengths(applies: Callable[[Any], bool]) -> None:
         return result
 
     builder.wrap_listlike = wrap_listlike
+
+    @wraps(call)
+    def call_method(own: Any, tx: Any, *args: Any) -> Any:
+        result = call(own, tx, *args)
+        if own.maxlen.as_python_constant() == 0 and applies(tx):
+            own.items.clear()  # Dynamo takes the last none of them, `[-0:]`, which are all
+        return result
+
+    deques.call_method = call_method
 
     @wraps(write)
     def update(own: Any, code: Any, *args: Any, **kwargs: Any) -> Any:
