@@ -52,6 +52,7 @@ _HOOKS: list[dict[int, Any]] = [
 PAIR = (
     "a cell returns a pair, what goes out and the next state: `return h, h`, or `return h, (h, c)`"
 )
+NO_ROW = "what a cell returns first holds something that is no tensor: ys are tensors, or None"
 _OF_SCRIPTS = "_CachedForward"
 """What TorchDynamo meets where a module of TorchScript is called."""
 _UNREAD = "found no compiled frames"
@@ -96,7 +97,7 @@ def read(
     except (TorchDynamoException, GuardOnDataDependentSymNode, AssertionError) as error:
         _free_frames(error)
         text = str(error)
-        reason = next((known for known in (PAIR, CHANGED) if known in text), None)
+        reason = next((known for known in (PAIR, NO_ROW, CHANGED) if known in text), None)
         reason = reason or reason_of(text)
         if torch._C._are_functorch_transforms_active() and "functorch" in text:
             reason = "torch.func in a cell is not supported where torch.func is around scan"
@@ -167,7 +168,11 @@ def _outside_of_ddp() -> Generator[None]:
 
 
 def _row_or_none(x: Any) -> Any:
-    return None if x is None else row(x)
+    if x is None:
+        return None
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(NO_ROW)
+    return row(x)
 
 
 def _marked(tree: Any) -> Any:

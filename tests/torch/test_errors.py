@@ -115,7 +115,7 @@ CELLS = {
     widens: "state 0 is f32 2 x 4 before a step and f64 2 x 4 after it",
     doubles: "the state has 1 tensors before a step and 2 after it",
     alone: "alone: a cell returns a pair, what goes out and the next state: `return h, h`",
-    number: "'int' object",
+    number: "number: what a cell returns first holds something that is no tensor",
     draws: r"test_errors.py:\d+: draws: .*: Random.random \(torch.rand draws in cells\)$",
     draws_by_numpy: r"number that .* NumPy drew \(keep it a tensor, as torch.rand draws\)$",
     times: r"test_errors.py:\d+: times: .*: time.time \(call it outside of the cell\)$",
