@@ -34,7 +34,8 @@ def write_form(
 ) -> None:
     """Write one form of the net to a file; to standard output for `-`, and texts without a file.
 
-    With `rnn` in NAME.rnn.mlir goes NAME.npz, the parameters, from which it is compiled again.
+    With `rnn` in NAME.rnn.mlir goes NAME.npz, the parameters, from which it is compiled again, but
+    not with what is no file, such as /dev/null.
 
     Args:
         verbose: tell what was written and how long it took, on standard error.
@@ -51,14 +52,14 @@ def write_form(
         paths = list[Path]()
     else:
         paths = [out or Path(f"{options.name}.o")]
-        if emitted.arrays:
+        if emitted.arrays and (paths[0].is_file() or not paths[0].exists()):
             paths.append(paths[0].with_name(f"{stem_of(paths[0])}.npz"))
             _check_beside(*paths)
         for path in paths:
             check_apart(path, net, init)
         write_file(paths[0], content)
-        if emitted.arrays:
-            arrays.write(emitted.arrays, paths[1])
+        for parameters in paths[1:]:
+            arrays.write(emitted.arrays, parameters)
     if verbose:
         _tell_files(paths)
         click.echo(f"time  {time.perf_counter() - started:.2f} s", err=True)

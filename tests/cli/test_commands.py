@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -315,6 +316,16 @@ def test_no_file_of_somebody_elses_is_replaced(
     error = capsys.readouterr().err
     assert "is read, too: what is written would take its place" in error or "be lost" in error
     assert {path: path.read_bytes() for path in Path().iterdir()} == before
+
+
+def test_what_is_no_file_has_no_parameters_beside_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    words = ["compile", NET, *INIT, "--emit", "rnn", "-o", str(tmp_path / "pipe")]
+    reader = threading.Thread(target=(tmp_path / "pipe").read_bytes)
+    reader.start()
+    assert main(words) == 0
+    reader.join()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_a_fault_of_ours_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
