@@ -303,6 +303,9 @@ def put(
     Args:
         counted: how many of the rows are put, if not all.
     """
+    if kind and counted is not None:
+        rows = _first(b, rows, _folds_nothing(b, x, kind), counted)
+        index = _first(b, index, 0, counted)
     if kind == "mul":
         return _multiplied_at(b, x, rows, index)
     if kind:
@@ -322,10 +325,19 @@ def put(
     return b.select(b.broadcast(is_replaced, dims_of(x), [0]), new, x)
 
 
-def _first(b: Builder, numbers: SSAValue, other: int, count: SSAValue) -> SSAValue:
-    """A vector of int64, and behind the first ones that count another number."""
-    counts = b.compare("lt", b.iota(dims_of(numbers), 0, "i64"), count)
-    return b.select(counts, numbers, b.fill(other, (), "i64"))
+def _first(b: Builder, rows: SSAValue, other: SSAValue | int, count: SSAValue) -> SSAValue:
+    """The first ones that count, and behind them others."""
+    dims = dims_of(rows)
+    other = b.fill(other, (), dtype_of(rows)) if isinstance(other, int) else other
+    counts = b.compare("lt", b.iota(dims[:1], 0, "i64"), count)
+    return b.select(b.broadcast(counts, dims, [0]), rows, other)
+
+
+def _folds_nothing(b: Builder, x: SSAValue, kind: str) -> SSAValue | int:
+    """What leaves row 0 of x as it is where it is folded with it."""
+    if kind in ("sum", "mul"):
+        return int(kind == "mul")
+    return b.slice(x, 0, 0, 1)  # of which the extremum with itself is the same
 
 
 def _multiplied_at(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue) -> SSAValue:

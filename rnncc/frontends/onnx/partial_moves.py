@@ -73,7 +73,8 @@ def _put_first(n: Node, axis: int) -> None:
     places count. This changes their order, which matters only where two are the same, which the
     standard forbids."""
     for index in (1, 2) if axis else ():
-        n.inputs[index] = Value.computed(move_axis(n.b, n.x(index), axis, 0))
+        stored = n.scope.ssa(n.value(index))  # all that is put is of X's type
+        n.inputs[index] = Value.computed(move_axis(n.b, stored, axis, 0))
 
 
 def _place_among(n: Node, x: Partial) -> bool:
