@@ -119,6 +119,16 @@ def test_rows_are_folded_where_a_mask_says(kind: str) -> None:
     compared(made, [{"x": x, "v": v, "m": np.array([int(c) for c in m], bool)} for m in MARKED])
 
 
+def test_of_several_for_one_place_the_last_stays() -> None:
+    """In the order of all places, along whichever axis of these they count."""
+    nodes = [node("Compress", f"{name} c", f"{name}2", axis=1) for name in "vp"]
+    nodes += [node("Unsqueeze", "p2 last", "j"), node("ScatterND", "x j v2", "y")]
+    inputs = [info("x", ["K"]), info("v", ["N", "T"]), info("p", ["N", "T"], "i64")]
+    made = model(nodes, [*inputs, info("c", ["T"], "i1")], [info("y", None)], CONSTANTS)
+    given = {"x": rows(6, 1)[:, 0], "v": rows(3), "p": np.arange(3)[:, None] + np.arange(4)}
+    compared(made, [given | {"c": flags(*c)} for c in ([1, 1, 1, 1], [0, 1, 1, 0], [0] * 4)])
+
+
 @pytest.mark.parametrize("stored", ["f16", "bf16"])
 def test_rows_of_half_precision_are_read_together(stored: str) -> None:
     """As rows of float32 that are as exact."""
