@@ -274,6 +274,7 @@ def put_slices(
     lead, rest = dims[: len(places)], dims[len(places) :]
     place = b.reshape(flat_places(b, places, lead), (count,))
     rows, new = b.reshape(x, (product(lead), *rest)), b.reshape(new, (count, *rest))
+    counted = None if counted is None else b.reshape(counted, (count,))
     return b.reshape(put(b, rows, new, place, kind, counted), dims)
 
 
@@ -301,8 +302,11 @@ def put(
     folded with all of them, by a kind of `rnn.scatter` or by "mul".
 
     Args:
-        counted: how many of the rows are put, if not all.
+        counted: bools, which of the rows are put, if not all.
     """
+    if kind and counted is not None:
+        rows = _or_other(b, counted, rows, _folds_nothing(b, x, kind))
+        index = _or_other(b, counted, index, 0)
     if kind == "mul":
         return _multiplied_at(b, x, rows, index)
     if kind:
@@ -314,7 +318,7 @@ def put(
         rows = b.concat([rows, b.fill(0, (1, *dims_of(rows)[1:]), dtype_of(rows))], 0)
     number = b.iota((count,), 0, "i64")
     if counted is not None:  # the others put what no row is below
-        index, number = (_first(b, *pair, counted) for pair in ((index, 0), (number, -1)))
+        index, number = (_or_other(b, counted, *pair) for pair in ((index, 0), (number, -1)))
     none = b.fill(-1, (size,), "i64")
     last = b.scatter("max", none, number, index, 0)
     new = b.gather(rows, b.maximum(last, b.full_like(last, 0)), 0)
@@ -322,10 +326,18 @@ def put(
     return b.select(b.broadcast(is_replaced, dims_of(x), [0]), new, x)
 
 
-def _first(b: Builder, numbers: SSAValue, other: int, count: SSAValue) -> SSAValue:
-    """A vector of int64, and behind the first ones that count another number."""
-    counts = b.compare("lt", b.iota(dims_of(numbers), 0, "i64"), count)
-    return b.select(counts, numbers, b.fill(other, (), "i64"))
+def _or_other(b: Builder, counts: SSAValue, rows: SSAValue, other: SSAValue | int) -> SSAValue:
+    """Another row, or number, in the place of those that do not count."""
+    dims = dims_of(rows)
+    other = b.fill(other, (), dtype_of(rows)) if isinstance(other, int) else other
+    return b.select(b.broadcast(counts, dims, [0]), rows, other)
+
+
+def _folds_nothing(b: Builder, x: SSAValue, kind: str) -> SSAValue | int:
+    """What leaves row 0 of x as it is where it is folded with it."""
+    if kind in ("sum", "mul"):
+        return int(kind == "mul")
+    return b.slice(x, 0, 0, 1)  # of which the extremum with itself is the same
 
 
 def _multiplied_at(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue) -> SSAValue:

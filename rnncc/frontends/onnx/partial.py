@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.records import record
 
@@ -104,13 +105,18 @@ class Crossed(Value):
         return "a tensor whose numbers of rows along two axes the run decides"
 
 
+def counting(b: Builder, count: SSAValue, dims: Sequence[Dim], axis: int) -> SSAValue:
+    """Bools of a shape: whether an element lies in the first rows along an axis, which count."""
+    counts = b.compare("lt", b.iota((dims[axis],), 0, "i64"), b.broadcast(count, (dims[axis],), []))
+    return b.broadcast(counts, dims, [axis])
+
+
 def filled(
     b: Builder, x: SSAValue, count: SSAValue, axis: int, other: float | SSAValue
 ) -> SSAValue:
     """x with another number behind the first rows along an axis that count."""
     dims = dims_of(x)
-    counts = b.compare("lt", b.iota((dims[axis],), 0, "i64"), b.broadcast(count, (dims[axis],), []))
-    counts = b.broadcast(counts, dims, [axis])
+    counts = counting(b, count, dims, axis)
     other = other if isinstance(other, SSAValue) else b.fill(other, (), dtype_of(x))
     return b.select(counts, x, b.broadcast(other, dims, []))
 

@@ -16,7 +16,7 @@ from rnncc.frontends.onnx.offsets import total
 from rnncc.frontends.onnx.ops.computed_bounds import HUGE, backwards, part_of_rows
 from rnncc.frontends.onnx.ops.indexing import scattered_rows
 from rnncc.frontends.onnx.ops.slicing import bounds_of
-from rnncc.frontends.onnx.partial import Partial, first_rows
+from rnncc.frontends.onnx.partial import Partial, counting, first_rows
 from rnncc.frontends.onnx.partial_batches import Operands, only
 from rnncc.frontends.onnx.partial_copies import einsum, resized, squeezed, tiled
 from rnncc.frontends.onnx.partial_shapes import reshaped
@@ -24,7 +24,7 @@ from rnncc.frontends.onnx.partial_sums import contracted, with_others
 from rnncc.frontends.onnx.partial_windows import convolved, padded, pooled, transposed
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
@@ -55,10 +55,8 @@ def _scatter_nd(n: Node, inputs: Operands) -> Moved:
         return None
     counts = [part.count for part in put if part.count is not None]
     count = reduce(partial(same_count, n.b), counts) if counts else None
-    if count is not None:
-        _put_first(n, put[0].axis)
-        count = n.b.mul(count, n.b.size(product(n.dims(1)[1:-1]), "i64"))
-    scattered = Value.computed(scattered_rows(n, count))
+    counts_there = None if count is None else counting(n.b, count, n.dims(1)[:-1], put[0].axis)
+    scattered = Value.computed(scattered_rows(n, counts_there))
     return x.holding([scattered, *x.tensors()[1:]]) if isinstance(x, Partial) else scattered
 
 
@@ -66,14 +64,6 @@ def _are_put_together(n: Node, put: list[Partial]) -> bool:
     """Whether places and what is put there count along one axis of the places."""
     axis = put[0].axis
     return all(part.axis == axis for part in put) and axis < len(n.dims(1)) - 1
-
-
-def _put_first(n: Node, axis: int) -> None:
-    """Move an axis of the places, and of what is put there, before all others: so the first of all
-    places count. This changes their order, which matters only where two are the same, which the
-    standard forbids."""
-    for index in (1, 2) if axis else ():
-        n.inputs[index] = Value.computed(move_axis(n.b, n.x(index), axis, 0))
 
 
 def _place_among(n: Node, x: Partial) -> bool:

@@ -19,7 +19,7 @@ from rnncc.frontends.onnx.values import Value, are_held, sizes_value
 from rnncc.ir.dims import product
 from rnncc.ir.ops.linear import empty_value
 from rnncc.ir.size_proofs import smaller
-from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.ir.types import NARROW_FLOATS, NUMPY, dims_of, dtype_of
 from rnncc.nn.axes import by_channel
 from rnncc.nn.normalisation import normalise
 from rnncc.nn.quantisation import LIMITS
@@ -31,7 +31,8 @@ _NORMS = {"Softmax": -math.inf, "LogSoftmax": -math.inf, "Hardmax": -math.inf, "
 _GLOBAL = ("GlobalAveragePool", "GlobalMaxPool")
 CHANNELS = 1
 """The axis of channels."""
-_ORDERED = (*FLOATS, *LIMITS, "i32", "i64")
+_STORED_FLOATS = (*FLOATS, *NARROW_FLOATS)
+_ORDERED = (*_STORED_FLOATS, *LIMITS, "i32", "i64")
 """Types besides bools of which there is a least and a largest element."""
 
 
@@ -46,7 +47,7 @@ def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> li
         return _normed(n, operator, x, name)
     if name == "InstanceNormalization" and x.axis >= CHANNELS + 1:
         return [_channels_normed(n, x)]
-    if name in _GLOBAL and x.axis >= CHANNELS + 1 and x.dtype in FLOATS:
+    if name in _GLOBAL and x.axis >= CHANNELS + 1 and x.dtype in _STORED_FLOATS:
         return [_globally_pooled(n, operator, x)]
     kind = name.removeprefix("Reduce")
     if kind == name or x.axis not in (axes := reduced_axes(n)):
@@ -57,7 +58,7 @@ def build_together(n: Node, name: str, operator: OnnxOperator, x: Partial) -> li
     n.inputs[0] = with_others(n, x, other)
     if kind != "Mean":
         return [operator.build(n)]
-    return [_mean(n, x, axes)] if x.dtype in FLOATS else None
+    return [_mean(n, x, axes)] if x.dtype in _STORED_FLOATS else None
 
 
 def contracted(n: Node, inputs: Sequence[Value | None]) -> Value | None:
@@ -85,7 +86,7 @@ def _normed(n: Node, operator: OnnxOperator, x: Partial, name: str) -> list[Any]
     """Along the rows: those that do not count have no part."""
     old = n.opset < 13 and name != "LpNormalization"  # along all axes from one on
     axis = n.axis(n.integer("axis", 1 if old else -1), x.rank)
-    if axis != x.axis or (old and axis != x.rank - 1) or x.dtype not in FLOATS:
+    if axis != x.axis or (old and axis != x.rank - 1) or x.dtype not in _STORED_FLOATS:
         return None
     n.inputs[0] = with_others(n, x, _NORMS[name])
     return [Partial.counted(n.scope.value(n, 0, operator.build(n)), x.axis, x.count)]
@@ -144,7 +145,7 @@ def _ranked(n: Node, operator: OnnxOperator, x: Partial) -> list[Any] | None:
     number = b.size(k, "i64") if shape is None else shape.count
     count = one_that_fits(b, x.count, b.compare("le", number, x.count))
     # NaN is larger than all numbers
-    last = math.nan if x.dtype in FLOATS else empty_value("min", np.dtype(NUMPY[x.dtype]))
+    last = math.nan if x.dtype in _STORED_FLOATS else empty_value("min", np.dtype(NUMPY[x.dtype]))
     rows = Partial.counted(x.whole(), x.axis, count)
     n.inputs[0] = with_others(n, rows, least if n.flag("largest", 1) else last)
     n.inputs[1] = sizes_value([k])
@@ -166,6 +167,8 @@ def neutral(kind: str, dtype: str) -> float | None:
         return None
     if dtype == "i1":
         return kind == "Min"
+    if dtype in NARROW_FLOATS:
+        return -math.inf if kind == "Max" else math.inf
     return empty_value(kind.lower(), np.dtype(NUMPY[dtype])) if dtype in _ORDERED else None
 
 

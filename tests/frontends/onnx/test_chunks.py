@@ -159,7 +159,8 @@ def test_elements_of_a_list_of_chunks(tested: bool, place: int) -> None:
             compiled.run(given(2))
 
 
-def test_chunks_written_behind_a_batch_of_any_size() -> None:
+@pytest.mark.parametrize("kind", ["f32", "f16"])
+def test_chunks_written_behind_a_batch_of_any_size(kind: str) -> None:
     """`y[:, i:i + 3] = f(x[:, i:i + 3])`: the rows that count stand apart in the places."""
     places = [
         node("Shape", "x", "all"),
@@ -176,8 +177,12 @@ def test_chunks_written_behind_a_batch_of_any_size() -> None:
     inside = [node("Mul", "i three", "k"), *CHUNK, *MEAN, node("Add", "chunk v", "row")]
     inside += [*places, node("ScatterND", "s places row", "s2"), node("Identity", "go", "on")]
     loop = node("Loop", "chunks yes h e", "y z", body=untyped(body(inside, "v s", "", "on"), False))
-    numbers = NUMBERS | {"one0": np.array(1), "two0": np.array([2])}
+    half = {"half": np.array(0.5, np.float16 if kind == "f16" else np.float32)}
+    numbers = NUMBERS | {"one0": np.array(1), "two0": np.array([2])} | half
     first = [*SIZES, node("Sub", "x x", "e")]
-    inputs = [info("x", ["N", "T", 2]), info("h", ["N", 1, 2])]
-    made = model([*first, loop], inputs, [info("y", None), info("z", None)], numbers)
-    compared(made, [given(1), given(3, 1), given(4), given(11, 3)])
+    inputs = [info("x", ["N", "T", 2], kind), info("h", ["N", 1, 2], kind)]
+    outputs = [info("y", None, kind), info("z", None, kind)]
+    calls = [given(1), given(3, 1), given(4), given(11, 3)]
+    if kind == "f16":
+        calls = [{name: a.astype(np.float16) for name, a in call.items()} for call in calls]
+    compared(model([*first, loop], inputs, outputs, numbers), calls)

@@ -28,15 +28,13 @@ def transform(parts: int, axis: int, **attributes: Any) -> Any:
     )
 
 
-def of_its_length() -> Any:
-    """The length is said to be that of the axis, as PyTorch's exporter writes it."""
-    nodes = [
-        node("Shape", "x", "sizes", start=1, end=2),
-        node("Squeeze", "sizes", "length"),
-        node("DFT", "x length axis", "y", onesided=1),
-    ]
+def of_length(*nodes: Any, **constants: Any) -> Any:
+    """The length is given, as PyTorch's exporter writes it: `t` is that of the axis."""
+    before = [node("Shape", "x", "sizes", start=1, end=2), node("Squeeze", "sizes", "t"), *nodes]
     inputs = [info("x", ["N", "T", "U", 1])]
-    return model(nodes, inputs, [info("y", None)], {"axis": np.array(1)}, 20)
+    numbers = {"axis": np.array(1), "two": np.array(2), **constants}
+    last = node("DFT", "x length axis", "y", onesided=1)
+    return model([*before, last], inputs, [info("y", None)], numbers, 20)
 
 
 CASES = {
@@ -44,7 +42,10 @@ CASES = {
     "half": transform(1, 1, onesided=1),
     "complex": transform(2, 2),
     "inverse": transform(2, 1, inverse=1),
-    "length": of_its_length(),
+    "length": of_length(node("Identity", "t", "length")),
+    "twice": of_length(node("Mul", "t two", "length")),
+    "less": of_length(node("Add", "t two", "u"), node("Div", "u two", "length")),
+    "known": of_length(length=np.array(12)),
 }
 
 

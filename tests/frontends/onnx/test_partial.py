@@ -107,6 +107,51 @@ def test_rows_are_put_where_a_mask_says(name: str) -> None:
     compared(made, [{"x": x[..., 0] if len(shape) == 2 else x, "m": m} for m in masks])
 
 
+@pytest.mark.parametrize("kind", ["add", "mul", "max", "min"])
+def test_rows_are_folded_where_a_mask_says(kind: str) -> None:
+    """Several for one place too, and none, which leave what is there, be it infinite."""
+    nodes = [*PLACES, node("GatherND", "v j", "r"), node("Div", "j two", "half")]
+    nodes += [node("ScatterND", "x half r", "z", reduction=kind)]
+    inputs = [info("x", ["N", 2]), info("v", ["N", 2]), info("m", ["N"], "i1")]
+    made = model(nodes, inputs, [info("z", None)], {"two": np.array(2)}, 18)
+    x, v = rows(9, 2), rows(18, 1).reshape(9, 2)
+    x[0] = np.inf, -np.inf
+    compared(made, [{"x": x, "v": v, "m": np.array([int(c) for c in m], bool)} for m in MARKED])
+
+
+def test_of_several_for_one_place_the_last_stays() -> None:
+    """In the order of all places, along whichever axis of these they count."""
+    nodes = [node("Compress", f"{name} c", f"{name}2", axis=1) for name in "vp"]
+    nodes += [node("Unsqueeze", "p2 last", "j"), node("ScatterND", "x j v2", "y")]
+    inputs = [info("x", ["K"]), info("v", ["N", "T"]), info("p", ["N", "T"], "i64")]
+    made = model(nodes, [*inputs, info("c", ["T"], "i1")], [info("y", None)], CONSTANTS)
+    given = {"x": rows(6, 1)[:, 0], "v": rows(3), "p": np.arange(3)[:, None] + np.arange(4)}
+    compared(made, [given | {"c": flags(*c)} for c in ([1, 1, 1, 1], [0, 1, 1, 0], [0] * 4)])
+
+
+@pytest.mark.parametrize("stored", ["f16", "bf16"])
+def test_rows_of_half_precision_are_read_together(stored: str) -> None:
+    """As rows of float32 that are as exact."""
+    made: list[Any] = []
+    for kind in (stored, "f32"):
+        cast = {"to": KINDS[kind]}
+        nodes = [node("Compress", "x c", "r0", axis=0), node("Cast", "r0", "r", **cast)]
+        nodes += [node(f"Reduce{op}", "r", op, axes=[0]) for op in ("Mean", "Max", "Min")]
+        nodes += [node("Softmax", "r", "Softmax", axis=0), node("ArgMax", "r", "k", axis=0)]
+        floats = ["Mean", "Max", "Min", "Softmax"]
+        if stored == "f16":  # of the other the standard has no order
+            nodes, floats = [*nodes, node("TopK", "r one", "Top j", axis=0)], [*floats, "Top"]
+        nodes += [node("Cast", name, f"{name}_y", to=1) for name in floats]
+        outputs = [*(info(f"{name}_y", None) for name in floats), info("k", None, "i64")]
+        inputs = [info("x", ["N", 4]), info("c", ["N"], "i1")]
+        made.append(rnncc.compile(model(nodes, inputs, outputs, {"one": np.array([1])})))
+    for count in (1, 3, 8):
+        x = np.round(rows(count) * 8) / 8 + np.arange(count, dtype=np.float32)[:, None]
+        inputs = {"x": -x, "c": np.arange(count) % 3 == 0}
+        got, want = (each.run(inputs) for each in made)
+        assert all(np.allclose(got[name], want[name], 0.01, 1e-3) for name in want)
+
+
 def test_several_places_for_each_row() -> None:
     """Places with axes behind that of the rows, and with one of size 1 before it."""
     pytest.importorskip("onnxruntime")

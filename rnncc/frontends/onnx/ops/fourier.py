@@ -12,6 +12,7 @@ from rnncc.frontends.onnx.node import FLOATS, MAX_FOLDED, Node, OnnxOperator
 from rnncc.frontends.onnx.values import Array, Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text
 from rnncc.nn.axes import move_axis
 from rnncc.nn.fourier import Transform, transformed
@@ -59,9 +60,9 @@ def _dft(n: Node) -> SSAValue:
     """The discrete Fourier transform along an axis, or its inverse; the last axis holds real and
     imaginary parts.
 
-    Refused: computed lengths, and others than that of an axis of open size; more than 65,536
-    elements, more than 4096 of an axis of open size or whose number has no two like factors; half a
-    spectrum of open size, or one that is shorter or longer than the length says.
+    Refused: computed lengths; more than 65,536 elements, more than 4096 of an open number or one
+    that has no two like factors; half a spectrum of open size, or one that is shorter or longer
+    than the length says.
     """
     b, dims = n.b, n.dims()
     x = n.x(0, FLOATS)
@@ -73,9 +74,11 @@ def _dft(n: Node) -> SSAValue:
         raise n.error("transforms the axis of real and imaginary parts")
     inverse, size = n.flag("inverse"), dims[axis]
     real = inverse and onesided
+    if not size.is_static and real:
+        raise n.unsupported(f"transforms an axis of {size}", "--shape gives a size")
+    if not size.is_static and n.has(1):
+        x, size = _of_open_length(n, x, axis, n.size(1)), n.size(1)
     if not size.is_static:
-        if real or (n.has(1) and n.size(1) != size):
-            raise n.unsupported(f"transforms an axis of {size}", "--shape gives a size")
         x = move_axis(b, x, axis, len(dims) - 2)
         return move_axis(b, _transformed_whole(n, x, bool(onesided), inverse), len(dims) - 2, axis)
     if real and dims[-1] != 2:
@@ -90,6 +93,17 @@ def _dft(n: Node) -> SSAValue:
     x = move_axis(b, _of_length(b, x, axis, half if real else length), axis, last)
     bins = half if onesided and not inverse else length
     return move_axis(b, _transformed(n, x, Transform(length, bins, inverse, real)), last, axis)
+
+
+def _of_open_length(n: Node, x: SSAValue, axis: int, length: Dim) -> SSAValue:
+    """The same of an axis of open size, or to a length that is a formula."""
+    b, size = n.b, dims_of(x)[axis]
+    if length == size:
+        return x
+    b.require(length - 1)
+    if not is_natural(size - length):
+        x = b.pad(x, axis, 0, size + length, 0.0)
+    return b.slice(x, axis, 0, length)
 
 
 def _of_length(b: Builder, x: SSAValue, axis: int, length: int) -> SSAValue:

@@ -250,10 +250,8 @@ def _scatter_nd(n: Node) -> SSAValue:
 
 
 def scattered_rows(n: Node, counted: SSAValue | None) -> SSAValue:
-    """X with so many of the slices, or with all of them."""
+    """X with those of the slices for which bools say so, or with all of them."""
     dims, kind = n.dims(), _reduction(n)
-    if kind and counted is not None:
-        raise n.unsupported("folds as many rows as the run decides")
     depth = _depth(n, n.dims(1), len(dims))
     lead, rest = dims[:depth], dims[depth:]
     _check_updates(n, [*n.dims(1)[:-1], *rest])
