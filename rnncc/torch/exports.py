@@ -19,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
-from rnncc.frontends.torch.graphs import fake_mode
+from rnncc.frontends.torch.graphs import forget_tensors
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, line_of
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.regions import settle_branches
@@ -109,18 +109,8 @@ def _read(
         settle_branches(program.graph_module)
         refuse_taken(program.graph_module)
         deciding.append(program)
-    _forget_tensors(program)
+    forget_tensors(program)
     return program
-
-
-def _forget_tensors(program: ExportedProgram) -> None:
-    """Clear the weak references to the module's tensors that PyTorch keeps beside their fakes: they
-    would keep `torch.utils.swap_tensors` from these, as `load_state_dict` may use it."""
-    mode: Any = fake_mode([x.meta.get("val") for x in program.graph.find_nodes(op="placeholder")])
-    if mode is not None:
-        describer = mode.fake_tensor_converter.meta_converter.describer
-        describer.lookup_tensor.clear()
-        describer.lookup_storage.clear()
 
 
 _TRANSFORMS = [

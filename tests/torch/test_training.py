@@ -99,3 +99,10 @@ def test_parameters_get_other_memory(way: Any, change: Any) -> None:
         new = {name: torch.randn(x.shape) / 2 for name, x in known.named_parameters()}
         for owner in (net, known):
             change(owner, {name: x.clone() for name, x in new.items()})
+
+
+def test_parameters_of_operators_that_are_taken_apart_can_be_swapped() -> None:
+    net, x = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).eval(), torch.randn(2, 3)
+    run = rt.compile(net, (x,))
+    torch.utils.swap_tensors(net[1].weight, nn.Parameter(torch.tensor([1.0, 2, 3, 4])))
+    torch.testing.assert_close(run(x), net(x), rtol=1e-4, atol=1e-5)
