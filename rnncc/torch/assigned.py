@@ -29,6 +29,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from rnncc.errors import CompileError
 from rnncc.frontends.torch import counters
 from rnncc.frontends.torch.checks import expected
+from rnncc.frontends.torch.graphs import forget_tensors_of
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.watch import asking_frame
 from rnncc.records import record
@@ -119,6 +120,7 @@ def _judge(
             failed = True
         finally:
             _put_back(before, _assigned(module, before))
+            forget_tensors_of(mode)
     if changed:
         what = "it changes a list or dict among its arguments, which compiled code leaves as it is"
         raise CompileError(name, what, "change a copy, and return it")

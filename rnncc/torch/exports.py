@@ -19,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.answers import Answers
+from rnncc.frontends.torch.graphs import forget_tensors
 from rnncc.frontends.torch.node_context import EXPORTED_TRANSFORMS, line_of
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.frontends.torch.regions import settle_branches
@@ -108,6 +109,7 @@ def _read(
         settle_branches(program.graph_module)
         refuse_taken(program.graph_module)
         deciding.append(program)
+    forget_tensors(program)
     return program
 
 

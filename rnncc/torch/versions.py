@@ -66,11 +66,13 @@ _READING = {
     "verify_correctness": False,
     "error_on_recompile": False,
     "enable_faithful_generator_behavior": True,
+    "invalidate_compile_context_weakrefs": True,
 }
 """Dynamo's settings while it reads, of those that a PyTorch has: `torch.autograd.grad` is read
 where it can be, sizes are open where they are marked and nowhere else, and what a call does before
 the loop is told to no profiler, which took 8 us. A step's graph gives no values that others could
-be verified with, and to read another one is no mistake; the code around a cell has generators."""
+be verified with, and to read another one is no mistake; the code around a cell has generators.
+Weak references to what the cell holds would keep `torch.utils.swap_tensors` from it."""
 
 
 @contextmanager

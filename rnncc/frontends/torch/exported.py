@@ -29,7 +29,7 @@ from rnncc.frontends.torch.checks import checks_of, without_checks
 from rnncc.frontends.torch.constant_op import content_of
 from rnncc.frontends.torch.exported_transforms import settle_transforms
 from rnncc.frontends.torch.graph_code import written_when_called
-from rnncc.frontends.torch.graphs import graphs_of
+from rnncc.frontends.torch.graphs import forget_tensors, graphs_of
 from rnncc.frontends.torch.guards import facts_of
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor
@@ -100,7 +100,9 @@ def import_exported(
     settle_modes(exported)
     exported = _without_checks(exported)
     with written_when_called():
-        return _copied_and_imported(exported, name, names, packed)
+        imported = _copied_and_imported(exported, name, names, packed)
+    forget_tensors(exported)  # met again where PyTorch takes operators apart
+    return imported
 
 
 def _copied_and_imported(

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 GRAD: Any = torch.autograd.grad
@@ -58,6 +59,21 @@ def has_operators_of_others(module: GraphModule) -> bool:
 def fake_mode(values: Sequence[Any]) -> FakeTensorMode | None:
     """The mode that the fakes among some values are of."""
     return next((x.fake_mode for x in values if isinstance(x, FakeTensor)), None)
+
+
+def forget_tensors(program: ExportedProgram) -> None:
+    """Clear the weak references to a module's tensors that PyTorch keeps beside their fakes: they
+    would keep `torch.utils.swap_tensors` from these, as `load_state_dict` may use it."""
+    mode = fake_mode([x.meta.get("val") for x in program.graph.find_nodes(op="placeholder")])
+    if mode is not None:
+        forget_tensors_of(mode)
+
+
+def forget_tensors_of(mode: FakeTensorMode) -> None:
+    """The same for the tensors whose fakes are of one mode."""
+    describer: Any = mode.fake_tensor_converter.meta_converter.describer
+    describer.lookup_tensor.clear()
+    describer.lookup_storage.clear()
 
 
 def drop_checks(module: GraphModule) -> None:

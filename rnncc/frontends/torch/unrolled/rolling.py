@@ -230,9 +230,13 @@ def _drop_copies(module: GraphModule) -> None:
 
 
 def copied(graph: Graph) -> Graph:
-    """A graph of its own, of the same nodes."""
+    """A graph of its own, of the same nodes, which do not know the arguments they came from: weak
+    references to these keep `torch.utils.swap_tensors` from them, and PyTorch frees its own ones.
+    """
     copy = Graph()
     copy.output(copy.graph_copy(graph, {}))
+    for node in copy.find_nodes(op="placeholder"):
+        node.meta.pop("grapharg", None)
     return copy
 
 
