@@ -298,6 +298,7 @@ class Keeping(nn.Module):
 
 @pytest.mark.parametrize("step", [averaged, counted, in_ring, normalised, each_normalised])
 def test_buffers_that_change_in_place(step: Any) -> None:
+    torch.manual_seed(0)  # norms of four numbers may be of nearly equal ones
     net, xs = Keeping(step), torch.randn(6, 5, 4)
     peer, buffers = copy.deepcopy(net), dict(net.named_buffers())
     compiled = torch.compile(net, backend=made.backend)
