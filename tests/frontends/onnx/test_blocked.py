@@ -64,8 +64,7 @@ BEHIND: dict[str, list[Any]] = {
 
 def saved(behind: list[Any], folder: Path) -> Any:
     """The graph that a session keeps."""
-    import onnxruntime
-
+    onnxruntime: Any = pytest.importorskip("onnxruntime")
     options: Any = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(folder / "saved.onnx")
     options.log_severity_level = 4
