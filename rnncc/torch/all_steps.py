@@ -17,14 +17,14 @@ from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.records import record
 from rnncc.torch.autograd import apply
 from rnncc.torch.captured import CellCall, Counts
-from rnncc.torch.devices import PLAIN_TENSORS, common_device, single_device
+from rnncc.torch.devices import common_device, single_device
 from rnncc.torch.kept import StatePlace, tensors_of
 from rnncc.torch.nests import put_into
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.stand_ins import batches_of, row_types, stand_ins_of
 from rnncc.torch.tracing import code_of, read
 from rnncc.torch.transforms import within_transforms
-from rnncc.torch.trees import alike, leaves, mapped
+from rnncc.torch.trees import alike, leaves, with_tensors
 
 MOST_COUNTED = 2
 """Steps in which numbers of Python's may still change, before they stay as they are."""
@@ -93,7 +93,7 @@ def all_steps(
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
         kind = None if _is_transformed() else plain, how.reverse, how.precision
         reading = CellCall(cell, rows, starts, names, is_first, *kind, run, counters)
-        operands = _in_place_of(rows, xs), *_in_place_of(starts, carried)
+        operands = with_tensors(xs, rows), *with_tensors(carried, starts)
 
         def read_once(reading: CellCall) -> tuple[Any, Any, Any, bool]:
             return read(cell, operands[0], operands[1], places, operands[2], reading, bool(batches))
@@ -163,14 +163,6 @@ def _numbers(places: Sequence[StatePlace], kept: Sequence[Any], number: int) -> 
         if place.is_number:
             yield number
         number += len(tensors_of(value))
-
-
-def _in_place_of(tensors: Sequence[torch.Tensor], tree: Any) -> Any:
-    """A tree with other tensors in the place of its own."""
-    if type(tree) in PLAIN_TENSORS:
-        return tensors[0]
-    left = iter(tensors)
-    return mapped(lambda x: next(left) if isinstance(x, torch.Tensor) else x, tree)
 
 
 def check_same(name: str, before: Any, after: Any) -> None:

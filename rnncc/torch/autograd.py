@@ -13,12 +13,10 @@ from torch._C._functorch import is_functorch_wrapped_tensor, is_legacy_batchedte
 from torch.autograd import forward_ad
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.types import NARROW, as_computed, type_name
+from rnncc.frontends.torch.types import DTYPES, NARROW, as_computed, type_name
 from rnncc.torch.devices import common_device, is_number, single_device
 from rnncc.torch.nets import TorchNet, drawn_seed
 
-_AS_COMPUTED = frozenset([torch.float32, torch.float64, torch.int32, torch.int64, torch.bool])
-"""What needs no conversion for the code to take it."""
 _Tensors = Sequence[torch.Tensor]
 _Optionals = Sequence[torch.Tensor | None]
 
@@ -37,7 +35,7 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         device = common_device(net.inputs, tensors)
         tensors = [x.to(device) if is_number(x) else x for x in tensors]
     hooked = frozenset([i for i in net.reached_by_some if _is_hooked(tensors[i])])
-    if net.is_converted or not _AS_COMPUTED.issuperset([x.dtype for x in tensors]):
+    if net.is_converted or not DTYPES.keys() >= {x.dtype for x in tensors}:
         _check_converted(net, tensors)
         tensors = [_parts(x) for x in tensors]
     else:

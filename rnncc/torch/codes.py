@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 import torch
 from rnncc_runtime import Model, Parallel, TrainableModel
-from rnncc_runtime.arrays import read_specs
 from rnncc_runtime.memory import Memory
 
 import rnncc
@@ -27,6 +26,7 @@ from rnncc.records import record
 from rnncc.torch import devices
 from rnncc.torch.cuda import GpuCode
 from rnncc.torch.devices import PLAIN_TENSORS, check_dtypes, dense
+from rnncc.torch.model_order import check_order, differentiated
 from rnncc.torch.threads import parallel
 
 MUCH = 1 << 18
@@ -50,6 +50,7 @@ class CompiledCode:
         self._program, self._precision, self._max_steps = program, precision, max_steps
         self._lock = threading.Lock()
         self._models: dict[tuple[bool, bool], Any] = {}
+        self._differentiated: tuple[list[int], list[int]] = [], []
 
     def prepare(self, train: bool) -> None:
         """Compile."""
@@ -76,19 +77,10 @@ class CompiledCode:
         """
         model: TrainableModel = tape.model  # PyTorch may have another number of threads by now
         threads = parallel() if model is self._models.get((True, True)) else None
-        outputs, inputs = self._trained
+        outputs, inputs = self._differentiated
         seeds, results = [grads[i] for i in outputs], [out[i] for i in inputs]
         places = [0 if x is None else place(x) for x in (*seeds, *results)]
         model.backward_at(tape, seeds, results, places, threads)
-
-    @cached_property
-    def _trained(self) -> tuple[list[int], list[int]]:
-        """The numbers of the outputs and of the inputs that have gradients, in models' order."""
-        net, models = self._program.net, self._models
-        metadata = next(m.metadata for (train, _), m in list(models.items()) if train)
-        groups = (metadata["output_grads"], net.outputs), (metadata["grads"], net.inputs)
-        outputs, inputs = ([list(names).index(n) for n in read_specs(g)] for g, names in groups)
-        return outputs, inputs
 
     def _model(self, train: bool, threads: Parallel | None) -> Any:
         """Code that several threads can compute serves one as well."""
@@ -108,8 +100,9 @@ class CompiledCode:
                     precision=self._precision,
                     max_steps=self._max_steps,
                 )
-                net = self._program.net  # calls by places rely on the order
-                assert [*model.inputs, *model.outputs] == [*net.inputs, *net.outputs]
+                check_order(self._program.net, model.metadata)
+                if train:
+                    self._differentiated = differentiated(self._program.net, model.metadata)
                 self._models[kind] = model
             return self._models[kind]
 

@@ -24,6 +24,7 @@ from rnncc.ir.types import dtype_of
 from rnncc.records import record
 from rnncc.torch.devices import Gpu, check_dtypes, dense
 from rnncc.torch.faults import can_fail, errors_of
+from rnncc.torch.model_order import check_order, differentiated
 
 Tensors = Sequence[torch.Tensor]
 Optionals = Sequence[torch.Tensor | None]
@@ -121,17 +122,18 @@ class _Entry:
         device = f"cuda:{gpu.number}"
         self._model: Any = rnncc.compile(program, train=train, device=device, precision=precision)
         metadata: Any = self._model.metadata
-        groups = [read_specs(metadata[group]) for group in ("inputs", "outputs")]
-        slopes = ("output_grads", "grads")
-        groups += [read_specs(metadata[group] if train else []) for group in slopes]
-        self._inputs, outputs, seeds, sources = groups
-        specs = [spec for group in groups for spec in group.values()]
+        check_order(program.net, metadata)
+        names = ("inputs", "outputs", *(("output_grads", "grads") if train else ()))
+        groups = {name: read_specs(metadata[name]) for name in names}
+        specs = [spec for group in groups.values() for spec in group.values()]
         self._used = set[str]().union(*(size.symbols for spec in specs for size in spec.sizes))
-        names, net = ([*self._inputs], [*outputs]), program.net
-        assert names == ([*net.inputs], [*net.outputs])  # calls rely on the order
-        self._dtypes = [TORCH_DTYPES[dtype_of(x)] for x in net.inputs.values()]
-        self._seeds = [(names[1].index(name), spec.optional) for name, spec in seeds.items()]
-        self.sources = [names[0].index(name) for name in sources]
+        self._inputs = groups["inputs"]
+        self._dtypes = [TORCH_DTYPES[dtype_of(x)] for x in program.net.inputs.values()]
+        self._seeds, self.sources = list[tuple[int, bool]](), list[int]()
+        if train:
+            seeded, self.sources = differentiated(program.net, metadata)
+            optional = [spec.optional for spec in groups["output_grads"].values()]
+            self._seeds = list(zip(seeded, optional, strict=True))
         self._name = program.name
         self._waited, self._late = errors_of(gpu, True), errors_of(gpu, False)
         self._somewhere = self._late.address(0)

@@ -21,7 +21,7 @@ from rnncc.torch.branching.values import OF_NUMBERS
 from rnncc.torch.captured import Counts
 from rnncc.torch.kept import Snapshot, StatePlace, put, together
 from rnncc.torch.tracing import code_of
-from rnncc.torch.trees import leaves, mapped
+from rnncc.torch.trees import leaves, mapped, with_tensors
 
 MOST_APART = 2
 """Steps that PyTorch does before a loop that is to be compiled."""
@@ -110,8 +110,8 @@ def _parted(xs: Any, reverse: bool) -> tuple[Any, Any]:
     others = count_of_steps(xs) - 1
     first, rest, sizes = (1, 0, [others, 1]) if reverse else (0, 1, [1, others])
     parts = [x.split(sizes) for x in leaves(xs)]
-    rows, left = iter([p[first][0] for p in parts]), iter([p[rest] for p in parts])
-    return mapped(lambda _: next(rows), xs), mapped(lambda _: next(left), xs)
+    rows, left = [part[first][0] for part in parts], [part[rest] for part in parts]
+    return with_tensors(xs, rows), with_tensors(xs, left)
 
 
 def _with_places(

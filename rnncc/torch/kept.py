@@ -17,7 +17,7 @@ import torch
 
 from rnncc.errors import CompileError
 from rnncc.records import record
-from rnncc.torch.places import NOTHING, is_alike, value_at
+from rnncc.torch.places import NOTHING, is_alike, package_of, value_at
 from rnncc.torch.trees import leaves
 
 _LEADS_NOWHERE = (
@@ -291,12 +291,7 @@ def _is_compiled(x: Any) -> bool:
 
 
 def _is_ours(x: Any) -> bool:
-    return _package(x) in ("rnncc", "rnncc_runtime")
-
-
-def _package(x: Any) -> str:
-    """That of a class or function, `None` for one that no module has made."""
-    return str(x.__module__).partition(".")[0]
+    return package_of(x) in ("rnncc", "rnncc_runtime")
 
 
 def _is_owner(x: Any) -> bool:
@@ -312,7 +307,7 @@ def _dict_of(x: Any) -> Mapping[str, Any] | None:
 def what_is_within(x: Any) -> Iterable[Any]:
     """What one leads to."""
     if isinstance(x, FunctionType):
-        return () if _package(x) == "torch" else _of_function(x)
+        return () if package_of(x) == "torch" else _of_function(x)
     if isinstance(x, MethodType):
         return x.__self__, x.__func__
     if isinstance(x, partial):

@@ -45,6 +45,11 @@ def attributes_of(owner: Any) -> Mapping[str, Any]:
     return own if isinstance(own, dict) else {}
 
 
+def package_of(x: Any) -> str:
+    """That of a class or function, `None` for one that no module has made."""
+    return str(x.__module__).partition(".")[0]
+
+
 def value_at(owner: Any, key: Any) -> Any:
     """What stands at a place: a global or what a function closes over, by its number, or an
     attribute of the function's own, with a dot in front; else an attribute, or the class."""

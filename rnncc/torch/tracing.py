@@ -33,7 +33,7 @@ from rnncc.torch.kept import StatePlace, get, put
 from rnncc.torch.nests import CHANGED, copied, in_order_of, is_as_before, is_changeable
 from rnncc.torch.scripted import IS_SCRIPT, UNSCRIPTED
 from rnncc.torch.transforms import outside_of_transforms
-from rnncc.torch.trees import leaves, mapped
+from rnncc.torch.trees import leaves, mapped, with_tensors
 from rnncc.torch.versions import (
     BeforeReading,
     compile_often,
@@ -179,8 +179,7 @@ def _marked(tree: Any) -> Any:
     """A tree with its tensors marked as states, by their places in it: Dynamo gives them in an
     order of its own, as where they are attributes of an object."""
     ends = enumerate(leaves(tree))
-    marked = iter([state(x, i) if isinstance(x, torch.Tensor) else x for i, x in ends])
-    return mapped(lambda _: next(marked), tree)
+    return with_tensors(tree, [state(x, i) for i, x in ends if isinstance(x, torch.Tensor)])
 
 
 def _dtype_of(x: Any) -> Any:

@@ -9,7 +9,7 @@ hundred entries of a table of theirs."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -59,6 +59,12 @@ def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
     if kind in _DICTS:
         return kind([(key, mapped(function, part)) for key, part in tree.items()])
     return pytree.tree_map(function, tree)
+
+
+def with_tensors(tree: Any, tensors: Iterable[torch.Tensor]) -> Any:
+    """A tree with other tensors in the place of its own, in their order."""
+    left = iter(tensors)
+    return mapped(lambda x: next(left) if isinstance(x, torch.Tensor) else x, tree)
 
 
 def alike(one: Any, other: Any, leaf: Callable[[Any, Any], bool]) -> bool:

@@ -24,7 +24,7 @@ import torch
 from torch.nn.modules import module as modules
 
 from rnncc.frontends.torch.readings import is_users
-from rnncc.torch.places import attributes_of, leaves_of, value_at
+from rnncc.torch.places import attributes_of, leaves_of, package_of, value_at
 
 _OWN = frozenset({"training", "_parameters", "_buffers", "_modules"}) | frozenset(
     {"_flat_weights", "_flat_weight_refs", "_flat_weights_names"}
@@ -74,7 +74,7 @@ class Walk:
         self._installed: dict[int, ModuleType] = {id(builtins): builtins}
         self._by_name = False
         self._registered = {id(part) for part in module.modules()}
-        self._packages = {_package(type(part)) for part in module.modules()} - {"torch"}
+        self._packages = {package_of(type(part)) for part in module.modules()} - {"torch"}
         self._meet(module, "")
         for hooks in (modules._global_forward_hooks, modules._global_forward_pre_hooks):
             self._meet(dict(hooks), "")
@@ -209,9 +209,9 @@ class Walk:
         """Whether it is the user's, of the packages of the module's parts, or of PyTorch's
         modules."""
         own = function.__module__ or ""
-        if _package(function) == "torch":
+        if package_of(function) == "torch":
             return name == "forward" or own.startswith("torch.nn.modules.")
-        return _package(function) in self._packages or _is_own(function.__code__.co_filename)
+        return package_of(function) in self._packages or _is_own(function.__code__.co_filename)
 
 
 def _behind(value: Any) -> Iterator[Any]:
@@ -251,13 +251,9 @@ def _names_of(owner: Any) -> set[str]:
     return names
 
 
-def _package(x: Any) -> str:
-    return str(x.__module__).partition(".")[0]
-
-
 def _has_forward(kind: type) -> bool:
     """Whether a class is one of PyTorch's modules, with a `forward` of its own."""
-    return _package(kind) == "torch" and "forward" in kind.__dict__
+    return package_of(kind) == "torch" and "forward" in kind.__dict__
 
 
 def _is_users(value: Any) -> bool:
@@ -267,7 +263,7 @@ def _is_users(value: Any) -> bool:
 
 def is_users_class(kind: type) -> bool:
     """Whether objects of a class have attributes that a user sets."""
-    return _package(kind) not in _KNOWN
+    return package_of(kind) not in _KNOWN
 
 
 class _Names:

@@ -292,12 +292,12 @@ class TrainableModel(Compiled):
         ]
 
     def _check_shapes(self, cotangents: Shapeds, results: Shapeds, sizes: TrainingSizes) -> None:
-        for group, arrays in (("output_grads", cotangents), ("grads", results)):
-            for i, (expected, array) in enumerate(zip(sizes.shapes[group], arrays, strict=True)):
+        groups = ("output_grads", self._output_grads, cotangents), ("grads", self._grads, results)
+        for group, names, arrays in groups:
+            for name, expected, array in zip(names, sizes.shapes[group], arrays, strict=True):
                 if array is not None and array.shape != expected:
-                    names = list(self._output_grads if group == "output_grads" else self._grads)
                     problem = f"has shape {list(array.shape)}, expected {list(expected)}"
-                    raise ArrayError(f"the gradient of {names[i]} {problem}")
+                    raise ArrayError(f"the gradient of {name} {problem}")
 
     def _sizes(self, arguments: Shapeds, results: Shapeds) -> TrainingSizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
