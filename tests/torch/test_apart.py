@@ -47,6 +47,18 @@ def test_operators_that_fall_apart(function: Callable[..., Any]) -> None:
     torch.testing.assert_close(*found, **CLOSE)
 
 
+def resized(x: Any, weight: Any) -> Any:
+    grid = (x * weight[0]).view(-1, 1, 2, 2)
+    return torch.nn.functional.interpolate(grid, scale_factor=2, mode="bilinear").flatten(1)
+
+
+def test_open_sizes_stay_open() -> None:
+    """PyTorch's kernel for all of the operator's parts asks for its operand's sizes as numbers."""
+    net, x, y = Net(resized), torch.randn(5, 4), torch.randn(1, 4)
+    compiled = rt.compile(net, (x, y), dynamic_shapes=({0: torch.export.Dim.AUTO}, None))
+    torch.testing.assert_close(compiled(x[:3], y), net(x[:3], y), **CLOSE)
+
+
 def test_a_program_with_a_loop_stays_as_it_was() -> None:
     """Also the graph within it, in which an operator falls apart."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch._decomp
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx import traceback as fx_traceback
@@ -146,6 +147,7 @@ def _trace_of(
         inside,
         torch.set_grad_enabled(graded and differentiable),
         fx_traceback.preserve_node_meta(),
+        enable_python_dispatcher(),  # whose parts of operators leave open sizes open
     ):
         return make_fx(function, decompositions(), tracing)(*examples)
 
