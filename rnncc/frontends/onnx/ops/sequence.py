@@ -21,7 +21,7 @@ from rnncc.frontends.onnx.lists import (
 from rnncc.frontends.onnx.node import Node, OnnxOperator
 from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
-from rnncc.frontends.onnx.ops.slicing import moving_part
+from rnncc.frontends.onnx.ops.slicing import moving_part, part_at
 from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value, size_value
 from rnncc.ir.dims import Dim
@@ -137,7 +137,11 @@ def _parts(n: Node) -> SplitAxis | None:
 
 
 def _part(n: Node, parts: SplitAxis) -> Value:
-    """A part of an axis of open size, by its number or that of a loop's iteration."""
+    """A part of an axis of open size, by its number that of a loop's iteration, or a computed
+    one."""
+    if n.value(1).known is None and not n.scope.model.training:
+        place = n.b.reshape(n.x(1, ("i32", "i64")), ())
+        return part_at(n, parts.uncut(), parts.axis, n.b.cast(place, "i64"), parts.rows)
     formulas = n.value(1).formulas()
     place = formulas[0] if len(formulas) == 1 else Dim.of(int(n.scalar(1)))
     if place.is_static and int(place) < 0:
