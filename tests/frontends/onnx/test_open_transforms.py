@@ -69,11 +69,6 @@ def test_long_ones_are_refused() -> None:
         compiled.run({"x": np.zeros((1, 4097, 1, 1), np.float32)})
 
 
-def test_half_a_spectrum_of_open_size_is_refused() -> None:
-    with pytest.raises(CompileError, match="transforms an axis of T"):
-        rnncc.compile(transform(2, 1, inverse=1, onesided=1))
-
-
 def known(length: int, parts: int, opset: int = 20, **attributes: Any) -> Any:
     """A transform of a known length, along the first of two axes beside that of the batch."""
     nodes = [node("DFT", "x length axis", "y", **attributes)]
@@ -141,3 +136,22 @@ def test_matrices_that_do_not_fit() -> None:
         sizes = {"sizes": np.array(size)}
         with pytest.raises(CompileError, match=r"has matrices of shape \w x 2 x 3 for a tensor"):
             imported(model([node("AffineGrid", "theta sizes", "y")], inputs, outputs, sizes, 20))
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("length", ["", "even", "odd", "known"])
+def test_back_from_half_a_spectrum(length: str) -> None:
+    """To twice the size less two by default, to one more, or to a known number of elements."""
+    nodes = [node("Shape", "x", "bins", start=1, end=2), node("Squeeze", "bins", "b")]
+    nodes += [node("Mul", "b two", "c"), node("Sub", "c two", "even"), node("Sub", "c one", "odd")]
+    nodes.append(node("DFT", f"x {length or '_'} one", "y", inverse=1, onesided=1))
+    numbers = {"one": np.array(1), "two": np.array(2), "known": np.array(9)}
+    inputs = [info("x", ["N", "F", 3, 2])]
+    made = model(nodes, inputs, [info("y", None)], numbers, 20)
+    compiled: Any = rnncc.compile(made)
+    for bins in (5,) if length == "known" else (2, 3, 8):
+        x = np.random.default_rng(bins).standard_normal((2, bins, 3, 2)).astype(np.float32)
+        want = by_onnxruntime(made, {"x": x})
+        assert_close(compiled.run({"x": x}), want)
+    with pytest.raises(ArrayError):
+        compiled.run({"x": np.ones((2, 4 if length == "known" else 0, 3, 2), np.float32)})
