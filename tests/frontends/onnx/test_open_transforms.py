@@ -155,3 +155,25 @@ def test_back_from_half_a_spectrum(length: str) -> None:
         assert_close(compiled.run({"x": x}), want)
     with pytest.raises(ArrayError):
         compiled.run({"x": np.ones((2, 4 if length == "known" else 0, 3, 2), np.float32)})
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
+def test_places_far_away(mode: str, padding: str) -> None:
+    """Where floats do not tell neighbours apart, and at infinity, an element at the border counts
+    once: it was counted twice, or NaN. ONNX Runtime has zeros or other elements there."""
+    nodes = [node("GridSample", "x grid", "y", mode=mode, padding_mode=padding)]
+    inputs = [info("x", [1, 2, 3, 4]), info("grid", [1, 1, "N", 2])]
+    compiled: Any = rnncc.compile(model(nodes, inputs, [info("y", None)], None, 20))
+    x = np.random.default_rng(0).standard_normal((1, 2, 3, 4)).astype(np.float32)
+
+    def at(*columns: float) -> Any:
+        grid = np.array([[[(place, 0.2) for place in columns]]], np.float32)
+        return compiled.run({"x": x, "grid": grid})["y"]
+
+    if padding == "reflection":  # the ends of the axis are 5e8 lengths away, and mirrored there
+        assert (np.abs(at(1e9, -1e9)) <= np.abs(x).max() * 1.5).all()
+        return
+    near = at(99, 99, 99, -99, -99, -99)
+    np.testing.assert_array_equal(at(1e10, 3e38, np.inf, -1e10, -3e38, -np.inf), near)
+    assert not near.any() if padding == "zeros" else near.all()
