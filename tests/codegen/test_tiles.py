@@ -61,9 +61,14 @@ def test_sums_stay_in_registers(cell: str, cpu: str, precision: str) -> None:
     assert not [line for body in products for line in body if SPILL.search(line)]
 
 
-@pytest.mark.parametrize(("cpu", "caches"), [("znver4", {"t1"}), ("sapphirerapids", {"t0"})])
-def test_weights_are_fetched_into_the_cache_that_gains(cpu: str, caches: set[str]) -> None:
-    net = lstm(96, 96)
+@pytest.mark.parametrize(
+    ("cpu", "units", "caches"),
+    [("znver4", 96, {"t1"}), ("sapphirerapids", 96, {"t0"}), ("sapphirerapids", 256, {"t0", "t1"})],
+)
+def test_weights_are_fetched_into_the_cache_that_gains(
+    cpu: str, units: int, caches: set[str]
+) -> None:
+    net = lstm(units, units)
     text = text_of(net, None, Options.of(net, {"target": "x86-64-v4", "cpu": cpu}), "asm")
     assert isinstance(text, str)
     assert set(FETCH.findall(text)) == caches

@@ -19,7 +19,7 @@ class WidenedTerms(Terms):
     @property
     def tile(self) -> tuple[int, int]:
         """Few vectors, as widened ones take two registers, so that many rows share the widening."""
-        return (8, 2) if self.emit.target.registers >= 32 else (5, 2)
+        return (10, 2) if self.emit.target.registers >= 32 else (5, 2)
 
     def left(self, row: Pointer, word: Value) -> list[Value]:
         b = self.emit.b

@@ -24,6 +24,7 @@ class GemmSizes:
         vectors: that hold the last panel.
         together: panels that one row takes side by side.
         far: whether the weights do not all stay in the first-level cache, with the states.
+        farther: nor near the core, as `Family.far` has it.
     """
 
     depth: Dim
@@ -32,6 +33,7 @@ class GemmSizes:
     vectors: int
     together: int
     far: bool
+    farther: bool
 
     @staticmethod
     def of(target: Core, op: Gemm, unit_bytes: int, enough: int) -> GemmSizes:
@@ -43,6 +45,7 @@ class GemmSizes:
         """
         full, width = divmod(op.units, op.panel.data)
         several = _side_by_side(target, op, unit_bytes * op.panel.data, enough)
+        weights = 0 if target.compact else unit_bytes * op.units
         return GemmSizes(
             Dim.of(op.depth.data),
             Dim.of(full),
@@ -50,7 +53,8 @@ class GemmSizes:
             -(-width // target.lanes),
             min(several, max(full, 1)),
             # Half of the first-level cache, as the states and the rows lie there too.
-            unit_bytes * op.units > target.l1 // 2 and not target.compact,
+            weights > target.l1 // 2,
+            weights > target.far,
         )
 
     @property
