@@ -16,6 +16,8 @@ from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value, declared,
 class WidenedTerms(Terms):
     """Two k a word, the even one in its lower half, widened as they are read; sums as for fp32."""
 
+    chains = 6  # a word's two terms wait for each other
+
     @property
     def tile(self) -> tuple[int, int]:
         """Few vectors, as widened ones take two registers, so that many rows share the widening."""
