@@ -71,9 +71,9 @@ class GemmSizes:
         return replace(self, depth=Dim.of(DEPTH), full=full, width=width)
 
 
-READ_AT_ONCE = 4 * 32
-"""Bytes of weights that sums add up while one of them waits for its last term: four cycles, in each
-of which the second-level cache gives 32 bytes."""
+WAIT = 4
+"""Cycles in which a sum waits for its last term, while others add what the second-level cache
+gives."""
 
 
 def panel_vectors(op: Gemm, lanes: int) -> int:
@@ -89,5 +89,5 @@ def _side_by_side(target: Core, op: Gemm, panel_bytes: int, enough: int) -> int:
     # panel that stays beats two that are gone by then (LSTM H = 128, B = 1: 373 to 356 us; H = 96:
     # 214 to 199).
     one_stays = panel_bytes <= target.l1 <= several * panel_bytes
-    enough = max(enough, READ_AT_ONCE // (target.lanes * target.item))
+    enough = max(enough, WAIT * target.l2_read // (target.lanes * target.item))
     return 1 if one_stays and chains >= enough else several
