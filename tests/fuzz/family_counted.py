@@ -85,7 +85,7 @@ def chunked(g: Growing) -> None:
     given = [
         count,
         g.constant(np.array(True)),
-        g.floats(*one),
+        g.floats(*map(int, one)),
         g.add("SequenceEmpty", [], (), "list"),
     ]
     parts = g.add_all("Loop", given, [(one, "f32"), ((), "list")], body=made)[1]
