@@ -30,6 +30,7 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     operator.sub: lambda b, x, y: b.sub(x, y),
     operator.neg: lambda b, x: b.neg(x),
     operator.pow: lambda b, x, y: b.exp(b.mul(b.log(x), y)),
+    **dict.fromkeys((torch.sym_sqrt, math.sqrt), lambda b, x: b.sqrt(x)),  # pyright: ignore
     torch.sym_max: lambda b, x, y: b.maximum(x, y),
     torch.sym_min: lambda b, x, y: b.minimum(x, y),
 }

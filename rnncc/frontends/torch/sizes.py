@@ -66,10 +66,13 @@ class Sizes:
         return reduce(function, map(self.read, expression.args))
 
     def _of_float(self, product: Any, rounded: Callable[[Dim, Dim], Dim]) -> Dim | None:
-        """A size times a float, rounded.
+        """A size over an integer or times a float, rounded.
 
         None for floats such as 0.7: its product with 10 is rounded to 7, though 0.7 is less.
         """
+        if type(product).__name__ == "IntTrueDiv" and product.args[1].is_Integer:
+            size = self.read(product.args[0])
+            return rounded(size, Dim.of(int(product.args[1]))) if is_natural(size) else None
         factor, inner = product.as_coeff_Mul()
         over = Fraction(float(factor)).limit_denominator(_LARGEST)
         if type(inner).__name__ != "ToFloat" or float(factor) != over or over < 0:
