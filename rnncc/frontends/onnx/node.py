@@ -25,6 +25,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of, dtype_of, shape_text
 from rnncc.nn import unsigned
 from rnncc.records import record
+from rnncc.scalar import Scalar
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -71,6 +72,15 @@ class OnnxOperator:
     build: Function
     fold: Fold | None = None
     signature: Signature | None = None
+
+    @staticmethod
+    def of_numbers(function: Scalar) -> OnnxOperator:
+        """An operator that a user's function of numbers is."""
+
+        def build(n: Node) -> SSAValue:
+            return n.b.apply(function, *(n.x(i, FLOATS) for i in range(len(n.inputs))))
+
+        return OnnxOperator(build)
 
 
 def contributed(
