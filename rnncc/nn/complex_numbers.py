@@ -129,8 +129,8 @@ def _by_logarithm(
     zeros = (b.compare("eq", part, b.full_like(part, 0.0)) for part in (z.re, z.im))
     none = b.logical("and", b.logical("and", *zeros), above)
     # the logarithm of 0 and its slope are infinite, which 0 times them makes NaN
-    found = exp(b, raised(log(b, Complex(b.select(none, b.full_like(z.re, 1.0), z.re), z.im))))
-    return Complex(*(b.select(none, b.full_like(x, 0.0), x) for x in (found.re, found.im)))
+    power = exp(b, raised(log(b, Complex(b.select(none, b.full_like(z.re, 1.0), z.re), z.im))))
+    return Complex(*(b.select(none, b.full_like(x, 0.0), x) for x in (power.re, power.im)))
 
 
 def _integer_power(b: Builder, z: Complex, exponent: int) -> Complex:
