@@ -61,12 +61,36 @@ def test_sums_stay_in_registers(cell: str, cpu: str, precision: str) -> None:
     assert not [line for body in products for line in body if SPILL.search(line)]
 
 
-@pytest.mark.parametrize(("cpu", "caches"), [("znver4", {"t1"}), ("sapphirerapids", {"t0"})])
-def test_weights_are_fetched_into_the_cache_that_gains(cpu: str, caches: set[str]) -> None:
-    net = lstm(96, 96)
+@pytest.mark.parametrize(
+    ("cpu", "units", "caches"),
+    [("znver4", 96, {"t1"}), ("sapphirerapids", 96, {"t0"}), ("sapphirerapids", 256, {"t0", "t1"})],
+)
+def test_weights_are_fetched_into_the_cache_that_gains(
+    cpu: str, units: int, caches: set[str]
+) -> None:
+    net = lstm(units, units)
     text = text_of(net, None, Options.of(net, {"target": "x86-64-v4", "cpu": cpu}), "asm")
     assert isinstance(text, str)
     assert set(FETCH.findall(text)) == caches
+
+
+@pytest.mark.parametrize(
+    ("cpu", "precision", "sums"),
+    [("znver4", "fp32", 3), ("sapphirerapids", "fp32", 6), ("x86-64-v4", "bf16", 12)],
+)
+def test_sums_of_one_row_do_not_wait(cpu: str, precision: str, sums: int) -> None:
+    """More panels at a time where the second-level cache gives more than three sums take."""
+    words = 1 if precision == "fp32" else 2  # rows' values that a word of weights multiplies
+    net = gru(128 * words, 128 * words)  # a panel stays in the first-level cache, two do not
+    options = {"target": "x86-64-v4", "cpu": cpu, "precision": precision}
+    text = text_of(net, None, Options.of(net, options), "asm")
+    assert isinstance(text, str)
+    added = [
+        sum(bool(ADD.match(line)) for line in body)
+        for body in loops(text)
+        if sum("vbroadcastss" in line for line in body) == words
+    ]
+    assert sums in added
 
 
 def gated(gates: int, units: int) -> Program:

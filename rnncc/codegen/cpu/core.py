@@ -53,6 +53,7 @@ class Core:
             time (AMX).
         cache: bytes that intermediate results should stay within, next to the core.
         l1: bytes of the first-level cache.
+        l2_read: bytes that the second-level cache gives in a cycle.
         ahead: bytes ahead of their use that weights are fetched into it, as `Family` has it.
         far, far_rows: weights that are worth more rows at a time, as `Family` has them.
         vectors: of a panel of weights, over all slots; 0 for as many as suit the registers.
@@ -72,6 +73,7 @@ class Core:
     tiles: tuple[str, ...] = ()
     cache: int = USUAL.near
     l1: int = USUAL.l1
+    l2_read: int = USUAL.l2_read
     ahead: int = USUAL.ahead
     far: int = USUAL.far
     far_rows: int = USUAL.far_rows

@@ -21,6 +21,7 @@ class Family:
         fma_units: multiply-adds of the longest vectors that begin in a cycle.
         fma_latency: cycles until the sum may be added to.
         l1, l2: bytes of data in the core's own caches; of a cache that cores share, its share.
+        l2_read: bytes that the second-level cache gives in a cycle.
         quick_bf16: whether an instruction that adds two products of bf16 to each sum takes no
             longer than the two multiply-adds of float32 that it stands for.
         amx: whether it has instructions that multiply matrices.
@@ -34,6 +35,7 @@ class Family:
     fma_latency: int
     l1: int
     l2: int
+    l2_read: int = 32
     quick_bf16: bool = True
     amx: bool = False
     ahead: int = 0
@@ -70,6 +72,7 @@ _GOLDEN_COVE = Family(
     fma_latency=4,
     l1=48 * KIB,
     l2=2 * MIB,
+    l2_read=64,
     quick_bf16=False,
     amx=True,
     ahead=2 * KIB,
@@ -88,10 +91,10 @@ _ROWS = {
     # Intel, vectors of 512 bits: notebooks have one unit for them, servers two
     "cannonlake icelake-client rocketlake": Family(1, 4, 48 * KIB, 512 * KIB),
     "tigerlake": Family(1, 4, 48 * KIB, 1280 * KIB),
-    "skx skylake-avx512 cascadelake": Family(2, 4, 32 * KIB, 1 * MIB),
+    "skx skylake-avx512 cascadelake": Family(2, 4, 32 * KIB, 1 * MIB, 64),
     # vdpbf16ps: an Emerald Rapids does 81 to 87 GFLOP/s with it, and 172 to 181 with float32
-    "cooperlake": Family(2, 4, 32 * KIB, 1 * MIB, quick_bf16=False),
-    "icelake-server": Family(2, 4, 48 * KIB, 1280 * KIB),
+    "cooperlake": Family(2, 4, 32 * KIB, 1 * MIB, 64, quick_bf16=False),
+    "icelake-server": Family(2, 4, 48 * KIB, 1280 * KIB, 64),
     "sapphirerapids emeraldrapids graniterapids graniterapids-d": _GOLDEN_COVE,
     # AMD; Zen 4 takes two cycles for vectors of 512 bits
     "znver1": Family(1, 5, 32 * KIB, 512 * KIB),

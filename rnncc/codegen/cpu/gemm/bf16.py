@@ -16,10 +16,12 @@ from rnncc.codegen.llvm.values import FLOAT, I32, I64, Pointer, Value, declared,
 class WidenedTerms(Terms):
     """Two k a word, the even one in its lower half, widened as they are read; sums as for fp32."""
 
+    chains = 6  # a word's two terms wait for each other
+
     @property
     def tile(self) -> tuple[int, int]:
         """Few vectors, as widened ones take two registers, so that many rows share the widening."""
-        return (8, 2) if self.emit.target.registers >= 32 else (5, 2)
+        return (10, 2) if self.emit.target.registers >= 32 else (5, 2)
 
     def left(self, row: Pointer, word: Value) -> list[Value]:
         b = self.emit.b

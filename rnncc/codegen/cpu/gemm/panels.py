@@ -14,7 +14,7 @@ from rnncc.codegen.cpu.gemm.converted_rows import TILE_ROWS
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue, EpilogueStage
 from rnncc.codegen.cpu.gemm.matrix_tiles import MOST_BLOCKS, Factors, MatrixTiles
 from rnncc.codegen.cpu.gemm.runs import SumsRun
-from rnncc.codegen.cpu.gemm.sums import LOOPS, UNROLLED, ZERO, Fetch, Sums, Width
+from rnncc.codegen.cpu.gemm.sums import UNROLLED, ZERO, Fetch, Sums, Turn, Width
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.llvm.values import I64, Pointer, Value
 from rnncc.records import record
@@ -174,7 +174,7 @@ class Panels:
         """The sums of a tile, and the epilogue while they are in registers."""
         numbers = [self.emit.b.add(tile.row, I64(r)) for r in range(height)]
         lefts = [self.row(outer, number) for number in numbers]
-        fetch = self._fetching(tile, ZERO, 1, width)
+        fetch = self._fetching(tile, height, ZERO, 1, width)
         (run,) = self.sums.runs(width, self.slots)
         sums = self.sums.of(lefts, [panel.place], width, run.offsets, fetch)
         for number, (of_row,) in zip(numbers, sums, strict=True):
@@ -189,7 +189,7 @@ class Panels:
         lefts = [self.row(outer, b.add(tile.row, I64(r))) for r in range(height)]
 
         def part(run: SumsRun, number: Value, parts: int, first: Value, start: Value) -> None:
-            fetch = self._fetching(tile, number, parts, width)
+            fetch = self._fetching(tile, height, number, parts, width)
             sums = self.sums.of(lefts, [panel.place], width, run.offsets, fetch, start)
             for r, (of_row,) in enumerate(sums):
                 for i, value in enumerate(run.apart(b, of_row)):
@@ -212,17 +212,15 @@ class Panels:
             part(run, I64(number), len(runs), I64(first), ZERO)
             first += run.vectors
 
-    def _fetching(self, tile: RowTile, part: Value, parts: int, width: Width) -> Fetch | None:
+    def _fetching(
+        self, tile: RowTile, height: int, part: Value, parts: int, width: Width
+    ) -> Fetch | None:
         """What a loop over k fetches, one of so many parts of a tile."""
         if not self.far:
             return None
         b = self.emit.b
-        turn = b.add(b.mul(tile.number, I64(parts)), part)
-        if parts == 1:
-            # A panel that is read once, and in its order, is fetched by the machine itself (LSTM
-            # 512, AVX-512, B = 3: 0.96 of the time that fetching took).
-            turn = b.select(b.icmp_signed("==", tile.count, I64(1)), I64(LOOPS), turn)
-        return self.sums.fetching(turn, width)
+        number = b.add(b.mul(tile.number, I64(parts)), part)
+        return self.sums.fetching(Turn(number, b.mul(tile.count, I64(parts)), height), width)
 
     def _finish_saved(
         self,

@@ -99,7 +99,7 @@ class _GemmCode:
         self.full = emit.dim(self.sizes.full)
         self.whole = Width(I64(self.panel), self.panel // self.lanes)
         self.rest = Width(emit.dim(self.sizes.width), self.sizes.vectors)
-        self.sums = Sums(emit, terms, self.panel)
+        self.sums = Sums(emit, terms, self.panel, self.sizes.farther)
         self.first: Value = I64(0)
         self.panels = Panels(
             emit,

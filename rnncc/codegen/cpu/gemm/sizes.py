@@ -24,6 +24,7 @@ class GemmSizes:
         vectors: that hold the last panel.
         together: panels that one row takes side by side.
         far: whether the weights do not all stay in the first-level cache, with the states.
+        farther: nor near the core, as `Family.far` has it.
     """
 
     depth: Dim
@@ -32,6 +33,7 @@ class GemmSizes:
     vectors: int
     together: int
     far: bool
+    farther: bool
 
     @staticmethod
     def of(target: Core, op: Gemm, unit_bytes: int, enough: int) -> GemmSizes:
@@ -43,6 +45,7 @@ class GemmSizes:
         """
         full, width = divmod(op.units, op.panel.data)
         several = _side_by_side(target, op, unit_bytes * op.panel.data, enough)
+        weights = 0 if target.compact else unit_bytes * op.units
         return GemmSizes(
             Dim.of(op.depth.data),
             Dim.of(full),
@@ -50,7 +53,8 @@ class GemmSizes:
             -(-width // target.lanes),
             min(several, max(full, 1)),
             # Half of the first-level cache, as the states and the rows lie there too.
-            unit_bytes * op.units > target.l1 // 2 and not target.compact,
+            weights > target.l1 // 2,
+            weights > target.far,
         )
 
     @property
@@ -67,9 +71,9 @@ class GemmSizes:
         return replace(self, depth=Dim.of(DEPTH), full=full, width=width)
 
 
-READ_AT_ONCE = 4 * 32
-"""Bytes of weights that sums add up while one of them waits for its last term: four cycles, in each
-of which the second-level cache gives 32 bytes."""
+WAIT = 4
+"""Cycles in which a sum waits for its last term, while others add what the second-level cache
+gives."""
 
 
 def panel_vectors(op: Gemm, lanes: int) -> int:
@@ -85,5 +89,5 @@ def _side_by_side(target: Core, op: Gemm, panel_bytes: int, enough: int) -> int:
     # panel that stays beats two that are gone by then (LSTM H = 128, B = 1: 373 to 356 us; H = 96:
     # 214 to 199).
     one_stays = panel_bytes <= target.l1 <= several * panel_bytes
-    enough = max(enough, READ_AT_ONCE // (target.lanes * target.item))
+    enough = max(enough, WAIT * target.l2_read // (target.lanes * target.item))
     return 1 if one_stays and chains >= enough else several
