@@ -211,14 +211,13 @@ class Node(Attributes):
         """The numbers of an input, sizes that are open among them."""
         value, model = self._tensor(index), self.scope.model
         constant = None if value.made is None else model.constants.get(value.made)
-        if constant is not None:
+        constant = model.numbers_of(value) if constant is None else constant
+        if constant is not None and not value.varying:
             return constant
-        if value.known is None or value.varying:
-            inputs = model.inputs_behind(value)
-            what = f"{self._shown(index)} is computed by the model, and must be known"
-            why = "it decides the shape or form of the result"
-            raise NeedsValue(self.location, what, why, inputs)
-        return value.known
+        inputs = model.inputs_behind(value)
+        what = f"{self._shown(index)} is computed by the model, and must be known"
+        why = "it decides the shape or form of the result"
+        raise NeedsValue(self.location, what, why, inputs)
 
     def numbers(self, index: int) -> Array:
         """The numbers of an input, all of them known."""

@@ -284,10 +284,12 @@ class Scope:
         folded = self._fold(node, operator)
         if folded is None:
             return operator.build(node)
-        if any(value is not None and value.trained for value in node.inputs) and are_floats(folded):
+        if are_floats(folded) and any(map(self.model.is_trained, node.inputs)):
             # gradients reach a parameter through what is made of it, not what that once was
             with suppress(Unsupported):  # such as the scale of int8 weights
-                return operator.build(node)
+                results = operator.build(node)
+                self.model.remember_trained(results, folded)
+                return results
         return folded
 
     def _operator(self, name: str) -> OnnxOperator | None:
@@ -297,7 +299,7 @@ class Scope:
 
     def _fold(self, node: Node, operator: OnnxOperator) -> Any:
         """The outputs, where all inputs are known and that decides them."""
-        known = [None if value is None else value.known for value in node.inputs]
+        known = [None if value is None else self.model.numbers_of(value) for value in node.inputs]
         if operator.fold is None or not all(
             a is not None or v is None for a, v in zip(known, node.inputs, strict=True)
         ):

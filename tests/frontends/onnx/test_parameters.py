@@ -53,3 +53,18 @@ def test_every_initialiser_with_axes_is_trained() -> None:
     grads = trained.backward(tape, {"y": slope})
     for name, gradient in want.items():
         np.testing.assert_allclose(grads[name], gradient, 1e-4, 1e-4, err_msg=name)
+
+
+def test_what_is_made_of_parameters_may_decide_shapes() -> None:
+    """Readers that must know numbers take those of the file."""
+    nodes = [
+        onnx.helper.make_node("Mul", ["factors", "number"], ["more"]),
+        onnx.helper.make_node("Neg", ["more"], ["less"]),
+        onnx.helper.make_node("Abs", ["less"], ["scales"]),
+        onnx.helper.make_node("Resize", ["x", "", "scales"], ["y"]),
+    ]
+    constants = {"factors": np.array([1, 2], np.float32), "number": np.float32(1)}
+    made = model(nodes, [info("x", ["N", 3])], [info("y", ["N", 6])], constants)
+    trained = rnncc.compile(made, train=True)
+    outputs, _ = trained.forward({"x": np.ones((2, 3), np.float32)})
+    assert outputs["y"].shape == (2, 6)
