@@ -132,11 +132,11 @@ class ModelContext:
 
     def remember_trained(self, results: Any, folded: Any) -> None:
         """Keep what an operator's results are before training, for readers that must know them."""
-        made, arrays = (
+        values, arrays = (
             cast(Sequence[Any], each) if isinstance(each, (list, tuple)) else [each]
             for each in (results, folded)
         )
-        for result, array in zip(made, arrays, strict=False):  # outputs may be left out
+        for result, array in zip(values, arrays, strict=False):  # outputs may be left out
             place: SSAValue | None = result.made if isinstance(result, Value) else result
             if place is not None:
                 self.trained[place] = array
