@@ -5,7 +5,8 @@ python examples/dtln.py dtln_1.onnx dtln_2.onnx noisy.wav clean.wav
 Every 8 ms the newest 128 of 512 samples come in. The first net (Westhausen and Meyer, 2020) says
 how much of each frequency of the block is speech, the second one works on the samples; blocks that
 overlap are added up. Both nets keep their states from block to block. The models are published at
-github.com/breizhn/DTLN, the sound is 16 kHz, mono, 16 bits.
+github.com/breizhn/DTLN, the sound is 16 kHz, mono, 16 bits. It needs rnncc:
+pip install 'rnncc[onnx]'.
 """
 
 from __future__ import annotations

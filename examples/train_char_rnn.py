@@ -3,7 +3,8 @@
 python examples/train_char_rnn.py TEXT --updates 2000 --checkpoint char.npz --curve loss.svg
 
 The LSTM's forward and backward passes are compiled by rnncc; the rest is NumPy: the layer behind
-it, the loss, Adam. A run that was stopped goes on from its checkpoint, to the same bits.
+it, the loss, Adam. A run that was stopped goes on from its checkpoint, to the same bits. It needs
+rnncc: pip install rnncc.
 """
 
 from __future__ import annotations

@@ -68,11 +68,15 @@ def floor_divide(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     Of floats what is left, exactly computed, is taken away first, so that the quotient is next to
     an integer however large it is.
     """
-    quotient = b.div(b.sub(x, modulo(b, x, y)), y)
     if dtype_of(x) not in FLOATS:
-        return quotient
-    by_zero = b.compare("eq", y, b.full_like(y, 0.0))
-    return b.select(by_zero, b.stop_gradient(b.div(x, y)), b.round("even", quotient))
+        return b.div(b.sub(x, modulo(b, x, y)), y)
+    left, zero = b.rem(x, y), b.full_like(y, 0.0)
+    quotient = b.round("even", b.div(b.sub(x, left), y))
+    # What is left towards zero is on the other side than y: of an infinite y, too, all of x.
+    below = [b.compare("lt", number, zero) for number in (left, y)]
+    sides = b.logical("and", b.compare("ne", left, zero), b.logical("xor", *below))
+    quotient = b.select(sides, b.sub(quotient, b.full_like(y, 1.0)), quotient)
+    return b.select(b.compare("eq", y, zero), b.stop_gradient(b.div(x, y)), quotient)
 
 
 def has_sign(b: Builder, x: SSAValue) -> SSAValue:
@@ -88,14 +92,19 @@ def with_sign(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
 
 
 def hypotenuse(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
-    """√(x² + y²) with the larger as its unit, so that no square overflows; 0 and flat at (0, 0)."""
-    unit = b.stop_gradient(b.maximum(b.abs(x), b.abs(y)))
-    none = b.compare("eq", unit, b.full_like(unit, 0.0))
-    infinite = b.compare("eq", unit, b.full_like(unit, math.inf))
+    """√(x² + y²) with the larger as its unit, so that no square overflows; 0 and flat at (0, 0).
+
+    Infinite where one side is, whatever the other is: of NaN, too.
+    """
+    sizes = [b.abs(side) for side in (x, y)]
+    unit = b.stop_gradient(b.maximum(*sizes))
+    none, infinity = b.compare("eq", unit, b.full_like(unit, 0.0)), b.full_like(unit, math.inf)
+    infinite = b.logical("or", *(b.compare("eq", size, infinity) for size in sizes))
     divisor = b.select(b.logical("or", none, infinite), b.full_like(unit, 1.0), unit)
     p, q = b.div(x, divisor), b.div(y, divisor)
     squares = b.select(none, b.full_like(divisor, 1.0), b.add(b.mul(p, p), b.mul(q, q)))
-    return b.select(none, b.full_like(divisor, 0.0), b.mul(b.sqrt(squares), divisor))
+    length = b.select(none, b.full_like(divisor, 0.0), b.mul(b.sqrt(squares), divisor))
+    return b.select(b.logical("and", infinite, b.compare("ne", unit, unit)), infinity, length)
 
 
 def cube_root(b: Builder, x: SSAValue) -> SSAValue:

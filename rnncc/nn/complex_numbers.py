@@ -7,6 +7,7 @@ Wirtinger derivative's double, as in PyTorch: it follows from the formulas of th
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -100,16 +101,36 @@ def sqrt(b: Builder, z: Complex) -> Complex:
 
 
 def power(b: Builder, z: Complex, exponent: Complex | float) -> Complex:
-    """z^exponent: by products for a small whole exponent, else e^(exponent · ln z)."""
+    """z^exponent: by products for a small whole exponent, by the root for half of one, else
+
+    e^(exponent · ln z); 0 to a power whose real part is above 0 is 0, and flat there.
+    """
     if isinstance(exponent, Complex):
-        return exp(b, multiply(b, exponent, log(b, z)))
+        above = b.compare("gt", exponent.re, b.full_like(exponent.re, 0.0))
+        return _by_logarithm(b, z, above, lambda log: multiply(b, exponent, log))
     if exponent == 0:
         return one_like(b, z)
+    if abs(exponent) == 0.5:
+        root = sqrt(b, z)
+        return root if exponent > 0 else divide(b, one_like(b, z), root)
     if 0 < abs(exponent) <= 64 and exponent == int(exponent):
         magnitude_power = _integer_power(b, z, int(abs(exponent)))
         return magnitude_power if exponent > 0 else divide(b, one_like(b, z), magnitude_power)
-    logarithm = log(b, z)
-    return exp(b, Complex(times(b, logarithm.re, exponent), times(b, logarithm.im, exponent)))
+    above = b.fill(exponent > 0, (), "i1")
+    return _by_logarithm(
+        b, z, above, lambda log: Complex(times(b, log.re, exponent), times(b, log.im, exponent))
+    )
+
+
+def _by_logarithm(
+    b: Builder, z: Complex, above: SSAValue, raised: Callable[[Complex], Complex]
+) -> Complex:
+    """e^raised(ln z); 0 where z is 0 and its exponent's real part above 0."""
+    zeros = (b.compare("eq", part, b.full_like(part, 0.0)) for part in (z.re, z.im))
+    none = b.logical("and", b.logical("and", *zeros), above)
+    # the logarithm of 0 and its slope are infinite, which 0 times them makes NaN
+    power = exp(b, raised(log(b, Complex(b.select(none, b.full_like(z.re, 1.0), z.re), z.im))))
+    return Complex(*(b.select(none, b.full_like(x, 0.0), x) for x in (power.re, power.im)))
 
 
 def _integer_power(b: Builder, z: Complex, exponent: int) -> Complex:

@@ -65,7 +65,8 @@ def _fixed(net: Net) -> str:
     loops = [op.steps for op in net.body.block.ops if isinstance(op, Scan)]
     names = sorted({name for steps in loops for name in steps.symbols} - {TIME})
     if names:
-        return f"its steps are named {names[0]}, and time is {TIME}: --shape INPUT={TIME},N,..."
+        stated = f'--shape INPUT={TIME},N,... or shapes={{"INPUT": ("{TIME}", "N", ...)}}'
+        return f"its steps are named {names[0]}, and time is {TIME}: {stated}"
     return f"nothing in it takes {TIME} steps: their number is fixed"
 
 

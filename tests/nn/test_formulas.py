@@ -197,6 +197,18 @@ def test_remainders_have_the_sign_of_the_divisor(divisor: float) -> None:
     np.testing.assert_array_equal(got, np.mod(x, divisor))
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+@pytest.mark.parametrize("other", [math.inf, -math.inf, math.nan, 2.0, -2.5])
+def test_quotients_and_lengths_of_infinities(other: float) -> None:
+    """NaN until now: of -1 over infinity, rounded down, and of NaN and an infinite side."""
+    x = np.array([math.inf, -math.inf, math.nan, 3.0, -3.0, 0.0])
+    y = np.full_like(x, other)
+    quotients = values(lambda b, x: arithmetic.floor_divide(b, x, b.full_like(x, other)), x)
+    np.testing.assert_array_equal(quotients, np.floor_divide(x, y))
+    lengths = values(lambda b, x: arithmetic.hypotenuse(b, x, b.full_like(x, other)), x)
+    np.testing.assert_allclose(lengths, np.hypot(x, y))
+
+
 def test_gather_by_places() -> None:
     b = Builder.net("m")
     x, index = b.input("x", [2, 3]), b.input("index", [2, 2], "i64")

@@ -12,6 +12,7 @@ from hypothesis import given
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.ir.bounds import bounds_of, check_bounds
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
@@ -189,3 +190,22 @@ def test_nothing_is_computed_before_a_stop() -> None:
 
     both = differentiate(net_of(make, [["T", 3], [3]]), ["y"], ["x0", "x1"])
     assert count(both.net.body.block)["scan"] == 1
+
+
+@pytest.mark.parametrize(("stride", "taps", "dilation"), [(3, 1, 1), (3, 2, 1), (2, 2, 3)])
+def test_no_windows_at_distances(stride: int, taps: int, dilation: int) -> None:
+    """A size of the gradient was (count - 1) · stride + 1: rows beyond the result were written."""
+    start, reach = 1, (taps - 1) * dilation + 1
+    count = (Dim.of("T") - start - reach + 1).over(stride)
+    net = net_of(lambda b, x: b.windows(x, 0, start, count, stride, taps, dilation), [["T"]])
+    both = differentiate(net, ["y"], ["x0"])
+    for total in (start + reach - 1, start + reach, start + reach + 2 * stride):
+        check_bounds(bounds_of(both.net), {"T": total})
+        many = count.evaluate({"T": total})
+        dy = np.arange(1.0, many * taps + 1).reshape(many, taps)
+        want = np.zeros(total)
+        for i, k in np.ndindex(many, taps):
+            want[start + i * stride + k * dilation] += dy[i, k]
+        inputs = {"x0": np.ones(total), "grad:y": dy}
+        got = run(both, inputs, np.float64, {"T": total})["grad:x0"]
+        np.testing.assert_array_equal(got, want)

@@ -192,5 +192,5 @@ def test_steps_of_another_name() -> None:
     b = Builder.net("net")
     x, h = b.input("x", ["steps", "N", 2]), b.input("h", ["N", 2])
     _, ys = b.scan([], [h], [x], lambda c, _, h, x: ([s := c.tanh(c.add(h[0], x[0]))], [s]))
-    with pytest.raises(NotCausal, match="its steps are named steps, and time is T: --shape"):
+    with pytest.raises(NotCausal, match=r"its steps are named steps.*--shape.*shapes="):
         split(b.finish({"y": ys[0]}))

@@ -26,6 +26,14 @@ class Wrapped(nn.Module):
         return torch.cat([y, x.mean(-1, keepdim=True)], -1), last
 
 
+def gradients(net: Any, *given: Any) -> list[Any]:
+    """The first result, and the gradients of the parameters."""
+    net.zero_grad()
+    y = net(*given)[0]
+    torch.autograd.backward(y, torch.linspace(-1, 1, y.numel()).view(y.shape))
+    return [y, *(p.grad for p in net.parameters())]
+
+
 def check(module: Any, make: Any, shapes: Any, sizes: list[tuple[int, int]]) -> None:
     """Compare for several sizes; the first are the example's."""
     compiled = rt.compile(module, make(*sizes[0]), dynamic_shapes=shapes)

@@ -21,6 +21,17 @@ def read_anew(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
 
 
 @pytest.fixture
+def layers_read_anew(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """The back end has read and said nothing yet, and recurrent layers are left in its graphs."""
+    torch: Any = pytest.importorskip("torch")
+    back: Any = pytest.importorskip("rnncc.torch.backend")
+    torch._dynamo.reset()
+    monkeypatch.setattr(back, "_said", set())
+    with torch._dynamo.config.patch(allow_rnn=True):
+        yield
+
+
+@pytest.fixture
 def not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """PyTorch takes no program apart, which it runs for that: milliseconds a node."""
 

@@ -93,6 +93,19 @@ F.hinge_embedding_loss(a, torch.sign(a.detach())) + a
 F.instance_norm(a.view(-1, 2, 3)).flatten(1)
 F.interpolate(a.view(-1, 1, 2, 3), scale_factor=2, mode="bilinear", align_corners=True).mean((1, 2))
 F.interpolate(a.view(-1, 1, 6), size=12, mode="linear").view(-1, 2, 6).mean(1)
+F.interpolate(a.T[None], size=2 * len(a), mode="linear", align_corners=True)[0, :, ::2].T
+F.interpolate(a.T[None], scale_factor=2, mode="linear")[0].T[1::2]
+F.interpolate(a.view(1, 1, -1, 6), scale_factor=(2, 1), mode="bicubic")[0, 0, ::2]
+F.max_pool1d(a.T, 3, 1, 1).T
+F.avg_pool1d(F.pad(a.T[None], (1, 1), "replicate"), 3, 1)[0].T
+F.conv1d(a.T[None], p.W[:, :, None].expand(-1, -1, 3), padding=1)[0].T * 0.3
+F.embedding_bag((a > 0).long(), p.W)
+F.pad(a, (0, 0, 2, 0)).unfold(0, 3, 1).sum(-1)
+a / a.shape[0] ** 0.5
+a.roll(1, 0) + a.roll(-1)
+torch.cdist(a, a) @ a * 0.1
+torch.einsum("bi,ci,cj->bj", a, a, a) * 0.1
+torch.meshgrid(a[:, 0], a[0], indexing="ij")[0] + a
 F.layer_norm(a, (6,))
 F.layer_norm(a, (6,), p.g, p.b)
 F.layer_norm(input=a, normalized_shape=[6], weight=p.g, eps=0.1)

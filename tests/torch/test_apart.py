@@ -47,16 +47,48 @@ def test_operators_that_fall_apart(function: Callable[..., Any]) -> None:
     torch.testing.assert_close(*found, **CLOSE)
 
 
-def resized(x: Any, weight: Any) -> Any:
-    grid = (x * weight[0]).view(-1, 1, 2, 2)
-    return torch.nn.functional.interpolate(grid, scale_factor=2, mode="bilinear").flatten(1)
+F = torch.nn.functional
+OPEN: dict[str, Callable[..., Any]] = {
+    "larger": lambda x: F.interpolate(x[:, None], scale_factor=2, mode="bilinear").flatten(1),
+    "to known sizes by sizes less one": lambda x: F.interpolate(
+        x[:, None], (3, x.shape[1]), mode="bilinear", align_corners=True
+    ),
+    "smaller": lambda x: F.interpolate(
+        x.repeat(1, 2, 1).mT, scale_factor=0.5, mode="linear", align_corners=True
+    ),
+    "roots of sizes": lambda x: x / x.shape[1] ** 0.5 + torch.full((3,), x.shape[1] / 4),
+    "largest of neighbours": lambda x: F.max_pool1d(x.mT, 3, 2, (1,)),
+    "rows by flags": lambda x: F.one_hot((x > 0).long(), 3)[..., 1:] * x[..., None],
+    "neighbours": lambda x: x.roll(1, 1) - x.roll((-1, 0), (0, 2)) + x.roll(2),
+    "grids": lambda x: torch.meshgrid(x[0, :, 0], x[:, 0, 0], indexing="ij")[1],
+    "bags": lambda x: F.embedding_bag((x > 0).long()[..., 0], x[0].tile(2, 1)),
+}
 
 
-def test_open_sizes_stay_open() -> None:
+@pytest.mark.parametrize("function", OPEN.values(), ids=OPEN)
+def test_open_sizes_stay_open(function: Callable[..., Any]) -> None:
     """PyTorch's kernel for all of the operator's parts asks for its operand's sizes as numbers."""
-    net, x, y = Net(resized), torch.randn(5, 4), torch.randn(1, 4)
-    compiled = rt.compile(net, (x, y), dynamic_shapes=({0: torch.export.Dim.AUTO}, None))
-    torch.testing.assert_close(compiled(x[:3], y), net(x[:3], y), **CLOSE)
+    axes = {0: torch.export.Dim.AUTO, 1: torch.export.Dim.AUTO}
+    net, y = Net(lambda x, _: function(x)), torch.randn(1, 3)
+    net.weight = nn.Parameter(torch.randn(3))
+    compiled = rt.compile(net, (torch.randn(5, 4, 3), y), dynamic_shapes=(axes, None))
+    for shape in ((3, 6, 3), (2, 1, 3)):
+        x = torch.randn(shape)
+        torch.testing.assert_close(compiled(x, y), net(x, y), **CLOSE)
+
+
+def test_rows_by_flags_of_known_sizes() -> None:
+    """PyTorch's function in Python for `one_hot` checks the values as no graph can."""
+    net, x = Net(lambda x, _: F.one_hot((x > 0).long(), 2) * x[..., None]), torch.randn(2, 4)
+    compiled = rt.compile(net, (x, x))
+    torch.testing.assert_close(compiled(x, x), net(x, x), **CLOSE)
+
+
+def test_numbers_of_open_sizes_where_none_is_taken() -> None:
+    axes = {0: torch.export.Dim.AUTO}
+    net, x = Net(lambda x, _: F.leaky_relu(x, x.shape[0] / 9)), torch.randn(5, 4)
+    with pytest.raises(rnncc.CompileError, match="computed of open sizes"):
+        rt.compile(net, (x, x[:1]), dynamic_shapes=(axes, None))
 
 
 def test_a_program_with_a_loop_stays_as_it_was() -> None:

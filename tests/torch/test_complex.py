@@ -33,6 +33,8 @@ FUNCTIONS = {
     "square": lambda x, z, w: z.square(),
     "power": lambda x, z, w: z**5 + z**-2,
     "root": lambda x, z, w: z**0.3,
+    "half_power": lambda x, z, w: ((x * -1e8).to(z.dtype) ** 0.5).real + (z**-0.5).real,
+    "power_of_zero": lambda x, z, w: (z * 0) ** 1.3 + (z * 0) ** torch.full_like(z, 2 + 1j),
     "power_of_mixed": lambda x, z, w: z ** (w[:3].to(torch.complex128) * 0.5),
     "power_of_complex": lambda x, z, w: z ** (z * 0.5),
     "sin": lambda x, z, w: torch.sin(z) * torch.cos(z),

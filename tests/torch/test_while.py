@@ -14,6 +14,7 @@ import rnncc.torch  # noqa: E402
 from rnncc.errors import CompileError  # noqa: E402
 from rnncc.frontends.torch import lower  # noqa: E402
 from tests.torch import looping_cells as cells  # noqa: E402
+from tests.torch.refused_loops import REFUSED  # noqa: E402
 from tests.torch.unrolled import Step, check, check_module, loop, name_of, read, slopes  # noqa: E402
 
 
@@ -27,10 +28,10 @@ def test_module(cell: Any) -> None:
     check_module(Step(cell), Step(cell))
 
 
-@pytest.mark.parametrize("cell", cells.REFUSED, ids=name_of)
+@pytest.mark.parametrize("cell", REFUSED, ids=name_of)
 @pytest.mark.parametrize("way", ["scan", "module"])
 def test_refused(cell: Any, way: str) -> None:
-    with pytest.raises(CompileError, match=cells.REFUSED[cell]):
+    with pytest.raises(CompileError, match=REFUSED[cell]):
         read(cell, way)
 
 

@@ -53,16 +53,21 @@ def write_bulk(emit: GpuEmit, gemm: Product) -> None:
     many = b.icmp_signed(">=", gemm.rows.count, I64(LEAST_ROWS))
     with b.if_else(many) as (tiles, plain):
         with tiles:
-            if not gemm.is_dense and not _by_fours(gemm):
-                _write_tiles(emit, gemm, False)
-            else:
-                with b.if_else(_aligned(gemm)) as (fours, ones):
-                    with fours:
-                        _write_tiles(emit, gemm, True)
-                    with ones:  # rare: one size of tiles will do
-                        _write_tiles_of(emit, gemm, False, SMALL, brief=True)
+            _write_many(emit, gemm)
         with plain:
             gemm.write()
+
+
+def _write_many(emit: GpuEmit, gemm: Product) -> None:
+    """In tiles, which are read by fours where something can be and a call's memory allows it."""
+    if not gemm.is_dense and not _by_fours(gemm):
+        _write_tiles(emit, gemm, False)
+        return
+    with emit.b.if_else(_aligned(gemm)) as (fours, ones):
+        with fours:
+            _write_tiles(emit, gemm, True)
+        with ones:  # rare: one size of tiles will do
+            _write_tiles_of(emit, gemm, False, SMALL, brief=True)
 
 
 def _by_fours(gemm: Product) -> bool:

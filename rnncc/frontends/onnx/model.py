@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any, cast
@@ -48,6 +48,7 @@ class ModelContext:
         inputs: what the model's inputs were built as -> name.
         captured: what stands in a block for a value of the graph around -> that value.
         constants: what stands in a block for a constant of a graph around -> its numbers.
+        trained: what is made of parameters that training changes -> its numbers before that.
         levels: quantised values -> their numbers as floats.
         dequantised: floats -> the inputs of the node that they are from, and its axis.
         weights: constants -> the same without denormal numbers.
@@ -94,6 +95,7 @@ class ModelContext:
     inputs: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     constants: dict[SSAValue, Array] = field(default_factory=dict[SSAValue, Array])
+    trained: dict[SSAValue, Array] = field(default_factory=dict[SSAValue, Array])
     trip_counts: dict[str, Dim] = field(default_factory=dict[str, Dim])
     waiting: list[tuple[int, Dim]] | None = None
     bounds: dict[Dim, None] = field(default_factory=dict[Dim, None])
@@ -119,6 +121,25 @@ class ModelContext:
     stored: int = 0
     folded: int = 0
     _seed: SSAValue | None = None
+
+    def is_trained(self, value: Value | None) -> bool:
+        """Whether it is a parameter that training changes, or made of such alone."""
+        return value is not None and (value.trained or value.made in self.trained)
+
+    def numbers_of(self, value: Value) -> Array | None:
+        """The numbers, where they are known; of what training changes, those of the file."""
+        return value.known if value.made is None else self.trained.get(value.made)
+
+    def remember_trained(self, results: Any, folded: Any) -> None:
+        """Keep what an operator's results are before training, for readers that must know them."""
+        values, arrays = (
+            cast(Sequence[Any], each) if isinstance(each, (list, tuple)) else [each]
+            for each in (results, folded)
+        )
+        for result, array in zip(values, arrays, strict=False):  # outputs may be left out
+            place: SSAValue | None = result.made if isinstance(result, Value) else result
+            if place is not None:
+                self.trained[place] = array
 
     def may_fold(self) -> bool:
         """Whether more may be computed at import: what a small file makes of one constant, time

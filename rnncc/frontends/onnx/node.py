@@ -25,6 +25,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of, dtype_of, shape_text
 from rnncc.nn import unsigned
 from rnncc.records import record
+from rnncc.scalar import Scalar
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -71,6 +72,15 @@ class OnnxOperator:
     build: Function
     fold: Fold | None = None
     signature: Signature | None = None
+
+    @staticmethod
+    def of_numbers(function: Scalar) -> OnnxOperator:
+        """An operator that a user's function of numbers is."""
+
+        def build(n: Node) -> SSAValue:
+            return n.b.apply(function, *(n.x(i, FLOATS) for i in range(len(n.inputs))))
+
+        return OnnxOperator(build)
 
 
 def contributed(
@@ -201,14 +211,13 @@ class Node(Attributes):
         """The numbers of an input, sizes that are open among them."""
         value, model = self._tensor(index), self.scope.model
         constant = None if value.made is None else model.constants.get(value.made)
-        if constant is not None:
+        constant = model.numbers_of(value) if constant is None else constant
+        if constant is not None and not value.varying:
             return constant
-        if value.known is None or value.varying:
-            inputs = model.inputs_behind(value)
-            what = f"{self._shown(index)} is computed by the model, and must be known"
-            why = "it decides the shape or form of the result"
-            raise NeedsValue(self.location, what, why, inputs)
-        return value.known
+        inputs = model.inputs_behind(value)
+        what = f"{self._shown(index)} is computed by the model, and must be known"
+        why = "it decides the shape or form of the result"
+        raise NeedsValue(self.location, what, why, inputs)
 
     def numbers(self, index: int) -> Array:
         """The numbers of an input, all of them known."""

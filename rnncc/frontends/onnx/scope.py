@@ -6,6 +6,8 @@ In: a graph, what its inputs stand for and a builder. Out: the values of its out
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,7 +25,7 @@ from rnncc.frontends.onnx.functions import (
 )
 from rnncc.frontends.onnx.learning import Fork, Learnt
 from rnncc.frontends.onnx.model import ModelContext
-from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
+from rnncc.frontends.onnx.node import COMPUTED, MAX_FOLDED, STORED, TEXT, Node, OnnxOperator
 from rnncc.frontends.onnx.opset6 import read_as_7
 from rnncc.frontends.onnx.order import in_order
 from rnncc.frontends.onnx.partial import READERS, Crossed, Partial
@@ -36,15 +38,16 @@ from rnncc.frontends.onnx.values import (
     NoFormula,
     SizeOverflow,
     Value,
+    are_floats,
     are_held,
     elements_together,
+    hint_of,
     is_step,
     is_uniform,
 )
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.types import NARROW_FLOATS, NUMPY, WIDE, dims_of, dtype_of, shape_text
-from rnncc.scalar import Scalar
+from rnncc.ir.types import FLOATS, NARROW_FLOATS, NUMPY, WIDE, dims_of, dtype_of, shape_text
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -110,7 +113,7 @@ class Scope:
             raise CompileError(location, f'writes "{name}", which is there already')
         self.names[name] = value
         if value.made is not None:
-            value.made.name_hint = value.made.name_hint or _hint(name)
+            value.made.name_hint = value.made.name_hint or hint_of(name)
 
     def ssa(self, value: Value) -> SSAValue:
         """A value in this block; known numbers become constants or parameters here."""
@@ -138,10 +141,11 @@ class Scope:
             what = f"a constant of type {shown} is used at run time"
             raise Unsupported(self.b.loc, what, f"supported: {', '.join(TEXT[d] for d in STORED)}")
         exact = are_held(array)
-        if array.size and exact and is_uniform(array):
+        fixed = array.size > 0 and exact and not value.trained
+        if fixed and is_uniform(array):
             return self.b.fill(float(array.reshape(-1)[0]), array.shape, value.dtype)
         array = array.view(np.uint16) if value.dtype == "bf16" else array
-        if 0 < array.size <= LITERAL and exact and value.dtype in COMPUTED:
+        if fixed and array.size <= LITERAL and value.dtype in COMPUTED:
             return self.b.constant(array)
         name = self.model.unique(value.name)
         self.model.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
@@ -187,11 +191,18 @@ class Scope:
             place = Location(self.model.file, f'{where}initialiser "{tensor.name}"')
             # An input of the same name is there already: the initialiser is its default.
             if tensor.name not in self.names:
-                self.define(tensor.name, self.constant(tensor, place), place)
+                self.define(tensor.name, self._initialiser(tensor, place), place)
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
             place = Location(self.model.file, f'{where}initialiser "{name}"')
             self.define(name, Value.of(self.model.tensors.dense(sparse, place), name), place)
+
+    def _initialiser(self, tensor: Any, place: Location) -> Value:
+        """Its numbers, which training may change, unless there is no axis: what most of those are,
+        such as the epsilon of a norm, is no parameter."""
+        value = self.constant(tensor, place)
+        trained = self.model.training and value.dtype in FLOATS and value.rank > 0
+        return replace(value, trained=True) if trained else value
 
     def constant(self, tensor: Any, place: Location | str) -> Value:
         """A tensor's numbers."""
@@ -271,16 +282,24 @@ class Scope:
         if any(isinstance(value, Partial | Crossed) for value in node.inputs):
             return self.model.build_partial(node, name, operator)
         folded = self._fold(node, operator)
-        return operator.build(node) if folded is None else folded
+        if folded is None:
+            return operator.build(node)
+        if are_floats(folded) and any(map(self.model.is_trained, node.inputs)):
+            # gradients reach a parameter through what is made of it, not what that once was
+            with suppress(Unsupported):  # such as the scale of int8 weights
+                results = operator.build(node)
+                self.model.remember_trained(results, folded)
+                return results
+        return folded
 
     def _operator(self, name: str) -> OnnxOperator | None:
         """How an operator is read: by a user's function, where there is one."""
         user = self.model.scalars.get(name)
-        return self.model.operators.get(name) if user is None else _applied(user)
+        return self.model.operators.get(name) if user is None else OnnxOperator.of_numbers(user)
 
     def _fold(self, node: Node, operator: OnnxOperator) -> Any:
         """The outputs, where all inputs are known and that decides them."""
-        known = [None if value is None else value.known for value in node.inputs]
+        known = [None if value is None else self.model.numbers_of(value) for value in node.inputs]
         if operator.fold is None or not all(
             a is not None or v is None for a, v in zip(known, node.inputs, strict=True)
         ):
@@ -376,17 +395,3 @@ class Scope:
         for name, outer in zip(function.output, op.output, strict=False):
             if outer:
                 self.define(outer, inner.output(name, f"{place}: "), location)
-
-
-def _applied(function: Scalar) -> OnnxOperator:
-    """An operator that a user's function of numbers is."""
-
-    def build(n: Node) -> SSAValue:
-        return n.b.apply(function, *(n.x(i, FLOATS) for i in range(len(n.inputs))))
-
-    return OnnxOperator(build)
-
-
-def _hint(name: str) -> str:
-    hint = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name[:64])
-    return hint if hint[:1].isalpha() else f"v{hint}"  # xDSL drops a number at the end

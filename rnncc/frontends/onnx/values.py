@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -45,6 +45,12 @@ def are_held(numbers: Array) -> bool:
     return numbers.dtype.kind not in "iu" or bool((np.abs(numbers) < HELD).all())
 
 
+def are_floats(results: Any) -> bool:
+    """Whether what an operator folded to is an array of floats, or several."""
+    arrays = cast(Sequence[object], results if isinstance(results, (list, tuple)) else [results])
+    return all(isinstance(a, np.ndarray) and cast(Array, a).dtype.kind == "f" for a in arrays)
+
+
 def is_uniform(numbers: Array) -> bool:
     """Whether numbers, of which there are some, are all the same; 0.0 and -0.0 are not."""
     first = numbers.reshape(-1)[0]
@@ -62,6 +68,12 @@ class SizeOverflow(Exception):
 
 class NoFormula(Exception):
     """What was asked for is no formula of sizes."""
+
+
+def hint_of(name: str) -> str:
+    """What the value of an ONNX name is called in IR."""
+    hint = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name[:64])
+    return hint if hint[:1].isalpha() else f"v{hint}"  # xDSL drops a number at the end
 
 
 def is_step(name: str) -> bool:
@@ -84,6 +96,7 @@ class Value:
             these may be formulas of the number of the iteration.
         made: what computes it, where they are not.
         name: the initialiser that it is.
+        trained: whether it is a parameter of a net that is trained, whatever its numbers are.
     """
 
     dtype: str
@@ -91,6 +104,7 @@ class Value:
     known: Array | None = None
     made: SSAValue | None = None
     name: str = ""
+    trained: bool = False
 
     @staticmethod
     def of(array: Array, name: str = "", dtype: str = "i64") -> Value:

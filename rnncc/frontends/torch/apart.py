@@ -40,7 +40,12 @@ from rnncc.frontends.torch.watch import watching
 
 _SCAN = torch.ops.higher_order.scan
 _DECIDED = torch.ops.higher_order.cond, torch.ops.higher_order.while_loop
-_KEPT = {operator.getitem, torch.ops.aten.sym_size.int, *SIZES}
+_KEPT = {
+    operator.getitem,
+    torch.ops.aten.sym_size.int,
+    torch.ops.aten.sym_numel.default,
+    *SIZES,
+}
 
 
 def copied_program(exported: ExportedProgram) -> tuple[ExportedProgram, GraphModule]:

@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""Functions of PyTorch that ask what tensors hold, as other operators, which do not."""
+"""Functions of PyTorch that ask what tensors hold, or how large they are, as other operators."""
 
 from __future__ import annotations
 
@@ -63,7 +63,32 @@ def _corrcoef(x: Any) -> Any:
     return (covariance / deviations.unsqueeze(1) / deviations).clamp(-1, 1)
 
 
+def _max_pool1d(
+    x: Any,
+    kernel_size: Any,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Any:
+    """PyTorch's own asks for all sizes as numbers: with open ones it is a pool over two axes."""
+    if return_indices or all(isinstance(size, int) for size in x.shape):
+        pool = torch.max_pool1d_with_indices if return_indices else torch.max_pool1d
+        return pool(x, kernel_size, stride or kernel_size, padding, dilation, ceil_mode)
+
+    def along_second(given: Any, first: int) -> Any:
+        return (first, given if isinstance(given, int) else given[0])
+
+    stride = along_second(stride or kernel_size, 1)
+    steps = along_second(kernel_size, 1), stride, along_second(padding, 0)
+    y = torch.max_pool2d(x.unsqueeze(-2), *steps, along_second(dilation, 1), ceil_mode)
+    return y.squeeze(-2)
+
+
 ASKING: dict[Any, Any] = {
+    torch.max_pool1d: _max_pool1d,
+    torch.nn.functional.max_pool1d: _max_pool1d,
     torch.nn.functional.gaussian_nll_loss: _gaussian_nll_loss,
     **dict.fromkeys((torch.cov, torch.Tensor.cov), _cov),
     **dict.fromkeys((torch.corrcoef, torch.Tensor.corrcoef), _corrcoef),

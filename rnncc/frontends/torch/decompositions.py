@@ -179,6 +179,7 @@ def _batch_norm(
 
 FUNCTIONS: dict[Any, Any] = {
     torch.nn.functional.one_hot: _one_hot,
+    torch.ops.aten.one_hot.default: _one_hot,
     torch.nn.functional.cosine_similarity: _cosine_similarity,
     torch.rms_norm: _rms_norm,
     torch.nn.functional.rms_norm: _rms_norm,

@@ -218,6 +218,10 @@ class _GuardReader:
         match size:
             case ast.Constant(value=int(number)):
                 return Dim.of(number)
+            case ast.Constant(value=float(number)) if number.is_integer():
+                return Dim.of(int(number))
+            case ast.Call(func=ast.Attribute(attr="sym_float"), args=[part]):
+                return self(part)
             case ast.UnaryOp(op=ast.USub(), operand=part):
                 return -self(part)
             case ast.BinOp(left=a, op=op, right=b) if type(op) in _ARITHMETIC:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -22,6 +23,12 @@ from rnncc.frontends.torch.loops import Tensor, Tensors, flat, scan
 from rnncc.frontends.torch.node_context import BY_TENSORS, NodeContext, Translation, Value, location
 from rnncc.frontends.torch.randomness import Random, draws
 from rnncc.frontends.torch.selected import Selections
+from rnncc.frontends.torch.size_numbers import (
+    float_of_sizes,
+    is_float,
+    is_rounded,
+    refuse_floats,
+)
 from rnncc.frontends.torch.sizes import floor_divide, remainder
 from rnncc.frontends.torch.trip_bounds import most_iterations
 from rnncc.frontends.torch.types import (
@@ -148,10 +155,8 @@ class _Lowering:
         args, kwargs = values
         if node.target is operator.getitem:
             return args[0][args[1]]
-        if node.target is torch.ops.aten.sym_size.int:
-            return _plain(dims_of(flat(args[:1])[0])[args[1]])
-        if node.target in SIZES:
-            return _size_of(node, args)
+        if (size := self._of_sizes(node, args)) is not None:
+            return size
         if node.target in _HIGHER:
             _refuse_options(node)
             return _HIGHER[node.target](self, node, *args)
@@ -160,10 +165,23 @@ class _Lowering:
         if translation is None:
             of = " of complex numbers" if translation_of(node.target) is not None else ""
             context.refuse(f"operator{of} is not supported", _hint(node))
+        refuse_floats(node)
         result = _rounded(self.b, node, context.call(translation, *args, **kwargs))
         if isinstance(result, SSAValue):
             result.name_hint = result.name_hint or node.name
         return result
+
+    def _of_sizes(self, node: Node, args: Sequence[Any]) -> Any:
+        """What a node computes of sizes, or a tensor's; None where it gives a tensor."""
+        if node.target is torch.ops.aten.sym_size.int:
+            return _plain(dims_of(flat(args[:1])[0])[args[1]])
+        if node.target is torch.ops.aten.sym_numel.default:
+            return _plain(math.prod(dims_of(flat(args[:1])[0]), start=Dim.of(1)))
+        if is_float(node):
+            return float_of_sizes(self.b, node, args)
+        if is_rounded(node):
+            return _plain(self.size(node.meta["val"]))
+        return _size_of(node, args) if node.target in SIZES else None
 
     def _lower_backward(self, b: Builder, known: Environment, nodes: Iterable[Node]) -> None:
         inner = _Lowering(b, self.size, Random(), set(), self.limit)

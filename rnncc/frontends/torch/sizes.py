@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
-from rnncc.ir.size_proofs import larger, smaller
+from rnncc.ir.size_proofs import is_natural, larger, smaller
 
 
 class Sizes:
@@ -55,25 +56,51 @@ class Sizes:
                 raise CompileError("", f"the size {expression} has no formula")
 
     def _rounded(self, expression: Any) -> Dim | None:
-        """A quotient, remainder, maximum or minimum."""
-        function = FUNCTIONS.get(type(expression).__name__)
+        """A quotient, remainder, maximum or minimum, or a product with a float, rounded."""
+        name = type(expression).__name__
+        if name in _OF_FLOATS:
+            return self._of_float(expression.args[0], _OF_FLOATS[name])
+        function = FUNCTIONS.get(name)
         if function is None:
             return None
         return reduce(function, map(self.read, expression.args))
+
+    def _of_float(self, product: Any, rounded: Callable[[Dim, Dim], Dim]) -> Dim | None:
+        """A size over an integer or times a float, rounded.
+
+        None for floats such as 0.7: its product with 10 is rounded to 7, though 0.7 is less.
+        """
+        if type(product).__name__ == "IntTrueDiv" and product.args[1].is_Integer:
+            size = self.read(product.args[0])
+            return rounded(size, Dim.of(int(product.args[1]))) if is_natural(size) else None
+        factor, inner = product.as_coeff_Mul()
+        over = Fraction(float(factor)).limit_denominator(_LARGEST)
+        if type(inner).__name__ != "ToFloat" or float(factor) != over or over < 0:
+            return None
+        if over.denominator & (over.denominator - 1):
+            return None
+        size = self.read(inner.args[0]) * over.numerator
+        return rounded(size, Dim.of(over.denominator)) if is_natural(size) else None
 
 
 def floor_divide(size: Dim, by: Dim) -> Dim:
     """⌊size / by⌋
 
     Raises:
-        CompileError: by a size that is open and does not divide it, or a number below 1.
+        CompileError: by a number below 1, or by a size that is open, if what is left over is not
+            known to be less than it.
     """
     if by.is_static and int(by) > 0:
         return size.under(int(by))
-    exact = size.divide(by)
-    if exact is None:
+    if (exact := size.divide(by)) is not None:
+        return exact
+    whole = sum((part for term in size.terms if (part := Dim([term]).divide(by))), Dim.of(0))
+    rest, facts = size - whole * by, [by - 1]
+    if not is_natural(rest, facts):
+        whole, rest = whole - 1, rest + by
+    if not is_natural(rest, facts) or not is_natural(by - 1 - rest, facts):
         raise CompileError("", f"a size is {size} over {by}, rounded: there is no formula for it")
-    return exact
+    return whole
 
 
 def remainder(size: Dim, by: Dim) -> Dim:
@@ -86,6 +113,14 @@ def ceiling_divide(size: Dim, by: Dim) -> Dim:
     return -floor_divide(-size, by)
 
 
+_LARGEST = 1024
+"""The largest denominator of a float that sizes are multiplied by."""
+_OF_FLOATS = {
+    "TruncToInt": floor_divide,
+    "FloorToInt": floor_divide,
+    "CeilToInt": ceiling_divide,
+}
+"""Conversions to integers, of floats that are not negative."""
 FUNCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
     **dict.fromkeys(("FloorDiv", "CleanDiv"), floor_divide),
     **dict.fromkeys(("Mod", "PythonMod"), remainder),

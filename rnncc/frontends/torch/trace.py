@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -147,9 +147,17 @@ def _trace_of(
         inside,
         torch.set_grad_enabled(graded and differentiable),
         fx_traceback.preserve_node_meta(),
-        enable_python_dispatcher(),  # whose parts of operators leave open sizes open
+        _leaving_sizes_open(examples),
     ):
         return make_fx(function, decompositions(), tracing)(*examples)
+
+
+def _leaving_sizes_open(examples: Sequence[Any]) -> AbstractContextManager[Any]:
+    """Take operators apart by PyTorch's functions in Python where a size is open: those in C++ ask
+    for sizes as numbers."""
+    shapes = [x.shape if isinstance(x, torch.Tensor) else (x,) for x in examples]
+    is_open = any(isinstance(size, torch.SymInt) for shape in shapes for size in shape)
+    return enable_python_dispatcher() if is_open else nullcontext()
 
 
 @contextmanager

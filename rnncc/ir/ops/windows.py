@@ -17,6 +17,7 @@ from rnncc.ir.ops.checks import expect
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.shape import Concat, Reshape, Transpose
 from rnncc.ir.ops.source import Fill
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import FLOATS, Tensor, dims_of, dtype_of, tensor
 from rnncc.records import record
 
@@ -72,7 +73,8 @@ class Windows(View):
         axis = self.axis.data
         total = dims_of(self.x)[axis]
         most = _without_pads(self.x, axis)
-        return [overlap_add(b, dy, axis, get_dim(self.start), total, self.steps, most)]
+        start, empty = get_dim(self.start), not is_natural(get_dim(self.count) - 1)
+        return [overlap_add(b, dy, axis, start, total, self.steps, most, empty)]
 
     def operand_axes(self, axis: int) -> Axes | None:
         front = self.axis.data
@@ -110,6 +112,7 @@ def overlap_add(
     total: Dim,
     steps: tuple[int, int],
     needed: Dim | None = None,
+    empty: bool = False,
 ) -> SSAValue:
     """The sum of windows laid over each other.
 
@@ -123,13 +126,14 @@ def overlap_add(
         total: how long the result is along `axis`.
         steps: from one window to the next, and from one tap to the next.
         needed: how much of the result is of use; all of it without.
+        empty: whether there may be no window.
     """
     windowed = _product(y)
     fits = steps[0] == 1 and windowed is not None and windowed.has_taps(y, axis)
     if fits and _is_full(dims_of(y)[axis], total if needed is None else needed):
         assert windowed is not None
         return _convolved(b, y, windowed, axis, (start, total, steps[1]))
-    return _added(b, y, axis, start, total, steps)
+    return _added(b, y, axis, start, total, steps, empty)
 
 
 def _is_full(count: Dim, total: Dim) -> bool:
@@ -139,12 +143,21 @@ def _is_full(count: Dim, total: Dim) -> bool:
 
 
 def _added(
-    b: Builder, y: SSAValue, axis: int, start: Dim, total: Dim, steps: tuple[int, int]
+    b: Builder,
+    y: SSAValue,
+    axis: int,
+    start: Dim,
+    total: Dim,
+    steps: tuple[int, int],
+    empty: bool,
 ) -> SSAValue:
     count, taps = dims_of(y)[axis], int(dims_of(y)[axis + 1])
     stride, dilation = steps
     # taps that lie in one stride meet no others of their own: all of them are one term of the sum
     together = stride if dilation == 1 else 1
+    # Of no windows, (count - 1) · stride is negative: strides stay whole, and what is beyond the
+    # result is cut off the sum.
+    beyond = stride - (taps % together or together) if empty else 0
     sums = None
     for tap in range(0, taps, together):
         number = min(together, taps - tap)
@@ -154,11 +167,12 @@ def _added(
             row = b.pad(row, axis + 1, 0, Dim.of(stride), -0.0)
         dims = dims_of(row)
         row = b.reshape(row, (*dims[:axis], count * stride, *dims[axis + 2 :]))
-        row = b.slice(row, axis, 0, (count - 1) * stride + number)
-        placed = b.pad(row, axis, start + tap * dilation, total, -0.0)
+        if not beyond:
+            row = b.slice(row, axis, 0, (count - 1) * stride + number)
+        placed = b.pad(row, axis, start + tap * dilation, total + beyond, -0.0)
         sums = placed if sums is None else b.add(sums, placed)
     assert sums is not None
-    return sums
+    return b.slice(sums, axis, 0, total) if beyond else sums
 
 
 @record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from rnncc.frontends.torch.node_context import (
     rank_of,
 )
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis, strided
 
@@ -260,15 +262,18 @@ def _flipped(at: NodeContext, x: Value, axis: int) -> Value:
 def roll(at: NodeContext, x: Value, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Value:
     """What leaves an axis at its end comes back at its start"""
     if not dims:
-        at.refuse("roll without dims is not supported", "name the axes")
+        count = math.prod(dims_of(x), start=Dim.of(1))
+        return at.b.reshape(roll(at, at.b.reshape(x, (count,)), shifts, (0,)), at.dims)
     for shift, dim in zip(shifts, dims, strict=True):
         axis = at.axis(dim, rank_of(x))
-        size = dims_of(x)[axis]
-        if not size.is_static or isinstance(shift, Dim):
-            at.refuse(f"roll along an axis of size {size} is not supported")
-        back = shift % int(size) if int(size) else 0
-        parts = (at.b.slice(x, axis, int(size) - back, back), at.b.slice(x, axis, 0, size - back))
-        x = at.b.concat(parts, axis) if back else x
+        size, back = dims_of(x)[axis], Dim.of(shift)
+        if size.is_static and back.is_static:
+            back = Dim.of(int(back) % int(size) if int(size) else 0)
+        elif not is_natural(back):  # forwards: the others go back
+            back = size + back
+        if back != 0:
+            parts = (size - back, back), (Dim.of(0), size - back)
+            x = at.b.concat([at.b.slice(x, axis, *part) for part in parts], axis)
     return x
 
 
