@@ -6,7 +6,7 @@ is left behind them, and what a front end took for granted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 
 from xdsl.ir import Operation
@@ -14,32 +14,41 @@ from xdsl.ir import Operation
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of
 
 
-def bounds_of(root: Operation, more: Iterable[Dim] = ()) -> tuple[Dim, ...]:
+def bounds_of(
+    root: Operation, more: Iterable[Dim] = (), facts: Sequence[Dim] = ()
+) -> tuple[Dim, ...]:
     """The formulas, `more` among them, that some sizes make negative, each symbol being 0 or more.
 
     Of two that differ by a number only the smaller one is there.
+
+    Args:
+        facts: formulas that are 0 or more.
     """
     least = dict[Dim, int]()
-    for formula in chain(_formulas(root), more):
-        if is_natural(formula):
+    for formula in dict.fromkeys(chain(sizes_in(root), more)):
+        if is_natural(formula, facts):
             continue
         constant = formula.coefficient()
         least[formula - constant] = min(least.get(formula - constant, constant), constant)
     return tuple(varying + constant for varying, constant in least.items() if not varying.is_static)
 
 
-def _formulas(root: Operation) -> Iterator[Dim]:
+def sizes_in(root: Operation) -> Iterator[Dim]:
+    """What must not be negative of a net: its values' sizes and what its ops need besides."""
     for op in root.walk():
-        if isinstance(op, Scan):
-            yield op.steps
-        if isinstance(op, (RnnOp, Scan)):
-            for value in op.results:
+        for block in (block for region in op.regions for block in region.blocks):
+            for value in block.args:
                 yield from dims_of(value)
+        for value in op.results:
+            yield from dims_of(value)
+        if isinstance(op, (Scan, Chunks)):
+            yield op.steps
         if isinstance(op, RnnOp):
             yield from op.bounds()
 

@@ -30,12 +30,12 @@ def term_text(monomial: Monomial, factor: int) -> str:
 
 def divided(term: Term, lead: Term) -> Term | None:
     """A term divided by another, None where it does not divide."""
-    rest = _without(term[0], lead[0])
+    rest = without(term[0], lead[0])
     return None if rest is None or term[1] % lead[1] else (rest, term[1] // lead[1])
 
 
-def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
-    """The monomial divided by another, None where it does not divide."""
+def without(monomial: Monomial, part: Monomial) -> Monomial | None:
+    """A product of names divided by another, None where it does not divide."""
     rest = list(monomial)
     for name in part:
         if name not in rest:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import gcd
 
 from rnncc.errors import SizeError
 from rnncc.ir.dims import Dim, Excess, Quotient
-from rnncc.ir.monomials import Term
+from rnncc.ir.monomials import Term, without
 
 MOST_CASES = 8
 """Atoms of one proof: each `max` doubles its cases."""
@@ -44,6 +45,7 @@ def smaller(a: Dim, b: Dim, facts: Sequence[Dim] = ()) -> Dim:
 
 
 def _proved(dim: Dim, facts: Sequence[Dim], cases: int) -> bool:
+    dim = _primitive(dim)
     if _has_no_minus(dim) or any(_has_no_minus(less) for f in facts for less in _less(dim, f)):
         return True
     if cases == 0 or not dim.atoms:
@@ -57,6 +59,12 @@ def _proved(dim: Dim, facts: Sequence[Dim], cases: int) -> bool:
         )
     assert isinstance(atom, Quotient)
     return _proved(_bounded(dim, atom), facts, cases - 1)
+
+
+def _primitive(dim: Dim) -> Dim:
+    """What is 0 or more if and only if `dim` is: k·a + b ≥ 0 where a ≥ -b/k, as a is an integer."""
+    common = gcd(*(factor for monomial, factor in dim.terms if monomial))
+    return Dim((monomial, factor // common) for monomial, factor in dim.terms) if common else dim
 
 
 def _bounded(dim: Dim, atom: Quotient) -> Dim:
@@ -80,11 +88,14 @@ def _times(term: Term, atom: Quotient, least: Dim, most: Dim) -> Dim:
 
 
 def _less(dim: Dim, fact: Dim) -> Iterator[Dim]:
-    """A formula less a multiple of a fact, so large that one of its minus signs goes."""
-    below = {monomial: factor for monomial, factor in fact.terms if factor < 0}
+    """A formula less a multiple of a fact, by a number and by sizes, so large that one of its minus
+    signs goes."""
+    below = [(monomial, factor) for monomial, factor in fact.terms if factor < 0]
     for monomial, factor in dim.terms:
-        if factor < 0 and monomial in below:
-            yield dim - fact * -(factor // -below[monomial])
+        for taken, by in below if factor < 0 else ():
+            times = without(monomial, taken)
+            if times is not None and not any(isinstance(name, Quotient) for name in times):
+                yield dim - fact * Dim([(times, -(factor // -by))])
 
 
 def _has_no_minus(dim: Dim) -> bool:

@@ -44,6 +44,7 @@ class Library:
         shared: whether several threads may compute one call of `run` together.
         weights: bytes of the block that all programs read.
         bounds: formulas of a whole sequence's sizes that must not be negative.
+        step_bounds: those of a piece's, with T as the piece's length, besides those without T.
         counts: output -> the output that tells how many of its rows count, and their axis.
         flushes: whether denormals are flushed during a call.
         max_steps: the most steps of a call, if there is such a limit.
@@ -58,6 +59,7 @@ class Library:
     refusal: str = ""
     shared: bool = False
     bounds: tuple[Dim, ...] = ()
+    step_bounds: tuple[Dim, ...] = ()
     counts: Counts = field(default_factory=Counts)
     flushes: bool = False
     max_steps: int | None = None
@@ -147,13 +149,13 @@ class Library:
     def piece_bounds(self) -> tuple[Dim, ...]:
         """Those of a call for a piece of a sequence."""
         timed = (formula for formula in self._limits if TIME in formula.symbols)
-        return (*self.untimed_bounds, *self._most_steps, *timed)
+        return (*self.untimed_bounds, *self.step_bounds, *self._most_steps, *timed)
 
     @property
     def _limits(self) -> tuple[Dim, ...]:
         """Those that keep bytes and numbers of elements within 64 bits."""
         formulas = [product(port.dims) for ports in self.ports for port in ports]
-        formulas += self.workspace.formulas
+        formulas += [*self.workspace.formulas, *self.bounds]
         if self.training is not None:
             formulas.append(self.training.tape)
         if self.streaming is not None:

@@ -42,6 +42,7 @@ class Compilation:
         symbols: the sizes of the net as read: what functions take, though passes may drop some.
         inputs: the names of its inputs, in order.
         bounds: formulas of its sizes that must not be negative; passes may join slices.
+        piece_bounds: those of a step's sizes that depend on how long a piece of a stream is.
         counts: see `Program`.
         streamed: how `init` and `step` work together; None before the cut, and without one.
         refusal: why the net cannot stream, where it cannot.
@@ -66,6 +67,7 @@ class Compilation:
     symbols: list[str] = field(default_factory=list[str])
     inputs: list[str] = field(default_factory=list[str])
     bounds: tuple[Dim, ...] = ()
+    piece_bounds: tuple[Dim, ...] = ()
     counts: Counts = field(default_factory=dict[str, tuple[str, int]])
     streamed: Streamed | None = None
     refusal: str = ""

@@ -12,9 +12,6 @@ from collections.abc import Collection, Iterable
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, SSAValue
 
-from rnncc.errors import CompileError
-from rnncc.ir.bounds import bounds_of
-from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Sized
 from rnncc.ir.ops.checks import expect
 from rnncc.ir.ops.chunks import Chunks
@@ -159,18 +156,3 @@ def _check_phases(phases: Phases, initial: Collection[str]) -> None:
 
 def _check_equal(one: SSAValue, other: SSAValue | None, name: str) -> None:
     expect(other is not None and one.type == other.type, f"{name} is of one type in both nets")
-
-
-def completed(bounds: Iterable[Dim], c: Compilation) -> tuple[Dim, ...]:
-    """Bounds as the file has them, and those that ops of its nets need besides."""
-    stated = tuple(bounds)
-    least = {(b - b.coefficient()): b.coefficient() for b in stated}
-    for program in c.programs.values():
-        for formula in bounds_of(program.net):
-            bound = formula.substitute(c.trip_counts)
-            rest, number = bound - bound.coefficient(), bound.coefficient()
-            if rest.is_static and number < 0:
-                raise CompileError(program.source, f"a size {formula} is negative")
-            if not rest.is_static and least.setdefault(rest, number) > number:
-                least[rest] = number
-    return tuple(rest + number for rest, number in least.items())

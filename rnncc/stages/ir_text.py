@@ -35,8 +35,9 @@ from rnncc.passes.split_phases import Phases
 from rnncc.passes.streaming import StateValue, Streamed
 from rnncc.sources import called, read_bytes
 from rnncc.stages.compilation import Array, Compilation
-from rnncc.stages.ir_checks import check_facts, check_order, check_types, completed
+from rnncc.stages.ir_checks import check_facts, check_order, check_types
 from rnncc.stages.ir_options import READ_ONLY, resumed, stated
+from rnncc.stages.size_bounds import completed
 
 if TYPE_CHECKING:
     from xdsl.ir import Attribute
@@ -167,7 +168,8 @@ def _restore(
     c.refusal = facts.get("refusal", "")
     c.counts = {name: (count, axis) for name, count, axis in facts.get("counts", ())}
     c.trip_counts = dict(facts.get("trip_counts", ()))
-    c.bounds = completed(map(Dim.parse, facts.get("bounds", ())), c)
+    stated = map(Dim.parse, facts.get("bounds", ()))
+    c.bounds = completed(stated, c.programs.values(), c.trip_counts)
     c.initial = {name: _initial(name, stored, source) for name in facts.get("initial", ())}
     for program in c.programs.values():
         typed = _typed(program)

@@ -20,6 +20,7 @@ from rnncc.planning.replaced_states import in_place
 from rnncc.planning.tape_reuse import reuse_tape as take_over_slots
 from rnncc.sizes import TIME
 from rnncc.stages.compilation import Compilation
+from rnncc.stages.size_bounds import complete
 
 if TYPE_CHECKING:
     from rnncc.passes.split_phases import Phases
@@ -38,12 +39,13 @@ def waits_are_dear(compilation: Compilation) -> bool:
 
 
 def lower(compilation: Compilation) -> None:
-    """Turn every net into kernels.
+    """Turn every net into kernels, of sizes that are never negative.
 
     Raises:
-        CompileError: as `check_training`.
+        CompileError: as `check_training` and `complete`.
     """
     c = compilation
+    complete(c)
     if c.phases is not None:
         check_training(c)  # a half-compiled net's options may have changed since it was read
     c.kernels = {
@@ -112,6 +114,7 @@ def assemble(compilation: Compilation) -> None:
         refusal=c.refusal,
         shared=c.options.threads,
         bounds=c.bounds,
+        step_bounds=c.piece_bounds,
         counts=c.counts,
         flushes=c.options.flush_denormals or c.target.flushes,
         max_steps=c.options.max_steps,

@@ -77,6 +77,7 @@ def test_equal_values_are_equal_formulas(name: str) -> None:
     [
         T - T.over(2),
         T * N - N * T.under(3) * 3,
+        (T + 2).over(3) * 3 - 3,
         T.over(4) * 4 - T,
         T.over(4) * -4 + T + 3,
         T - (T - 3).excess(),
@@ -87,6 +88,12 @@ def test_equal_values_are_equal_formulas(name: str) -> None:
 def test_what_is_never_negative(dim: Dim) -> None:
     assert is_natural(dim)
     assert not is_natural(dim - 9 * T - 9)
+
+
+def test_facts_times_sizes() -> None:
+    size, fact = T * N.over(2) * 2 - T * 2, N.over(2) - 1
+    assert is_natural(size, [fact])
+    assert not is_natural(size, [fact + 1]) and not is_natural(size - 1, [fact])
 
 
 def test_atoms_are_bounded() -> None:

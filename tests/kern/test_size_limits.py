@@ -13,8 +13,10 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.program import Program
 from rnncc.kern.largest import Largest
+from rnncc.kern.library import Library
 from rnncc.kern.size_limits import LARGEST_PRODUCT, LARGEST_SIZE, power_bounds
 from tests.codegen.reference.built import built
+from tests.compiling import lower
 
 FORMULAS = [
     "4*T*T*N + 48",
@@ -66,6 +68,15 @@ def test_formulas_without_powers_have_none() -> None:
         "-T + 1048576",
         "-T*T*N + 1099511627776",
     ]
+
+
+def test_bounds_are_among_what_must_fit() -> None:
+    cube = Dim.parse("T*T*T - 5")
+    b = Builder.net("net")
+    library = Library.of(lower(b.finish({"y": b.tanh(b.input("x", ["T"]))})))
+    assert library.whole_bounds == ()
+    library.bounds = (cube,)
+    assert set(library.whole_bounds) == {cube, *power_bounds([cube])}
 
 
 def scores() -> Program:

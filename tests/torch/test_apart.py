@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("torch")
 
+from rnncc_runtime import ArrayError
+
 import rnncc
 import rnncc.torch as rt
 from tests.torch.cells import CLOSE, nn, torch
@@ -57,6 +59,11 @@ OPEN: dict[str, Callable[..., Any]] = {
         x.repeat(1, 2, 1).mT, scale_factor=0.5, mode="linear", align_corners=True
     ),
     "roots of sizes": lambda x: x / x.shape[1] ** 0.5 + torch.full((3,), x.shape[1] / 4),
+    "powers of sizes": lambda x: (
+        torch.floor(x.double() * 0 + (x.shape[1] - 1) ** 0.5 * (x.shape[1] - 1) ** 0.5)
+        + (x.shape[1] - 1.0) ** 0
+    ),
+    "by numbers below 0": lambda x: x * (x.shape[1] // -3) * (x.shape[1] % -3) * (-x.shape[1] / 4),
     "largest of neighbours": lambda x: F.max_pool1d(x.mT, 3, 2, (1,)),
     "rows by flags": lambda x: F.one_hot((x > 0).long(), 3)[..., 1:] * x[..., None],
     "neighbours": lambda x: x.roll(1, 1) - x.roll((-1, 0), (0, 2)) + x.roll(2),
@@ -75,6 +82,14 @@ def test_open_sizes_stay_open(function: Callable[..., Any]) -> None:
     for shape in ((3, 6, 3), (2, 1, 3)):
         x = torch.randn(shape)
         torch.testing.assert_close(compiled(x, y), net(x, y), **CLOSE)
+
+
+def test_windows_longer_than_their_axis() -> None:
+    net, x = Net(lambda x, _: x.unfold(0, 2, 3).sum(2)), torch.randn(7, 4)
+    compiled = rt.compile(net, (x, x[0]), dynamic_shapes=({0: torch.export.Dim.AUTO}, None))
+    assert compiled(x[:2], x[0]).shape == (1, 4)
+    with pytest.raises(ArrayError, match="would be -1"):
+        compiled(x[:1], x[0])
 
 
 def test_rows_by_flags_of_known_sizes() -> None:

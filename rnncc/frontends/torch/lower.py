@@ -48,7 +48,8 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.complex_numbers import Complex
 from rnncc.nn.narrow import narrowed
 
-SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
+SIZES: dict[Any, Callable[..., Dim]] = {
+    operator.neg: Dim.__neg__,
     operator.add: Dim.__add__,
     operator.sub: Dim.__sub__,
     operator.mul: Dim.__mul__,

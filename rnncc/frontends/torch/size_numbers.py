@@ -20,6 +20,7 @@ from rnncc.frontends.torch.node_context import location
 from rnncc.frontends.torch.unrolled.view import name_of, value_of
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.nn.arithmetic import power
 
 _KIND = "f64"
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
@@ -29,7 +30,6 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     operator.add: lambda b, x, y: b.add(x, y),
     operator.sub: lambda b, x, y: b.sub(x, y),
     operator.neg: lambda b, x: b.neg(x),
-    operator.pow: lambda b, x, y: b.exp(b.mul(b.log(x), y)),
     **dict.fromkeys((torch.sym_sqrt, math.sqrt), lambda b, x: b.sqrt(x)),  # pyright: ignore
     torch.sym_max: lambda b, x, y: b.maximum(x, y),
     torch.sym_min: lambda b, x, y: b.minimum(x, y),
@@ -59,6 +59,10 @@ def float_of_sizes(b: Builder, node: Node, args: Sequence[Any]) -> SSAValue:
     b.loc = location(node)
     if node.target is operator.truediv and not any(isinstance(x, (int, Dim)) for x in args):
         return _quotient(b, *args)
+    if node.target is operator.pow:
+        base, exponent = args
+        is_known = isinstance(exponent, (int, float))  # whole powers and roots are exact
+        return power(b, _number(b, base), exponent if is_known else _number(b, exponent))
     function = _FUNCTIONS.get(node.target)
     if function is None:
         raise CompileError(b.loc, "of sizes that are open is not supported", "x.new_tensor(size)")

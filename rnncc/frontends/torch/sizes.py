@@ -71,8 +71,8 @@ class Sizes:
         None for floats such as 0.7: its product with 10 is rounded to 7, though 0.7 is less.
         """
         if type(product).__name__ == "IntTrueDiv" and product.args[1].is_Integer:
-            size = self.read(product.args[0])
-            return rounded(size, Dim.of(int(product.args[1]))) if is_natural(size) else None
+            size, by = self.read(product.args[0]), int(product.args[1])
+            return rounded(size, Dim.of(by)) if is_natural(size) and by > 0 else None
         factor, inner = product.as_coeff_Mul()
         over = Fraction(float(factor)).limit_denominator(_LARGEST)
         if type(inner).__name__ != "ToFloat" or float(factor) != over or over < 0:
@@ -87,18 +87,19 @@ def floor_divide(size: Dim, by: Dim) -> Dim:
     """⌊size / by⌋
 
     Raises:
-        CompileError: by a number below 1, or by a size that is open, if what is left over is not
-            known to be less than it.
+        CompileError: by 0, or by a size that is open, if what is left over is not known to be less
+            than it, or it is not known to be positive.
     """
-    if by.is_static and int(by) > 0:
-        return size.under(int(by))
+    if by.is_static and int(by) != 0:
+        return size.under(int(by)) if int(by) > 0 else (-size).under(-int(by))
     if (exact := size.divide(by)) is not None:
         return exact
     whole = sum((part for term in size.terms if (part := Dim([term]).divide(by))), Dim.of(0))
     rest, facts = size - whole * by, [by - 1]
     if not is_natural(rest, facts):
         whole, rest = whole - 1, rest + by
-    if not is_natural(rest, facts) or not is_natural(by - 1 - rest, facts):
+    less = is_natural(rest, facts) and is_natural(by - 1 - rest, facts)
+    if by.is_static or not less or not is_natural(by):
         raise CompileError("", f"a size is {size} over {by}, rounded: there is no formula for it")
     return whole
 

@@ -239,6 +239,7 @@ def unfold(at: NodeContext, x: Value, dim: int, size: int, step: int) -> Value:
     if rank_of(x) == 0:
         at.refuse("windows of a tensor without axes are not supported")
     axis = at.axis(dim, rank_of(x))
+    at.b.require(dims_of(x)[axis] - size)  # also where steps are so long that none is refused
     windows = at.b.windows(x, axis, 0, at.dims[axis], step, size)
     return move_axis(at.b, windows, axis + 1, rank_of(x))
 
