@@ -257,7 +257,7 @@ class Squeezed(torch.distributions.Normal):
     """Of whose divergence from others the program says something itself."""
 
 
-def diverging(kind: type[torch.distributions.Normal]) -> Any:
+def diverging(kind: Any) -> Any:
     def step(x: Any, h: Any) -> Any:
         p, q = kind(x, h.exp() + 0.1), torch.distributions.Normal(h, x.exp() + 0.1)
         h = torch.tanh(x + h)
